@@ -1,0 +1,35 @@
+# Every verb sets up .venv by itself. README.md says what to type without make.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: book test check execute figures screenshots clean
+
+book: $(READY)  ## build the site from the committed, executed notebooks
+	$(BIN)/jupyter-book build . --all -W -n --keep-going
+	@echo "The book is at $(CURDIR)/_build/html/index.html"
+
+test: check book  ## prove everything: library, notebooks re-executed, built site
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## lint, types, and the floors of attnlib
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+execute: $(READY)  ## re-run the chapters in place, in parallel
+	$(BIN)/python -m tools.execute
+
+figures: $(READY)  ## redraw the logo and the figure of the front page
+	$(BIN)/python -m tools.draw
+
+screenshots: book  ## look at every page: two widths, two colour schemes
+	$(BIN)/python -m tools.screenshots
+
+clean:
+	rm -rf _build .venv
+
+$(READY): requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	touch $@

@@ -1,0 +1,13 @@
+"""attnlib: what attention scores should be divided by.
+
+The library behind the book *The Scale of Attention*. Each module can be used on its own::
+
+    from attnlib import rows, scores
+
+Importing the package loads only NumPy and SciPy.
+"""
+
+from attnlib import rows, scores
+
+__all__ = ["rows", "scores"]
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""Run the command line: `python -m attnlib`."""
+
+from attnlib.cli import main
+
+main()

@@ -1,0 +1,120 @@
+"""Checks of arguments: every error names the argument, its value and what is allowed.
+
+The lowest floor of the library: it imports nothing of ours.
+"""
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+LARGEST_INTEGER = 2**53
+"""Beyond it a float64 no longer holds every integer."""
+
+
+def real(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as float64, without NaN.
+
+    Raises TypeError for anything but real numbers and ValueError for a NaN.
+
+    >>> real("s", [1, 2])
+    array([1., 2.])
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be a rectangular array, got {name}={_short(value)}"
+        ) from None
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{name} must be real numbers, got {name}={_short(value)} of type {array.dtype}"
+        )
+    with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite
+        array = array.astype(np.float64)
+    if np.isnan(array).any():
+        raise ValueError(f"{name} must not contain NaN, got {name}={_short(value)}")
+    return array
+
+
+def finite(name: str, value: ArrayLike, *, minimum: float = -np.inf) -> FloatArray:
+    """Return `value` as float64, finite and at least `minimum`.
+
+    >>> finite("alpha", 2, minimum=0.0)
+    array(2.)
+    """
+    array = real(name, value)
+    wrong = ~np.isfinite(array) | (array < minimum)
+    if wrong.any():
+        allowed = "finite" if minimum == -np.inf else f"finite and at least {minimum:g}"
+        raise ValueError(f"{name} must be {allowed}, got {name}={array[wrong][0]:g}")
+    return array
+
+
+def number(name: str, value: ArrayLike) -> float:
+    """Return `value` as a float; it must be a single number, and not NaN."""
+    array = real(name, value)
+    if array.ndim:
+        raise ValueError(f"{name} must be a single number, got {name}={_short(value)}")
+    return float(array)
+
+
+def scale(alpha: ArrayLike) -> FloatArray:
+    """Return the inverse temperature α as float64: finite and not negative."""
+    return finite("alpha", alpha, minimum=0.0)
+
+
+def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
+    """Return `value` as an int between `minimum` and `maximum`, by default 2⁵³.
+
+    >>> integer("d", 64, minimum=1)
+    64
+    """
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be an integer, got {name}={_short(value)} of type {type(value).__name__}"
+        ) from None
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{name} must be from {minimum} to {maximum}, got {name}={_short(number)}")
+    return number
+
+
+def generator(name: str, value: Any) -> np.random.Generator:
+    """Return `value` if it is a numpy.random.Generator."""
+    if not isinstance(value, np.random.Generator):
+        raise TypeError(
+            f"{name} must be a numpy.random.Generator, for example numpy.random.default_rng(0), "
+            f"got {name}={_short(value)}"
+        )
+    return value
+
+
+def last_axis(name: str, array: FloatArray, axis: Any) -> FloatArray:
+    """Return `array` with `axis` moved to the end; the axis must exist and not be empty."""
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have at least one axis, got the single number {array:g}")
+    position = integer("axis", axis, minimum=-array.ndim, maximum=array.ndim - 1)
+    moved = np.moveaxis(array, position, -1)
+    if moved.shape[-1] == 0:
+        raise ValueError(
+            f"{name} must hold at least one number along axis {position}, got shape {array.shape}"
+        )
+    return moved
+
+
+def _short(value: Any) -> str:
+    """Return the repr of `value`, cut to what fits in a line."""
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        return f"{'-' if value < 0 else ''}an integer of {value.bit_length()} bits"
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of more digits than Python prints
+        text = f"a {type(value).__name__} of integers too long to print"
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,33 @@
+"""The ledger: every checkable statement of the book's sources, each with the check that decides it.
+
+A claim is one function. It takes the constants of the statement as arguments, with the source's own
+values as defaults, and returns a `Finding` whose verdict follows from numbers and stated
+thresholds. Given other constants it must reach another verdict, and the tests see to that.
+
+Needs the `claims` extra (sympy).
+"""
+
+from attnlib.claims import jacobian, variance
+from attnlib.claims.registry import (
+    CLAIMS,
+    SOURCES,
+    Claim,
+    Finding,
+    Outcome,
+    Verdict,
+    check,
+    check_all,
+)
+
+__all__ = [
+    "CLAIMS",
+    "SOURCES",
+    "Claim",
+    "Finding",
+    "Outcome",
+    "Verdict",
+    "check",
+    "check_all",
+    "jacobian",
+    "variance",
+]

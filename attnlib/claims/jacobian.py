@@ -1,0 +1,231 @@
+"""Claims on the Jacobian of softmax, and on why scaling rescues it (source 004).
+
+Chapters: variance, saturation, jacobian.
+"""
+
+import numpy as np
+import sympy
+
+from attnlib import rows, scores, symbolic
+from attnlib.claims.experiment import (
+    LIMIT,
+    mean_and_error,
+    row_moments,
+    sample_rows,
+    standard_errors,
+)
+from attnlib.claims.registry import Finding, Verdict, claim
+
+
+@claim(
+    "jacobian.scores-grow",
+    source="004",
+    chapter="saturation",
+    statement="Scores grow with d: at d = 512 they follow N(0, 512) in place of N(0, 1).",
+)
+def scores_grow(variance: float = 512.0) -> Finding:
+    """`variance` is the claimed variance at d = 512."""
+    d = 512
+    measured = row_moments(np.random.default_rng(11), d).variance
+    error = standard_errors(d).variance
+    # the law is a chi-mixture, not quite a normal: compare the densities of s = q·k/√d
+    s = np.linspace(-3.0, 3.0, 301)
+    ratio = np.exp(scores.DotProduct(d).logpdf(s) - scores.Normal().logpdf(s))
+    gap = float(np.abs(ratio - 1.0).max())
+    agrees = abs(measured - variance) < LIMIT * error and gap < 0.02
+    return Finding(
+        Verdict.HOLDS_WITHIN if agrees else Verdict.WRONG,
+        f"Measured variance {measured:.0f} ± {error:.0f}; within three standard deviations the "
+        f"exact density differs from the normal one by at most {100 * gap:.1f} %.",
+    )
+
+
+@claim(
+    "jacobian.product-moments",
+    source="004",
+    chapter="variance",
+    statement="For independent q and k: E(qk) = E(q)E(k) and "
+    "Var(qk) = (σq² + μq²)(σk² + μk²) − μq²μk².",
+)
+def product_moments(mean_factor: float = 1.0, last_sign: int = -1) -> Finding:
+    """`mean_factor` multiplies E(q)E(k); `last_sign` is the sign of μq²μk²."""
+    mean, variance = symbolic.product_mean(), symbolic.product_variance()
+    squares = (symbolic.MU_Q * symbolic.MU_K) ** 2
+    claimed_mean = symbolic.Identity(mean.left, sympy.nsimplify(mean_factor) * mean.right)
+    claimed = symbolic.Identity(variance.left, variance.right + (1 + last_sign) * squares)
+    proved = claimed_mean.proved and claimed.proved
+    return Finding(
+        Verdict.HOLDS if proved else Verdict.WRONG,
+        "sympy integrates both over normal laws and simplifies the differences to "
+        f"{claimed_mean.residual} and {claimed.residual}.",
+    )
+
+
+@claim(
+    "jacobian.multiply",
+    source="004",
+    chapter="jacobian",
+    statement="Multiplying QKᵀ by √d brings its variance d back to 1.",
+)
+def multiply(exponent: float = 0.5) -> Finding:
+    """The claim is that multiplication by d^exponent does."""
+    d = 512
+    measured = row_moments(np.random.default_rng(12), d).variance
+    error = standard_errors(d).variance
+    factor = float(d) ** exponent
+    agrees = abs(factor**2 * measured - 1.0) < LIMIT * factor**2 * error
+    return Finding(
+        Verdict.HOLDS if agrees else Verdict.WRONG,
+        f"At d = {d}, multiplying by d^{exponent:g} gives a variance of "
+        f"{factor**2 * measured:.3g}; "
+        f"dividing by √d gives {measured / d:.3f} ± {error / d:.3f}.",
+    )
+
+
+@claim(
+    "jacobian.components",
+    source="004",
+    chapter="jacobian",
+    statement="The softmax is applied to the vector QKᵀ = (q₁k₁, q₂k₂, q₃k₃, q₄k₄).",
+)
+def components(summed: bool = False) -> Finding:
+    """Entry i is the product q_i k_i; if `summed`, it is the sum of such products with key i."""
+    rng = np.random.default_rng(13)
+    query, keys = rng.standard_normal(4), rng.standard_normal((4, 4))
+    attention_scores = keys @ query
+    terms = query * keys
+    claimed = terms.sum(axis=1) if summed else terms[0]
+    agrees = np.allclose(claimed, attention_scores, rtol=1e-12)
+    return Finding(
+        Verdict.HOLDS if agrees else Verdict.WRONG,
+        f"For a random query and four keys the softmax receives {_vector(attention_scores)}, one "
+        f"q·k a key. The products q_i k_i with the first key, {_vector(terms[0])}, are the "
+        f"terms of its first entry: their sum is {terms[0].sum():.2f}.",
+    )
+
+
+@claim(
+    "jacobian.scale-variant",
+    source="004",
+    chapter="saturation",
+    statement="Softmax is not scale-invariant.",
+)
+def scale_variant(factor: float = 10.0, shift: float = 0.0) -> Finding:
+    """The claim is that softmax(factor·s + shift) differs from softmax(s)."""
+    s = scores.Normal().sample(np.random.default_rng(14), 1000, 16)
+    distance = np.abs(rows.softmax(factor * s + shift) - rows.softmax(s)).sum(axis=1) / 2.0
+    return Finding(
+        Verdict.HOLDS if distance.min() > 1e-6 else Verdict.WRONG,
+        f"Multiplying 1000 rows of 16 normal scores by {factor:g} moves {distance.mean():.2f} of "
+        f"the weight on average, and at least {distance.min():.2f} in each row.",
+    )
+
+
+@claim(
+    "jacobian.four",
+    source="004",
+    chapter="jacobian",
+    statement="The 4 × 4 Jacobian of softmax has p_i(1 − p_i) on its diagonal and −p_i p_j off it.",
+)
+def four(diagonal: float = 1.0, off_diagonal: float = -1.0) -> Finding:
+    """The arguments multiply p_i(1 − p_i) and p_i p_j."""
+    derivative = symbolic.jacobian(4).left
+    _, p = symbolic.softmax(4)
+    claimed = symbolic.ALPHA * sympy.Matrix(
+        4,
+        4,
+        lambda i, j: (
+            sympy.nsimplify(diagonal) * p[i] * (1 - p[i])
+            if i == j
+            else sympy.nsimplify(off_diagonal) * p[i] * p[j]
+        ),
+    )
+    agreeing = sum(entry == 0 for entry in symbolic.Identity(derivative, claimed).residual)
+    return Finding(
+        Verdict.HOLDS if agreeing == 16 else Verdict.WRONG,
+        f"sympy differentiates softmax of four symbols; {agreeing} of the 16 entries agree.",
+    )
+
+
+@claim(
+    "jacobian.one-hot",
+    source="004",
+    chapter="jacobian",
+    statement="The Jacobian is zero where the output is one-hot.",
+)
+def one_hot(winners: int = 1) -> Finding:
+    """The output has `winners` equal entries 1/winners; the others are 0."""
+    p = sympy.Matrix([sympy.Rational(1, winners)] * winners + [0] * (4 - winners))
+    matrix = sympy.diag(*p) - p * p.T
+    tie = rows.jacobian([0.0, 0.0, -1e6, -1e6])
+    return Finding(
+        Verdict.HOLDS if matrix.is_zero_matrix else Verdict.WRONG,
+        "diag(p) − ppᵀ is the zero matrix for p = (1, 0, 0, 0). Two winners are enough to keep it "
+        f"alive: for p = (½, ½, 0, 0) its largest entry is {tie.max():g}.",
+    )
+
+
+@claim(
+    "jacobian.vanishing-chain",
+    source="004",
+    chapter="saturation",
+    statement="A larger d gives scores of larger variance and spread, hence a one-hot output and a "
+    "vanishing gradient; scaling by √d reduces this.",
+)
+def vanishing_chain(
+    dimensions: tuple[int, int] = (16, 1024),
+    exponent: float = 0.0,
+    typical_row_only: bool = False,
+) -> Finding:
+    """From the first to the second of `dimensions`, for scores multiplied by d^exponent."""
+    rng = np.random.default_rng(15)
+    n = 64
+    small, large = (sample_rows(rng, d, n, exponent=exponent, count=4000) for d in dimensions)
+    scaled = sample_rows(rng, dimensions[1], n, exponent=-0.5, count=4000)
+    spread = [float(sample.spread.mean()) for sample in (small, large)]
+    largest = [float(np.median(sample.largest)) for sample in (small, large)]
+    typical = [float(np.median(sample.gradient)) for sample in (small, large)]
+    rescued = float(np.median(scaled.gradient))
+    (before, _), (after, error) = mean_and_error(small.gradient), mean_and_error(large.gradient)
+    chain = spread[1] > 2 * spread[0] and largest[1] > 0.9 > largest[0]
+    if not chain or typical[1] > typical[0] / 10 or rescued < 10 * typical[1]:
+        verdict = Verdict.WRONG
+    elif typical_row_only or after + LIMIT * error < before / 2:
+        verdict = Verdict.HOLDS
+    else:
+        verdict = Verdict.NEEDS_A_CONDITION
+    return Finding(
+        verdict,
+        f"The typical row and the mean differ. From d = {dimensions[0]} to {dimensions[1]}, "
+        f"n = {n}: mean spread {spread[0]:.0f} to {spread[1]:.0f}, median largest weight "
+        f"{largest[0]:.2f} to {largest[1]:.2f}, median gradient {typical[0]:.2f} to "
+        f"{typical[1]:.2g} (scaled: {rescued:.2f}); its mean goes from {before:.2f} to "
+        f"{after:.2f} ± {error:.2f}.",
+    )
+
+
+@claim(
+    "jacobian.bounded",
+    source="004",
+    chapter="jacobian",
+    statement="Softmax maps scores to probabilities in (0, 1) that sum to 1.",
+)
+def bounded(total: float = 1.0, upper: float = 1.0) -> Finding:
+    """The claim is 0 < p_i < upper and Σp = total, for four scores."""
+    w = sympy.symbols("w1:5", positive=True)
+    p = [weight / sum(w) for weight in w]
+    adds_up = sympy.simplify(sum(p) - sympy.nsimplify(total)) == 0
+    positive = all(entry.is_positive for entry in p)
+    # upper − p_i has the sign of its numerator, a sum of positive symbols if the claim is true
+    below = all(sympy.together(sympy.nsimplify(upper) - entry).is_positive for entry in p)
+    rounded = rows.softmax([0.0, -800.0])
+    return Finding(
+        Verdict.HOLDS if adds_up and positive and below else Verdict.WRONG,
+        "sympy: with positive weights, p_i and 1 − p_i are positive and Σp = 1, for two scores "
+        "or more. In double precision the bounds are reached: softmax(0, −800) is "
+        f"{_vector(rounded)}.",
+    )
+
+
+def _vector(values: np.typing.NDArray[np.float64]) -> str:
+    return "(" + ", ".join(f"{value:.2f}" for value in values) + ")"

@@ -1,0 +1,324 @@
+"""One row of attention, p = softmax(α s): its Jacobian ∂p/∂s, and what measures both.
+
+Scores and probabilities lie along one `axis` of the input; every other axis is a batch, and `alpha`
+broadcasts against the batch. Only `jacobian` builds an n × n matrix. A score of −∞ is a masked key.
+
+Everything is computed from e_i = e^{α(s_i − max s)} ∈ [0, 1] and R = Σ e_i over all keys but the
+largest. Then 1 − max p = R/(1 + R) keeps its digits when p is nearly one-hot, where 1 − p would
+have none left.
+
+Chapters: saturation, jacobian.
+"""
+
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import elementwise
+from scipy.special import entr
+
+from attnlib import checking
+from attnlib.checking import FloatArray
+
+TOTAL_TOLERANCE = 1e-5
+"""How far Σp may be from 1: what float32 softmax rows of a million entries need."""
+
+
+class _Weights(NamedTuple):
+    """The unnormalised softmax of a row, its largest entry (which is 1) set apart."""
+
+    others: FloatArray  # (…, n): e_i, with 0 in place of the largest
+    rest: FloatArray  # (…): R = Σ others
+    top: FloatArray  # (…, n): 1 at the largest entry, else 0
+    alpha: FloatArray  # (…)
+
+    @property
+    def total(self) -> FloatArray:
+        return 1.0 + self.rest
+
+    def probabilities(self) -> FloatArray:
+        return (self.top + self.others) / self.total[..., None]
+
+    def complements(self) -> FloatArray:
+        """1 − p, accurate also where p is nearly 1."""
+        kept = self.total[..., None] - self.others
+        return np.where(self.top > 0.0, self.rest[..., None], kept) / self.total[..., None]
+
+
+def softmax(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+    """Return p_i = e^{αs_i} / Σ_j e^{αs_j} along `axis`, for finite α ≥ 0.
+
+    Relative error below 4e-16·(1 + α(max s − s_i)) for p_i above 1e-300; no overflow for any
+    finite scores. Raises ValueError
+    for NaN or +∞ scores, an empty axis, a row that is masked throughout, or an α that is negative,
+    infinite, NaN or does not broadcast against the batch; TypeError for anything but real numbers.
+
+    Source 004; chapter: saturation.
+
+    >>> softmax([0.0, 1e308], alpha=2.0)
+    array([0., 1.])
+    """
+    return _put_back(_weights(s, alpha, axis).probabilities(), s, axis)
+
+
+def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+    """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), shape (…, n, n). For small n: it takes n² numbers.
+
+    Sources 000 and 004; chapter: jacobian. Raises as `softmax`.
+
+    >>> jacobian([0.0, 0.0])
+    array([[ 0.25, -0.25],
+           [-0.25,  0.25]])
+    """
+    w = _weights(s, alpha, axis)
+    p = w.probabilities()
+    matrix = -p[..., :, None] * p[..., None, :]
+    diagonal = np.arange(p.shape[-1])
+    matrix[..., diagonal, diagonal] = p * w.complements()
+    return w.alpha[..., None, None] * matrix
+
+
+def jacobian_vector_product(
+    s: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1
+) -> FloatArray:
+    """Return J v = α p∘(v − p·v) along `axis`, in O(n); `v` has the shape of `s`.
+
+    J is symmetric, so this is also the product vᵀJ that backpropagation needs. Accurate also for
+    nearly one-hot p. Chapter: jacobian. Raises as `softmax`, and ValueError for another shape of v.
+
+    >>> jacobian_vector_product([0.0, 0.0], [1.0, 0.0])
+    array([ 0.25, -0.25])
+    """
+    w = _weights(s, alpha, axis)
+    vector = checking.finite("v", v)
+    if vector.shape != np.shape(s):
+        raise ValueError(
+            f"v must have the shape of s, got v of shape {vector.shape}, s of {np.shape(s)}"
+        )
+    vector = np.moveaxis(vector, axis, -1) / 2.0  # halves, whose differences cannot overflow
+    # Differences to the v of the largest p: its own term then drops out of the mean.
+    difference = vector - (vector * w.top).sum(axis=-1, keepdims=True)
+    p = w.probabilities()
+    mean = (p * difference).sum(axis=-1, keepdims=True)
+    return _put_back(2.0 * (w.alpha[..., None] * p * (difference - mean)), s, axis)
+
+
+def gradient(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+    """Return g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j|, in O(n).
+
+    1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
+    below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: jacobian. Raises as
+    `softmax`.
+
+    >>> float(gradient([0.0, 0.0, 0.0, 0.0], alpha=2.0))
+    1.5
+    >>> float(gradient([0.0, -600.0]))  # 2e⁻⁶⁰⁰, where 1 − Σp² in floating point is 0
+    5.300...e-261
+    """
+    w = _weights(s, alpha, axis)
+    spread = w.rest**2 - (w.others**2).sum(axis=-1)
+    return cast(FloatArray, w.alpha * ((2.0 * w.rest + spread) / w.total**2))
+
+
+def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+    """Return ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²), in O(n), without that sum's cancellation.
+
+    With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
+    cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: jacobian.
+    Raises as `softmax`.
+
+    >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
+    0.5
+    """
+    w = _weights(s, alpha, axis)
+    with np.errstate(invalid="ignore"):
+        fractions = np.where(w.rest[..., None] > 0.0, w.others / w.rest[..., None], 0.0)
+    squares = (fractions**2).sum(axis=-1)
+    # Squared entries of J/α, divided by (R/Z²)²: the top diagonal, the other diagonals, the top's
+    # row and column, and the block of the others.
+    kept = w.total[..., None] - w.others
+    others_diagonal = ((fractions * kept) ** 2).sum(axis=-1)
+    block = w.rest**2 * (squares**2 - (fractions**4).sum(axis=-1))
+    norm = np.sqrt(1.0 + others_diagonal + 2.0 * squares + block)
+    return cast(FloatArray, np.where(w.rest > 0.0, w.alpha * (w.rest / w.total**2) * norm, 0.0))
+
+
+def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+    """Return max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), at most α/4; in O(n).
+
+    It lies on the diagonal, since p_j ≤ 1 − p_i. Relative error below 1e-12. Chapter: jacobian.
+    Raises as `softmax`.
+
+    >>> float(largest_entry([0.0, 0.0], alpha=2.0))
+    0.5
+    """
+    w = _weights(s, alpha, axis)
+    return cast(FloatArray, w.alpha * (w.probabilities() * w.complements()).max(axis=-1))
+
+
+def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+    """Return the largest eigenvalue of J, at most α/2; in O(n) per step of a root search.
+
+    J/α = diag(p) − ppᵀ is a rank-one change of a diagonal matrix. Its largest eigenvalue λ solves
+    the secular equation Σ_i p_i/(p_i − λ) = 0 between the two largest p; with P = max p it also
+    lies between P(1 − P) and 2P(1 − P), its diagonal entry and its Gershgorin bound. The poles are
+    multiplied out, and SciPy's bracketing search finds the root. Relative error below 1e-12.
+    Chapter: jacobian. Raises as `softmax`.
+
+    >>> float(spectral_norm([0.0, 0.0]))
+    0.5
+    """
+    w = _weights(s, alpha, axis)
+    n = w.others.shape[-1]
+    others = w.others.reshape(-1, n)
+    rest, total = w.rest.reshape(-1), w.total.reshape(-1)
+    second = others.max(axis=-1)
+
+    def secular(root: FloatArray, row: FloatArray) -> FloatArray:
+        # In units where the largest weight is 1: (1 − μ) Σ_i e_i (μ − e₂)/(μ − e_i) − (μ − e₂).
+        index = row.astype(np.intp)
+        weights, runner_up = others[index], second[index]
+        distance = root - runner_up
+        gap = (runner_up[:, None] - weights) + distance[:, None]
+        share = np.divide(distance[:, None], gap, out=np.ones_like(gap), where=gap > 0.0)
+        return cast(FloatArray, (1.0 - root) * (weights * share).sum(axis=-1) - distance)
+
+    lower = np.clip(rest / total * (1.0 - 1e-9), second, 1.0)
+    upper = np.clip(2.0 * rest / total * (1.0 + 1e-9), second, 1.0)
+    found = elementwise.find_root(
+        secular,
+        (lower, upper),
+        args=(np.arange(lower.size, dtype=np.float64),),
+        tolerances={"xrtol": 1e-15, "xatol": 0.0, "fatol": 0.0, "frtol": 0.0},
+        maxiter=200,
+    )
+    if not found.success.all():
+        raise RuntimeError(f"the search for the spectral norm failed, status {found.status}")
+    return cast(FloatArray, w.alpha * (found.x / total).reshape(w.rest.shape))
+
+
+def collision_probability(p: ArrayLike, axis: int = -1) -> FloatArray:
+    """Return Y = Σp² along `axis`: the chance that two draws from p give the same key.
+
+    1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys. `p` must be finite, not
+    negative, and sum to 1 within 1e-5. Source 000; chapter: saturation. Raises ValueError or
+    TypeError otherwise.
+
+    >>> float(collision_probability([0.5, 0.5, 0.0]))
+    0.5
+    """
+    probabilities = _probabilities(p, axis)
+    return cast(FloatArray, (probabilities**2).sum(axis=-1))
+
+
+def shannon_entropy(p: ArrayLike, axis: int = -1) -> FloatArray:
+    """Return H = −Σ p log p along `axis`, in nats; 0 log 0 = 0.
+
+    The largest p enters through 1 − p = Σ of the others, so the entropy of a nearly one-hot row
+    keeps its digits (relative error 1e-13). Chapter: saturation. Raises as
+    `collision_probability`.
+
+    >>> float(shannon_entropy([0.5, 0.5]))  # log 2
+    0.693147180559945...
+    """
+    probabilities = _probabilities(p, axis)
+    others, largest, log_largest = _set_largest_apart(probabilities)
+    return cast(FloatArray, entr(others).sum(axis=-1) - largest * log_largest)
+
+
+def renyi_entropy(p: ArrayLike, order: float, axis: int = -1) -> FloatArray:
+    """Return H_q = log(Σp^q)/(1 − q) along `axis`, in nats, for an order q from 0 to ∞.
+
+    q = 0 counts the keys with p > 0 (log), q = 1 is Shannon's entropy, q = 2 is −log Y, q = ∞ is
+    −log max p. The largest p is factored out of the sum, so nothing underflows; near q = 1, where
+    that would cancel, it is log1p[Σ p (p^{q−1} − 1)]/(1 − q), by expm1. Relative error below 1e-12.
+    Source 000; chapter: saturation. Raises as `collision_probability`, and ValueError for a NaN or
+    negative order.
+
+    >>> float(renyi_entropy([0.5, 0.25, 0.25], order=2))  # −log 3/8
+    0.980829253011726...
+    """
+    q = checking.number("order", order)
+    if q < 0.0:
+        raise ValueError(f"order must be from 0 to infinity, got order={q:g}")
+    probabilities = _probabilities(p, axis)
+    if q == 0.0:
+        return cast(FloatArray, np.log((probabilities > 0.0).sum(axis=-1)))
+    if q == 1.0:
+        return shannon_entropy(probabilities)
+    others, largest, log_largest = _set_largest_apart(probabilities)
+    if np.isinf(q):
+        return 0.0 - log_largest
+    with np.errstate(divide="ignore", over="ignore"):
+        logs = np.log(others)
+        ratios = np.exp(q * (logs - log_largest[..., None])).sum(axis=-1)
+    factored = q / (1.0 - q) * log_largest + np.log1p(ratios) / (1.0 - q)
+    if abs(q - 1.0) > 0.5:
+        return cast(FloatArray, factored + 0.0)  # no −0
+    with np.errstate(invalid="ignore"):
+        changes = np.where(others > 0.0, others * np.expm1((q - 1.0) * logs), 0.0)
+    change = changes.sum(axis=-1) + largest * np.expm1((q - 1.0) * log_largest)
+    small = np.abs(change) < 0.5
+    near = np.log1p(np.where(small, change, 0.0)) / (1.0 - q)
+    return np.where(small, near, factored) + 0.0
+
+
+def _weights(s: ArrayLike, alpha: ArrayLike, axis: int) -> _Weights:
+    scores = checking.last_axis("s", checking.real("s", s), axis)
+    if np.isposinf(scores).any():
+        raise ValueError("s must be finite, or -inf for a masked key, got s=inf")
+    largest = scores.max(axis=-1, keepdims=True)
+    if np.isneginf(largest).any():
+        raise ValueError("s must have a finite score in every row, got a row of -inf only")
+    scale = checking.scale(alpha)
+    batch = scores.shape[:-1]
+    try:
+        batch = np.broadcast_shapes(scale.shape, batch)
+    except ValueError:
+        raise ValueError(
+            f"alpha must broadcast against the batch shape {batch} of s, "
+            f"got alpha of shape {scale.shape}"
+        ) from None
+    scale = np.broadcast_to(scale, batch)
+    # Halves, because s − max s may overflow where α(s − max s) does not.
+    half = scores / 2.0 - largest / 2.0
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        exponents = np.where(np.isneginf(half), -np.inf, 2.0 * (scale[..., None] * half))
+        others = np.exp(exponents)
+    top = np.zeros_like(scores)
+    np.put_along_axis(top, scores.argmax(axis=-1)[..., None], 1.0, axis=-1)
+    others = others * (1.0 - top)
+    return _Weights(others, others.sum(axis=-1), np.broadcast_to(top, others.shape), scale)
+
+
+def _put_back(result: FloatArray, s: ArrayLike, axis: int) -> FloatArray:
+    """Move the last axis to where `axis` of `s` is, counted from the end."""
+    return np.moveaxis(result, -1, axis - np.ndim(s) if axis >= 0 else axis)
+
+
+def _probabilities(p: ArrayLike, axis: int) -> FloatArray:
+    probabilities = checking.last_axis("p", checking.finite("p", p, minimum=0.0), axis)
+    with np.errstate(over="ignore"):
+        total = probabilities.sum(axis=-1)
+    wrong = np.abs(total - 1.0) > TOTAL_TOLERANCE
+    if wrong.any():
+        raise ValueError(
+            f"p must sum to 1 within {TOTAL_TOLERANCE:g} along the axis, "
+            f"got a sum of {total[wrong].flat[0]:g}"
+        )
+    return probabilities
+
+
+def _set_largest_apart(p: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return p with its largest entry set to 0, that entry, and its logarithm.
+
+    Above ½ the logarithm comes from the sum of the others, which holds more digits of 1 − p.
+    """
+    position = p.argmax(axis=-1)[..., None]
+    largest = np.take_along_axis(p, position, axis=-1)[..., 0]
+    others = p.copy()
+    np.put_along_axis(others, position, 0.0, axis=-1)
+    rest = others.sum(axis=-1)
+    nearly_one = rest < 0.5
+    logarithm = np.where(nearly_one, np.log1p(-np.where(nearly_one, rest, 0.0)), np.log(largest))
+    return others, largest, logarithm

@@ -1,0 +1,270 @@
+"""Laws of one attention score, and of a row of them.
+
+A score is the number s that the softmax sees before the scale α under study: s = q·k/√d for dot
+products, s = cos(q, k) for normalised ones. Three laws: the normal approximation, the dot product
+at finite d, and the cosine.
+
+Chapters: variance, saturation.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlog1py
+
+from attnlib import checking
+from attnlib.checking import FloatArray
+from attnlib.special import log_bessel_k_normalised, log_gamma_half_step
+
+
+class Law(ABC):
+    """The law of a row of n scores: its one-score moments and density, and samples of rows."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """E s."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Var s."""
+
+    @abstractmethod
+    def logpdf(self, s: ArrayLike) -> FloatArray:
+        """Return log f(s), the log density of one score, elementwise."""
+
+    def sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
+        """Return `rows` independent rows of `n` scores, shape (rows, n).
+
+        Raises TypeError when `rng` is not a Generator or `rows`, `n` are not integers, ValueError
+        when `rows` or `n` is below 1.
+        """
+        checking.generator("rng", rng)
+        shape = (
+            checking.integer("rows", rows, minimum=1),
+            checking.integer("n", n, minimum=1),
+        )
+        return self._sample(rng, *shape)
+
+    @abstractmethod
+    def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class Normal(Law):
+    """Independent standard normal scores: the limit d → ∞ of `DotProduct`.
+
+    Chapter: variance.
+
+    >>> float(Normal().log_mgf(2.0))
+    2.0
+    """
+
+    @property
+    def mean(self) -> float:
+        """E s = 0."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """Var s = 1."""
+        return 1.0
+
+    def log_mgf(self, alpha: ArrayLike) -> FloatArray:
+        """Return κ(α) = log E e^{αs} = α²/2, elementwise in α ≥ 0.
+
+        Exact to rounding; infinite where α² exceeds the largest float (α > 10¹⁵⁴).
+        """
+        a = checking.scale(alpha)
+        with np.errstate(over="ignore"):
+            return a * a / 2.0
+
+    def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
+        """Return κ(2α) − 2κ(α) = α², elementwise in α ≥ 0; exact to rounding."""
+        a = checking.scale(alpha)
+        with np.errstate(over="ignore"):
+            return a * a
+
+    def logpdf(self, s: ArrayLike) -> FloatArray:
+        """Return log f(s) = −s²/2 − ½ log 2π, elementwise; exact to rounding."""
+        x = checking.real("s", s)
+        with np.errstate(over="ignore"):
+            return cast(FloatArray, -0.5 * x * x - 0.5 * np.log(2.0 * np.pi))
+
+    def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
+        return rng.standard_normal((rows, n))
+
+
+@dataclass(frozen=True)
+class DotProduct(Law):
+    """Scores s_i = q·k_i/√d of one Gaussian query and n Gaussian keys, d ≥ 1.
+
+    Given the query, the scores are independent N(0, |q|²/d), exactly and at any d. So a row is a
+    normal row with a random radius, |q|²/d = χ²_d/d, shared by all its scores: they are
+    uncorrelated but not independent, Cov(s_i², s_j²) = 2/d.
+
+    Chapters: variance (the mixture), saturation (what a finite d changes).
+
+    >>> law = DotProduct(64)
+    >>> law.variance, float(law.log_mgf(8.0))
+    (1.0, inf)
+    """
+
+    d: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", checking.integer("d", self.d, minimum=1))
+
+    @property
+    def mean(self) -> float:
+        """E s = 0."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """Var s = 1: the variance d of q·k, divided by (√d)²."""
+        return 1.0
+
+    def log_mgf(self, alpha: ArrayLike) -> FloatArray:
+        """Return κ(α) = −(d/2) log(1 − α²/d) of one score, elementwise in α ≥ 0.
+
+        Infinite for α ≥ √d, where the mean does not exist. The relative error is a few units of
+        rounding divided by 1 − α²/d, for α ≥ 1e-150: 1e-15 except close to the pole.
+        """
+        below, x = self._fraction(alpha, self._pole())
+        with np.errstate(divide="ignore"):
+            return cast(FloatArray, np.where(below, -0.5 * self.d * np.log1p(-x), np.inf))
+
+    def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
+        """Return κ(2α) − 2κ(α), elementwise in α ≥ 0; infinite for α ≥ √d/2.
+
+        With x = α²/d it is −(d/2) log1p(−x(2 + x)/(1 − x)²), which subtracts nothing large. The
+        relative error is a few units of rounding divided by 1 − 4x.
+        """
+        below, x = self._fraction(alpha, self._pole() / 2.0)
+        lost = np.minimum(x * (2.0 + x) / (1.0 - x) ** 2, 1.0)
+        with np.errstate(divide="ignore"):
+            return cast(FloatArray, np.where(below, -0.5 * self.d * np.log1p(-lost), np.inf))
+
+    def logpdf(self, s: ArrayLike) -> FloatArray:
+        """Return log f(s) of one score, elementwise, with f(s) = √d h(√d s),
+        h(x) = (|x|/2)^ν K_ν(|x|) / (√π Γ(ν + ½)), ν = (d − 1)/2.
+
+        Accurate to 1e-12 relative to 1 + |value| for d ≤ 10⁶. At d = 1 the density is infinite
+        at 0.
+        """  # noqa: D205
+        with np.errstate(over="ignore"):
+            x = np.sqrt(self.d) * np.abs(checking.real("s", s))
+        infinite = np.isinf(x)
+        value = log_bessel_k_normalised((self.d - 1) / 2.0, np.where(infinite, 1.0, x))
+        return cast(FloatArray, np.where(infinite, -np.inf, value) + 0.5 * np.log(self.d))
+
+    def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
+        radius = np.sqrt(rng.chisquare(self.d, size=(rows, 1)) / self.d)
+        return cast(FloatArray, radius * rng.standard_normal((rows, n)))
+
+    def _pole(self) -> float:
+        """Return the smallest float not below √d."""
+        root = float(np.sqrt(self.d))
+        return root if Fraction(root) ** 2 >= self.d else float(np.nextafter(root, np.inf))
+
+    def _fraction(self, alpha: ArrayLike, pole: float) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Return where α < `pole`, and α²/d there, which rounding must not carry beyond 1."""
+        a = checking.scale(alpha)
+        below = a < pole
+        a = np.where(below, a, 0.0)
+        return below, np.minimum(a * (a / self.d), 1.0)
+
+
+@dataclass(frozen=True)
+class Cosine(Law):
+    """Scores s_i = cos(q, k_i) of directions uniform on the sphere in d ≥ 3 dimensions.
+
+    The scores of a row are independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
+
+    Chapter: variance (its density); its moment generating function follows with the chapter on
+    cosine scores.
+
+    >>> Cosine(128).variance
+    0.0078125
+    """
+
+    d: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", checking.integer("d", self.d, minimum=3))
+
+    @property
+    def mean(self) -> float:
+        """E s = 0."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """Var s = 1/d."""
+        return 1.0 / self.d
+
+    def logpdf(self, s: ArrayLike) -> FloatArray:
+        """Return log f(s), elementwise; −∞ outside [−1, 1].
+
+        f(s) = Γ(d/2) / (√π Γ((d−1)/2)) · (1 − s²)^{(d−3)/2}, accurate to 1e-12 relative to
+        1 + |value| for d ≤ 10⁶.
+        """
+        x = checking.real("s", s)
+        normaliser = log_gamma_half_step(np.array((self.d - 1) / 2.0)) - 0.5 * np.log(np.pi)
+        inside = np.abs(x) <= 1.0
+        bounded = np.where(inside, x, 0.0)
+        exponent = (self.d - 3) / 2.0
+        # 1 − s² loses digits near ±1, and log(1 − s) + log(1 + s) loses them near 0.
+        power = np.where(
+            np.abs(bounded) < 0.5,
+            xlog1py(exponent, -bounded * bounded),
+            xlog1py(exponent, -bounded) + xlog1py(exponent, bounded),
+        )
+        value = normaliser + power
+        return cast(FloatArray, np.where(inside, value, -np.inf))
+
+    def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
+        along = rng.standard_normal((rows, n))
+        across = rng.chisquare(self.d - 1, size=(rows, n))
+        return along / np.sqrt(along**2 + across)
+
+
+class ProductMoments(NamedTuple):
+    """Mean and variance of a product of two independent variables."""
+
+    mean: FloatArray
+    variance: FloatArray
+
+
+def product_moments(
+    mean_q: ArrayLike, variance_q: ArrayLike, mean_k: ArrayLike, variance_k: ArrayLike
+) -> ProductMoments:
+    """Return mean and variance of q·k for independent scalars q and k, elementwise.
+
+    E(qk) = μ_q μ_k and Var(qk) = σ_q²σ_k² + σ_q²μ_k² + μ_q²σ_k², which is
+    (σ_q² + μ_q²)(σ_k² + μ_k²) − μ_q²μ_k² without its cancellation. Exact to rounding. The product
+    σ_q²σ_k² alone is right only when both means are zero. Sources 001 and 004; chapter: variance.
+
+    >>> moments = product_moments(0.0, 1.0, 0.0, 1.0)
+    >>> float(moments.mean), float(moments.variance)
+    (0.0, 1.0)
+    """
+    mq = checking.finite("mean_q", mean_q)
+    vq = checking.finite("variance_q", variance_q, minimum=0.0)
+    mk = checking.finite("mean_k", mean_k)
+    vk = checking.finite("variance_k", variance_k, minimum=0.0)
+    try:
+        mq, vq, mk, vk = np.broadcast_arrays(mq, vq, mk, vk)
+    except ValueError:
+        raise ValueError(
+            "mean_q, variance_q, mean_k, variance_k must broadcast, got shapes "
+            f"{mq.shape}, {vq.shape}, {mk.shape}, {vk.shape}"
+        ) from None
+    with np.errstate(over="ignore", invalid="ignore"):
+        return ProductMoments(mq * mk, vq * vk + vq * mk * mk + vk * mq * mq)

@@ -1,0 +1,101 @@
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import (
+    new_code_cell,
+    new_markdown_cell,
+    new_notebook,
+    new_output,
+    reads,
+)
+
+from tests.notebooks.rules import violations
+from tools.pages import page_names
+
+ROOT = Path(__file__).parents[2]
+CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_chapter_keeps_the_rules(path):
+    found = violations(reads(path.read_text(encoding="utf-8")))
+    assert not found, "\n".join(found)
+
+
+def test_every_chapter_is_in_the_table_of_contents():
+    assert {f"chapters/{path.stem}" for path in CHAPTERS} <= set(page_names(ROOT))
+
+
+def test_every_page_of_the_table_of_contents_exists():
+    for name in page_names(ROOT):
+        assert (ROOT / f"{name}.md").exists() or (ROOT / f"{name}.ipynb").exists(), name
+
+
+def tidy_notebook():
+    cells = [new_markdown_cell("# Title", id="title")]
+    for count in (1, 2):
+        output = new_output("stream", name="stdout", text="0.5\n")
+        cell = new_code_cell("print(0.5)", id=f"code-{count}", execution_count=count)
+        cell.outputs.append(output)
+        cells.append(cell)
+    return new_notebook(cells=cells)
+
+
+def test_tidy_notebook_keeps_the_rules():
+    notebook = tidy_notebook()
+    notebook.cells[2].source = 'x = 7 \\\n    % 2  # why?\nprint("really?", "100 %")'
+    assert violations(notebook) == []
+
+
+def displayed(**data):
+    return new_output("display_data", data={key.replace("_", "/"): data[key] for key in data})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("execution_count", None, "execution count None, not 2"),
+        ("execution_count", 5, "execution count 5, not 2"),
+        ("source", "%matplotlib inline", "not Python"),
+        ("source", "%%time\nx = 1", "not Python"),
+        ("source", "!ls", "not Python"),
+        ("source", "x = 1\n  !ls", "not Python"),
+        ("source", "files = !ls", "not Python"),
+        ("source", "print?", "not Python"),
+        ("source", "", "no code"),
+        ("source", "x = 1\n" * 21, "longer than 20 lines"),
+        ("source", "# NBVAL_IGNORE_OUTPUT\nx = 1", "comment that switches"),
+        ("source", "x = 1\n#  NBVAL_SKIP", "comment that switches"),
+        ("metadata", {"tags": ["nbval-skip"]}, "tag that switches"),
+        ("metadata", {"tags": ["hide-input", "nbval-ignore-output"]}, "tag that switches"),
+        ("metadata", {"tags": ["raises-exception"]}, "tag that switches"),
+        ("metadata", {"execution": {"iopub.execute_input": "2024"}}, "times of execution"),
+        ("outputs", [new_output("error", ename="ValueError")], "an error: ValueError"),
+        ("outputs", [new_output("stream", name="stderr", text="!")], "output on stderr"),
+        ("outputs", [new_output("stream", name="stdout", text="")], "an empty output"),
+        ("outputs", [displayed()], "an empty output"),
+        ("outputs", [displayed(text_plain="")], "an empty output"),
+        ("outputs", [displayed(image_png="iVBO", text_plain="Figure")], "a bitmap"),
+        ("outputs", [displayed(text_plain="<A at 0x7f3a5c>")], "a memory address"),
+        ("outputs", [displayed(text_html="<p>0x7f3a5c1b</p>")], "a memory address"),
+    ],
+)
+def test_violation_is_reported_with_its_cell(key, value, message):
+    notebook = tidy_notebook()
+    notebook.cells[2][key] = nbformat.from_dict(value)
+    found = violations(notebook)
+    assert any(line.startswith("Cell 1: ") and message in line for line in found), found
+
+
+def test_repeated_id_is_reported():
+    notebook = tidy_notebook()
+    notebook.cells[2].id = "code-1"
+    assert violations(notebook) == ["2 cells have the id 'code-1'"]
+
+
+@pytest.mark.parametrize("key", ["id", "source", "outputs"])
+def test_invalid_format_is_reported(key):
+    notebook = tidy_notebook()
+    notebook.cells[2][key] = [7]
+    assert any("not a valid notebook" in line for line in violations(notebook))

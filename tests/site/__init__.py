@@ -1,0 +1,1 @@
+"""Tests of the built HTML, read as text and shown in a browser."""

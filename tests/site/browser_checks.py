@@ -1,0 +1,96 @@
+"""What a page must do in a browser; the findings are empty where all is well."""
+
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Page
+
+from tools.browser import WAIT_FOR_FORMULAS
+
+FORMULAS = r"""() => {
+  const findings = [];
+  const count = (selector) => document.querySelectorAll(selector).length;
+  if (count(".math") !== count("mjx-container"))
+    findings.push(`${count("mjx-container")} of ${count(".math")} formulas are typeset`);
+  // MathJax shows what it cannot read as an error, and a macro that it does not know in red.
+  for (const formula of window.MathJax?.startup?.document?.math ?? [])
+    if (formula.typesetRoot.querySelector("mjx-merror, [data-mjx-error], [style*='color: red']"))
+      findings.push(`broken formula: ${formula.math}`);
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement;
+    const text = walker.currentNode.textContent;
+    if (/\\[(\[]/.test(text) && parent.checkVisibility() && !parent.closest("pre, code, script"))
+      findings.push(`raw formula: ${text.trim().slice(0, 80)}`);
+  }
+  return findings;
+}"""
+
+OVERFLOW = r"""() => {
+  const root = document.documentElement;
+  const edge = root.clientWidth;
+  const findings = [];
+  if (root.scrollWidth > edge)
+    findings.push(`the page scrolls sideways: ${root.scrollWidth} pixels wide, not ${edge}`);
+  const sticksOut = ({ left, right }) =>
+    right > left && ((left < edge && right > edge + 1) || (left < -1 && right > 0));
+  const insideScroller = (element) => {
+    for (let box = element; box && box !== document.body; box = box.parentElement)
+      if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return true;
+    return false;
+  };
+  const report = (box, element, name) => {
+    const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+    if (shown && sticksOut(box))
+      findings.push(`${name} sticks out: from ${box.left} to ${box.right} of ${edge}`);
+  };
+  const range = document.createRange();
+  // What is drawn in an SVG is cut at its edge; MathJax keeps a hidden copy for screen readers.
+  const reader = ":not(svg *, mjx-assistive-mml, mjx-assistive-mml *)";
+  for (const element of document.body.querySelectorAll(`*${reader}`)) {
+    const name = [element.localName, ...element.classList].join(".");
+    if (!insideScroller(element.parentElement))
+      report(element.getBoundingClientRect(), element, name);
+    if (insideScroller(element)) continue;
+    for (const text of element.childNodes) {
+      if (text.nodeType !== Node.TEXT_NODE) continue;
+      range.selectNode(text);
+      report(range.getBoundingClientRect(), element, `the text of ${name}`);
+    }
+  }
+  return findings.slice(0, 5);
+}"""
+
+
+def findings(
+    browser: Browser, address: str, width: int, *, formulas_expected: bool = False
+) -> list[str]:
+    """Open a page in a window of `width` CSS pixels and return what is wrong with it."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    found: list[str] = []
+    watch(page, found)
+    page.goto(address)
+    page.evaluate(WAIT_FOR_FORMULAS)
+    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
+    if formulas_expected and not page.locator("mjx-container").count():
+        found.append("no formula on the page")
+    page.close()
+    return found
+
+
+def watch(page: Page, found: list[str]) -> None:
+    """Note errors and requests of a page that fail or go to another host, as they happen."""
+
+    def note(condition: bool, finding: str) -> None:
+        if condition:
+            found.append(finding)
+
+    page.on("console", lambda message: note(message.type == "error", f"console: {message.text}"))
+    page.on("pageerror", lambda error: note(True, f"script error: {error}"))
+    page.on("requestfailed", lambda request: note(True, f"request failed: {request.url}"))
+    page.on("response", lambda response: note(response.status >= 400, f"missing: {response.url}"))
+    page.on("request", lambda request: note(leaves(request.url), f"outside: {request.url}"))
+
+
+def leaves(url: str) -> bool:
+    """Return whether a request goes to another host."""
+    return urlsplit(url).hostname not in (None, "127.0.0.1")

@@ -1,0 +1,23 @@
+from pathlib import Path
+
+import pytest
+
+from tests.site.browser_checks import findings
+from tools.browser import WIDTHS, serve
+from tools.pages import page_names
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    with serve(site) as address:
+        yield address
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", page_names(ROOT))
+def test_page_shows_well(browser, address, name, width):
+    is_chapter = (ROOT / f"{name}.ipynb").is_file()
+    found = findings(browser, f"{address}/{name}.html", width, formulas_expected=is_chapter)
+    assert not found, "\n".join(found)

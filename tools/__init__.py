@@ -1,0 +1,1 @@
+"""The maintainer's tools: run the chapters, look at the site."""

@@ -1,0 +1,60 @@
+"""Show the built site in Debian's Chromium, from a server on this machine only."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+from playwright.sync_api import Browser, sync_playwright
+
+WIDTHS = (390, 1280)
+"""CSS pixels: a phone held upright, a laptop."""
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+"""The last: no request leaves this machine, whatever a page asks for."""
+
+WAIT_FOR_FORMULAS = "() => window.MathJax?.startup?.promise?.then(() => true) ?? true"
+"""JavaScript that ends when MathJax has shown the formulas, or at once where there are none."""
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serve files without a line on the terminal for each."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder and give the address, without a slash at its end."""
+    handler = partial(QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def chromium_path() -> str | None:
+    """Return where Debian's package chromium is installed; None where it is not."""
+    return shutil.which("chromium")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start Chromium, with a profile of its own; it ends with the context."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=ARGUMENTS)
+        yield browser
+        browser.close()

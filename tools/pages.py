@@ -1,0 +1,10 @@
+"""The pages of the book, as _toc.yml lists them."""
+
+from pathlib import Path
+
+from sphinx_external_toc.parsing import parse_toc_yaml
+
+
+def page_names(root: Path) -> list[str]:
+    """Return the pages of the book at `root` without suffix, in the order of its contents."""
+    return [str(name) for name in parse_toc_yaml(root / "_toc.yml")]
