@@ -14,7 +14,6 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import elementwise
 from scipy.special import entr
 
 from attnlib import checking
@@ -168,6 +167,8 @@ def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Float
     >>> float(spectral_norm([0.0, 0.0]))
     0.5
     """
+    from scipy.optimize import elementwise  # takes as long to load as all of attnlib
+
     w = _weights(s, alpha, axis)
     n = w.others.shape[-1]
     others = w.others.reshape(-1, n)

@@ -314,7 +314,7 @@ any_array = st.one_of(
     arrays(np.float64, row_shapes, elements=st.one_of(finite_element, st.just(-np.inf))),
 )
 any_order = st.one_of(finite_element.map(abs), st.floats(0.0, 3.0), st.just(np.inf), any_float)
-many = settings(max_examples=150, deadline=None, derandomize=True)
+many = settings(max_examples=150)
 
 
 def result_or_refusal(function, *arguments):

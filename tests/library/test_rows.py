@@ -561,7 +561,7 @@ any_alpha = st.floats(1e-3, 1e3)
 ABOVE, BELOW = 1.0 + 2e-12, 1.0 - 2e-12
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(s=any_scores, alpha=any_alpha)
 def test_norms_keep_their_bounds(s, alpha):
     gradient, frobenius = rows.gradient(s, alpha), rows.frobenius_norm(s, alpha)
@@ -575,14 +575,14 @@ def test_norms_keep_their_bounds(s, alpha):
     assert gradient <= alpha * (1.0 - 1.0 / s.size) * ABOVE
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(s=any_scores, alpha=any_alpha)
 def test_gradient_is_half_the_sum_of_the_absolute_derivatives(s, alpha):
     half = np.abs(rows.jacobian(s, alpha)).sum() / 2.0
     assert rows.gradient(s, alpha) == pytest.approx(half, rel=1e-12)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(s=any_scores, alpha=any_alpha)
 def test_probabilities_are_those_of_a_row(s, alpha):
     p = rows.softmax(s, alpha)
@@ -592,7 +592,7 @@ def test_probabilities_are_those_of_a_row(s, alpha):
     assert (np.diff(p[np.argsort(s)]) >= 0.0).all()
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(s=any_scores, alpha=any_alpha)
 def test_renyi_entropy_falls_with_the_order_from_log_n_to_zero_or_more(s, alpha):
     p = rows.softmax(s, alpha)
@@ -603,7 +603,7 @@ def test_renyi_entropy_falls_with_the_order_from_log_n_to_zero_or_more(s, alpha)
         assert smaller <= larger * ABOVE
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(s=any_scores, alpha=any_alpha)
 def test_shannon_and_collision_are_the_renyi_entropies_of_order_1_and_2(s, alpha):
     p = rows.softmax(s, alpha)
