@@ -17,16 +17,17 @@ from matplotlib.figure import Figure
 
 from attnlib import claims
 
-BLUE = "#0060a8"
-VERMILLION = "#c8500a"
-GREEN = "#00805a"
-PURPLE = "#9a4f96"
+BLUE = "#152c88"
+VERMILLION = "#a03d10"
+GREEN = "#28826c"
+PURPLE = "#914dd2"
 INK = "#222222"
 GREY = "#6e6e6e"
 
 PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, INK)
-"""Told apart by readers with any colour vision, 4.5:1 or more on white; in grey, lines also differ
-in dashes. Dark pages invert the lightness of a figure and keep its hues (static/book.css)."""
+"""Any two are 20 or more apart in CAM02-UCS, also without one of the three kinds of cones, and each
+has a contrast of 4.5:1 on white; in grey, lines also differ in dashes. Dark pages invert the
+lightness of a figure and keep its hues (static/book.css)."""
 
 STYLE: Any = {
     "axes.prop_cycle": cycler(color=PALETTE) + cycler(linestyle=["-", "--", "-.", ":", "-"]),

@@ -2,7 +2,10 @@
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+from colorspacious import cspace_convert
+from scipy.spatial.distance import pdist
 
 from attnlib import book, claims
 from tests.notebooks.numeric import text_difference
@@ -39,6 +42,16 @@ def test_colours_stand_out_on_light_and_dark_pages(colour):
     rgb = mpl.colors.to_rgb(colour)
     assert contrast(rgb, WHITE) >= 4.5
     assert contrast(inverted(rgb), DARK_PAGE) >= 4.5
+
+
+@pytest.mark.parametrize("vision", [None, "protanomaly", "deuteranomaly", "tritanomaly"])
+def test_colours_are_told_apart_by_any_eyes(vision):
+    colours = np.array([mpl.colors.to_rgb(colour) for colour in book.PALETTE])
+    if vision is not None:
+        space = {"name": "sRGB1+CVD", "cvd_type": vision, "severity": 100}
+        colours = np.clip(cspace_convert(colours, space, "sRGB1"), 0.0, 1.0)
+    seen = cspace_convert(colours, "sRGB1", "CAM02-UCS")
+    assert pdist(seen).min() >= 20.0
 
 
 def test_figures_are_the_same_bytes_every_time():
