@@ -18,7 +18,12 @@ from scipy.special import xlog1py
 
 from attnlib import checking
 from attnlib.checking import FloatArray
-from attnlib.special import log_bessel_k_normalised, log_gamma_half_step
+from attnlib.special import (
+    BesselSeries,
+    log_bessel_i_normalised,
+    log_bessel_k_normalised,
+    log_gamma_half_step,
+)
 
 
 class Law(ABC):
@@ -177,11 +182,12 @@ class Cosine(Law):
 
     The scores of a row are independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
 
-    Chapter: variance (its density); its moment generating function follows with the chapter on
-    cosine scores.
+    Chapter: cosine.
 
     >>> Cosine(128).variance
     0.0078125
+    >>> float(Cosine(3).log_mgf(2.0))  # log(sinh 2 / 2)
+    0.5952...
     """
 
     d: int
@@ -193,6 +199,64 @@ class Cosine(Law):
     def variance(self) -> float:
         """Var s = 1/d."""
         return 1.0 / self.d
+
+    def log_mgf(self, alpha: ArrayLike) -> FloatArray:
+        """Return κ(α) = log E e^{αs} = log ₀F₁(; d/2; α²/4), elementwise in α ≥ 0.
+
+        ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). Relative error below 1e-12 for
+        d ≤ 10⁶ and α ≤ 10¹². Up to α = 2√d it is the power series, whose terms are all positive;
+        beyond, `special.log_bessel_i_normalised`.
+        """
+        a = checking.scale(alpha)
+        return np.where(self._is_small(a), self._series(a), a - self._bessel(a).deficit)
+
+    def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
+        """Return κ(2α) − 2κ(α), elementwise in α ≥ 0.
+
+        Error below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of κ
+        that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
+        """
+        a = checking.scale(alpha)
+        with np.errstate(over="ignore"):
+            double = 2.0 * a
+        series = self._series(double) - 2.0 * self._series(a)
+        beyond = 2.0 * self._bessel(a).deficit - self._bessel(double).deficit
+        return np.where(self._is_small(double), series, beyond)
+
+    def log_mgf_derivatives(self, alpha: ArrayLike) -> BesselSeries:
+        """Return α − κ, κ', 1 − κ' and κ'' at α, elementwise in α ≥ 0.
+
+        κ'(α) = I_{d/2}(α)/I_{d/2−1}(α) is the mean of s under the density tilted by e^{αs}, and
+        κ''(α) its variance: 0 and 1/d at α = 0. Relative errors below 1e-12 of 1 + α − κ and of
+        the other three, for d ≤ 10⁶ and α ≤ 10¹².
+        """
+        a = checking.scale(alpha)
+        at = self._bessel(a)
+        zero = a == 0.0
+        return BesselSeries(
+            np.where(zero, 0.0, at.deficit),
+            np.where(zero, 0.0, at.first),
+            np.where(zero, 1.0, at.first_complement),
+            np.where(zero, 1.0 / self.d, at.second),
+        )
+
+    def _is_small(self, alpha: FloatArray) -> NDArray[np.bool_]:
+        return cast(NDArray[np.bool_], alpha <= 2.0 * np.sqrt(self.d))
+
+    def _series(self, alpha: FloatArray) -> FloatArray:
+        """Return log Σ_j (α²/4)^j / (j! (d/2)_j), where α is small; the rest is not used."""
+        quarter = np.where(self._is_small(alpha), alpha, 0.0) ** 2 / 4.0
+        term = np.ones_like(quarter)
+        total = np.zeros_like(quarter)
+        for j in range(1, 31):
+            term = term * (quarter / (j * (self.d / 2.0 + j - 1.0)))
+            total = total + term
+        return np.log1p(total)
+
+    def _bessel(self, alpha: FloatArray) -> BesselSeries:
+        """Return the Bessel form; α = 0 and ∞ are replaced by 1, for the caller to overrule."""
+        inside = (alpha > 0.0) & np.isfinite(alpha)
+        return log_bessel_i_normalised(self.d / 2.0 - 1.0, np.where(inside, alpha, 1.0))
 
     def logpdf(self, s: ArrayLike) -> FloatArray:
         """Return log f(s), elementwise; −∞ outside [−1, 1].
