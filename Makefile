@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book test check execute figures screenshots clean
+.PHONY: book test check execute figures screenshots bench clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -25,6 +25,9 @@ figures: $(READY)  ## redraw the logo and the figure of the front page
 
 screenshots: book  ## look at every page: two widths, two colour schemes
 	$(BIN)/python -m tools.screenshots
+
+bench: $(READY)  ## the ratios against what a user would use instead
+	$(BIN)/python -m benchmarks.annealed
 
 clean:
 	rm -rf _build .venv

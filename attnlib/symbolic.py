@@ -1,6 +1,7 @@
 """Proofs by computer algebra: each function returns an identity, and sympy decides about it.
 
-Chapters: variance (moments), jacobian (the matrix, its row sums, the L1 identity).
+Chapters: variance (moments), jacobian (the matrix, its row sums, the L1 identity), normal (the
+closed form), cosine (the Bessel form).
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from attnlib import checking
 
 MU_Q, MU_K = sympy.symbols("mu_q mu_k", real=True)
 SIGMA_Q, SIGMA_K = sympy.symbols("sigma_q sigma_k", positive=True)
-ALPHA = sympy.Symbol("alpha", positive=True)
+ALPHA, KEYS = sympy.symbols("alpha n", positive=True)
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,88 @@ def l1_identity(n: int) -> Identity:
     derivative = (ALPHA * p.jacobian(w) * sympy.diag(*w)).applyfunc(sympy.factor)
     left = sum(derivative.applyfunc(sympy.Abs)) / 2
     return Identity(left, ALPHA * (1 - sum(p.applyfunc(lambda entry: entry**2))))
+
+
+def normal_mgf() -> Identity:
+    """Return E e^{αs} = e^{α²/2} for s ~ N(0, 1), integrated by sympy. Source 000; chapter: normal.
+
+    >>> normal_mgf().proved
+    True
+    """
+    s = sympy.Symbol("s", real=True)
+    density = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
+    mean = sympy.integrate(sympy.exp(ALPHA * s) * density, (s, -sympy.oo, sympy.oo))
+    return Identity(mean, sympy.exp(ALPHA**2 / 2))
+
+
+def annealed_stationarity() -> Identity:
+    """Return n d/dα [α(1 − e^{α²}/n)] = n − (1 + 2α²)e^{α²}. Source 000; chapter: normal.
+
+    >>> annealed_stationarity().proved
+    True
+    """
+    objective = ALPHA * (1 - sympy.exp(ALPHA**2) / KEYS)
+    return Identity(KEYS * objective.diff(ALPHA), KEYS - (1 + 2 * ALPHA**2) * sympy.exp(ALPHA**2))
+
+
+def lambert_solution() -> Identity:
+    """Return (1 + 2α²)e^{α²} = n for α² = W(n√e/2) − ½.
+
+    W is entered by its definition: w = W(x) means we^w = x, so n = 2we^w/√e. Chapter: normal.
+
+    >>> lambert_solution().proved
+    True
+    """
+    w = sympy.Symbol("w", positive=True)
+    square = w - sympy.Rational(1, 2)
+    keys = 2 * w * sympy.exp(w) / sympy.sqrt(sympy.E)
+    return Identity((1 + 2 * square) * sympy.exp(square), keys)
+
+
+def cosine_moment() -> Identity:
+    """Return E s^{2j}/(2j)! = 1/(4^j j! (d/2)_j) for the cosine law, for every d and j.
+
+    The left side is the ratio of Beta integrals ∫ s^{2j}(1 − s²)^{(d−3)/2} ds, in Γ functions.
+    Summed with α^{2j} over j it gives E e^{αs} = ₀F₁(; d/2; α²/4), the Bessel form.
+    Chapter: cosine.
+
+    >>> cosine_moment().proved
+    True
+    """
+    d = sympy.Symbol("d", positive=True)
+    j = sympy.Symbol("j", integer=True, nonnegative=True)
+    half = sympy.Rational(1, 2)
+    moment = (
+        sympy.gamma(j + half) * sympy.gamma(d / 2) / (sympy.gamma(half) * sympy.gamma(j + d / 2))
+    )
+    coefficient = 1 / (4**j * sympy.factorial(j) * sympy.rf(d / 2, j))
+    ratio = (moment / sympy.factorial(2 * j) / coefficient).rewrite(sympy.gamma)
+    return Identity(sympy.simplify(sympy.gammasimp(ratio)), sympy.Integer(1))
+
+
+def cosine_mgf(d: int) -> Identity:
+    """Return E e^{αs} of the cosine law in its elementary form, for d = 3, 5 or 7.
+
+    sinh α/α, 3(α cosh α − sinh α)/α³ and 15((α² + 3) sinh α − 3α cosh α)/α⁵. The left side is
+    integrated by sympy over the density ∝ (1 − s²)^{(d−3)/2}. Chapter: cosine. Raises ValueError
+    for another d.
+
+    >>> cosine_mgf(3).proved
+    True
+    """
+    sinh, cosh = sympy.sinh(ALPHA), sympy.cosh(ALPHA)
+    forms = {
+        3: sinh / ALPHA,
+        5: 3 * (ALPHA * cosh - sinh) / ALPHA**3,
+        7: 15 * ((ALPHA**2 + 3) * sinh - 3 * ALPHA * cosh) / ALPHA**5,
+    }
+    if d not in forms:
+        raise ValueError(f"d must be 3, 5 or 7, got d={d!r}")
+    s = sympy.Symbol("s", real=True)
+    weight = sympy.expand((1 - s**2) ** ((d - 3) // 2))
+    total = sympy.integrate(weight, (s, -1, 1))
+    mean = sympy.integrate(weight * sympy.exp(ALPHA * s), (s, -1, 1)) / total
+    return Identity(mean.rewrite(sympy.exp), forms[d].rewrite(sympy.exp))
 
 
 def _independent_normals() -> tuple[Any, Any]:

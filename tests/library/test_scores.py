@@ -561,3 +561,93 @@ def test_a_huge_mean_times_a_tiny_variance_stays_a_number():
     moments = scores.product_moments(1e200, 0.0, 0.0, 1e-300)
     assert moments.mean == 0.0
     assert moments.variance == pytest.approx(1e100, rel=1e-15)
+
+
+def exact_cosine_log_mgf(d, alpha):
+    """log of the series Σ (α²/4)^j/(j! (d/2)_j), summed until it no longer changes."""
+    quarter, half = mp.mpf(alpha) ** 2 / 4, mp.mpf(d) / 2
+    term = total = mp.mpf(1)
+    j = 0
+    while term > total * mp.eps:
+        j += 1
+        term *= quarter / (j * (half + j - 1))
+        total += term
+    return mp.log(total)
+
+
+COSINE_DIMENSIONS = [3, 4, 5, 7, 16, 51, 52, 53, 128, 1000, 10**6]
+
+
+@pytest.mark.parametrize("d", COSINE_DIMENSIONS)
+def test_cosine_log_mgf_is_within_its_documented_error(d):
+    edge = 2.0 * np.sqrt(d)  # where the series hands over
+    scattered = [1e-150, 1e-8, 1e-3, 0.1, 1.0, 7.0, 30.0, 300.0, 3000.0]
+    for alpha in [*scattered, edge, np.nextafter(edge, np.inf), edge / 2.0]:
+        found = Cosine(d).log_mgf(alpha)
+        with mp.workdps(400 if alpha < 1e-3 else 50):
+            assert mp.fabs(found / exact_cosine_log_mgf(d, alpha) - 1) < 1e-12, alpha
+
+
+@pytest.mark.parametrize("d", COSINE_DIMENSIONS)
+def test_cosine_log_mgf_ratio_is_within_its_documented_error(d):
+    edge = np.sqrt(d)
+    scattered = [0.0, 1e-8, 0.1, 1.0, 7.0, 30.0, 300.0, 1500.0]
+    for alpha in [*scattered, edge, np.nextafter(edge, np.inf)]:
+        found = Cosine(d).log_mgf_ratio(alpha)
+        with mp.workdps(50):
+            double, single = (exact_cosine_log_mgf(d, c * mp.mpf(alpha)) for c in (2, 1))
+            exact = double - 2 * single
+            assert mp.fabs(found - exact) < 1e-12 * (1 + mp.fabs(exact)), alpha
+
+
+@pytest.mark.parametrize("alpha", [1e5, 1e9, 1e12])
+@pytest.mark.parametrize("d", [3, 5, 7])
+def test_cosine_in_odd_dimensions_is_elementary(d, alpha):
+    with mp.workdps(60):
+        a = mp.mpf(alpha)
+        tanh = mp.tanh(a)
+        # E e^{αs}/cosh α for d = 3, 5, 7
+        mean = {
+            3: tanh / a,
+            5: 3 * (a - tanh) / a**3,
+            7: 15 * ((a**2 + 3) * tanh - 3 * a) / a**5,
+        }[d]
+        exact = a + mp.log1p(mp.exp(-2 * a)) - mp.log(2) + mp.log(mean)
+        assert mp.fabs(Cosine(d).log_mgf(alpha) / exact - 1) < 1e-15
+        deficit = Cosine(d).log_mgf_derivatives(alpha).deficit
+        assert mp.fabs(deficit - (a - exact)) < 1e-12 * (1 + a - exact)
+
+
+@pytest.mark.parametrize("d", COSINE_DIMENSIONS)
+def test_cosine_derivatives_at_zero_are_its_moments(d):
+    at = Cosine(d).log_mgf_derivatives(0.0)
+    assert (at.deficit, at.first, at.first_complement) == (0.0, 0.0, 1.0)
+    assert at.second == pytest.approx(1.0 / d, rel=1e-15)
+    assert Cosine(d).log_mgf(0.0) == 0.0
+
+
+@pytest.mark.parametrize("d", [3, 8, 52, 300])
+@pytest.mark.parametrize("alpha", [0.3, 5.0, 40.0])
+def test_cosine_log_mgf_is_the_integral(d, alpha):
+    law = Cosine(d)
+    mean, _ = quad(
+        lambda s: np.exp(alpha * (s - 1.0) + law.logpdf(s)),
+        -1.0,
+        1.0,
+        epsabs=0.0,
+        epsrel=1e-12,
+        limit=200,
+    )
+    assert law.log_mgf(alpha) == pytest.approx(alpha + np.log(mean), rel=1e-9)
+
+
+def test_cosine_log_mgf_is_finite_and_convex_over_its_range():
+    alpha = np.concatenate([[0.0], np.geomspace(1e-12, 1e12, 2000)])
+    for d in COSINE_DIMENSIONS:
+        law = Cosine(d)
+        value, at = law.log_mgf(alpha), law.log_mgf_derivatives(alpha)
+        assert np.isfinite(value).all()
+        assert (np.diff(value) >= 0.0).all()
+        assert (np.diff(at.first) >= -1e-15).all()
+        assert (at.second >= 0.0).all()
+        assert np.isfinite(law.log_mgf_ratio(alpha)).all()

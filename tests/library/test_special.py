@@ -196,3 +196,44 @@ def test_order_zero_grows_like_a_logarithm_near_zero(z):
 
 def test_order_zero_is_infinite_at_zero():
     assert log_bessel_k_normalised(0.0, np.array(0.0)) == np.inf
+
+
+def exact_bessel_series(order, alpha):
+    """α − κ, κ', 1 − κ', κ'' from mpmath's Bessel functions of the first kind, modified."""
+    nu, a = mp.mpf(order), mp.mpf(alpha)
+    below, at = mp.besseli(nu, a), mp.besseli(nu + 1, a)
+    ratio = at / below
+    log_mgf = mp.loggamma(nu + 1) + nu * mp.log(2 / a) + mp.log(below)
+    return a - log_mgf, ratio, 1 - ratio, 1 - ratio**2 - (2 * nu + 1) / a * ratio
+
+
+SERIES_POINTS = [
+    *itertools.product(
+        (3, 4, 5, 8, 51, 52, 53, 54, 128, 1001, 10**4, 10**6),
+        (1e-8, 1e-3, 0.1, 1.0, 3.0, 10.0, 50.0, 200.0, 1e3, 1e4),
+    ),
+    *itertools.product((3, 4, 5, 8, 51, 52, 53, 128, 400), (1e5, 1e8, 1e12)),
+]
+
+
+@pytest.mark.parametrize(("d", "alpha"), SERIES_POINTS)
+def test_bessel_series_is_within_its_documented_error(d, alpha):
+    order = d / 2.0 - 1.0
+    found = special.log_bessel_i_normalised(order, np.array(alpha))
+    with mp.workdps(80):
+        exact = exact_bessel_series(order, alpha)
+        assert mp.fabs(found.deficit - exact[0]) < 1e-12 * (1 + mp.fabs(exact[0]))
+        for value, true in zip(found[1:], exact[1:], strict=True):
+            assert mp.fabs(value / true - 1) < 1e-12
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1e3, 1e6, 1e9, 1e12])
+def test_bessel_series_of_a_million_dimensions_joins_its_neighbours(alpha):
+    # mpmath does not converge here: check the exact recurrence over one order instead.
+    d = 10**6
+    low = special.log_bessel_i_normalised(d / 2.0 - 1.0, np.array(alpha))
+    high = special.log_bessel_i_normalised(d / 2.0, np.array(alpha))
+    expected = 1.0 / (high.first + d / alpha)
+    assert low.first == pytest.approx(expected, rel=1e-14)
+    step = np.log(d / alpha * low.first)
+    assert low.deficit == pytest.approx(high.deficit + step, rel=1e-12, abs=1e-12)

@@ -13,6 +13,11 @@ PROOFS = [
     *(symbolic.jacobian(n) for n in (1, 2, 3, 4)),
     *(symbolic.jacobian_row_sums(n) for n in (1, 2, 3, 4)),
     *(symbolic.l1_identity(n) for n in (1, 2, 3, 4)),
+    symbolic.normal_mgf(),
+    symbolic.annealed_stationarity(),
+    symbolic.lambert_solution(),
+    symbolic.cosine_moment(),
+    *(symbolic.cosine_mgf(d) for d in (3, 5, 7)),
 ]
 
 
@@ -22,7 +27,12 @@ def test_it_is_proved(proof):
 
 
 @pytest.mark.parametrize(
-    "proof", [symbolic.product_variance(), symbolic.jacobian(3), symbolic.l1_identity(3)]
+    "proof",
+    [
+        *(symbolic.product_variance(), symbolic.jacobian(3), symbolic.l1_identity(3)),
+        *(symbolic.normal_mgf(), symbolic.annealed_stationarity(), symbolic.lambert_solution()),
+        *(symbolic.cosine_moment(), symbolic.cosine_mgf(3), symbolic.cosine_mgf(7)),
+    ],
 )
 @pytest.mark.parametrize("factor", [sympy.Rational(6, 5), -1])
 def test_a_falsified_identity_is_not_proved(proof, factor):
@@ -50,6 +60,18 @@ def test_the_moments_agree_with_the_numbers():
     moments = scores.product_moments(0.5, 4.0, -1.5, 0.49)
     assert float(symbolic.product_mean().left.subs(values)) == pytest.approx(moments.mean)
     assert float(symbolic.product_variance().left.subs(values)) == pytest.approx(moments.variance)
+
+
+@pytest.mark.parametrize("d", [3, 5, 7])
+def test_the_elementary_cosine_forms_agree_with_the_numbers(d):
+    form = symbolic.cosine_mgf(d).right.subs(symbolic.ALPHA, 2.5)
+    assert float(form) == pytest.approx(np.exp(scores.Cosine(d).log_mgf(2.5)), rel=1e-12)
+
+
+@pytest.mark.parametrize("d", [4, 9, 3.5, "3"])
+def test_other_dimensions_have_no_form_here(d):
+    with pytest.raises(ValueError, match=f"d must be 3, 5 or 7, got d={d!r}"):
+        symbolic.cosine_mgf(d)
 
 
 def test_the_identity_shows_itself_as_a_formula():

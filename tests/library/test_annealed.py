@@ -1,0 +1,210 @@
+"""The annealed objective and its maximum, against mpmath, closed forms and brute force."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from attnlib import annealed
+from attnlib.scores import Cosine, DotProduct, Normal
+
+LAWS = [Normal(), Cosine(3), Cosine(128), DotProduct(1), DotProduct(64)]
+
+
+def exact_log_mgf(d, alpha):
+    return mp.log(mp.hyp0f1(mp.mpf(d) / 2, mp.mpf(alpha) ** 2 / 4))
+
+
+def stationarity(log_mgf, alpha, n):
+    """R + log(1 + αR') − log n, differentiated by mpmath."""
+
+    def ratio(a):
+        return log_mgf(2 * a) - 2 * log_mgf(a)
+
+    return ratio(alpha) + mp.log(1 + alpha * mp.diff(ratio, alpha)) - mp.log(n)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7.5, 100, 512, 10**6, 1e12, 1e15])
+def test_normal_optimum_is_exact_to_1e_14(n):
+    with mp.workdps(40):
+        exact = mp.sqrt(mp.lambertw(mp.mpf(n) * mp.sqrt(mp.e) / 2) - mp.mpf(1) / 2)
+        assert mp.fabs(annealed.best_alpha(Normal(), n) / exact - 1) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("d", "n"),
+    [
+        *((3, 3), (3, 10**4), (4, 50), (5, 10**6), (16, 2), (51, 10**9), (52, 40), (53, 10**5)),
+        *((128, 40), (128, 20000), (128, 10**12), (1000, 10**6), (10**4, 100), (10**6, 3)),
+    ],
+)
+def test_cosine_optimum_is_within_1e_10(d, n):
+    found = annealed.best_alpha(Cosine(d), n)
+    with mp.workdps(30):
+        exact = mp.exp(
+            mp.findroot(
+                lambda u: stationarity(lambda a: exact_log_mgf(d, a), mp.exp(u), n),
+                mp.log(float(found)),
+            )
+        )
+        assert mp.fabs(found / exact - 1) < 1e-10
+
+
+@pytest.mark.parametrize("n", [3.0, 1e3, 1e8, 1e12])
+def test_cosine_optimum_in_three_dimensions(n):
+    # κ = log(sinh α/α): for α ≫ 1, e^R = α, so the objective is α − α²/n, largest at n/2.
+    with mp.workdps(60):
+        start = mp.mpf(n) / 2
+        exact = mp.findroot(lambda a: mp.diff(lambda b: b * (1 - b / (n * mp.tanh(b))), a), start)
+        assert mp.fabs(annealed.best_alpha(Cosine(3), n) / exact - 1) < 1e-10
+
+
+@pytest.mark.parametrize("d", [1, 2, 8, 64, 10**6])
+@pytest.mark.parametrize("n", [2, 10, 512, 1e12])
+def test_dot_product_optimum_solves_its_equation(d, n):
+    found = annealed.best_alpha(DotProduct(d), n)
+    with mp.workdps(40):
+        x = 2 * mp.mpf(float(found)) ** 2 / d
+        value = -mp.mpf(d) / 2 * mp.log(1 - x) + mp.log(1 + d * x / (1 - x)) - mp.log(n)
+        slope = d * x / (1 - x) + 2 * d * x / ((1 - x) * (1 - x + d * x))
+        assert mp.fabs(value / slope) < 1e-12  # the relative error of α, to first order
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("n", [2, 40, 20000])
+def test_optimum_is_the_maximum_of_the_objective(law, n):
+    best = annealed.best_alpha(law, n)
+    search = minimize_scalar(
+        lambda alpha: -annealed.gradient(law, alpha, n),
+        bounds=(0.5 * best, min(1.5 * best, 0.99999 * pole(law))),
+        method="bounded",
+        options={"xatol": 1e-8 * best},
+    )
+    assert best == pytest.approx(search.x, rel=1e-6)
+    assert annealed.gradient(law, best, n) >= -search.fun * (1.0 - 1e-12)
+
+
+def pole(law):
+    return np.sqrt(law.d / 2.0) if isinstance(law, DotProduct) else np.inf
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_one_key_has_no_maximum(law):
+    assert annealed.best_alpha(law, 1) == 0.0
+    alpha = np.array([0.01, 0.1, 0.3])
+    assert (annealed.gradient(law, alpha, 1) < 0.0).all()
+    assert annealed.gradient(law, 0.0, 1) == 0.0
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_two_keys_have_a_maximum(law):
+    best = annealed.best_alpha(law, 2)
+    neighbours = annealed.gradient(law, best * np.array([0.99, 1.0, 1.01]), 2)
+    assert neighbours.argmax() == 1
+    assert neighbours[1] > 0.0
+
+
+@pytest.mark.parametrize("d", [3, 4, 10, 52, 128, 10**4, 10**6])
+def test_cosine_optimum_grows_with_n(d):
+    best = annealed.best_alpha(Cosine(d), np.geomspace(2, 1e12, 300))
+    assert np.isfinite(best).all()
+    assert (np.diff(best) > 0.0).all()
+
+
+def test_wide_cosines_and_dot_products_are_nearly_normal():
+    n = np.array([10.0, 512.0, 20000.0])
+    normal = annealed.best_alpha(Normal(), n)
+    wide = annealed.best_alpha(Cosine(10**6), n) / 1e3
+    np.testing.assert_allclose(wide, normal, rtol=1e-4)
+    np.testing.assert_allclose(annealed.best_alpha(DotProduct(10**7), n), normal, rtol=1e-4)
+
+
+def test_dot_product_averages_over_the_query():
+    # E e^{α²|q|²/d}/n by Monte Carlo: |q|² is χ²_d
+    rng = np.random.default_rng(0)
+    values = np.exp(1.5**2 * rng.chisquare(64, 400_000) / 64) / 512
+    error = values.std() / np.sqrt(values.size)
+    found = annealed.collision_probability(DotProduct(64), 1.5, 512)
+    assert abs(found - values.mean()) < 4.5 * error
+
+
+@pytest.mark.parametrize("d", [1, 2, 64])
+def test_dot_product_is_infinite_from_its_pole_on(d):
+    law = DotProduct(d)
+    beyond = np.sqrt(d / 2.0) * np.array([1.0 + 1e-15, 2.0, 1e10, 1e307])
+    assert np.isinf(annealed.collision_probability(law, beyond, 10)).all()
+    assert np.isneginf(annealed.gradient(law, beyond, 10)).all()
+    assert np.isfinite(annealed.collision_probability(law, 0.999 * np.sqrt(d / 2.0), 10))
+
+
+def test_everything_broadcasts_over_alpha_and_n():
+    alpha, n = np.array([[0.5], [2.0]]), np.array([2, 10, 100])
+    assert annealed.gradient(Normal(), alpha, n).shape == (2, 3)
+    expected = alpha * (1.0 - np.exp(alpha**2) / n)
+    np.testing.assert_allclose(annealed.gradient(Normal(), alpha, n), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        annealed.collision_probability(Normal(), alpha, n), np.exp(alpha**2) / n, rtol=1e-14
+    )
+    assert annealed.best_alpha(Cosine(64), n[None]).shape == (1, 3)
+
+
+def test_fit_is_the_least_squares_coefficient():
+    n = np.arange(40, 20001, 40)
+    found = annealed.fit(Normal(), n, lambda keys: np.sqrt(np.log(keys)))
+    target, form = annealed.best_alpha(Normal(), n), np.sqrt(np.log(n))
+    assert found.coefficient == pytest.approx(np.polyfit(form, target, 1)[0], rel=0.2)
+    reference = np.linalg.lstsq(form[:, None], target, rcond=None)[0][0]
+    assert found.coefficient == pytest.approx(reference, rel=1e-12)
+    errors = np.abs(found.coefficient * form / target - 1.0)
+    assert found.largest_error == pytest.approx(errors.max(), rel=1e-12)
+    assert found.worst_n == n[errors.argmax()]
+
+
+BAD_NUMBERS = [np.nan, np.inf, -np.inf, "2", None, 1j, True, [1.0, "x"]]
+
+
+@pytest.mark.parametrize("n", [*BAD_NUMBERS, 0, 0.5, -3])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda n: annealed.best_alpha(Cosine(8), n),
+        lambda n: annealed.gradient(Normal(), 1.0, n),
+        lambda n: annealed.collision_probability(Normal(), 1.0, n),
+        lambda n: annealed.fit(Normal(), n, np.log),
+    ],
+)
+def test_bad_n_is_named(function, n):
+    with pytest.raises((ValueError, TypeError), match=r"\bn\b"):
+        function(n)
+
+
+@pytest.mark.parametrize("alpha", [*BAD_NUMBERS, -0.1])
+def test_bad_alpha_is_named(alpha):
+    with pytest.raises((ValueError, TypeError), match=r"\balpha\b"):
+        annealed.gradient(Normal(), alpha, 2)
+
+
+@pytest.mark.parametrize("law", [None, "normal", 64, Normal])
+def test_bad_law_is_named(law):
+    for call in (
+        lambda: annealed.gradient(law, 1.0, 2),
+        lambda: annealed.best_alpha(law, 2),
+    ):
+        with pytest.raises(TypeError, match=r"\blaw\b"):
+            call()
+
+
+def test_shapes_that_do_not_broadcast_are_named():
+    with pytest.raises(ValueError, match="alpha and n must broadcast"):
+        annealed.gradient(Normal(), [1.0, 2.0], [2, 3, 4])
+
+
+@pytest.mark.parametrize("shape", [lambda n: -n, lambda n: n[:1], lambda n: n * np.nan])
+def test_bad_shape_of_a_fit_is_named(shape):
+    with pytest.raises(ValueError, match="shape"):
+        annealed.fit(Normal(), [40, 80], shape)
+
+
+def test_an_empty_fit_is_refused():
+    with pytest.raises(ValueError, match=r"\bn\b"):
+        annealed.fit(Normal(), [], np.log)
