@@ -19,6 +19,7 @@ from attnlib.checking import FloatArray
 from attnlib.scores import Cosine, DotProduct, Normal
 
 AnnealedLaw = Normal | Cosine | DotProduct
+Shape = Callable[[FloatArray], FloatArray]
 
 NEWTON_STEPS = 50
 
@@ -93,7 +94,7 @@ class Fit(NamedTuple):
     worst_n: float  # where it occurs
 
 
-def fit(law: AnnealedLaw, n: ArrayLike, shape: Callable[[FloatArray], FloatArray]) -> Fit:
+def fit(law: AnnealedLaw, n: ArrayLike, shape: Shape) -> Fit:
     """Fit c in α*(n) ≈ c·shape(n) over the values of n, by least squares.
 
     Raises ValueError for fewer than one n, or a shape that is not finite and positive there.

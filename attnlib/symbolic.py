@@ -209,5 +209,16 @@ def cosine_mgf(d: int) -> Identity:
     return Identity(mean.rewrite(sympy.exp), forms[d].rewrite(sympy.exp))
 
 
+def cosine_mgf_is_elementary(d: int) -> bool:
+    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: cosine.
+
+    >>> cosine_mgf_is_elementary(3), cosine_mgf_is_elementary(4)
+    (True, False)
+    """
+    half = sympy.Rational(checking.integer("d", d, minimum=3), 2)
+    reduced = sympy.hyperexpand(sympy.hyper([], [half], ALPHA**2 / 4))
+    return not reduced.rewrite(sympy.exp).has(sympy.besseli)
+
+
 def _independent_normals() -> tuple[Any, Any]:
     return (Normal("q", MU_Q, SIGMA_Q), Normal("k", MU_K, SIGMA_K))

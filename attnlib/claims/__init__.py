@@ -7,7 +7,7 @@ thresholds. Given other constants it must reach another verdict, and the tests s
 Needs the `claims` extra (sympy).
 """
 
-from attnlib.claims import jacobian, variance
+from attnlib.claims import gradient, jacobian, scales, variance
 from attnlib.claims.registry import (
     CLAIMS,
     SOURCES,
@@ -28,6 +28,8 @@ __all__ = [
     "Verdict",
     "check",
     "check_all",
+    "gradient",
     "jacobian",
+    "scales",
     "variance",
 ]

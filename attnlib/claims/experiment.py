@@ -1,6 +1,6 @@
 """The measurements that several claims share: source 001's experiment, and rows under a scale.
 
-Chapters: variance, saturation.
+Chapters: variance, saturation, entropy.
 """
 
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import checking, rows, scores
+from attnlib import annealed, checking, rows, scores
 
 DIMENSIONS = (10, 50, 100, 500, 1000)
 """The dimensions of source 001's experiment."""
@@ -90,3 +90,33 @@ def sample_rows(
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the mean of independent values and its standard error."""
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size))
+
+
+ENTROPY_KEYS = (64, 256, 1024, 4096, 16384)
+"""The numbers of keys over which the growth of an entropy is measured."""
+
+
+def entropy_slope(
+    rng: np.random.Generator,
+    *,
+    order: float,
+    alpha: float | None = None,
+    law: scores.Normal | scores.Cosine | None = None,
+    count: int = 100,
+) -> tuple[float, float]:
+    """Return the slope of the mean Rényi entropy of an order against log n, and its standard error.
+
+    Over `ENTROPY_KEYS`, from `count` rows each, by least squares; order 1 is Shannon's entropy. The
+    rows are normal, or of `law`. The scale is `alpha`, or α*(n) of the approximation if it is None.
+    Chapter: entropy.
+    """
+    law = scores.Normal() if law is None else law
+    measured = []
+    for n in ENTROPY_KEYS:
+        scale = annealed.best_alpha(law, n) if alpha is None else alpha
+        p = rows.softmax(law.sample(rng, count, n), scale)
+        measured.append(mean_and_error(rows.renyi_entropy(p, order)))
+    mean, error = np.array(measured).T
+    centred = np.log(ENTROPY_KEYS) - np.log(ENTROPY_KEYS).mean()
+    weights = centred / (centred @ centred)
+    return float(weights @ mean), float(np.sqrt(weights**2 @ error**2))

@@ -82,3 +82,7 @@ def test_the_identity_shows_itself_as_a_formula():
 def test_bad_sizes_are_named(n):
     with pytest.raises((TypeError, ValueError), match=f"n.*{n}"):
         symbolic.jacobian(n)
+
+
+def test_the_mgf_of_a_cosine_is_elementary_for_odd_d_only():
+    assert [d for d in range(3, 13) if symbolic.cosine_mgf_is_elementary(d)] == [3, 5, 7, 9, 11]

@@ -1,0 +1,550 @@
+"""Claims on the gradient of softmax (source 000) and in the comments below it (source 003).
+
+Chapters: gradient, alternatives.
+"""
+
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import sympy
+
+from attnlib import rows, scores, symbolic
+from attnlib.checking import FloatArray
+from attnlib.claims.experiment import LIMIT, mean_and_error
+from attnlib.claims.registry import Finding, Verdict, claim
+from attnlib.claims.training import (
+    Normaliser,
+    Optimiser,
+    Path,
+    recurrent_gradients,
+    stack_gradients,
+    train_classifier,
+    train_retrieval,
+)
+
+SEEDS = range(5)
+"""Of every model trained to settle whether a learning rate helps."""
+
+PAIRS = 12
+"""Seeds of every comparison of two normalisers."""
+
+RATES = {
+    "attention": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+    "classifier": (0.03, 0.1, 0.3, 1.0, 3.0),
+}
+"""Learning rates tried in it."""
+
+ONE_RATE = 1
+"""Where in the first of them the rate 0.1 is, too small for either."""
+
+
+@claim(
+    "gradient.variance-any-law",
+    source="000",
+    chapter="gradient",
+    statement="Var[q·k] = d for entries from any law of mean 0 and variance 1.",
+)
+def variance_any_law(slope: float = 1.0, mean: float = 0.0) -> Finding:
+    """The claim is Var[q·k] = slope·d for entries of this mean."""
+    rng = np.random.default_rng(21)
+    d, pairs = 64, 20_000
+    laws: dict[str, FloatArray] = {
+        "sign": rng.choice([-1.0, 1.0], (2, pairs, d)),
+        "normal": rng.standard_normal((2, pairs, d)),
+        "exponential": rng.exponential(size=(2, pairs, d)) - 1.0,
+        "Student t, 9 degrees": rng.standard_t(9, size=(2, pairs, d)) * np.sqrt(7.0 / 9.0),
+    }
+    deviations = []
+    for draws in laws.values():
+        q, k = draws + mean
+        s = (q * k).sum(axis=1)
+        variance, error = mean_and_error((s - s.mean()) ** 2)
+        deviations.append((variance - slope * d) / error)
+    worst = max(map(abs, deviations))
+    proved = symbolic.product_variance_of_any_law().proved
+    return Finding(
+        Verdict.HOLDS if proved and worst < LIMIT else Verdict.WRONG,
+        f"The proof uses two moments and independence. Measured at d = {d} for {len(laws)} laws "
+        f"({', '.join(laws)}; mean {mean:g}), the variance is at most {worst:.1f} standard errors "
+        "from the claim.",
+    )
+
+
+@claim(
+    "gradient.jacobian",
+    source="000",
+    chapter="gradient",
+    statement="∂p_i/∂s_j = α(p_i δ_ij − p_i p_j).",
+)
+def jacobian(diagonal: float = 1.0, off_diagonal: float = -1.0, power: float = 1.0) -> Finding:
+    """The claim is ∂p_i/∂s_j = α^power (diagonal·p_i δ_ij + off_diagonal·p_i p_j)."""
+    proved = all(symbolic.jacobian(n).proved for n in (2, 3, 4))
+    rng = np.random.default_rng(22)
+    alpha, n = 2.5, 50
+    s = rng.standard_normal(n)
+    p = rows.softmax(s, alpha)
+    claimed = alpha**power * (diagonal * np.diag(p) + off_diagonal * np.outer(p, p))
+    # the complex step: e^{α(s + ih)} has the derivative in its imaginary part, exactly
+    weights = np.exp(alpha * (s + 1e-100j * np.eye(n)))
+    derivative = (weights / weights.sum(axis=1, keepdims=True)).imag.T / 1e-100
+    gap = float(np.abs(claimed - derivative).max() / np.abs(derivative).max())
+    return Finding(
+        Verdict.HOLDS if proved and gap < 1e-12 else Verdict.WRONG,
+        "sympy differentiates softmax for 2, 3 and 4 scores; for 50 normal scores at "
+        f"α = {alpha:g} the claimed matrix and a complex-step derivative differ by "
+        f"{_distance(gap)} of the largest entry.",
+    )
+
+
+@claim(
+    "gradient.zero-at-0",
+    source="000",
+    chapter="gradient",
+    statement="As α → 0 the gradient goes to 0.",
+)
+def zero_at_0(at: float = 0.0, value: float = 0.0) -> Finding:
+    """The claim is g → value as α → at from above."""
+    s = scores.Normal().sample(np.random.default_rng(23), 1000, 16)
+    distances = [float(np.abs(rows.gradient(s, at + h) - value).max()) for h in (1e-3, 1e-6, 1e-9)]
+    slope = rows.gradient(s, 1e-9) / 1e-9
+    return Finding(
+        Verdict.HOLDS if distances[-1] < 1e-8 else Verdict.WRONG,
+        f"Over 1000 normal rows of 16 scores, |g − {value:g}| is at most "
+        f"{', '.join(f'{x:.1e}' for x in distances)} at a distance of 1e-3, 1e-6, 1e-9 from "
+        f"α = {at:g}. Near 0 the slope is {slope.min():.4f} to {slope.max():.4f}: 1 − 1/16.",
+    )
+
+
+@claim(
+    "gradient.zero-at-infinity",
+    source="000",
+    chapter="gradient",
+    statement="As α → ∞ the gradient goes to 0, if the maximum of the scores is unique.",
+)
+def zero_at_infinity(winners: int = 1, averaged: bool = False) -> Finding:
+    """`winners` scores share the maximum; if `averaged`, the claim is about the mean over rows."""
+    rng = np.random.default_rng(24)
+    s = np.sort(scores.Normal().sample(rng, 1000, 16), axis=1)
+    s[:, -winners:] = s[:, -1:]
+    fixed = [float(rows.gradient(s, alpha).max()) for alpha in (1e2, 1e4, 1e6)]
+    fresh = scores.Normal().sample(rng, 100_000, 16)
+    mean, error = mean_and_error(rows.gradient(fresh, 100.0))
+    vanishes = mean < LIMIT * error if averaged else fixed[-1] < 1e-6
+    return Finding(
+        Verdict.HOLDS if vanishes else Verdict.WRONG,
+        f"The largest g of 1000 fixed rows of 16 normal scores with {winners} at the top is "
+        f"{', '.join(f'{g:.2g}' for g in fixed)} at α = 1e2, 1e4, 1e6. That is row by row: the "
+        f"mean over fresh rows is still {mean:.2f} ± {error:.2f} at α = 100.",
+    )
+
+
+@claim(
+    "gradient.both-ends",
+    source="000",
+    chapter="gradient",
+    statement="A scale that is too small and one that is too large both make the gradient vanish.",
+)
+def both_ends(small: float = 0.01, large: float = 100.0, typical_row_only: bool = False) -> Finding:
+    """The two scales; vanishing means less than a tenth of the value at α = 2."""
+    n = 64
+    s = scores.Normal().sample(np.random.default_rng(25), 20_000, n)
+    low, middle, high = (rows.gradient(s, alpha) for alpha in (small, 2.0, large))
+    typical = [float(np.median(g)) for g in (low, middle, high)]
+    (mean_low, _), (mean_middle, _), (mean_high, error) = map(mean_and_error, (low, middle, high))
+    if max(typical[0], typical[2]) > typical[1] / 10 or mean_low > mean_middle / 10:
+        verdict = Verdict.WRONG
+    elif typical_row_only or mean_high + LIMIT * error < mean_middle / 10:
+        verdict = Verdict.HOLDS
+    else:
+        verdict = Verdict.NEEDS_A_CONDITION
+    return Finding(
+        verdict,
+        f"True for a fixed row with a unique maximum, not on average. Normal rows, n = {n}, at "
+        f"α = {small:g}, 2 and {large:g}: median g {typical[0]:.2g}, {typical[1]:.2f}, "
+        f"{typical[2]:.1g}; mean {mean_low:.2g}, {mean_middle:.2f}, {mean_high:.2f} ± {error:.2f}.",
+    )
+
+
+@claim(
+    "gradient.l1",
+    source="000",
+    chapter="gradient",
+    statement="½‖∂p/∂s‖₁ = α(1 − Σp²): the diagonal of the Jacobian and the rest of it have the "
+    "same absolute sum.",
+)
+def l1(factor: float = 0.5, ratio: float = 1.0) -> Finding:
+    """The claim is factor·‖∂p/∂s‖₁ = α(1 − Σp²), and a ratio of rest to diagonal."""
+    proved = all(symbolic.l1_identity(n).proved for n in (2, 3, 4))
+    s = scores.Normal().sample(np.random.default_rng(26), 1, 50)[0]
+    matrix = np.abs(rows.jacobian(s, 2.0))
+    diagonal = float(np.trace(matrix))
+    rest = float(matrix.sum()) - diagonal
+    half = float(rows.gradient(s, 2.0)) / (diagonal + rest)
+    agrees = abs(half / factor - 1.0) < 1e-12 and abs(rest / diagonal / ratio - 1.0) < 1e-12
+    return Finding(
+        Verdict.HOLDS if proved and agrees else Verdict.WRONG,
+        "Proved by sympy for n = 2, 3, 4. For 50 normal scores α(1 − Σp²) is "
+        f"{half:.12g} of the L1 norm; the diagonal sums to {diagonal:.6f}, the rest to "
+        f"{rest:.6f} in absolute value.",
+    )
+
+
+@claim(
+    "gradient.renyi",
+    source="000",
+    chapter="gradient",
+    statement="Σp² is in essence a Rényi entropy, a measure of uncertainty as Shannon's is.",
+)
+def renyi(order: float = 2.0, logarithm: bool = True) -> Finding:
+    """The claim is H_order = −log Σp², or Σp² itself without the logarithm."""
+    s = scores.Normal().sample(np.random.default_rng(27), 200, 32)
+    p = np.concatenate([rows.softmax(s, alpha) for alpha in (0.5, 1.0, 2.0, 4.0, 8.0)])
+    y = rows.collision_probability(p)
+    entropy = rows.renyi_entropy(p, order)
+    gap = float(np.abs(entropy - (-np.log(y) if logarithm else y)).max())
+    ranks = [np.argsort(np.argsort(x)).astype(float) for x in (y, rows.shannon_entropy(p))]
+    _, correlation = _slope_and_correlation(ranks[0], ranks[1])
+    return Finding(
+        Verdict.HOLDS if gap < 1e-12 else Verdict.WRONG,
+        "Up to a logarithm that reverses its order: the entropy of order 2 is −log Σp². On 1000 "
+        f"rows the claimed quantity and the entropy of order {order:g} differ by "
+        f"{_distance(gap)}; Σp² and Shannon's entropy have a rank correlation of "
+        f"{correlation:.3f}.",
+    )
+
+
+@claim(
+    "gradient.no-closed-form",
+    source="000",
+    chapter="normal",
+    statement="The maximum of α(1 − e^(α²)/n) has no handy formula and is to be found numerically.",
+)
+def no_closed_form(shift: float = 0.5, exists: bool = False) -> Finding:
+    """The candidate is α = √(W(n√e/2) − shift); the claim is that a formula exists, or not."""
+    from scipy.optimize import brentq
+    from scipy.special import lambertw
+
+    n = 40.0 * np.arange(1, 501)  # the source's grid
+    candidate = np.sqrt(np.maximum(lambertw(n * np.sqrt(np.e) / 2.0).real - shift, 0.0))
+    found = np.array(
+        [brentq(lambda a, m=m: (1 + 2 * a * a) * np.exp(a * a) - m, 0.0, 5.0) for m in n]
+    )
+    gap = float(np.abs(candidate / found - 1.0).max())
+    formula = gap < 1e-9
+    if formula == exists:
+        verdict = Verdict.HOLDS if formula else Verdict.OPEN
+    else:
+        verdict = Verdict.WRONG if formula else Verdict.OPEN
+    return Finding(
+        verdict,
+        f"The maximum solves (1 + 2α²)e^(α²) = n. α = √(W(n√e/2) − {shift:g}), with Lambert's W, "
+        "differs from a root search on the source's 500 values of n by "
+        f"{_distance(gap)}, relatively. For one given row of scores no formula is known to us.",
+    )
+
+
+@claim(
+    "comments.max-quarter",
+    source="003",
+    chapter="alternatives",
+    statement="The largest possible entry of the Jacobian of softmax is 0.25, and 4·softmax brings "
+    "it to 1.",
+)
+def max_quarter(bound: float = 0.25, factor: float = 4.0) -> Finding:
+    """The claim is max ∂p_i/∂s_j = bound, and factor·bound = 1."""
+    p = sympy.Symbol("p", real=True)
+    exact = float(sympy.maximum(p * (1 - p), p, sympy.Interval(0, 1)))
+    rng = np.random.default_rng(28)
+    seen = max(
+        float(rows.largest_entry(size * scores.Normal().sample(rng, 20_000, n)).max())
+        for n in (2, 3, 16)
+        for size in (0.1, 1.0, 10.0)
+    )
+    usual = scores.Normal().sample(rng, 2000, 512)
+    typical = float(np.median(rows.largest_entry(usual)))
+    agrees = abs(bound - exact) < 1e-12 and seen <= exact and abs(factor * exact - 1.0) < 1e-12
+    return Finding(
+        Verdict.HOLDS if agrees else Verdict.WRONG,
+        f"The maximum of p(1 − p) is {exact:g}; 180000 random rows come to {seen:.6f}. It takes a "
+        f"weight of ½: in normal rows of 512 keys the median largest entry is {typical:.3f}, and "
+        "4 times it is far from 1.",
+    )
+
+
+@cache
+def _best_scales_by_largest_entry(n: int, count: int) -> FloatArray:
+    """Return the α that maximises the largest entry of J, one for each of `count` normal rows.
+
+    On a grid of 10 %.
+    """
+    s = scores.Normal().sample(np.random.default_rng([29, n]), count, n)
+    grid = np.geomspace(0.1, 300.0, 85)
+    best, at = np.zeros(count), np.zeros(count)
+    for alpha in grid:
+        entry = rows.largest_entry(s, alpha)
+        at = np.where(entry > best, alpha, at)
+        best = np.maximum(entry, best)
+    return at
+
+
+@claim(
+    "comments.max-entry",
+    source="003",
+    chapter="alternatives",
+    statement="Measured by the largest entry of the Jacobian, the best scale follows no log n law "
+    "and lies between 1 and 5.",
+)
+def max_entry(interval: tuple[float, float] = (1.0, 5.0), rises: bool = False) -> Finding:
+    """The claim is that the best α of a row rises with log n or not, and is in `interval`."""
+    sizes, count = (4, 16, 64, 256, 1024), 800
+    best = [_best_scales_by_largest_entry(n, count) for n in sizes]
+    logs = np.array([np.log(values) for values in best])
+    x = np.repeat(np.log(sizes), count)
+    slope, correlation = _slope_and_correlation(x, logs.ravel())
+    error = logs.std(axis=1, ddof=1).mean() / (np.std(x) * np.sqrt(x.size))
+    medians = [float(np.median(values)) for values in best]
+    shares = [float(np.mean((values >= interval[0]) & (values <= interval[1]))) for values in best]
+    agrees = (slope > LIMIT * error) == rises, min(shares) > 0.9
+    verdict = {2: Verdict.HOLDS, 1: Verdict.OPEN, 0: Verdict.WRONG}[sum(agrees)]
+    return Finding(
+        verdict,
+        f"Normal rows, n = {', '.join(map(str, sizes))}: the median best α is "
+        f"{', '.join(f'{m:.1f}' for m in medians)}, and a share of "
+        f"{', '.join(f'{share:.2f}' for share in shares)} lies in {interval[0]:g} … "
+        f"{interval[1]:g}. Over single rows log α has a correlation of only {correlation:.2f} with "
+        f"log n, which hides the trend from one row a size; its slope is {slope:.2f} ± "
+        f"{error:.2f}.",
+    )
+
+
+@claim(
+    "comments.power",
+    source="003",
+    chapter="alternatives",
+    statement="y = x⁶/Σx⁶ is insensitive to the scale of x, both forward and backward.",
+)
+def power(exponent: float = 6.0, backward: float = 0.0, relative: bool = False) -> Finding:
+    """The claim is J(cx) = c^backward J(x); if `relative`, J is the derivative by log|x|."""
+    x = np.random.default_rng(30).standard_normal((100, 16))
+    factors = np.array([1e-3, 0.1, 10.0, 1e3])
+    outputs = [rows.power_softmax(c * x, exponent) for c in (1.0, *factors)]
+    forward = max(float(np.abs(output - outputs[0]).max()) for output in outputs[1:])
+
+    def size(c: float) -> float:
+        matrix = rows.power_softmax_jacobian(c * x, exponent)
+        if relative:
+            matrix = matrix * (c * x)[:, None, :]
+        return float(np.linalg.norm(matrix))
+
+    logs = [np.log(size(c) / size(1.0)) for c in factors]
+    measured, _ = _slope_and_correlation(np.log(factors), np.array(logs))
+    agrees = forward < 1e-12 and abs(measured - backward) < 1e-9
+    return Finding(
+        Verdict.HOLDS if agrees else Verdict.WRONG,
+        f"Forward it is: from c = 0.001 to 1000 the output changes by {_distance(forward)}. "
+        f"The derivative by {'log|x|' if relative else 'x'} scales as c^{measured + 0.0:.3f}. "
+        "A function that forgets the length of x has a derivative that scales as 1/c; only the "
+        "derivative by log|x| stays.",
+    )
+
+
+@claim(
+    "comments.power-faster",
+    source="003",
+    chapter="alternatives",
+    statement="The gradient of x⁶/Σx⁶ is larger than that of softmax most of the time, so the loss "
+    "falls faster.",
+)
+def power_faster(
+    comparison: Literal["all", "attention at one rate", "each at its best rate"] = "all",
+    slower: bool = False,
+) -> Finding:
+    """Compare the loss after 50 steps in attention and in a classifier; or claim that it is not."""
+    attention = {x: _losses(x, "attention") for x in ("power", "softmax")}
+    classifier = {x: _losses(x, "classifier") for x in ("power", "softmax")}
+    differences = {
+        "attention at one rate": attention["power"][ONE_RATE] - attention["softmax"][ONE_RATE],
+        "each at its best rate": _best(attention["power"]) - _best(attention["softmax"]),
+        "the same as the output of a classifier": _best(classifier["power"])
+        - _best(classifier["softmax"]),
+    }
+    measured = {name: mean_and_error(values) for name, values in differences.items()}
+    wanted = 1 if slower else -1
+    signs = [
+        _sign(*numbers) == wanted
+        for name, numbers in measured.items()
+        if comparison in ("all", name)
+    ]
+    if all(signs):
+        verdict = Verdict.HOLDS_WITHIN
+    else:
+        verdict = Verdict.NEEDS_A_CONDITION if any(signs) else Verdict.WRONG
+    listed = "; ".join(f"{name}: {m:.2f} ± {e:.2f}" for name, (m, e) in measured.items())
+    return Finding(
+        verdict,
+        f"log₁₀ of the loss after 50 steps of descent, power minus softmax, over {PAIRS} seeds. "
+        f"{listed[0].upper()}{listed[1:]}. The one rate is {RATES['attention'][ONE_RATE]:g}.",
+    )
+
+
+@claim(
+    "comments.not-rnn",
+    source="003",
+    chapter="gradient",
+    statement="The gradients of attention do not multiply along a chain as those of an RNN do.",
+)
+def not_rnn(path: Path = "residual", gain: float = 0.9) -> Finding:
+    """`path`: what carries the derivative from layer to layer; `gain`: of the RNN's weights."""
+    depth, start = 32, 8
+    layers = np.arange(start, depth + 1, dtype=np.float64)
+
+    def decades(runs: list[FloatArray]) -> tuple[float, float]:
+        fits = [_slope_and_correlation(layers, np.log10(run[start - 1 :]))[0] for run in runs]
+        return mean_and_error(np.array(fits))
+
+    attention, attention_error = decades([stack_gradients(s, path, depth=depth) for s in range(8)])
+    recurrent, recurrent_error = decades([recurrent_gradients(s, gain=gain) for s in range(20)])
+    differs = abs(attention) < 0.05 and abs(recurrent) > 0.1
+    return Finding(
+        Verdict.HOLDS_WITHIN if differs else Verdict.WRONG,
+        f"At initialisation, over layers {start} to {depth}, the gradient through attention "
+        f"({path}) changes by {attention:.3f} ± {attention_error:.3f} powers of ten a layer; "
+        f"through an RNN of gain {gain:g} by {recurrent:.3f} ± {recurrent_error:.3f} a step.",
+    )
+
+
+@claim(
+    "comments.epsilon",
+    source="003",
+    chapter="alternatives",
+    statement="With an epsilon in the denominator x⁶/Σx⁶ is no longer scale-invariant.",
+)
+def epsilon(constant: float = 1e-6) -> Finding:
+    """`constant` is the epsilon."""
+    x = np.random.default_rng(31).standard_normal((1000, 16))
+    reference = rows.power_softmax(x, epsilon=constant)
+    changes = {
+        c: float(np.abs(rows.power_softmax(c * x, epsilon=constant) - reference).sum(axis=1).mean())
+        for c in (0.01, 0.1, 10.0)
+    }
+    return Finding(
+        Verdict.HOLDS if max(changes.values()) > 1e-9 else Verdict.WRONG,
+        f"With ε = {constant:g} and normal rows of 16, x → cx changes the weights by "
+        + ", ".join(f"{change:.1e} at c = {c:g}" for c, change in changes.items())
+        + " on average. It shows once c⁶Σx⁶ comes down to ε.",
+    )
+
+
+@claim(
+    "comments.bounded",
+    source="003",
+    chapter="gradient",
+    statement="The gradient is bounded, so that maximising it over α cannot make it explode.",
+)
+def bounded(
+    condition: Literal["none", "fixed scale", "average"] = "none", factor: float = 1.0
+) -> Finding:
+    """The bound claimed: some constant; factor·α at one scale; factor·E max for the mean."""
+    rng = np.random.default_rng(32)
+    others, gaps = np.linspace(-1.5, 0.6, 6), (1.0, 0.1, 0.01, 0.001)
+    grid = np.geomspace(0.1, 1e5, 400)
+    largest = [
+        float(rows.gradient(np.array([[*others, 1.0, 1.0 + gap]]), grid).max()) for gap in gaps
+    ]
+    n, alpha = 64, 2.0
+    s = scores.Normal().sample(rng, 20_000, n)
+    at_alpha = float(rows.gradient(s, alpha).max())
+    means = [mean_and_error(rows.gradient(s, a)) for a in (2.0, 4.0, 16.0)]
+    top, top_error = mean_and_error(s.max(axis=1))
+    if condition == "fixed scale":
+        verdict = Verdict.HOLDS if at_alpha <= factor * alpha else Verdict.WRONG
+    elif condition == "average":
+        fits = all(m < factor * top + LIMIT * (e + top_error) for m, e in means)
+        verdict = Verdict.HOLDS_WITHIN if fits else Verdict.WRONG
+    else:
+        grows = largest[-1] > 100 * largest[0]
+        verdict = Verdict.NEEDS_A_CONDITION if grows else Verdict.HOLDS
+    return Finding(
+        verdict,
+        f"At a given scale g < α (at most {at_alpha:.2f} in 20000 rows at α = {alpha:g}). Over all "
+        "α a row has a maximum that depends on its gap: "
+        f"{', '.join(f'{g:.3g}' for g in largest)} for gaps of "
+        f"{', '.join(f'{gap:g}' for gap in gaps)}, and none with a tie. The mean over normal rows, "
+        f"n = {n}, is {', '.join(f'{m:.2f} ± {e:.2f}' for m, e in means)} at α = 2, 4, 16, against "
+        f"E max s = {top:.2f}.",
+    )
+
+
+@claim(
+    "comments.not-learning-rate",
+    source="003",
+    chapter="gradient",
+    statement="A vanishing gradient cannot be cured by a larger learning rate.",
+)
+def not_learning_rate(
+    alpha: float = 100.0, cure: Literal["learning rate", "scale"] = "learning rate"
+) -> Finding:
+    """Train attention at scale `alpha` with all rates; or cure it with the scale 1 instead."""
+    rates: dict[Optimiser, list[float]] = {
+        "descent": [1e-3, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5],
+        "adam": [1e-3, 1e-2, 0.1, 1.0, 10.0],
+    }
+    best = {
+        optimiser: min(_retrieval_losses(alpha, rate, optimiser) for rate in tried)
+        for optimiser, tried in rates.items()
+    }
+    scaled, scaled_error = _retrieval_losses(1.0, 10.0, "descent")
+    cured = scaled if cure == "scale" else min(loss for loss, _ in best.values())
+    if cured < 0.1:
+        verdict = Verdict.WRONG
+    else:
+        verdict = Verdict.HOLDS_WITHIN if cured > 0.5 and scaled < 0.1 else Verdict.OPEN
+    (descent, descent_error), (adam, adam_error) = best.values()
+    return Finding(
+        verdict,
+        f"One head, 64 rows of 8 keys, 200 steps, {len(SEEDS)} seeds. At α = {alpha:g} the best of "
+        f"{len(rates['descent'])} learning rates leaves a loss of {descent:.2f} ± "
+        f"{descent_error:.2f}, Adam's best of {len(rates['adam'])} {adam:.2f} ± {adam_error:.2f}; "
+        f"the constant 0 has 1. At α = 1 it falls to {scaled:.4f} ± {scaled_error:.4f}.",
+    )
+
+
+@cache
+def _losses(normaliser: Normaliser, model: Literal["attention", "classifier"]) -> FloatArray:
+    """Return log₁₀ of the loss after 50 steps, for each of the model's RATES and PAIRS seeds."""
+    train = train_retrieval if model == "attention" else train_classifier
+    losses = [
+        [train(seed, rate, normaliser=normaliser, steps=50)[-1] for seed in range(PAIRS)]
+        for rate in RATES[model]
+    ]
+    return np.log10(losses)
+
+
+@cache
+def _retrieval_losses(alpha: float, rate: float, optimiser: Optimiser) -> tuple[float, float]:
+    runs = [train_retrieval(s, rate, alpha=alpha, optimiser=optimiser)[-1] for s in SEEDS]
+    return mean_and_error(np.array(runs))
+
+
+def _best(losses: FloatArray) -> FloatArray:
+    """Return what the rate with the lowest mean gives each seed; `losses` has a row a rate."""
+    best: FloatArray = losses[losses.mean(axis=1).argmin()]
+    return best
+
+
+def _distance(gap: float) -> str:
+    """Return the largest difference in words, without the digits of rounding errors."""
+    return "less than 1e-11" if gap < 1e-11 else f"at most {gap:.1e}"
+
+
+def _sign(mean: float, error: float) -> int:
+    """Return the sign of a mean of few values that is 3 standard errors away from 0, else 0."""
+    return int(np.sign(mean)) if abs(mean) > 3.0 * error else 0
+
+
+def _slope_and_correlation(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    deviation = x - x.mean()
+    slope = float((deviation * (y - y.mean())).sum() / (deviation**2).sum())
+    spread = float(np.std(x) / np.std(y)) if np.std(y) > 0.0 else 0.0
+    return slope, slope * spread

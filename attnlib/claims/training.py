@@ -1,0 +1,222 @@
+"""Models small enough to train, or to differentiate through many layers, while a page loads.
+
+Chapters: gradient, alternatives.
+"""
+
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlib.checking import FloatArray
+
+Normaliser = Literal["softmax", "power"]
+Optimiser = Literal["descent", "adam"]
+Path = Literal["residual", "no residual", "scores"]
+
+EXPONENT = 6
+EPSILON = 1e-6
+"""The power softmax y = x⁶/(ε + Σx⁶) of the comments in source 003."""
+
+
+class Retrieval(NamedTuple):
+    """Rows of attention to be learned: which of n keys a hidden bilinear form prefers."""
+
+    features: FloatArray  # (rows, n, d²): the score of key i is features[i] · weights
+    values: FloatArray  # (rows, n): ±1
+    wanted: FloatArray  # (rows,): the value of the key to be found
+    weights: FloatArray  # (d²,): where training starts; scores of variance 1
+
+
+@cache
+def retrieval(seed: int, count: int = 64, n: int = 8, d: int = 16) -> Retrieval:
+    """Return a task drawn with `seed`: `count` rows of n keys.
+
+    The score is qᵀWk/√d, and W is to be learned. The key to be found is the one that maximises
+    qᵀTk with a hidden rotation T. Chapter: gradient.
+    """
+    rng = np.random.default_rng(seed)
+    keys = rng.standard_normal((count, n, d))
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    queries = rng.standard_normal((count, d))
+    best = np.einsum("rd,de,rne->rn", queries, rotation, keys).argmax(axis=1)
+    values = rng.choice([-1.0, 1.0], (count, n))
+    weights = rng.standard_normal(d * d) / np.sqrt(d)
+    features = queries[:, None, :, None] * keys[:, :, None, :] / np.sqrt(d)
+    return Retrieval(
+        features.reshape(count, n, d * d), values, values[np.arange(count), best], weights
+    )
+
+
+def train_retrieval(
+    seed: int,
+    rate: float,
+    *,
+    alpha: float = 1.0,
+    size: float = 1.0,
+    normaliser: Normaliser = "softmax",
+    optimiser: Optimiser = "descent",
+    steps: int = 200,
+) -> FloatArray:
+    """Train one head on `retrieval(seed)`; return the loss before each step and after the last.
+
+    The output is z = p·v with p = softmax(α s), or the power softmax of s; the loss is the mean of
+    (z − wanted)², over all rows in each step. 1 is what the constant output 0 gets. `size`
+    multiplies the weights at the start. Chapters: gradient, alternatives.
+    """
+    task = retrieval(seed)
+    weights = size * task.weights
+    step = _Step(optimiser, rate)
+    losses = []
+    for _ in range(steps + 1):
+        p, slopes = _weights_and_slopes(task.features @ weights, alpha, normaliser)
+        z = (p * task.values).sum(axis=1)
+        error = z - task.wanted
+        losses.append(float((error**2).mean()))
+        by_score = 2.0 * error[:, None] * slopes * (task.values - z[:, None]) / error.size
+        weights = step(weights, np.tensordot(by_score, task.features, 2))
+    return np.array(losses)
+
+
+def train_classifier(
+    seed: int,
+    rate: float,
+    *,
+    normaliser: Normaliser = "softmax",
+    optimiser: Optimiser = "descent",
+    steps: int = 50,
+) -> FloatArray:
+    """Train a network of one hidden layer whose ten outputs `normaliser` turns into probabilities.
+
+    512 points in 16 dimensions around ten centres, 64 hidden units, cross-entropy loss over all
+    points in each step. Returns the loss before each step and after the last. Chapter:
+    alternatives.
+    """
+    rng = np.random.default_rng(seed)
+    count, d, hidden, classes = 512, 16, 64, 10
+    centres = rng.standard_normal((classes, d))
+    labels = rng.integers(0, classes, count)
+    points = (centres[labels] + rng.standard_normal((count, d))) / np.sqrt(2.0)
+    points = np.concatenate([points, np.ones((count, 1))], axis=1)
+    inner = np.concatenate(
+        [rng.standard_normal((d, hidden)) * np.sqrt(2.0 / d), np.zeros((1, hidden))]
+    )
+    outer = rng.standard_normal((hidden, classes)) / np.sqrt(hidden)
+    inner_step, outer_step = _Step(optimiser, rate), _Step(optimiser, rate)
+    own = np.arange(count), labels
+    losses = []
+    for _ in range(steps + 1):
+        units = np.maximum(points @ inner, 0.0)
+        x = units @ outer
+        p, slopes = _weights_and_slopes(x, 1.0, normaliser)
+        losses.append(float(-np.log(np.maximum(p[own], 1e-300)).mean()))
+        # ∂(−log p_c)/∂x_j = slope_j − δ_cj slope_c/p_c, and slope/p is 1 or 6/x.
+        by_output = slopes.copy()
+        by_output[own] -= 1.0 if normaliser == "softmax" else EXPONENT / x[own]
+        by_output /= count
+        by_unit = (by_output @ outer.T) * (units > 0.0)
+        outer = outer_step(outer, units.T @ by_output)
+        inner = inner_step(inner, points.T @ by_unit)
+    return np.array(losses)
+
+
+BITS = 10
+"""Bits that a step keeps of each entry of a gradient."""
+
+
+class _Step:
+    """Gradient descent, or Adam with its usual constants (0.9, 0.999, 1e-8).
+
+    Saturated attention is chaotic: at a large rate the last bit of a sum decides where training
+    ends. Gradients are therefore rounded to BITS bits, so that machines which add in another order
+    take the same steps.
+    """
+
+    def __init__(self, optimiser: Optimiser, rate: float) -> None:
+        self.optimiser, self.rate = optimiser, rate
+        self.count = 0
+        self.mean: Any = 0.0
+        self.square: Any = 0.0
+
+    def __call__(self, weights: FloatArray, gradient: FloatArray) -> FloatArray:
+        mantissa, power = np.frexp(gradient)
+        gradient = np.ldexp(np.round(mantissa * 2.0**BITS) / 2.0**BITS, power)
+        if self.optimiser == "descent":
+            return weights - self.rate * gradient
+        self.count += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient**2
+        mean = self.mean / (1.0 - 0.9**self.count)
+        root = np.sqrt(self.square / (1.0 - 0.999**self.count))
+        stepped: FloatArray = weights - self.rate * mean / (root + 1e-8)
+        return stepped
+
+
+def _weights_and_slopes(
+    s: FloatArray, alpha: float, normaliser: Normaliser
+) -> tuple[FloatArray, FloatArray]:
+    """Return p and the factor a of ∂p_i/∂s_j = (δ_ij − p_i) a_j: α p_j, or 6 x_j⁵/(ε + Σx⁶)."""
+    if normaliser == "softmax":
+        weights = np.exp(alpha * (s - s.max(axis=-1, keepdims=True)))
+        p = weights / weights.sum(axis=-1, keepdims=True)
+        return p, alpha * p
+    x = alpha * s
+    fifth = x * (x * x) ** 2
+    total = EPSILON + (fifth * x).sum(axis=-1, keepdims=True)
+    return fifth * x / total, alpha * EXPONENT * fifth / total
+
+
+TINY = 1e-100
+"""The complex step: f(x + i·TINY·v) has imaginary part TINY·f'(x)v, without rounding error."""
+
+
+def stack_gradients(
+    seed: int, path: Path, *, depth: int = 32, n: int = 16, d: int = 32
+) -> FloatArray:
+    """Return ‖∂h_L/∂h_0 v‖/‖v‖ for L = 1 … `depth` layers of attention and a random direction v.
+
+    A layer is h + A(u)u W, u = h brought to mean 0 and variance 1 per token ("residual"), or
+    without h ("no residual"). "scores" is the residual stack again, but of its derivative it keeps
+    only the product of the paths through the scores, one softmax Jacobian a layer. The mean square
+    over v is that of backpropagation: ‖J‖_F² over the size of h. Chapter: gradient.
+    """
+    rng = np.random.default_rng(seed)
+    v = rng.standard_normal((n, d))
+    h: NDArray[np.complex128] = rng.standard_normal((n, d)) + 1j * TINY * v
+    ratios = []
+    for _ in range(depth):
+        query, key, value, out = rng.standard_normal((4, d, d)) / np.sqrt(d)
+        centred = h - h.mean(axis=1, keepdims=True)
+        u = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True))
+        scores = (u @ query) @ (u @ key).T / np.sqrt(d)
+        weights = np.exp(scores - scores.real.max(axis=1, keepdims=True))
+        carried = u.real if path == "scores" else u
+        branch = (weights / weights.sum(axis=1, keepdims=True)) @ carried @ value @ out
+        if path == "residual":
+            h = h + branch
+        elif path == "no residual":
+            h = branch
+        else:
+            h = h.real + branch
+        ratios.append(np.linalg.norm(h.imag / TINY) / np.linalg.norm(v))
+    return np.array(ratios)
+
+
+def recurrent_gradients(
+    seed: int, *, gain: float = 0.9, depth: int = 32, d: int = 32
+) -> FloatArray:
+    """Return the same for h ↦ tanh(g·Wh + x_t), a recurrent network with random inputs x_t.
+
+    W has entries of variance 1/d and is the same in each step; the inputs have standard deviation
+    ½. Chapter: gradient.
+    """
+    rng = np.random.default_rng(seed)
+    matrix = gain * rng.standard_normal((d, d)) / np.sqrt(d)
+    v = rng.standard_normal(d)
+    h: NDArray[np.complex128] = rng.standard_normal(d) + 1j * TINY * v
+    ratios = []
+    for _ in range(depth):
+        h = np.tanh(matrix @ h + 0.5 * rng.standard_normal(d))
+        ratios.append(np.linalg.norm(h.imag / TINY) / np.linalg.norm(v))
+    return np.array(ratios)

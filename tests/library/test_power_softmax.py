@@ -1,0 +1,149 @@
+"""The power softmax against mpmath and autograd, its symmetries, and what it refuses."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from attnlib import rows
+from tests.library.test_bad_input import INFINITE, NOT_NUMBERS, assert_refused, named
+
+FUNCTIONS = [rows.power_softmax, rows.power_softmax_jacobian]
+ROWS = {
+    "normal": np.random.default_rng(0).standard_normal(7),
+    "one key": np.array([-0.3]),
+    "huge": np.array([3e307, -1e308, 1e306]),
+    "tiny": np.array([1e-300, -3e-300, 2e-301]),
+    "far apart": np.array([1e20, 1.0, -1e-20]),
+    "a zero": np.array([1.0, 0.0, -2.0]),
+    "nearly one-hot": np.array([1.0, 1e-4, -2e-4]),
+}
+
+
+def exact(x, exponent, epsilon):
+    """Return y and ∂y/∂x to the working precision, by the definition."""
+    x, m, eps = [mp.mpf(float(v)) for v in x], mp.mpf(exponent), mp.mpf(epsilon)
+    powers = [abs(v) ** m for v in x]
+    total = eps + sum(powers)
+    slopes = [m * mp.sign(v) * abs(v) ** (m - 1) / total if v else mp.mpf(0) for v in x]
+    y = [power / total for power in powers]
+    matrix = [[((i == j) - y[i]) * slopes[j] for j in range(len(x))] for i in range(len(x))]
+    return y, matrix
+
+
+@pytest.mark.parametrize("x", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 6.0, 7.5])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1.0, 1e250])
+def test_both_agree_with_400_digits(x, exponent, epsilon):
+    with mp.workdps(400):
+        y, matrix = exact(x, exponent, epsilon)
+        assert_close(rows.power_softmax(x, exponent, epsilon), y, 1e-12)
+        computed = rows.power_softmax_jacobian(x, exponent, epsilon)
+        for row, true in zip(computed, matrix, strict=True):
+            assert_close(row, true, 1e-11)
+
+
+def assert_close(values, true, tolerance):
+    for value, number in zip(values, true, strict=True):
+        if abs(number) > 1e-290:
+            assert abs(mp.mpf(float(value)) / number - 1) < tolerance
+        else:
+            assert abs(value) < 1e-280
+
+
+def test_the_derivative_agrees_with_autograd():
+    x = torch.randn(9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def forward(v):
+        return v.abs() ** 6 / (1e-3 + (v.abs() ** 6).sum())
+
+    expected = torch.autograd.functional.jacobian(forward, x).numpy()
+    computed = rows.power_softmax_jacobian(x.numpy(), 6, 1e-3)
+    np.testing.assert_allclose(computed, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_even_exponents_forget_the_sign_and_the_sign_of_the_slope_remembers_it():
+    x = np.array([0.5, -1.5, 1.0])
+    np.testing.assert_array_equal(rows.power_softmax(x), rows.power_softmax(-x))
+    flipped = -rows.power_softmax_jacobian(-x)
+    np.testing.assert_array_equal(rows.power_softmax_jacobian(x), flipped)
+
+
+@pytest.mark.parametrize("c", [2.0**-40, 0.1, 3.0, 1e30, -2.0])
+def test_a_change_of_scale_leaves_the_output_and_divides_the_derivative(c):
+    x = ROWS["normal"]
+    np.testing.assert_allclose(rows.power_softmax(c * x), rows.power_softmax(x), rtol=1e-13)
+    expected = rows.power_softmax_jacobian(x) / c
+    np.testing.assert_allclose(rows.power_softmax_jacobian(c * x), expected, rtol=1e-12)
+
+
+def test_an_epsilon_breaks_the_invariance():
+    x = ROWS["normal"]
+    large, small = (rows.power_softmax(c * x, epsilon=1e-6).sum() for c in (1.0, 0.01))
+    assert large > 0.99
+    assert small < 0.01
+
+
+def test_a_row_of_zeros_has_no_weights_beside_an_epsilon():
+    assert not rows.power_softmax(np.zeros(3), epsilon=1e-6).any()
+    assert not rows.power_softmax_jacobian(np.zeros(3), epsilon=1e-6).any()
+
+
+def test_it_is_the_softmax_of_the_logarithm():
+    x = ROWS["normal"]
+    expected = rows.softmax(6.0 * np.log(np.abs(x)))
+    np.testing.assert_allclose(rows.power_softmax(x), expected, rtol=1e-13)
+
+
+def test_the_axis_is_the_one_asked_for():
+    x = np.random.default_rng(1).standard_normal((4, 3, 2))
+    moved = rows.power_softmax(np.moveaxis(x, 1, -1))
+    np.testing.assert_array_equal(rows.power_softmax(x, axis=1), np.moveaxis(moved, -1, 1))
+    assert rows.power_softmax_jacobian(x, axis=0).shape == (3, 2, 4, 4)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("x", "shown"),
+    named([*NOT_NUMBERS, *INFINITE, ([0.0, 0.0], "zeros"), (1.0, "1"), ([], "(0,)")]),
+)
+def test_bad_entries_are_refused(function, x, shown):
+    assert_refused("x", shown, function, x)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("exponent", "shown"),
+    named([*NOT_NUMBERS, (-1.0, "-1"), ([2.0], "[2.0]"), (0.5, "0.5"), (np.inf, "inf")]),
+)
+def test_a_bad_exponent_is_refused(function, exponent, shown):
+    assert_refused("exponent", shown, function, [1.0, 2.0], exponent)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("epsilon", "shown"), named([*NOT_NUMBERS, (-1.0, "-1"), ([2.0], "[2.0]"), (np.inf, "inf")])
+)
+def test_a_bad_epsilon_is_refused(function, epsilon, shown):
+    assert_refused("epsilon", shown, function, [1.0, 2.0], 6.0, epsilon)
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
+
+
+@settings(max_examples=150)
+@given(
+    x=arrays(np.float64, st.integers(1, 6), elements=finite),
+    exponent=st.floats(1.0, 1e6),
+    epsilon=finite.map(abs),
+)
+def test_whatever_is_accepted_gives_weights_and_no_nan(x, exponent, epsilon):
+    if epsilon == 0.0 and not x.any():
+        return
+    y = rows.power_softmax(x, exponent, epsilon)
+    assert (y >= 0.0).all()
+    assert y.sum() <= 1.0 + 1e-12
+    assert not np.isnan(rows.power_softmax_jacobian(x, exponent, epsilon)).any()
