@@ -52,7 +52,7 @@ def gradient(law: AnnealedLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """
     exponent, scale = _log_collision(law, alpha, n)
     with np.errstate(over="ignore"):
-        return -scale * np.expm1(exponent)
+        return 0.0 - scale * np.expm1(exponent)
 
 
 def best_alpha(law: AnnealedLaw, n: ArrayLike) -> FloatArray:
@@ -134,7 +134,7 @@ def _best_cosine(law: Cosine, keys: FloatArray) -> FloatArray:
             one.first_complement - two.first_complement,
         )
         slope = 2.0 * alpha * rise
-        bend = alpha**2 * (4.0 * two.second - 2.0 * one.second)
+        bend = alpha * (alpha * (4.0 * two.second - 2.0 * one.second))
         distance = law.log_mgf_ratio(alpha) + np.log1p(slope) - np.log(keys)
         step = distance / (slope + (slope + bend) / (1.0 + slope))
         alpha = alpha * np.exp(-step)

@@ -25,6 +25,9 @@ from attnlib.special import (
     log_gamma_half_step,
 )
 
+TINY = 1e-150
+"""Below it α² is lost to underflow, and the first term of a series in α is exact to rounding."""
+
 
 class Law(ABC):
     """The law of a row of n scores: its one-score moments and density, and samples of rows."""
@@ -220,8 +223,14 @@ class Cosine(Law):
         with np.errstate(over="ignore"):
             double = 2.0 * a
         series = self._series(double) - 2.0 * self._series(a)
-        beyond = 2.0 * self._bessel(a).deficit - self._bessel(double).deficit
-        return np.where(self._is_small(double), series, beyond)
+        deficit = self._bessel(a).deficit
+        # Where 2α exceeds the largest float, D(2α) = D(α) + ½(d − 1) log 2 to rounding.
+        doubled = np.where(
+            np.isfinite(double),
+            self._bessel(double).deficit,
+            deficit + 0.5 * (self.d - 1) * np.log(2.0),
+        )
+        return np.where(self._is_small(double), series, 2.0 * deficit - doubled)
 
     def log_mgf_derivatives(self, alpha: ArrayLike) -> BesselSeries:
         """Return α − κ, κ', 1 − κ' and κ'' at α, elementwise in α ≥ 0.
@@ -232,12 +241,12 @@ class Cosine(Law):
         """
         a = checking.scale(alpha)
         at = self._bessel(a)
-        zero = a == 0.0
+        tiny = a < TINY
         return BesselSeries(
-            np.where(zero, 0.0, at.deficit),
-            np.where(zero, 0.0, at.first),
-            np.where(zero, 1.0, at.first_complement),
-            np.where(zero, 1.0 / self.d, at.second),
+            np.where(tiny, a, at.deficit),
+            np.where(tiny, a / self.d, at.first),
+            np.where(tiny, 1.0, at.first_complement),
+            np.where(tiny, 1.0 / self.d, at.second),
         )
 
     def _is_small(self, alpha: FloatArray) -> NDArray[np.bool_]:
@@ -254,8 +263,8 @@ class Cosine(Law):
         return np.log1p(total)
 
     def _bessel(self, alpha: FloatArray) -> BesselSeries:
-        """Return the Bessel form; α = 0 and ∞ are replaced by 1, for the caller to overrule."""
-        inside = (alpha > 0.0) & np.isfinite(alpha)
+        """Return the Bessel form; 1 stands in for tiny α and ∞, which the caller overrules."""
+        inside = (alpha >= TINY) & np.isfinite(alpha)
         return log_bessel_i_normalised(self.d / 2.0 - 1.0, np.where(inside, alpha, 1.0))
 
     def logpdf(self, s: ArrayLike) -> FloatArray:

@@ -133,7 +133,7 @@ def log_bessel_i_normalised(order: float, alpha: FloatArray) -> BesselSeries:
         turn = 2.0 * mu / alpha
         lower = 1.0 / (first + turn)
         complement = (turn - complement) * lower
-        second = lower**2 * (turn / alpha - second)
+        second = (lower * turn) * (lower / alpha) - lower**2 * second
         first = lower
         deficit = deficit + np.log(turn * lower)
         mu -= 1.0
@@ -163,7 +163,7 @@ def _uniform_i(order: float, alpha: FloatArray) -> BesselSeries:
         + 0.5 * np.log(r)
         - np.log(value / at_one)
     )
-    correction = (log_first - 0.5 * x * p**2) / order
+    correction = (log_first - 0.5 * (x * p) * p) / order
     first = x / (1.0 + r) + correction
     complement = (1.0 + 1.0 / (r + x)) / (1.0 + r) - correction
     curvature = (log_second - 0.5 * p**2 * (p**2 - (x * p) ** 2)) / order

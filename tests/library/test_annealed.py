@@ -208,3 +208,12 @@ def test_bad_shape_of_a_fit_is_named(shape):
 def test_an_empty_fit_is_refused():
     with pytest.raises(ValueError, match=r"\bn\b"):
         annealed.fit(Normal(), [], np.log)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("n", [1.0, 1.0 + 1e-9, 2.0, 1e300])
+def test_extreme_numbers_give_numbers_without_a_warning(law, n):
+    assert np.isfinite(annealed.best_alpha(law, n))
+    value = annealed.gradient(law, [0.0, 5e-324, 1e-300, 1e-8, 1e300, 1e308], n)
+    assert not np.isnan(value).any()
+    assert value[0] == 0.0

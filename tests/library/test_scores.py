@@ -651,3 +651,13 @@ def test_cosine_log_mgf_is_finite_and_convex_over_its_range():
         assert (np.diff(at.first) >= -1e-15).all()
         assert (at.second >= 0.0).all()
         assert np.isfinite(law.log_mgf_ratio(alpha)).all()
+
+
+@pytest.mark.parametrize("d", [3, 52, 1000])
+def test_cosine_is_finite_up_to_the_largest_float(d):
+    law, largest = Cosine(d), np.finfo(float).max
+    alpha = np.array([1e200, largest / 2.0, largest / 1.9, largest])
+    assert np.isfinite(law.log_mgf(alpha)).all()
+    # κ(2α) − 2κ(α) grows by ½(d − 1) log 2 with each doubling of a large α
+    slope = np.diff(law.log_mgf_ratio(alpha)) / np.diff(np.log(alpha))
+    np.testing.assert_allclose(slope, 0.5 * (d - 1), rtol=1e-10)
