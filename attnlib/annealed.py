@@ -80,7 +80,7 @@ def best_alpha(law: AnnealedLaw, n: ArrayLike) -> FloatArray:
     if isinstance(law, Normal):
         found = _best_normal(keys)
     elif isinstance(law, Cosine):
-        found = _best_cosine(law, keys)
+        found = _best_cosine(law, np.where(keys == 1.0, 2.0, keys))
     else:
         found = _best_dot_product(law, keys)
     return np.where(keys == 1.0, 0.0, found)
@@ -138,8 +138,11 @@ def _best_cosine(law: Cosine, keys: FloatArray) -> FloatArray:
         distance = law.log_mgf_ratio(alpha) + np.log1p(slope) - np.log(keys)
         step = distance / (slope + (slope + bend) / (1.0 + slope))
         alpha = alpha * np.exp(-step)
-        if np.abs(step).max(initial=0.0) < 1e-14:
+        if np.abs(step).max(initial=0.0) < 1e-11:
             break
+    # Just above n = 1 rounding alone keeps the steps from falling further.
+    if np.abs(step).max(initial=0.0) > 1e-6:
+        raise RuntimeError(f"Newton's method did not converge in {NEWTON_STEPS} steps for {law}")
     return cast(FloatArray, alpha)
 
 
