@@ -7,7 +7,7 @@ The library behind the book *The Scale of Attention*. Each module can be used on
 Importing the package loads only NumPy and SciPy.
 """
 
-from attnlib import annealed, rows, scores
+from attnlib import annealed, exact, rows, scores
 
-__all__ = ["annealed", "rows", "scores"]
+__all__ = ["annealed", "exact", "rows", "scores"]
 __version__ = "0.1.0"

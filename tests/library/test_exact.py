@@ -1,0 +1,516 @@
+"""The exact expectations against mpmath, tensor quadrature from the definition, and simulation."""
+
+import tracemalloc
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.special import roots_gegenbauer, roots_hermitenorm
+from scipy.stats import chi
+
+from attnlib import annealed, exact, rows
+from attnlib.scores import Cosine, DotProduct, Normal
+from tests.library.test_bad_input import (
+    INFINITE,
+    NEGATIVE,
+    NOT_NUMBERS,
+    assert_refused,
+    named,
+)
+
+QUANTITIES = {
+    "collision_probability": exact.collision_probability,
+    "gradient": exact.gradient,
+    "free_energy": exact.free_energy,
+    "entropy": exact.entropy,
+    "mean_score": exact.mean_score,
+    "cube": lambda law, alpha, n: exact.moment(law, alpha, n, order=3.0),
+}
+LAWS = [Normal(), Cosine(3), Cosine(6), Cosine(128), DotProduct(2), DotProduct(64)]
+
+
+def of_rows(s, alpha):
+    """Return every quantity of each row from its definition; s has shape (…, n)."""
+    p = np.exp(alpha * s)
+    total = p.sum(axis=-1)
+    p = p / total[..., None]
+    square = (p**2).sum(axis=-1)
+    return {
+        "collision_probability": square,
+        "gradient": alpha * (1.0 - square),
+        "free_energy": np.log(total),
+        "entropy": -(p * np.log(p)).sum(axis=-1),
+        "mean_score": (p * s).sum(axis=-1),
+        "cube": (p**3).sum(axis=-1),
+    }
+
+
+def nodes(law, count):
+    if isinstance(law, Normal):
+        points, weights = roots_hermitenorm(count)
+    else:
+        points, weights = roots_gegenbauer(count, (law.d - 2) / 2.0)
+    return points, weights / weights.sum()
+
+
+def query_lengths(d):
+    """Return a Gauss-Legendre rule for |q|/√d."""
+    length = chi(d, scale=1.0 / np.sqrt(d))
+    x, w = panels(np.linspace(0.0, 1.0 + 9.0 / np.sqrt(d), 9))
+    return x, w * length.pdf(x)
+
+
+def tensor(law, alpha, n, count):
+    """Return the expectations by a Gauss rule in each of the n scores."""
+    if isinstance(law, DotProduct):
+        lengths, weights = query_lengths(law.d)
+        parts = [tensor(Normal(), alpha * r, n, count) for r in lengths]
+        scaled = {"mean_score": lengths, "gradient": 1.0 / lengths}
+        return {
+            name: weights @ (np.array([part[name] for part in parts]) * scaled.get(name, 1.0))
+            for name in QUANTITIES
+        }
+    points, weights = nodes(law, count)
+    s = np.stack(np.meshgrid(*[points] * n, indexing="ij"), axis=-1)
+    mass = np.ones(s.shape[:-1])
+    for axis in range(n):
+        mass = mass * np.expand_dims(weights, tuple(i for i in range(n) if i != axis))
+    return {name: float((mass * value).sum()) for name, value in of_rows(s, alpha).items()}
+
+
+@pytest.mark.parametrize(
+    ("law", "n", "count"),
+    [(law, 2, 120) for law in LAWS]
+    + [(law, 3, 60) for law in LAWS[:4]]
+    + [(law, 4, 30) for law in LAWS[:4]],
+    ids=str,
+)
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_few_keys_against_a_tensor_of_gauss_rules(law, n, count, alpha):
+    scale = alpha if not isinstance(law, Cosine) else alpha * np.sqrt(law.d)
+    expected = tensor(law, scale, n, count)
+    for name, function in QUANTITIES.items():
+        tolerance = 1e-10 if n < 4 or alpha < 1.0 else 1e-7  # the rule's own error at n = 4
+        assert function(law, scale, n) == pytest.approx(expected[name], rel=tolerance), name
+
+
+GAUSS_POINTS, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(12)
+
+
+def panels(edges):
+    """Return points and weights of the Gauss-Legendre rule on each interval between `edges`."""
+    half = np.diff(edges)[:, None] / 2.0
+    middle = edges[:-1, None] + half
+    return (middle + half * GAUSS_POINTS).ravel(), (half * GAUSS_WEIGHTS).ravel()
+
+
+def nested(law, alpha, n):
+    """Return the expectations from the formulas in u by Gauss-Legendre rules, scores inside."""
+    sigma = np.sqrt(law.variance)
+    reach = 15.0 if isinstance(law, Normal) else min(15.0, 1.0 / sigma)
+    s, w = panels(np.linspace(-reach, reach, int(reach * (6 + 1.2 * alpha * sigma)) + 1) * sigma)
+    if isinstance(law, Cosine):  # towards the ends the density varies with 1 − |s|
+        s, w = panels(np.tanh(np.linspace(-25.0, 25.0, 200))) if alpha < 1.0 else (s, w)
+        s = np.clip(s, -1.0, 1.0)
+    w = w * np.exp(law.logpdf(s))
+    w, s = w[w > 1e-50], s[w > 1e-50]
+    centre = float(exact.free_energy(law, alpha, n))
+    left = centre - 12.0 - 12.0 * min(alpha * sigma, 40.0 + alpha * sigma / n**0.2)
+    right = centre + 45.0 + 9.0 * alpha * sigma
+    u, outer = panels(np.linspace(left, right, int((right - left) / 1.2) + 1))
+    sums = np.zeros(7)
+    for part in np.array_split(np.arange(u.size), max(1, u.size * s.size // 2**21)):
+        x = alpha * s - u[part, None]
+        e = np.exp(np.minimum(x, 7.0))
+        first = w * e * np.exp(-e)
+        others = np.exp((n - 1.0) * np.log1p(-np.minimum(-np.expm1(-e) @ w, 1.0 - 1e-16)))
+        inner = [first * e, first, first, -x * first, s * first, first * e**2 / 2.0, first]
+        inner = np.stack([values.sum(axis=-1) for values in inner])
+        inner[1] *= (n - 1.0) * inner[1] / np.maximum(1.0 + np.expm1(-e) @ w, 1e-16)
+        inner[2] *= u[part]
+        sums += n * (inner * others) @ outer[part]
+    assert sums[6] == pytest.approx(1.0, abs=1e-11)
+    return {
+        "collision_probability": sums[0],
+        "gradient": alpha * sums[1],
+        "free_energy": sums[2] - np.euler_gamma,
+        "entropy": sums[3] - np.euler_gamma,
+        "mean_score": sums[4],
+        "cube": sums[5],
+    }
+
+
+INDEPENDENT = [Normal(), Cosine(3), Cosine(5), Cosine(128), Cosine(10**6)]
+PLACES = [
+    (0.001, 7),
+    (0.05, 10**12),
+    (0.7, 2),
+    (1.0, 300),
+    (2.5, 10**6),
+    (6.0, 5),
+    (6.0, 10**9),
+    (15.0, 10**12),
+    (40.0, 50),
+]
+
+
+@pytest.mark.parametrize("law", INDEPENDENT, ids=str)
+@pytest.mark.parametrize(("alpha", "n"), PLACES)
+def test_many_keys_against_gauss_rules(law, alpha, n):
+    scale = alpha / np.sqrt(law.variance)
+    expected = nested(law, scale, n)
+    for name, function in QUANTITIES.items():
+        # The mean score crosses 0 at α = 0: its error is relative to the size of a score.
+        slack = 1e-12 * np.sqrt(law.variance) if name == "mean_score" else 0.0
+        assert function(law, scale, n) == pytest.approx(expected[name], rel=1e-11, abs=slack), name
+
+
+def test_normal_scores_against_mpmath():
+    """The formula in λ, typed as the chapter states it, integrated by mpmath inside and outside."""
+    alpha, n = 2, 50
+    with mp.workdps(15):
+
+        def laplace(power, x):
+            def kernel(s):
+                w = mp.exp(alpha * s)
+                return w**power * mp.exp(-x * w) * mp.npdf(s)
+
+            return mp.quad(kernel, [-8, -3, 0, 3, 8], maxdegree=4)
+
+        def integrand(u):
+            x = mp.exp(-u)
+            return x**2 * laplace(2, x) * laplace(0, x) ** (n - 1)
+
+        expected = n * mp.quad(integrand, [-4, 3, 8, 14, 35], maxdegree=4)
+    found = exact.collision_probability(Normal(), alpha, n)
+    assert found == pytest.approx(float(expected), rel=1e-10)
+
+
+@given(
+    law=st.sampled_from([*INDEPENDENT, Cosine(4), Cosine(20), Cosine(99), Cosine(100)])
+    | st.integers(1, 2000).map(DotProduct),
+    log_scale=st.floats(-3.0, 2.0),
+    log_keys=st.floats(0.31, 12.0),
+)
+@settings(max_examples=30)
+def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
+    """Over the whole stated range, each result is converged to the stated accuracy."""
+    alpha, n = 10.0**log_scale / np.sqrt(law.variance), int(10.0**log_keys)
+    coarse = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
+            patch.setattr(exact, name, 0.61 * getattr(exact, name))
+        patch.setattr(exact, "DEPTH", 46.0)
+        fine = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
+    for name, value in fine.items():
+        slack = 1e-12 * np.sqrt(law.variance) if name == "mean_score" else 0.0
+        assert coarse[name] == pytest.approx(value, rel=3e-11, abs=slack), name
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize(("alpha", "n"), [(0.5, 10), (2.0, 1000), (8.0, 300)])
+def test_simulated_rows_agree_within_their_standard_error(law, alpha, n):
+    rng = np.random.default_rng([n, law.d if hasattr(law, "d") else 0])
+    scale = alpha / np.sqrt(law.variance)
+    count = 4000
+    measured = of_rows(law.sample(rng, count, n), scale)
+    for name, values in measured.items():
+        error = values.std(ddof=1) / np.sqrt(count)
+        assert abs(values.mean() - QUANTITIES[name](law, scale, n)) < 4.5 * error, name
+
+
+class TestLimits:
+    @pytest.mark.parametrize("law", LAWS, ids=str)
+    def test_one_key_is_certain(self, law):
+        alpha = [0.0, 1.0, 50.0]
+        assert (exact.collision_probability(law, alpha, 1) == 1.0).all()
+        assert (exact.moment(law, alpha, 1, order=3.0) == 1.0).all()
+        assert (exact.output_std(law, alpha, 1) == 1.0).all()
+        assert (exact.post_scale(law, alpha, 1) == 1.0).all()
+        for function in (exact.gradient, exact.free_energy, exact.entropy, exact.mean_score):
+            assert (function(law, alpha, 1) == 0.0).all()
+        assert exact.gradient_limit(law, 1) == 0.0
+
+    @pytest.mark.parametrize("law", LAWS, ids=str)
+    @pytest.mark.parametrize("n", [2, 7, 10**6, 10**12, 2**53])
+    def test_at_zero_scale_all_keys_are_alike(self, law, n):
+        assert exact.collision_probability(law, 0.0, n) == pytest.approx(1.0 / n, rel=1e-12)
+        assert exact.moment(law, 0.0, n, order=2.5) == pytest.approx(float(n) ** -1.5, rel=1e-12)
+        assert exact.free_energy(law, 0.0, n) == pytest.approx(np.log(n), rel=1e-14)
+        assert exact.entropy(law, 0.0, n) == pytest.approx(np.log(n), rel=1e-13)
+        assert exact.gradient(law, 0.0, n) == 0.0
+        assert exact.mean_score(law, 0.0, n) == pytest.approx(0.0, abs=1e-15)
+        assert exact.post_scale(law, 0.0, n) == pytest.approx(np.sqrt(n), rel=1e-12)
+
+    def test_small_scales_follow_the_second_order(self):
+        # Var over the row, (n−1)/n σ², is all that counts: Y ≈ (1 + α²σ²(n−1)/n)/n.
+        for law in LAWS:
+            alpha, n = 1e-3 / np.sqrt(law.variance), 5
+            expected = (1.0 + 1e-6 * (n - 1) / n) / n
+            assert exact.collision_probability(law, alpha, n) == pytest.approx(expected, rel=1e-11)
+
+    def test_the_largest_of_two_and_three_normal_numbers(self):
+        expected = [1.0 / np.sqrt(np.pi), 1.5 / np.sqrt(np.pi)]
+        np.testing.assert_allclose(exact.gradient_limit(Normal(), [2, 3]), expected, rtol=1e-13)
+
+    @pytest.mark.parametrize("n", [10, 512, 10**6, 10**12])
+    def test_the_limit_for_normal_scores_is_the_mean_of_the_largest(self, n):
+        with mp.workdps(30):
+            cdf = lambda s: mp.ncdf(s)  # noqa: E731
+            largest = mp.quad(
+                lambda s: n * s * mp.npdf(s) * mp.exp((n - 1) * mp.log1p(-cdf(-s))),
+                [-9, -3, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 13],
+            )
+        assert exact.gradient_limit(Normal(), n) == pytest.approx(float(largest), rel=1e-12)
+
+    def test_uniform_scores_have_the_limit_half_n(self):
+        n = np.array([2, 3, 10, 1000, 10**6, 10**12])
+        np.testing.assert_allclose(exact.gradient_limit(Cosine(3), n), n / 2.0, rtol=1e-12)
+
+    @pytest.mark.parametrize("d", [4, 7, 128, 10**4, 10**6])
+    def test_two_cosines_have_the_limit_of_the_squared_density(self, d):
+        with mp.workdps(30):
+            constant = 1 / mp.beta(mp.mpf(1) / 2, mp.mpf(d - 1) / 2)
+            expected = 2 * constant**2 * mp.beta(mp.mpf(1) / 2, d - 2)
+        assert exact.gradient_limit(Cosine(d), 2) == pytest.approx(float(expected), rel=1e-11)
+
+    @pytest.mark.parametrize(("d", "n"), [(4, 100), (128, 10**6), (10**6, 10**12)])
+    def test_the_limit_for_many_cosines_against_mpmath(self, d, n):
+        with mp.workdps(25):
+            constant = 1 / mp.beta(mp.mpf(1) / 2, mp.mpf(d - 1) / 2)
+
+            def integrand(s):
+                tail = mp.betainc(mp.mpf(d - 1) / 2, 0.5, 0, 1 - s * s, regularized=True) / 2
+                others = mp.exp((n - 2) * mp.log1p(-(tail if s > 0 else 1 - tail)))
+                return (constant * (1 - s * s) ** (mp.mpf(d - 3) / 2)) ** 2 * others
+
+            scale = mp.mpf(1) / mp.sqrt(d)
+            edges = [min(mp.mpf(1), x * scale) for x in (-4, -1, 0, 1, 2, 4, 5, 6, 7, 8, 9, 11)]
+            edges = [max(mp.mpf(-1), x) for x in edges]
+            edges = sorted(set(edges) | ({mp.mpf(-1), mp.mpf(1)} if d < 100 else set()))
+            expected = n * (n - 1) * mp.quad(integrand, edges)
+        assert exact.gradient_limit(Cosine(d), n) == pytest.approx(float(expected), rel=1e-10)
+
+    @pytest.mark.parametrize("d", [2, 3, 64, 10**6])
+    def test_the_limit_at_finite_d_has_the_mean_inverse_length(self, d):
+        mean_inverse = chi(d).expect(lambda x: np.sqrt(d) / x) if d > 2 else np.sqrt(np.pi)
+        expected = exact.gradient_limit(Normal(), 50) * mean_inverse
+        assert exact.gradient_limit(DotProduct(d), 50) == pytest.approx(expected, rel=1e-8)
+
+    def test_in_one_dimension_there_is_no_limit(self):
+        assert exact.gradient_limit(DotProduct(1), 2) == np.inf
+        assert exact.saturation(DotProduct(1), 3.0, 2) == 0.0
+
+    @pytest.mark.parametrize("law", [Normal(), Cosine(5), Cosine(128), DotProduct(64)], ids=str)
+    def test_the_gradient_reaches_its_limit_from_below(self, law):
+        alpha = np.array([1e3, 1e4]) / np.sqrt(law.variance)
+        shortfall = 1.0 - exact.saturation(law, alpha, 20)
+        assert (shortfall > 0.0).all()
+        # The next order is 1/α²: the gap's density is flat at 0.
+        assert shortfall[0] / shortfall[1] == pytest.approx(100.0, rel=0.05)
+
+    @pytest.mark.parametrize("law", LAWS, ids=str)
+    def test_the_free_energy_reaches_the_largest_score(self, law):
+        n, alpha = 20, 5e3 / np.sqrt(law.variance)
+        sample = law.sample(np.random.default_rng(0), 20000, n).max(axis=1)
+        error = sample.std() / np.sqrt(sample.size)
+        assert abs(exact.free_energy(law, alpha, n) / alpha - sample.mean()) < 4.5 * error
+
+
+class TestIdentities:
+    @given(alpha=st.floats(0.0, 100.0), n=st.integers(2, 10**12))
+    def test_normal_scores_have_the_gradient_as_slope(self, alpha, n):
+        slope = exact.mean_score(Normal(), alpha, n)
+        assert slope == pytest.approx(exact.gradient(Normal(), alpha, n), rel=1e-12, abs=1e-14)
+
+    @pytest.mark.parametrize("law", LAWS, ids=str)
+    @pytest.mark.parametrize("n", [2, 50, 10**6])
+    def test_the_mean_score_is_the_slope_of_the_free_energy(self, law, n):
+        scale, step = 2.0 / np.sqrt(law.variance), 0.02 / np.sqrt(law.variance)
+        at = exact.free_energy(law, scale + step * np.array([-2.0, -1.0, 1.0, 2.0]), n)
+        slope = (at[0] - 8.0 * at[1] + 8.0 * at[2] - at[3]) / (12.0 * step)
+        assert exact.mean_score(law, scale, n) == pytest.approx(slope, rel=1e-6)
+
+    @pytest.mark.parametrize(
+        "law", [Cosine(5), Cosine(128), DotProduct(4), DotProduct(64)], ids=str
+    )
+    def test_for_the_other_laws_the_slope_is_not_the_gradient(self, law):
+        """In units of the variance: for cosines they differ by the factor 1 − s² at least."""
+        scale = 2.0 / np.sqrt(law.variance)
+        slope = exact.mean_score(law, scale, 100) / law.variance
+        assert abs(slope / exact.gradient(law, scale, 100) - 1.0) > 0.003
+
+    @pytest.mark.parametrize("d", [2, 8, 64])
+    @pytest.mark.parametrize(("alpha", "n"), [(1.0, 5), (3.0, 1000)])
+    def test_dot_products_weigh_the_gradient_with_the_length(self, d, alpha, n):
+        # Φ' = E[σ² G_q], σ² = |q|²/d, and G_q = α(1 − E[Y | q]) is normal at α|q|/√d.
+        x, weight = query_lengths(d)
+        given_query = exact.gradient(Normal(), alpha * x, n) / x
+        weighted, plain = weight @ (x**2 * given_query), weight @ given_query
+        assert exact.mean_score(DotProduct(d), alpha, n) == pytest.approx(weighted, rel=1e-10)
+        assert exact.gradient(DotProduct(d), alpha, n) == pytest.approx(plain, rel=1e-10)
+
+    @pytest.mark.parametrize("d", [3, 5, 128])
+    @pytest.mark.parametrize("n", [2, 3])
+    def test_cosines_weigh_the_gradient_with_the_sine(self, d, n):
+        # Φ' = α/(d−1) E Σ(1 − s²) p(1 − p), by the Gauss rule from the definition.
+        law, alpha = Cosine(d), 1.5 * np.sqrt(d)
+        points, weights = nodes(law, 100)
+        s = np.stack(np.meshgrid(*[points] * n, indexing="ij"), axis=-1)
+        p = rows.softmax(s, alpha)
+        values = ((1.0 - s**2) * p * (1.0 - p)).sum(axis=-1)
+        for _ in range(n):
+            values = values @ weights
+        expected = alpha / (d - 1) * values
+        assert exact.mean_score(law, alpha, n) == pytest.approx(expected, rel=1e-10)
+
+    @given(
+        law=st.sampled_from(LAWS),
+        alpha=st.floats(0.01, 20.0),
+        n=st.integers(2, 10**6),
+    )
+    @settings(max_examples=40)
+    def test_entropy_is_free_energy_minus_its_slope(self, law, alpha, n):
+        scale = alpha / np.sqrt(law.variance)
+        free_energy = exact.free_energy(law, scale, n)
+        difference = free_energy - scale * exact.mean_score(law, scale, n)
+        assert exact.entropy(law, scale, n) == pytest.approx(difference, abs=1e-10 * free_energy)
+
+    @given(law=st.sampled_from(LAWS), alpha=st.floats(0.0, 30.0), n=st.integers(2, 10**6))
+    @settings(max_examples=40)
+    def test_moments_and_outputs_agree_with_the_collision_probability(self, law, alpha, n):
+        scale = alpha / np.sqrt(law.variance)
+        collision = exact.collision_probability(law, scale, n)
+        assert 1.0 / n * (1.0 - 1e-10) <= collision <= 1.0
+        assert exact.moment(law, scale, n, order=2.0) == pytest.approx(collision, rel=1e-10)
+        assert exact.moment(law, scale, n, order=1.0) == pytest.approx(1.0, rel=1e-10)
+        assert exact.output_std(law, scale, n) ** 2 == pytest.approx(collision, rel=1e-12)
+        assert exact.post_scale(law, scale, n) ** -2 == pytest.approx(collision, rel=1e-12)
+        complement = exact.gradient(law, scale, n)
+        assert complement == pytest.approx(scale * (1.0 - collision), abs=1e-10 * scale)
+
+    @given(
+        d=st.none() | st.integers(1, 500),
+        n=st.integers(2, 10**9),
+        low=st.floats(0.0, 50.0),
+        rise=st.floats(1e-3, 50.0),
+    )
+    @settings(max_examples=40)
+    def test_for_gaussian_keys_the_gradient_only_increases(self, d, n, low, rise):
+        law = Normal() if d is None else DotProduct(d)
+        before, after = exact.gradient(law, [low, low + rise], n)
+        assert before < after < exact.gradient_limit(law, n)
+        assert after <= low + rise
+
+    def test_equal_correlation_only_rescales(self):
+        rng, n, rho, alpha, count = np.random.default_rng(5), 100, 0.6, 3.0, 20000
+        s = np.sqrt(1.0 - rho) * rng.standard_normal((count, n))
+        s += np.sqrt(rho) * rng.standard_normal((count, 1))
+        values = rows.gradient(s, alpha)
+        shrunk = np.sqrt(1.0 - rho)
+        expected = exact.gradient(Normal(), alpha * shrunk, n) / shrunk
+        assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(count)
+
+    def test_high_dimensions_are_normal(self):
+        n, alpha = 1000, np.array([0.5, 2.0, 10.0])
+        normal = exact.collision_probability(Normal(), alpha, n)
+        for law in (Cosine(10**6), DotProduct(10**6)):
+            found = exact.collision_probability(law, alpha / np.sqrt(law.variance), n)
+            np.testing.assert_allclose(found, normal, rtol=2e-4)
+
+    def test_the_approximation_is_right_for_many_keys_at_a_small_scale(self):
+        for law in (Normal(), Cosine(128)):
+            scale = 0.5 / np.sqrt(law.variance)
+            approximate = annealed.collision_probability(law, scale, 10**12)
+            assert exact.collision_probability(law, scale, 10**12) == pytest.approx(
+                float(approximate), rel=1e-11
+            )
+
+
+class TestShapes:
+    @pytest.mark.parametrize("law", LAWS, ids=str)
+    @pytest.mark.parametrize("name", QUANTITIES)
+    def test_a_grid_is_its_points(self, law, name):
+        # Enough values of α that dot products are interpolated, n = 1 among the keys.
+        alpha = np.append(0.0, np.geomspace(0.01, 90.0, 49)) / np.sqrt(law.variance)
+        n = np.array([1, 2, 30, 5000, 10**10])
+        grid = QUANTITIES[name](law, alpha[:, None], n)
+        assert grid.shape == (50, 5)
+        assert grid.dtype == np.float64
+        for i, j in [(0, 1), (3, 0), (11, 2), (30, 1), (37, 3), (40, 4), (49, 4)]:
+            point = QUANTITIES[name](law, alpha[i], n[j])
+            assert point.shape == ()
+            assert grid[i, j] == pytest.approx(point, rel=1e-11, abs=1e-14)
+
+    def test_pairs_and_empty_arrays(self):
+        pairs = exact.gradient(Normal(), [1.0, 2.0, 1.0], [10, 20, 30])
+        singles = [exact.gradient(Normal(), a, n) for a, n in [(1.0, 10), (2.0, 20), (1.0, 30)]]
+        np.testing.assert_allclose(pairs, singles, rtol=1e-14)
+        for law in LAWS:
+            assert exact.entropy(law, [], 5).shape == (0,)
+            assert exact.gradient_limit(law, []).shape == (0,)
+
+    def test_memory_is_bounded(self):
+        tracemalloc.start()
+        exact.post_scale(DotProduct(64), 1.0, np.arange(1, 20001))
+        exact.gradient(Cosine(3), 100.0 * np.sqrt(3.0), 10**12)
+        exact.gradient(Normal(), 1e4, [2, 10**12])
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 300e6
+
+
+class TestBadInput:
+    FUNCTIONS = (*QUANTITIES.values(), exact.output_std, exact.post_scale, exact.saturation)
+
+    @pytest.mark.parametrize("function", FUNCTIONS)
+    @pytest.mark.parametrize(("value", "shown"), named(NOT_NUMBERS + INFINITE + NEGATIVE))
+    def test_alpha(self, function, value, shown):
+        assert_refused("alpha", shown, function, Normal(), value, 5)
+
+    @pytest.mark.parametrize("function", FUNCTIONS)
+    @pytest.mark.parametrize(("value", "shown"), named([*NOT_NUMBERS, (np.inf, "inf"), (-7, "-7")]))
+    def test_n(self, function, value, shown):
+        assert_refused("n", shown, function, Normal(), 1.0, value)
+
+    @pytest.mark.parametrize("value", [0, 0.5, 1.5, 2.0**53 + 2.0, 1e300])
+    def test_numbers_of_keys_are_whole(self, value):
+        for function in self.FUNCTIONS:
+            assert_refused("n", f"{value:g}", function, Cosine(4), 1.0, [3, value])
+        assert_refused("n", f"{value:g}", exact.gradient_limit, Normal(), value)
+
+    @pytest.mark.parametrize("law", LAWS, ids=str)
+    def test_a_scale_too_large(self, law):
+        too_large = 1.01e4 / np.sqrt(law.variance)
+        assert_refused("alpha", f"{too_large:g}", exact.gradient, law, too_large, 5)
+
+    @pytest.mark.parametrize("law", [None, "normal", Normal, 5])
+    def test_laws(self, law):
+        assert_refused("law", repr(law), exact.gradient, law, 1.0, 5)
+        assert_refused("law", repr(law), exact.gradient_limit, law, 5)
+
+    @pytest.mark.parametrize("order", [0.0, 0.99, 17.0, np.inf, -1.0, np.nan])
+    def test_orders(self, order):
+        assert_refused("order", f"{order:g}", exact.moment, Normal(), 1.0, 5, order)
+
+    def test_shapes_that_do_not_broadcast(self):
+        assert_refused("alpha", "(2,)", exact.entropy, Normal(), [1.0, 2.0], [1, 2, 3])
+
+    def test_no_share_of_nothing(self):
+        assert_refused("n", "1", exact.saturation, Normal(), 1.0, [1, 2])
+
+    @given(
+        law=st.sampled_from([*LAWS, Cosine(2**53), DotProduct(2**53), DotProduct(1)]),
+        alpha=st.floats(0.0, 1e4),
+        n=st.integers(1, 2**53),
+    )
+    @settings(max_examples=60)
+    def test_everything_allowed_gives_numbers(self, law, alpha, n):
+        assume(not (isinstance(law, Cosine | DotProduct) and law.d < 100 and alpha > 300.0))
+        scale = alpha / np.sqrt(law.variance)
+        values = {name: float(function(law, scale, n)) for name, function in QUANTITIES.items()}
+        assert all(np.isfinite(list(values.values())))
+        assert 0.0 < values["collision_probability"] <= 1.0 + 1e-9
+        assert -1e-9 <= values["entropy"] <= np.log(n) + 1e-9
