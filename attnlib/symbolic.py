@@ -1,7 +1,8 @@
 """Proofs by computer algebra: each function returns an identity, and sympy decides about it.
 
 Chapters: variance (moments), jacobian (the matrix, its row sums, the L1 identity), normal (the
-closed form), cosine (the Bessel form).
+closed form), cosine (the Bessel form), exact and freezing (integration by parts, the convexity of
+log Z, near-ties).
 """
 
 from dataclasses import dataclass
@@ -218,6 +219,147 @@ def cosine_mgf_is_elementary(d: int) -> bool:
     half = sympy.Rational(checking.integer("d", d, minimum=3), 2)
     reduced = sympy.hyperexpand(sympy.hyper([], [half], ALPHA**2 / 4))
     return not reduced.rewrite(sympy.exp).has(sympy.besseli)
+
+
+def integration_by_parts_step() -> Identity:
+    """Return (fφ)' = (f' − sf)φ for any smooth f and the standard normal density φ.
+
+    Integrated over s, where fφ vanishes at ±∞, it is Gaussian integration by parts:
+    E s f(s) = E f'(s). Given the other scores of a row, f may be any function of one of them.
+    Chapters: exact, freezing.
+
+    >>> integration_by_parts_step().proved
+    True
+    """
+    s = sympy.Symbol("s", real=True)
+    f = sympy.Function("f")(s)
+    density = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
+    return Identity((f * density).diff(s), (f.diff(s) - s * f) * density)
+
+
+def softmax_integration_by_parts(n: int) -> Identity:
+    """Return Σ_i (s_i p_i − αp_i(1 − p_i))φ(s) = −Σ_i ∂/∂s_i [p_i φ(s)], φ the density of a row.
+
+    The right side is a divergence of a field that vanishes at infinity, so it integrates to 0:
+    E Σ s_i p_i = α(1 − E Σp²), the mean gradient, for n independent N(0, 1) scores. Chapters:
+    exact, freezing.
+
+    >>> softmax_integration_by_parts(2).proved
+    True
+    """
+    s, p = softmax(n)
+    density = sympy.exp(-s.dot(s) / 2) / (2 * sympy.pi) ** sympy.Rational(s.rows, 2)
+    difference = sum(x * q - ALPHA * q * (1 - q) for x, q in zip(s, p, strict=True))
+    divergence = sum((q * density).diff(x) for x, q in zip(s, p, strict=True))
+    return Identity(difference * density, -divergence)
+
+
+def log_partition_slope(n: int) -> Identity:
+    """Return d log Z/dα = Σ p_i s_i for Z = Σ e^{αs_i}. Chapters: exact, freezing.
+
+    >>> log_partition_slope(2).proved
+    True
+    """
+    s, p = softmax(n)
+    return Identity(_log_partition(s).diff(ALPHA), p.dot(s))
+
+
+def log_partition_curvature(n: int) -> Identity:
+    """Return d² log Z/dα² = ½ Σ_ij p_i p_j (s_i − s_j)²: never negative, so log Z is convex.
+
+    Chapters: exact, freezing.
+
+    >>> log_partition_curvature(2).proved
+    True
+    """
+    s, p = softmax(n)
+    pairs = sum(p[i] * p[j] * (s[i] - s[j]) ** 2 for i in range(s.rows) for j in range(s.rows))
+    return Identity(_log_partition(s).diff(ALPHA, 2), pairs / 2)
+
+
+def log_partition_curvature_of_any_row() -> Identity:
+    """Return (log Z)'' = Z''/Z − (Z'/Z)² for any Z(α).
+
+    For Z = Σ e^{αs_i} the ratios are Σ p_i s_i² and Σ p_i s_i, so for every n this is the variance
+    of s under p. Chapters: exact, freezing.
+
+    >>> log_partition_curvature_of_any_row().proved
+    True
+    """
+    z = sympy.Function("Z", positive=True)(ALPHA)
+    variance_of_score = z.diff(ALPHA, 2) / z - (z.diff(ALPHA) / z) ** 2
+    return Identity(sympy.log(z).diff(ALPHA, 2), variance_of_score)
+
+
+def logistic_integral(power: int) -> Identity:
+    """Return ∫ (σ(1 − σ))^k dx = Γ(k)²/Γ(2k) over the line, σ = 1/(1 + e^{−x}), k = 1 or 2.
+
+    1 and 1/6. Integrated by sympy over w = e^x. Chapters: exact, freezing. Raises ValueError for
+    another power.
+
+    >>> logistic_integral(2).proved, logistic_integral(2).right
+    (True, 1/6)
+    """
+    if power not in (1, 2):
+        raise ValueError(f"power must be 1 or 2, got power={power!r}")
+    w = sympy.Symbol("w", positive=True)
+    left = sympy.integrate((w / (1 + w) ** 2) ** power / w, (w, 0, sympy.oo))
+    return Identity(left, sympy.gamma(power) ** 2 / sympy.gamma(2 * power))
+
+
+def near_tie_gradient() -> Identity:
+    """Return ∫₀^∞ α(1 − Σp²) dδ = 1 for two scores a gap δ apart, at every α.
+
+    At large α only rows whose two largest scores nearly tie have a gradient. Times the density of
+    the gap at 0, this is the limit of the mean gradient. Chapters: exact, freezing.
+
+    >>> near_tie_gradient().proved
+    True
+    """
+    _, p = softmax(2)
+    return Identity(_over_gaps(ALPHA * (1 - p.dot(p))), sympy.Integer(1))
+
+
+def near_tie_frobenius() -> Identity:
+    """Return ∫₀^∞ ‖J‖_F² dδ = α/3 for two scores a gap δ apart, J their softmax's Jacobian.
+
+    Half the line, and four equal squares α²p²(1 − p)²: 4α · ½ · 1/6. Times the density of the gap
+    of the two largest scores at 0, this is how E ‖J‖_F² grows at large α. Chapters: exact,
+    freezing.
+
+    >>> near_tie_frobenius().proved
+    True
+    """
+    s, p = softmax(2)
+    return Identity(_over_gaps(sum(entry**2 for entry in p.jacobian(s))), ALPHA / 3)
+
+
+def expected_maximum_step() -> Identity:
+    """Return (fF^{n−1})' = −s f F^{n−1} + (n − 1)f²F^{n−2}, f and F the normal density and its law.
+
+    Integrated, times n: E max s_i = n(n − 1)∫f²F^{n−2} ds. The right side is the density at 0 of
+    the gap between the two largest scores. Chapters: exact, freezing.
+
+    >>> expected_maximum_step().proved
+    True
+    """
+    s = sympy.Symbol("s", real=True)
+    f = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
+    below = (1 + sympy.erf(s / sympy.sqrt(2))) / 2
+    right = -s * f * below ** (KEYS - 1) + (KEYS - 1) * f**2 * below ** (KEYS - 2)
+    return Identity((f * below ** (KEYS - 1)).diff(s), right)
+
+
+def _log_partition(s: Any) -> Any:
+    return sympy.log(sum((ALPHA * s).applyfunc(sympy.exp)))
+
+
+def _over_gaps(quantity: Any) -> Any:
+    """Return the integral over s_1 − s_2 = δ from 0 to ∞ of a function of two scores."""
+    s, _ = softmax(2)
+    w = sympy.Symbol("w", positive=True)  # e^{αδ}
+    at_gap = sympy.simplify(quantity.subs({s[0]: sympy.log(w) / ALPHA, s[1]: 0}))
+    return sympy.integrate(at_gap / (ALPHA * w), (w, 1, sympy.oo))
 
 
 def _independent_normals() -> tuple[Any, Any]:

@@ -18,6 +18,15 @@ PROOFS = [
     symbolic.lambert_solution(),
     symbolic.cosine_moment(),
     *(symbolic.cosine_mgf(d) for d in (3, 5, 7)),
+    symbolic.integration_by_parts_step(),
+    *(symbolic.softmax_integration_by_parts(n) for n in (1, 2, 3)),
+    *(symbolic.log_partition_slope(n) for n in (1, 2, 3)),
+    *(symbolic.log_partition_curvature(n) for n in (1, 2, 3)),
+    symbolic.log_partition_curvature_of_any_row(),
+    *(symbolic.logistic_integral(power) for power in (1, 2)),
+    symbolic.near_tie_gradient(),
+    symbolic.near_tie_frobenius(),
+    symbolic.expected_maximum_step(),
 ]
 
 
@@ -32,6 +41,12 @@ def test_it_is_proved(proof):
         *(symbolic.product_variance(), symbolic.jacobian(3), symbolic.l1_identity(3)),
         *(symbolic.normal_mgf(), symbolic.annealed_stationarity(), symbolic.lambert_solution()),
         *(symbolic.cosine_moment(), symbolic.cosine_mgf(3), symbolic.cosine_mgf(7)),
+        *(symbolic.integration_by_parts_step(), symbolic.softmax_integration_by_parts(3)),
+        *(symbolic.log_partition_slope(3), symbolic.log_partition_curvature(3)),
+        symbolic.log_partition_curvature_of_any_row(),
+        *(symbolic.logistic_integral(1), symbolic.logistic_integral(2)),
+        *(symbolic.near_tie_gradient(), symbolic.near_tie_frobenius()),
+        symbolic.expected_maximum_step(),
     ],
 )
 @pytest.mark.parametrize("factor", [sympy.Rational(6, 5), -1])
@@ -86,3 +101,89 @@ def test_bad_sizes_are_named(n):
 
 def test_the_mgf_of_a_cosine_is_elementary_for_odd_d_only():
     assert [d for d in range(3, 13) if symbolic.cosine_mgf_is_elementary(d)] == [3, 5, 7, 9, 11]
+
+
+S = sympy.Symbol("s", real=True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        lambda left, right: (left, right.subs(symbolic.ALPHA, 2 * symbolic.ALPHA)),
+        lambda left, right: (left.subs(symbolic.ALPHA, symbolic.ALPHA + 1), right),
+    ],
+)
+@pytest.mark.parametrize(
+    "proof",
+    [
+        symbolic.softmax_integration_by_parts(2),
+        symbolic.log_partition_slope(2),
+        symbolic.log_partition_curvature(2),
+        symbolic.near_tie_frobenius(),
+    ],
+)
+def test_another_scale_on_one_side_is_not_proved(proof, error):
+    assert not symbolic.Identity(*error(proof.left, proof.right)).proved
+
+
+def test_the_step_needs_the_normal_density():
+    """With the density of variance 2 in the place of φ, s would have to be s/2."""
+    proof = symbolic.integration_by_parts_step()
+    density = sympy.exp(-(S**2) / 2)
+    other = sympy.exp(-(S**2) / 4)
+    f = sympy.Function("f")(S)
+    assert not symbolic.Identity((f * other).diff(S), proof.right / density * other).proved
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_integration_by_parts_agrees_with_simulation(n):
+    s = scores.Normal().sample(np.random.default_rng(0), 200_000, n)
+    p = rows.softmax(s, 1.5)
+    difference = (s * p).sum(axis=1) - rows.gradient(s, 1.5)
+    assert abs(difference.mean()) < 4.5 * difference.std() / np.sqrt(difference.size)
+
+
+def test_the_slope_and_curvature_of_log_z_agree_with_the_numbers():
+    values = np.array([0.3, -1.2, 0.7])
+    s, _ = symbolic.softmax(3)
+    at = dict(zip(s, values, strict=True)) | {symbolic.ALPHA: 1.5}
+    p = rows.softmax(values, 1.5)
+    mean = p @ values
+    assert float(symbolic.log_partition_slope(3).left.subs(at)) == pytest.approx(mean, rel=1e-13)
+    curvature = float(symbolic.log_partition_curvature(3).left.subs(at))
+    assert curvature == pytest.approx(p @ (values - mean) ** 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 16])
+def test_near_ties_are_all_that_counts_at_a_large_scale(n):
+    """E g → E max s and E‖J‖_F²/α → E max s/3: the gap of normal scores has density E max at 0.
+
+    The gap's density changes away from 0, and three scores may tie: corrections of order 1/α,
+    which the combination of α and 2α removes.
+    """
+    s = scores.Normal().sample(np.random.default_rng(1), 300_000, n)
+    largest = s.max(axis=1)
+    for limit in (
+        lambda alpha: rows.gradient(s, alpha),
+        lambda alpha: 3 * rows.frobenius_norm(s, alpha) ** 2 / alpha,
+    ):
+        difference = 2 * limit(80.0) - limit(40.0) - largest
+        error = difference.std() / np.sqrt(difference.size)
+        assert error < 0.05 * largest.mean()
+        assert abs(difference.mean()) < 4.5 * error
+
+
+def test_the_gap_of_two_normal_scores_gives_the_frobenius_slope():
+    """δ = |s_1 − s_2| has the density e^{−δ²/4}/√π, so the slope is 1/(3√π), with no simulation."""
+    alpha = 1000.0
+    gap = np.linspace(0.0, 0.1, 200_001)
+    p = rows.softmax(np.stack([gap, np.zeros_like(gap)]), alpha, axis=0)[0]
+    integrand = 4 * (alpha * p * (1 - p)) ** 2 * np.exp(-(gap**2) / 4) / np.sqrt(np.pi)
+    mean = np.trapezoid(integrand, gap)
+    assert mean / alpha == pytest.approx(1 / (3 * np.sqrt(np.pi)), rel=1e-5)
+
+
+@pytest.mark.parametrize("power", [0, 3, 1.5, "2"])
+def test_other_powers_have_no_integral_here(power):
+    with pytest.raises(ValueError, match=f"power must be 1 or 2, got power={power!r}"):
+        symbolic.logistic_integral(power)
