@@ -16,15 +16,14 @@ from scipy.special import lambertw
 
 from attnlib import checking
 from attnlib.checking import FloatArray
-from attnlib.scores import Cosine, DotProduct, Normal
+from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal, check_law
 
-AnnealedLaw = Normal | Cosine | DotProduct
 Shape = Callable[[FloatArray], FloatArray]
 
 NEWTON_STEPS = 50
 
 
-def collision_probability(law: AnnealedLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def collision_probability(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return e^{κ(2α) − 2κ(α)}/n, broadcasting over α ≥ 0 and n ≥ 1.
 
     It exceeds 1 where the approximation has broken down. For `DotProduct(d)`, whose scores are
@@ -41,7 +40,7 @@ def collision_probability(law: AnnealedLaw, alpha: ArrayLike, n: ArrayLike) -> F
         return np.exp(exponent)
 
 
-def gradient(law: AnnealedLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def gradient(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return α(1 − e^{κ(2α) − 2κ(α)}/n), broadcasting over α ≥ 0 and n ≥ 1.
 
     The sources' objective. Negative where the approximation has broken down, −∞ where it is not
@@ -55,7 +54,7 @@ def gradient(law: AnnealedLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
         return 0.0 - scale * np.expm1(exponent)
 
 
-def best_alpha(law: AnnealedLaw, n: ArrayLike) -> FloatArray:
+def best_alpha(law: AnyLaw, n: ArrayLike) -> FloatArray:
     """Return the α that maximises `gradient`, elementwise in n ≥ 1.
 
     With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n.
@@ -75,8 +74,8 @@ def best_alpha(law: AnnealedLaw, n: ArrayLike) -> FloatArray:
     >>> [round(float(a), 1) for a in best_alpha(Cosine(128), [40, 20000])]
     [16.8, 33.7]
     """
-    _check(law)
-    keys = _keys(n)
+    check_law(law)
+    keys = checking.keys(n)
     if isinstance(law, Normal):
         found = _best_normal(keys)
     elif isinstance(law, Cosine):
@@ -94,7 +93,7 @@ class Fit(NamedTuple):
     worst_n: float  # where it occurs
 
 
-def fit(law: AnnealedLaw, n: ArrayLike, shape: Shape) -> Fit:
+def fit(law: AnyLaw, n: ArrayLike, shape: Shape) -> Fit:
     """Fit c in α*(n) ≈ c·shape(n) over the values of n, by least squares.
 
     Raises ValueError for fewer than one n, or a shape that is not finite and positive there.
@@ -104,7 +103,7 @@ def fit(law: AnnealedLaw, n: ArrayLike, shape: Shape) -> Fit:
     >>> fit(Normal(), n, lambda n: np.sqrt(np.log(n))).coefficient
     0.841...
     """
-    keys = np.atleast_1d(_keys(n)).ravel()
+    keys = np.atleast_1d(checking.keys(n)).ravel()
     if keys.size == 0:
         raise ValueError("n must hold at least one number, got an empty array")
     form = np.asarray(shape(keys), dtype=np.float64)
@@ -158,18 +157,11 @@ def _best_dot_product(law: DotProduct, keys: FloatArray) -> FloatArray:
     return cast(FloatArray, np.sqrt(-law.d * np.expm1(-y) / 2.0))
 
 
-def _log_collision(
-    law: AnnealedLaw, alpha: ArrayLike, n: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
+def _log_collision(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return κ(2α) − 2κ(α) − log n and α, broadcast."""
-    _check(law)
-    scale, keys = checking.scale(alpha), _keys(n)
-    try:
-        scale, keys = np.broadcast_arrays(scale, keys)
-    except ValueError:
-        raise ValueError(
-            f"alpha and n must broadcast, got shapes {scale.shape} and {keys.shape}"
-        ) from None
+    check_law(law)
+    scale, keys = checking.scale(alpha), checking.keys(n)
+    scale, keys = checking.broadcast(alpha=scale, n=keys)
     if isinstance(law, DotProduct):
         # E e^{α²|q|²/d} over the query has the form of the mgf of a score at √2 α.
         with np.errstate(over="ignore"):
@@ -178,12 +170,3 @@ def _log_collision(
     else:
         ratio = law.log_mgf_ratio(scale)
     return ratio - np.log(keys), scale
-
-
-def _keys(n: ArrayLike) -> FloatArray:
-    return checking.finite("n", n, minimum=1.0)
-
-
-def _check(law: AnnealedLaw) -> None:
-    if not isinstance(law, AnnealedLaw):
-        raise TypeError(f"law must be Normal(), Cosine(d) or DotProduct(d), got law={law!r}")

@@ -67,6 +67,11 @@ def scale(alpha: ArrayLike) -> FloatArray:
     return finite("alpha", alpha, minimum=0.0)
 
 
+def keys(n: ArrayLike) -> FloatArray:
+    """Return the number of keys n as float64: finite and at least 1."""
+    return finite("n", n, minimum=1.0)
+
+
 def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
     """Return `value` as an int between `minimum` and `maximum`, by default 2⁵³.
 
@@ -107,6 +112,19 @@ def last_axis(name: str, array: FloatArray, axis: Any) -> FloatArray:
             f"{name} must hold at least one number along axis {position}, got shape {array.shape}"
         )
     return moved
+
+
+def broadcast(**arrays: FloatArray) -> tuple[FloatArray, ...]:
+    """Return the arrays broadcast against each other, named as the caller's arguments.
+
+    >>> [a.shape for a in broadcast(alpha=np.zeros(3), n=np.zeros((2, 1)))]
+    [(2, 3), (2, 3)]
+    """
+    try:
+        return np.broadcast_arrays(*arrays.values())
+    except ValueError:
+        shapes = " and ".join(str(array.shape) for array in arrays.values())
+        raise ValueError(f"{' and '.join(arrays)} must broadcast, got shapes {shapes}") from None
 
 
 def _short(value: Any) -> str:

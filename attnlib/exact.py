@@ -39,10 +39,9 @@ from scipy.special import betainc, betaincc, gammaln, ndtr
 
 from attnlib import checking
 from attnlib.checking import FloatArray
-from attnlib.scores import Cosine, DotProduct, Normal
+from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal, check_law
 from attnlib.special import log_gamma_half_step
 
-ExactLaw = Normal | Cosine | DotProduct
 IndependentLaw = Normal | Cosine
 Kernel = Callable[["_Block"], FloatArray]
 
@@ -80,7 +79,7 @@ BLOCK = 2**17
 """How many numbers are worked on at a time."""
 
 
-def collision_probability(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def collision_probability(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E Y = E Σp², broadcasting over α and n; 1 at n = 1 and 1/n at α = 0.
 
     Accuracy, range and errors as the module says. Chapter: exact.
@@ -91,7 +90,7 @@ def collision_probability(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> Floa
     return _expectation(law, alpha, n, _COLLISION_PROBABILITY, only_key=1.0)
 
 
-def gradient(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def gradient(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return G = E g = α(1 − E Σp²), broadcasting over α and n; 0 at n = 1.
 
     Computed without the subtraction: relatively accurate also where E Y is nearly 1. For `Normal`
@@ -105,7 +104,7 @@ def gradient(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return scale * _expectation(law, alpha, n, _COMPLEMENT, only_key=0.0)
 
 
-def free_energy(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def free_energy(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return Φ = E log Z, Z = Σ e^{αs}, broadcasting over α and n; 0 at n = 1, log n at α = 0.
 
     Convex in α, with slope `mean_score`. Accuracy, range and errors as the module says. Chapter:
@@ -117,7 +116,7 @@ def free_energy(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return _expectation(law, alpha, n, _FREE_ENERGY, only_key=0.0)
 
 
-def mean_score(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def mean_score(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return dΦ/dα = E Σ p_i s_i, broadcasting over α and n: the score that the softmax picks.
 
     0 at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by parts), for
@@ -130,7 +129,7 @@ def mean_score(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return _expectation(law, alpha, n, _MEAN_SCORE, only_key=0.0)
 
 
-def entropy(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def entropy(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E H = −E Σ p log p = Φ − αΦ', in nats, broadcasting over α and n; 0 at n = 1.
 
     Computed without that difference. Accuracy, range and errors as the module says. Chapter: exact.
@@ -141,7 +140,7 @@ def entropy(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return _expectation(law, alpha, n, _ENTROPY, only_key=0.0)
 
 
-def moment(law: ExactLaw, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray:
+def moment(law: AnyLaw, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray:
     """Return E Σ p^k for a real order k from 1 to 16, broadcasting over α and n.
 
     1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Accuracy, range and errors as
@@ -162,7 +161,7 @@ def moment(law: ExactLaw, alpha: ArrayLike, n: ArrayLike, order: float) -> Float
     return _expectation(law, alpha, n, quantity, only_key=1.0)
 
 
-def output_std(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def output_std(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return √(E Y): the std of an output Σ p_i v_i, for values of mean 0 and variance 1.
 
     The values must be independent of each other and of the scores. Broadcasts over α and n.
@@ -174,7 +173,7 @@ def output_std(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return np.sqrt(collision_probability(law, alpha, n))
 
 
-def post_scale(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def post_scale(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return 1/√(E Y): the factor that gives the output of attention unit variance.
 
     Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Accuracy,
@@ -186,7 +185,7 @@ def post_scale(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return 1.0 / output_std(law, alpha, n)
 
 
-def gradient_limit(law: ExactLaw, n: ArrayLike) -> FloatArray:
+def gradient_limit(law: AnyLaw, n: ArrayLike) -> FloatArray:
     """Return the limit of `gradient` as α → ∞, elementwise in n; 0 at n = 1.
 
     It is the density at 0 of the gap between the two largest scores, n(n−1) ∫ f² F^{n−2} ds with
@@ -197,14 +196,14 @@ def gradient_limit(law: ExactLaw, n: ArrayLike) -> FloatArray:
     >>> float(gradient_limit(Normal(), 2) * np.sqrt(np.pi)), float(gradient_limit(Cosine(3), 512))
     (1.0, 256.0)
     """
-    _check(law)
+    check_law(law)
     keys = _keys(n)
     distinct, position = np.unique(keys, return_inverse=True)
     values = np.array([_gap_density(law, count) if count > 1.0 else 0.0 for count in distinct])
     return cast(FloatArray, values[position].reshape(keys.shape))
 
 
-def saturation(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def saturation(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return `gradient` / `gradient_limit`, broadcasting over α and n ≥ 2.
 
     How much of the mean gradient that any scale can give is there at α (for laws whose mean
@@ -320,7 +319,7 @@ _MEAN_SCORE = _Quantity(
 
 
 def _expectation(
-    law: ExactLaw, alpha: ArrayLike, n: ArrayLike, quantity: _Quantity, *, only_key: float
+    law: AnyLaw, alpha: ArrayLike, n: ArrayLike, quantity: _Quantity, *, only_key: float
 ) -> FloatArray:
     """Return the quantity at each α and n; `only_key` at n = 1."""
     scale, keys = _arguments(law, alpha, n)
@@ -469,7 +468,7 @@ def _smoothness(law: IndependentLaw, alpha: float, log_n: float) -> float:
     return max(1.0, spread / (1.0 + float(np.sqrt(2.0 * log_n))))
 
 
-def _gap_density(law: ExactLaw, n: float) -> float:
+def _gap_density(law: AnyLaw, n: float) -> float:
     """Return n(n−1) ∫ f² F^{n−2} ds, the density at 0 of the gap between the two largest."""
     log_n = float(np.log(n))
     if isinstance(law, DotProduct):
@@ -504,9 +503,9 @@ def _gap_density(law: ExactLaw, n: float) -> float:
     return float(step * integrand.sum())
 
 
-def _arguments(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _arguments(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n, checked and broadcast."""
-    _check(law)
+    check_law(law)
     scale, keys = checking.scale(alpha), _keys(n)
     largest = LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
@@ -514,23 +513,13 @@ def _arguments(law: ExactLaw, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArra
             f"alpha must be at most {largest:g} for {law}, got alpha={scale.max():g}; "
             "gradient_limit has the limit of the gradient"
         )
-    try:
-        scale, keys = np.broadcast_arrays(scale, keys)
-    except ValueError:
-        raise ValueError(
-            f"alpha and n must broadcast, got shapes {scale.shape} and {keys.shape}"
-        ) from None
+    scale, keys = checking.broadcast(alpha=scale, n=keys)
     return scale, keys
 
 
 def _keys(n: ArrayLike) -> FloatArray:
-    keys = checking.finite("n", n, minimum=1.0)
+    keys = checking.keys(n)
     wrong = (keys != np.floor(keys)) | (keys > checking.LARGEST_INTEGER)
     if wrong.any():
         raise ValueError(f"n must be whole numbers from 1 to 2**53, got n={keys[wrong].flat[0]:g}")
     return keys
-
-
-def _check(law: ExactLaw) -> None:
-    if not isinstance(law, ExactLaw):
-        raise TypeError(f"law must be Normal(), Cosine(d) or DotProduct(d), got law={law!r}")

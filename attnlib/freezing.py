@@ -40,7 +40,7 @@ def critical_alpha(n: ArrayLike) -> FloatArray:
     >>> float(critical_alpha(4096))
     4.0786...
     """
-    return cast(FloatArray, np.sqrt(2.0 * np.log(_keys(n))))
+    return cast(FloatArray, np.sqrt(2.0 * np.log(checking.keys(n))))
 
 
 def annealed_typical_bound(n: ArrayLike) -> FloatArray:
@@ -215,15 +215,6 @@ def _one_against_the_crowd(scale: FloatArray, keys: FloatArray) -> FloatArray:
 
 
 def _scale_and_keys(alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    scale, keys = checking.scale(alpha), _keys(n)
-    try:
-        scale, keys = np.broadcast_arrays(scale, keys)
-    except ValueError:
-        raise ValueError(
-            f"alpha and n must broadcast, got shapes {scale.shape} and {keys.shape}"
-        ) from None
+    scale, keys = checking.scale(alpha), checking.keys(n)
+    scale, keys = checking.broadcast(alpha=scale, n=keys)
     return scale, keys
-
-
-def _keys(n: ArrayLike) -> FloatArray:
-    return checking.finite("n", n, minimum=1.0)

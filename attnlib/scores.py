@@ -293,6 +293,15 @@ class Cosine(Law):
         return along / np.sqrt(along**2 + across)
 
 
+AnyLaw = Normal | Cosine | DotProduct
+
+
+def check_law(law: AnyLaw) -> None:
+    """Raise TypeError for anything but one of the three laws."""
+    if not isinstance(law, AnyLaw):
+        raise TypeError(f"law must be Normal(), Cosine(d) or DotProduct(d), got law={law!r}")
+
+
 class ProductMoments(NamedTuple):
     """Mean and variance of a product of two independent variables."""
 
@@ -317,12 +326,6 @@ def product_moments(
     vq = checking.finite("variance_q", variance_q, minimum=0.0)
     mk = checking.finite("mean_k", mean_k)
     vk = checking.finite("variance_k", variance_k, minimum=0.0)
-    try:
-        mq, vq, mk, vk = np.broadcast_arrays(mq, vq, mk, vk)
-    except ValueError:
-        raise ValueError(
-            "mean_q, variance_q, mean_k, variance_k must broadcast, got shapes "
-            f"{mq.shape}, {vq.shape}, {mk.shape}, {vk.shape}"
-        ) from None
+    mq, vq, mk, vk = checking.broadcast(mean_q=mq, variance_q=vq, mean_k=mk, variance_k=vk)
     with np.errstate(over="ignore", invalid="ignore"):
         return ProductMoments(mq * mk, vq * vk + vq * mk * mk + vk * mq * mq)
