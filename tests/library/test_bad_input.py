@@ -33,7 +33,7 @@ def renyi(p, axis=-1):
     return rows.renyi_entropy(p, 2.0, axis)
 
 
-OF_SCORES = [*SHAPED, jacobian_vector_product_of_any]
+OF_SCORES = [*SHAPED, rows.log_gradient, jacobian_vector_product_of_any]
 OF_PROBABILITIES = [rows.collision_probability, rows.shannon_entropy, renyi]
 
 
@@ -348,6 +348,21 @@ def assert_product_is_finite(s, v, alpha):
         return
     result = result_or_refusal(rows.jacobian_vector_product, s, v, alpha)
     assert result is None or np.isfinite(result).all()
+
+
+@many
+@given(s=any_array, alpha=alphas, axis=st.integers(-4, 4))
+def test_the_log_gradient_is_refused_or_the_logarithm_of_the_gradient(s, alpha, axis):
+    result = result_or_refusal(rows.log_gradient, s, alpha, axis)
+    plain = result_or_refusal(rows.gradient, s, alpha, axis)
+    assert (result is None) == (plain is None)
+    if result is not None:
+        assert not np.isnan(result).any()
+        with np.errstate(divide="ignore"):
+            expected = np.log(plain)
+        representable = plain > 1e-290
+        np.testing.assert_allclose(result[representable], expected[representable], atol=1e-11)
+        assert (result[~representable] < np.log(2e-290)).all()
 
 
 @many

@@ -89,6 +89,65 @@ def test_norm_agrees_with_mpmath(name, s, alpha):
         assert relative_error(value, exact) < 1e-12
 
 
+def exact_log_gradient(s, alpha):
+    """Return log[α Σ_{i≠j} e^{α(s_i + s_j)} / Z²], which subtracts nothing, to 30 digits."""
+    with mp.workdps(30):
+        scores = [mp.mpf(float(x)) - mp.mpf(float(s.max())) for x in s if np.isfinite(x)]
+        pairs = mp.fsum(
+            mp.exp(mp.mpf(alpha) * (x + y)) for x, y in itertools.permutations(scores, 2)
+        )
+        total = mp.fsum(mp.exp(mp.mpf(alpha) * x) for x in scores)
+        return mp.log(alpha) + mp.log(pairs) - 2 * mp.log(total) if pairs and alpha else mp.ninf
+
+
+@pytest.mark.parametrize(("s", "alpha"), ROWS)
+@pytest.mark.parametrize("colder", [1.0, 1000.0])
+def test_log_gradient_agrees_with_mpmath(s, alpha, colder):
+    alpha = colder * alpha
+    found = rows.log_gradient(s, alpha)
+    exact = exact_log_gradient(s, alpha)
+    if exact == mp.ninf:
+        assert np.isneginf(found)
+    else:
+        lead = alpha * (np.sort(s)[-1] - np.sort(s)[-2])
+        assert abs(float(found - exact)) <= 1e-14 * (30.0 + lead)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 3.0, 50.0])
+@pytest.mark.parametrize("n", [2, 3, 7, 40])
+def test_the_slopes_of_the_log_gradient_agree_with_mpmath(n, alpha):
+    s = np.random.default_rng(n).standard_normal(n)
+    found = rows.top_two(s).log_gradient_slopes(np.array(alpha))
+    with mp.workdps(60):
+        scores = [mp.mpf(x) for x in s.tolist()]
+
+        def log_gradient(a):
+            weights = [mp.exp(a * x) for x in scores]
+            total = mp.fsum(weights)
+            return mp.log(a) + mp.log(1 - mp.fsum((w / total) ** 2 for w in weights))
+
+        for value, order in zip(found, (1, 2), strict=True):
+            exact = mp.diff(log_gradient, mp.mpf(alpha), order)
+            assert abs(value - float(exact)) <= 1e-12 * (1.0 + alpha**-order)
+
+
+def test_the_two_largest_scores_may_stand_anywhere():
+    for s in itertools.permutations([4.0, 1.0, 3.5, -2.0]):
+        gap, others = rows.top_two(s)
+        assert gap == 0.5
+        assert sorted(others.tolist()) == [-5.5, -2.5, 0.0]
+    gap, others = rows.top_two([[2.0, 2.0], [0.0, 1.0], [-np.inf, 3.0]])
+    np.testing.assert_array_equal(gap, [0.0, 1.0, rows.LARGEST])
+    np.testing.assert_array_equal(others, [[0.0], [0.0], [-rows.LARGEST]])
+    assert rows.top_two(np.arange(6.0).reshape(3, 2), axis=0).gap.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("s", [[1.0], [[1.0], [2.0]]])
+def test_one_score_has_no_second(s):
+    with pytest.raises(ValueError, match="s must have at least two scores"):
+        rows.top_two(s)
+
+
 @pytest.mark.parametrize(("s", "alpha"), SMALL_ROWS)
 def test_spectral_norm_agrees_with_the_eigenvalues_in_mpmath(s, alpha):
     value = rows.spectral_norm(s, alpha)
