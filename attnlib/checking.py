@@ -4,6 +4,7 @@ The lowest floor of the library: it imports nothing of ours.
 """
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,39 @@ def number(name: str, value: ArrayLike) -> float:
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got {name}={_short(value)}")
     return float(array)
+
+
+def positive(name: str, value: Any) -> float:
+    """Return `value` as a float; it must be a single number, finite and above 0.
+
+    >>> positive("learning_rate", 1)
+    1.0
+    """
+    result = number(name, value)
+    if not 0.0 < result < np.inf:
+        raise ValueError(f"{name} must be a finite number above 0, got {name}={result:g}")
+    return result
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, got {name}={_short(value)}")
+    return value
+
+
+def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """Return `value` if it is one of the words in `allowed`.
+
+    >>> choice("mask", "causal", ["causal", "none"])
+    'causal'
+    """
+    words = ", ".join(map(repr, allowed))
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one of {words}, got {name}={_short(value)}")
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {words}, got {name}={_short(value)}")
+    return value
 
 
 def scale(alpha: ArrayLike) -> FloatArray:

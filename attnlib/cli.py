@@ -1,7 +1,9 @@
 """The command line: `attnlib`, or `python -m attnlib`."""
 
 import json
+import os
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 from rich import box
@@ -48,3 +50,38 @@ def claims_command(identifiers: tuple[str, ...], as_json: bool) -> None:
         cells = (outcome.source, statement, outcome.verdict, outcome.evidence)
         table.add_row(*(Text(cell) for cell in cells))
     Console().print(table)
+
+
+class _WrongInput(click.ClickException):
+    """A wrong file: one line, without the usage of the command."""
+
+    exit_code = 2
+
+
+@main.command("sweep")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--text", type=click.Path(path_type=Path), help="A copy of the sweep's corpus.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; by default one a core.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+def sweep_command(file: Path, text: Path | None, workers: int | None, device: str) -> None:
+    """Run what is missing of the training runs that the TOML file FILE describes.
+
+    It can be stopped at any moment: the same command goes on where it was.
+    """
+    try:
+        from attnlib.lab import sweep  # torch takes seconds to load
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f'{error.name} is missing; pip install "attnlib[lab]" brings what a sweep needs'
+        ) from error
+    try:
+        found = sweep.run(sweep.read(file, text), workers=workers, device=device, progress=True)
+    except sweep.SweepError as error:
+        raise _WrongInput(str(error)) from error
+    except sweep.WorkerError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("Stopped; the same command goes on from here.", err=True)
+        os._exit(130)  # a graceful end would wait for the runs under way
+    diverged = sum(outcome.run.diverged_at is not None for outcome in found)
+    click.echo(f"{len(found)} runs finished, {diverged} of them diverged")

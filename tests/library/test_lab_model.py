@@ -1,0 +1,304 @@
+"""The variants of the Transformer: what they compute, at the start and against one another."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlib import exact
+from attnlib.lab import data
+from attnlib.lab.model import Attention, Config, Transformer, loss
+from attnlib.scores import Cosine, DotProduct
+
+SMALL = Config(width=16, head_size=8, depth=2, sequence=12)
+VARIANTS = {
+    "baseline": {},
+    "constant": {"post_scale": "constant"},
+    "exact": {"post_scale": "exact"},
+    "number": {"post_scale": 3.0, "residual_weight": "inverse", "projection_gain": "constant"},
+    "no biases": {"biases": False},
+    "encoder": {"causal": False},
+    "exact encoder": {"causal": False, "post_scale": "exact"},
+    "cosine": {"cosine": True, "alpha": 5.0, "post_scale": "exact"},
+    "by position": {"alpha": tuple(np.linspace(0.5, 2.0, 12)), "post_scale": "exact"},
+}
+
+
+def variant(name):
+    return replace(SMALL, **VARIANTS[name])
+
+
+def tokens(config, rows=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (rows, config.sequence), generator=generator)
+
+
+def gradients(config, inputs, targets, dtype=torch.float32, seed=0):
+    model = Transformer(config, seed, dtype)
+    value = loss(model(inputs), targets)
+    value.backward()
+    return value, {name: p.grad for name, p in model.named_parameters()}
+
+
+def row_by_row(model):
+    """Return the logits of the first row of tokens, computed with NumPy one position at a time."""
+    config = model.config
+    weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
+
+    def linear(name, x):
+        return x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0.0)
+
+    def norm(name, x):
+        centred = x - x.mean(-1, keepdims=True)
+        unit = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return unit * weights[f"{name}.weight"] + weights.get(f"{name}.bias", 0.0)
+
+    ids = tokens(config)[0].numpy()
+    x = weights["token.weight"][ids] + weights["position.weight"]
+    n, d, width = config.sequence, config.head_size, config.width
+    for number in range(config.depth):
+        block = f"blocks.{number}"
+        inner = linear(f"{block}.attention.input", norm(f"{block}.attention_norm", x))
+        z = np.zeros((n, width))
+        for head in range(width // d):
+            q, k, v = (inner[:, part * width + head * d :][:, :d] for part in range(3))
+            if config.cosine:
+                q, k = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (q, k))
+            for i in range(n):
+                seen = i + 1 if config.causal else n
+                s = config.alphas()[i] * k[:seen] @ q[i] / (1.0 if config.cosine else math.sqrt(d))
+                p = np.exp(s - s.max())
+                z[i, head * d : (head + 1) * d] = p @ v[:seen] / p.sum()
+        z = z * config.output_scales()[:, None]
+        weighted = z @ weights[f"{block}.attention.output.weight"].T
+        bias = weights.get(f"{block}.attention.output.bias", 0.0)
+        x = x + config.factor(config.residual_weight) * weighted + bias
+        hidden = linear(f"{block}.hidden", norm(f"{block}.hidden_norm", x))
+        erf = np.vectorize(math.erf)(hidden / math.sqrt(2.0))
+        x = x + linear(f"{block}.output", hidden * (1.0 + erf) / 2.0)
+    return linear("output", norm("norm", x))
+
+
+@pytest.mark.parametrize("attention", ["fused", "written_out"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_model_is_what_numpy_computes_position_by_position(name, attention):
+    config = replace(variant(name), attention=attention)
+    model = Transformer(config, 0, torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and gains too, which start as 0 and 1
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+        found = model(tokens(config))[0].numpy()
+    np.testing.assert_allclose(found, row_by_row(model), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("attention", ["fused", "written_out"])
+def test_a_decoder_does_not_see_the_future(attention):
+    config = replace(SMALL, attention=attention)
+    model, before = Transformer(config), tokens(SMALL)
+    after = before.clone()
+    after[:, 7] = (after[:, 7] + 1) % 256
+    changed = (model(before) != model(after)).any(dim=-1)
+    assert not changed[:, :7].any()
+    assert changed[:, 7:].all()
+
+
+def test_an_encoder_sees_everything():
+    model, before = Transformer(variant("encoder")), tokens(SMALL)
+    after = before.clone()
+    after[:, 7] = (after[:, 7] + 1) % 256
+    assert (model(before) != model(after)).any(dim=-1).all()
+    assert torch.isfinite(model(torch.full_like(before, data.MASK))).all()
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("alpha", [1.0, 2.0])
+def test_the_exact_post_scale_gives_unit_variance_at_each_position(causal, alpha, cosine):
+    alpha = 4.0 * alpha if cosine else alpha
+    config = Config(
+        width=16,
+        head_size=16,
+        sequence=24,
+        causal=causal,
+        post_scale="exact",
+        alpha=alpha,
+        cosine=cosine,
+    )
+    attention = Attention(config)
+    generator = torch.Generator().manual_seed(0)
+    rows = 10_000
+    q, k, v = torch.randn(3, rows, 1, 24, 16, generator=generator)
+    mean_square = attention.float().attend(q, k, v).square().mean(-1).double()  # (rows, 24)
+    error = mean_square.std(0) / math.sqrt(rows)
+    assert ((mean_square.mean(0) - 1.0).abs() < 4.5 * error + 1e-6).all()
+
+
+def test_output_scales_are_those_of_the_keys_in_sight():
+    scales = replace(SMALL, post_scale="exact", alpha=1.5).output_scales()
+    np.testing.assert_array_equal(scales, exact.post_scale(DotProduct(8), 1.5, np.arange(1, 13)))
+    scales = variant("exact encoder").output_scales()
+    np.testing.assert_array_equal(
+        scales, np.full(12, exact.post_scale(DotProduct(8), np.ones(12), 12))
+    )
+    scales = variant("cosine").output_scales()
+    np.testing.assert_array_equal(scales, exact.post_scale(Cosine(8), 5.0, np.arange(1, 13)))
+    scales = variant("constant").output_scales()
+    np.testing.assert_array_equal(scales, np.full(12, math.sqrt(12 / math.e)))
+    np.testing.assert_array_equal(SMALL.output_scales(), np.ones(12))
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("factor", [0.25, 8.0])
+def test_r_times_c_of_one_is_the_baseline_to_the_last_bit(factor, dtype, biases):
+    baseline = replace(SMALL, biases=biases)
+    weighted = replace(baseline, post_scale=factor, residual_weight=1.0 / factor)
+    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
+    value, of_baseline = gradients(baseline, inputs, targets, dtype)
+    other, of_weighted = gradients(weighted, inputs, targets, dtype)
+    assert value == other
+    for name, gradient in of_baseline.items():
+        assert torch.equal(gradient, of_weighted[name]), name
+
+
+def test_the_inverse_of_the_constant_is_the_baseline_up_to_rounding():
+    weighted = replace(SMALL, post_scale="constant", residual_weight="inverse")
+    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
+    value, of_baseline = gradients(SMALL, inputs, targets, torch.float64)
+    other, of_weighted = gradients(weighted, inputs, targets, torch.float64)
+    assert value.item() == pytest.approx(other.item(), rel=1e-14)
+    for name, gradient in of_baseline.items():
+        torch.testing.assert_close(gradient, of_weighted[name], rtol=1e-10, atol=1e-14)
+
+
+def test_the_residual_weight_does_not_touch_the_bias():
+    config = replace(SMALL, residual_weight=3.0, depth=1)
+    model = Transformer(config, 0, torch.float64)
+    attention = model.blocks[0].attention
+    with torch.no_grad():
+        attention.output.weight.zero_()
+        attention.output.bias.fill_(0.5)
+    x = torch.randn(2, 12, 16, dtype=torch.float64)
+    assert (attention(x) == 0.5).all()
+
+
+def test_variants_start_from_the_same_numbers():
+    start = dict(Transformer(SMALL, seed=3).named_parameters())
+    for name in ("constant", "exact", "cosine", "no biases", "by position"):
+        for key, parameter in Transformer(variant(name), seed=3).named_parameters():
+            assert torch.equal(parameter, start[key]), key
+    gained = dict(Transformer(replace(SMALL, projection_gain=0.25), seed=3).named_parameters())
+    for key, parameter in gained.items():
+        gain = 0.25 if key.endswith("attention.output.weight") else 1.0
+        assert torch.equal(parameter, gain * start[key]), key
+    other = dict(Transformer(SMALL, seed=4).named_parameters())
+    assert not torch.equal(other["token.weight"], start["token.weight"])
+
+
+def test_initial_numbers_have_the_variances_that_the_docstring_states():
+    config = Config(width=128, head_size=64, depth=1, sequence=128)
+    for name, parameter in Transformer(config).named_parameters():
+        if parameter.ndim == 2:
+            embedding = name in ("token.weight", "position.weight")
+            variance = 0.5 if embedding else 1.0 / parameter.shape[1]
+            error = variance * math.sqrt(2.0 / parameter.numel())
+            assert abs(parameter.var().item() - variance) < 4.5 * error, name
+            assert abs(parameter.mean().item()) < 4.5 * math.sqrt(variance / parameter.numel())
+        else:
+            assert (parameter == (0.0 if name.endswith("bias") else 1.0)).all(), name
+
+
+def test_building_a_model_leaves_the_global_random_state_alone():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    Transformer(SMALL)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_branch_ratios_are_those_of_the_tensors():
+    model = Transformer(replace(SMALL, depth=1))
+    inputs, ratios = tokens(SMALL), []
+    model(inputs, ratios)
+    x = model.token(inputs) + model.position.weight
+    branch = model.blocks[0].attention(model.blocks[0].attention_norm(x))
+    expected = branch.square().mean().sqrt() / x.square().mean().sqrt()
+    torch.testing.assert_close(ratios[0], expected)
+
+
+def test_a_shorter_input_is_the_beginning_of_a_longer_one():
+    for name in ("baseline", "exact", "by position"):
+        model, whole = Transformer(variant(name)), tokens(SMALL)
+        torch.testing.assert_close(model(whole[:, :5]), model(whole)[:, :5])
+    with pytest.raises(ValueError, match=r"tokens must be at most sequence=12 long, got 13"):
+        Transformer(SMALL)(torch.zeros(1, 13, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("width", 0, "width must be from 1 to"),
+        ("width", 16.0, "width must be an integer"),
+        ("width", 20, "width must be a multiple of head_size=8, got width=20"),
+        ("depth", True, "depth must be an integer"),
+        ("sequence", 2**40, "sequence must be from 1 to 1048576"),
+        ("causal", 1, "causal must be true or false, got causal=1"),
+        ("alpha", -1.0, "alpha must be finite and at least 0, got alpha=-1"),
+        ("alpha", math.nan, "alpha must not contain NaN"),
+        ("alpha", 1e5, "alpha must be at most 10000, got alpha=100000"),
+        ("alpha", [1.0, 2.0], "alpha must be one number or sequence=12 numbers, got shape (2,)"),
+        ("alpha", "high", "alpha must be real numbers"),
+        ("post_scale", "exakt", "post_scale must be one of 'none', 'constant', 'exact'"),
+        ("post_scale", 0.0, "post_scale must be a finite number above 0, got post_scale=0"),
+        ("post_scale", None, "or one of 'none', 'constant', 'exact'"),
+        ("residual_weight", "none", "residual_weight must be one of 'constant', 'inverse'"),
+        ("projection_gain", math.inf, "projection_gain must be a finite number above 0"),
+        ("attention", "flash", "attention must be one of 'fused', 'written_out', got attention='f"),
+        ("attention", 3, "attention must be one of 'fused', 'written_out', got attention=3"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_allowed(field, value, message):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        replace(SMALL, **{field: value})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_cosines_in_two_dimensions_have_no_exact_scale():
+    with pytest.raises(ValueError, match="head_size must be at least 3"):
+        Config(width=4, head_size=2, sequence=8, cosine=True, post_scale="exact")
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.floats(), max_size=3),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
+)
+
+
+@given(field=st.sampled_from(sorted(Config.__dataclass_fields__)), value=ANYTHING)
+@settings(max_examples=150)
+def test_a_configuration_is_refused_by_name_or_kept(field, value):
+    config, error = kept_or_refused(field, value)
+    if config is None:
+        # A wrong length may show in what depends on it.
+        assert field in error or field in ("width", "head_size", "sequence")
+        assert len(error) < 300
+    else:
+        assert hash(config) == hash(replace(config))
+        assert (config.output_scales() > 0.0).all()
+
+
+def kept_or_refused(field, value):
+    try:
+        return replace(SMALL, **{field: value}), None
+    except (ValueError, TypeError) as error:
+        return None, str(error)
