@@ -30,6 +30,7 @@ bench: $(READY)  ## the ratios against what a user would use instead
 	$(BIN)/python -m benchmarks.annealed
 	$(BIN)/python -m benchmarks.exact
 	$(BIN)/python -m benchmarks.rows
+	$(BIN)/python -m benchmarks.training
 
 clean:
 	rm -rf _build .venv

@@ -135,15 +135,16 @@ def embedded(size: int = 2**18, seed: int = 0) -> Text:
 
     Each line is about one or two people, whose names are made up on the spot::
 
-        Rukamo by the old mill sings; we thank Rukamo.
-        Tesila and Dofuna near the red gates under the tall tree rest; we thank Tesila and Dofuna.
+        Topama behind the dark river sings; we thank Topama.
+        Debefu and Tapevo near the broken bridge wait; we thank Debefu and Tapevo.
 
-    The names come again at the end, at least 27 bytes later, and can only be copied: there are
-    80³ of them. The verb agrees with the people, at least 16 bytes back, whatever noun stands
-    before it. A longer text of the same seed begins with the shorter one. Raises ValueError for a
-    size below 1, TypeError for numbers that are not integers.
+    The names come again at the end, at least 39 bytes after the first time, and can only be copied:
+    there are 80³ of them. The verb agrees with the people, whose names ended at least 21 bytes
+    before its s, whatever noun stands between. A longer text of the same seed begins with the
+    shorter one. Raises ValueError for a size below 1, TypeError for numbers that are not integers.
 
-    >>> print(embedded(47).tobytes().decode(), end="")
+    >>> print(embedded(52).tobytes().decode())
+    Topama behind the dark river sings; we thank Topama.
     """
     checking.integer("size", size, minimum=1)
     checking.integer("seed", seed, minimum=0)

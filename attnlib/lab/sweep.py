@@ -260,6 +260,7 @@ def run(
     executor: Executor | None = None,
     workers: int | None = None,
     device: str = "cpu",
+    together: bool | None = None,
     progress: bool = False,
 ) -> list[Outcome]:
     """Run what has no result yet, write each result when it is there, and return all outcomes.
@@ -267,8 +268,8 @@ def run(
     Without an executor, `workers` processes of this machine do it, by default one for each core.
     Any executor will do, for example Dask's `client.get_executor()`, if its workers find a text
     that is a file at the same path. A run keeps its process to one thread, so that its bytes do not
-    depend on the executor. On the device "cuda" this process trains together the runs that differ
-    in learning rate and seed only, and uses no executor.
+    depend on the executor. With `together`, the default on the device "cuda", this process trains
+    the runs that differ in learning rate and seed only as one program, and uses no executor.
 
     `progress` shows a bar with the time left. Raises SweepError when the text is not the sweep's or
     too short, or a file of another configuration is in a result's place; WorkerError when a
@@ -279,10 +280,10 @@ def run(
     for left_over in sweep.results.rglob(".*.part"):  # by a process that was killed
         left_over.unlink(missing_ok=True)
     pending = [setting for setting in sweep.settings if stored(sweep, setting) is None]
-    if device == "cuda":
-        finished = _together(sweep, pending)
+    if device == "cuda" if together is None else together:
+        finished = _together(sweep, pending, device)
     else:
-        finished = _apart(sweep, pending, executor, workers)
+        finished = _apart(sweep, pending, device, executor, workers)
     # Without smoothing the time left comes from the mean over all runs of this call.
     with tqdm(
         total=len(sweep.settings),
@@ -308,7 +309,11 @@ Finished = tuple[Setting, Run, Table]
 
 
 def _apart(
-    sweep: Sweep, pending: Sequence[Setting], executor: Executor | None, workers: int | None
+    sweep: Sweep,
+    pending: Sequence[Setting],
+    device: str,
+    executor: Executor | None,
+    workers: int | None,
 ) -> Iterator[Finished]:
     """Yield the runs as an executor finishes them."""
     if not pending:
@@ -318,7 +323,7 @@ def _apart(
     complete = False
     try:
         for setting in pending:
-            futures[pool.submit(_work, setting, sweep.text)] = setting
+            futures[pool.submit(_work, setting, sweep.text, device)] = setting
         for future in as_completed(futures):
             yield futures[future], *future.result()
         complete = True
@@ -334,8 +339,8 @@ def _apart(
             pool.shutdown(wait=complete)
 
 
-def _together(sweep: Sweep, pending: Sequence[Setting]) -> Iterator[Finished]:
-    """Yield the runs group by group, each group trained as one program on the GPU."""
+def _together(sweep: Sweep, pending: Sequence[Setting], device: str) -> Iterator[Finished]:
+    """Yield the runs group by group, each group trained as one program."""
 
     def group(setting: Setting) -> tuple[Config, Training]:
         return setting.config, replace(setting.training, learning_rate=1.0, seed=0)
@@ -344,31 +349,39 @@ def _together(sweep: Sweep, pending: Sequence[Setting]) -> Iterator[Finished]:
     # last bits.
     for key in dict.fromkeys(map(group, pending)):
         settings = [setting for setting in sweep.settings if group(setting) == key]
-        start = time.perf_counter()
         trainings = [setting.training for setting in settings]
         text = _text(settings[0], sweep.text)
-        runs = train_many(settings[0].config, trainings, text, device="cuda")
-        timing = {
-            "seconds": (time.perf_counter() - start) / len(settings),
-            "together": len(settings),
-            "processor": torch.cuda.get_device_name(),
-        }
+        watch = _Watch(device)
+        runs = train_many(settings[0].config, trainings, text, device=device)
+        timing = {**watch.read(), "together": len(settings)}
         for setting, result in zip(settings, runs, strict=True):
             if setting in pending:
                 yield setting, result, timing
 
 
-def _work(setting: Setting, path: Path | None) -> tuple[Run, Table]:
+def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run, Table]:
     """Train one run with one thread; return it and how long it took."""
     torch.set_num_threads(1)
     text = _text(setting, path)
-    start, processor_start = time.perf_counter(), time.process_time()
-    result = train(setting.config, setting.training, text)
-    return result, {
-        "seconds": time.perf_counter() - start,
-        "processor_seconds": time.process_time() - processor_start,
-        "processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
-    }
+    watch = _Watch(device)
+    return train(setting.config, setting.training, text, device=device), watch.read()
+
+
+class _Watch:
+    """Takes the time, by the clock and of the processor."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.start, self.processor_start = time.perf_counter(), time.process_time()
+
+    def read(self) -> Table:
+        gpu = self.device == "cuda"
+        processor = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+        return {
+            "seconds": time.perf_counter() - self.start,
+            "processor_seconds": time.process_time() - self.processor_start,
+            "processor": torch.cuda.get_device_name() if gpu else processor,
+        }
 
 
 def _cores() -> int:

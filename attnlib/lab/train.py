@@ -267,6 +267,13 @@ def _run(
         masked=masked,
     )
     device = next(objective.parameters()).device
+    step_losses: Callable[[Tensor, Tensor], Tensor] = objective
+    if device.type == "cuda":
+        # One launch for all kernels of a pass: these models are too small to hide hundreds.
+        shape = len(trainings), training.batch, config.sequence
+        sample = torch.zeros(shape, dtype=torch.int64, device=device)
+        graphed = torch.cuda.make_graphed_callables(objective, (sample, sample.clone()))
+        step_losses = cast(_Objective, graphed)
     # Losses stay on the device: reading each one would make a GPU wait.
     losses = torch.full((training.steps, len(trainings)), math.nan, device=device)
     losses = losses.to(PRECISIONS[training.precision])
@@ -276,8 +283,8 @@ def _run(
     for step, batches in enumerate(zip(*streams, strict=True)):
         inputs, targets = _tokens(batches, device)
         optimiser.zero_grad()
-        of_runs = objective(inputs, targets)
-        of_runs.sum().backward()
+        of_runs = step_losses(inputs, targets)
+        of_runs.sum().backward()  # type: ignore[no-untyped-call]
         losses[step] = of_runs.detach()
         if step % training.record_every == 0 or step == training.steps - 1:
             recorded_at.append(step)

@@ -22,3 +22,7 @@ def test_importing_the_library_loads_no_heavy_package(statement):
     assert {"attnlib.rows", "attnlib.scores", "numpy", "scipy"} <= loaded
     heavy = {"torch", "matplotlib", "sympy", "mpmath", "IPython", "click", "rich", "pandas"}
     assert loaded.isdisjoint(heavy | {"tqdm", "dask", "distributed"})
+
+
+def test_the_texts_of_the_laboratory_need_no_torch():
+    assert {"torch", "pooch"}.isdisjoint(modules_after("from attnlib.lab import data"))

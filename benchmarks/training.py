@@ -1,0 +1,87 @@
+"""A training step of the laboratory against a plain loop with attention written out.
+
+Source 002's size: sequence 256, batch 16, width 256, head size 64, depth 4. The plain loop is the
+same model, its attention softmax(QKᵀ/√d)V with the matrix of scores, and PyTorch's Adam as is.
+Run with `make bench`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+
+import click
+import numpy as np
+import torch
+
+from attnlib.lab import data
+from attnlib.lab.model import Config, Transformer, loss
+from attnlib.lab.train import Training, train
+
+
+def laboratory(config: Config, training: Training, text: data.Text, device: str) -> list[float]:
+    """Return the losses of a run of the laboratory."""
+    return train(config, training, text, device=device).losses.tolist()
+
+
+def plain(config: Config, training: Training, text: data.Text, device: str) -> list[float]:
+    """Return the losses of the same run as a user would write it."""
+    model = Transformer(replace(config, attention="written_out"), training.seed).to(device)
+    adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
+    losses = []
+    for batch in data.batches(
+        data.split(text).training,
+        sequence=config.sequence,
+        batch=training.batch,
+        steps=training.steps,
+        seed=training.seed,
+    ):
+        inputs, targets = (torch.from_numpy(tokens.copy()).to(device) for tokens in batch)
+        with torch.autocast(device, torch.bfloat16, enabled=training.precision == "bfloat16"):
+            value = loss(model(inputs), targets)
+        adam.zero_grad()
+        value.backward()
+        adam.step()
+        losses.append(value.item())
+    return losses
+
+
+def seconds(run: Callable[[int], object], steps: int) -> float:
+    """Return the time of a step, without what a run of one step takes."""
+    times = []
+    for count in (1, 1 + steps):
+        start = perf_counter()
+        run(count)
+        times.append(perf_counter() - start)
+    return (times[1] - times[0]) / steps
+
+
+@click.command()
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
+@click.option("--steps", default=6, show_default=True, help="Steps of a measurement.")
+@click.option("--repeats", default=3, show_default=True, help="Measurements; the best counts.")
+def main(device: str, precision: str, steps: int, repeats: int) -> None:
+    """Print the time of a step of both, the ratio, and how far the losses are apart."""
+    text = data.embedded()
+    config = Config()
+    training = Training(precision=precision, validation_windows=1, record_every=100)
+
+    def of(run: Callable[..., list[float]]) -> Callable[[int], list[float]]:
+        return lambda count: run(config, replace(training, steps=count), text, device)
+
+    ours = theirs = np.inf
+    for _ in range(repeats):
+        ours = min(ours, seconds(of(laboratory), steps))
+        theirs = min(theirs, seconds(of(plain), steps))
+    difference = np.abs(np.subtract(of(laboratory)(steps), of(plain)(steps))).max()
+    where = (
+        torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
+    )
+    print(f"a training step at source 002's size, {precision}, {device} ({where})")
+    print(f"written out: {1e3 * theirs:.1f} ms")
+    print(f"attnlib.lab: {1e3 * ours:.1f} ms")
+    print(f"ratio {theirs / ours:.2f}, largest difference of the losses {difference:.1e}")
+
+
+if __name__ == "__main__":
+    main()

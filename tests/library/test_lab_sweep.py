@@ -1,0 +1,461 @@
+"""Sweeps: what a file says, the results that a run leaves, and kills at any moment."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlib.cli import main
+from attnlib.lab import data, sweep
+from attnlib.lab.train import train
+from tests.books import ROOT
+
+SMALL = """\
+results = "results"
+corpus = "text"
+seeds = [3, 4]
+
+[model]
+width = 8
+head_size = 4
+depth = 1
+sequence = 16
+
+[training]
+batch = 2
+steps = 12
+record_every = 5
+validation_windows = 10
+
+[grid]
+learning_rate = [0.01, 0.001]
+
+[variants.baseline]
+[variants.note]
+post_scale = "constant"
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text").write_bytes(data.embedded(5000).tobytes())
+    (tmp_path / "sweep.toml").write_text(SMALL)
+    return tmp_path
+
+
+def run_here(file, **options):
+    with ThreadPoolExecutor(1) as pool:
+        return sweep.run(sweep.read(file), executor=pool, **options)
+
+
+def results(folder):
+    """Return the bytes of every result."""
+    return {path.name: path.read_bytes() for path in folder.glob("results/*.json")}
+
+
+def copied(folder, name):
+    """Return a folder with the same sweep and no results."""
+    other = folder / name
+    other.mkdir()
+    for file in ("text", "sweep.toml"):
+        (other / file).write_bytes((folder / file).read_bytes())
+    return other
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_a_file_gives_every_run_once_the_first_seed_first(folder):
+    found = sweep.read(folder / "sweep.toml")
+    assert found.results == folder / "results"
+    runs = [(s.training.seed, s.training.learning_rate, s.variant) for s in found.settings]
+    assert runs == [
+        (seed, rate, variant)
+        for seed in (3, 4)
+        for rate in (0.01, 0.001)
+        for variant in ("baseline", "note")
+    ]
+    assert {s.config.post_scale for s in found.settings if s.variant == "note"} == {"constant"}
+    assert all(s.config.width == 8 and s.training.batch == 2 for s in found.settings)
+    assert len({s.name for s in found.settings}) == 8
+
+
+def test_the_recorded_sweep_is_that_of_the_source_in_small():
+    found = sweep.read(ROOT / "experiments" / "learning_rate.toml")
+    assert len(found.settings) == 36
+    rates = sorted({s.training.learning_rate for s in found.settings})
+    assert rates == [2.0**-exponent for exponent in range(12, 6, -1)]
+    assert found.settings[0].sha256 == data.SHAKESPEARE_SHA256
+    assert found.results.resolve() == ROOT / "results" / "learning_rate"
+    # Recorded results are found by this name: it may not change.
+    assert found.settings[0].name == "51585aaebf488ab8"
+
+
+def test_a_setting_that_is_a_default_does_not_change_a_name(folder):
+    before = [s.name for s in sweep.read(folder / "sweep.toml").settings]
+    spelt_out = SMALL.replace("[model]", "[model]\ncausal = true\nalpha = 1")
+    (folder / "sweep.toml").write_text(spelt_out)
+    assert [s.name for s in sweep.read(folder / "sweep.toml").settings] == before
+
+
+def test_the_text_is_part_of_the_name(folder):
+    before = [s.name for s in sweep.read(folder / "sweep.toml").settings]
+    (folder / "text").write_bytes(data.embedded(5001).tobytes())
+    after = [s.name for s in sweep.read(folder / "sweep.toml").settings]
+    assert set(before).isdisjoint(after)
+
+
+WRONG = [
+    ("width = 8", "width = 9", "width must be a multiple of head_size=4, got width=9 (variant 'ba"),
+    ("width = 8", "widht = 8", "[model] may have the keys width, depth, head_size,", "got 'widht'"),
+    ("width = 8", "learning_rate = 1", "[model] may have the keys", "got 'learning_rate'"),
+    ("steps = 12", "steps = 0", "steps must be from 1 to", "got steps=0"),
+    ("steps = 12", "steps = nan", "steps must be an integer, got steps=nan"),
+    ("steps = 12", "steps = 1979-05-27", "steps must be an integer", "datetime.date(1979, 5, 27)"),
+    ("steps = 12", "seed = 1", "[training] may have the keys learning_rate, steps", "got 'seed'"),
+    ("steps = 12", "learning_rate = 1", "'learning_rate' in both [training] and [grid]"),
+    ("depth = 1", "learning_rate", "not a TOML file", "line 8"),
+    ("[3, 4]", "[]", "seeds must be a list that is not empty, got []"),
+    ("[3, 4]", "3", "seeds must be a list that is not empty, got 3"),
+    ("[3, 4]", "[3, 3]", "no run may be there twice, got variant 'baseline' with seed=3"),
+    ("[3, 4]", "[-1]", "seed must be from 0 to", "got seed=-1"),
+    ("[3, 4]", '["x"]', "seed must be an integer, got seed='x'"),
+    ("[0.01, 0.001]", "0.01", "learning_rate in [grid] must be a list that is not empty, got 0.01"),
+    ("[0.01, 0.001]", "[]", "learning_rate in [grid] must be a list that is not empty, got []"),
+    ("[0.01, 0.001]", "[0]", "learning_rate must be a finite number above 0"),
+    ("[grid]", "[gird]", "the file may have the keys results, corpus, seeds, model", "got 'gird'"),
+    ("[grid]", "[grid]\nseeds = [1]", "[grid] may have the keys", "got 'seeds'"),
+    ("[grid]", "[grid]\nwidth = [8]", "'width' in both [model] and [grid]"),
+    ('"constant"', '"const"', "post_scale must be one of 'none', 'constant', 'exact'", "'const'"),
+    ('"constant"', '"none"', "got variant 'note' with seed=3, which is as variant 'baseline'"),
+    ("post_scale =", "learning_rate =", "'learning_rate' in both [variants.note] and [grid]"),
+    ("post_scale =", "scale =", "[variants.note] may have the keys width,", "got 'scale'"),
+    ("[variants.baseline]", "[variants]\nbaseline = 3", "baseline must be a table, got baseline=3"),
+    ('"text"', '"texts"', "corpus must be 'embedded', 'tiny-shakespeare' or the path of a file"),
+    ('"text"', "7", "corpus must be a string that is not empty, got corpus=7"),
+    ('results = "results"', "", "results must be a string that is not empty, got results=None"),
+]
+
+
+def refusal(file, *options):
+    """Return the one line with which the command refuses a file."""
+    finished = CliRunner().invoke(main, ["sweep", str(file), *options])
+    assert finished.exit_code == 2, finished.output
+    (line,) = finished.output.splitlines()
+    assert line.startswith(f"Error: {file}: ")
+    return line
+
+
+@pytest.mark.parametrize(("old", "new", "first", "second"), [(*w, "")[:4] for w in WRONG])
+def test_a_wrong_file_gets_one_line(folder, old, new, first, second):
+    assert SMALL.count(old) == 1
+    (folder / "sweep.toml").write_text(SMALL.replace(old, new))
+    line = refusal(folder / "sweep.toml")
+    assert first in line
+    assert second in line
+    assert len(line) < 500
+    assert not (folder / "results").exists()
+
+
+def test_what_shows_only_with_the_text_gets_one_line_too(folder):
+    file = folder / "sweep.toml"
+    file.write_text(SMALL.replace("sequence = 16", "sequence = 500"))
+    assert "sequence must be below 500, the bytes of the validation text" in refusal(file)
+    file.write_text(SMALL)
+    (folder / "other").write_bytes(b"another text" * 1000)
+    line = refusal(file, "--text", str(folder / "other"))
+    assert "other is not text: its sha256 is" in line
+    assert "No such file" in refusal(file, "--text", str(folder / "nothing"))
+    assert "cannot be read: No such file or directory" in refusal(folder / "no.toml")
+    assert "cannot be read: Is a directory" in refusal(folder)
+    file.write_bytes(b"\xff\xfe")
+    assert "not a TOML file" in refusal(file)
+
+
+def toml(value):
+    """Return a value as TOML spells it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value) if isinstance(value, str) else str(value)
+
+
+VALUES = st.recursive(
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+WHERE = [("", key) for key in sweep.KEYS]
+WHERE += [("model", key) for key in sweep.MODEL_KEYS]
+WHERE += [("training", key) for key in sweep.TRAINING_KEYS]
+
+
+@given(where=st.sampled_from(WHERE), value=VALUES)
+@settings(max_examples=150)
+def test_any_value_of_any_key_is_refused_in_one_line_or_read(tmp_path_factory, where, value):
+    file = tmp_path_factory.getbasetemp() / "any.toml"
+    file.with_name("text").write_bytes(b"text")
+    tables = {"results": "r", "corpus": "text", "seeds": [0], "model": {}, "training": {}}
+    place = tables[where[0]] if where[0] else tables
+    place[where[1]] = value
+    file.write_text("\n".join(f"{key} = {toml(v)}" for key, v in tables.items()), "utf-8")
+    message = refused(file)
+    if message is not None:
+        assert message.startswith(f"{file}: ")
+        assert len(message.splitlines()) == 1
+        assert len(message) < 600
+
+
+@given(content=st.binary(max_size=40))
+def test_any_bytes_are_refused_in_one_line(tmp_path_factory, content):
+    file = tmp_path_factory.getbasetemp() / "bytes.toml"
+    file.write_bytes(content)
+    assert refused(file).startswith(f"{file}: ")
+
+
+def refused(file):
+    try:
+        sweep.read(file)
+    except sweep.SweepError as error:
+        return str(error)
+    return None
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+def test_results_are_the_runs_with_their_whole_configuration(folder):
+    outcomes = run_here(folder / "sweep.toml")
+    assert len(outcomes) == 8
+    torch.set_num_threads(1)
+    for setting, run in outcomes:
+        direct = train(setting.config, setting.training, data.read(folder / "text"))
+        for name in type(run).__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(run, name), getattr(direct, name), err_msg=name)
+        written = json.loads((folder / "results" / f"{setting.name}.json").read_text())
+        assert written["model"]["post_scale"] == setting.config.post_scale
+        assert written["training"]["learning_rate"] == setting.training.learning_rate
+        assert written["corpus"] == {"name": "text", "sha256": data.digest(data.embedded(5000))}
+        assert written["versions"]["torch"] == torch.__version__
+        timing = json.loads((folder / "results" / "timings" / f"{setting.name}.json").read_text())
+        assert timing["seconds"] > 0.0
+
+
+@pytest.mark.parametrize("precision", ["float64", "bfloat16"])
+def test_results_of_every_precision_are_kept_to_the_last_bit(folder, precision):
+    changed = SMALL.replace("batch = 2", f'batch = 2\nprecision = "{precision}"')
+    (folder / "sweep.toml").write_text(changed.replace("[3, 4]", "[3]"))
+    torch.set_num_threads(1)
+    for setting, run in run_here(folder / "sweep.toml"):
+        direct = train(setting.config, setting.training, data.read(folder / "text"))
+        for name in type(run).__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(run, name), getattr(direct, name), err_msg=name)
+
+
+def test_a_diverged_run_is_a_result(folder):
+    changed = SMALL.replace("[0.01, 0.001]", "[0.01, 1e30]").replace("[3, 4]", "[3]")
+    (folder / "sweep.toml").write_text(changed)
+    diverged = {
+        s.training.learning_rate: run.diverged_at for s, run in run_here(folder / "sweep.toml")
+    }
+    assert diverged == {0.01: None, 1e30: 1}
+    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml")])
+    assert "4 runs finished, 2 of them diverged" in finished.output
+
+
+def test_what_is_there_is_not_run_again(folder, monkeypatch):
+    file = folder / "sweep.toml"
+    run_here(file)
+    before = {path: path.stat().st_mtime_ns for path in (folder / "results").rglob("*.json")}
+    monkeypatch.setattr(sweep, "_work", None)
+    assert len(run_here(file)) == len(sweep.outcomes(sweep.read(file))) == 8
+    assert before == {
+        path: path.stat().st_mtime_ns for path in (folder / "results").rglob("*.json")
+    }
+
+
+def test_a_longer_sweep_adds_to_a_shorter_one(folder):
+    file = folder / "sweep.toml"
+    file.write_text(SMALL.replace("[3, 4]", "[4]"))
+    run_here(file)
+    shorter = results(folder)
+    file.write_text(SMALL)
+    assert len(sweep.outcomes(sweep.read(file))) == 4
+    assert len(run_here(file)) == 8
+    assert shorter.items() <= results(folder).items()
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (b'{"model": {"width": 16}}', "is of another run: width=16, not 8"),
+        (b'{"model": {}, "training": {}, "corpus": {"name": "x"}}', "name='x', not 'text'"),
+        (b'{"model": {}}', "is not the result of a run (KeyError: 'training'); move it away"),
+        (b'{"model": {}, "train', "is not the result of a run (JSONDecodeError"),
+        (b"[]", "is not the result of a run (TypeError"),
+        (b"", "is not the result of a run (JSONDecodeError"),
+    ],
+)
+def test_a_file_that_is_not_the_result_is_not_overwritten(folder, content, shown):
+    found = sweep.read(folder / "sweep.toml")
+    found.results.mkdir()
+    path = found.path(found.settings[0])
+    path.write_bytes(content)
+    with pytest.raises(sweep.SweepError, match=re.escape(shown)):
+        run_here(folder / "sweep.toml")
+    assert path.read_bytes() == content
+
+
+def test_runs_trained_together_are_those_trained_apart(folder):
+    file, other = folder / "sweep.toml", copied(folder, "other")
+    apart = run_here(file)
+    together = sweep.run(sweep.read(other / "sweep.toml"), together=True)
+    for (setting, one), (same, run) in zip(apart, together, strict=True):
+        assert setting == same
+        np.testing.assert_allclose(one.losses, run.losses, rtol=1e-4)
+    # Half a group is there: the whole group is trained again, and gives the same bytes.
+    whole = results(other)
+    for name in sorted(whole)[::2]:
+        (other / "results" / name).unlink()
+    sweep.run(sweep.read(other / "sweep.toml"), together=True)
+    assert results(other) == whole
+
+
+# --- executors and kills -------------------------------------------------------------------------
+
+
+class Broken(Executor):
+    """An executor whose second worker dies."""
+
+    def __init__(self):
+        self.submitted = 0
+
+    def submit(self, function, *arguments):
+        self.submitted += 1
+        future = Future()
+        if self.submitted == 2:
+            future.set_exception(BrokenProcessPool("a process died"))
+        elif self.submitted == 1:
+            future.set_result(function(*arguments))
+        return future
+
+
+def test_when_a_worker_dies_what_is_finished_is_kept(folder):
+    with pytest.raises(sweep.WorkerError, match="running the sweep again goes on from there"):
+        sweep.run(sweep.read(folder / "sweep.toml"), executor=Broken())
+    assert len(results(folder)) <= 1
+    assert len(run_here(folder / "sweep.toml")) == 8
+
+
+def test_dask_is_an_executor_like_any_other(folder):
+    distributed = pytest.importorskip("distributed")
+    expected = copied(folder, "expected")
+    run_here(expected / "sweep.toml")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        sweep.run(sweep.read(folder / "sweep.toml"), executor=client.get_executor())
+    assert results(folder) == results(expected)
+
+
+def test_killed_at_twenty_random_moments_it_ends_with_the_same_bytes(folder):
+    file = folder / "sweep.toml"
+    file.write_text(SMALL.replace("[3, 4]", str(list(range(8)))))
+    expected = copied(folder, "expected")
+    start = time.perf_counter()
+    assert len(run_here(expected / "sweep.toml")) == 32
+    a_run = (time.perf_counter() - start) / 32
+    command = [sys.executable, "-m", "tests.library.killed_sweep", file, "20", f"{a_run:.3f}"]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert finished.returncode == 0, finished.stderr
+    killed, kept = map(int, finished.stdout.split())
+    assert killed >= 15
+    assert 1 <= kept < 32
+    assert results(folder) == results(expected)
+    assert not list((folder / "results").rglob(".*"))
+
+
+def test_a_killed_command_leaves_no_workers_and_goes_on(folder):
+    file = folder / "sweep.toml"
+    file.write_text(SMALL.replace("steps = 12", "steps = 60"))
+    expected = copied(folder, "expected")
+    command = [sys.executable, "-m", "attnlib", "sweep", str(file), "--workers", "1"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: results(folder) or process.poll() is not None)
+        workers = children(process.pid)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert workers
+    wait_until(lambda: not any(map(alive, workers)))
+    assert 1 <= len(results(folder)) < 8
+    run_here(file)
+    run_here(expected / "sweep.toml")
+    assert results(folder) == results(expected)
+
+
+def test_an_interrupted_command_says_that_it_goes_on(folder, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "run", interrupted)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml")])
+    assert finished.exit_code == 130
+    assert finished.stderr == "Stopped; the same command goes on from here.\n"
+
+
+def wait_until(condition):
+    end = time.monotonic() + 120.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def children(process):
+    if not os.path.exists("/proc/self/task"):
+        pytest.skip("needs Linux's /proc")
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+def alive(process):
+    try:
+        return " Z " not in Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_the_command_shows_how_far_it_is(folder):
+    (folder / "sweep.toml").write_text(SMALL.replace("[3, 4]", "[3]"))
+    run_here(folder / "sweep.toml")
+    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml")])
+    assert finished.exit_code == 0
+    assert "4/4" in finished.stderr
+    assert finished.stdout == "4 runs finished, 0 of them diverged\n"
