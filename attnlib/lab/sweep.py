@@ -272,15 +272,22 @@ def run(
     the runs that differ in learning rate and seed only as one program, and uses no executor.
 
     `progress` shows a bar with the time left. Raises SweepError when the text is not the sweep's or
-    too short, or a file of another configuration is in a result's place; WorkerError when a
-    worker dies.
+    too short, when a file of another configuration is in a result's place, and when there is no
+    GPU; WorkerError when a worker dies.
     """
+    on_gpu = checking.choice("device", device, ("cpu", "cuda")) == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise SweepError("device must be 'cpu' where PyTorch finds no GPU, got device='cuda'")
     _check_text(sweep)
-    (sweep.results / "timings").mkdir(parents=True, exist_ok=True)
-    for left_over in sweep.results.rglob(".*.part"):  # by a process that was killed
-        left_over.unlink(missing_ok=True)
+    try:
+        (sweep.results / "timings").mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise SweepError(f"{sweep.file}: results cannot be written: {_line(error)}") from error
     pending = [setting for setting in sweep.settings if stored(sweep, setting) is None]
-    if device == "cuda" if together is None else together:
+    for setting in pending:
+        for left_over in sweep.results.rglob(f".{setting.name}.json.*.part"):  # by a kill
+            left_over.unlink(missing_ok=True)
+    if on_gpu if together is None else together:
         finished = _together(sweep, pending, device)
     else:
         finished = _apart(sweep, pending, device, executor, workers)
@@ -412,18 +419,15 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-@lru_cache(maxsize=4)
-def _loaded(corpus: str, path: Path | None) -> Text:
-    return data.load(corpus) if path is None else data.read(path)
-
-
 def _text(setting: Setting, path: Path | None) -> Text:
-    text = _loaded(setting.corpus, path)
-    if data.digest(text) != setting.sha256:
-        raise ValueError(
-            f"{path} is not {setting.corpus}: its sha256 is {data.digest(text)}, "
-            f"not {setting.sha256}"
-        )
+    return _loaded(setting.corpus, setting.sha256, path)
+
+
+@lru_cache(maxsize=4)
+def _loaded(corpus: str, sha256: str, path: Path | None) -> Text:
+    text = data.load(corpus) if path is None else data.read(path)
+    if data.digest(text) != sha256:
+        raise ValueError(f"{path} is not {corpus}: its sha256 is {data.digest(text)}, not {sha256}")
     return text
 
 

@@ -192,6 +192,13 @@ def test_what_shows_only_with_the_text_gets_one_line_too(folder):
     assert "not a TOML file" in refusal(file)
 
 
+@pytest.mark.parametrize("where", ["text", "text/results", "\\u0000", "/proc/results"])
+def test_results_that_cannot_be_written_get_one_line(folder, where):
+    file = folder / "sweep.toml"
+    file.write_text(SMALL.replace('"results"', f'"{where}"'))
+    assert "results cannot be written: " in refusal(file)
+
+
 def toml(value):
     """Return a value as TOML spells it."""
     if isinstance(value, bool):
@@ -247,6 +254,13 @@ def refused(file):
 
 
 # --- results -------------------------------------------------------------------------------------
+
+
+def test_a_text_that_changed_is_read_again(folder):
+    run_here(folder / "sweep.toml")
+    (folder / "text").write_bytes(data.embedded(6000).tobytes())
+    assert sweep.outcomes(sweep.read(folder / "sweep.toml")) == []
+    assert len(run_here(folder / "sweep.toml")) == 8
 
 
 def test_results_are_the_runs_with_their_whole_configuration(folder):
@@ -450,6 +464,25 @@ def alive(process):
         return " Z " not in Path(f"/proc/{process}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_there_is_no_cuda(folder):
+    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml"), "--device", "cuda"])
+    assert finished.exit_code == 2
+    assert finished.output.startswith("Error: device must be 'cpu' where PyTorch finds no GPU")
+    assert len(finished.output.splitlines()) == 1
+    with pytest.raises(ValueError, match="device must be one of 'cpu', 'cuda', got device='tpu'"):
+        sweep.run(sweep.read(folder / "sweep.toml"), device="tpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_sweep_on_a_gpu_trains_its_groups_together(folder):
+    other = copied(folder, "other")
+    apart = run_here(folder / "sweep.toml")
+    together = sweep.run(sweep.read(other / "sweep.toml"), device="cuda")
+    for (_, one), (_, run) in zip(apart, together, strict=True):
+        np.testing.assert_allclose(one.losses, run.losses, rtol=1e-3)
 
 
 def test_the_command_shows_how_far_it_is(folder):
