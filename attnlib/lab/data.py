@@ -7,7 +7,7 @@ Source 002. Chapter: training.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,9 +120,8 @@ def digest(text: Text) -> str:
     return hashlib.sha256(text.tobytes()).hexdigest()
 
 
-CONSONANTS = "bdfghjklmnprstvz"
-VOWELS = "aeiou"
-SYLLABLES = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
+LETTERS = "BCDFGHJK"
+DIGITS = "0123"
 PREPOSITIONS = ["by", "near", "under", "behind"]
 ADJECTIVES = ["old", "cold", "red", "small", "dark", "quiet", "broken", "tall"]
 NOUNS = ["mill", "river", "tree", "gate", "tower", "bridge", "garden", "wall"]
@@ -133,44 +132,44 @@ LINES_A_BLOCK = 1024
 def embedded(size: int = 2**18, seed: int = 0) -> Text:
     """Return `size` bytes of lines that attention can complete and a count of n-grams cannot.
 
-    Each line is about one or two people, whose names are made up on the spot::
+    Each line is about one or two people, who are a letter and a digit, and says once or twice where
+    they are and what they do::
 
-        Topama behind the dark river sings; we thank Topama.
-        Debefu and Tapevo near the broken bridge wait; we thank Debefu and Tapevo.
+        C0 under the small garden 's working (C0) by the red bridge 's resting (C0)
+        C3 & F1 by the quiet bridge 're waiting (C3 & F1)
 
-    The names come again at the end, at least 39 bytes after the first time, and can only be copied:
-    there are 80³ of them. The verb agrees with the people, whose names ended at least 21 bytes
-    before its s, whatever noun stands between. A longer text of the same seed begins with the
-    shorter one. Raises ValueError for a size below 1, TypeError for numbers that are not integers.
+    Who it is can only be copied, from at least 31 bytes back, and whether 's or 're comes next
+    stands at least 18 bytes back. All words are drawn at random, each as often as the others. A
+    longer text of the same seed begins with the shorter one. Raises ValueError for a size below 1,
+    TypeError for numbers that are not integers.
 
-    >>> print(embedded(52).tobytes().decode())
-    Topama behind the dark river sings; we thank Topama.
+    >>> print(embedded(75).tobytes().decode())
+    C0 under the small garden 's working (C0) by the red bridge 's resting (C0)
     """
     checking.integer("size", size, minimum=1)
     checking.integer("seed", seed, minimum=0)
     rng = np.random.default_rng(seed)
     blocks: list[bytes] = []
     while sum(map(len, blocks)) < size:
-        names = rng.integers(0, len(SYLLABLES), (LINES_A_BLOCK, 2, 3)).tolist()
-        words = rng.integers(0, 2**16, (LINES_A_BLOCK, 11)).tolist()
-        lines = [_line(*parts) for parts in zip(names, words, strict=True)]
-        blocks.append("".join(lines).encode("ascii"))
+        # All lists of words have a power of two of entries: the remainders are uniform.
+        drawn = rng.integers(0, 2**16, (LINES_A_BLOCK, 14)).tolist()
+        blocks.append("".join(map(_line, drawn)).encode("ascii"))
     return np.frombuffer(b"".join(blocks)[:size], dtype=np.uint8)
 
 
-def _line(names: list[list[int]], words: list[int]) -> str:
-    plural, verb, places = words[0] % 2, VERBS[words[1] % len(VERBS)], 1 + words[2] % 2
-    people = ["".join(SYLLABLES[i] for i in name).capitalize() for name in names[: 1 + plural]]
-    subject = " and ".join(people)
-    where = " ".join(_place(*words[3 + 4 * i : 7 + 4 * i]) for i in range(places))
-    return f"{subject} {where} {verb}{'' if plural else 's'}; we thank {subject}.\n"
+def _line(drawn: list[int]) -> str:
+    def word(number: int, words: Sequence[str]) -> str:
+        return words[drawn[number] % len(words)]
 
-
-def _place(preposition: int, adjective: int, noun: int, plural: int) -> str:
-    return (
-        f"{PREPOSITIONS[preposition % len(PREPOSITIONS)]} the "
-        f"{ADJECTIVES[adjective % len(ADJECTIVES)]} {NOUNS[noun % len(NOUNS)]}{'s' * (plural % 2)}"
-    )
+    names = [word(i, LETTERS) + word(i + 1, DIGITS) for i in (2, 4)]
+    plural = drawn[0] % 2
+    people, ending = (" & ".join(names), "re") if plural else (names[0], "s")
+    said = [
+        f" {word(i, PREPOSITIONS)} the {word(i + 1, ADJECTIVES)} {word(i + 2, NOUNS)} "
+        f"'{ending} {word(i + 3, VERBS)}ing ({people})"
+        for i in (6, 10)
+    ]
+    return people + "".join(said[: 1 + drawn[1] % 2]) + "\n"
 
 
 class Split(NamedTuple):
