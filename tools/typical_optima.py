@@ -2,7 +2,7 @@
 
     python -m tools.typical_optima
 
-writes results/typical_optima.json, about a quarter of an hour of two cores. What the file already
+writes results/typical_optima.json, about a quarter of an hour of one core. What the file already
 holds is not computed again, and every n is written when it is done: start it again after an
 interruption. The limit n → ∞ comes from the frozen phase of the random energy model, where the
 weights p of a row have a Poisson–Dirichlet law.
