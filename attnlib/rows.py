@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr
+from scipy.special import entr, exprel
 
 from attnlib import checking
 from attnlib.checking import FloatArray
@@ -381,9 +381,9 @@ def renyi_entropy(p: ArrayLike, order: float, axis: int = -1) -> FloatArray:
 
     q = 0 counts the keys with p > 0 (log), q = 1 is Shannon's entropy, q = 2 is −log Y, q = ∞ is
     −log max p. The largest p is factored out of the sum, so nothing underflows; near q = 1, where
-    that would cancel, it is log1p[Σ p (p^{q−1} − 1)]/(1 − q), by expm1. Relative error below 1e-12.
-    Source 000; chapter: saturation. Raises as `collision_probability`, and ValueError for a NaN or
-    negative order.
+    that would cancel, it is log1p[Σ p (p^{q−1} − 1)]/(1 − q), by exprel. Relative error below
+    1e-12. Source 000; chapter: saturation. Raises as `collision_probability`, and ValueError for a
+    NaN or negative order.
 
     >>> float(renyi_entropy([0.5, 0.25, 0.25], order=2))  # −log 3/8
     0.980829253011726...
@@ -405,12 +405,16 @@ def renyi_entropy(p: ArrayLike, order: float, axis: int = -1) -> FloatArray:
     factored = q / (1.0 - q) * log_largest + np.log1p(ratios) / (1.0 - q)
     if abs(q - 1.0) > 0.5:
         return cast(FloatArray, factored + 0.0)  # no −0
-    with np.errstate(invalid="ignore"):
-        changes = np.where(others > 0.0, others * np.expm1((q - 1.0) * logs), 0.0)
-    change = changes.sum(axis=-1) + largest * np.expm1((q - 1.0) * log_largest)
+    # Σ p(p^{q−1} − 1)/(1 − q) is Shannon's sum with factors (eˣ − 1)/x, x = (q − 1) log p, near 1.
+    logs = np.where(others > 0.0, logs, 0.0)
+    mean = -(others * (logs * exprel((q - 1.0) * logs))).sum(axis=-1)
+    mean = mean - largest * log_largest * exprel((q - 1.0) * log_largest)
+    change = (1.0 - q) * mean
     small = np.abs(change) < 0.5
-    near = np.log1p(np.where(small, change, 0.0)) / (1.0 - q)
-    return np.where(small, near, factored) + 0.0
+    tiny = np.abs(change) < 1e-300  # log(1 + change)/change is 1 there
+    bounded = np.where(small & ~tiny, change, 0.25)
+    near = mean * np.where(tiny, 1.0, np.log1p(bounded) / bounded)
+    return cast(FloatArray, np.where(small, near, factored) + 0.0)
 
 
 def _power_weights(

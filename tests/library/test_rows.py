@@ -651,6 +651,15 @@ def test_probabilities_are_those_of_a_row(s, alpha):
     assert (np.diff(p[np.argsort(s)]) >= 0.0).all()
 
 
+@pytest.mark.parametrize("order", [0.5 + 1e-9, 1 - 1e-9, 1 + 1e-15, 1 + 1e-9, 1.4, 1.5, 2.0])
+@pytest.mark.parametrize("small", [1e-300, 7.093182468e-313, 5e-322])
+def test_renyi_entropy_keeps_its_digits_down_to_the_subnormal_numbers(order, small):
+    found = rows.renyi_entropy([small, 1.0], order)
+    with mp.workdps(DIGITS):
+        exact = float(reference.renyi_entropy([mp.mpf(small), 1 - mp.mpf(small)], order))
+    assert abs(found - exact) <= 1e-12 * exact + 4 * 5e-324
+
+
 @settings(max_examples=200)
 @given(s=any_scores, alpha=any_alpha)
 def test_renyi_entropy_falls_with_the_order_from_log_n_to_zero_or_more(s, alpha):
