@@ -4,7 +4,7 @@
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
 maximum belongs to the approximation: the exact mean has none for normal scores.
 
-Sources 000 and 003. Chapters: normal, cosine, entropy.
+Sources 000, 002 and 003. Chapters: normal, cosine, entropy, output_scale.
 """
 
 from collections.abc import Callable
@@ -52,6 +52,21 @@ def gradient(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     exponent, scale = _log_collision(law, alpha, n)
     with np.errstate(over="ignore"):
         return 0.0 - scale * np.expm1(exponent)
+
+
+def post_scale(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+    """Return √(n e^{2κ(α) − κ(2α)}), one over the root of `collision_probability`.
+
+    For `Normal` it is (n/e^{α²})^{1/2}: at α = 1 source 002's factor (n/e)^{1/2}, which gives the
+    output of attention about unit variance. `exact.post_scale` has the exact factor. 0 where the
+    approximation is infinite. Accuracy and errors as in `collision_probability`. Source 002;
+    chapter: output_scale.
+
+    >>> float(post_scale(Normal(), 1.0, 256))  # √(256/e)
+    9.7044...
+    """
+    exponent, _ = _log_collision(law, alpha, n)
+    return np.exp(-0.5 * exponent)
 
 
 def best_alpha(law: AnyLaw, n: ArrayLike) -> FloatArray:

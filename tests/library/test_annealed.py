@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from attnlib import annealed
+from attnlib import annealed, exact
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), Cosine(3), Cosine(128), DotProduct(1), DotProduct(64)]
@@ -148,6 +148,30 @@ def test_everything_broadcasts_over_alpha_and_n():
     assert annealed.best_alpha(Cosine(64), n[None]).shape == (1, 3)
 
 
+@pytest.mark.parametrize("n", [1, 2, 256, 4096, 10**15])
+def test_the_post_scale_is_the_notes_factor_at_scale_one(n):
+    assert annealed.post_scale(Normal(), 1.0, n) == pytest.approx(np.sqrt(n / np.e), rel=1e-14)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_post_scale_undoes_the_approximate_output(law):
+    alpha = np.array([0.0, 0.3, 0.6]) / np.sqrt(law.variance)
+    output = np.sqrt(annealed.collision_probability(law, alpha, 100))
+    np.testing.assert_allclose(output * annealed.post_scale(law, alpha, 100), 1.0, rtol=1e-13)
+
+
+@pytest.mark.parametrize("law", [Normal(), Cosine(128), DotProduct(64)])
+def test_with_many_keys_the_post_scale_is_the_exact_one(law):
+    alpha = 0.5 / np.sqrt(law.variance)
+    exactly = exact.post_scale(law, alpha, 10**10)
+    assert annealed.post_scale(law, alpha, 10**10) == pytest.approx(exactly, rel=1e-9)
+
+
+def test_the_post_scale_falls_to_zero_with_the_infinite_approximation():
+    assert annealed.post_scale(DotProduct(8), 2.0, 10) == 0.0
+    assert annealed.post_scale(Normal(), 1e200, 10) == 0.0
+
+
 def test_fit_is_the_least_squares_coefficient():
     n = np.arange(40, 20001, 40)
     found = annealed.fit(Normal(), n, lambda keys: np.sqrt(np.log(keys)))
@@ -170,6 +194,7 @@ BAD_NUMBERS = [np.nan, np.inf, -np.inf, "2", None, 1j, True, [1.0, "x"]]
         lambda n: annealed.best_alpha(Cosine(8), n),
         lambda n: annealed.gradient(Normal(), 1.0, n),
         lambda n: annealed.collision_probability(Normal(), 1.0, n),
+        lambda n: annealed.post_scale(Normal(), 1.0, n),
         lambda n: annealed.fit(Normal(), n, np.log),
     ],
 )
@@ -180,14 +205,16 @@ def test_bad_n_is_named(function, n):
 
 @pytest.mark.parametrize("alpha", [*BAD_NUMBERS, -0.1])
 def test_bad_alpha_is_named(alpha):
-    with pytest.raises((ValueError, TypeError), match=r"\balpha\b"):
-        annealed.gradient(Normal(), alpha, 2)
+    for function in (annealed.gradient, annealed.post_scale):
+        with pytest.raises((ValueError, TypeError), match=r"\balpha\b"):
+            function(Normal(), alpha, 2)
 
 
 @pytest.mark.parametrize("law", [None, "normal", 64, Normal])
 def test_bad_law_is_named(law):
     for call in (
         lambda: annealed.gradient(law, 1.0, 2),
+        lambda: annealed.post_scale(law, 1.0, 2),
         lambda: annealed.best_alpha(law, 2),
     ):
         with pytest.raises(TypeError, match=r"\blaw\b"):
@@ -217,3 +244,6 @@ def test_extreme_numbers_give_numbers_without_a_warning(law, n):
     value = annealed.gradient(law, [0.0, 5e-324, 1e-300, 1e-8, 1e300, 1e308], n)
     assert not np.isnan(value).any()
     assert value[0] == 0.0
+    factor = annealed.post_scale(law, [0.0, 5e-324, 1e-300, 1e-8, 1e300, 1e308], n)
+    assert (factor >= 0.0).all()
+    assert factor[0] == pytest.approx(np.sqrt(n), rel=1e-12)

@@ -5,6 +5,7 @@ import tracemalloc
 import mpmath as mp
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import roots_gegenbauer, roots_hermitenorm
@@ -427,6 +428,132 @@ class TestIdentities:
             assert exact.collision_probability(law, scale, 10**12) == pytest.approx(
                 float(approximate), rel=1e-11
             )
+
+
+def backward_of_rows(x, r, alpha, d):
+    """Return the three mean squares from the definition, for keys x along queries of length r√d."""
+    p = rows.softmax(x * r, alpha)
+    jacobian = p[..., :, None] * np.eye(x.shape[-1]) - p[..., :, None] * p[..., None, :]
+    square = (jacobian**2).sum(axis=(-2, -1))
+    along = ((jacobian @ x[..., None]) ** 2).sum(axis=(-2, -1))
+    return np.stack(
+        [
+            alpha**2 * ((1.0 - 1.0 / d) * square + along / d),
+            alpha**2 * r**2 * square,
+            (p**2).sum(axis=-1),
+        ]
+    )
+
+
+def autograd(d, alpha, n, *, heads, causal=False):
+    """Return the mean squares of the gradients of q, k and v in each head, by PyTorch."""
+    generator = torch.Generator().manual_seed(n)
+    shape = (heads, n, d)
+    q, k, v, upstream = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(4)
+    )
+    for tensor in (q, k, v):
+        tensor.requires_grad_(True)
+    s = alpha / np.sqrt(d) * (q @ k.transpose(1, 2))
+    if causal:
+        s = s.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -torch.inf)
+    (torch.softmax(s, dim=-1) @ v).backward(upstream)
+    return np.stack([tensor.grad.square().mean(dim=(1, 2)).numpy() for tensor in (q, k, v)])
+
+
+class TestBackward:
+    @pytest.mark.parametrize("n", [2, 3])
+    @pytest.mark.parametrize(("d", "alpha"), [(2, 0.3), (8, 1.0), (64, 1.0), (64, 2.0)])
+    def test_few_keys_against_a_tensor_of_trapezoidal_rules(self, d, alpha, n):
+        # Only differences of the x count: an orthonormal basis of Σ x = 0 spares a dimension.
+        basis = np.linalg.svd(np.ones((1, n)))[2][1:]
+        points = np.arange(-8.5, 8.5, 0.15)
+        weights = 0.15 * np.exp(Normal().logpdf(points))
+        x = np.stack(np.meshgrid(*[points] * (n - 1), indexing="ij"), axis=-1) @ basis
+        lengths, mass = query_lengths(d)
+        expected = np.zeros(3)
+        for r, share in zip(lengths, mass, strict=True):
+            values = backward_of_rows(x, r, alpha, d)
+            for _ in range(n - 1):
+                values = values @ weights
+            expected += share * values
+        found = np.square(exact.backward_std(d, alpha, n))
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+    @pytest.mark.parametrize("d", [1, 4, 64])
+    @pytest.mark.parametrize(("alpha", "n"), [(0.5, 3), (1.0, 64), (3.0, 100)])
+    def test_automatic_differentiation_agrees(self, d, alpha, n):
+        measured = autograd(d, alpha, n, heads=200)
+        error = measured.std(axis=1, ddof=1) / np.sqrt(200)
+        expected = np.square(exact.backward_std(d, alpha, n))
+        assert (np.abs(measured.mean(axis=1) - expected) < 4.5 * error).all()
+
+    def test_automatic_differentiation_agrees_under_a_causal_mask(self):
+        measured = autograd(16, 1.5, 48, heads=300, causal=True)
+        error = measured.std(axis=1, ddof=1) / np.sqrt(300)
+        rows_of = np.square(exact.backward_std(16, 1.5, np.arange(1, 49)))
+        assert (np.abs(measured.mean(axis=1) - rows_of.mean(axis=1)) < 4.5 * error).all()
+
+    @given(
+        d=st.integers(2, 2000),
+        log_scale=st.floats(-3.0, 2.0),
+        log_keys=st.floats(0.31, 12.0),
+    )
+    @settings(max_examples=10)
+    def test_finer_steps_and_a_wider_range_change_nothing(self, d, log_scale, log_keys):
+        alpha, n = 10.0**log_scale, int(10.0**log_keys)
+        coarse = exact.backward_std(d, alpha, n)
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
+                patch.setattr(exact, name, 0.61 * getattr(exact, name))
+            patch.setattr(exact, "DEPTH", 46.0)
+            fine = exact.backward_std(d, alpha, n)
+        np.testing.assert_allclose(coarse, fine, rtol=3e-11)
+
+    def test_one_key_has_a_value_only(self):
+        assert exact.backward_std(8, [0.0, 1.0, 100.0], 1).query.tolist() == [0.0, 0.0, 0.0]
+        assert exact.backward_std(8, [0.0, 1.0, 100.0], 1).key.tolist() == [0.0, 0.0, 0.0]
+        assert exact.backward_std(8, [0.0, 1.0, 100.0], 1).value.tolist() == [1.0, 1.0, 1.0]
+
+    @pytest.mark.parametrize("n", [2, 7, 10**6])
+    def test_small_scales_have_uniform_weights(self, n):
+        # ‖I/n − 11ᵀ/n²‖_F² = (n − 1)/n², and |Jx|² has that mean, for E x² = 1.
+        found = exact.backward_std(32, 1e-6, n)
+        expected = [1e-6 * np.sqrt(n - 1.0) / n] * 2 + [n**-0.5]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+    @pytest.mark.parametrize("d", [2, 3, 64])
+    @pytest.mark.parametrize("alpha", [0.1, 1.0, 5.0])
+    def test_two_keys_exchange_roles_with_their_query(self, d, alpha):
+        # Only q·(k₁ − k₂) counts, and (k₁ − k₂)/√2 has the law of q.
+        found = exact.backward_std(d, alpha, 2)
+        assert found.query == pytest.approx(found.key, rel=1e-11)
+
+    def test_in_high_dimensions_with_many_keys_they_are_the_output_times_alpha(self):
+        found = exact.backward_std(10**6, 1.0, 10**12)
+        np.testing.assert_allclose(found, [np.sqrt(np.e / 1e12)] * 3, rtol=1e-5)
+        for alpha in (0.1, 0.5):
+            found = exact.backward_std(10**6, alpha, 10**12)
+            np.testing.assert_allclose(found.query / found.value, alpha, rtol=1e-5)
+
+    def test_a_grid_is_its_points(self):
+        alpha, n = np.array([[0.0], [0.7], [4.0]]), np.array([1, 2, 300])
+        grid = exact.backward_std(16, alpha, n)
+        for name in ("query", "key", "value"):
+            point = getattr(exact.backward_std(16, 4.0, 300), name)
+            assert getattr(grid, name).shape == (3, 3)
+            assert getattr(grid, name)[2, 2] == pytest.approx(point, rel=1e-11)
+
+    @pytest.mark.parametrize(("value", "shown"), named([(0, "0"), (2.5, "2.5"), (None, "None")]))
+    def test_a_bad_dimension_is_refused(self, value, shown):
+        assert_refused("d", shown, exact.backward_std, value, 1.0, 5)
+
+    def test_bad_scales_and_keys_are_refused(self):
+        assert_refused("alpha", "-1", exact.backward_std, 8, -1.0, 5)
+        assert_refused("alpha", "nan", exact.backward_std, 8, np.nan, 5)
+        assert_refused("alpha", "20000", exact.backward_std, 8, 2e4, 5)
+        assert_refused("n", "0.5", exact.backward_std, 8, 1.0, 0.5)
+        assert_refused("alpha", "(2,)", exact.backward_std, 8, [1.0, 2.0], [1, 2, 3])
 
 
 class TestShapes:
