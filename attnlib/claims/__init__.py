@@ -7,7 +7,7 @@ thresholds. Given other constants it must reach another verdict, and the tests s
 Needs the `claims` extra (sympy).
 """
 
-from attnlib.claims import gradient, jacobian, scales, variance
+from attnlib.claims import gradient, jacobian, output, scales, variance
 from attnlib.claims.registry import (
     CLAIMS,
     SOURCES,
@@ -30,6 +30,7 @@ __all__ = [
     "check_all",
     "gradient",
     "jacobian",
+    "output",
     "scales",
     "variance",
 ]

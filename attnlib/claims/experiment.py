@@ -87,6 +87,30 @@ def sample_rows(
     )
 
 
+HEADS_AT_A_TIME = 16
+
+
+def output_squares(
+    rng: np.random.Generator, d: int, n: int, heads: int, *, causal: bool = False
+) -> NDArray[np.float64]:
+    """Return the mean square of the output at each position of each head, shape (heads, n).
+
+    Queries, keys and values are standard normal, (n, d) each, in float32; the scores are q·k/√d,
+    and with `causal` a position sees itself and those before. The heads are independent; the
+    outputs of one head are not, for they share its values. Chapter: output_scale.
+    """
+    hidden = np.triu(np.full((n, n), -np.inf, dtype=np.float32), 1) if causal else np.float32(0.0)
+    squares = []
+    for start in range(0, heads, HEADS_AT_A_TIME):
+        shape = (3, min(HEADS_AT_A_TIME, heads - start), n, d)
+        q, k, v = rng.standard_normal(shape, dtype=np.float32)
+        s = q @ k.transpose(0, 2, 1) / np.float32(np.sqrt(d)) + hidden
+        weights = np.exp(s - s.max(axis=-1, keepdims=True))
+        output = weights @ v / weights.sum(axis=-1, keepdims=True)
+        squares.append((output.astype(np.float64) ** 2).mean(axis=-1))
+    return np.concatenate(squares)
+
+
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the mean of independent values and its standard error."""
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size))

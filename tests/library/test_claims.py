@@ -1,5 +1,6 @@
 """The ledger: complete, decided by its checks, and every check able to say something else."""
 
+import math
 import re
 
 import nbformat
@@ -44,6 +45,15 @@ CLAIMS_OF_SOURCES = {
         "gradient.l1",
         "gradient.renyi",
         "gradient.no-closed-form",
+    },
+    "002": {
+        "output.pre-scaled",
+        "output.under-scaled",
+        "output.flat",
+        "output.spike",
+        "output.lognormal",
+        "output.factor",
+        "output.figure",
     },
     "003": {
         "cosine.inverse-sqrt",
@@ -204,6 +214,26 @@ FALSIFIED = [
     ("comments.bounded", {"condition": "average", "factor": 0.8}, "wrong"),
     ("comments.not-learning-rate", {"alpha": 1.0}, "wrong"),
     ("comments.not-learning-rate", {"cure": "scale"}, "wrong"),
+    ("output.pre-scaled", {"exponent": -0.6}, "wrong"),
+    ("output.pre-scaled", {"exponent": -0.4}, "wrong"),
+    ("output.under-scaled", {"std": 1.2 * 0.102}, "wrong"),
+    ("output.under-scaled", {"std": 0.8 * 0.102}, "wrong"),
+    ("output.under-scaled", {"n": 205}, "wrong"),
+    ("output.flat", {"exponent": -0.6}, "wrong"),
+    ("output.flat", {"exponent": -0.4}, "wrong"),
+    ("output.spike", {"scale": 1.2}, "wrong"),
+    ("output.spike", {"scale": 0.8}, "wrong"),
+    ("output.lognormal", {"exponent": 1.2}, "wrong"),
+    ("output.lognormal", {"exponent": 0.8}, "wrong"),
+    ("output.lognormal", {"sizes": (4096, 65536)}, "holds within"),
+    ("output.lognormal", {"from_critical": 1.25}, "holds within"),
+    ("output.lognormal", {"from_critical": 0.8}, "wrong"),
+    ("output.factor", {"constant": 1.2 * math.e}, "wrong"),
+    ("output.factor", {"constant": 0.8 * math.e}, "wrong"),
+    ("output.factor", {"causal": True}, "wrong"),
+    ("output.figure", {"exponent": 1.2}, "wrong"),
+    ("output.figure", {"exponent": 0.8}, "wrong"),
+    ("output.figure", {"flat_exponent": -0.6}, "wrong"),
 ]
 
 
