@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +33,35 @@ from attnlib.scores import DotProduct, Normal
 RESULTS = Path(__file__).parents[1] / "results" / "output_scale.json"
 COMMAND = "python -m tools.output_scale"
 SEED = 30
+"""Of the first entry; the others have the next numbers."""
 
 LENGTHS = (64, 256, 4096, 65536)
 """Numbers of keys at which the temperature is varied."""
 
 POWERS = tuple(4**k for k in range(1, 9))
-"""Numbers of keys at which the temperature is 1, for normal scores and those of finite d."""
+"""Numbers of keys at which the temperature is 1, for each of LAWS."""
 
-DIMENSIONS = (16, 64, 128)
+LAWS: dict[str, Normal | DotProduct] = {
+    "normal scores": Normal(),
+    "d = 16": DotProduct(16),
+    "d = 64": DotProduct(64),
+    "d = 128": DotProduct(128),
+}
 
 HEADS = (
     # keys, dimension, α, causal, share of the heads
     (64, 64, 1.0, False, 1.0),
-    (256, 64, 1.0, False, 2.0),
-    (1024, 64, 1.0, False, 0.0625),
+    (256, 64, 1.0, False, 4.0),
+    (1024, 64, 1.0, False, 0.125),
     (256, 16, 1.0, False, 0.5),
     (256, 64, 2.0, False, 0.5),
     (256, 64, 0.125, False, 0.5),
     (256, 64, 1.0, True, 1.0),
-    (1024, 64, 1.0, True, 0.0625),
+    (1024, 64, 1.0, True, 0.125),
 )
 """Heads of attention whose outputs and gradients are measured; α = ⅛ is the scale 1/d at d = 64."""
+
+MOST_ROWS = 2**20
 
 NOTE_HEADS = 1024
 """In each run of the source's own experiment: 512 sequences, 2 heads."""
@@ -87,16 +96,18 @@ def main(out: Path, budget: int, heads: int) -> None:
 
 
 def work(budget: int, heads: int) -> Iterator[tuple[str, Entry]]:
-    """Yield the name of each entry and what computes it."""
+    """Yield the name of each entry and what computes it, from a seed of its own."""
+    seeds = count(SEED)
     for n in LENGTHS:
-        yield f"temperatures, n = {n}", partial(temperatures, n, budget)
-    yield "lengths, normal scores", partial(lengths, Normal(), budget)
-    for d in DIMENSIONS:
-        yield f"lengths, d = {d}", partial(lengths, DotProduct(d), budget)
+        yield f"temperatures, n = {n}", partial(temperatures, n, budget, next(seeds))
+    for name, law in LAWS.items():
+        for n in POWERS:
+            yield f"{name}, n = {n}", partial(measure, law, n, (1.0,), budget, next(seeds))
     for n, d, alpha, causal, share in HEADS:
         name = f"heads, n = {n}, d = {d}, alpha = {alpha:g}{', causal' if causal else ''}"
-        count = max(2, round(heads * share))
-        yield name, partial(heads_of_attention, n, d, alpha, causal=causal, heads=count)
+        wanted = max(2, round(heads * share))
+        compute = partial(heads_of_attention, n, d, alpha, causal=causal, heads=wanted)
+        yield name, partial(compute, seed=next(seeds))
 
 
 @dataclass(frozen=True)
@@ -122,17 +133,17 @@ def squares(rows_and_values: FloatArray, alphas: tuple[float, ...]) -> FloatArra
 
 
 def measure(
-    law: Normal | DotProduct, n: int, alphas: tuple[float, ...], budget: int
+    law: Normal | DotProduct, n: int, alphas: tuple[float, ...], budget: int, seed: int
 ) -> list[dict[str, Any]]:
     """Return the measured and the computed std of the output at each α."""
-    count = max(budget // n, 2)
+    drawn = min(max(budget // n, 2), MOST_ROWS)
     with ThreadPoolExecutor(1) as one_core:
         found = sample(
             WithValues(law),
             2 * n,
             partial(squares, alphas=alphas),
-            rows=count,
-            seed=SEED,
+            rows=drawn,
+            seed=seed,
             executor=one_core,
         ).mean()
     result = []
@@ -143,7 +154,7 @@ def measure(
         result.append(
             {
                 "t": 1.0 / alpha,
-                "rows": count,
+                "rows": drawn,
                 "outputs": outputs,
                 "weights": weights,
                 "exact": float(exact.output_std(law, alpha, n)),
@@ -163,19 +174,16 @@ def rules(alpha: float, n: int) -> Measured:
     }
 
 
-def temperatures(n: int, budget: int) -> list[dict[str, Any]]:
+def temperatures(n: int, budget: int, seed: int) -> list[dict[str, Any]]:
     """Return the output's std at the source's 17 temperatures, for normal scores."""
-    return measure(Normal(), n, tuple(1.0 / TEMPERATURES), budget)
+    return measure(Normal(), n, tuple(1.0 / TEMPERATURES), budget, seed)
 
 
-def lengths(law: Normal | DotProduct, budget: int) -> list[dict[str, Any]]:
-    """Return the output's std at t = 1 by the number of keys, with the factor's rules."""
-    return [{"n": n, **measure(law, n, (1.0,), budget)[0]} for n in POWERS]
-
-
-def heads_of_attention(n: int, d: int, alpha: float, *, causal: bool, heads: int) -> dict[str, Any]:
+def heads_of_attention(
+    n: int, d: int, alpha: float, *, causal: bool, heads: int, seed: int
+) -> dict[str, Any]:
     """Return the rms of outputs and gradients of whole heads, measured and computed."""
-    generator = torch.Generator().manual_seed(SEED)
+    generator = torch.Generator().manual_seed(seed)
     starts = range(0, heads, HEADS_AT_A_TIME)
     parts = [
         one_batch(generator, n, d, alpha, causal, min(HEADS_AT_A_TIME, heads - start))
