@@ -6,7 +6,8 @@ positions. The attention branch of a block adds, to its input x of width w,
     r · W (c · z) + b,    z = softmax(α q·k/√d) v per head,
 
 where α, c (`post_scale`) and r (`residual_weight`) are the configuration's. r multiplies the weight
-path and not the bias b, so r·c = 1 is the baseline: the same function of the same parameters.
+path and not the bias b, so r·c = 1 is the baseline: the same function of the same parameters. With
+`weighted_bias` it is r · (W (c · z) + b), and the baseline's only as long as b = 0.
 
 Source 002. Chapters: output_scale, training.
 """
@@ -60,6 +61,8 @@ class Config:
     number of keys at each position: `attnlib.exact.post_scale`), or a number."""
     residual_weight: float | str = 1.0
     """r: a number, "constant" ((n/e)^½) or "inverse" ((n/e)^−½)."""
+    weighted_bias: bool = False
+    """r multiplies the bias too."""
     projection_gain: float | str = 1.0
     """What W is multiplied by at initialisation: as for r."""
     attention: str = "fused"
@@ -73,7 +76,7 @@ class Config:
             },
             **{
                 name: checking.flag(name, getattr(self, name))
-                for name in ("causal", "biases", "cosine")
+                for name in ("causal", "biases", "cosine", "weighted_bias")
             },
             "alpha": _alpha(self.alpha, self.sequence),
             "post_scale": _factor("post_scale", self.post_scale, ("none", "constant", "exact")),
@@ -160,7 +163,7 @@ def _embedding(count: int, width: int) -> nn.Embedding:
 
 
 class Attention(nn.Module):
-    """The attention branch, r · W (c · z) + b."""
+    """The attention branch, r · W (c · z) + b or r · (W (c · z) + b)."""
 
     position_alpha: Tensor | None
     position_scale: Tensor | None
@@ -192,6 +195,8 @@ class Attention(nn.Module):
         # r multiplies Wz and never b, in one kernel for every r: r·c = 1 stays exact.
         if not self.config.biases:
             return weighted * self.residual_weight
+        if self.config.weighted_bias:
+            return (weighted + self.output.bias) * self.residual_weight
         return torch.add(self.output.bias, weighted, alpha=self.residual_weight)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
