@@ -13,7 +13,7 @@ from attnlib import exact, rows, scores, symbolic
 from attnlib.checking import FloatArray
 from attnlib.claims.experiment import LIMIT, mean_and_error
 from attnlib.claims.registry import Finding, Verdict, claim
-from attnlib.claims.training import (
+from attnlib.claims.small_models import (
     Normaliser,
     Optimiser,
     Path,

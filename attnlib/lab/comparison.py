@@ -1,0 +1,84 @@
+"""Sweeps compared: one variant against another, rate by rate and seed by seed.
+
+Runs of the same seed start from the same parameters and see the same batches, so a difference of
+two variants is taken within a seed, and its confidence interval over the seeds.
+
+Source 002. Chapter: training.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from attnlib import checking
+from attnlib.checking import FloatArray
+from attnlib.lab.sweep import Outcome
+
+MEASURES = ("final_loss", "validation_loss")
+CONFIDENCE = 0.95
+
+
+class Interval(NamedTuple):
+    """A confidence interval: its middle, and half its width."""
+
+    mean: FloatArray
+    half_width: FloatArray
+
+    @property
+    def above(self) -> NDArray[np.bool_]:
+        """Where all of it is above 0."""
+        return np.asarray(self.mean > self.half_width)
+
+
+def interval(values: ArrayLike) -> Interval:
+    """Return the 95 % confidence interval of the mean over the last axis.
+
+    Student's: it assumes that the values are independent and normal, and is wide for few of them:
+    4.3 standard errors with three. Raises ValueError for fewer than two values and for what is not
+    finite.
+
+    >>> mean, half_width = interval([1.0, 2.0, 3.0])
+    >>> float(mean), float(half_width)
+    (2.0, 2.484...)
+    """
+    given = checking.finite("values", values)
+    count = given.shape[-1] if given.ndim else 0
+    if count < 2:
+        raise ValueError(f"values must be at least two along the last axis, got {count}")
+    error = given.std(axis=-1, ddof=1) / np.sqrt(count)
+    factor = stats.t.ppf((1.0 + CONFIDENCE) / 2.0, count - 1)
+    return Interval(np.asarray(given.mean(axis=-1)), np.asarray(factor * error))
+
+
+def learning_rates(outcomes: Sequence[Outcome]) -> FloatArray:
+    """Return the learning rates of a sweep, in its order."""
+    return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
+
+
+def losses(outcomes: Sequence[Outcome], variant: str, measure: str = "final_loss") -> FloatArray:
+    """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
+
+    A run that diverged has the loss ∞. Raises ValueError where a run is missing, and for another
+    `measure` than "final_loss" and "validation_loss".
+    """
+    checking.choice("measure", measure, MEASURES)
+    found = {
+        (one.setting.training.learning_rate, one.setting.training.seed): getattr(one.run, measure)
+        for one in outcomes
+        if one.setting.variant == variant
+    }
+    seeds = dict.fromkeys(one.setting.training.seed for one in outcomes)
+    wanted = [[(rate, seed) for seed in seeds] for rate in learning_rates(outcomes)]
+    for rate, seed in chain.from_iterable(wanted):
+        if (rate, seed) not in found:
+            raise ValueError(
+                f"outcomes must have every rate and seed of variant={variant!r}, "
+                f"got none with learning_rate={rate:g} and seed={seed}"
+            )
+    return np.array(
+        [[np.inf if found[run] is None else found[run] for run in row] for row in wanted]
+    )

@@ -1,0 +1,76 @@
+"""Differences of variants over seeds, against formulas written out and simulated coverage."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from attnlib.lab import comparison
+from attnlib.lab.model import Config
+from attnlib.lab.sweep import Outcome, Setting
+from attnlib.lab.train import Run, Training
+
+NONE = np.zeros(0)
+
+
+def outcome(variant, rate, seed, loss):
+    training = Training(learning_rate=rate, seed=seed)
+    run = Run(NONE, None if loss else 0, loss, loss and loss + 0.5, NONE.astype(int), NONE, NONE)
+    return Outcome(Setting(variant, Config(), training, "embedded", ""), run)
+
+
+SWEEP = [
+    outcome(variant, rate, seed, base + rate + 0.1 * seed)
+    for seed in (5, 3)
+    for rate in (0.5, 0.25, 2.0)
+    for variant, base in (("baseline", 1.0), ("note", 2.0))
+]
+
+
+def test_losses_are_by_rate_and_seed_in_the_order_of_the_sweep():
+    np.testing.assert_array_equal(comparison.learning_rates(SWEEP), [0.5, 0.25, 2.0])
+    found = comparison.losses(SWEEP, "note")
+    np.testing.assert_allclose(found, [[3.0, 2.8], [2.75, 2.55], [4.5, 4.3]], rtol=1e-15)
+    of_validation = comparison.losses(SWEEP, "note", "validation_loss")
+    np.testing.assert_allclose(of_validation, found + 0.5, rtol=1e-15)
+
+
+def test_a_run_that_diverged_has_an_infinite_loss():
+    found = comparison.losses([outcome("note", 0.5, 0, None)], "note")
+    np.testing.assert_array_equal(found, [[np.inf]])
+
+
+def test_a_missing_run_is_named():
+    with pytest.raises(ValueError, match=r"variant='note'.*learning_rate=2 and seed=3"):
+        comparison.losses(SWEEP[:-1], "note")
+    with pytest.raises(ValueError, match="variant='nothing'"):
+        comparison.losses(SWEEP, "nothing")
+    with pytest.raises(ValueError, match="measure must be one of"):
+        comparison.losses(SWEEP, "note", "loss")
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=9))
+def test_the_interval_is_that_of_scipys_t_test(values):
+    values[0] += 1.0 if len(set(values)) == 1 else 0.0  # scipy has no interval for equal values
+    low, high = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    mean, half_width = comparison.interval(values)
+    np.testing.assert_allclose([mean - half_width, mean + half_width], [low, high], atol=1e-9)
+
+
+def test_the_interval_is_over_the_last_axis_and_covers_nineteen_times_in_twenty():
+    rng = np.random.default_rng(0)
+    mean, half_width = comparison.interval(7.0 + rng.standard_normal((20_000, 3)))
+    covered = (np.abs(mean - 7.0) <= half_width).mean()
+    assert abs(covered - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / 20_000)
+
+
+def test_above_is_where_the_whole_interval_is_positive():
+    found = comparison.interval([[1.0, 1.1, 0.9], [1.0, -1.0, 0.5], [-1.0, -1.1, -0.9]])
+    np.testing.assert_array_equal(found.above, [True, False, False])
+
+
+@pytest.mark.parametrize("values", [[], 1.0, [1.0], [[1.0], [2.0]], [1.0, np.inf], [np.nan, 1.0]])
+def test_what_has_no_interval_is_refused(values):
+    with pytest.raises(ValueError, match="values must"):
+        comparison.interval(values)
