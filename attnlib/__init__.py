@@ -2,12 +2,12 @@
 
 The library behind the book *The Scale of Attention*. Each module can be used on its own::
 
-    from attnlib import annealed, exact, freezing, rows, sampling, scores, typical
+    from attnlib import annealed, exact, freezing, policies, rows, sampling, scores, typical
 
 Importing the package loads only NumPy and SciPy.
 """
 
-from attnlib import annealed, exact, freezing, rows, sampling, scores, typical
+from attnlib import annealed, exact, freezing, policies, rows, sampling, scores, typical
 
-__all__ = ["annealed", "exact", "freezing", "rows", "sampling", "scores", "typical"]
+__all__ = ["annealed", "exact", "freezing", "policies", "rows", "sampling", "scores", "typical"]
 __version__ = "0.1.0"

@@ -1,0 +1,728 @@
+"""Attention scales in use: for each its formula, its source, and its value at your n, d, position.
+
+`POLICIES` holds them by name, in three families:
+
+- dimension: a function of the head dimension d alone;
+- normalised: for unit vectors, whose dot product is a cosine;
+- length: a function of the number of keys n or of the query's position.
+
+They are comparable through `Policy.alpha`, the standard deviation that the logits have when the
+entries of q and k have variance 1 (or when the cosine is that of random directions): the α of the
+book. Chapter: policies.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlib import annealed, checking
+from attnlib.checking import FloatArray
+from attnlib.scores import Cosine, Normal
+
+if TYPE_CHECKING:
+    import pandas as pd
+Rule = Callable[..., Any]
+"""From a `Case` and the constants by name to the scale: a number, or an array of the same shape."""
+
+
+class Case(NamedTuple):
+    """What a scale may depend on, broadcast against each other."""
+
+    n: FloatArray
+    d: FloatArray
+    position: FloatArray
+
+
+class Constant(NamedTuple):
+    """A number in a formula that users of the policy choose, finite and at least `minimum`."""
+
+    name: str
+    value: float
+    meaning: str
+    minimum: float = 0.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A rule for the scale. The ones in use are in `POLICIES`.
+
+    - `name`, `title`: its key in `POLICIES`, and how a text calls it;
+    - `family`: "dimension", "normalised" or "length";
+    - `applied_to`: what the scale multiplies, "dot product" or "cosine";
+    - `formula`: the scale in LaTeX, with n keys, dimension d, position i = 0, 1, …;
+    - `source`: a key of the book's bibliography, or a URL;
+    - `read`: where its formula was read;
+    - `meaning`: one sentence;
+    - `settings`: the constants of the formula, each with what it means;
+    - `learned`: whether training changes the scale; here it is at its initial value;
+    - `unread`: what could not be read at its source. Empty for nearly all.
+
+    Chapter: policies.
+
+    >>> yarn = POLICIES["yarn"]
+    >>> yarn.constants
+    {'coefficient': 0.1, 'train_length': 4096.0}
+    >>> float(yarn.scale(n=131072, d=128) * np.sqrt(128))  # (0.1 log 32 + 1)²
+    1.8132...
+    """
+
+    name: str
+    title: str
+    family: Literal["dimension", "normalised", "length"]
+    applied_to: Literal["dot product", "cosine"]
+    formula: str
+    source: str
+    read: str
+    meaning: str
+    rule: Rule = field(repr=False)
+    settings: tuple[Constant, ...] = ()
+    learned: bool = False
+    unread: str = ""
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """The constants of the formula by name."""
+        return {setting.name: setting.value for setting in self.settings}
+
+    @property
+    def verified(self) -> bool:
+        """Whether all of it was read at its source."""
+        return not self.unread
+
+    def with_constants(self, **constants: float) -> "Policy":
+        """Return the policy with other values for some of its constants.
+
+        Raises ValueError for a name that is none of them, ValueError or TypeError for a value that
+        is not a number, not finite, or below what the constant allows.
+
+        >>> POLICIES["qwen"].with_constants(train_length=8192).constants
+        {'train_length': 8192.0}
+        """
+        for name in constants:
+            if name not in self.constants:
+                allowed = ", ".join(self.constants) or "none"
+                raise ValueError(f"the constants of {self.name} are: {allowed}; got {name!r:.80}")
+        settings = [
+            setting._replace(value=_constant(setting, constants[setting.name]))
+            if setting.name in constants
+            else setting
+            for setting in self.settings
+        ]
+        return replace(self, settings=tuple(settings))
+
+    def scale(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
+        """Return what multiplies q·k, or cos(q, k), broadcasting over n, d and position.
+
+        n ≥ 1 is the number of keys that the query sees (of classes or candidates, where the policy
+        comes from a loss), d ≥ 1 the dimension of q and k, position ≥ 0 that of the query, by
+        default the last, n − 1. Few policies depend on the position; the others check it and leave
+        it at that. Exact to rounding, for `gradient` and `gradient_cosine` as exact as
+        `annealed.best_alpha`. Infinite where it exceeds the largest float.
+
+        Raises ValueError or TypeError for n or d below 1, a negative position, NaN, infinity and
+        what is not a number, for shapes that do not broadcast, and `gradient_cosine` for a d that
+        is not a whole number from 3 on.
+
+        >>> float(POLICIES["transformer"].scale(n=4096, d=64))
+        0.125
+        >>> POLICIES["llama_4"].scale(n=16384, d=64, position=[0, 8191, 16383]) * 8
+        array([1.        , 1.0693..., 1.1098...])
+        """
+        keys = checking.keys(n)
+        dimension = checking.finite("d", d, minimum=1.0)
+        if position is None:
+            keys, dimension = checking.broadcast(n=keys, d=dimension)
+            place = keys - 1.0
+        else:
+            place = checking.finite("position", position, minimum=0.0)
+            keys, dimension, place = checking.broadcast(n=keys, d=dimension, position=place)
+        with np.errstate(over="ignore"):
+            scale = self.rule(Case(keys, dimension, place), **self.constants)
+        return np.array(np.broadcast_to(scale, keys.shape), dtype=np.float64)
+
+    def alpha(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
+        """Return the effective α, the standard deviation of a logit: scale·√d or scale/√d.
+
+        The first for dot products of q and k whose entries have mean 0 and variance 1, so that q·k
+        has variance d; the second for cosines of random directions, whose variance is 1/d. So the
+        Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
+        policies.
+
+        >>> float(POLICIES["mup"].alpha(n=4096, d=256)), float(POLICIES["swin_v2"].alpha(64, 100))
+        (0.5, 1.0)
+        """
+        scale = self.scale(n, d, position)
+        root = np.sqrt(np.asarray(d, dtype=np.float64))
+        with np.errstate(over="ignore"):
+            return np.asarray(scale / root if self.applied_to == "cosine" else scale * root)
+
+
+def table(n: ArrayLike, d: ArrayLike) -> "pd.DataFrame":
+    """Return a pandas DataFrame of all policies for one n and d, a row each, in their order.
+
+    Columns: name, applied to, formula, scale, alpha, learned, source. Policies that depend on the
+    position are at the last, n − 1. Needs the extra `table`. Raises ValueError or TypeError where
+    `Policy.scale` does, and where n or d is not a single number. Chapter: policies.
+
+    >>> table(n=4096, d=128).set_index("name").loc["transformer", ["scale", "alpha"]].tolist()
+    [0.08838..., 1.0]
+    """
+    import pandas as pd  # takes longer to load than all of attnlib
+
+    keys, dimension = checking.number("n", n), checking.number("d", d)
+    rows = [
+        {
+            "name": policy.name,
+            "applied to": policy.applied_to,
+            "formula": policy.formula,
+            "scale": float(policy.scale(keys, dimension)),
+            "alpha": float(policy.alpha(keys, dimension)),
+            "learned": policy.learned,
+            "source": policy.source,
+        }
+        for policy in POLICIES.values()
+    ]
+    return pd.DataFrame(rows)
+
+
+def _constant(setting: Constant, value: Any) -> float:
+    number = checking.number(setting.name, value)
+    return float(checking.finite(setting.name, number, minimum=setting.minimum))
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+def _inverse_root(case: Case) -> Any:
+    return 1.0 / np.sqrt(case.d)
+
+
+def _root(case: Case) -> Any:
+    return np.sqrt(case.d)
+
+
+def _over_dimension(case: Case, multiplier: float) -> Any:
+    return multiplier / case.d
+
+
+def _constant_scale(case: Case, scale: float) -> Any:
+    return scale
+
+
+def _clipped(case: Case, initial: float, largest: float) -> Any:
+    return min(initial, largest)
+
+
+def _fixed_root(case: Case, scalar: float) -> Any:
+    return scalar**-0.5
+
+
+def _pairs(case: Case) -> Any:
+    keys = np.maximum(case.n, 2.0)
+    return np.log2(keys) + np.log2(keys - 1.0)
+
+
+def _other_classes(case: Case) -> Any:
+    return np.sqrt(2.0) * np.log(np.maximum(case.n, 2.0) - 1.0)
+
+
+def _log_length(case: Case) -> Any:
+    return np.log(case.n) / np.sqrt(case.d)
+
+
+def _entropy_invariance(case: Case, reference: float, floor: float) -> Any:
+    return np.log(np.maximum(case.n, floor)) / np.log(reference) / np.sqrt(case.d)
+
+
+def _log_position(case: Case, train_length: float) -> Any:
+    growth = np.log(case.position + 1.0) / np.log(train_length)
+    return np.maximum(growth, 1.0) / np.sqrt(case.d)
+
+
+def _best_normal(case: Case) -> Any:
+    return annealed.best_alpha(Normal(), case.n) / np.sqrt(case.d)
+
+
+def _best_cosine(case: Case) -> Any:
+    best = np.empty(case.n.shape)
+    for d in np.unique(case.d):
+        if d < 3.0 or d % 1.0 > 0.0:
+            raise ValueError(f"d must be a whole number from 3 on for cosines, got d={d:g}")
+        chosen = case.d == d
+        best[chosen] = annealed.best_alpha(Cosine(int(d)), case.n[chosen])
+    return best
+
+
+def _learned_log_length(case: Case, s: float) -> Any:
+    return s * np.log(case.n) / np.sqrt(case.d)
+
+
+def _yarn(case: Case, coefficient: float, train_length: float) -> Any:
+    factor = coefficient * np.log(_extension(case, train_length)) + 1.0
+    return factor**2 / np.sqrt(case.d)
+
+
+def _deepseek(case: Case, coefficient: float, factor: float) -> Any:
+    return (coefficient * np.log(factor) + 1.0) ** 2 / np.sqrt(case.d)
+
+
+def _longrope(case: Case, train_length: float) -> Any:
+    growth = 1.0 + np.log(_extension(case, train_length)) / np.log(train_length)
+    return growth / np.sqrt(case.d)
+
+
+def _extension(case: Case, train_length: float) -> FloatArray:
+    return np.maximum(case.n / train_length, 1.0)
+
+
+def _llama_4(case: Case, coefficient: float, floor: float) -> Any:
+    chunks = np.floor((case.position + 1.0) / floor)
+    return (1.0 + coefficient * np.log1p(chunks)) / np.sqrt(case.d)
+
+
+def _infoscale(case: Case, train_length: float) -> Any:
+    # 1 − n^{−2/d}, also where n^{−2/d} is nearly 1
+    share = -np.expm1(-2.0 * np.log(case.n) / case.d)
+    trained = -np.expm1(-2.0 * np.log(train_length) / case.d)
+    return np.sqrt(share / trained) / np.sqrt(case.d)
+
+
+# --- the catalogue --------------------------------------------------------------------------------
+
+_TRAIN_LENGTH = "length of the contexts in training"
+
+_BY_DIMENSION = (
+    Policy(
+        name="transformer",
+        title="Transformer",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{d}}",
+        source="vaswani2017attention",
+        read="documentation of PyTorch's scaled_dot_product_attention: scale=None means 1/√d",
+        meaning="Gives logits of variance 1 when the entries of q and k have variance 1.",
+        rule=_inverse_root,
+    ),
+    Policy(
+        name="t5",
+        title="T5",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{d}}",
+        source="raffel2020exploring",
+        read="tensorflow/mesh, mesh_tensorflow/transformer/attention.py",
+        meaning="No scale at run time: the matrix of the queries starts 1/√d smaller instead.",
+        rule=_inverse_root,
+        learned=True,
+    ),
+    Policy(
+        name="mup",
+        title="μP",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{m}{d}",
+        source="https://arxiv.org/abs/2203.03466",
+        read="microsoft/mup, README.md and examples/Transformer/model.py",
+        meaning="Keeps logits in bounds, as d grows, once training has aligned q and k.",
+        rule=_over_dimension,
+        settings=(Constant("multiplier", 8.0, "m; 8 makes it 1/√d at d = 64"),),
+    ),
+    Policy(
+        name="u_mup",
+        title="u-μP, unit scaling",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{m}{d}",
+        source="blake2024ump",
+        read="graphcore-research/unit-scaling, unit_scaling/functional.py",
+        meaning="As μP; the output is also divided by a fitted model of its standard deviation.",
+        rule=_over_dimension,
+        settings=(Constant("multiplier", 1.0, "m, to be tuned"),),
+    ),
+    Policy(
+        name="almost_scaled",
+        title="almost-scaled attention",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{d}}",
+        source="orr2023almost",
+        read="the source, 002",
+        meaning="The Transformer's scale; the output is also multiplied by (n/e)^½.",
+        rule=_inverse_root,
+    ),
+    Policy(
+        name="granite",
+        title="Granite",
+        family="dimension",
+        applied_to="dot product",
+        formula="m",
+        source="https://github.com/huggingface/transformers/blob/main/src/transformers/models/"
+        "granite/configuration_granite.py",
+        read="huggingface/transformers, models/granite/configuration_granite.py",
+        meaning="A constant of the model's configuration, called attention_multiplier.",
+        rule=_constant_scale,
+        settings=(Constant("scale", 1.0 / 128.0, "m, whatever the dimension"),),
+        unread="The file has the constant, with default 1. The values of released models, 1/64 and "
+        "1/128, were seen in copies of their configurations.",
+    ),
+    Policy(
+        name="cerebras_gpt",
+        title="Cerebras-GPT",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{m}{d}",
+        source="https://arxiv.org/abs/2304.03208",
+        read="Cerebras/modelzoo, layers/AttentionLayer.py",
+        meaning="As μP, with a multiplier to be tuned.",
+        rule=_over_dimension,
+        settings=(Constant("multiplier", 1.0, "m, to be tuned"),),
+    ),
+    Policy(
+        name="gemma_2",
+        title="Gemma 2, 27B",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{m}}",
+        source="https://github.com/google/gemma_pytorch",
+        read="google/gemma_pytorch, gemma/config.py",
+        meaning="The root of model width over heads instead of d = 128; then 50 tanh(x/50).",
+        rule=_fixed_root,
+        settings=(Constant("scalar", 144.0, "m; in the smaller models the head dimension", 1.0),),
+    ),
+    Policy(
+        name="gemma_3",
+        title="Gemma 3, 27B",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{m}}",
+        source="https://github.com/google/gemma_pytorch",
+        read="google/gemma_pytorch, gemma/config.py",
+        meaning="The root of model width over heads instead of d = 128.",
+        rule=_fixed_root,
+        settings=(Constant("scalar", 168.0, "m; in the smaller models the head dimension", 1.0),),
+    ),
+    Policy(
+        name="grok_1",
+        title="Grok-1",
+        family="dimension",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{m}}",
+        source="https://github.com/xai-org/grok-1",
+        read="xai-org/grok-1, model.py and run.py",
+        meaning="The Transformer's scale at the model's head dimension; then 30 tanh(x/30).",
+        rule=_fixed_root,
+        settings=(Constant("scalar", 128.0, "m, the head dimension of the model", 1.0),),
+    ),
+)
+
+_NORMALISED = (
+    Policy(
+        name="qknorm",
+        title="QKNorm",
+        family="normalised",
+        applied_to="cosine",
+        formula=r"\log_2(n^2 - n)",
+        source="henry2020qknorm",
+        read="CyndxAI/QKNorm, QKNorm/layers.py",
+        meaning="Learned; starts at log₂ of the number of pairs in a long training text, n tokens.",
+        rule=_pairs,
+        learned=True,
+    ),
+    Policy(
+        name="swin_v2",
+        title="Swin V2",
+        family="normalised",
+        applied_to="cosine",
+        formula=r"\min(e^\ell, 100), \quad e^\ell = 10",
+        source="liu2022swinv2",
+        read="microsoft/Swin-Transformer, models/swin_transformer_v2.py",
+        meaning="Learned by each head through its logarithm, and kept below 100.",
+        rule=_clipped,
+        settings=(
+            Constant("initial", 10.0, "where training starts"),
+            Constant("largest", 100.0, "where it is clipped"),
+        ),
+        learned=True,
+    ),
+    Policy(
+        name="qk_norm",
+        title="QK norm: ViT-22B, OLMo 2, Qwen3",
+        family="normalised",
+        applied_to="cosine",
+        formula=r"\sqrt{d}",
+        source="dehghani2023vit22b",
+        read="allenai/OLMo, olmo/model.py",
+        meaning="Queries and keys normalised to length √d, with learned gains; then 1/√d as ever.",
+        rule=_root,
+        learned=True,
+    ),
+    Policy(
+        name="ngpt",
+        title="nGPT",
+        family="normalised",
+        applied_to="cosine",
+        formula=r"\sqrt{d}",
+        source="https://arxiv.org/abs/2410.01131",
+        read="NVIDIA/ngpt, model.py",
+        meaning="√d on unit vectors, with a learned gain for each coordinate.",
+        rule=_root,
+        learned=True,
+    ),
+    Policy(
+        name="x_transformers",
+        title="x-transformers",
+        family="normalised",
+        applied_to="cosine",
+        formula="10",
+        source="https://github.com/lucidrains/x-transformers",
+        read="lucidrains/x-transformers, README.md",
+        meaning="A fixed number.",
+        rule=_constant_scale,
+        settings=(Constant("scale", 10.0, "the number"),),
+    ),
+    Policy(
+        name="am_softmax",
+        title="AM-Softmax",
+        family="normalised",
+        applied_to="cosine",
+        formula="30",
+        source="wang2018amsoftmax",
+        read="happynear/AMSoftmax",
+        meaning="A loss over n classes; a fixed number.",
+        rule=_constant_scale,
+        settings=(Constant("scale", 30.0, "the number"),),
+    ),
+    Policy(
+        name="cosface",
+        title="CosFace",
+        family="normalised",
+        applied_to="cosine",
+        formula="64",
+        source="wang2018cosface",
+        read="deepinsight/insightface",
+        meaning="A loss over n classes; a fixed number, above a bound for the end of training.",
+        rule=_constant_scale,
+        settings=(Constant("scale", 64.0, "the number"),),
+    ),
+    Policy(
+        name="arcface",
+        title="ArcFace",
+        family="normalised",
+        applied_to="cosine",
+        formula="64",
+        source="https://arxiv.org/abs/1801.07698",
+        read="deepinsight/insightface",
+        meaning="A loss over n classes; a fixed number.",
+        rule=_constant_scale,
+        settings=(Constant("scale", 64.0, "the number"),),
+    ),
+    Policy(
+        name="adacos",
+        title="AdaCos",
+        family="normalised",
+        applied_to="cosine",
+        formula=r"\sqrt{2}\,\log(n - 1)",
+        source="zhang2019adacos",
+        read="4uiiurz1/pytorch-adacos, metrics.py",
+        meaning="A loss over n classes; grows with their logarithm, and may adapt in training.",
+        rule=_other_classes,
+    ),
+    Policy(
+        name="simcse",
+        title="SimCSE",
+        family="normalised",
+        applied_to="cosine",
+        formula="20",
+        source="gao2021simcse",
+        read="princeton-nlp/SimCSE",
+        meaning="A loss over a batch of n sentences; a temperature of 0.05.",
+        rule=_constant_scale,
+        settings=(Constant("scale", 20.0, "the number, one over the temperature"),),
+    ),
+    Policy(
+        name="clip",
+        title="CLIP",
+        family="normalised",
+        applied_to="cosine",
+        formula=r"\min(e^t, 100), \quad e^t = \frac{1}{0.07}",
+        source="radford2021clip",
+        read="openai/CLIP, clip/model.py; the clip at 100 in open_clip",
+        meaning="A loss over a batch of n pairs; learned through its logarithm t.",
+        rule=_clipped,
+        settings=(
+            Constant("initial", 1.0 / 0.07, "where training starts"),
+            Constant("largest", 100.0, "where it is clipped"),
+        ),
+        learned=True,
+    ),
+    Policy(
+        name="siglip",
+        title="SigLIP",
+        family="normalised",
+        applied_to="cosine",
+        formula="10",
+        source="https://arxiv.org/abs/2303.15343",
+        read="google-research/big_vision",
+        meaning="A sigmoid loss over a batch of n pairs; learned, with a learned bias.",
+        rule=_constant_scale,
+        settings=(Constant("scale", 10.0, "where training starts"),),
+        learned=True,
+    ),
+)
+
+_BY_LENGTH = (
+    Policy(
+        name="chiang_cholak",
+        title="Chiang and Cholak",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{\log n}{\sqrt{d}}",
+        source="https://arxiv.org/abs/2202.12172",
+        read="source su2021entropy, which quotes it; ndnlp/parity, encoder.py",
+        meaning="Lets one key win against n others at any length.",
+        rule=_log_length,
+        unread="The code has half of it, ½ log n; the formula is as quoted.",
+    ),
+    Policy(
+        name="entropy_invariance",
+        title="entropy invariance",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{\log_{m}\max(n, n_0)}{\sqrt{d}}",
+        source="su2021entropy",
+        read="bojone/bert4keras, bert4keras/backend.py",
+        meaning="The Transformer's scale at m keys; grows with log n, meant to hold the entropy.",
+        rule=_entropy_invariance,
+        settings=(
+            Constant("reference", 512.0, "m, the length at which it is 1/√d", 2.0),
+            Constant("floor", 16.0, "n₀: shorter rows are treated like this one", 1.0),
+        ),
+    ),
+    Policy(
+        name="qwen",
+        title="Qwen",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{\max(1, \log_{L}(i + 1))}{\sqrt{d}}",
+        source="bai2023qwen",
+        read="a mirror of modeling_qwen.py",
+        meaning="Entropy invariance beyond the training length L, at inference only.",
+        rule=_log_position,
+        settings=(Constant("train_length", 2048.0, f"L, {_TRAIN_LENGTH}", 2.0),),
+    ),
+    Policy(
+        name="gradient",
+        title="gradient maximisation",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{d}}\operatorname{argmax}_\alpha \alpha(1 - e^{\alpha^2}/n)",
+        source="su2023gradient",
+        read="the source, 000 and 003",
+        meaning="Maximises an approximation of the softmax gradient of normal scores.",
+        rule=_best_normal,
+    ),
+    Policy(
+        name="gradient_cosine",
+        title="gradient maximisation, cosine",
+        family="length",
+        applied_to="cosine",
+        formula=r"\operatorname{argmax}_\alpha \alpha(1 - e^{\kappa(2\alpha) - 2\kappa(\alpha)}/n)",
+        source="su2023gradient",
+        read="the source, 000 and 003",
+        meaning="The same for cosines in d dimensions, with log moment generating function κ.",
+        rule=_best_cosine,
+    ),
+    Policy(
+        name="ssmax",
+        title="Scalable-Softmax",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{s\log n}{\sqrt{d}}",
+        source="nakanishi2025ssmax",
+        read="the paper's first pages",
+        meaning="Weights proportional to n^{sz} for logits z; s is learned by each head.",
+        rule=_learned_log_length,
+        settings=(Constant("s", 0.168, "where training starts"),),
+        learned=True,
+        unread="The initial value 0.168 of s is taken from secondary sources.",
+    ),
+    Policy(
+        name="yarn",
+        title="YaRN",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{(c\log\max(1, n/L) + 1)^2}{\sqrt{d}}",
+        source="peng2024yarn",
+        read="jquesnelle/yarn, scaled_rope/LlamaYaRNScaledRotaryEmbedding.py",
+        meaning="q and k each get the factor c log(n/L) + 1 when a context L is extended to n.",
+        rule=_yarn,
+        settings=(
+            Constant("coefficient", 0.1, "c"),
+            Constant("train_length", 4096.0, f"L, {_TRAIN_LENGTH}", 1.0),
+        ),
+    ),
+    Policy(
+        name="deepseek_v3",
+        title="DeepSeek-V3",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{(c\log s + 1)^2}{\sqrt{d}}",
+        source="deepseek2024v3",
+        read="deepseek-ai/DeepSeek-V3, inference/model.py",
+        meaning="YaRN with one extension s for every n; its heads have d = 192.",
+        rule=_deepseek,
+        settings=(
+            Constant("coefficient", 0.1, "c, 0.1 times what the model calls mscale"),
+            Constant("factor", 40.0, "s, how many times the context was extended", 1.0),
+        ),
+    ),
+    Policy(
+        name="longrope",
+        title="LongRoPE, Phi-3",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{1 + \log_{L}\max(1, n/L)}{\sqrt{d}}",
+        source="https://github.com/huggingface/transformers/blob/main/src/transformers/"
+        "modeling_rope_utils.py",
+        read="huggingface/transformers, modeling_rope_utils.py",
+        meaning="q and k each get the root of this factor when a context L is extended to n.",
+        rule=_longrope,
+        settings=(Constant("train_length", 4096.0, f"L, {_TRAIN_LENGTH}", 2.0),),
+    ),
+    Policy(
+        name="llama_4",
+        title="Llama 4",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{1 + c\log(1 + \lfloor(i + 1)/m\rfloor)}{\sqrt{d}}",
+        source="https://github.com/meta-llama/llama-models",
+        read="meta-llama/llama-models, models/llama4/model.py",
+        meaning="Grows with the logarithm of the number of blocks so far; in layers without RoPE.",
+        rule=_llama_4,
+        settings=(
+            Constant("coefficient", 0.1, "c"),
+            Constant("floor", 8192.0, "m, the length of a block", 1.0),
+        ),
+    ),
+    Policy(
+        name="infoscale",
+        title="InfoScale",
+        family="length",
+        applied_to="dot product",
+        formula=r"\frac{1}{\sqrt{d}}\sqrt{\frac{1 - n^{-2/d}}{1 - L^{-2/d}}}",
+        source="li2025infoscale",
+        read="HT-NEKO/Information-Entropy-Invariance, model/my_gau_alpha_eval/layer.py",
+        meaning="Meant to hold the entropy as n grows beyond the training length L.",
+        rule=_infoscale,
+        settings=(Constant("train_length", 512.0, f"L, {_TRAIN_LENGTH}", 2.0),),
+    ),
+)
+
+POLICIES = MappingProxyType(
+    {policy.name: policy for policy in (*_BY_DIMENSION, *_NORMALISED, *_BY_LENGTH)}
+)
+"""All policies by name: first by dimension, then for normalised q and k, then by length."""
