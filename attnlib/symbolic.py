@@ -2,7 +2,7 @@
 
 Chapters: variance (moments), jacobian (the matrix, its row sums, the L1 identity), normal (the
 closed form), cosine (the Bessel form), exact and freezing (integration by parts, the convexity of
-log Z, near-ties).
+log Z, near-ties), policies (scales in use that are one rule in different words).
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from attnlib import checking
 MU_Q, MU_K = sympy.symbols("mu_q mu_k", real=True)
 SIGMA_Q, SIGMA_K = sympy.symbols("sigma_q sigma_k", positive=True)
 ALPHA, KEYS = sympy.symbols("alpha n", positive=True)
+DIMENSION, LENGTH = sympy.symbols("d L", positive=True)  # of q and k; of the texts in training
 
 
 @dataclass(frozen=True)
@@ -350,6 +351,141 @@ def expected_maximum_step() -> Identity:
     return Identity((f * below ** (KEYS - 1)).diff(s), right)
 
 
+def longrope_is_a_log_length() -> Identity:
+    """Return √(1 + log s/log L)² = log(sL)/log L: LongRoPE's factors on q and k, multiplied.
+
+    With n = sL keys it is log_L n, the rule of Qwen and, with L = 512, of entropy invariance.
+    Chapter: policies.
+
+    >>> longrope_is_a_log_length().proved
+    True
+    """
+    extension = sympy.Symbol("s", positive=True)
+    factor = sympy.sqrt(1 + sympy.log(extension) / sympy.log(LENGTH))
+    return Identity(factor**2, sympy.log(extension * LENGTH) / sympy.log(LENGTH))
+
+
+def entropy_invariance() -> Identity:
+    """Return κ log n/d = log_512(n)/√d for κ = √d/log 512. Chapter: policies.
+
+    >>> entropy_invariance().proved
+    True
+    """
+    kappa = sympy.sqrt(DIMENSION) / sympy.log(512)
+    right = sympy.log(KEYS, 512) / sympy.sqrt(DIMENSION)
+    return Identity(kappa * sympy.log(KEYS) / DIMENSION, right)
+
+
+def factors_on_both_sides(d: int) -> Identity:
+    """Return (mq)·(mk) = m² q·k for vectors of length d and m = c log s + 1.
+
+    YaRN multiplies q and k; DeepSeek multiplies the scale by the square. Chapter: policies.
+
+    >>> factors_on_both_sides(2).proved
+    True
+    """
+    q, k = _vectors(d)
+    coefficient, extension = sympy.symbols("c s", positive=True)
+    factor = coefficient * sympy.log(extension) + 1
+    return Identity((factor * q).dot(factor * k), factor**2 * q.dot(k))
+
+
+def power_of_the_length(n: int) -> Identity:
+    """Return n^{sz_i}/Σ_j n^{sz_j} = softmax(s log(n) z)_i: Scalable-Softmax is a scale.
+
+    For `n` logits z, with a symbol in the place of the number n. Chapter: policies.
+
+    >>> power_of_the_length(2).proved
+    True
+    """
+    z, p = softmax(n)
+    learned = sympy.Symbol("s", positive=True)
+    powers = z.applyfunc(lambda logit: KEYS ** (learned * logit))
+    return Identity(powers / sum(powers), p.subs(ALPHA, learned * sympy.log(KEYS)))
+
+
+def shift_changes_nothing(n: int) -> Identity:
+    """Return softmax(α(s − c)) = softmax(αs): a number taken from all scores drops out.
+
+    So exp(z − s log n), normalised, is no scaling by log n. Chapter: policies.
+
+    >>> shift_changes_nothing(2).proved
+    True
+    """
+    s, p = softmax(n)
+    shift = sympy.Symbol("c", real=True)
+    return Identity(p.subs({score: score - shift for score in s}, simultaneous=True), p)
+
+
+def infoscale_in_many_dimensions() -> Identity:
+    """Return lim √(1 − n^{−2/d})/√(1 − L^{−2/d}) = √(log n/log L) as d → ∞.
+
+    The limit is taken by sympy. Chapter: policies.
+
+    >>> infoscale_in_many_dimensions().proved
+    True
+    """
+    inverse = sympy.Symbol("u", positive=True)
+    limit = sympy.limit(sympy.sqrt(_infoscale_square(1 / inverse)), inverse, 0, "+")
+    return Identity(limit, sympy.sqrt(sympy.log(KEYS) / sympy.log(LENGTH)))
+
+
+def infoscale_first_correction() -> Identity:
+    """Return lim d(r² − 1) = log L − log n as d → ∞, r the ratio of InfoScale to √(log n/log L).
+
+    So r ≈ 1 − log(n/L)/(2d): the root of log n is InfoScale for log n ≪ d. Chapter: policies.
+
+    >>> infoscale_first_correction().proved
+    True
+    """
+    inverse = sympy.Symbol("u", positive=True)
+    excess = _infoscale_square(1 / inverse) * sympy.log(LENGTH) / sympy.log(KEYS) - 1
+    limit = sympy.limit(excess / inverse, inverse, 0, "+")
+    return Identity(limit, sympy.log(LENGTH) - sympy.log(KEYS))
+
+
+def t5_initialisation() -> Identity:
+    """Return the variance of an unscaled score of T5 at its start: that of a scaled one, 1.
+
+    A query is a sum over the width D of inputs of variance 1 times weights of variance 1/(Dd); a
+    score sums d products. Chapter: policies.
+
+    >>> t5_initialisation().proved
+    True
+    """
+    width = sympy.Symbol("D", positive=True)
+    query = width / (width * DIMENSION)
+    return Identity(DIMENSION * query, DIMENSION * (1 / sympy.sqrt(DIMENSION)) ** 2)
+
+
+def mup_against_the_root() -> Identity:
+    """Return m/d = (1/√d)·√(d₀/d) for m = √d₀: the Transformer's scale at d₀, and smaller beyond.
+
+    m = 8 belongs to d₀ = 64. Chapter: policies.
+
+    >>> mup_against_the_root().proved
+    True
+    """
+    base = sympy.Symbol("d_0", positive=True)
+    right = sympy.sqrt(base / DIMENSION) / sympy.sqrt(DIMENSION)
+    return Identity(sympy.sqrt(base) / DIMENSION, right)
+
+
+def normalised_dot_product(d: int) -> Identity:
+    """Return q'·k'/√d = √d cos(q, k) for q' and k' brought to length √d.
+
+    QK norm at unit gain, with the Transformer's scale. Chapter: policies.
+
+    >>> normalised_dot_product(2).proved
+    True
+    """
+    q, k = _vectors(d)
+    root = sympy.sqrt(d)
+    lengths = sympy.sqrt(q.dot(q)), sympy.sqrt(k.dot(k))
+    left = (root / lengths[0] * q).dot(root / lengths[1] * k) / root
+    return Identity(left, root * q.dot(k) / (lengths[0] * lengths[1]))
+
+
 def _log_partition(s: Any) -> Any:
     return sympy.log(sum((ALPHA * s).applyfunc(sympy.exp)))
 
@@ -364,3 +500,12 @@ def _over_gaps(quantity: Any) -> Any:
 
 def _independent_normals() -> tuple[Any, Any]:
     return (Normal("q", MU_Q, SIGMA_Q), Normal("k", MU_K, SIGMA_K))
+
+
+def _vectors(d: int) -> tuple[Any, Any]:
+    count = checking.integer("d", d, minimum=1)
+    return tuple(sympy.Matrix(sympy.symbols(f"{name}1:{count + 1}", real=True)) for name in "qk")
+
+
+def _infoscale_square(dimension: Any) -> Any:
+    return (1 - KEYS ** (-2 / dimension)) / (1 - LENGTH ** (-2 / dimension))

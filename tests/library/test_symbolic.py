@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sympy
 
-from attnlib import rows, scores, symbolic
+from attnlib import policies, rows, scores, symbolic
 
 PROOFS = [
     symbolic.product_mean(),
@@ -27,6 +27,16 @@ PROOFS = [
     symbolic.near_tie_gradient(),
     symbolic.near_tie_frobenius(),
     symbolic.expected_maximum_step(),
+    symbolic.longrope_is_a_log_length(),
+    symbolic.entropy_invariance(),
+    *(symbolic.factors_on_both_sides(d) for d in (1, 2, 3)),
+    *(symbolic.power_of_the_length(n) for n in (1, 2, 3)),
+    *(symbolic.shift_changes_nothing(n) for n in (1, 2, 3)),
+    symbolic.infoscale_in_many_dimensions(),
+    symbolic.infoscale_first_correction(),
+    symbolic.t5_initialisation(),
+    symbolic.mup_against_the_root(),
+    *(symbolic.normalised_dot_product(d) for d in (1, 2, 3)),
 ]
 
 
@@ -47,6 +57,11 @@ def test_it_is_proved(proof):
         *(symbolic.logistic_integral(1), symbolic.logistic_integral(2)),
         *(symbolic.near_tie_gradient(), symbolic.near_tie_frobenius()),
         symbolic.expected_maximum_step(),
+        *(symbolic.longrope_is_a_log_length(), symbolic.entropy_invariance()),
+        *(symbolic.factors_on_both_sides(2), symbolic.power_of_the_length(2)),
+        *(symbolic.shift_changes_nothing(2), symbolic.infoscale_in_many_dimensions()),
+        *(symbolic.infoscale_first_correction(), symbolic.t5_initialisation()),
+        *(symbolic.mup_against_the_root(), symbolic.normalised_dot_product(2)),
     ],
 )
 @pytest.mark.parametrize("factor", [sympy.Rational(6, 5), -1])
@@ -187,3 +202,38 @@ def test_the_gap_of_two_normal_scores_gives_the_frobenius_slope():
 def test_other_powers_have_no_integral_here(power):
     with pytest.raises(ValueError, match=f"power must be 1 or 2, got power={power!r}"):
         symbolic.logistic_integral(power)
+
+
+def test_the_rules_in_disguise_agree_with_the_numbers():
+    """Each right side is what `policies` computes, in units of 1/√d, at n = 10⁵ and d = 64."""
+    extension, coefficient = sympy.symbols("s c", positive=True)
+    at = {symbolic.KEYS: 1e5, symbolic.DIMENSION: 64, symbolic.LENGTH: 4096}
+    at |= {extension: 1e5 / 4096, coefficient: 0.1}
+    q, k = (sympy.Matrix(sympy.symbols(f"{name}1:2", real=True)) for name in "qk")
+    at |= {q[0]: 1.0, k[0]: 1.0}
+    for proof, name, unit in (
+        (symbolic.longrope_is_a_log_length(), "longrope", 1.0),
+        (symbolic.entropy_invariance(), "entropy_invariance", 8.0),
+        (symbolic.factors_on_both_sides(1), "yarn", 1.0),
+    ):
+        found = float(policies.POLICIES[name].alpha(1e5, 64))
+        assert float(proof.right.subs(at)) * unit == pytest.approx(found, rel=1e-13)
+
+
+def test_yarn_with_one_factor_is_not_proved():
+    proof = symbolic.factors_on_both_sides(2)
+    factor = sympy.log(sympy.Symbol("s", positive=True)) * sympy.Symbol("c", positive=True) + 1
+    assert not symbolic.Identity(proof.left, proof.right / factor).proved
+
+
+def test_a_longer_text_of_training_is_not_proved():
+    length = symbolic.LENGTH
+    for proof in (symbolic.longrope_is_a_log_length(), symbolic.infoscale_in_many_dimensions()):
+        assert not symbolic.Identity(proof.left, proof.right.subs(length, 2 * length)).proved
+
+
+@pytest.mark.parametrize("d", [0, -1, 2.0, True])
+def test_bad_dimensions_are_named(d):
+    for identity in (symbolic.factors_on_both_sides, symbolic.normalised_dot_product):
+        with pytest.raises((TypeError, ValueError), match=f"d.*{d}"):
+            identity(d)
