@@ -1,0 +1,141 @@
+"""One scale by each criterion: what α should be, if one wants this of a row of random scores.
+
+The criteria of the book side by side, for one law of the scores and one number of keys. They
+disagree, because they ask for different things; none of them is *the* scale.
+
+Chapter: policies.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma
+
+from attnlib import annealed, checking, exact, freezing, typical
+from attnlib.scores import AnyLaw, Cosine, check_law
+
+SAMPLED_SCORES = 2**24
+"""About so many scores are drawn for the typical row: a second's work."""
+
+LARGEST_SAMPLED = 2**16
+"""For more keys, the typical row's best α grows as the freezing one does."""
+
+REFERENCE_KEYS = 512
+"""The entropy criterion keeps the entropy that 1/√d gives over so many keys."""
+
+
+class Criterion(NamedTuple):
+    """What one criterion asks for."""
+
+    name: str
+    alpha: float | None  # multiplies the law's score; None where the criterion asks for nothing
+    standard_error: float  # of alpha; 0 where nothing is simulated
+    meaning: str
+
+
+def effective_keys(n: int, *, causal: bool) -> float:
+    """Return n, or under a causal mask the harmonic mean of 1, …, n.
+
+    The constant α that maximises the approximate gradient, averaged over the positions of a causal
+    mask, is the best one for so many keys. Chapter: entropy.
+
+    >>> effective_keys(2048, causal=True)
+    249.7...
+    """
+    keys = checking.integer("n", n, minimum=2, maximum=2**40)
+    if not checking.flag("causal", causal):
+        return float(keys)
+    return keys / float(digamma(keys + 1.0) + np.euler_gamma)
+
+
+def scales(law: AnyLaw, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
+    """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
+
+    α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, the cosine for `Cosine`.
+    Under a causal mask it is one constant for all positions, the one of `effective_keys`.
+
+    - variance: the logits have variance 1.
+    - annealed: `annealed.best_alpha`.
+    - typical: `typical.best_alpha`, the geometric mean, simulated with `seed` for at most 2¹⁶
+      keys; for more, its ratio to freezing at 2¹⁶ is kept.
+    - freezing: the root of ακ'(α) − κ(α) = log n with κ the law's log E e^{αs}, where the random
+      energy model freezes; `freezing.critical_alpha` for normal scores and for dot products.
+    - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
+      are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
+
+    Takes some seconds at most. Raises ValueError for n below 2 or above 2⁴⁰, TypeError for an n
+    that is no integer and for what is no law. Chapter: policies.
+
+    >>> from attnlib.scores import Normal
+    >>> for criterion in scales(Normal(), 4096):
+    ...     print(f"{criterion.name:9} {criterion.alpha:.1f}")
+    variance  1.0
+    annealed  2.4
+    typical   4.1
+    freezing  4.1
+    entropy   2.3
+    """
+    check_law(law)
+    keys = effective_keys(n, causal=causal)
+    unit = 1.0 / float(np.sqrt(law.variance))
+    best, error = _typical(law, keys, seed)
+    return [
+        Criterion("variance", unit, 0.0, "Logits of variance 1, as 1/√d gives them."),
+        Criterion(
+            "annealed",
+            float(annealed.best_alpha(law, keys)),
+            0.0,
+            "Largest gradient, by the approximation in the literature.",
+        ),
+        Criterion("typical", best, error, "Largest gradient of a typical row of random scores."),
+        Criterion(
+            "freezing",
+            _critical(law, keys),
+            0.0,
+            "From here on a few keys hold the weight, however many there are.",
+        ),
+        Criterion(
+            "entropy",
+            _same_entropy(law, max(2, round(keys)), unit),
+            0.0,
+            f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy.",
+        ),
+    ]
+
+
+def _typical(law: AnyLaw, keys: float, seed: int) -> tuple[float, float]:
+    count = min(max(2, round(keys)), LARGEST_SAMPLED)
+    rows = min(4000, SAMPLED_SCORES // count)
+    value, error = typical.best_alpha(law, count, rows=rows, seed=seed)
+    beyond = 1.0 if count < LARGEST_SAMPLED else _critical(law, keys) / _critical(law, count)
+    return beyond * float(value), beyond * float(error)
+
+
+def _critical(law: AnyLaw, keys: float) -> float:
+    if not isinstance(law, Cosine):
+        return float(freezing.critical_alpha(keys))
+
+    def excess(log_alpha: float) -> float:
+        alpha = np.exp(log_alpha)
+        at = law.log_mgf_derivatives(alpha)
+        return float(at.deficit - alpha * at.first_complement) - float(np.log(keys))
+
+    # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
+    low = 0.5 * np.log(2.0 * np.log(keys))
+    high = np.log(law.d) + 2.0 + 2.0 * np.log(keys) / (law.d - 1)
+    return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
+
+
+def _same_entropy(law: AnyLaw, keys: int, unit: float) -> float | None:
+    wanted = float(exact.entropy(law, unit, REFERENCE_KEYS))
+    if np.log(keys) <= wanted:
+        return None
+
+    def excess(log_alpha: float) -> float:
+        return float(exact.entropy(law, np.exp(log_alpha), keys)) - wanted
+
+    low, high = np.log(unit) + np.log([1e-3, 9e3])  # of what `exact` has
+    if excess(low) <= 0.0 or excess(high) >= 0.0:
+        return None
+    return float(np.exp(brentq(excess, low, high, xtol=1e-10)))

@@ -1,0 +1,107 @@
+"""The criteria side by side, each against its own definition."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnlib import annealed, criteria, exact
+from attnlib.criteria import effective_keys, scales
+from attnlib.scores import Cosine, DotProduct, Normal
+
+LAWS = (Normal(), DotProduct(64), Cosine(64))
+
+
+def alphas(law, n, **options):
+    return {criterion.name: criterion.alpha for criterion in scales(law, n, **options)}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_each_criterion_meets_its_definition(law):
+    found = alphas(law, 600)
+    unit = 1.0 / math.sqrt(law.variance)
+    assert found["variance"] == pytest.approx(unit, rel=1e-15)
+    # No other α within 20 % has a larger approximate gradient.
+    near = found["annealed"] * np.linspace(0.8, 1.2, 401)
+    assert abs(annealed.gradient(law, near, 600).argmax() - 200) <= 1
+    entropies = exact.entropy(law, [unit, found["entropy"]], [512, 600])
+    assert entropies[0] == pytest.approx(entropies[1], rel=1e-8)
+
+
+def test_freezing_of_normal_scores_and_of_dot_products():
+    for law in (Normal(), DotProduct(8)):
+        assert alphas(law, 200)["freezing"] == pytest.approx(math.sqrt(2 * math.log(200)))
+
+
+@pytest.mark.parametrize("n", [2, 100, 2000])
+def test_freezing_of_cosines_in_three_dimensions(n):
+    # There κ(α) = log(sinh α/α), and ακ' − κ = α coth α − 1 − log(sinh α/α).
+    alpha = mpmath.mpf(alphas(Cosine(3), n)["freezing"])
+    found = alpha * mpmath.coth(alpha) - 1 - mpmath.log(mpmath.sinh(alpha) / alpha)
+    assert float(found) == pytest.approx(math.log(n), rel=1e-9)
+
+
+def test_freezing_of_cosines_is_that_of_normal_scores_in_many_dimensions():
+    found = alphas(Cosine(10**6), 512)["freezing"]
+    assert found / 1000 == pytest.approx(math.sqrt(2 * math.log(512)), rel=1e-5)
+
+
+def test_the_typical_row_states_its_error_and_grows_with_freezing():
+    value = next(c for c in scales(Normal(), 1024) if c.name == "typical")
+    assert 0.0 < value.standard_error < 0.1
+    # 1.0274 √(2 log n) from a longer run, in results/typical_optima.json
+    reference = 1.0274 * math.sqrt(2 * math.log(1024))
+    assert abs(value.alpha - reference) < 4.5 * value.standard_error
+    some, many = (alphas(Normal(), n) for n in (2**16, 2**30))
+    ratio = some["typical"] / some["freezing"]
+    assert 0.85 < ratio < 1.2
+    assert many["typical"] / many["freezing"] == pytest.approx(ratio, rel=1e-12)
+
+
+def test_the_harmonic_mean_against_a_sum():
+    for n in (2, 10, 9_999, 10_000, 10_001, 200_000):
+        direct = n / math.fsum(1 / k for k in range(1, n + 1))
+        assert effective_keys(n, causal=True) == pytest.approx(direct, rel=1e-12)
+        assert effective_keys(n, causal=False) == n
+
+
+def test_a_causal_mask_is_as_so_many_keys():
+    causal, plain = alphas(Normal(), 4096, causal=True), alphas(Normal(), 460)
+    assert effective_keys(4096, causal=True) == pytest.approx(460.478, abs=1e-3)
+    assert causal["entropy"] == plain["entropy"]
+    assert causal["annealed"] == pytest.approx(plain["annealed"], rel=1e-3)
+
+
+def test_too_few_keys_for_the_entropy_of_512():
+    # Under 1/√d, 512 normal scores have an entropy near log 512 − ½, that of 310 equal weights.
+    assert alphas(Normal(), 300)["entropy"] is None
+    assert alphas(Normal(), 330)["entropy"] < 0.5
+    assert alphas(Normal(), 512)["entropy"] == pytest.approx(1.0, rel=1e-8)
+
+
+@given(
+    st.one_of(
+        st.sampled_from([0, 1, -3, 2**40 + 1, 2.0, "4", None, math.nan, True, [4]]),
+        st.integers(max_value=1),
+    )
+)
+def test_a_wrong_n_is_named(n):
+    with pytest.raises((ValueError, TypeError), match="n must be"):
+        scales(Normal(), n)
+
+
+def test_a_wrong_law_and_a_wrong_flag_are_named():
+    with pytest.raises(TypeError, match="law must be"):
+        scales("normal", 512)
+    with pytest.raises(TypeError, match="causal must be"):
+        scales(Normal(), 512, causal=1)
+
+
+def test_every_criterion_says_what_it_means():
+    for criterion in scales(Cosine(128), 400):
+        assert criterion.meaning.endswith(".")
+        assert criterion.alpha > 0
+    assert criteria.REFERENCE_KEYS == 512
