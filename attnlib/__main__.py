@@ -1,5 +1,5 @@
 """Run the command line: `python -m attnlib`."""
 
-from attnlib.cli import main
+from attnlib.cli import app
 
-main()
+app()

@@ -2,45 +2,224 @@
 
 import json
 import os
+import sys
 from dataclasses import asdict
+from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 import attnlib
 
+if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
+    from attnlib.scores import AnyLaw
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(attnlib.__version__, prog_name="attnlib")
-def main() -> None:
+ParsingError: Any = typer.BadParameter.__mro__[2]
+"""The base of all errors of typer and click, which newer versions of typer do not name."""
+
+
+class CommandError(Exception):
+    """An error of a command: what is printed, in one line, and the exit status."""
+
+    def __init__(self, message: str, status: int = 2) -> None:
+        super().__init__(" ".join(message.split()))
+        self.status = status
+
+
+class OneLineErrors(TyperGroup):
+    """Commands whose errors are one line each, without the usage around it."""
+
+    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
+        """Run the command of the arguments and end the process."""
+        try:
+            status = super().main(*arguments, **{**options, "standalone_mode": False})
+        except CommandError as error:
+            typer.echo(f"Error: {error}", err=True)
+            status = error.status
+        except ParsingError as error:
+            typer.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
+            status = error.exit_code
+        if standalone_mode:
+            sys.exit(status if isinstance(status, int) else 0)
+        return status
+
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    help="What attention scores should be divided by.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"attnlib {attnlib.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
     """What attention scores should be divided by."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
-@main.command("claims")
-@click.argument("identifiers", nargs=-1, metavar="[ID]...")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
-def claims_command(identifiers: tuple[str, ...], as_json: bool) -> None:
-    """Check the claims of the sources and print each verdict with its evidence.
+class LawName(StrEnum):
+    """What is assumed of the scores."""
 
-    Without an ID, all of them.
+    NORMAL = "normal"
+    COSINE = "cosine"
+    DOT_PRODUCT = "dot-product"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+@app.command("scale")
+def scale_command(
+    n: Annotated[int, typer.Option("--n", help="Keys that a query sees: the context length.")],
+    d: Annotated[int, typer.Option("--d", help="Dimension of a head, not of the model.")],
+    law: Annotated[
+        LawName,
+        typer.Option(
+            help="What the scores are: dot products of random vectors, cosines (q and k "
+            "normalised), or normal numbers (dot products in very many dimensions)."
+        ),
+    ] = LawName.DOT_PRODUCT,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Queries see 1, 2, …, n keys; one scale for all.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the scale by each criterion and each policy.
+
+    "scale" is the number that multiplies q·k (or the cosine of q and k): the argument of that name
+    in PyTorch's scaled_dot_product_attention. "α" is the standard deviation of the logits it gives
+    random q and k, so that all rules can be compared; 1/√d has α = 1.
     """
+    from attnlib import criteria
+    from attnlib.policies import POLICIES
+
+    chosen = _law(law, d)
+    unit = float(chosen.variance) ** 0.5
+    times = "cosine" if law is LawName.COSINE else "dot product"
+    try:
+        found = criteria.scales(chosen, n, causal=causal)
+        keys = criteria.effective_keys(n, causal=causal)
+        policies = [
+            {
+                "name": policy.name,
+                "applied_to": policy.applied_to,
+                "scale": float(policy.scale(n, d)),
+                "alpha": float(policy.alpha(n, d)),
+                "learned": policy.learned,
+                "meaning": policy.meaning,
+            }
+            for policy in POLICIES.values()
+        ]
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    by_criterion = [
+        {
+            "name": one.name,
+            "applied_to": times,
+            "scale": _times(one.alpha, 1.0 if times == "cosine" else d**-0.5),
+            "alpha": _times(one.alpha, unit),
+            "standard_error": one.standard_error * unit,
+            "meaning": one.meaning,
+        }
+        for one in found
+    ]
+    if as_json:
+        answer = {
+            "n": n,
+            "d": d,
+            "law": str(law),
+            "causal": causal,
+            "effective_keys": keys,
+            "criteria": by_criterion,
+            "policies": policies,
+        }
+        typer.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        return
+    seen = f"1 to {n} keys (as {keys:.0f})" if causal else f"{n} keys"
+    _print(f"By criterion, for {seen} and {d} dimensions", by_criterion)
+    last = ", at the last query" if causal else ""
+    _print(f"Policies in use{last} (* learned; here its first value)", policies)
+    if law is not LawName.COSINE:
+        number = f"{by_criterion[1]['scale']:.4g}"
+        typer.echo("In PyTorch, for the scale of the second line:")
+        typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={number})")
+    typer.echo("With attnlib, for any policy, also one that depends on the position:")
+    typer.echo('    attention.attend(q, k, v, policy="ssmax", is_causal=True)')
+
+
+def _law(name: LawName, d: int) -> "AnyLaw":
+    from attnlib import scores
+
+    try:
+        law = scores.Cosine(d) if name is LawName.COSINE else scores.DotProduct(d)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return scores.Normal() if name is LawName.NORMAL else law
+
+
+def _times(alpha: float | None, factor: float) -> float | None:
+    return None if alpha is None else alpha * factor
+
+
+def _print(title: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    table.add_column("", overflow="fold")
+    table.add_column("scale", justify="right", no_wrap=True)
+    table.add_column("α", justify="right", no_wrap=True)
+    table.add_column("what it is", overflow="fold")
+    for row in rows:
+        name = row["name"] + ("*" if row.get("learned") else "")
+        error = row.get("standard_error", 0.0)
+        unit = " · cos" if row["applied_to"] == "cosine" else " · qk"
+        if row["alpha"] is None:
+            cells = [name, "none", "none", row["meaning"]]
+        else:
+            alpha = f"{row['alpha']:.3g}" + (f" ± {error:.1g}" if error else "")
+            cells = [name, f"{row['scale']:.4g}{unit}", alpha, row["meaning"]]
+        table.add_row(*map(Text, cells))
+    Console().print(table)
+
+
+@app.command("claims")
+def claims_command(
+    identifiers: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Claims; without one, all.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the claims of the book's sources."""
     from attnlib import claims  # sympy takes a second to load
 
-    unknown = [identifier for identifier in identifiers if identifier not in claims.CLAIMS]
-    if unknown:
-        raise click.BadParameter(
-            f"{unknown[0]!r} is not a claim; the ledger has {', '.join(sorted(claims.CLAIMS))}",
-            param_hint="ID",
-        )
+    for identifier in identifiers or []:
+        if identifier not in claims.CLAIMS:
+            raise CommandError(
+                f"{identifier!r} is not a claim; the ledger has {', '.join(sorted(claims.CLAIMS))}"
+            )
     outcomes = [claims.check(i) for i in identifiers] if identifiers else claims.check_all()
     if as_json:
-        click.echo(
-            json.dumps([asdict(outcome) for outcome in outcomes], ensure_ascii=False, indent=2)
-        )
+        typer.echo(json.dumps([asdict(one) for one in outcomes], ensure_ascii=False, indent=2))
         return
     table = Table(box=box.SIMPLE_HEAD, show_lines=True)
     for heading in ("source", "claim", "verdict", "evidence"):
@@ -52,36 +231,79 @@ def claims_command(identifiers: tuple[str, ...], as_json: bool) -> None:
     Console().print(table)
 
 
-class _WrongInput(click.ClickException):
-    """A wrong file: one line, without the usage of the command."""
+class Device(StrEnum):
+    """Where training runs."""
 
-    exit_code = 2
+    CPU = "cpu"
+    CUDA = "cuda"
 
 
-@main.command("sweep")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--text", type=click.Path(path_type=Path), help="A copy of the sweep's corpus.")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; by default one a core.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-def sweep_command(file: Path, text: Path | None, workers: int | None, device: str) -> None:
-    """Run what is missing of the training runs that the TOML file FILE describes.
+@app.command("sweep")
+def sweep_command(
+    file: Annotated[Path, typer.Argument(help="A TOML file that describes the runs.")],
+    text: Annotated[Path | None, typer.Option(help="A copy of the sweep's corpus.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one a core.")
+    ] = None,
+    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.CPU,
+) -> None:
+    """Train the models that a TOML file describes.
 
-    It can be stopped at any moment: the same command goes on where it was.
+    Only what is missing is run. It can be stopped at any moment: the same command goes on where it
+    was.
     """
+    sweep = _lab("sweep")
     try:
-        from attnlib.lab import sweep  # torch takes seconds to load
-    except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f'{error.name} is missing; pip install "attnlib[lab]" brings what a sweep needs'
-        ) from error
-    try:
-        found = sweep.run(sweep.read(file, text), workers=workers, device=device, progress=True)
+        found = sweep.run(
+            sweep.read(file, text), workers=workers, device=str(device), progress=True
+        )
     except sweep.SweepError as error:
-        raise _WrongInput(str(error)) from error
+        raise CommandError(str(error)) from error
     except sweep.WorkerError as error:
-        raise click.ClickException(str(error)) from error
+        raise CommandError(str(error), 1) from error
     except KeyboardInterrupt:
-        click.echo("Stopped; the same command goes on from here.", err=True)
+        typer.echo("Stopped; the same command goes on from here.", err=True)
         os._exit(130)  # a graceful end would wait for the runs under way
     diverged = sum(outcome.run.diverged_at is not None for outcome in found)
-    click.echo(f"{len(found)} runs finished, {diverged} of them diverged")
+    typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
+
+
+@app.command("data")
+def data_command(
+    name: Annotated[str | None, typer.Argument(help="A text; without one, list them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the text to this file.")] = None,
+) -> None:
+    """List the texts to train on, or fetch one."""
+    data = _lab("data")
+    if name is None:
+        if out is not None:
+            raise CommandError(f"--out needs the NAME of a text: {' or '.join(data.NAMES)}")
+        table = Table(box=box.SIMPLE_HEAD)
+        for heading in ("name", "what it is"):
+            table.add_column(heading, overflow="fold")
+        for corpus in data.NAMES:
+            table.add_row(corpus, data.MEANINGS[corpus])
+        Console().print(table)
+        return
+    try:
+        if name not in data.NAMES:
+            raise ValueError(f"NAME must be {' or '.join(data.NAMES)}, got {name!r}")
+        text = data.load(name)
+    except (ValueError, OSError) as error:
+        raise CommandError(str(error)) from error
+    if out is not None:
+        try:
+            out.write_bytes(text.tobytes())
+        except OSError as error:
+            raise CommandError(f"{out} cannot be written: {error.strerror}") from error
+    typer.echo(f"{name}: {text.size} bytes" + (f", written to {out}" if out else ""))
+
+
+def _lab(module: str) -> Any:
+    """Return a module of the laboratory."""
+    try:
+        return import_module(f"attnlib.lab.{module}")
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f'{error.name} is missing; pip install "attnlib[lab]" brings what this needs', 1
+        ) from error

@@ -23,6 +23,10 @@ SHAKESPEARE = "tiny-shakespeare"
 EMBEDDED = "embedded"
 NAMES = (EMBEDDED, SHAKESPEARE)
 """The texts that have a name."""
+MEANINGS = {
+    EMBEDDED: "Lines that only attention can complete; made on the spot.",
+    SHAKESPEARE: "Shakespeare's plays in part; fetched once, 1.1 MB.",
+}
 
 SHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"

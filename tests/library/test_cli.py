@@ -1,17 +1,22 @@
 """The command line."""
 
 import json
+import math
 import subprocess
 import sys
 
-from click.testing import CliRunner
+import pytest
+from typer.testing import CliRunner
 
-from attnlib import __version__, claims
-from attnlib.cli import main
+from attnlib import __version__, claims, criteria
+from attnlib.cli import app
+from attnlib.lab import data
+from attnlib.policies import POLICIES
+from attnlib.scores import Cosine, DotProduct, Normal
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, list(arguments), env={"COLUMNS": "120"})
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
 
 
 def test_claims_prints_a_table_of_all():
@@ -30,10 +35,95 @@ def test_claims_as_json():
     assert (second["id"], second["source"]) == ("variance.linear", "001")
 
 
-def test_an_unknown_claim_is_named():
-    result = run("claims", "variance.nothing")
+SCALE = ("scale", "--n", "600", "--d", "64")
+
+
+@pytest.mark.parametrize(
+    ("law", "name"),
+    [(Normal(), "normal"), (Cosine(64), "cosine"), (DotProduct(64), "dot-product")],
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_scale_as_json_is_what_the_library_says(law, name, causal):
+    result = run(*SCALE, "--law", name, "--json", *(["--causal"] if causal else []))
+    answer = json.loads(result.output)
+    assert (answer["n"], answer["d"], answer["law"], answer["causal"]) == (600, 64, name, causal)
+    found = {one["name"]: one for one in answer["criteria"]}
+    for criterion in criteria.scales(law, 600, causal=causal):
+        one = found.pop(criterion.name)
+        if criterion.alpha is None:
+            assert one["scale"] is one["alpha"] is None
+            continue
+        std = math.sqrt(law.variance)
+        assert one["alpha"] == pytest.approx(criterion.alpha * std, rel=1e-14)
+        assert one["standard_error"] == pytest.approx(criterion.standard_error * std, rel=1e-14)
+        factor = 1.0 if name == "cosine" else 1.0 / 8.0
+        assert one["scale"] == pytest.approx(criterion.alpha * factor, rel=1e-14)
+    assert not found
+    assert [one["name"] for one in answer["policies"]] == list(POLICIES)
+    for one in answer["policies"]:
+        assert one["scale"] == POLICIES[one["name"]].scale(600, 64)
+        assert one["alpha"] == POLICIES[one["name"]].alpha(600, 64)
+
+
+def test_scale_prints_every_criterion_and_policy_with_a_meaning():
+    result = run(*SCALE)
+    assert result.exit_code == 0
+    for one in (*criteria.scales(DotProduct(64), 600), *POLICIES.values()):
+        assert one.name in result.output
+        assert one.meaning.split()[0] in result.output
+    assert "scale=0.2" in result.output  # α* of 600 keys, over 8
+    assert "none" in run("scale", "--n", "100", "--d", "64").output  # too few for the entropy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("scale", "--n", "x", "--d", "64"), "'--n'"),
+        (("scale", "--n", "64"), "Missing option '--d'"),
+        (("scale", "--n", "1", "--d", "64"), "n must be from 2 to 1099511627776, got n=1"),
+        (("scale", "--n", "64", "--d", "0"), "d must be from 1"),
+        (("scale", "--n", "64", "--d", "2", "--law", "cosine"), "d must be from 3"),
+        ((*SCALE, "--law", "uniform"), "'normal', 'cosine', 'dot-product'"),
+        (("claims", "variance.nothing"), "'variance.nothing' is not a claim; the ledger has "),
+        (("data", "nothing"), "NAME must be embedded or tiny-shakespeare, got 'nothing'"),
+        (("data", "--out", "x"), "--out needs the NAME of a text"),
+        (("sweep", "nothing.toml"), "nothing.toml: cannot be read"),
+        (("sweep", "nothing.toml", "--device", "tpu"), "'cpu', 'cuda'"),
+        (("nothing",), "No such command 'nothing'"),
+    ],
+)
+def test_wrong_input_gets_one_line_and_status_two(arguments, said):
+    result = run(*arguments)
     assert result.exit_code == 2
-    assert "variance.nothing" in result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert said in result.stderr
+
+
+def test_without_a_command_there_is_help():
+    result = run()
+    assert result.exit_code == 0
+    for command in ("scale", "claims", "sweep", "data"):
+        assert command in result.output
+        assert run(command, "-h").exit_code == 0
+
+
+def test_data_lists_the_texts_and_writes_one(tmp_path):
+    listed = run("data").output
+    assert all(name in listed for name in data.NAMES)
+    file = tmp_path / "text"
+    assert run("data", "embedded", "--out", str(file)).exit_code == 0
+    assert file.read_bytes() == data.embedded().tobytes()
+    assert "cannot" in run("data", "embedded", "--out", str(tmp_path)).stderr
+
+
+def test_data_that_cannot_be_fetched_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    monkeypatch.setattr(data, "SHAKESPEARE_URL", "http://127.0.0.1:9/nothing.txt")
+    result = run("data", "tiny-shakespeare")
+    assert result.exit_code == 2
+    assert "tiny-shakespeare.txt could not be fetched" in result.stderr
 
 
 def test_the_module_is_the_command():

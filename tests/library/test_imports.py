@@ -20,7 +20,7 @@ def modules_after(statement):
 def test_importing_the_library_loads_no_heavy_package(statement):
     loaded = modules_after(statement)
     assert {"attnlib.rows", "attnlib.scores", "numpy", "scipy"} <= loaded
-    heavy = {"torch", "matplotlib", "sympy", "mpmath", "IPython", "click", "rich", "pandas"}
+    heavy = {"torch", "matplotlib", "sympy", "mpmath", "IPython", "typer", "rich", "pandas"}
     assert loaded.isdisjoint(heavy | {"tqdm", "dask", "distributed"})
 
 

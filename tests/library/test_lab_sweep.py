@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from attnlib.cli import main
+from attnlib.cli import app
 from attnlib.lab import data, sweep
 from attnlib.lab.train import train
 from tests.books import ROOT
@@ -159,7 +159,7 @@ WRONG = [
 
 def refusal(file, *options):
     """Return the one line with which the command refuses a file."""
-    finished = CliRunner().invoke(main, ["sweep", str(file), *options])
+    finished = CliRunner().invoke(app, ["sweep", str(file), *options])
     assert finished.exit_code == 2, finished.output
     (line,) = finished.output.splitlines()
     assert line.startswith(f"Error: {file}: ")
@@ -298,7 +298,7 @@ def test_a_diverged_run_is_a_result(folder):
         s.training.learning_rate: run.diverged_at for s, run in run_here(folder / "sweep.toml")
     }
     assert diverged == {0.01: None, 1e30: 1}
-    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml")])
+    finished = CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml")])
     assert "4 runs finished, 2 of them diverged" in finished.output
 
 
@@ -441,7 +441,7 @@ def test_an_interrupted_command_says_that_it_goes_on(folder, monkeypatch):
 
     monkeypatch.setattr(sweep, "run", interrupted)
     monkeypatch.setattr(os, "_exit", sys.exit)
-    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml")])
+    finished = CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml")])
     assert finished.exit_code == 130
     assert finished.stderr == "Stopped; the same command goes on from here.\n"
 
@@ -468,7 +468,7 @@ def alive(process):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_there_is_no_cuda(folder):
-    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml"), "--device", "cuda"])
+    finished = CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml"), "--device", "cuda"])
     assert finished.exit_code == 2
     assert finished.output.startswith("Error: device must be 'cpu' where PyTorch finds no GPU")
     assert len(finished.output.splitlines()) == 1
@@ -488,7 +488,7 @@ def test_a_sweep_on_a_gpu_trains_its_groups_together(folder):
 def test_the_command_shows_how_far_it_is(folder):
     (folder / "sweep.toml").write_text(SMALL.replace("[3, 4]", "[3]"))
     run_here(folder / "sweep.toml")
-    finished = CliRunner().invoke(main, ["sweep", str(folder / "sweep.toml")])
+    finished = CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml")])
     assert finished.exit_code == 0
     assert "4/4" in finished.stderr
     assert finished.stdout == "4 runs finished, 0 of them diverged\n"
