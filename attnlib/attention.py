@@ -19,10 +19,11 @@ import sys
 import threading
 import types
 import warnings
+from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -94,9 +95,35 @@ def attend(
     tensor([[1.0000, 0.0000],
             [0.3799, 0.6201]])
     """
-    scale, factor = _checked_options(policy, alpha, post_scale, normalize_qk)
+    options = _Options(policy, alpha, post_scale, normalize_qk)
+    kernel = functional.scaled_dot_product_attention
+    if _ENTERED.modes:
+        options, kernel = _ENTERED.modes[-1].changed(options), _UNSEEN
+    return _attend(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa, options, kernel)
+
+
+class _Options(NamedTuple):
+    policy: str | Policy | None = None
+    alpha: ArrayLike | Tensor | None = None
+    post_scale: ArrayLike | Tensor | None = None
+    normalize_qk: bool = False
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    enable_gqa: bool,
+    options: _Options,
+    kernel: Callable[..., Tensor],
+) -> Tensor:
+    scale, factor = _checked_options(options)
     shape = _checked_shape(q, k, v, attn_mask, is_causal, enable_gqa)
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
+    normalize_qk = options.normalize_qk
 
     def by_rows(quantity: str) -> Tensor:
         return _by_rows(quantity, scale, q, k, attn_mask, is_causal, normalize_qk, wide)
@@ -121,7 +148,7 @@ def attend(
         k = functional.normalize(k.to(wide), dim=-1).to(k.dtype)
     if by_query is not None:
         q = q * by_query.unsqueeze(-1)
-    output = functional.scaled_dot_product_attention(
+    output = kernel(
         q.to(dtype),
         k,
         v,
@@ -139,13 +166,9 @@ def attend(
 # --- which scale ----------------------------------------------------------------------------------
 
 
-def _checked_options(
-    policy: str | Policy | None,
-    alpha: ArrayLike | Tensor | None,
-    post_scale: ArrayLike | Tensor | None,
-    normalize_qk: bool,
-) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
+def _checked_options(options: _Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
     """Return the policy or α, and c; both numbers are 1 where nothing is said."""
+    policy, alpha, post_scale, normalize_qk = options
     checking.flag("normalize_qk", normalize_qk)
     if policy is not None and alpha is not None:
         raise ValueError("policy and alpha both say what the scale is: give one of them")
@@ -252,11 +275,6 @@ def _by_rows(
 
 def _count(attn_mask: Tensor, keys: int) -> Tensor:
     """Return the number of keys that each query sees."""
-    if isinstance(attn_mask, CausalBias):
-        raise TypeError(
-            "attn_mask must be a plain tensor to count the keys of each query, "
-            f"got {type(attn_mask).__name__}; pass is_causal or a mask of booleans"
-        )
     if attn_mask.dtype != torch.bool:
         attn_mask = attn_mask > torch.finfo(attn_mask.dtype).min
     return attn_mask.expand(*attn_mask.shape[:-1], keys).sum(-1)
@@ -383,6 +401,11 @@ def _checked_shape(
             raise ValueError(
                 "is_causal and attn_mask both say which keys are seen: put both into attn_mask"
             )
+        if isinstance(attn_mask, CausalBias):
+            raise TypeError(
+                "attn_mask must be a plain tensor, got a CausalBias: pass is_causal=True, or a "
+                "mask of booleans"
+            )
         if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
             raise TypeError(
                 f"attn_mask must be booleans or floating numbers, got {attn_mask.dtype}"
@@ -464,7 +487,7 @@ class Attention(nn.Module):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__()
-        _checked_options(policy, alpha, post_scale, normalize_qk)
+        _checked_options(_Options(policy, alpha, post_scale, normalize_qk))
         width = checking.integer("width", width, minimum=1)
         heads = checking.integer("heads", heads, minimum=1)
         shared = heads if key_value_heads is None else key_value_heads
@@ -492,6 +515,8 @@ class Attention(nn.Module):
         self.normalize_qk = normalize_qk
         self.dropout_p = dropout_p
         for name, value in (("alpha", alpha), ("post_scale", post_scale)):
+            if value is not None and not isinstance(value, str | Tensor):
+                value = _checked_factor(name, value)
             if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
                 self.register_buffer(name, value)
             else:
@@ -566,27 +591,19 @@ def rescale(
     """
     if policy is None and alpha is None and post_scale is None and not normalize_qk:
         raise ValueError("rescale needs a policy, an alpha or a post_scale: nothing would change")
-    _checked_options(policy, alpha, post_scale, normalize_qk)
-    return _Context(
-        {
-            "policy": policy,
-            "alpha": alpha,
-            "post_scale": post_scale,
-            "normalize_qk": normalize_qk,
-        }
-    )
+    options = _Options(policy, alpha, post_scale, normalize_qk)
+    _checked_options(options)
+    return _Context(options)
 
 
 class _Context(ContextDecorator):
     """What `rescale` returns. It can be entered again, within itself and in several threads."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: _Options) -> None:
         self._options = options
 
     def __enter__(self) -> Self:
         mode = _Rescaled(self._options)
-        if _ENTERED.modes:
-            _ENTERED.modes[-1].innermost = False
         _ENTERED.modes.append(mode)
         _FAST_PATH.close()
         mode.__enter__()  # type: ignore[no-untyped-call]
@@ -601,8 +618,6 @@ class _Context(ContextDecorator):
         mode = _ENTERED.modes.pop()
         mode.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         _FAST_PATH.open()
-        if _ENTERED.modes:
-            _ENTERED.modes[-1].innermost = True
         if mode.calls == 0 and error is None:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
@@ -665,14 +680,28 @@ _FORWARD = cast(types.FunctionType, functional.multi_head_attention_forward)
 _FORWARD_SEEN = _seen_from_inside(_FORWARD)
 
 
-class _Rescaled(TorchFunctionMode):
-    """Hands calls of scaled_dot_product_attention to `attend`."""
+# A name of scaled_dot_product_attention that no context takes for a model's: graphs in which it is
+# already called at the right scale may run inside the context too.
+_UNSEEN = torch.ops.aten.scaled_dot_product_attention
 
-    def __init__(self, options: dict[str, Any]) -> None:
+
+class _Rescaled(TorchFunctionMode):
+    """Hands a model's calls of scaled_dot_product_attention to `_attend`."""
+
+    def __init__(self, options: _Options) -> None:
         super().__init__()
         self.options = options
-        self.innermost = True
         self.calls = 0
+
+    def changed(self, options: _Options) -> _Options:
+        """Return the options of a call, as far as the context leaves them."""
+        self.calls += 1
+        post_scale = self.options.post_scale
+        if post_scale is None:
+            post_scale = options.post_scale
+        if self.options.policy is None and self.options.alpha is None:
+            return options._replace(post_scale=post_scale)
+        return self.options._replace(post_scale=post_scale)
 
     def __torch_function__(
         self,
@@ -682,25 +711,19 @@ class _Rescaled(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if self.innermost:
-            if func is _FORWARD:
-                before = self.calls
-                with self:
-                    result = _FORWARD_SEEN(*args, **kwargs)
-                if self.calls == before:
-                    raise RuntimeError(
-                        "nn.MultiheadAttention writes attention out with need_weights=True, where "
-                        "rescale cannot reach it: pass need_weights=False"
-                    )
-                return result
-            if (
-                func is functional.scaled_dot_product_attention
-                or func is torch.ops.aten.scaled_dot_product_attention
-                or func is torch.ops.aten.scaled_dot_product_attention.default
-            ):
-                self.calls += 1
-                return self.attend(*args, **kwargs)
-        return func(*args, **kwargs)
+        if func is functional.scaled_dot_product_attention or func is _UNSEEN.default:
+            return self.attend(*args, **kwargs)
+        if func is not _FORWARD:
+            return func(*args, **kwargs)
+        before = self.calls
+        with self:
+            result = _FORWARD_SEEN(*args, **kwargs)
+        if self.calls == before:
+            raise RuntimeError(
+                "nn.MultiheadAttention writes attention out with need_weights=True, where rescale "
+                "cannot reach it: pass need_weights=False"
+            )
+        return result
 
     def attend(
         self,
@@ -715,16 +738,8 @@ class _Rescaled(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> Tensor:
         """Return attention at this context's scale; the arguments are PyTorch's."""
-        options = self.options
-        if options["policy"] is None and options["alpha"] is None and scale is not None:
-            options = {**options, "alpha": scale * math.sqrt(query.shape[-1])}
-        return attend(
-            query,
-            key,
-            value,
-            attn_mask=attn_mask,
-            dropout_p=dropout_p,
-            is_causal=is_causal,
-            enable_gqa=enable_gqa,
-            **options,
+        own = _Options() if scale is None else _Options(alpha=scale * math.sqrt(query.shape[-1]))
+        options = self.changed(own)
+        return _attend(
+            query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, options, _UNSEEN
         )
