@@ -69,7 +69,7 @@ def attend(
     - `policy`, a name in `attnlib.policies.POLICIES` or a Policy. Its n is the number of keys that
       the query sees: S; under `is_causal` position + 1, at most S; under a mask those where it is
       True, or, in a mask of numbers, above the lowest of its type. Its position is n − 1. For a
-      policy at the whole context's length pass `alpha=float(policy.alpha(n, d))`.
+      policy of dot products at one n for all queries pass `alpha=policy.alpha(n, d)`.
     - `alpha`, a number α ≥ 0, or one for each query that broadcasts to q.shape[:-1]: of shape (L,),
       (heads, 1) and so on. A tensor may be learned, and its numbers are not checked.
     - neither: α = 1, bitwise PyTorch's result.
@@ -375,8 +375,11 @@ def _checked_shape(
             raise TypeError(f"{name} must not be a nested tensor: pad it and pass a mask")
         if not tensor.is_floating_point():
             raise TypeError(f"{name} must have a real floating type, got {tensor.dtype}")
-        if tensor.ndim < 2:
-            raise ValueError(f"{name} must have two axes or more, got shape {tuple(tensor.shape)}")
+        if tensor.ndim < 2 or tensor.shape[-1] == 0:
+            raise ValueError(
+                f"{name} must have two axes or more, the last not empty, "
+                f"got shape {tuple(tensor.shape)}"
+            )
     if not (q.device == k.device == v.device):
         raise ValueError(
             f"q, k and v must be on one device, got {q.device}, {k.device} and {v.device}"
@@ -662,13 +665,15 @@ _ENTERED = _Entered()
 _FAST_PATH = _FastPath()
 
 
-def _seen_from_inside(function: types.FunctionType) -> types.FunctionType:
-    """Return a copy of a function of torch.nn.functional that hands itself to no mode.
+def _seen_from_inside(function: Any) -> Any:
+    """Return a copy of a function of PyTorch that hands itself to no mode.
 
-    A mode that gets such a function whole does not see what it calls, and one that calls it again
-    gets it again.
+    A mode that gets such a function whole does not see what it calls, and when it calls it again
+    it gets it again.
     """
-    names = {**function.__globals__, "has_torch_function": lambda tensors: False}
+    names = dict(function.__globals__)
+    for check in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
+        names[check] = lambda *tensors: False
     copy = types.FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -676,9 +681,12 @@ def _seen_from_inside(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
-_FORWARD = cast(types.FunctionType, functional.multi_head_attention_forward)
-_FORWARD_SEEN = _seen_from_inside(_FORWARD)
-
+_FORWARD = functional.multi_head_attention_forward
+_SEEN_FROM_INSIDE = [
+    (function, _seen_from_inside(function))
+    # The backward pass may compute activations anew.
+    for function in (_FORWARD, Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+]
 
 # A name of scaled_dot_product_attention that no context takes for a model's: graphs in which it is
 # already called at the right scale may run inside the context too.
@@ -713,17 +721,18 @@ class _Rescaled(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention or func is _UNSEEN.default:
             return self.attend(*args, **kwargs)
-        if func is not _FORWARD:
-            return func(*args, **kwargs)
-        before = self.calls
-        with self:
-            result = _FORWARD_SEEN(*args, **kwargs)
-        if self.calls == before:
-            raise RuntimeError(
-                "nn.MultiheadAttention writes attention out with need_weights=True, where rescale "
-                "cannot reach it: pass need_weights=False"
-            )
-        return result
+        for function, inside in _SEEN_FROM_INSIDE:
+            if func is function:
+                before = self.calls
+                with self:
+                    result = inside(*args, **kwargs)
+                if func is _FORWARD and self.calls == before:
+                    raise RuntimeError(
+                        "nn.MultiheadAttention writes attention out with need_weights=True, where "
+                        "rescale cannot reach it: pass need_weights=False"
+                    )
+                return result
+        return func(*args, **kwargs)
 
     def attend(
         self,

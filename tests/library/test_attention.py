@@ -1,0 +1,708 @@
+"""Attention at any scale: against attention written out, and against PyTorch's."""
+
+import copy
+import itertools
+import math
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attnlib import exact
+from attnlib.attention import Attention, attend
+from attnlib.policies import POLICIES
+from attnlib.scores import Cosine, DotProduct
+from tests.library.test_bad_input import assert_refused
+
+LENGTH, KEYS, D = 6, 8, 16
+
+
+def draw(*shape, dtype=torch.float64, seed=0):
+    rng = np.random.default_rng([seed, *shape])
+    return torch.from_numpy(rng.standard_normal(shape)).to(dtype)
+
+
+def qkv(dtype=torch.float64, queries=LENGTH, keys=KEYS, heads=4, key_heads=4):
+    return (
+        draw(2, heads, queries, D, dtype=dtype),
+        draw(2, key_heads, keys, D, dtype=dtype, seed=1),
+        draw(2, key_heads, keys, 5, dtype=dtype, seed=2),
+    )
+
+
+def some_keys(*shape, seed=0):
+    """Return a mask that hides keys at random, and all of them from one query."""
+    mask = torch.from_numpy(np.random.default_rng(seed).random(shape) < 0.6)
+    mask[..., 2, :] = False
+    return mask
+
+
+# --- against attention written out in NumPy, one query at a time -------------------------------
+
+
+def written_out(q, k, v, scale, *, bias=None, cosine=False, factor=None):
+    """Return attention of float64 arrays (…, heads, L, d).
+
+    `scale(n)` multiplies q·k or cos and `factor(n)` the output, for a query that sees n keys;
+    `bias` (…, L, S) is added to the logits, and −inf hides.
+    """
+    q, k, v = (x.double().numpy() for x in (q, k, v))
+    if cosine:
+        q, k = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
+    k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))
+    shape = (*q.shape[:-1], k.shape[-2])
+    bias = np.broadcast_to(np.zeros(()) if bias is None else bias, shape)
+    output = np.zeros((*q.shape[:-1], v.shape[-1]))
+    for row in itertools.product(*map(range, q.shape[:-1])):
+        seen = bias[row] > -np.inf
+        n = int(seen.sum())
+        if n:
+            logits = scale(n, row) * (k[row[:-1]] @ q[row]) + bias[row]
+            weights = np.exp(logits - logits.max())
+            output[row] = (weights / weights.sum()) @ v[row[:-1]]
+            output[row] *= 1.0 if factor is None else factor(n, row)
+    return output
+
+
+def hidden(mask):
+    return np.where(mask.numpy(), 0.0, -np.inf)
+
+
+CAUSAL = np.where(np.tril(np.ones((LENGTH, KEYS))), 0.0, -np.inf)
+MASK = some_keys(LENGTH, KEYS)
+BATCH_MASK = some_keys(2, 1, LENGTH, KEYS, seed=1)
+FEW = MASK | (torch.arange(KEYS) == 1)
+LOWEST = torch.finfo(torch.float64).min
+ALIBI = -0.3 * torch.arange(KEYS, dtype=torch.float64) + torch.zeros(LENGTH, 1)
+VISIBLE = {
+    "all": ({}, None),
+    "causal": ({"is_causal": True}, CAUSAL),
+    "mask": ({"attn_mask": MASK}, hidden(MASK)),
+    "mask of a batch": ({"attn_mask": BATCH_MASK}, hidden(BATCH_MASK)),
+    "mask of keys": ({"attn_mask": BATCH_MASK[:, :, :1]}, hidden(BATCH_MASK[:, :, :1])),
+    "mask of queries": ({"attn_mask": MASK[:, :1]}, hidden(MASK[:, :1])),
+    "mask of numbers": (
+        {"attn_mask": ALIBI.masked_fill(~MASK, -math.inf)},
+        ALIBI.numpy() + hidden(MASK),
+    ),
+    "mask of lowest numbers": (
+        {"attn_mask": torch.zeros(LENGTH, KEYS).double().masked_fill(~FEW, LOWEST)},
+        hidden(FEW),
+    ),
+}
+
+
+@lru_cache
+def exact_factor(cosine, alpha, n):
+    return float(exact.post_scale(Cosine(D) if cosine else DotProduct(D), alpha, n))
+
+
+ROOT = math.sqrt(D)
+BY_QUERY = torch.linspace(0.5, 3.0, LENGTH)
+BY_HEAD = torch.tensor([[0.5], [1.0], [2.0], [3.0]])
+BY_ALL = draw(2, 4, LENGTH).abs()
+QWEN = POLICIES["qwen"].with_constants(train_length=3)
+# What attend is told, and what multiplies q·k or the cosine, by its definition.
+SCALES = {
+    "nothing": ({}, lambda n, row: 1 / ROOT),
+    "transformer": ({"policy": "transformer"}, lambda n, row: 1 / ROOT),
+    "mup": ({"policy": POLICIES["mup"]}, lambda n, row: 8 / D),
+    "ssmax": ({"policy": "ssmax"}, lambda n, row: 0.168 * math.log(n) / ROOT),
+    "qwen": ({"policy": QWEN}, lambda n, row: max(1.0, math.log(n, 3)) / ROOT),
+    "zero": ({"alpha": 0}, lambda n, row: 0.0),
+    "number": ({"alpha": np.float32(1.5)}, lambda n, row: 1.5 / ROOT),
+    "by query": ({"alpha": BY_QUERY.double()}, lambda n, row: BY_QUERY[row[2]].item() / ROOT),
+    "list": ({"alpha": list(range(LENGTH))}, lambda n, row: row[2] / ROOT),
+    "by head": ({"alpha": BY_HEAD.numpy()}, lambda n, row: BY_HEAD[row[1], 0].item() / ROOT),
+    "by all": ({"alpha": BY_ALL}, lambda n, row: BY_ALL[row].item() / ROOT),
+    "learned number": ({"alpha": torch.tensor(1.5)}, lambda n, row: 1.5 / ROOT),
+    "cosine": ({"policy": "x_transformers", "normalize_qk": True}, lambda n, row: 10.0),
+    "cosine by length": (
+        {"policy": "adacos", "normalize_qk": True},
+        lambda n, row: math.sqrt(2) * math.log(max(n, 2) - 1),
+    ),
+    "cosine number": ({"alpha": 7.0, "normalize_qk": True}, lambda n, row: 7.0),
+    "cosine by query": (
+        {"alpha": BY_QUERY.double(), "normalize_qk": True},
+        lambda n, row: BY_QUERY[row[2]].item(),
+    ),
+}
+EXACT = [name for name, (told, _) in SCALES.items() if np.ndim(told.get("alpha", 0.0)) == 0]
+EXACT.remove("learned number")
+FACTORS = {
+    "number": (2.5, lambda n, row: 2.5),
+    "by query": (BY_QUERY.double(), lambda n, row: BY_QUERY[row[2]].item()),
+    "by head": (BY_HEAD.double(), lambda n, row: BY_HEAD[row[1], 0].item()),
+}
+
+
+def assert_close(result, expected, tolerance=1e-12):
+    np.testing.assert_allclose(result.double().numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("visible", VISIBLE)
+@pytest.mark.parametrize("scale", SCALES)
+def test_attend_is_what_the_definition_says(scale, visible):
+    (told, by_hand), (keys, bias) = SCALES[scale], VISIBLE[visible]
+    cosine = "normalize_qk" in told
+    expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine)
+    assert_close(attend(*qkv(), **told, **keys), expected)
+
+
+@pytest.mark.parametrize("visible", VISIBLE)
+@pytest.mark.parametrize("factor", FACTORS)
+def test_a_post_scale_multiplies_the_output(factor, visible):
+    (told, by_hand), (keys, bias) = FACTORS[factor], VISIBLE[visible]
+    scale = SCALES["ssmax"][1]
+    expected = written_out(*qkv(), scale, bias=bias, factor=by_hand)
+    assert_close(attend(*qkv(), policy="ssmax", post_scale=told, **keys), expected)
+
+
+@pytest.mark.parametrize("visible", VISIBLE)
+@pytest.mark.parametrize("scale", EXACT)
+def test_the_exact_post_scale_is_that_of_each_row(scale, visible):
+    (told, by_hand), (keys, bias) = SCALES[scale], VISIBLE[visible]
+    cosine = "normalize_qk" in told
+
+    def factor(n, row):
+        return exact_factor(cosine, by_hand(n, row) * (1.0 if cosine else ROOT), n)
+
+    expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine, factor=factor)
+    assert_close(attend(*qkv(), post_scale="exact", **told, **keys), expected, 1e-9)
+
+
+def test_the_exact_post_scale_without_a_score_is_the_root_of_n():
+    q, k, _ = qkv(queries=KEYS)
+    output = attend(q, k, torch.eye(KEYS).double(), alpha=0.0, post_scale="exact", is_causal=True)
+    n = np.arange(1, KEYS + 1)
+    np.testing.assert_allclose(output[0, 0].numpy(), np.tri(KEYS) / np.sqrt(n)[:, None], rtol=1e-9)
+
+
+@pytest.mark.parametrize("told", [{"alpha": 2.0}, {"policy": "chiang_cholak"}])
+def test_the_exact_post_scale_gives_random_rows_unit_variance(told):
+    q, k, v = (draw(4000, 12, 8, seed=seed) for seed in range(3))
+    output = attend(q, k, v, post_scale="exact", is_causal=True, **told)
+    squares = output.square().mean(-1)  # the entries of a row share its weights
+    error = squares.std(0) / math.sqrt(len(squares))
+    assert (squares.mean(0) - 1).abs().lt(4.5 * error).all()
+
+
+@pytest.mark.parametrize("heads", [4, 2, 1])
+@pytest.mark.parametrize("scale", ["ssmax", "by all", "cosine by length"])
+def test_heads_share_keys_and_values(heads, scale):
+    told, by_hand = SCALES[scale]
+    inputs = qkv(key_heads=heads)
+    expected = written_out(*inputs, by_hand, bias=CAUSAL, cosine="normalize_qk" in told)
+    assert_close(attend(*inputs, is_causal=True, enable_gqa=True, **told), expected)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(8, 3), (3, 8), (1, 5), (5, 1)])
+def test_the_causal_n_is_the_position_plus_1_but_not_beyond_the_keys(queries, keys):
+    inputs = qkv(queries=queries, keys=keys)
+    bias = np.where(np.tri(queries, keys), 0.0, -np.inf)
+    expected = written_out(*inputs, SCALES["ssmax"][1], bias=bias)
+    assert_close(attend(*inputs, policy="ssmax", is_causal=True), expected)
+
+
+@pytest.mark.parametrize("keys", [{}, {"is_causal": True}])
+@pytest.mark.parametrize("shapes", [(0, 4), (3, 0), (0, 0)])
+def test_empty_rows_and_no_rows(shapes, keys):
+    q, k, v = qkv(queries=shapes[0], keys=shapes[1])
+    result = attend(q, k, v, policy="gradient", post_scale="exact", **keys)
+    assert result.shape == (2, 4, shapes[0], 5)
+    assert not result.any()
+
+
+def test_zeros_have_the_cosine_0_with_everything():
+    q, k, v = qkv()
+    result = attend(torch.zeros_like(q), k, v, alpha=10.0, normalize_qk=True)
+    torch.testing.assert_close(result, v.mean(-2, keepdim=True).expand(-1, -1, LENGTH, -1))
+
+
+LEADING = [((), ()), ((3,), ()), ((3,), (3,)), ((2, 1), (3,)), ((1, 3), (2, 3)), ((2, 3, 4), (4,))]
+
+
+@pytest.mark.parametrize(("of_q", "of_k"), LEADING)
+@pytest.mark.parametrize("keys", [{}, {"is_causal": True}])
+def test_leading_axes_broadcast_as_in_pytorch(of_q, of_k, keys):
+    q, k, v = draw(*of_q, 5, 4), draw(*of_k, 7, 4, seed=1), draw(*of_k, 7, 3, seed=2)
+    alpha = POLICIES["ssmax"].alpha(np.minimum(np.arange(1, 6), 7) if keys else 7, 4)
+    by_policy = attend(q, k, v, policy="ssmax", **keys)
+    torch.testing.assert_close(by_policy, attend(q, k, v, alpha=alpha, **keys))
+    plain = scaled_dot_product_attention(q * torch.from_numpy(alpha)[..., None], k, v, **keys)
+    torch.testing.assert_close(by_policy, plain)
+
+
+# --- against PyTorch's own ---------------------------------------------------------------------
+
+TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+SAME = [
+    {},
+    {"policy": "transformer"},
+    {"alpha": 1},
+    {"alpha": 1.0, "post_scale": 1.0},
+]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("told", SAME)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"is_causal": True},
+        {"attn_mask": some_keys(9, 9)},
+        {"is_causal": True, "enable_gqa": True},
+    ],
+)
+def test_at_the_usual_scale_it_is_pytorch_bit_by_bit(told, keys, dtype):
+    d = 7  # √d and 1/√d are not exact
+    q, k, v = (draw(2, 4, 9, d, dtype=dtype, seed=seed) for seed in range(3))
+    if "enable_gqa" in keys:
+        k, v = k[:, :2], v[:, :2]
+    expected = scaled_dot_product_attention(q, k, v, **keys)
+    assert torch.equal(attend(q, k, v, **told, **keys), expected)
+
+
+def test_another_policy_at_the_usual_scale_is_pytorch_bit_by_bit():
+    q, k, v = (draw(2, 9, 64, dtype=torch.float32, seed=seed) for seed in range(3))
+    expected = scaled_dot_product_attention(q, k, v)
+    assert torch.equal(attend(q, k, v, policy="mup"), expected)  # 8/d at d = 64
+
+
+@pytest.mark.parametrize("told", [{"policy": "ssmax"}, {"alpha": BY_QUERY}])
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("post_scale", [None, 2.0, BY_QUERY])
+def test_the_fused_kernel_runs(told, cosine, post_scale):
+    if cosine:
+        told = {"alpha": told.get("alpha", 3.0), "normalize_qk": True}
+    inputs = [x.float().requires_grad_() for x in qkv()]
+    inputs[2] = draw(2, 4, KEYS, D, dtype=torch.float32).requires_grad_()
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
+        attend(*inputs, is_causal=True, post_scale=post_scale, **told).sum().backward()
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the size of the largest tensor that any operation returns."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        results = result if isinstance(result, tuple | list) else [result]
+        sizes = [x.numel() for x in results if isinstance(x, torch.Tensor)]
+        self.numbers = max([self.numbers, *sizes])
+        return result
+
+
+@pytest.mark.parametrize("keys", [{}, {"is_causal": True}])
+def test_no_matrix_of_scores_is_kept(keys):
+    n, d = 1024, 8
+    inputs = [draw(1, 1, n, d, dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
+    with Largest() as largest:
+        output = attend(*inputs, policy="ssmax", post_scale="exact", **keys)
+        output.sum().backward()
+    assert largest.numbers == n * d
+
+
+def test_dropout_is_pytorchs():
+    inputs = [x.float() for x in qkv()]
+    results = []
+    for attention in (scaled_dot_product_attention, attend):
+        torch.manual_seed(0)
+        results.append(attention(*inputs, dropout_p=0.3, is_causal=True))
+    assert torch.equal(*results)
+
+
+# --- gradients ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("normalize_qk", [False, True])
+@pytest.mark.parametrize("keys", [{"is_causal": True}, {"attn_mask": some_keys(4, 5)}])
+@pytest.mark.parametrize(
+    ("alpha", "post_scale"),
+    [(2.0, "exact"), ("policy", "exact"), ("learned", "learned"), ("policy", "learned")],
+)
+def test_gradients(alpha, post_scale, keys, normalize_qk):
+    tensors = [draw(2, 4, 4), draw(2, 5, 4, seed=1), draw(2, 5, 3, seed=2)]
+    factors = [draw(4).abs() + 0.5, draw(2, 1).abs() + 0.5]
+    name = "adacos" if normalize_qk else "chiang_cholak"
+
+    def function(q, k, v, by_query, by_head):
+        told = {"alpha": by_query if alpha == "learned" else alpha}
+        told = {"policy": name} if alpha == "policy" else told
+        c = by_head if post_scale == "learned" else "exact"
+        return attend(q, k, v, post_scale=c, normalize_qk=normalize_qk, **told, **keys)
+
+    learned = [alpha == "learned", post_scale == "learned"]
+    inputs = [x.requires_grad_() for x in tensors]
+    inputs += [x.requires_grad_(used) for x, used in zip(factors, learned, strict=True)]
+    assert torch.autograd.gradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_learned_alpha_gets_its_gradient_through_half_precision(dtype):
+    gradients = []
+    for kind in (dtype, torch.float64):
+        q, k, v = (draw(3, 32, 16, dtype=dtype, seed=seed).to(kind) for seed in range(3))
+        alpha = torch.tensor([[0.7], [1.1], [1.9]], requires_grad=True)
+        attend(q, k, v, alpha=alpha).square().sum().backward()
+        gradients.append(alpha.grad.double())
+    torch.testing.assert_close(*gradients, rtol=0.02, atol=0.02)
+
+
+# --- half precision ----------------------------------------------------------------------------
+
+
+class Calls(torch.overrides.TorchFunctionMode):
+    """Remembers the queries and the scale that the kernel got."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is scaled_dot_product_attention:
+            self.queries, self.scale = args[0], kwargs["scale"]
+        return func(*args, **(kwargs or {}))
+
+
+HALF = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
+"""Half a unit in the last place, relative, at worst twice that."""
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("normalize_qk", [False, True])
+def test_queries_in_half_precision_are_rounded_once(dtype, normalize_qk):
+    q, k, v = (draw(4, 64, 32, dtype=dtype, seed=seed) for seed in range(3))
+    alpha = np.log(np.arange(1, 65) + 1.0)
+    with Calls() as calls:
+        attend(q, k, v, alpha=alpha, normalize_qk=normalize_qk)
+    expected = q.double() * torch.from_numpy(alpha)[:, None]
+    if normalize_qk:
+        expected = expected / q.double().norm(dim=-1, keepdim=True)
+    normal = expected.abs() > torch.finfo(dtype).smallest_normal
+    error = (calls.queries.double() / expected - 1.0).abs()[normal]
+    assert calls.queries.dtype == dtype
+    assert error.max() <= 2.0 * HALF[dtype] * 1.001
+    assert error.max() > HALF[dtype]  # the bound is not slack
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"policy": "gradient"},
+        {"alpha": 2.0, "post_scale": 3.0},
+        {"policy": "adacos", "normalize_qk": True},
+        {"policy": "chiang_cholak", "post_scale": "exact"},
+    ],
+)
+def test_half_precision_loses_no_more_than_pytorchs_own(told, dtype):
+    q, k, v = (draw(4, 200, 64, dtype=dtype, seed=seed) for seed in range(3))
+    wide = [x.double() for x in (q, k, v)]
+
+    def error(attention, **told):
+        expected = attention(*wide, is_causal=True, **told)
+        difference = attention(q, k, v, is_causal=True, **told).double() - expected
+        return difference.square().mean().sqrt() / expected.square().mean().sqrt()
+
+    assert error(attend, **told) < 3.0 * error(scaled_dot_product_attention)
+
+
+# --- compilers and transforms ------------------------------------------------------------------
+
+COMPILED = {
+    "by query": {"alpha": ...},
+    "dimension": {"policy": "mup", "is_causal": True},
+    "length": {"policy": QWEN, "is_causal": True, "post_scale": "exact"},
+    "number": {"alpha": 1.5, "post_scale": "exact"},
+    "mask": {"policy": "ssmax", "post_scale": "exact", "attn_mask": ...},
+    "cosine": {"policy": "adacos", "normalize_qk": True},
+}
+
+
+def filled(told, tensors):
+    """Return the options, with tensors in place of the dots."""
+    return {name: tensors[name] if value is ... else value for name, value in told.items()}
+
+
+class Graphs:
+    """A backend of torch.compile that counts the graphs."""
+
+    def __init__(self, backend="aot_eager"):
+        torch._dynamo.reset()
+        self.backend = torch._dynamo.lookup_backend(backend)
+        self.count = 0
+
+    def __call__(self, graph, inputs):
+        self.count += 1
+        return self.backend(graph, inputs)
+
+
+def test_it_compiles_whole_and_once_for_all_lengths():
+    graphs = Graphs()
+
+    def all_of_them(q, k, v, tensors):
+        return torch.stack([attend(q, k, v, **filled(each, tensors)) for each in COMPILED.values()])
+
+    compiled = torch.compile(all_of_them, fullgraph=True, backend=graphs)
+    for length in (6, 7, 9):
+        q, k, v = (draw(2, length, D, seed=seed) for seed in range(3))
+        tensors = {"attn_mask": some_keys(length, length), "alpha": draw(length).abs()}
+        q.requires_grad_()
+        result, expected = (f(q, k, v, tensors) for f in (compiled, all_of_them))
+        torch.testing.assert_close(result, expected)
+    gradient, wanted = (torch.autograd.grad(x.sum(), q)[0] for x in (result, expected))
+    torch.testing.assert_close(gradient, wanted)
+    assert graphs.count == 2  # for one length, then for any
+
+
+OTHER = [POLICIES["ssmax"].with_constants(s=s) for s in (1.0, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("policy", ["ssmax", OTHER[0], OTHER[1], "mup", "ssmax"]), ("alpha", [1.0, 1.5, 2.0, 1.0])],
+)
+def test_another_policy_or_number_is_no_stale_graph(name, values):
+    def function(q, told):
+        return attend(q, q, q, is_causal=True, post_scale="exact", **told)
+
+    compiled = torch.compile(function, fullgraph=True, backend=Graphs("eager"))
+    for value in values:
+        told, q = {name: value}, draw(2, 9, 4)
+        torch.testing.assert_close(compiled(q, told), function(q, told))
+
+
+def test_the_module_compiles_and_exports():
+    module = Attention(16, 4, key_value_heads=2, policy="ssmax", post_scale="exact").eval()
+    x = draw(2, 7, 16, dtype=torch.float32)
+    expected = module(x, is_causal=True)
+    compiled = torch.compile(module, fullgraph=True, backend=Graphs())
+    torch.testing.assert_close(compiled(x, is_causal=True), expected)
+    length = torch.export.Dim("length", min=2, max=100)
+    shapes = {"x": {1: length}, "is_causal": None}
+    exported = torch.export.export(module, (x,), {"is_causal": True}, dynamic_shapes=shapes)
+    longer = draw(2, 11, 16, dtype=torch.float32)
+    expected = module(longer, is_causal=True)
+    torch.testing.assert_close(exported.module()(longer, is_causal=True), expected)
+
+
+@pytest.mark.parametrize("told", COMPILED.values(), ids=COMPILED)
+def test_vmap(told):
+    q, k, v = (draw(3, 2, LENGTH, D, seed=seed) for seed in range(3))
+    told = filled(told, {"attn_mask": some_keys(LENGTH, LENGTH), "alpha": BY_QUERY})
+    result = torch.vmap(lambda q, k, v: attend(q, k, v, **told))(q, k, v)
+    torch.testing.assert_close(result, attend(q, k, v, **told))
+
+
+def test_vmap_over_masks_and_gradients():
+    q, mask = draw(3, 2, LENGTH, D), some_keys(3, 1, LENGTH, LENGTH)
+
+    def value(q, mask):
+        told = {"policy": "chiang_cholak", "post_scale": "exact"}
+        return attend(q, q, q, attn_mask=mask, **told).square().sum()
+
+    gradient = torch.vmap(torch.func.grad(value))(q, mask)
+    one_by_one = [torch.func.grad(value)(*pair) for pair in zip(q, mask, strict=True)]
+    torch.testing.assert_close(gradient, torch.stack(one_by_one))
+
+
+@pytest.mark.parametrize("told", COMPILED.values(), ids=COMPILED)
+def test_autocast(told):
+    q, k, v = (draw(2, LENGTH, D, dtype=torch.float32, seed=seed) for seed in range(3))
+    told = filled(told, {"attn_mask": some_keys(LENGTH, LENGTH), "alpha": BY_QUERY})
+    expected = attend(q, k, v, **told)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = attend(q, k.bfloat16(), v, **told)
+    assert result.dtype == torch.bfloat16
+    torch.testing.assert_close(result.float(), expected, rtol=0.05, atol=0.05)
+
+
+def test_numbers_made_in_inference_mode_serve_in_training():
+    q, k, v = qkv(keys=11)
+    told = {"policy": "ssmax", "is_causal": True, "post_scale": "exact"}
+    with torch.inference_mode():
+        attend(q, k, v, **told)
+    q.requires_grad_()
+    attend(q, k, v, **told).sum().backward()
+    assert q.grad.any()
+
+
+def test_shapes_without_numbers():
+    q, k, v = (x.to("meta") for x in qkv())
+    assert attend(q, k, v, policy="ssmax", post_scale="exact").shape == (2, 4, LENGTH, 5)
+
+
+# --- bad input ---------------------------------------------------------------------------------
+
+Q, K, V = qkv()
+REFUSED = [
+    ("policy and alpha", "both", {"policy": "mup", "alpha": 1.0}),
+    ("policy", "'ssmaxx'; similar names: ssmax", {"policy": "ssmaxx"}),
+    ("policy", "''", {"policy": ""}),
+    ("policy", "3", {"policy": 3}),
+    ("normalize_qk", "ngpt", {"policy": "ngpt"}),
+    ("normalize_qk", "mup", {"policy": "mup", "normalize_qk": True}),
+    ("normalize_qk", "alpha", {"normalize_qk": True}),
+    ("normalize_qk", "1", {"normalize_qk": 1}),
+    ("is_causal and attn_mask", "both", {"is_causal": True, "attn_mask": MASK}),
+    ("is_causal", "0", {"is_causal": 0}),
+    ("attn_mask", "torch.int64", {"attn_mask": MASK.long()}),
+    ("attn_mask", "(6, 7)", {"attn_mask": MASK[:, :7]}),
+    ("attn_mask", "(8,)", {"attn_mask": MASK[0]}),
+    ("attn_mask", "(3, 1, 6, 8)", {"attn_mask": MASK.expand(3, 1, 6, 8)}),
+    ("attn_mask", "CausalBias", {"attn_mask": causal_lower_right(LENGTH, KEYS)}),
+    ("alpha", "-1", {"alpha": -1.0}),
+    ("alpha", "nan", {"alpha": math.nan}),
+    ("alpha", "inf", {"alpha": math.inf}),
+    ("alpha", "True", {"alpha": True}),
+    ("alpha", "'1'", {"alpha": "1"}),
+    ("alpha", "1j", {"alpha": 1j}),
+    ("alpha", "bits", {"alpha": 10**400}),
+    ("alpha", "nan", {"alpha": [1.0, math.nan]}),
+    ("alpha", "(5,)", {"alpha": torch.ones(5)}),
+    ("alpha", "(3, 2, 4, 6)", {"alpha": np.ones((3, 2, 4, 6))}),
+    ("alpha", "(0,)", {"alpha": []}),
+    ("alpha", "torch.complex64", {"alpha": torch.ones(6, dtype=torch.complex64)}),
+    ("alpha", "torch.bool", {"alpha": torch.ones(6, dtype=torch.bool)}),
+    ("post_scale", "'exactly'", {"post_scale": "exactly"}),
+    ("post_scale", "-1", {"post_scale": -1}),
+    ("post_scale", "nan", {"post_scale": math.nan}),
+    ("post_scale", "(8,)", {"post_scale": torch.ones(8)}),
+    ("post_scale", "single number", {"post_scale": "exact", "alpha": torch.ones(6)}),
+    ("alpha", "1e+06", {"post_scale": "exact", "alpha": 1e6}),
+    ("q", "ndarray", {"q": Q.numpy()}),
+    ("v", "NoneType", {"v": None}),
+    ("k", "torch.int64", {"k": K.long()}),
+    ("q", "torch.complex128", {"q": Q.to(torch.complex128)}),
+    ("q", "(16,)", {"q": Q[0, 0, 0]}),
+    ("q", "(2, 4, 6, 0)", {"q": Q[..., :0]}),
+    ("q, k and v", "torch.float32", {"v": V.float()}),
+    ("q, k and v", "meta", {"k": K.to("meta")}),
+    ("q and k", "(2, 4, 8, 15)", {"k": K[..., :15]}),
+    ("k and v", "(2, 4, 7, 5)", {"v": V[..., :7, :]}),
+    ("leading axes", "enable_gqa=True", {"k": K[:, :2], "v": V[:, :2]}),
+    ("leading axes", "(2, 3, 8, 16)", {"k": K[:, :3], "v": V[:, :3]}),
+    ("heads", "divide", {"k": K[:, :3], "v": V[:, :3], "enable_gqa": True}),
+    ("heads", "divide", {"k": K[:, :2], "v": V[:, :1], "enable_gqa": True}),
+    ("heads", "divide", {"q": Q[0, 0], "k": K[0, 0], "v": V[0, 0], "enable_gqa": True}),
+    ("q", "nested", {"q": torch.nested.nested_tensor([Q[0], Q[1]], layout=torch.jagged)}),
+]
+
+
+@pytest.mark.parametrize(("name", "shown", "told"), REFUSED)
+def test_what_has_no_meaning_is_refused(name, shown, told):
+    assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **told})
+
+
+def test_the_law_of_cosines_wants_three_dimensions():
+    q = torch.ones(3, 2)
+    told = {"alpha": 1.0, "normalize_qk": True, "post_scale": "exact"}
+    assert_refused("d", "2", attend, q, q, q, **told)
+
+
+NUMBERS = st.floats() | st.integers() | st.lists(st.floats(), max_size=7) | st.text(max_size=5)
+
+
+@settings(max_examples=60)
+@given(alpha=NUMBERS, post_scale=NUMBERS)
+def test_any_number_is_used_or_refused(alpha, post_scale):
+    try:
+        result = attend(Q, K, V, alpha=alpha, post_scale=post_scale)
+    except (ValueError, TypeError) as error:
+        assert "alpha" in str(error) or "post_scale" in str(error)  # noqa: PT017
+    else:
+        assert (np.asarray(alpha) >= 0).all()
+        assert result.shape == (2, 4, LENGTH, 5)
+
+
+# --- the module --------------------------------------------------------------------------------
+
+
+def from_pytorch(theirs, ours):
+    """Copy the weights of nn.MultiheadAttention."""
+    weights = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
+    with torch.no_grad():
+        for layer, weight, bias in zip((ours.query, ours.key, ours.value), *weights, strict=True):
+            layer.weight.copy_(weight)
+            layer.bias.copy_(bias)
+        ours.output.load_state_dict(theirs.out_proj.state_dict())
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_the_module_is_pytorchs_at_the_usual_scale(context):
+    torch.manual_seed(0)
+    theirs, ours = nn.MultiheadAttention(24, 3, batch_first=True).double(), Attention(24, 3)
+    from_pytorch(theirs, ours.double())
+    x = draw(2, 7, 24)
+    source = draw(2, 9, 24, seed=1) if context else x
+    mask = some_keys(7, source.shape[1])
+    mask[2] = True
+    expected, _ = theirs(x, source, source, attn_mask=~mask)
+    result = ours(x, source if context else None, attn_mask=mask)
+    torch.testing.assert_close(result, expected)
+
+
+def test_the_module_passes_its_options_on():
+    torch.manual_seed(0)
+    options = {"policy": "adacos", "normalize_qk": True, "post_scale": 2.0}
+    module = Attention(
+        12, 4, key_value_heads=2, head_size=5, context_width=7, bias=False, **options
+    )
+    x, context = draw(3, 6, 12).float(), draw(3, 8, 7).float()
+    q = (x @ module.query.weight.T).view(3, 6, 4, 5).transpose(1, 2)
+    k, v = (
+        (context @ layer.weight.T).view(3, 8, 2, 5).transpose(1, 2)
+        for layer in (module.key, module.value)
+    )
+    z = attend(q, k, v, enable_gqa=True, is_causal=True, **options)
+    expected = z.transpose(1, 2).reshape(3, 6, 20) @ module.output.weight.T
+    torch.testing.assert_close(module(x, context, is_causal=True), expected)
+    assert sum(p.numel() for p in module.parameters()) == 12 * 20 * 2 + 7 * 10 * 2
+
+
+def test_a_scale_of_the_module_is_learned_or_kept():
+    kept = torch.linspace(1.0, 2.0, 4)[:, None]
+    learned = nn.Parameter(torch.full((4, 1), 3.0))
+    first = Attention(16, 4, alpha=learned, normalize_qk=True, post_scale=kept)
+    first(draw(5, 16).float()).square().sum().backward()
+    assert learned.grad.ne(0).all()
+    assert {name for name, _ in first.named_buffers()} == {"post_scale"}
+    second = Attention(
+        16, 4, alpha=nn.Parameter(torch.ones(4, 1)), normalize_qk=True, post_scale=kept * 0
+    )
+    second.load_state_dict(first.state_dict())
+    x = draw(5, 16).float()
+    assert torch.equal(first(x), second(x))
+    assert torch.equal(copy.deepcopy(first)(x), first(x))
+
+
+def test_the_module_drops_out_in_training_only():
+    torch.manual_seed(0)
+    module, x = Attention(16, 4, dropout_p=0.5), draw(5, 16).float()
+    assert not torch.equal(module(x), module(x))
+    module.eval()
+    assert torch.equal(module(x), module(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "told"),
+    [
+        ("width", "0", {"width": 0}),
+        ("width", "15", {"width": 15}),
+        ("heads", "2.0", {"heads": 2.0}),
+        ("key_value_heads", "3", {"key_value_heads": 3}),
+        ("head_size", "-1", {"head_size": -1}),
+        ("context_width", "0", {"context_width": 0}),
+        ("policy and alpha", "both", {"policy": "mup", "alpha": 1.0}),
+        ("alpha", "nan", {"alpha": [math.nan]}),
+    ],
+)
+def test_a_bad_module_is_refused(name, shown, told):
+    assert_refused(name, shown, Attention, **{"width": 16, "heads": 4, **told})
