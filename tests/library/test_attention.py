@@ -462,6 +462,15 @@ def test_it_compiles_whole_and_once_for_all_lengths():
     assert graphs.count == 2  # for one length, then for any
 
 
+def test_policies_of_one_name_are_not_confused():
+    q = draw(2, 9, 4)
+    n = np.arange(1, 10)
+    for s in (0.168, 1.0, 2.0, 0.168):
+        policy = POLICIES["ssmax"].with_constants(s=s)
+        result = attend(q, q, q, policy=policy, is_causal=True)
+        torch.testing.assert_close(result, attend(q, q, q, alpha=s * np.log(n), is_causal=True))
+
+
 OTHER = [POLICIES["ssmax"].with_constants(s=s) for s in (1.0, 2.0)]
 
 
