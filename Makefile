@@ -28,6 +28,7 @@ screenshots: book  ## look at every page: two widths, two colour schemes
 
 bench: $(READY)  ## the ratios against what a user would use instead
 	$(BIN)/python -m benchmarks.annealed
+	$(BIN)/python -m benchmarks.attention
 	$(BIN)/python -m benchmarks.exact
 	$(BIN)/python -m benchmarks.rows
 	$(BIN)/python -m benchmarks.training

@@ -1,0 +1,101 @@
+"""Attention with a policy or a post-scale against bare scaled_dot_product_attention.
+
+Time in turns in one process, and the growth of the peak memory, each in a process of its own.
+n = 4096, one text, 8 heads, d = 64, float32 on the CPU. Run with `make bench`.
+"""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+
+import click
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from attnlib.attention import attend
+
+LENGTH, HEADS, D = 4096, 8, 64
+
+
+def written_out(q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> Tensor:
+    """Return attention with its matrix of scores."""
+    scores = q @ k.transpose(-2, -1) / D**0.5
+    if is_causal:
+        future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(future, -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+VARIANTS: dict[str, Callable[..., Tensor]] = {
+    "bare": scaled_dot_product_attention,
+    "policy": partial(attend, policy="ssmax"),
+    "post_scale": partial(attend, post_scale="exact"),
+    "both": partial(attend, policy="ssmax", post_scale="exact"),
+}
+
+
+def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
+    """Return the time of one call, in seconds."""
+    generator = torch.Generator().manual_seed(0)
+    shape = 1, HEADS, LENGTH, D
+    q, k, v = (torch.randn(shape, generator=generator, requires_grad=backward) for _ in range(3))
+    start = perf_counter()
+    output = function(q, k, v, is_causal=causal)
+    if backward:
+        output.backward(torch.ones_like(output))
+    return perf_counter() - start
+
+
+def kilobytes(name: str) -> int:
+    """Return what Linux knows of this process's memory."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def growth(name: str, causal: bool) -> float:
+    """Return by how many megabytes a call with its backward pass raises the peak of the memory."""
+    function = VARIANTS.get(name, written_out)
+    small = torch.ones(1, 2, 4)
+    if name in VARIANTS:
+        function(small, small, small, is_causal=causal)  # what a first call loads
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = kilobytes("VmRSS")
+    run(function, causal, backward=True)
+    return (kilobytes("VmHWM") - before) / 1024
+
+
+@click.command()
+@click.option("--repeats", default=7, show_default=True, help="Calls of each; the median counts.")
+def main(repeats: int) -> None:
+    """Print the ratios of times, and the memory of each."""
+    print(f"n = {LENGTH}, {HEADS} heads, d = {D}, float32, {torch.get_num_threads()} threads")
+    for causal in (False, True):
+        rows = "causal" if causal else "all keys"
+        for name, function in VARIANTS.items():
+            print(f"{rows:8} {name:10} first call {run(function, causal, False):.2f} s")
+        for backward in (False, True):
+            times = [
+                [run(function, causal, backward) for function in VARIANTS.values()]
+                for _ in range(repeats)
+            ]
+            # Each call against the bare one of its own round: the machine's pace drifts.
+            ratios = np.median(np.array(times) / np.array(times)[:, :1], axis=0)
+            passes = "forward and backward" if backward else "forward"
+            shown = ", ".join(f"{n} {r:.3f}" for n, r in zip(VARIANTS, ratios, strict=True))
+            print(f"{rows:8} {passes}: {1e3 * np.median(times, axis=0)[0]:.0f} ms; ratio {shown}")
+        context = get_context("spawn")
+        for name in (*VARIANTS, "written out"):
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                grown = pool.submit(growth, name, causal).result()
+            print(f"{rows:8} {name:11} memory {grown:5.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
