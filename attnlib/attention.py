@@ -79,7 +79,8 @@ def attend(
     (DotProduct(d), with `normalize_qk` Cosine(d)); it wants a policy or a single number as α. Its
     first call at a length takes 0.2 s at 4096 causal rows, some seconds if α varies with n.
 
-    `normalize_qk` divides q and k by their lengths; vectors of zeros stay.
+    `normalize_qk` divides q and k by their lengths; vectors of zeros stay. torch.compile makes one
+    graph of it, and lengths may vary.
 
     Raises ValueError or TypeError, with the reason, for: `policy` and `alpha` together; `is_causal`
     and `attn_mask` together; a policy for cosines without `normalize_qk`, one for dot products with
@@ -120,6 +121,7 @@ def _attend(
     options: _Options,
     kernel: Callable[..., Tensor],
 ) -> Tensor:
+    """Return what `attend` does, by a name of scaled_dot_product_attention."""
     scale, factor = _checked_options(options)
     shape = _checked_shape(q, k, v, attn_mask, is_causal, enable_gqa)
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
@@ -292,8 +294,11 @@ def _token(policy: Policy) -> str:
     return token
 
 
-# An operator of its own: the compiler need not follow NumPy, and lengths may vary.
-@torch.library.custom_op("attnlib::numbers_of_rows", mutates_args=())
+# An operator of its own: the compiler need not follow NumPy, and lengths may vary. It copies from
+# the CPU, which a CUDA graph cannot record.
+@torch.library.custom_op(
+    "attnlib::numbers_of_rows", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
+)
 def _numbers_of_rows(
     quantity: str,
     policy: str,
@@ -404,10 +409,10 @@ def _checked_shape(
             raise ValueError(
                 "is_causal and attn_mask both say which keys are seen: put both into attn_mask"
             )
-        if isinstance(attn_mask, CausalBias):
+        if not isinstance(attn_mask, Tensor) or isinstance(attn_mask, CausalBias):
             raise TypeError(
-                "attn_mask must be a plain tensor, got a CausalBias: pass is_causal=True, or a "
-                "mask of booleans"
+                f"attn_mask must be a plain tensor, got a {type(attn_mask).__name__}: pass a mask "
+                "of booleans, or is_causal=True"
             )
         if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
             raise TypeError(

@@ -563,6 +563,7 @@ REFUSED = [
     ("is_causal and attn_mask", "both", {"is_causal": True, "attn_mask": MASK}),
     ("is_causal", "0", {"is_causal": 0}),
     ("attn_mask", "torch.int64", {"attn_mask": MASK.long()}),
+    ("attn_mask", "ndarray", {"attn_mask": MASK.numpy()}),
     ("attn_mask", "(6, 7)", {"attn_mask": MASK[:, :7]}),
     ("attn_mask", "(8,)", {"attn_mask": MASK[0]}),
     ("attn_mask", "(3, 1, 6, 8)", {"attn_mask": MASK.expand(3, 1, 6, 8)}),
