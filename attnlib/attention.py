@@ -569,7 +569,7 @@ def rescale(
     alpha: ArrayLike | Tensor | None = None,
     post_scale: ArrayLike | Tensor | None = None,
     normalize_qk: bool = False,
-) -> ContextDecorator:
+) -> "_Context":
     """Return a context in which every scaled_dot_product_attention call runs at another scale.
 
     What would this model do under that policy? Nothing in the model is touched. The arguments as in
@@ -579,9 +579,10 @@ def rescale(
 
     It reaches every way to that function in this thread: from torch.nn.functional, an import of
     the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and models under
-    torch.compile, which are compiled once more for the context. What a model does to q before the
-    call, it still does. Of nested contexts the innermost counts. Run the backward pass inside too
-    where activations are recomputed in it.
+    torch.compile, which are compiled once more for the context (within a compiled function the
+    context breaks the graph). What a model does to q before the call, it still does. Of nested
+    contexts the innermost counts. Run the backward pass inside too where activations are recomputed
+    in it.
 
     It cannot reach attention that is written out or uses another kernel. So the context warns at
     its end if it has seen no call, and nn.MultiheadAttention with need_weights=True, which is
