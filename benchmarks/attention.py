@@ -1,7 +1,8 @@
 """Attention with a policy or a post-scale against bare scaled_dot_product_attention.
 
-Time in turns in one process, and the growth of the peak memory, each in a process of its own.
-n = 4096, one text, 8 heads, d = 64, float32 on the CPU. Run with `make bench`.
+Time in turns in one process (of the processor, so that other programs do not count), and the
+growth of the peak memory (from Linux), each in a process of its own. n = 4096, one text, 8 heads,
+d = 64, float32. Run with `make bench`.
 """
 
 import re
@@ -10,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import click
 import numpy as np
@@ -41,15 +42,15 @@ VARIANTS: dict[str, Callable[..., Tensor]] = {
 
 
 def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
-    """Return the time of one call, in seconds."""
+    """Return the processor time of one call, in seconds."""
     generator = torch.Generator().manual_seed(0)
     shape = 1, HEADS, LENGTH, D
     q, k, v = (torch.randn(shape, generator=generator, requires_grad=backward) for _ in range(3))
-    start = perf_counter()
+    start = process_time()
     output = function(q, k, v, is_causal=causal)
     if backward:
         output.backward(torch.ones_like(output))
-    return perf_counter() - start
+    return process_time() - start
 
 
 def kilobytes(name: str) -> int:
