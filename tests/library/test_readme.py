@@ -1,13 +1,16 @@
-"""The README's example runs as it stands."""
+"""The README's examples run as they stand."""
 
 import re
 
 from tests.books import ROOT
 
 
-def test_the_example_runs(capsys):
+def test_the_examples_run(capsys):
     text = (ROOT / "README.md").read_text("utf-8")
-    code, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)  # test_sampling runs the other
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code, in_models, _ = blocks  # test_sampling runs the last
+    exec(in_models, {})
+    assert capsys.readouterr().out == "torch.Size([1, 16, 64])\n"
     exec(code, {})
     gradient, entropy, mean, best, typical, estimate = capsys.readouterr().out.splitlines()
     assert 0.98 < float(gradient) < 1.0
