@@ -4,10 +4,10 @@ A claim is one function. It takes the constants of the statement as arguments, w
 values as defaults, and returns a `Finding` whose verdict follows from numbers and stated
 thresholds. Given other constants it must reach another verdict, and the tests see to that.
 
-Needs the `claims` extra (sympy).
+Needs the `claims` extra: sympy, and torch for the claims on training.
 """
 
-from attnlib.claims import gradient, jacobian, output, scales, variance
+from attnlib.claims import gradient, jacobian, output, scales, training, variance
 from attnlib.claims.registry import (
     CLAIMS,
     SOURCES,
@@ -32,5 +32,6 @@ __all__ = [
     "jacobian",
     "output",
     "scales",
+    "training",
     "variance",
 ]

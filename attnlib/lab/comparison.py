@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from attnlib import checking
@@ -27,11 +27,6 @@ class Interval(NamedTuple):
 
     mean: FloatArray
     half_width: FloatArray
-
-    @property
-    def above(self) -> NDArray[np.bool_]:
-        """Where all of it is above 0."""
-        return np.asarray(self.mean > self.half_width)
 
 
 def interval(values: ArrayLike) -> Interval:

@@ -65,11 +65,6 @@ def test_the_interval_is_over_the_last_axis_and_covers_nineteen_times_in_twenty(
     assert abs(covered - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / 20_000)
 
 
-def test_above_is_where_the_whole_interval_is_positive():
-    found = comparison.interval([[1.0, 1.1, 0.9], [1.0, -1.0, 0.5], [-1.0, -1.1, -0.9]])
-    np.testing.assert_array_equal(found.above, [True, False, False])
-
-
 @pytest.mark.parametrize("values", [[], 1.0, [1.0], [[1.0], [2.0]], [1.0, np.inf], [np.nan, 1.0]])
 def test_what_has_no_interval_is_refused(values):
     with pytest.raises(ValueError, match="values must"):

@@ -492,3 +492,11 @@ def test_the_command_shows_how_far_it_is(folder):
     assert finished.exit_code == 0
     assert "4/4" in finished.stderr
     assert finished.stdout == "4 runs finished, 0 of them diverged\n"
+
+
+def test_the_recorded_runs_are_those_of_the_experiments():
+    sweeps = [sweep.read(file) for file in sorted((ROOT / "experiments").glob("*.toml"))]
+    wanted = {one.path(setting).resolve() for one in sweeps for setting in one.settings}
+    assert set((ROOT / "results" / "training").glob("*.json")) == wanted
+    for one in sweeps:
+        assert len(sweep.outcomes(one)) == len(one.settings)
