@@ -106,7 +106,7 @@ def test_the_recorded_sweep_is_that_of_the_source_in_small():
     rates = sorted({s.training.learning_rate for s in found.settings})
     assert rates == [2.0**-exponent for exponent in range(12, 6, -1)]
     assert found.settings[0].sha256 == data.SHAKESPEARE_SHA256
-    assert found.results.resolve() == ROOT / "results" / "learning_rate"
+    assert found.results.resolve() == ROOT / "results" / "training"
     # Recorded results are found by this name: it may not change.
     assert found.settings[0].name == "51585aaebf488ab8"
 
