@@ -17,7 +17,6 @@ import math
 import operator
 import sys
 import threading
-import types
 import warnings
 from collections.abc import Callable
 from contextlib import ContextDecorator
@@ -35,6 +34,7 @@ from torch.overrides import TorchFunctionMode
 
 from attnlib import checking, exact
 from attnlib.checking import FloatArray
+from attnlib.interception import MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, seen_from_inside
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 
@@ -671,28 +671,15 @@ _ENTERED = _Entered()
 _FAST_PATH = _FastPath()
 
 
-def _seen_from_inside(function: Any) -> Any:
-    """Return a copy of a function of PyTorch that hands itself to no mode.
-
-    A mode that gets such a function whole does not see what it calls, and when it calls it again
-    it gets it again.
-    """
-    names = dict(function.__globals__)
-    for check in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
-        names[check] = lambda *tensors: False
-    copy = types.FunctionType(
-        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
-
-
-_FORWARD = functional.multi_head_attention_forward
 _SEEN_FROM_INSIDE = [
-    (function, _seen_from_inside(function))
+    (MULTI_HEAD, MULTI_HEAD_FROM_INSIDE),
     # The backward pass may compute activations anew.
-    for function in (_FORWARD, Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+    *(
+        (function, seen_from_inside(function))
+        for function in (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+    ),
 ]
+
 
 # A name of scaled_dot_product_attention that no context takes for a model's: graphs in which it is
 # already called at the right scale may run inside the context too.
@@ -732,7 +719,7 @@ class _Rescaled(TorchFunctionMode):
                 before = self.calls
                 with self:
                     result = inside(*args, **kwargs)
-                if func is _FORWARD and self.calls == before:
+                if func is MULTI_HEAD and self.calls == before:
                     raise RuntimeError(
                         "nn.MultiheadAttention writes attention out with need_weights=True, where "
                         "rescale cannot reach it: pass need_weights=False"
@@ -758,3 +745,8 @@ class _Rescaled(TorchFunctionMode):
         return _attend(
             query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, options, _UNSEEN
         )
+
+
+def is_rescaled() -> bool:
+    """Return whether this thread is inside a `rescale` context."""
+    return bool(_ENTERED.modes)

@@ -1,0 +1,137 @@
+"""Small models that nobody here wrote, with random parameters, and what to call them with.
+
+Each entry of `MODELS` makes a model in evaluation mode and returns it with a function that runs it
+on a batch of two sequences. Where it says "padding", the second sequence is shorter.
+"""
+
+import torch
+from torch import nn
+
+WIDTH, HEADS, LENGTH, SHORT = 32, 4, 12, 7
+PADDING = torch.arange(LENGTH) >= torch.tensor([[LENGTH], [SHORT]])
+
+
+def tokens():
+    return torch.randint(0, 60, (2, LENGTH), generator=torch.Generator().manual_seed(1))
+
+
+def vectors(length=LENGTH, seed=2):
+    return torch.randn(2, length, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def sharpened(model):
+    """Return the model with queries and keys three times as large, so that attention is uneven."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2 and any(
+                part in name for part in ("in_proj", "c_attn", "q_proj", "k_proj", "query", "key.")
+            ):
+                parameter.mul_(3.0)
+    return model.eval()
+
+
+def torch_encoder(dropout=0.1, norm_first=False):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, HEADS, 48, dropout=dropout, batch_first=True, norm_first=norm_first
+    )
+    return sharpened(nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first))
+
+
+def encoder():
+    model = torch_encoder()
+    return model, lambda: model(vectors())
+
+
+def encoder_with_padding():
+    model = torch_encoder()
+    return model, lambda: model(vectors(), src_key_padding_mask=PADDING)
+
+
+def encoder_norm_first_causal():
+    model = torch_encoder(norm_first=True)
+    causal = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    return model, lambda: model(vectors(), mask=causal)
+
+
+def decoder_with_padding():
+    torch.manual_seed(0)
+    layer = nn.TransformerDecoderLayer(WIDTH, HEADS, 48, batch_first=True)
+    model = sharpened(nn.TransformerDecoder(layer, 2))
+    causal = nn.Transformer.generate_square_subsequent_mask(9)
+    return model, lambda: model(
+        vectors(9, seed=3), vectors(), tgt_mask=causal, memory_key_padding_mask=PADDING
+    )
+
+
+def gpt2_with_padding():
+    from transformers import GPT2Config, GPT2Model
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=60,
+        n_positions=LENGTH,
+        n_embd=WIDTH,
+        n_layer=2,
+        n_head=HEADS,
+        attn_implementation="sdpa",
+    )
+    model = sharpened(GPT2Model(config))
+    return model, lambda: model(tokens(), attention_mask=(~PADDING).long())[0]
+
+
+def llama(**options):
+    from transformers import LlamaConfig, LlamaModel
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=60,
+        hidden_size=WIDTH,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        num_key_value_heads=2,
+        max_position_embeddings=LENGTH,
+        attn_implementation="sdpa",
+        **options,
+    )
+    return sharpened(LlamaModel(config))
+
+
+def llama_causal():
+    model = llama()
+    return model, lambda: model(tokens())[0]
+
+
+def llama_with_padding():
+    model = llama()
+    return model, lambda: model(tokens(), attention_mask=(~PADDING.flip(1)).long())[0]
+
+
+def bert_with_padding():
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=60,
+        hidden_size=WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        intermediate_size=48,
+        max_position_embeddings=LENGTH,
+        attn_implementation="sdpa",
+    )
+    model = sharpened(BertModel(config))
+    return model, lambda: model(tokens(), attention_mask=(~PADDING).long())[0]
+
+
+MODELS = {
+    "torch encoder": encoder,
+    "torch encoder, padding": encoder_with_padding,
+    "torch encoder, causal, norm first": encoder_norm_first_causal,
+    "torch decoder, padding": decoder_with_padding,
+    "GPT-2, padding": gpt2_with_padding,
+    "Llama, grouped queries": llama_causal,
+    "Llama, padding on the left": llama_with_padding,
+    "BERT, padding": bert_with_padding,
+}
