@@ -31,6 +31,7 @@ bench: $(READY)  ## the ratios against what a user would use instead
 	$(BIN)/python -m benchmarks.attention
 	$(BIN)/python -m benchmarks.exact
 	$(BIN)/python -m benchmarks.rows
+	$(BIN)/python -m benchmarks.probing
 	$(BIN)/python -m benchmarks.training
 
 clean:

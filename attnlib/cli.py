@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import warnings
 from dataclasses import asdict
 from enum import StrEnum
 from importlib import import_module
@@ -202,6 +203,55 @@ def _print(title: str, rows: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
+@app.command("probe")
+def probe_command(
+    model: Annotated[str, typer.Argument(help="A model's name on Hugging Face, or its folder.")],
+    text: Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")],
+    tokens: Annotated[int, typer.Option(min=2, help="It reads at most so many tokens.")] = 512,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the attention of a model while it reads a text.
+
+    Each layer and head (in JSON) beside what random scores of the same size would give: how many
+    keys share the weight, how many rows are frozen, entropy, gradient, size of the output.
+    """
+    probing = _needed("probing", "probe")
+    try:
+        import torch
+        import transformers
+    except ModuleNotFoundError as error:
+        raise _missing(error, "probe") from error
+    try:
+        content = text.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{text} cannot be read: {error}") from error
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        network = transformers.AutoModel.from_pretrained(model, attn_implementation="sdpa").eval()
+    except Exception as error:  # its loaders raise whatever their parts raise
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise CommandError(f"{model} cannot be loaded: {reason}") from error
+    longest = getattr(network.config, "max_position_embeddings", None) or tokens
+    length = min(tokens, longest)
+    ids = tokenizer(content, return_tensors="pt", truncation=True, max_length=length)["input_ids"]
+    if ids.shape[-1] < 2:
+        raise CommandError(f"{text} must have at least 2 tokens, got {ids.shape[-1]}")
+    inputs = {"input_ids": ids}
+    if network.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = ids
+    with warnings.catch_warnings(record=True) as caught:
+        try:
+            with torch.no_grad(), probing.probe(network) as report:
+                network(**inputs)
+        except RuntimeError as error:
+            raise CommandError(str(error), 1) from error
+    for warning in caught:
+        typer.echo(f"Warning: {warning.message}", err=True)
+    typer.echo(report.to_json() if as_json else f"{ids.shape[-1]} tokens of {text}\n\n{report}")
+
+
 @app.command("claims")
 def claims_command(
     identifiers: Annotated[
@@ -301,9 +351,17 @@ def data_command(
 
 def _lab(module: str) -> Any:
     """Return a module of the laboratory."""
+    return _needed(f"lab.{module}", "lab")
+
+
+def _needed(module: str, extra: str) -> Any:
+    """Return a module of attnlib that needs what an extra brings."""
     try:
-        return import_module(f"attnlib.lab.{module}")
+        return import_module(f"attnlib.{module}")
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f'{error.name} is missing; pip install "attnlib[lab]" brings what this needs', 1
-        ) from error
+        raise _missing(error, extra) from error
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> CommandError:
+    install = f'pip install "attnlib[{extra}]"'
+    return CommandError(f"{error.name} is missing; {install} brings what this needs", 1)

@@ -688,6 +688,7 @@ class Report:
 
     def __init__(self) -> None:
         self._measured: dict[tuple[str, int, int, int], list[_Measured]] = {}
+        self._written: list[dict[str, Any]] = []
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -704,6 +705,7 @@ class Report:
         heads = measured.value_variance.shape[-1]
         key = layer, call, heads, measured.dimension
         self._measured.setdefault(key, []).append(measured)
+        self._written = []
 
     def table(self) -> Any:
         """Return a pandas DataFrame, one row for each layer and head, in the order of the calls.
@@ -826,15 +828,17 @@ class Report:
         ]
 
     def _lines(self) -> list[dict[str, Any]]:
-        """Return the lines of the table."""
-        heads = self._heads()
-        lines = {}
-        for random, alike in _theories(heads).items():
-            columns = random.columns(np.array([head.alpha for head in alike]))
-            for i, head in enumerate(alike):
-                expected = {name: float(column[i]) for name, column in columns.items()}
-                lines[head.place] = _line(head, random, expected)
-        return [lines[head.place] for head in heads]
+        """Return the lines of the table; the theory takes a second, so they are kept."""
+        if not self._written:
+            heads = self._heads()
+            lines = {}
+            for random, alike in _theories(heads).items():
+                columns = random.columns(np.array([head.alpha for head in alike]))
+                for i, head in enumerate(alike):
+                    expected = {name: float(column[i]) for name, column in columns.items()}
+                    lines[head.place] = _line(head, random, expected)
+            self._written = [lines[head.place] for head in heads]
+        return self._written
 
 
 class _Head(NamedTuple):

@@ -101,9 +101,17 @@ def train(config: Config, training: Training, text: Text, *, device: str = "cpu"
     >>> len(run.losses), run.diverged_at, bool(run.final_loss < run.losses[0])
     (30, None, True)
     """
+    return train_model(config, training, text, device=device)[1]
+
+
+def train_model(
+    config: Config, training: Training, text: Text, *, device: str = "cpu"
+) -> tuple[Transformer, Run]:
+    """Train as `train` does, and return the model too."""
     objective = _Single(config, training).to(device)
     optimiser = torch.optim.Adam(objective.parameters(), lr=training.learning_rate, fused=True)
-    return _run(objective, optimiser, [training], text)[0]
+    run = _run(objective, optimiser, [training], text)[0]
+    return objective.model, run
 
 
 def train_many(

@@ -1,0 +1,343 @@
+"""What the probe measures, against full weights: foreign models, every kind of call."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+from attnlib import probing
+from attnlib.probing import DEFINITIONS, probe
+from tests.library import foreign
+
+sdpa = functional.scaled_dot_product_attention
+
+
+@pytest.fixture(autouse=True)
+def without_theory(monkeypatch):
+    """Leave out the columns of random scores, which take longer than all others."""
+    monkeypatch.setattr(
+        probing._RandomScores,
+        "columns",
+        lambda self, alphas: {
+            name: np.full(alphas.shape, np.nan) for name in DEFINITIONS if "random_" in name
+        },
+    )
+
+
+# --- full weights, one row at a time ------------------------------------------------------------
+
+
+def by_full_weights(calls):
+    """Return the measured columns of a table for heads of (q, k, v, options), in float64."""
+    return [line for call in calls for line in one_call(*call)]
+
+
+def one_call(q, k, v, attn_mask=None, is_causal=False, scale=None, past=0, **_):
+    q, k, v = (x.detach().double().reshape(-1, *x.shape[-3:]) for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    products = q @ k.mT
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    logits = scale * products
+    visible = torch.ones_like(logits, dtype=torch.bool)
+    if is_causal:
+        visible = visible.tril(past)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        visible = attn_mask.expand_as(logits)
+    elif attn_mask is not None:
+        visible = (attn_mask > -1e4).expand_as(logits)
+        logits = logits + attn_mask.double().clamp(min=-1e4)
+    return [
+        one_head(scale, *(x[:, head] for x in (q, products, logits, visible, v)))
+        for head in range(q.shape[1])
+    ]
+
+
+def one_head(scale, q, products, logits, visible, v):
+    found = {name: [] for name in ("n", "score", "logit", "y", "entropy", "rest", "z", "value")}
+    for sequence in range(len(q)):
+        values = v[sequence][visible[sequence].any(dim=0)]
+        variance = float(values.var(dim=0).mean())
+        for row, seen in enumerate(visible[sequence]):
+            if seen.sum() < 2:
+                continue
+            p = torch.softmax(logits[sequence, row][seen], dim=0)
+            output = p @ v[sequence][seen]
+            square = float(((output - values.mean(dim=0)) ** 2).mean()) + variance / len(values)
+            top = p.argmax()
+            others = torch.cat([p[:top], p[top + 1 :]])
+            numbers = {
+                "n": int(seen.sum()),
+                "score": float(products[sequence, row][seen].var()) / q.shape[-1],
+                "logit": float(logits[sequence, row][seen].var()),
+                "y": float((p**2).sum()),
+                "entropy": float(-(p * p.log()).sum()),
+                # 1 − Σp², without the difference
+                "rest": float((others * (1 - others)).sum() + p[top] * others.sum()),
+                "z": square,
+                "value": variance,
+            }
+            for name, number in numbers.items():
+                found[name].append(number)
+    n, score, logit, y, entropy, rest, z, value = map(np.array, found.values())
+    alpha, critical = math.sqrt(logit.mean()), np.sqrt(2 * np.log(n))
+    return {
+        "rows": len(n),
+        "keys": n.mean(),
+        "dimension": q.shape[-1],
+        "scale": scale,
+        "score_std": math.sqrt(score.mean()),
+        "alpha": alpha,
+        "critical_alpha": critical.mean(),
+        "alpha_to_critical": (np.sqrt(logit) / critical).mean(),
+        "frozen": (np.sqrt(logit) >= critical).mean(),
+        "collision_probability": y.mean(),
+        "effective_keys": 1 / y.mean(),
+        "entropy": entropy.mean(),
+        "gradient": (alpha * rest).mean(),
+        "gradient_median": np.median(alpha * rest),
+        "gradient_mean_log": np.log(alpha * rest).mean(),
+        "value_std": math.sqrt(value.mean()),
+        "output_std": math.sqrt(z.mean()),
+    }
+
+
+def assert_same(report, calls, rtol=2e-6):
+    table, expected = report.table(), by_full_weights(calls)
+    assert len(table) == len(expected)
+    for name in expected[0]:
+        numbers = [line[name] for line in expected]
+        np.testing.assert_allclose(table[name], numbers, rtol=rtol, atol=rtol, err_msg=name)
+
+
+# --- models nobody here wrote -------------------------------------------------------------------
+
+
+def calls_of(run, monkeypatch):
+    """Return the calls that a run makes, seen by another way than the probe's: a patched name."""
+    calls = []
+
+    def record(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **options):
+        calls.append((q, k, v, attn_mask, is_causal, options.get("scale")))
+        return sdpa(q, k, v, attn_mask, dropout_p, is_causal, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(functional, "scaled_dot_product_attention", record)
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            run()
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+    return calls
+
+
+@pytest.mark.parametrize("name", foreign.MODELS)
+def test_every_statistic_is_that_of_the_full_weights(name, monkeypatch):
+    model, run = foreign.MODELS[name]()
+    calls = calls_of(run, monkeypatch)
+    with probe(model) as report:
+        run()
+    assert_same(report, calls)
+    assert list(report.table().columns) == list(DEFINITIONS)
+    assert report.table()["collision_probability"].max() > 0.2  # attention is uneven
+
+
+@pytest.mark.parametrize("name", ["torch encoder", "torch encoder, causal, norm first"])
+def test_so_it_is_on_the_fast_path(name, monkeypatch):
+    model, run = foreign.MODELS[name]()
+    calls = calls_of(run, monkeypatch)
+    with torch.no_grad(), probe(model) as report:
+        run()
+    assert_same(report, calls)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_on_the_fast_path_padding_is_no_row(monkeypatch):
+    model, run = foreign.encoder_with_padding()
+    calls = [
+        (q[i : i + 1, :, :n], k[i : i + 1, :, :n], v[i : i + 1, :, :n])
+        for q, k, v, *_ in calls_of(run, monkeypatch)
+        for i, n in enumerate([foreign.LENGTH, foreign.SHORT])
+    ]
+    with torch.no_grad(), probe(model) as report:
+        run()
+    rows = report.rows()
+    for number, layer in enumerate(["layers.0.self_attn", "layers.1.self_attn"]):
+        for sequence in range(2):
+            expected = by_full_weights([calls[2 * number + sequence]])
+            part = rows[(rows.layer == layer) & (rows.sequence == sequence)].groupby("head")
+            for column in ("collision_probability", "entropy"):
+                numbers = [line[column] for line in expected]
+                np.testing.assert_allclose(part[column].mean(), numbers, rtol=2e-6)
+            assert (part["keys"].mean() == expected[0]["keys"]).all()
+    assert report.table()["rows"].unique() == [foreign.LENGTH + foreign.SHORT]
+
+
+# --- every kind of call -------------------------------------------------------------------------
+
+
+class Caller(nn.Module):
+    """A model that hands its arguments to scaled_dot_product_attention."""
+
+    def forward(self, *args, **kwargs):
+        return sdpa(*args, **kwargs)
+
+
+def draw(*shape, seed=0, dtype=torch.float32):
+    rng = np.random.default_rng([seed, *shape])
+    return torch.from_numpy(rng.standard_normal(shape)).to(dtype)
+
+
+def qkv(queries=11, keys=11, key_heads=4, size=8):
+    return (
+        2.0 * draw(2, 4, queries, size),
+        draw(2, key_heads, keys, size, seed=1),
+        0.5 + draw(2, key_heads, keys, 5, seed=2),
+    )
+
+
+def some_keys(*shape):
+    """Return a mask that hides keys at random; one query sees none, one a single key."""
+    mask = torch.from_numpy(np.random.default_rng(4).random(shape) < 0.6)
+    mask[..., 2, :] = False
+    mask[..., 3, :] = torch.arange(shape[-1]) == 5
+    return mask
+
+
+SEEN = some_keys(11, 11)
+BIAS = draw(2, 1, 11, 11, seed=3)
+LOWEST = torch.finfo(torch.float32).min
+CALLS = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "mask of booleans": {"attn_mask": SEEN},
+    "mask of each head": {"attn_mask": some_keys(2, 4, 11, 11)},
+    "mask of keys": {"attn_mask": torch.arange(11) < torch.tensor([8, 11]).view(2, 1, 1, 1)},
+    "numbers in the mask": {"attn_mask": BIAS},
+    "infinite numbers": {"attn_mask": BIAS.masked_fill(~SEEN, -math.inf)},
+    "lowest numbers": {"attn_mask": BIAS.masked_fill(~SEEN, LOWEST)},
+    "lowest of another type": {
+        "attn_mask": BIAS.masked_fill(~SEEN, torch.finfo(torch.bfloat16).min)
+    },
+    "-10000": {"attn_mask": torch.zeros(11, 11).masked_fill(~SEEN, -1e4)},
+    "scale": {"scale": 1.0},
+    "scale of nothing": {"scale": 0.0, "attn_mask": BIAS},
+    "negative scale": {"scale": -0.7, "is_causal": True},
+}
+
+
+@pytest.mark.parametrize("blocks", [1, 1000])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_measured_as_its_full_weights(name, blocks, monkeypatch):
+    monkeypatch.setitem(probing.BLOCK, "cpu", 2**20 // blocks**2)
+    model, tensors = Caller(), qkv()
+    with probe(model) as report:
+        output = model(*tensors, **CALLS[name])
+    assert torch.equal(torch.nan_to_num(output), torch.nan_to_num(sdpa(*tensors, **CALLS[name])))
+    assert_same(report, [(*tensors, *(CALLS[name].get(n) for n in ORDER))])
+
+
+ORDER = ("attn_mask", "is_causal", "scale")
+
+
+@pytest.mark.filterwarnings("ignore:Lower right causal bias will produce NaNs")
+@pytest.mark.parametrize("lengths", [(5, 9), (9, 5)])
+def test_causal_rows_begin_at_the_first_key_or_end_at_the_last(lengths):
+    model, tensors = Caller(), qkv(*lengths)
+    with probe(model) as report:
+        model(*tensors, is_causal=True)
+        model(*tensors, attn_mask=causal_upper_left(*lengths))
+    (line, *_) = by_full_weights([(*tensors, None, True)])
+    assert report.table()["rows"][0] == 2 * line["rows"]
+    assert report.table()["entropy"][0] == pytest.approx(line["entropy"], rel=1e-6)
+    with probe(model) as report:
+        model(*tensors, attn_mask=causal_lower_right(*lengths))
+    past = lengths[1] - lengths[0]
+    assert_same(report, [(*tensors, None, True, None, past)])
+
+
+def test_shared_heads_and_dimensions_that_broadcast():
+    q, k, v = qkv(key_heads=2)
+    model = Caller()
+    with probe(model) as report:
+        model(q, k, v, enable_gqa=True, is_causal=True)
+    assert_same(report, [(q, k, v, None, True)])
+    q, k, v = qkv()
+    for shape in [(4, 11), (11,), (2, 3, 4, 11)]:
+        many = draw(*shape, 8, seed=5)
+        k, v = draw(*shape, 8, seed=6), draw(*shape, 3, seed=7)
+        mask = some_keys(*shape[-2:-1], 11, 11) if len(shape) == 4 else None
+        with probe(model) as report:
+            model(many, k, v, attn_mask=mask)
+        full = [x.reshape(-1, *([1] * (len(shape) == 1)), *x.shape[-3:]) for x in (many, k, v)]
+        assert_same(report, [(*full, mask)])
+        assert len(report.table()) == (1 if len(shape) == 1 else 4)
+
+
+def test_weights_are_those_before_dropout():
+    q, k, v = qkv()
+    with probe(model := Caller()) as report:
+        model(q, k, v, is_causal=True, dropout_p=0.5)
+        model(q, k, v, attn_mask=SEEN, dropout_p=0.5)
+    with probe(model) as expected:
+        model(q, k, v, is_causal=True)
+        model(q, k, v, attn_mask=SEEN)
+    for name in ("output_std", "entropy", "gradient_mean_log"):
+        np.testing.assert_allclose(report.table()[name], expected.table()[name], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_sums_of_half_precision_are_in_single_precision(dtype):
+    tensors = [x.to(dtype) for x in qkv(300, 300)]
+    with probe(model := Caller()) as report:
+        model(*tensors, is_causal=True)
+    columns = [name for name in MEASURED if name != "output_std"]
+    expected = by_full_weights([(*tensors, None, True)])
+    for name in columns:
+        numbers = [line[name] for line in expected]
+        np.testing.assert_allclose(report.table()[name], numbers, rtol=3e-6, err_msg=name)
+    # The output is the model's own, rounded.
+    expected = [line["output_std"] for line in expected]
+    np.testing.assert_allclose(report.table()["output_std"], expected, rtol=1e-3)
+
+
+MEASURED = [
+    name
+    for name in DEFINITIONS
+    if not name.startswith("random_") and name not in ("layer", "call", "head", "gradient_share")
+]
+
+
+def test_autocast_rounds_first():
+    q, k, v = qkv()
+    with torch.autocast("cpu", torch.bfloat16), probe(model := Caller()) as report:
+        assert model(q, k, v).dtype == torch.bfloat16
+    assert_same_weights(report, [(x.bfloat16() for x in (q, k, v))])
+
+
+def assert_same_weights(report, calls):
+    for name in ("alpha", "collision_probability", "entropy", "gradient_mean_log"):
+        expected = [line[name] for line in by_full_weights(calls)]
+        np.testing.assert_allclose(report.table()[name], expected, rtol=2e-6)
+
+
+def test_nearly_one_key_has_its_digits():
+    # Two logits 400 apart: 1 − Y = 2e^{−400}, and 2e^{−50} after twenty-five rows of thousands.
+    q, k = torch.tensor([[1.0], [0.125]]), torch.tensor([[400.0], [0.0]])
+    with probe(model := Caller()) as report:
+        model(q, k, k, scale=1.0)
+    alpha = math.sqrt((400.0**2 + 50.0**2) / 2 / 2)
+    expected = math.log(alpha) + math.log(2.0) - 225.0
+    line = report.table().loc[0]
+    assert line["gradient_mean_log"] == pytest.approx(expected, rel=1e-6)
+    assert line["entropy"] == pytest.approx(51 * math.exp(-50.0) / 2, rel=1e-4)
+
+
+def test_keys_far_from_zero_cost_no_digits():
+    q, k, v = qkv(50, 50)
+    with probe(model := Caller()) as report:
+        model(q, k + 100.0, v)
+    assert_same(report, [(q, k + 100.0, v)], rtol=2e-5)

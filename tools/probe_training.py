@@ -1,0 +1,146 @@
+"""Record what the probe measures of the character model before and after training.
+
+    python -m tools.probe_training
+
+trains the model once, some three minutes of one core, and writes results/probe_training.json: the
+table of the probe at initialisation and at the end, effective keys by position, what random scores
+with the measured spread of each row would give, and the loss and the table of the trained model
+under other scales. Measured on windows of the validation text.
+"""
+
+import json
+import platform
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from scipy.interpolate import RectBivariateSpline
+from torch import Tensor
+
+from attnlib import exact
+from attnlib.attention import rescale
+from attnlib.checking import FloatArray
+from attnlib.lab import data
+from attnlib.lab.model import Config, Transformer, loss
+from attnlib.lab.train import Training, train_model
+from attnlib.probing import Report, probe
+from attnlib.scores import Normal
+from tools.output_scale import write
+
+RESULTS = Path(__file__).parents[1] / "results" / "probe_training.json"
+COMMAND = "python -m tools.probe_training"
+
+CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
+TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
+WINDOWS = 64
+
+POSITIONS = (2, 4, 8, 16, 32, 64, 128)
+"""Numbers of keys at which rows are averaged."""
+
+ALPHAS = tuple(float(2.0 ** (k / 2)) for k in range(-4, 5))
+"""Scales at which the trained model runs, in units of the one that it was trained at."""
+
+
+@click.command()
+@click.option("--text", type=click.Path(path_type=Path), help="A copy of tiny-shakespeare.")
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
+@click.option("--steps", default=TRAINING.steps, show_default=True)
+def main(text: Path | None, out: Path, steps: int) -> None:
+    """Train, measure, and write OUT."""
+    torch.set_num_threads(1)
+    corpus = data.load(data.SHAKESPEARE, text)
+    training = Training(**{**asdict(TRAINING), "steps": steps})
+    windows = data.validation_batch(
+        data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
+    )
+    inputs, targets = map(torch.from_numpy, windows)
+    before = Transformer(CONFIG, training.seed)
+    after, run = train_model(CONFIG, training, corpus)
+    write(
+        out,
+        {
+            "command": COMMAND,
+            "versions": versions(),
+            "config": asdict(CONFIG),
+            "training": asdict(training),
+            "windows": WINDOWS,
+            "positions": POSITIONS,
+            "training_loss": run.final_loss,
+            "before": measured(before, inputs, targets),
+            "after": measured(after, inputs, targets),
+            "rescaled": [rescaled(after, alpha, inputs, targets) for alpha in ALPHAS],
+        },
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return what the numbers were made with."""
+    packages = {name: version(name) for name in ("numpy", "scipy", "torch")}
+    return {"python": platform.python_version(), **packages}
+
+
+@torch.no_grad()
+def measured(model: Transformer, inputs: Tensor, targets: Tensor) -> dict[str, Any]:
+    """Return the loss, the table and what the rows say of each head."""
+    with probe(model) as report:
+        value = loss(model(inputs), targets)
+    content = json.loads(report.to_json())
+    return {"loss": value.item(), "heads": content["heads"], "rows": by_head(report)}
+
+
+def by_head(report: Report) -> list[dict[str, Any]]:
+    """Return for each head, in the order of the table, averages over its rows."""
+    found = []
+    for _, rows in report.rows().groupby(["layer", "call", "head"], sort=False):
+        n, alpha = rows["keys"].to_numpy(float), rows["alpha"].to_numpy(float)
+        at = [rows[rows["keys"] == position] for position in POSITIONS]
+        found.append(
+            {
+                "row_alpha_quantiles": np.quantile(alpha, (0.1, 0.5, 0.9)).tolist(),
+                "collision_probability": [part["collision_probability"].mean() for part in at],
+                "alpha": [float(np.sqrt((part["alpha"] ** 2).mean())) for part in at],
+                # Normal scores of each row's own standard deviation
+                "collision_probability_of_rows": float(normal_rows(alpha, n).mean()),
+                "of_rows_by_position": [
+                    float(normal_rows(part["alpha"].to_numpy(float), np.array([position])).mean())
+                    for position, part in zip(POSITIONS, at, strict=True)
+                ],
+            }
+        )
+    return found
+
+
+def normal_rows(alpha: FloatArray, n: FloatArray) -> FloatArray:
+    """Return E Y of normal scores at each α and n from 2 to the longest, interpolated."""
+    values: FloatArray = np.exp(_spline().ev(np.log(np.clip(alpha, *LIMITS)), np.log(n)))
+    return values
+
+
+LIMITS = (1e-3, 1e3)
+
+
+@cache
+def _spline() -> RectBivariateSpline:
+    alphas = np.geomspace(*LIMITS, 121)
+    n = np.unique(np.round(np.geomspace(2, CONFIG.sequence, 24)))
+    values = exact.collision_probability(Normal(), alphas[:, None], n)
+    return RectBivariateSpline(np.log(alphas), np.log(n), np.log(values))
+
+
+@torch.no_grad()
+def rescaled(model: Transformer, alpha: float, inputs: Tensor, targets: Tensor) -> dict[str, Any]:
+    """Return the loss and the table of the model at another scale."""
+    with probe(model) as report, rescale(alpha=alpha):
+        value = loss(model(inputs), targets)
+    columns = ["layer", "head", "alpha", "effective_keys", "frozen", "gradient", "entropy"]
+    heads = report.table()[columns].to_dict("records")
+    return {"alpha": alpha, "loss": value.item(), "heads": heads}
+
+
+if __name__ == "__main__":
+    main()
