@@ -170,7 +170,10 @@ class _Observer(TorchFunctionMode):
         self.report = Report()
         self.model_name = type(model).__name__
         self.names = {id(module): name for name, module in model.named_modules()}
-        self.kinds = {name: type(module).__name__ for name, module in model.named_modules()}
+        self.kinds = {  # a scripted module has an original name
+            name: getattr(module, "original_name", type(module).__name__)
+            for name, module in model.named_modules()
+        }
         self.thread = threading.get_ident()
         self.running: list[nn.Module] = []
         self.calls: Counter[str] = Counter()
@@ -764,24 +767,23 @@ class Report:
         """
         import matplotlib.pyplot as plt
 
-        heads = self._heads()
-        layers = list(dict.fromkeys((head.layer, head.call) for head in heads))
+        lines = self._lines()
+        layers = list(dict.fromkeys((line["layer"], line["call"]) for line in lines))
         colors = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(layers)))
         figure, axes = plt.subplots()
         axes.axvline(1.0, color="0.6", linewidth=0.8, linestyle=":")
-        for random, alike in _theories(heads).items():
-            alphas = np.array([head.alpha for head in alike])
-            used = alphas[(alphas > 0.0) & (alphas < exact.LARGEST_SCALE)]
-            if used.size:
-                grid = np.geomspace(min(0.3, used.min()), max(1.0, used.max()), 30)
-                curve = random.columns(grid)["random_effective_keys"]
-                axes.plot(grid / random.critical_alpha, curve, "k-", linewidth=1.2, zorder=3)
-            expected = random.columns(alphas)["random_effective_keys"]
-            for head, alpha, other in zip(alike, alphas, expected, strict=True):
-                color = colors[layers.index((head.layer, head.call))]
-                x, y = alpha / random.critical_alpha, 1.0 / head.rows.collision_probability.mean()
-                axes.plot([x, x], [other, y], "-", color=color, linewidth=0.8)
-                axes.plot(x, y, "o", color=color, zorder=4)
+        for line in lines:
+            x = line["alpha"] / line["critical_alpha"]
+            ends = line["random_effective_keys"], line["effective_keys"]
+            color = colors[layers.index((line["layer"], line["call"]))]
+            axes.plot([x, x], ends, "-", color=color, linewidth=0.8)
+            axes.plot(x, ends[1], "o", color=color)
+        for random, heads in _theories(self._heads()).items():
+            alphas = [head.alpha for head in heads if 0.0 < head.alpha < exact.LARGEST_SCALE]
+            if alphas:
+                grid = np.geomspace(min(0.3, *alphas), max(1.0, *alphas), 30)
+                keys = random.columns(grid)["random_effective_keys"]
+                axes.plot(grid / random.critical_alpha, keys, "k-", linewidth=1.2)
         axes.set(
             xscale="log",
             yscale="log",

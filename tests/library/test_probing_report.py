@@ -5,7 +5,7 @@ import json
 import math
 import threading
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -258,7 +258,7 @@ def test_a_part_that_is_compiled_is_named():
             return functional.scaled_dot_product_attention(x, x, x)
 
     model, x = nn.Sequential(Attention(), Attention()), draw(1, 2, 5, 4)
-    model[1].compile(backend="eager", fullgraph=True)
+    model[1].compile(backend="aot_eager", fullgraph=True)
     expected = model(x)
     for _ in range(2):
         with pytest.warns(UserWarning, match="a part is compiled.*force_eager"), probe(model) as r:
@@ -271,6 +271,17 @@ def test_a_part_that_is_compiled_is_named():
     with pytest.raises(RuntimeError, match="that was given to"):
         probe(whole).__enter__()
     torch.compiler.reset()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is")
+def test_a_part_that_is_scripted_is_named():
+    class SelfAttention(nn.Module):
+        def forward(self, x):
+            return functional.scaled_dot_product_attention(x, x, x)
+
+    model = Mixed(torch.jit.script(SelfAttention()))
+    with pytest.warns(UserWarning, match=r"other \(SelfAttention\) ran without"), probe(model):
+        model(draw(1, 2, 5, 4))
 
 
 def raised(model, run):
@@ -351,7 +362,7 @@ def test_a_model_without_a_row_of_two_keys_has_lines_without_numbers():
     assert table["alpha"].isna().all()
     assert len(report.rows()) == 0
     assert str(report)
-    mpl.pyplot.close(report.plot())
+    plt.close(report.plot())
 
 
 def test_memory_is_linear_in_the_number_of_keys(monkeypatch):
@@ -367,14 +378,14 @@ def test_memory_is_linear_in_the_number_of_keys(monkeypatch):
             largest.extend(sizes)
             return result
 
-    monkeypatch.setitem(probing.BLOCK, "cpu", 2**12)
-    for n in (512, 4096):
-        tensors = [draw(1, 1, n, 4, seed=i) for i in range(3)]
-        mask = torch.ones(1, n, dtype=torch.bool)
-        for options in ({}, {"is_causal": True}, {"mask": mask}, {"mask": mask.float()}):
-            with Sizes():
-                probing._measure(probing._Call(*tensors, **options), None)
-    assert max(largest) <= 16 * 4096
+    monkeypatch.setitem(probing.BLOCK, "cpu", 2**11)
+    n = 512
+    tensors = [draw(1, 1, n, 4, seed=i) for i in range(3)]
+    mask = torch.ones(1, n, dtype=torch.bool)
+    for options in ({}, {"is_causal": True}, {"mask": mask}, {"mask": mask.float()}):
+        with Sizes():
+            probing._measure(probing._Call(*tensors, **options), None)
+    assert max(largest) <= 10 * n  # ten sums of each row
 
 
 # --- random scores ------------------------------------------------------------------------------
@@ -492,11 +503,6 @@ def test_the_rows_give_the_table(random_report):
 def test_json_holds_the_table(random_report):
     content = json.loads(random_report.to_json())
     assert content["definitions"] == random_report.definitions
-    assert (
-        content["heads"]
-        == json.loads(random_report.table().to_json(orient="records", double_precision=15))
-        or True
-    )
     for line, row in zip(content["heads"], random_report.table().to_dict("records"), strict=True):
         assert line == row
 
@@ -520,7 +526,7 @@ def test_the_figure_shows_each_head(random_report):
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     np.testing.assert_allclose([dot.get_ydata()[0] for dot in dots], table["effective_keys"])
     assert "keys" in axes.get_ylabel()
-    mpl.pyplot.close(figure)
+    plt.close(figure)
 
 
 def test_a_copy_of_the_report_outlives_the_model(random_report):
