@@ -49,25 +49,23 @@ ALPHAS = tuple(float(2.0 ** (k / 2)) for k in range(-4, 5))
 @click.command()
 @click.option("--text", type=click.Path(path_type=Path), help="A copy of tiny-shakespeare.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
-@click.option("--steps", default=TRAINING.steps, show_default=True)
-def main(text: Path | None, out: Path, steps: int) -> None:
+def main(text: Path | None, out: Path) -> None:
     """Train, measure, and write OUT."""
     torch.set_num_threads(1)
     corpus = data.load(data.SHAKESPEARE, text)
-    training = Training(**{**asdict(TRAINING), "steps": steps})
     windows = data.validation_batch(
         data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
     )
     inputs, targets = map(torch.from_numpy, windows)
-    before = Transformer(CONFIG, training.seed)
-    after, run = train_model(CONFIG, training, corpus)
+    before = Transformer(CONFIG, TRAINING.seed)
+    after, run = train_model(CONFIG, TRAINING, corpus)
     write(
         out,
         {
             "command": COMMAND,
             "versions": versions(),
             "config": asdict(CONFIG),
-            "training": asdict(training),
+            "training": asdict(TRAINING),
             "windows": WINDOWS,
             "positions": POSITIONS,
             "training_loss": run.final_loss,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from attnlib.lab import data
-from attnlib.lab.model import Config, Transformer
-from attnlib.lab.train import Run, Training, train, train_many
+from attnlib.lab.model import Config, Transformer, loss
+from attnlib.lab.train import Run, Training, train, train_many, train_model
 
 TEXT = data.embedded(20_000)
 TINY = Config(width=8, head_size=4, depth=2, sequence=16)
@@ -295,3 +295,15 @@ def test_any_numbers_give_a_run(learning_rate, post_scale):
     run = train(replace(TINY, post_scale=post_scale), training, TEXT)
     assert np.isfinite(run.losses).all()
     assert (run.final_loss is None) == (run.diverged_at is not None)
+
+
+def test_the_trained_model_is_the_one_of_the_run():
+    config = Config(width=8, head_size=4, depth=1, sequence=16)
+    training = Training(steps=20, learning_rate=2.0**-5, batch=4)
+    text = data.embedded(10_000)
+    model, run = train_model(config, training, text)
+    assert (run.losses == train(config, training, text).losses).all()
+    windows = data.validation_batch(data.split(text).validation, sequence=16, windows=256)
+    with torch.no_grad():
+        inputs, targets = map(torch.from_numpy, windows)
+        assert float(loss(model(inputs), targets)) == pytest.approx(run.validation_loss, rel=1e-6)

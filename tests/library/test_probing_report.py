@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import re
 import threading
 
 import matplotlib.pyplot as plt
@@ -21,6 +22,7 @@ from attnlib import attention, exact, freezing, probing
 from attnlib.attention import rescale
 from attnlib.probing import DEFINITIONS, RANDOM, probe
 from attnlib.scores import DotProduct
+from tests.books import ROOT
 from tests.library import foreign
 from tests.library.test_probing import Caller, draw
 
@@ -535,3 +537,12 @@ def test_a_copy_of_the_report_outlives_the_model(random_report):
 
 def test_rescaling_is_asked_for_by_thread():
     assert not attention.is_rescaled()
+
+
+def test_the_example_of_the_readme_runs(capsys):
+    text = (ROOT / "README.md").read_text("utf-8")
+    (code,) = (
+        code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "probe" in code
+    )
+    exec(code, {"model": encoder(), "x": foreign.vectors()})
+    assert "layers.1.self_attn" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from tests.books import ROOT
 def test_the_examples_run(capsys):
     text = (ROOT / "README.md").read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    code, in_models, _ = blocks  # test_sampling runs the last
+    code, in_models, *_ = blocks  # test_sampling and test_probing_report run the others
     exec(in_models, {})
     assert capsys.readouterr().out == "torch.Size([1, 16, 64])\n"
     exec(code, {})
