@@ -792,7 +792,7 @@ class Report:
         )
         return figure
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         layers: dict[str, list[dict[str, Any]]] = {}
         for line in self._lines():
             name = line["layer"] if not line["call"] else f"{line['layer']} {line['call']}"

@@ -3,9 +3,9 @@
     python -m tools.probe_training
 
 trains the model once, some three minutes of one core, and writes results/probe_training.json: the
-table of the probe at initialisation and at the end, effective keys by position, what random scores
-with the measured spread of each row would give, and the loss and the table of the trained model
-under other scales. Measured on windows of the validation text.
+table of the probe at initialisation and at the end; what random scores with each row's own spread
+would give; of the last query of each window the shape of its logits, and where its weight goes; and
+the loss and the table of the trained model under other scales. Measured on the validation text.
 """
 
 import json
@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from attnlib import exact
 from attnlib.attention import rescale
@@ -37,10 +39,13 @@ COMMAND = "python -m tools.probe_training"
 
 CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
 TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
-WINDOWS = 64
+WINDOWS = 256
 
 POSITIONS = (2, 4, 8, 16, 32, 64, 128)
 """Numbers of keys at which rows are averaged."""
+
+DISTANCES = 8
+"""The weight of so many keys is recorded, from the query itself back."""
 
 ALPHAS = tuple(float(2.0 ** (k / 2)) for k in range(-4, 5))
 """Scales at which the trained model runs, in units of the one that it was trained at."""
@@ -88,7 +93,12 @@ def measured(model: Transformer, inputs: Tensor, targets: Tensor) -> dict[str, A
     with probe(model) as report:
         value = loss(model(inputs), targets)
     content = json.loads(report.to_json())
-    return {"loss": value.item(), "heads": content["heads"], "rows": by_head(report)}
+    return {
+        "loss": value.item(),
+        "heads": content["heads"],
+        "rows": by_head(report),
+        "last_query": last_queries(model, inputs),
+    }
 
 
 def by_head(report: Report) -> list[dict[str, Any]]:
@@ -108,6 +118,46 @@ def by_head(report: Report) -> list[dict[str, Any]]:
                     float(normal_rows(part["alpha"].to_numpy(float), np.array([position])).mean())
                     for position, part in zip(POSITIONS, at, strict=True)
                 ],
+            }
+        )
+    return found
+
+
+class LastQuery(TorchFunctionMode):
+    """Keeps the logits of the last query of each call, which sees all keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits: list[Tensor] = []
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention:
+            q, k = args[:2]
+            self.logits.append((q[..., -1:, :] @ k.mT).squeeze(-2).double() * kwargs["scale"])
+        return func(*args, **kwargs)
+
+
+def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
+    """Return for each head the shape of its last query's logits, and where the weight goes."""
+    with LastQuery() as seen:
+        model(inputs)
+    found = []
+    for logits in torch.cat(seen.logits, dim=1).unbind(dim=1):
+        centred = logits - logits.mean(dim=-1, keepdim=True)
+        standard = centred / centred.square().mean(dim=-1, keepdim=True).sqrt()
+        weights = torch.softmax(logits, dim=-1).mean(dim=0).flip(0)
+        found.append(
+            {
+                "skewness": float((standard**3).mean()),
+                "excess_kurtosis": float((standard**4).mean() - 3.0),
+                "weight_by_distance": weights[:DISTANCES].tolist(),
             }
         )
     return found
