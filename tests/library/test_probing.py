@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
-from attnlib import probing
-from attnlib.probing import DEFINITIONS, probe
+from attnlib.probing import DEFINITIONS, measure, probe
+from attnlib.probing.random_scores import RandomScores
 from tests.library import foreign
 
 sdpa = functional.scaled_dot_product_attention
@@ -20,7 +20,7 @@ sdpa = functional.scaled_dot_product_attention
 def without_theory(monkeypatch):
     """Leave out the columns of random scores, which take longer than all others."""
     monkeypatch.setattr(
-        probing._RandomScores,
+        RandomScores,
         "columns",
         lambda self, alphas: {
             name: np.full(alphas.shape, np.nan) for name in DEFINITIONS if "random_" in name
@@ -232,7 +232,7 @@ CALLS = {
 @pytest.mark.parametrize("blocks", [1, 1000])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_is_measured_as_its_full_weights(name, blocks, monkeypatch):
-    monkeypatch.setitem(probing.BLOCK, "cpu", 2**20 // blocks**2)
+    monkeypatch.setitem(measure.BLOCK, "cpu", 2**20 // blocks**2)
     model, tensors = Caller(), qkv()
     with probe(model) as report:
         output = model(*tensors, **CALLS[name])

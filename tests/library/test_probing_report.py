@@ -18,9 +18,10 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from attnlib import attention, exact, freezing, probing
+from attnlib import attention, exact, freezing
 from attnlib.attention import rescale
-from attnlib.probing import DEFINITIONS, RANDOM, probe
+from attnlib.probing import DEFINITIONS, RANDOM, measure, probe, random_scores
+from attnlib.probing.random_scores import RandomScores
 from attnlib.scores import DotProduct
 from tests.books import ROOT
 from tests.library import foreign
@@ -330,8 +331,8 @@ def test_every_row_is_within_its_bounds(data):
     k = data.draw(npst.arrays(np.float32, (1, keys, 2), elements=NUMBERS))
     mask = data.draw(npst.arrays(np.bool_, (queries, keys)))
     q, k, mask = map(torch.from_numpy, (q, k, mask))
-    call = probing._Call(q, k, k, mask, scale=data.draw(st.floats(-2.0, 2.0)))
-    rows = probing._measure(call, None).rows
+    call = measure.Call(q, k, k, mask, scale=data.draw(st.floats(-2.0, 2.0)))
+    rows = measure.measure(call, None).rows
     counted = rows.keys >= 2
     n = rows.keys[counted]
     assert (rows.keys == mask.sum(-1).numpy()).all()
@@ -380,13 +381,13 @@ def test_memory_is_linear_in_the_number_of_keys(monkeypatch):
             largest.extend(sizes)
             return result
 
-    monkeypatch.setitem(probing.BLOCK, "cpu", 2**11)
+    monkeypatch.setitem(measure.BLOCK, "cpu", 2**11)
     n = 512
     tensors = [draw(1, 1, n, 4, seed=i) for i in range(3)]
     mask = torch.ones(1, n, dtype=torch.bool)
     for options in ({}, {"is_causal": True}, {"mask": mask}, {"mask": mask.float()}):
         with Sizes():
-            probing._measure(probing._Call(*tensors, **options), None)
+            measure.measure(measure.Call(*tensors, **options), None)
     assert max(largest) <= 10 * n  # ten sums of each row
 
 
@@ -446,7 +447,7 @@ def test_the_theory_is_that_of_the_library(random_report):
 def test_the_share_of_random_rows_that_freeze():
     rng = np.random.default_rng(0)
     n, counts = np.array([2.0, 3.0, 10.0]), (5, 3, 2)
-    random = probing._RandomScores(6, tuple(n), counts)
+    random = RandomScores(6, tuple(n), counts)
     found = random.columns(np.array([0.0, 1.5, 3.0]))["random_frozen"]
     drawn = np.array([rng.standard_normal((200_000, 6)) for _ in n])
     for alpha, value in zip([0.0, 1.5, 3.0], found, strict=True):
@@ -460,10 +461,10 @@ def test_the_share_of_random_rows_that_freeze():
 
 def test_many_lengths_are_interpolated(monkeypatch):
     n = np.arange(2.0, 700.0)
-    random = probing._RandomScores(32, tuple(n), (1,) * n.size)
+    random = RandomScores(32, tuple(n), (1,) * n.size)
     alphas = np.array([0.5, 2.0, 5.0])
     few, limit = random.columns(alphas), random.gradient_limit
-    monkeypatch.setattr(probing, "NODES", 1000)
+    monkeypatch.setattr(random_scores, "NODES", 1000)
     for name, values in random.columns(alphas).items():
         np.testing.assert_allclose(few[name], values, rtol=2e-7, err_msg=name)
     assert limit == pytest.approx(random.gradient_limit, rel=1e-7)

@@ -451,7 +451,9 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(cluster, tmp_path, e
 
 def the_readme_runs(address):
     text = (ROOT / "README.md").read_text("utf-8")
-    (code,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "tcp:" in code)
+    (code,) = (
+        code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "tcp:" in code
+    )
     assert len([line for line in code.splitlines() if line]) == 3
     for written, here in (("tcp://scheduler:8786", address), ("rows=10**7", "rows=10_000")):
         assert written in code

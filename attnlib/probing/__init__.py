@@ -1,0 +1,21 @@
+"""Measure the attention of any model that calls PyTorch's scaled_dot_product_attention.
+
+    with probe(model) as report:
+        model(x)
+    print(report)
+
+The report has one line for each layer and head: how sharp attention is, how much gradient passes,
+and what the exact theory says of random scores of the same size. `DEFINITIONS` says what each
+column is.
+
+`observer` watches the model, `measure` turns a call into sums of its rows, `random_scores` has the
+theory, and `report` shows both.
+
+Chapter: probe.
+"""
+
+from attnlib.probing.observer import probe
+from attnlib.probing.random_scores import RANDOM
+from attnlib.probing.report import DEFINITIONS, Report
+
+__all__ = ["DEFINITIONS", "RANDOM", "Report", "probe"]

@@ -1,0 +1,270 @@
+"""The statistics of the rows of one call of attention, with memory linear in the number of keys.
+
+The scores of a block of queries are computed once more from q and k, in float32 or wider, and what
+is kept of a row are a few sums. They are relative to the second largest logit of the row, the
+largest set apart, so that 1 − Σp² keeps its digits where attention is nearly one-hot.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention.bias import CausalBias, CausalVariant
+
+from attnlib.checking import FloatArray
+
+BLOCK = {"cpu": 2**19}
+"""How many scores are worked on at a time: what fits the cache."""
+BLOCK_ELSEWHERE = 2**24
+
+HIDDEN = -1e4
+"""A mask's number that hides a key. Its weight is 0 in every precision."""
+
+FAR = 1e30
+"""How far hidden keys and the largest logit are moved down: their weights are 0."""
+
+
+class Call(NamedTuple):
+    """The arguments of a call."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None = None
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+
+class Rows(NamedTuple):
+    """What is kept of rows: arrays of the shape (sequences, heads, queries)."""
+
+    keys: FloatArray
+    score_variance: FloatArray
+    variance: FloatArray  # of the logits
+    collision_probability: FloatArray
+    entropy: FloatArray
+    log_complement: FloatArray  # log(1 − Y)
+    output_square: FloatArray
+
+
+class Measured(NamedTuple):
+    """What is kept of a call."""
+
+    rows: Rows
+    value_variance: FloatArray  # (sequences, heads)
+    dimension: int
+    scale: float
+
+
+@torch.no_grad()
+def measure(call: Call, output: Tensor | None) -> Measured:
+    """Return the statistics of a call. Without `output`, what it returned, that is computed too."""
+    device = call.query.device.type
+    # Autocast rounds all but double precision before the call.
+    rounded = call.query.dtype
+    if torch.is_autocast_enabled(device) and rounded != torch.float64:
+        rounded = torch.get_autocast_dtype(device)
+    with torch._C.DisableTorchFunction(), torch.autocast(device, enabled=False):
+        wide = torch.promote_types(rounded, torch.float32)
+        q, k, v = (t.to(rounded).to(wide) for t in call[:3])
+        if call.enable_gqa:
+            k, v = (t.repeat_interleave(q.shape[-3] // t.shape[-3], -3) for t in (k, v))
+        leading = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+        heads, dimension = leading[-1] if leading else 1, q.shape[-1]
+        scale = 1.0 / math.sqrt(dimension) if call.scale is None else float(call.scale)
+
+        masks: list[Tensor | None] = [None]
+        past = 0 if call.is_causal else None
+        if isinstance(call.mask, CausalBias):
+            lower = call.mask.variant == CausalVariant.LOWER_RIGHT
+            past = k.shape[-2] - q.shape[-2] if lower else 0
+        elif call.mask is not None:
+            full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
+            masks = [full[index] for index in np.ndindex(*leading[:-1])]
+
+        def by_sequence(t: Tensor) -> Tensor:
+            # Without a mask all sequences are alike, and are worked on as if they were heads.
+            return t.expand(*leading, *t.shape[-2:]).reshape(len(masks), -1, *t.shape[-2:])
+
+        q, k, v = map(by_sequence, (q, k, v))
+        z = [None] * len(masks) if output is None else by_sequence(output.to(wide))
+        found = [
+            _sequence(q[i], k[i], v[i], z[i], mask, past, scale) for i, mask in enumerate(masks)
+        ]
+        rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
+    arrays = rows.reshape(rows.shape[0], -1, heads, rows.shape[-1]).float().cpu().numpy()
+    variance = variances.reshape(-1, heads).cpu().numpy()
+    return Measured(Rows(*arrays), variance, dimension, scale)
+
+
+def _sequence(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    z: Tensor | None,
+    mask: Tensor | None,
+    past: int | None,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Return the fields of Rows, (7, heads, queries), and the values' variance, (heads, 1).
+
+    q, k, v, z: (heads, queries or keys, size); mask: (heads, queries, keys). With `past`, query i
+    sees the keys up to past + i.
+    """
+    heads, queries, dimension = q.shape
+    keys = k.shape[-2]
+    # A shift of all keys shifts all logits of a row: it changes nothing but rounding errors.
+    k = (k - k.mean(dim=-2, keepdim=True)).mT
+    q = q / math.sqrt(dimension)
+    factor = scale * math.sqrt(dimension)
+    factor = 1.0 if math.isclose(factor, 1.0, rel_tol=1e-12) else factor
+    sums = q.new_empty((len(_Sums._fields), heads, queries))
+    computed = q.new_empty((heads, queries, v.shape[-1]))
+    seen = torch.zeros((heads, keys), dtype=torch.bool, device=q.device)
+    if mask is None:
+        seen[:, : keys if past is None else max(0, queries + past)] = True
+    block = BLOCK.get(q.device.type, BLOCK_ELSEWHERE)
+    several = max(1, block // max(1, queries * keys))
+    at_once = queries if several > 1 else max(1, block // max(1, keys))
+    for first in range(0, heads, several):
+        for start in range(0, queries, at_once):
+            here = slice(first, first + several), slice(start, start + at_once)
+            stop = keys if past is None else max(1, min(keys, start + at_once + past))
+            visible, bias = _seen_by(mask, past, here, stop, q)
+            if mask is not None and visible is not None:
+                seen[here[0]] |= visible.any(dim=-2)
+            scores = torch.matmul(q[here], k[here[0], :, :stop])
+            found, weights, chosen = _sums(scores, factor, visible, bias)
+            sums[:, *here] = torch.stack(found)
+            if z is None:
+                values = v[here[0], :stop]
+                share = torch.sigmoid(found.second - found.largest - found.peak.log())
+                first_value = values.take_along_dim(chosen, dim=-2)
+                computed[here] = torch.lerp(first_value, weights @ values, share.unsqueeze(-1))
+
+    counted = seen.to(v.dtype).unsqueeze(-1)
+    number = counted.sum(dim=-2, keepdim=True)
+    mean = (v * counted).sum(dim=-2, keepdim=True) / number
+    squares = (((v - mean) * counted) ** 2).sum(dim=-2).mean(dim=-1, keepdim=True).double()
+    variance = squares / (number[..., 0] - 1.0).clamp(min=1.0)
+    output = computed if z is None else z
+    output_square = (output - mean).square().mean(dim=-1) + variance / number[..., 0]
+    return torch.stack([*_from_sums(_Sums(*sums.double())), output_square.double()]), variance
+
+
+def _seen_by(
+    mask: Tensor | None,
+    past: int | None,
+    here: tuple[slice, slice],
+    keys: int,
+    q: Tensor,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return which keys the queries of a block see, and what the mask adds to their logits."""
+    if mask is not None:
+        block = mask[here]
+        if block.dtype == torch.bool:
+            return block, None
+        bias = block.to(q.dtype)
+        return bias > HIDDEN, bias.clamp(min=HIDDEN)
+    if past is None:
+        return None, None
+    query = torch.arange(q.shape[-2], device=q.device)[here[1], None]
+    return (torch.arange(keys, device=q.device) <= query + past)[None], None
+
+
+class _Sums(NamedTuple):
+    """What is computed of each row while its scores are at hand, the largest logit set apart."""
+
+    number: Tensor  # of the keys that are seen
+    score_total: Tensor
+    score_length: Tensor  # Euclidean, of the row
+    logit_total: Tensor
+    logit_length: Tensor
+    largest: Tensor
+    second: Tensor
+    peak: Tensor  # largest of the weights that the other logits have among themselves
+    length: Tensor  # Euclidean, of those weights
+    weighted: Tensor  # mean of the other logits with those weights
+
+
+def _sums(
+    scores: Tensor, factor: float, visible: Tensor | None, bias: Tensor | None
+) -> tuple[_Sums, Tensor, Tensor]:
+    """Return the sums, the weights of all keys but that of the largest logit, and which that is.
+
+    scores: (…, rows, keys), written over.
+    """
+    number = scores.new_full((1,), scores.shape[-1])
+    shown = None if visible is None else visible.to(scores.dtype)
+    if shown is not None:
+        number = shown.sum(dim=-1)
+        scores *= shown
+    total, length = scores.sum(dim=-1), torch.linalg.vector_norm(scores, dim=-1)
+    logits = scores if factor == 1.0 else scores.mul_(factor)
+    logit_total, logit_length = factor * total, abs(factor) * length
+    if bias is not None and shown is not None:
+        logits += bias * shown
+        logit_total, logit_length = logits.sum(dim=-1), torch.linalg.vector_norm(logits, dim=-1)
+    if shown is not None:
+        logits += (shown - 1.0) * FAR
+
+    chosen = _argmax(logits).unsqueeze(-1)
+    largest = logits.gather(-1, chosen).squeeze(-1)
+    logits.scatter_(-1, chosen, -FAR)
+    second = logits.amax(dim=-1)
+    weights = torch.softmax(logits, dim=-1)
+    sums = _Sums(
+        number.expand(total.shape),
+        total,
+        length,
+        logit_total,
+        logit_length,
+        largest,
+        second,
+        weights.amax(dim=-1),
+        torch.linalg.vector_norm(weights, dim=-1),
+        logits.mul_(weights).sum(dim=-1),
+    )
+    return sums, weights, chosen
+
+
+def _argmax(numbers: Tensor) -> Tensor:
+    """Return argmax along the last axis: on a CPU NumPy's, which takes a tenth of the time."""
+    if numbers.device.type == "cpu":
+        return torch.from_numpy(np.argmax(numbers.numpy(), axis=-1))
+    return numbers.argmax(dim=-1)
+
+
+def _from_sums(sums: _Sums) -> tuple[Tensor, ...]:
+    """Return the first six fields of Rows, from sums in double precision.
+
+    With ε = e^{s₂ − s₁} for the two largest logits, the others have the weights ε f_i in units of
+    the largest; F = Σ f = 1/peak.
+    """
+    gap = sums.largest - sums.second
+    epsilon = torch.exp(-gap)
+    total = 1.0 / sums.peak
+    squares = (total * sums.length) ** 2
+    normaliser = 1.0 + epsilon * total
+    collision_probability = (1.0 + epsilon**2 * squares) / normaliser**2
+    below = total * (gap + sums.second - sums.weighted)  # Σ f (s₁ − s_i)
+    entropy = torch.log(normaliser) + epsilon * below / normaliser
+    pairs = 2.0 * total + epsilon * (total**2 - squares)
+    log_complement = torch.log(pairs) - gap - 2.0 * torch.log(normaliser)
+    return (
+        sums.number,
+        _variance(sums.score_total, sums.score_length, sums.number),
+        _variance(sums.logit_total, sums.logit_length, sums.number),
+        collision_probability,
+        entropy,
+        log_complement,
+    )
+
+
+def _variance(total: Tensor, length: Tensor, number: Tensor) -> Tensor:
+    """Return the unbiased variance of numbers of this sum and Euclidean length."""
+    spread = length**2 - total**2 / number.clamp(min=1.0)
+    return spread.clamp(min=0.0) / (number - 1.0).clamp(min=1.0)

@@ -1,0 +1,349 @@
+"""Watch a model run: which module attends, what it hands to attention, and what cannot be seen."""
+
+import re
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules import module as torch_module
+from torch.overrides import TorchFunctionMode
+
+from attnlib import attention
+from attnlib.interception import ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from attnlib.probing.measure import Call, measure
+from attnlib.probing.report import Report
+
+LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
+NAMES_SHOWN = 3
+
+
+@contextmanager
+def probe(model: nn.Module) -> Iterator[Report]:
+    """Measure every scaled_dot_product_attention call of the model inside the context.
+
+    Nothing in the model is touched; outputs, gradients and random numbers are bitwise those of a
+    run without it. Several runs count together. It sees the function under every name, in this
+    thread, in nn.MultiheadAttention and the modules made of it (training and evaluation, the
+    fast path included), and in models of transformers with attn_implementation="sdpa". Masks of
+    every kind, is_causal, grouped queries and scales are honoured: a number of −10⁴ or less in a
+    mask hides a key, others add to the logits. The weights are those before dropout. The leading
+    axes of q but the last are sequences, the last is the heads.
+
+    It takes about as long as the attention itself, and memory linear in the number of keys: 28
+    bytes a row and head are kept.
+
+    What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
+    it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all. Queries
+    that are padding are rows too, unless the mask leaves them no key. To measure a model under
+    another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round).
+    TypeError if `model` is not a module. Chapter: probe.
+
+    >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
+    >>> with probe(layer) as report:
+    ...     output = layer(torch.zeros(2, 10, 64))
+    >>> report.table()[["layer", "head", "rows", "collision_probability"]]
+           layer  head  rows  collision_probability
+    0  self_attn     0    20                    0.1
+    1  self_attn     1    20                    0.1
+    2  self_attn     2    20                    0.1
+    3  self_attn     3    20                    0.1
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
+    if attention.is_rescaled():
+        raise RuntimeError(
+            "probe would measure the scale before rescale changes it: enter probe first, "
+            "with probe(model) as report, rescale(...)"
+        )
+    if hasattr(model, "_orig_mod"):
+        raise RuntimeError(
+            "model is compiled, and a graph cannot be seen into: probe and run the model that was "
+            "given to torch.compile"
+        )
+    observer = Observer(model)
+    with _watched_modules(observer), _FAST_PATH.kept(), observer:
+        yield observer.report
+    observer.finish()
+
+
+class Observer(TorchFunctionMode):
+    """Measures each call of attention on the way, and keeps account of what it could not."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.report = Report()
+        self.model_name = type(model).__name__
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self.kinds = {  # a scripted module has an original name
+            name: getattr(module, "original_name", type(module).__name__)
+            for name, module in model.named_modules()
+        }
+        self.thread = threading.get_ident()
+        self.running: list[nn.Module] = []
+        self.calls: Counter[str] = Counter()
+        self.ran: dict[str, None] = {}  # names of modules that look like attention, in order
+        self.seen: dict[str, None] = {}
+        self.unmeasured: dict[str, str] = {}
+        self.compiled = False
+
+    # Modules as they run
+
+    def belongs(self, module: nn.Module) -> bool:
+        """Return whether the module is a part of the model, and runs in its thread."""
+        return id(module) in self.names and threading.get_ident() == self.thread
+
+    def enter_module(self, module: nn.Module, _: Any) -> None:
+        """Note that a module starts."""
+        if torch.compiler.is_compiling() or not self.belongs(module):
+            return
+        if not self.running:
+            self.calls.clear()
+        self.running.append(module)
+        name = self.names[id(module)]
+        if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
+            self.ran[name] = None
+
+    def leave_module(self, module: nn.Module, *_: Any) -> None:
+        """Note that a module has ended."""
+        if not torch.compiler.is_compiling() and self.belongs(module) and self.running:
+            self.running.pop()
+
+    # Functions as they are called
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            self.compiled = True
+            return func(*args, **kwargs)
+        # A backward pass that computes activations again runs the model a second time.
+        if not self.running or torch._C._current_graph_task_id() != -1:
+            return func(*args, **kwargs)
+        if func is MULTI_HEAD:
+            return self.multi_head(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if func in ATTENTION:
+            self.attention(result, *args, **kwargs)
+        elif func in _FAST:
+            self.fast(func, args, kwargs)
+        return result
+
+    def multi_head(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and measure its attention."""
+        before = self.calls.total()
+        with self:
+            result = MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+        if self.calls.total() == before:
+            # need_weights=True writes attention out. Without, the same attention is a call.
+            kwargs = {**kwargs, "need_weights": False, "training": False}
+            with torch.no_grad(), self:
+                MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+        return result
+
+    def attention(
+        self,
+        result: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> None:
+        """Measure a call of scaled_dot_product_attention; the arguments are PyTorch's."""
+        call = Call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        module = self.running[-1]
+        self.record(module, [call], None if dropout_p > 0.0 else result)
+
+    def fast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Measure the attention in a kernel of PyTorch's fast path."""
+        given = {**dict(zip(_FAST[function], args, strict=False)), **kwargs}
+        for module in self.running[-1].modules():
+            if getattr(module, "in_proj_weight", None) is given["qkv_weight"]:
+                self.record(module, _fast_calls(given), None)
+
+    def record(self, module: nn.Module, calls: list[Call], output: Tensor | None) -> None:
+        """Measure what is one call of the module."""
+        name = self.names[id(module)]
+        number = self.calls[name]
+        self.calls[name] += 1
+        self.seen[name] = None
+        reason = _why_not(calls[0].query, calls[0].key)
+        if reason:
+            self.unmeasured[name] = reason
+            return
+        for call in calls:
+            self.report.add(name or self.model_name, number, measure(call, output))
+
+    # What is said at the end
+
+    def finish(self) -> None:
+        """Name what was not seen: a warning, or an error if nothing was seen at all."""
+        lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
+        if self.compiled:
+            lines.append(
+                "a part is compiled, and a graph cannot be seen into: run it under "
+                "torch.compiler.set_stance('force_eager')"
+            )
+        silent = self.silent()
+        if silent:
+            kinds = [f"{name or 'the model'} ({self.kinds[name]})" for name in silent[:NAMES_SHOWN]]
+            more = len(silent) - len(kinds)
+            lines.append(
+                f"{', '.join(kinds)}{f' and {more} more' if more else ''} ran without calling "
+                "scaled_dot_product_attention: attention that is written out or uses another "
+                "kernel cannot be seen; a model of transformers wants attn_implementation='sdpa'"
+            )
+        if self.report.empty:
+            if not lines:
+                lines.append(
+                    "call the model itself inside the context, in the same thread; parts that are "
+                    "compiled or exported cannot be seen"
+                )
+            raise RuntimeError(
+                f"probe has measured no attention in {self.model_name}. {'; '.join(lines)}"
+            )
+        if lines:
+            warnings.warn(f"not measured: {'; '.join(lines)}", stacklevel=4)
+
+    def silent(self) -> list[str]:
+        """Return the modules that look like attention, ran, and made no call, the inmost ones."""
+
+        def inside(name: str, other: str) -> bool:
+            return name == other or other == "" or name.startswith(f"{other}.")
+
+        without = [
+            name
+            for name in self.ran
+            if not any(
+                inside(seen, name) or (inside(name, seen) and seen in self.ran)
+                for seen in self.seen
+            )
+        ]
+        return [
+            name
+            for name in without
+            if not any(inside(other, name) and other != name for other in without)
+        ]
+
+
+def _why_not(query: Tensor, key: Tensor) -> str:
+    """Return why a call cannot be measured, or nothing."""
+    if torch._C._get_tracing_state() is not None:
+        return "it is being traced"
+    if type(query) not in (Tensor, nn.Parameter):
+        return f"its queries are a {type(query).__name__}"
+    if torch._C._functorch.is_functorch_wrapped_tensor(query):
+        return "it runs under torch.func (vmap, grad); call the model outside of it"
+    if query.is_nested:
+        return "its queries are a nested tensor"
+    if query.numel() == 0 or key.numel() == 0:
+        return "it has no queries or no keys"
+    if query.is_meta:
+        return "its queries are on the meta device and have no numbers"
+    if query.device.type == "mps":
+        return "its device has no double precision"
+    return ""
+
+
+@contextmanager
+def _watched_modules(observer: Observer) -> Iterator[None]:
+    """Tell the observer which module runs. Hooks of the modules would switch the fast path off."""
+    hooks = [
+        torch_module.register_module_forward_pre_hook(observer.enter_module),
+        torch_module.register_module_forward_hook(observer.leave_module, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class _FastPath:
+    """Lets models take PyTorch's fast path, which they leave where they see a mode.
+
+    They ask torch.overrides.has_torch_function. While a probe is entered, its mode does not count.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._probes = 0
+        self._asked: Callable[..., bool] = torch.overrides.has_torch_function
+
+    def _without_probes(self, tensors: Any) -> bool:
+        mode = torch.overrides._get_current_function_mode()  # type: ignore[no-untyped-call]
+        if not isinstance(mode, Observer):
+            return self._asked(tensors)
+        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        try:
+            return self._without_probes(tensors)
+        finally:
+            mode.__enter__()  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        with self._lock:
+            if self._probes == 0:
+                self._asked = torch.overrides.has_torch_function
+                torch.overrides.has_torch_function = self._without_probes  # type: ignore[assignment]
+            self._probes += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._probes -= 1
+                if self._probes == 0:
+                    torch.overrides.has_torch_function = self._asked
+
+
+_FAST_PATH = _FastPath()
+
+_FAST = {
+    torch._native_multi_head_attention: (
+        *("query", "key", "value", "embed_dim", "num_heads", "qkv_weight", "qkv_bias"),
+        *("proj_weight", "proj_bias", "mask", "need_weights", "average_attn_weights", "mask_type"),
+    ),
+    torch._transformer_encoder_layer_fwd: (
+        *("query", "embed_dim", "num_heads", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias"),
+        *("use_gelu", "norm_first", "eps", "norm_weight_1", "norm_bias_1"),
+        *("norm_weight_2", "norm_bias_2", "ffn_weight_1", "ffn_bias_1", "ffn_weight_2"),
+        *("ffn_bias_2", "mask", "mask_type"),
+    ),
+}
+"""The kernels of the fast path, self-attention both, and the names of their arguments."""
+
+
+@torch.no_grad()
+def _fast_calls(given: dict[str, Any]) -> list[Call]:
+    """Return the calls of attention, one or one for each sequence, in a kernel of the fast path."""
+    x, mask = given["query"], given.get("mask")
+    calls = []
+    with torch._C.DisableTorchFunction():
+        if mask is not None:  # a mask of numbers too hides what is not 0
+            mask = ~mask.bool()
+            if given["mask_type"] == 1:
+                mask = mask[:, None, None, :]
+        for sequences in [one.unsqueeze(0) for one in x.unbind()] if x.is_nested else [x]:
+            if given.get("norm_first"):
+                norm = given["norm_weight_1"], given["norm_bias_1"], given["eps"]
+                sequences = functional.layer_norm(sequences, sequences.shape[-1:], *norm)
+            packed = functional.linear(sequences, given["qkv_weight"], given["qkv_bias"])
+            heads = packed.view(*packed.shape[:-1], 3, given["num_heads"], -1)
+            q, k, v = heads.permute(2, 0, 3, 1, 4)
+            calls.append(Call(q, k, v, mask))
+    return calls

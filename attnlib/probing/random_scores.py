@@ -1,0 +1,86 @@
+"""What rows of random scores do, by the exact theory: the means that a report compares with."""
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.special import chdtrc, chdtri
+
+from attnlib import exact, freezing
+from attnlib.checking import FloatArray
+from attnlib.scores import DotProduct
+
+RANDOM = (
+    "Random scores: the exact mean for independent normal q and k in d dimensions, at the head's α "
+    "and the rows' n."
+)
+
+NODES = 24
+"""Numbers of keys at which the theory is computed; between them it is interpolated."""
+
+
+@dataclass(frozen=True)
+class RandomScores:
+    """The theory for rows of scores in d dimensions: `counts` rows of n keys, for each n."""
+
+    dimension: int
+    n: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def critical_alpha(self) -> float:
+        """The mean of √(2 log n)."""
+        return float(self._mean(freezing.critical_alpha(self.n)))
+
+    @property
+    def gradient_limit(self) -> float:
+        """The mean of the gradient's limit as α → ∞."""
+        nodes = self._nodes(NODES)
+        limits = exact.gradient_limit(DotProduct(self.dimension), nodes)
+        return float(self._mean(self._between(nodes, limits)))
+
+    def columns(self, alphas: FloatArray) -> dict[str, FloatArray]:
+        """Return the columns that the theory fills, one number for each α; NaN above 10⁴."""
+        known = alphas <= exact.LARGEST_SCALE
+        alpha = np.where(known, alphas, 0.0)
+        law, nodes = DotProduct(self.dimension), self._nodes(NODES)
+        by_n = alpha[:, None], nodes
+        logs = np.log(exact.collision_probability(law, *by_n))
+        collision_probability = self._mean(np.exp(self._between(nodes, logs)))
+        columns = {
+            "random_frozen": self._mean(self._frozen(alpha)),
+            "random_collision_probability": collision_probability,
+            "random_effective_keys": 1.0 / collision_probability,
+            "random_entropy": self._mean(self._between(nodes, exact.entropy(law, *by_n))),
+            "random_gradient": alpha * (1.0 - collision_probability),
+        }
+        return {name: np.where(known, values, math.nan) for name, values in columns.items()}
+
+    def _frozen(self, alpha: FloatArray) -> FloatArray:
+        """Return P(α r √(χ²/(n − 1)) ≥ √(2 log n)), with n − 1 degrees of freedom, r² ~ χ²_d/d."""
+        nodes = self._nodes(3 * NODES)
+        shares = (np.arange(64) + 0.5) / 64
+        lengths = alpha[:, None, None] ** 2 * chdtri(self.dimension, shares) / self.dimension
+        threshold = ((nodes - 1.0) * 2.0 * np.log(nodes))[:, None]
+        with np.errstate(divide="ignore"):
+            probability = chdtrc(nodes[:, None] - 1.0, threshold / lengths).mean(axis=-1)
+        return self._between(nodes, probability)
+
+    def _nodes(self, count: int) -> FloatArray:
+        """Return about `count` of the numbers of keys, the smallest and the largest included."""
+        n = np.array(self.n)
+        return n if n.size <= count else np.unique(np.round(np.geomspace(n[0], n[-1], count)))
+
+    def _between(self, nodes: FloatArray, values: FloatArray) -> FloatArray:
+        """Return the values at every n from those at the nodes; the last axis is n."""
+        if nodes.size == len(self.n):
+            return values
+        return cast(FloatArray, CubicSpline(np.log(nodes), values, axis=-1)(np.log(self.n)))
+
+    def _mean(self, values: FloatArray) -> FloatArray:
+        """Return the mean over the rows of what is given for each n, on the last axis."""
+        if not self.n:
+            return np.full(values.shape[:-1], math.nan)
+        return np.average(values, axis=-1, weights=self.counts)

@@ -1,0 +1,309 @@
+"""What a probe has measured, as a table, a figure, JSON and text, beside random scores."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlib import exact, freezing
+from attnlib.checking import FloatArray
+from attnlib.probing.measure import Measured, Rows
+from attnlib.probing.random_scores import RANDOM, RandomScores
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFINITIONS = {
+    "layer": "name of the module that attends",
+    "call": "0 for its first call in a run of the model, 1 for the second, …",
+    "head": "head of the queries, from 0",
+    "rows": "rows measured (one for each query), over all calls; those that see fewer than two "
+    "keys are left out of everything",
+    "keys": "n, the number of keys that a row sees: mean over the rows",
+    "dimension": "d, the length of a query",
+    "scale": "what multiplies q·k",
+    "score_std": "standard deviation of q·k/√d over the keys of a row, n − 1 in its denominator: "
+    "root of the mean of its square over the rows",
+    "alpha": "effective α, the standard deviation of the logits over the keys of a row, likewise; "
+    "logits are scale · q·k, plus what a mask adds",
+    "critical_alpha": "√(2 log n), where rows of random scores freeze: mean over the rows",
+    "alpha_to_critical": "standard deviation of the row's logits / √(2 log n): mean over the rows",
+    "frozen": "share of the rows where that is 1 or more",
+    "random_frozen": "the same for random scores",
+    "collision_probability": "Y = Σp²: mean over the rows",
+    "random_collision_probability": "the same for random scores",
+    "effective_keys": "1/Y, of the mean Y",
+    "random_effective_keys": "the same for random scores",
+    "entropy": "−Σ p log p, in nats: mean over the rows",
+    "random_entropy": "the same for random scores",
+    "gradient": "g = α(1 − Y), half the sum of |∂p/∂s| for scores in units of their standard "
+    "deviation, with the head's α: mean over the rows",
+    "random_gradient": "the same for random scores",
+    "gradient_median": "median of g",
+    "gradient_mean_log": "mean of log g",
+    "gradient_share": "mean g / its limit for random scores as α → ∞",
+    "value_std": "standard deviation of the values: over the keys that are seen, root of the "
+    "mean square of the components",
+    "output_std": "standard deviation of the outputs z = Σ p v: root of the mean of "
+    "(z − v̄)² + s²/N over rows and components, for N values of mean v̄ and variance s²; for "
+    "values that are independent of the weights its square is s² · E Y on average",
+    "random_output_std": "value_std · √(E Y) for random scores",
+}
+"""The columns of `Report.table`."""
+
+
+class Report:
+    """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
+
+    def __init__(self) -> None:
+        self._measured: dict[tuple[str, int, int, int], list[Measured]] = {}
+        self._written: list[dict[str, Any]] = []
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        """What each column of the table is, and what random scores are."""
+        return {**DEFINITIONS, "random": RANDOM}
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was measured."""
+        return not self._measured
+
+    def add(self, layer: str, call: int, measured: Measured) -> None:
+        """Add a call of attention, number `call` of that layer in a run of the model."""
+        heads = measured.value_variance.shape[-1]
+        key = layer, call, heads, measured.dimension
+        self._measured.setdefault(key, []).append(measured)
+        self._written = []
+
+    def table(self) -> Any:
+        """Return a pandas DataFrame, one row for each layer and head, in the order of the calls.
+
+        Its columns are those of `DEFINITIONS`. NaN stands for a mean over no rows, and for random
+        scores at an α above 10⁴.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self._lines(), columns=list(DEFINITIONS))
+
+    def rows(self) -> Any:
+        """Return a pandas DataFrame, one row for each row of attention that sees two keys or more.
+
+        Columns: layer, call, head, sequence, query, keys (n), alpha (standard deviation of its own
+        logits), collision_probability, entropy, gradient (with the head's α).
+        """
+        import pandas as pd
+
+        parts = [
+            pd.DataFrame(
+                {
+                    "layer": head.layer,
+                    "call": head.call,
+                    "head": head.head,
+                    "sequence": head.sequence,
+                    "query": head.query,
+                    "keys": head.rows.keys.astype(np.int64),
+                    "alpha": np.sqrt(head.rows.variance),
+                    "collision_probability": head.rows.collision_probability,
+                    "entropy": head.rows.entropy,
+                    "gradient": head.alpha * np.exp(head.rows.log_complement),
+                }
+            )
+            for head in self._heads()
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    def to_json(self) -> str:
+        """Return the definitions and the table as JSON; null where a number is not finite."""
+        heads = [
+            {
+                name: None if isinstance(value, float) and not math.isfinite(value) else value
+                for name, value in line.items()
+            }
+            for line in self._lines()
+        ]
+        content = {"definitions": self.definitions, "heads": heads}
+        return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
+
+    def plot(self) -> "Figure":
+        """Return a figure: each head's effective number of keys, and that of random scores.
+
+        Across, α in units of the critical one. A head on the line does what random scores of its
+        size would do; the thin line shows how far from it the head is.
+        """
+        import matplotlib.pyplot as plt
+
+        lines = self._lines()
+        layers = list(dict.fromkeys((line["layer"], line["call"]) for line in lines))
+        colors = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(layers)))
+        figure, axes = plt.subplots()
+        axes.axvline(1.0, color="0.6", linewidth=0.8, linestyle=":")
+        for line in lines:
+            x = line["alpha"] / line["critical_alpha"]
+            ends = line["random_effective_keys"], line["effective_keys"]
+            color = colors[layers.index((line["layer"], line["call"]))]
+            axes.plot([x, x], ends, "-", color=color, linewidth=0.8)
+            axes.plot(x, ends[1], "o", color=color)
+        for random, heads in _by_theory(self._heads()).items():
+            alphas = [head.alpha for head in heads if 0.0 < head.alpha < exact.LARGEST_SCALE]
+            if alphas:
+                grid = np.geomspace(min(0.3, *alphas), max(1.0, *alphas), 30)
+                keys = random.columns(grid)["random_effective_keys"]
+                axes.plot(grid / random.critical_alpha, keys, "k-", linewidth=1.2)
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel="effective α / critical α",
+            ylabel="effective number of keys 1/Y",
+        )
+        return figure
+
+    def __repr__(self) -> str:
+        layers: dict[str, list[dict[str, Any]]] = {}
+        for line in self._lines():
+            name = line["layer"] if not line["call"] else f"{line['layer']} {line['call']}"
+            layers.setdefault(name, []).append(line)
+        text = [
+            "Means over the heads of a layer; on the right of a number that of random scores.",
+            "",
+            f"{'layer':20}{'α':>6}{'α_c':>6}{'frozen':>10}{'keys 1/Y':>14}{'entropy':>12}"
+            f"{'gradient':>12}{'output std':>14}",
+        ]
+        for name, lines in layers.items():
+
+            def of(column: str, lines: list[dict[str, Any]] = lines) -> float:
+                return _mean(np.array([line[column] for line in lines]))
+
+            def both(column: str, spec: str, of: Callable[[str], float] = of) -> str:
+                return f"{of(column):{spec}}{of(f'random_{column}'):{spec}}"
+
+            text.append(
+                f"{name if len(name) < 20 else '…' + name[-18:]:20}"
+                f"{of('alpha'):6.2f}{of('critical_alpha'):6.2f}{both('frozen', '5.2f')}"
+                f"{both('effective_keys', '7.1f')}{both('entropy', '6.2f')}"
+                f"{both('gradient', '6.2f')}{both('output_std', '7.3f')}"
+            )
+        text.append("")
+        shown = ("alpha", "critical_alpha", "frozen", "effective_keys", "entropy", "gradient")
+        text += [f"{name}: {DEFINITIONS[name]}" for name in (*shown, "output_std")]
+        return "\n".join([*text, RANDOM])
+
+    def _heads(self) -> list["_Head"]:
+        return [
+            _head(layer, call, head, dimension, calls)
+            for (layer, call, heads, dimension), calls in self._measured.items()
+            for head in range(heads)
+        ]
+
+    def _lines(self) -> list[dict[str, Any]]:
+        """Return the lines of the table; the theory takes a second, so they are kept."""
+        if not self._written:
+            heads = self._heads()
+            lines = {}
+            for random, alike in _by_theory(heads).items():
+                columns = random.columns(np.array([head.alpha for head in alike]))
+                for i, head in enumerate(alike):
+                    expected = {name: float(column[i]) for name, column in columns.items()}
+                    lines[head.place] = _line(head, random, expected)
+            self._written = [lines[head.place] for head in heads]
+        return self._written
+
+
+class _Head(NamedTuple):
+    """A head, with the rows that see two keys or more: one array for each field of `rows`."""
+
+    layer: str
+    call: int
+    head: int
+    dimension: int
+    scale: float
+    alpha: float
+    value_std: float
+    sequence: NDArray[np.int64]
+    query: NDArray[np.int64]
+    rows: Rows
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        return self.layer, self.call, self.head, self.dimension
+
+
+def _head(layer: str, call: int, head: int, dimension: int, calls: list[Measured]) -> _Head:
+    fields = [
+        np.concatenate([part[:, head].ravel() for part in parts])
+        for parts in zip(*(one.rows for one in calls), strict=True)
+    ]
+    counted = fields[0] >= 2.0
+    rows = Rows(*(field[counted].astype(np.float64) for field in fields))
+    lengths = [one.rows.keys.shape[-1] for one in calls for _ in one.rows.keys]
+    sequence = np.repeat(np.arange(len(lengths)), lengths)[counted]
+    query = np.concatenate([np.arange(length) for length in lengths])[counted]
+    variances = np.concatenate([one.value_variance[:, head] for one in calls])
+    with np.errstate(invalid="ignore"):
+        return _Head(
+            layer,
+            call,
+            head,
+            dimension,
+            calls[-1].scale,
+            alpha=_root_mean(rows.variance),
+            value_std=_root_mean(variances[sequence]),
+            sequence=sequence,
+            query=query,
+            rows=rows,
+        )
+
+
+def _mean(numbers: FloatArray | NDArray[np.bool_]) -> float:
+    return float(numbers.mean()) if numbers.size else math.nan
+
+
+def _root_mean(squares: FloatArray) -> float:
+    return math.sqrt(_mean(squares))
+
+
+def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict[str, Any]:
+    """Return a line of the table."""
+    rows, alpha = head.rows, head.alpha
+    relative = np.sqrt(rows.variance) / freezing.critical_alpha(rows.keys)
+    complement = np.exp(rows.log_complement)
+    collision_probability = _mean(rows.collision_probability)
+    line = {
+        "layer": head.layer,
+        "call": head.call,
+        "head": head.head,
+        "rows": rows.keys.size,
+        "keys": _mean(rows.keys),
+        "dimension": head.dimension,
+        "scale": head.scale,
+        "score_std": _root_mean(rows.score_variance),
+        "alpha": alpha,
+        "critical_alpha": random.critical_alpha,
+        "alpha_to_critical": _mean(relative),
+        "frozen": _mean(relative >= 1.0),
+        "collision_probability": collision_probability,
+        "effective_keys": 1.0 / collision_probability,
+        "entropy": _mean(rows.entropy),
+        "gradient": alpha * _mean(complement),
+        "gradient_median": alpha * float(np.median(complement)) if complement.size else math.nan,
+        "gradient_mean_log": _mean(rows.log_complement) + (math.log(alpha) if alpha else -math.inf),
+        "gradient_share": alpha * _mean(complement) / random.gradient_limit,
+        "value_std": head.value_std,
+        "output_std": _root_mean(rows.output_square),
+        **expected,
+        "random_output_std": head.value_std * math.sqrt(expected["random_collision_probability"]),
+    }
+    return {name: line[name] for name in DEFINITIONS}
+
+
+def _by_theory(heads: list[_Head]) -> dict[RandomScores, list[_Head]]:
+    """Return the heads by the theory of their rows."""
+    theories: dict[RandomScores, list[_Head]] = {}
+    for head in heads:
+        n, counts = np.unique(head.rows.keys, return_counts=True)
+        random = RandomScores(head.dimension, tuple(n.tolist()), tuple(counts.tolist()))
+        theories.setdefault(random, []).append(head)
+    return theories
