@@ -41,8 +41,8 @@ def probe(model: nn.Module) -> Iterator[Report]:
     What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
     it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all. Queries
     that are padding are rows too, unless the mask leaves them no key. To measure a model under
-    another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round).
-    TypeError if `model` is not a module. Chapter: probe.
+    another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round); its
+    post_scale comes after what is measured. TypeError if `model` is not a module. Chapter: probe.
 
     >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
     >>> with probe(layer) as report:

@@ -27,11 +27,11 @@ DEFINITIONS = {
     "scale": "what multiplies q·k",
     "score_std": "standard deviation of q·k/√d over the keys of a row, n − 1 in its denominator: "
     "root of the mean of its square over the rows",
-    "alpha": "effective α, the standard deviation of the logits over the keys of a row, likewise; "
-    "logits are scale · q·k, plus what a mask adds",
+    "alpha": "effective α, standard deviation of the logits (scale · q·k, plus what a mask adds) "
+    "over the keys of a row: root of the mean of its square over the rows",
     "critical_alpha": "√(2 log n), where rows of random scores freeze: mean over the rows",
     "alpha_to_critical": "standard deviation of the row's logits / √(2 log n): mean over the rows",
-    "frozen": "share of the rows where that is 1 or more",
+    "frozen": "share of the rows whose logits have a standard deviation of √(2 log n) or more",
     "random_frozen": "the same for random scores",
     "collision_probability": "Y = Σp²: mean over the rows",
     "random_collision_probability": "the same for random scores",
@@ -129,36 +129,38 @@ class Report:
         return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
 
     def plot(self) -> "Figure":
-        """Return a figure: each head's effective number of keys, and that of random scores.
+        """Return a figure: each head's effective number of keys, beside random scores.
 
-        Across, α in units of the critical one. A head on the line does what random scores of its
-        size would do; the thin line shows how far from it the head is.
+        Across, α in units of the critical one. A head on the curve does what random scores of its
+        spread would do; the thin line shows how far from that it is. Rows of random scores freeze
+        at the dotted line.
         """
         import matplotlib.pyplot as plt
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-        lines = self._lines()
-        layers = list(dict.fromkeys((line["layer"], line["call"]) for line in lines))
-        colors = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(layers)))
+        table = self.table()
+        across = table["alpha"] / table["critical_alpha"]
+        layers = table.groupby(["layer", "call"], sort=False).ngroup()
         figure, axes = plt.subplots()
-        axes.axvline(1.0, color="0.6", linewidth=0.8, linestyle=":")
-        for line in lines:
-            x = line["alpha"] / line["critical_alpha"]
-            ends = line["random_effective_keys"], line["effective_keys"]
-            color = colors[layers.index((line["layer"], line["call"]))]
-            axes.plot([x, x], ends, "-", color=color, linewidth=0.8)
-            axes.plot(x, ends[1], "o", color=color)
-        for random, heads in _by_theory(self._heads()).items():
-            alphas = [head.alpha for head in heads if 0.0 < head.alpha < exact.LARGEST_SCALE]
+        axes.axvline(1.0, color="0.5", linewidth=0.8, linestyle=":")
+        theory, found = table["random_effective_keys"], table["effective_keys"]
+        axes.vlines(across, theory, found, color="0.5", linewidth=0.8)
+        heads = axes.scatter(across, found, c=layers, cmap="viridis", zorder=2)
+        for random, alike in _by_theory(self._heads()).items():
+            alphas = [head.alpha for head in alike if 0.0 < head.alpha < exact.LARGEST_SCALE]
             if alphas:
-                grid = np.geomspace(min(0.3, *alphas), max(1.0, *alphas), 30)
+                most = min(1.2 * max(random.critical_alpha, *alphas), exact.LARGEST_SCALE)
+                grid = np.geomspace(0.8 * min(alphas), most, 40)
                 keys = random.columns(grid)["random_effective_keys"]
-                axes.plot(grid / random.critical_alpha, keys, "k-", linewidth=1.2)
-        axes.set(
-            xscale="log",
-            yscale="log",
-            xlabel="effective α / critical α",
-            ylabel="effective number of keys 1/Y",
-        )
+                axes.plot(grid / random.critical_alpha, keys, "-", color="0.3")
+        axes.set(xscale="log", yscale="log", xlabel="effective α / critical α", ylabel="keys 1/Y")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
+        bar = figure.colorbar(heads, label="layer, in the order of the calls")
+        bar.locator = MaxNLocator(integer=True)
+        bar.update_ticks()
         return figure
 
     def __repr__(self) -> str:

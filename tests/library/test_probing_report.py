@@ -524,10 +524,13 @@ def test_what_is_printed_says_what_it_is(random_report):
 
 def test_the_figure_shows_each_head(random_report):
     figure = random_report.plot()
-    (axes,) = figure.axes
+    axes, bar = figure.axes
     table = random_report.table()
-    dots = [line for line in axes.lines if line.get_marker() == "o"]
-    np.testing.assert_allclose([dot.get_ydata()[0] for dot in dots], table["effective_keys"])
+    (dots,) = (drawn for drawn in axes.collections if drawn.get_array() is not None)
+    np.testing.assert_allclose(dots.get_offsets()[:, 1], table["effective_keys"])
+    across = table["alpha"] / table["critical_alpha"]
+    np.testing.assert_allclose(dots.get_offsets()[:, 0], across)
+    assert "layer" in bar.get_ylabel()
     assert "keys" in axes.get_ylabel()
     plt.close(figure)
 
