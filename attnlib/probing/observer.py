@@ -32,11 +32,11 @@ def probe(model: nn.Module) -> Iterator[Report]:
     thread, in nn.MultiheadAttention and the modules made of it (training and evaluation, the
     fast path included), and in models of transformers with attn_implementation="sdpa". Masks of
     every kind, is_causal, grouped queries and scales are honoured: a number of −10⁴ or less in a
-    mask hides a key, others add to the logits. The weights are those before dropout. The leading
-    axes of q but the last are sequences, the last is the heads.
+    mask hides a key, others add to the logits. The weights are those before dropout. Of
+    the axes of q before its last two, the last is the heads, the others are sequences.
 
-    It takes about as long as the attention itself, and memory linear in the number of keys: 28
-    bytes a row and head are kept.
+    It adds once or twice the time of the attention itself, and memory linear in the number of keys:
+    28 bytes a row and head are kept.
 
     What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
     it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all. Queries
