@@ -91,43 +91,63 @@ def scales(law: AnyLaw, n: int, *, causal: bool = False, seed: int = 0) -> list[
         Criterion("typical", best, error, "Largest gradient of a typical row of random scores."),
         Criterion(
             "freezing",
-            _critical(law, keys),
+            critical_alpha(law, keys),
             0.0,
             "From here on a few keys hold the weight, however many there are.",
         ),
         Criterion(
             "entropy",
-            _same_entropy(law, max(2, round(keys)), unit),
+            same_entropy(law, max(2, round(keys))),
             0.0,
             f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy.",
         ),
     ]
 
 
-def _typical(law: AnyLaw, keys: float, seed: int) -> tuple[float, float]:
-    count = min(max(2, round(keys)), LARGEST_SAMPLED)
-    rows = min(4000, SAMPLED_SCORES // count)
-    value, error = typical.best_alpha(law, count, rows=rows, seed=seed)
-    beyond = 1.0 if count < LARGEST_SAMPLED else _critical(law, keys) / _critical(law, count)
-    return beyond * float(value), beyond * float(error)
+def critical_alpha(law: AnyLaw, n: float) -> float:
+    """Return the α where rows of n keys freeze: the root of ακ'(α) − κ(α) = log n.
 
+    κ is the law's log E e^{αs}; for `Normal`, and for `DotProduct` given the query's mean length,
+    the root is √(2 log n); n ≥ 1 need not be whole. Relative error below 1e-11. Raises ValueError
+    or TypeError for n below 1, infinite, NaN or not a number, and for what is no law. Chapters:
+    freezing, policies.
 
-def _critical(law: AnyLaw, keys: float) -> float:
+    >>> from attnlib.scores import Cosine
+    >>> critical_alpha(Cosine(64), 4096) / 8.0  # in standard deviations, against 4.08 of Normal
+    4.945...
+    """
+    check_law(law)
     if not isinstance(law, Cosine):
-        return float(freezing.critical_alpha(keys))
+        return float(freezing.critical_alpha(n))
+    log_n = float(np.log(checking.keys(n)))
+    if log_n == 0.0:
+        return 0.0
 
     def excess(log_alpha: float) -> float:
         alpha = np.exp(log_alpha)
         at = law.log_mgf_derivatives(alpha)
-        return float(at.deficit - alpha * at.first_complement) - float(np.log(keys))
+        return float(at.deficit - alpha * at.first_complement) - log_n
 
     # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
-    low = 0.5 * np.log(2.0 * np.log(keys))
-    high = np.log(law.d) + 2.0 + 2.0 * np.log(keys) / (law.d - 1)
+    low = 0.5 * np.log(2.0 * log_n)
+    high = np.log(law.d) + 2.0 + 2.0 * log_n / (law.d - 1)
     return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
 
 
-def _same_entropy(law: AnyLaw, keys: int, unit: float) -> float | None:
+def same_entropy(law: AnyLaw, n: int) -> float | None:
+    """Return the α whose `exact.entropy` over n keys is that of 512 keys at logits of variance 1.
+
+    None where so few keys cannot have it, or where no α up to 9000 standard deviations is enough.
+    Raises ValueError or TypeError for an n that is no whole number, or below 2, and for what is no
+    law. Chapters: freezing, policies.
+
+    >>> from attnlib.scores import Normal
+    >>> same_entropy(Normal(), 512), same_entropy(Normal(), 311)
+    (1.0, None)
+    """
+    check_law(law)
+    keys = checking.integer("n", n, minimum=2, maximum=2**40)
+    unit = 1.0 / float(np.sqrt(law.variance))
     wanted = float(exact.entropy(law, unit, REFERENCE_KEYS))
     if np.log(keys) <= wanted:
         return None
@@ -139,3 +159,13 @@ def _same_entropy(law: AnyLaw, keys: int, unit: float) -> float | None:
     if excess(low) <= 0.0 or excess(high) >= 0.0:
         return None
     return float(np.exp(brentq(excess, low, high, xtol=1e-10)))
+
+
+def _typical(law: AnyLaw, keys: float, seed: int) -> tuple[float, float]:
+    count = min(max(2, round(keys)), LARGEST_SAMPLED)
+    rows = min(4000, SAMPLED_SCORES // count)
+    value, error = typical.best_alpha(law, count, rows=rows, seed=seed)
+    beyond = 1.0
+    if count == LARGEST_SAMPLED:
+        beyond = critical_alpha(law, keys) / critical_alpha(law, count)
+    return beyond * float(value), beyond * float(error)

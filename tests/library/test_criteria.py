@@ -105,3 +105,17 @@ def test_every_criterion_says_what_it_means():
         assert criterion.meaning.endswith(".")
         assert criterion.alpha > 0
     assert criteria.REFERENCE_KEYS == 512
+
+
+@pytest.mark.parametrize("function", [criteria.critical_alpha, criteria.same_entropy])
+def test_the_parts_name_what_is_wrong(function):
+    with pytest.raises(TypeError, match="law must be"):
+        function("normal", 512)
+    for n in (0, -3, math.nan, "4"):
+        with pytest.raises((ValueError, TypeError), match="n must"):
+            function(Cosine(8), n)
+
+
+def test_one_key_freezes_at_once():
+    for law in LAWS:
+        assert criteria.critical_alpha(law, 1) == 0.0
