@@ -1,4 +1,4 @@
-"""Draw what no chapter draws: the logo, the favicon, and the figure of the front page.
+"""Draw what no chapter draws: logo, favicon, the front page's figure, the stills of live figures.
 
 `make figures` writes them to static/; a test redraws them and compares.
 """
@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnlib import annealed, book, exact, rows, scores, typical
+from tools import stills
 
 STATIC = Path(__file__).parent.parent / "static"
 
@@ -72,6 +73,7 @@ def drawings() -> dict[str, str]:
         "favicon.svg": logo(),
         "three-answers.svg": svg(front),
         "three-answers-on-white.svg": svg(front, "white"),
+        **{name: svg(drawing) for name, drawing in stills.figures().items()},
     }
 
 

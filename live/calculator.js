@@ -1,0 +1,513 @@
+// The calculator: n, d, law and mask in; curves, scales, a row and lines of code out.
+
+import { choice, numberField, once } from "./controls.js";
+import { criteria, effectiveKeys } from "./criteria.js";
+import { bars, chart, digits, grouped, html, percent, svg, ticks } from "./drawing.js";
+import {
+  annealedGradient,
+  causalGradient,
+  criticalAlpha,
+  deviation,
+  meanGradient,
+} from "./laws.js";
+import { POLICIES, policyAlpha, policyScale } from "./policies.js";
+import { sampleRow, weigh } from "./rows.js";
+import { TABLE } from "./table.js";
+
+const START = { n: 4096, d: 128, law: "dot product", causal: false, scale: "annealed", own: 1 };
+const LAWS = [
+  ["dot product", "dot products of random q and k"],
+  ["cosine", "cosines of random q and k"],
+  ["normal", "normal: dot products in very many dimensions"],
+];
+const POINTS = 90;
+const OWN = "own";
+
+// --- what is wrong with an input -----------------------------------------------------------------
+
+/** Return what is wrong with a number of keys, or nothing. */
+export function problemOfN(value) {
+  const [fewest, most] = TABLE.limits.n;
+  if (!Number.isInteger(value)) return "n counts keys: it must be a whole number.";
+  if (value === 1) return "One key has all the weight at every scale: n must be at least 2.";
+  if (value < fewest) return "n counts keys: it must be at least 2.";
+  if (value > most)
+    return `The tables of this page end at n = ${grouped(most)}; attnlib has larger n.`;
+  return "";
+}
+
+/** Return what is wrong with a dimension, or nothing. */
+export function problemOfD(value) {
+  const [fewest, most] = TABLE.limits.d;
+  if (!Number.isInteger(value)) return "d counts dimensions: it must be a whole number.";
+  if (value < 1) return "d counts dimensions: it must be positive.";
+  if (value < fewest)
+    return `The tables of this page start at d = ${fewest}; attnlib has smaller d.`;
+  if (value > most) return `The tables of this page end at d = ${grouped(most)}.`;
+  return "";
+}
+
+/** Return what is wrong with a scale, or nothing. */
+export function problemOfAlpha(value, largest) {
+  if (value < 0) return "A negative α would prefer the worst keys: α must be at least 0.";
+  if (value > largest)
+    return `Here α ends at ${digits(largest)}, ${TABLE.gradient.reach} times the freezing scale.`;
+  return "";
+}
+
+// --- the address ---------------------------------------------------------------------------------
+
+/** Return the state that the part of an address behind # describes, and what it cannot mean. */
+export function readAddress(hash) {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  const state = { ...START };
+  const problems = {};
+  for (const [name, problemOf] of [
+    ["n", problemOfN],
+    ["d", problemOfD],
+  ]) {
+    if (!given.has(name)) continue;
+    const text = given.get(name).trim();
+    const value = Number(text);
+    const problem =
+      text === "" || !Number.isFinite(value) ? "This is not a number." : problemOf(value);
+    if (problem) problems[name] = { text, problem };
+    else state[name] = value;
+  }
+  const law = given.get("law")?.replace(/[-_+]/g, " ");
+  if (law !== undefined && LAWS.some(([name]) => name === law)) state.law = law;
+  else if (law !== undefined) problems.law = { text: law, problem: `There is no law “${law}”.` };
+  state.causal = given.get("causal") === "1";
+  const scale = given.get("scale");
+  if (scale !== null) {
+    const known = [...TABLE.criteria.list, ...POLICIES].some(({ name }) => name === scale);
+    const value = scale.trim() === "" ? NaN : Number(scale);
+    const problem = problemOfAlpha(value, largestAlpha(state));
+    if (known) state.scale = scale;
+    else if (Number.isNaN(value))
+      problems.scale = { text: "", problem: `There is no scale “${scale}”.` };
+    else if (problem) problems.scale = { text: scale, problem };
+    else Object.assign(state, { scale: OWN, own: value });
+  }
+  return { state, problems };
+}
+
+/** Return the part of an address behind # for a state. */
+export function writeAddress({ n, d, law, causal, scale, own }) {
+  const values = { n, d, law: law.replace(" ", "-"), causal: causal ? 1 : 0 };
+  values.scale = scale === OWN ? Number(own.toPrecision(4)) : scale;
+  return `#${new URLSearchParams(values)}`;
+}
+
+// --- what is computed ----------------------------------------------------------------------------
+
+function lawOf({ law, d }) {
+  return { kind: law, d };
+}
+
+/** Return the freezing scale in standard deviations. */
+function freezing(state) {
+  const law = lawOf(state);
+  return criticalAlpha(law, state.n) * deviation(law);
+}
+
+function largestAlpha(state) {
+  return TABLE.gradient.reach * freezing(state);
+}
+
+/**
+ * Return every scale for a state: what it multiplies and with what, and its α, which on this page
+ * is the standard deviation that it gives the logits of random q and k, whatever the law.
+ */
+export function scales(state) {
+  const { n, d, causal } = state;
+  const law = lawOf(state);
+  const cosine = law.kind === "cosine";
+  const target = {
+    applied_to: cosine ? "cosine" : "dot product",
+    factor: cosine ? Math.sqrt(d) : 1 / Math.sqrt(d),
+  };
+  const withScale = (alpha) => ({
+    alpha,
+    applied_to: target.applied_to,
+    scale: alpha === null ? null : alpha * target.factor,
+  });
+  const found = criteria(law, n, causal).map(({ name, meaning, alpha }) => ({
+    name,
+    title: name,
+    meaning,
+    ...withScale(alpha === null ? null : alpha * deviation(law)),
+  }));
+  const inUse = POLICIES.map((policy) => ({
+    ...policy,
+    alpha: policyAlpha(policy, n, d),
+    scale: policyScale(policy, n, d),
+  }));
+  const own = { name: OWN, title: "your own", meaning: "", ...withScale(state.own) };
+  return { criteria: found, policies: inUse, own, keys: effectiveKeys(n, causal) };
+}
+
+/** Return gradients as functions of α: the exact mean, the approximation, and the sample row's. */
+export function gradients(state) {
+  const law = lawOf(state);
+  const unit = deviation(law);
+  const keys = effectiveKeys(state.n, state.causal);
+  const exact = (state.causal ? causalGradient : meanGradient)(law, state.n);
+  const row = sampleRow(law, state.n);
+  return {
+    exact: (alpha) => unit * exact(alpha / unit),
+    approximation: (alpha) => unit * annealedGradient(law, alpha / unit, keys),
+    row: (alpha) => {
+      const seen = weigh(row, alpha / unit);
+      return { ...seen, gradient: unit * seen.gradient };
+    },
+  };
+}
+
+/** Return the lines of code for a scale: with PyTorch alone, and with attnlib. */
+export function code(chosen, state) {
+  const cosine = chosen.applied_to === "cosine";
+  const policy = "rule" in chosen;
+  const number = (value) => Number(value.toPrecision(4));
+  const causal = state.causal ? ", is_causal=True" : "";
+  const normalise = "q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)";
+  const torch = [
+    "import torch.nn.functional as F",
+    ...(cosine ? [normalise] : []),
+    "out = F.scaled_dot_product_attention(",
+    `    q, k, v, scale=${number(chosen.scale)}${causal})`,
+  ];
+  const alpha = cosine ? chosen.scale : chosen.alpha; // attend's α multiplies the cosine itself
+  const what = policy ? `policy="${chosen.name}"` : `alpha=${number(alpha)}`;
+  const attnlib = [
+    "from attnlib.attention import attend",
+    `out = attend(q, k, v, ${what}${cosine ? ",\n             normalize_qk=True" : ""}${causal})`,
+  ];
+  return { torch: torch.join("\n"), attnlib: attnlib.join("\n") };
+}
+
+// --- the page ------------------------------------------------------------------------------------
+
+/** Return the calculator, and keep it and the address in step. */
+export function calculator() {
+  let { state, problems } = readAddress(location.hash);
+  const results = {
+    chart: html("div", { class: "live-pictures" }),
+    criteria: html("tbody"),
+    policies: html("tbody"),
+    note: html("p", { class: "live-note" }),
+    row: html("div", { class: "live-pictures" }),
+    readings: html("p", { class: "live-note" }),
+    torch: html("code"),
+    attnlib: html("code"),
+    status: html("p", { class: "live-status", role: "status" }),
+    scaleNote: html("p", { class: "live-problem", "aria-live": "polite" }),
+  };
+
+  let changed = false; // the address is the reader's until then
+  let typing = false; // leave the α field alone while its reader is at it
+  const change = (part) => {
+    state = { ...state, ...part };
+    changed = true;
+    results.scaleNote.textContent = "";
+    if (part.law) law.say("");
+    update();
+  };
+  const fields = {
+    n: numberField({
+      label: "Number of keys n",
+      hint: "How many keys a query sees: the length of the context.",
+      from: TABLE.limits.n[0],
+      to: TABLE.limits.n[1],
+      step: 1,
+      scale: "logarithmic",
+      check: problemOfN,
+      use: (n) => change({ n }),
+    }),
+    d: numberField({
+      label: "Dimension d",
+      hint: "Of one head: the length of its q and\u00a0k.",
+      from: TABLE.limits.d[0],
+      to: TABLE.limits.d[1],
+      step: 1,
+      scale: "logarithmic",
+      check: problemOfD,
+      use: (d) => change({ d }),
+    }),
+    alpha: numberField({
+      label: "Scale α",
+      from: 0,
+      to: 10,
+      step: 0.01,
+      check: (value) => problemOfAlpha(value, largestAlpha(state)),
+      use: (own) => {
+        typing = true;
+        change({ scale: OWN, own });
+      },
+    }),
+  };
+  const law = choice({
+    legend: "Scores",
+    name: "live-law",
+    options: LAWS,
+    use: (value) => change({ law: value }),
+  });
+  const causal = html("input", {
+    type: "checkbox",
+    onchange: () => change({ causal: causal.checked }),
+  });
+
+  let tables = "";
+  const update = once(() => {
+    const found = scales(state);
+    const all = [...found.criteria, ...found.policies, found.own];
+    let chosen = all.find(({ name }) => name === state.scale);
+    if (chosen.alpha === null) {
+      results.scaleNote.textContent =
+        "So few keys cannot have the entropy of 512: α stays where it was.";
+      state = { ...state, scale: OWN };
+      chosen = scales(state).own;
+    }
+    if (!(chosen.alpha <= largestAlpha(state))) {
+      state = { ...state, scale: OWN, own: Number(largestAlpha(state).toPrecision(4)) };
+      results.scaleNote.textContent =
+        `α = ${digits(chosen.alpha)} is beyond ${TABLE.gradient.reach} times the freezing scale: ` +
+        "shown is what it does there.";
+      chosen = scales(state).own;
+    }
+    state.own = chosen.alpha;
+    show(found, chosen);
+  });
+
+  const show = (found, chosen) => {
+    const curves = gradients(state);
+    const end = Math.min(Math.max(2.2 * freezing(state), 1.1 * chosen.alpha), largestAlpha(state));
+    if (!typing) {
+      fields.alpha.range(0, end);
+      fields.alpha.show(Number(chosen.alpha.toPrecision(4)));
+    }
+    typing = false;
+    results.chart.replaceChildren(picture(curves, found, chosen, end));
+    fillTables(found, curves.exact);
+    results.note.textContent = meaningOf(chosen);
+    const seen = curves.row(chosen.alpha);
+    results.row.replaceChildren(
+      bars(seen.weights, {
+        name: "The largest weights of a sample row, sorted.",
+        highest: [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1].find((top) => top >= seen.weights[0]),
+      }).root,
+    );
+    results.readings.textContent = measures(seen);
+    const lines = code(chosen, state);
+    results.torch.textContent = lines.torch;
+    results.attnlib.textContent = lines.attnlib;
+    if (changed) history.replaceState(null, "", writeAddress(state));
+    say(chosen, seen);
+  };
+
+  let speaking;
+  const say = (chosen, seen) => {
+    clearTimeout(speaking);
+    speaking = setTimeout(() => {
+      results.status.textContent =
+        `n = ${grouped(state.n)}, d = ${grouped(state.d)}: ${chosen.title}, α = ${digits(chosen.alpha)}, ` +
+        `scale ${digits(chosen.scale, 4)}; the largest weight is ${percent(seen.weights[0])}.`;
+    }, 400);
+  };
+
+  const pick = (name) => change({ scale: name });
+
+  const fillTables = (found, mean) => {
+    const lines = (list) => list.map((scale) => tableLine(scale, mean, pick));
+    const key = JSON.stringify([state.n, state.d, state.law, state.causal]);
+    if (key !== tables) {
+      results.criteria.replaceChildren(...lines(found.criteria));
+      results.policies.replaceChildren(...lines(found.policies));
+      tables = key;
+    }
+    for (const input of root.querySelectorAll("input[name=live-scale]"))
+      input.checked = input.value === state.scale;
+  };
+
+  const meaningOf = (chosen) => {
+    const { name, title, meaning, rule } = chosen;
+    const masked = state.causal && rule === undefined && name !== OWN;
+    const last = state.causal && rule !== undefined;
+    const keys = digits(effectiveKeys(state.n, true));
+    return [
+      `α = ${digits(chosen.alpha)} is the standard deviation of the logits;`,
+      `to get it, multiply ${symbolOf(chosen)} by ${digits(chosen.scale, 4)}.`,
+      meaning && `${title}: ${meaning}`,
+      masked && `Under the mask it is one constant for all positions, that of ${keys} keys.`,
+      last && "Under the mask this is its value at the last position.",
+    ]
+      .filter(Boolean)
+      .join(" ");
+  };
+
+  const measures = (seen) =>
+    `The largest key has ${percent(seen.weights[0])} of the weight, Σp² is ${digits(seen.collision)}, ` +
+    `as with ${digits(1 / seen.collision)} equal keys, and the row’s gradient is ${digits(seen.gradient)}.` +
+    (state.causal ? " It is the last row of the mask, which sees all keys." : "");
+
+  const root = page({ fields, law, causal, results });
+  const adopt = () => {
+    ({ state, problems } = readAddress(location.hash));
+    fields.n.show(state.n);
+    fields.d.show(state.d);
+    law.show(state.law);
+    causal.checked = state.causal;
+    update();
+    for (const [name, field] of [
+      ["n", fields.n],
+      ["d", fields.d],
+    ])
+      if (problems[name]) {
+        field.entry.value = problems[name].text;
+        field.say(problems[name].problem);
+      }
+    law.say(problems.law?.problem ?? "");
+    results.scaleNote.textContent = problems.scale?.problem ?? "";
+    root.querySelector("details").open ||= POLICIES.some(({ name }) => name === state.scale);
+  };
+  addEventListener("hashchange", () => {
+    if (location.hash.includes("=")) adopt();
+  });
+  adopt();
+  return [root];
+}
+
+/** Return the calculator's elements in their order. */
+function page({ fields, law, causal, results }) {
+  const legend = [
+    ["exact", "exact mean, with the criteria as dots"],
+    ["approximation", "approximation α(1 − exp(R)/n)"],
+    ["sample", "the sample row below"],
+  ].map(([style, text]) => html("li", { class: style }, text));
+  const columns = (first) =>
+    html(
+      "thead",
+      {},
+      html(
+        "tr",
+        {},
+        ...[first, "α", "scale", "gradient"].map((text) => html("th", { scope: "col" }, text)),
+      ),
+    );
+  const copy = (code) => {
+    const button = html("button", { type: "button", class: "live-button" }, "Copy");
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected";
+      }
+      setTimeout(() => (button.textContent = "Copy"), 1500);
+    });
+    return button;
+  };
+  const lines = (title, code) =>
+    html(
+      "div",
+      { class: "live-code" },
+      html("p", {}, title, " ", copy(code)),
+      html("pre", { tabindex: 0 }, code),
+    );
+  return html(
+    "form",
+    { class: "live-calculator", onsubmit: (event) => event.preventDefault() },
+    html(
+      "fieldset",
+      {},
+      html("legend", {}, "Your attention"),
+      html("div", { class: "live-fields" }, fields.n.element, fields.d.element),
+      law.element,
+      html("label", { class: "live-check" }, causal, " causal mask"),
+    ),
+    results.status,
+    html("h3", {}, "The gradient against the scale"),
+    html("ul", { class: "live-legend" }, ...legend),
+    results.chart,
+    html("h3", {}, "The scale"),
+    html(
+      "fieldset",
+      {},
+      html("legend", {}, "By hand or by a rule"),
+      html("div", { class: "live-fields" }, fields.alpha.element),
+      results.scaleNote,
+      html("table", { class: "live-table" }, columns("criterion"), results.criteria),
+      html(
+        "details",
+        {},
+        html("summary", {}, `Scales in use (${POLICIES.length})`),
+        html("table", { class: "live-table" }, columns("in use"), results.policies),
+      ),
+    ),
+    results.note,
+    html("h3", {}, "What it does to a row"),
+    results.row,
+    results.readings,
+    html("h3", {}, "The line to paste"),
+    lines("PyTorch", results.torch),
+    lines("attnlib", results.attnlib),
+    html(
+      "p",
+      { class: "live-note" },
+      "The address of this page holds your settings: share it, or keep it.",
+    ),
+  );
+}
+
+function symbolOf({ applied_to }) {
+  return applied_to === "cosine" ? "cos" : "q·k";
+}
+
+function tableLine(scale, mean, pick) {
+  const none = scale.alpha === null;
+  const input = html("input", {
+    type: "radio",
+    name: "live-scale",
+    value: scale.name,
+    disabled: none,
+    onchange: () => pick(scale.name),
+  });
+  return html(
+    "tr",
+    {},
+    html("th", { scope: "row" }, html("label", { title: scale.meaning }, input, " ", scale.title)),
+    html("td", {}, none ? "none" : digits(scale.alpha)),
+    html("td", {}, none ? "—" : `${digits(scale.scale)} × ${symbolOf(scale)}`),
+    html("td", {}, none ? "—" : digits(mean(scale.alpha))),
+  );
+}
+
+/** Draw the approximate gradient, the exact mean and the sample row's, with the criteria as dots. */
+function picture(gradients, found, chosen, end) {
+  const alphas = Array.from({ length: POINTS + 1 }, (_, i) => (end * i) / POINTS);
+  const [exact, approximation, row] = [
+    gradients.exact,
+    gradients.approximation,
+    (alpha) => gradients.row(alpha).gradient,
+  ].map((gradient) => alphas.map((alpha) => [alpha, gradient(alpha)]));
+  const highest = 1.08 * Math.max(...[...exact, ...row].map(([, g]) => g));
+  const view = chart({
+    x: { from: 0, to: end, name: "scale α", ticks: ticks(0, end) },
+    y: { from: 0, to: highest, name: "gradient G", ticks: ticks(0, highest) },
+    name:
+      "The gradient against α: the approximation, the exact mean and the sample row, " +
+      "with the criteria as dots on the exact mean and a line at the chosen α.",
+  });
+  view.upright(chosen.alpha, "thin");
+  view.curve(row, "line sample");
+  view.curve(approximation, "line approximation");
+  view.curve(exact, "line exact");
+  for (const { alpha, title } of found.criteria)
+    if (alpha !== null && alpha <= end) {
+      const dot = view.dot(alpha, gradients.exact(alpha), "dot hollow");
+      dot.append(svg("title", {}, `${title}: α = ${digits(alpha)}`));
+    }
+  view.dot(chosen.alpha, gradients.exact(chosen.alpha), "dot exact");
+  return view.root;
+}

@@ -1,0 +1,152 @@
+// Fields that explain what they cannot use, and what the live figures share.
+
+import { html } from "./drawing.js";
+
+let fields = 0;
+
+/**
+ * Return a number field with a slider beside it. `scale` maps the slider: "linear" or "logarithmic".
+ * `check(value, text)` returns what is wrong with a number, or nothing; `use(value)` gets good ones.
+ */
+export function numberField({ label, hint, from, to, step, scale = "linear", check, use }) {
+  const id = `live-${++fields}`;
+  const logarithmic = scale === "logarithmic";
+  const forward = logarithmic ? Math.log2 : (value) => value;
+  const backward = (place) => {
+    const value = logarithmic ? 2 ** place : place;
+    return step >= 1 ? Math.round(value) : Number(value.toPrecision(4));
+  };
+  const entry = html("input", {
+    id,
+    type: "number",
+    inputmode: "decimal",
+    step: step >= 1 ? step : "any",
+    "aria-describedby": hint ? `${id}-hint ${id}-problem` : `${id}-problem`,
+  });
+  const slider = html("input", { type: "range", "aria-label": `${label}, slider` });
+  const problem = html("p", { id: `${id}-problem`, class: "live-problem", "aria-live": "polite" });
+
+  const say = (text) => {
+    problem.textContent = text;
+    entry.setAttribute("aria-invalid", String(text !== ""));
+  };
+  const place = (value) => {
+    slider.value = forward(value);
+    slider.setAttribute("aria-valuetext", String(value));
+  };
+  const range = (low, high) => {
+    slider.min = forward(low);
+    slider.max = forward(high);
+    slider.step = logarithmic ? 1 / 16 : step;
+  };
+  const show = (value) => {
+    entry.value = value;
+    place(value);
+    say("");
+  };
+  /** Take what the entry holds, or say why not. */
+  const take = () => {
+    const text = entry.value.trim();
+    const value = Number(text);
+    const wrong =
+      text === "" || !Number.isFinite(value) ? "This is not a number." : check(value) || "";
+    say(wrong);
+    if (wrong) return;
+    place(value);
+    use(value);
+  };
+  range(from, to);
+  entry.addEventListener("input", take);
+  slider.addEventListener("input", () => {
+    const value = backward(Number(slider.value));
+    show(value);
+    use(value);
+  });
+  const element = html(
+    "div",
+    { class: "live-field" },
+    html("label", { for: id }, label),
+    html("div", { class: "live-entry" }, entry, slider),
+    ...(hint ? [html("p", { id: `${id}-hint`, class: "live-hint" }, hint)] : []),
+    problem,
+  );
+  return { element, show, range, entry, slider, say, take };
+}
+
+/** Return a group of radio buttons; `use` gets the value of the chosen one. */
+export function choice({ legend, name, options, use }) {
+  const problem = html("p", { class: "live-problem", "aria-live": "polite" });
+  const buttons = options.map(([value, text]) => {
+    const input = html("input", { type: "radio", name, value, onchange: () => use(value) });
+    return { value, input, element: html("label", {}, input, " ", text) };
+  });
+  return {
+    element: html(
+      "fieldset",
+      { class: "live-choice" },
+      html("legend", {}, legend),
+      ...buttons.map(({ element }) => element),
+      problem,
+    ),
+    show(value) {
+      for (const button of buttons) button.input.checked = button.value === value;
+    },
+    say(text) {
+      problem.textContent = text;
+    },
+  };
+}
+
+/** Return a function that does its work once before the next picture, however often it is called. */
+export function once(work) {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      work();
+    });
+  };
+}
+
+/** Return a button that moves a value from 0 to 1 in some seconds, and stops when pressed again. */
+export function player({ label, seconds = 7, move }) {
+  let start = null;
+  const button = html("button", { type: "button", class: "live-button" }, label);
+  const stop = () => {
+    start = null;
+    button.textContent = label;
+  };
+  const frame = (time) => {
+    if (start === null) return;
+    start ||= time;
+    const part = Math.min((time - start) / (1000 * seconds), 1);
+    move(part);
+    if (part < 1) requestAnimationFrame(frame);
+    else stop();
+  };
+  button.addEventListener("click", () => {
+    if (start !== null) return stop();
+    start = 0;
+    button.textContent = "Stop";
+    return requestAnimationFrame(frame);
+  });
+  return { element: button, stop };
+}
+
+/** Put a live figure in the place of the still in the figure with this id, if the page has it. */
+export function mount(id, build) {
+  const figure = document.getElementById(id);
+  const still = figure?.querySelector("img");
+  const shown = still?.closest("a") ?? still;
+  if (!shown || shown.classList.contains("live-still")) return;
+  const stage = html("div", { class: "live" }, ...build());
+  shown.classList.add("live-still");
+  shown.before(stage);
+}
+
+/** Return a definition list of names and values. */
+export function readings(pairs) {
+  return pairs.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]);
+}

@@ -1,0 +1,140 @@
+// SVG and HTML elements, and a chart with axes.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== undefined)
+      node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** Return a new HTML element. */
+export function html(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** Return a new SVG element. */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** Return a number with so many digits and no exponent, as 0.0123, 2.41 or 16 800. */
+export function digits(value, count = 3) {
+  if (!Number.isFinite(value)) return "∞";
+  if (value === 0) return "0";
+  const size = Math.floor(Math.log10(Math.abs(value)));
+  if (size >= count) return grouped(Math.round(value));
+  return value.toFixed(Math.min(Math.max(count - 1 - size, 0), 20));
+}
+
+/** Return a whole number, from five digits on in groups of three. */
+export function grouped(value) {
+  return value < 1e4 ? String(value) : String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+
+/** Return a percentage of two digits. */
+export function percent(share) {
+  return `${share < 0.995 ? digits(100 * share, 2) : "100"}\u00a0%`;
+}
+
+/** Return round numbers between two ends, about so many. */
+export function ticks(from, to, count = 5) {
+  const raw = (to - from) / count;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= raw) * power;
+  const first = Math.ceil(from / step - 1e-9);
+  const last = Math.floor(to / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
+}
+
+/**
+ * Return a chart: an SVG with axes, and functions that draw in its coordinates. x and y are
+ * {from, to, name, ticks}, ticks a list of numbers or of [number, text] pairs.
+ */
+export function chart({ x, y, width = 540, height = 330, name }) {
+  const box = { left: 66, right: width - 14, top: 12, bottom: height - 52 };
+  const X = (value) => box.left + ((box.right - box.left) * (value - x.from)) / (x.to - x.from);
+  const Y = (value) => box.bottom - ((box.bottom - box.top) * (value - y.from)) / (y.to - y.from);
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
+  const add = (tag, attributes, ...children) => {
+    const node = svg(tag, attributes, ...children);
+    root.append(node);
+    return node;
+  };
+  const pairs = (list) => list.map((tick) => (Array.isArray(tick) ? tick : [tick, short(tick)]));
+  add("path", {
+    class: "axis",
+    d: `M${box.left} ${box.top}V${box.bottom}H${box.right}`,
+  });
+  for (const [value, text] of pairs(x.ticks)) {
+    add("path", { class: "axis", d: `M${X(value).toFixed(1)} ${box.bottom}v5` });
+    add("text", { x: X(value), y: box.bottom + 21, "text-anchor": "middle" }, text);
+  }
+  for (const [value, text] of pairs(y.ticks)) {
+    add("path", { class: "axis", d: `M${box.left} ${Y(value).toFixed(1)}h-5` });
+    add("text", { x: box.left - 9, y: Y(value) + 5, "text-anchor": "end" }, text);
+  }
+  const middle = (box.top + box.bottom) / 2;
+  add("text", { x: (box.left + box.right) / 2, y: height - 9, "text-anchor": "middle" }, x.name);
+  add(
+    "text",
+    { x: 14, y: middle, "text-anchor": "middle", transform: `rotate(-90 14 ${middle})` },
+    y.name,
+  );
+  const inside = (value) => Number.isFinite(value) && value >= y.from && value <= y.to;
+  return {
+    root,
+    box,
+    X,
+    Y,
+    add,
+    /** Draw a curve through points [x, y]; it is cut where it leaves the axes. */
+    curve(points, style) {
+      let [path, pen] = ["", "M"];
+      for (const [a, b] of points) {
+        if (inside(b)) path += `${pen}${X(a).toFixed(1)} ${Y(b).toFixed(1)}`;
+        pen = inside(b) ? "L" : "M";
+      }
+      return add("path", { class: style, d: path || "M0 0" });
+    },
+    dot(a, b, style) {
+      return add("circle", { class: style, cx: X(a), cy: Y(b), r: 5 });
+    },
+    upright(a, style) {
+      return add("path", { class: style, d: `M${X(a).toFixed(1)} ${box.top}V${box.bottom}` });
+    },
+    label(a, b, text, style = "") {
+      return add("text", { x: X(a), y: Y(b), class: style }, text);
+    },
+  };
+}
+
+/** Return a number as an axis shows it. */
+function short(value) {
+  return value >= 1e4 ? grouped(Math.round(value)) : String(Number(value.toPrecision(6)));
+}
+
+/** Return bars for the largest weights, up to the height `highest`. */
+export function bars(weights, { name, highest = 1, shown = 24, width = 540, height = 200 }) {
+  const view = chart({
+    x: { from: 0, to: shown, name: "keys of the row, largest weight first", ticks: [] },
+    y: { from: 0, to: highest, name: "weight", ticks: [0, highest / 2, highest] },
+    width,
+    height,
+    name,
+  });
+  const gap = (view.box.right - view.box.left) / shown;
+  for (const [k, weight] of weights.slice(0, shown).entries())
+    view.add("rect", {
+      class: "bar",
+      x: (view.box.left + gap * (k + 0.12)).toFixed(1),
+      y: view.Y(weight).toFixed(1),
+      width: (0.76 * gap).toFixed(1),
+      height: Math.max(view.box.bottom - view.Y(weight), 0).toFixed(1),
+    });
+  return view;
+}

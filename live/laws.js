@@ -1,0 +1,183 @@
+// The three laws of a score: critical scale, the approximate gradient, the exact mean gradient.
+// The formulas are those of attnlib; a law is {kind: "normal", "dot product" or "cosine", d}.
+
+import { contract, evaluate, place, unpack } from "./chebyshev.js";
+import { TABLE } from "./table.js";
+
+const GRADIENT = unpack(TABLE.gradient);
+const DEBYE = TABLE.debye.map((values) => ({
+  values,
+  slopes: values.slice(1).map((coefficient, i) => coefficient * (i + 1)),
+}));
+
+/** The order from which on the expansion of the Bessel function I in DEBYE is used. */
+const LARGE_ORDER = 25;
+
+/** Positions of a causal mask that are counted one by one. */
+const FEW = 64;
+
+/** Return the standard deviation of a score. */
+export function deviation(law) {
+  return law.kind === "cosine" ? 1 / Math.sqrt(law.d) : 1;
+}
+
+/** Return where an increasing function is 0, between low and high. */
+export function root(f, low, high) {
+  for (let step = 0; step < 60; step++) {
+    const middle = (low + high) / 2;
+    if (f(middle) > 0) high = middle;
+    else low = middle;
+  }
+  return (low + high) / 2;
+}
+
+function polynomial(coefficients, x) {
+  return coefficients.reduceRight((sum, c) => sum * x + c, 0);
+}
+
+/**
+ * For κ(α) = log E exp(α cos) return α − κ, κ′ and 1 − κ′, as attnlib.special does: at a large order
+ * the uniform expansion of I, from there down by recurrence.
+ */
+export function cosineMoments(d, alpha) {
+  const order = d / 2 - 1;
+  const steps = Math.max(0, Math.ceil(LARGE_ORDER - order));
+  let mu = order + steps;
+  const x = alpha / mu;
+  const r = Math.hypot(1, x);
+  const p = 1 / r;
+  const delta = (x * x) / (1 + r);
+  let [value, slope, atOne] = [0, 0, 0];
+  for (const [k, u] of DEBYE.entries()) {
+    value += polynomial(u.values, p) / mu ** k;
+    slope += polynomial(u.slopes, p) / mu ** k;
+    atOne += polynomial(u.values, 1) / mu ** k;
+  }
+  let deficit = mu * ((delta + x) / (r + x) + Math.log1p(delta / 2));
+  deficit += Math.log(r) / 2 - Math.log(value / atOne);
+  const correction = ((-slope * x * p ** 3) / value - (x * p * p) / 2) / mu;
+  let first = x / (1 + r) + correction;
+  let complement = (1 + 1 / (r + x)) / (1 + r) - correction;
+  for (let step = 0; step < steps; step++, mu--) {
+    const turn = (2 * mu) / alpha;
+    const lower = 1 / (first + turn);
+    complement = (turn - complement) * lower;
+    deficit += Math.log(turn * lower);
+    first = lower;
+  }
+  return { deficit, first, complement };
+}
+
+/** Return the α where rows of so many keys freeze: ακ′ − κ = log(keys). */
+export function criticalAlpha(law, keys) {
+  const logKeys = Math.log(keys);
+  if (law.kind !== "cosine" || keys <= 1) return Math.sqrt(2 * logKeys);
+  const excess = (logAlpha) => {
+    const alpha = Math.exp(logAlpha);
+    const at = cosineMoments(law.d, alpha);
+    return at.deficit - alpha * at.complement - logKeys;
+  };
+  const low = Math.log(2 * logKeys) / 2;
+  return Math.exp(root(excess, low, Math.log(law.d) + 2 + (2 * logKeys) / (law.d - 1)));
+}
+
+// --- the approximation ---------------------------------------------------------------------------
+
+/** Return R(α) = log(n Σp²) of the approximation. */
+function logRatio({ kind, d }, alpha) {
+  if (alpha === 0) return 0;
+  if (kind === "normal") return alpha * alpha;
+  if (kind === "cosine")
+    return 2 * cosineMoments(d, alpha).deficit - cosineMoments(d, 2 * alpha).deficit;
+  const share = (2 * alpha * alpha) / d;
+  return share < 1 ? (-d / 2) * Math.log1p(-share) : Infinity;
+}
+
+/** Return the approximate gradient α(1 − e^R/n). */
+export function annealedGradient(law, alpha, keys) {
+  return alpha === 0 ? 0 : -alpha * Math.expm1(logRatio(law, alpha) - Math.log(keys));
+}
+
+/** Return the α that maximises the approximate gradient: R + log(1 + αR′) = log n. */
+export function annealedBestAlpha(law, keys) {
+  const logKeys = Math.log(keys);
+  if (law.kind === "normal")
+    return Math.sqrt(root((y) => y + Math.log1p(2 * y) - logKeys, 0, logKeys));
+  if (law.kind === "dot product") {
+    const balance = (y) => (law.d * y) / 2 + Math.log1p(law.d * Math.expm1(y)) - logKeys;
+    return Math.sqrt((-law.d / 2) * Math.expm1(-root(balance, 0, (2 * logKeys) / law.d)));
+  }
+  const balance = (logAlpha) => {
+    const alpha = Math.exp(logAlpha);
+    const [one, two] = [cosineMoments(law.d, alpha), cosineMoments(law.d, 2 * alpha)];
+    const rise = one.first < 0.5 ? two.first - one.first : one.complement - two.complement;
+    return 2 * one.deficit - two.deficit + Math.log1p(2 * alpha * rise) - logKeys;
+  };
+  const middle = Math.log(Math.sqrt(law.d));
+  return Math.exp(root(balance, middle - 7, Math.log(criticalAlpha(law, keys)) + 1));
+}
+
+// --- the exact mean ------------------------------------------------------------------------------
+
+/** Return the exact mean gradient of rows of n keys as a function of α. */
+export function meanGradient(law, n) {
+  const share = meanComplement(law)(n);
+  return (alpha) => alpha * share(alpha);
+}
+
+/** Return the exact mean gradient over the positions of a causal mask as a function of α. */
+export function causalGradient(law, n) {
+  const complement = meanComplement(law);
+  const shares = positions(n).map(({ keys, weight }) => ({ weight, share: complement(keys) }));
+  return (alpha) =>
+    alpha * shares.reduce((sum, { weight, share }) => sum + weight * share(alpha), 0);
+}
+
+/** Return a function of n that returns E(1 − Σp²) as a function of α, from the table. */
+function meanComplement(law) {
+  const { inverse_d, root_log_n, reach } = TABLE.gradient;
+  const ofLaw = contract(GRADIENT, place(law.kind === "cosine" ? 1 / law.d : 0, inverse_d));
+  const queries = law.kind === "dot product" ? queryLengths(law.d) : [{ length: 1, weight: 1 }];
+  return (n) => {
+    const unit = criticalAlpha(law, n);
+    const series = contract(ofLaw, place(Math.sqrt(Math.log(n)), root_log_n));
+    const share = (x) => {
+      const near = Math.min(x, reach); // beyond it the gradient is at its limit
+      const logarithm = evaluate(series, place(near / (1 + near), [0, reach / (1 + reach)]));
+      return ((Math.exp(logarithm) / (1 + near)) * near) / (x || 1);
+    };
+    return (alpha) => {
+      if (alpha === 0) return 1 - 1 / n;
+      const add = (sum, { length, weight }) => sum + weight * share((alpha * length) / unit);
+      return queries.reduce(add, 0);
+    };
+  };
+}
+
+/** Return lengths |q|/√d of a random query with their weights: given it, scores are normal. */
+function queryLengths(d) {
+  const low = -9 / d - 4.2 / Math.sqrt(2 * d);
+  const high = 4.2 / Math.sqrt(2 * d);
+  const points = Array.from({ length: 29 }, (_, i) => low + ((high - low) * i) / 28);
+  const weights = points.map((w) => Math.exp(d * (w - Math.exp(2 * w) / 2 + 0.5)));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  return points.map((w, i) => ({ length: Math.exp(w), weight: weights[i] / total }));
+}
+
+/**
+ * Return numbers of keys with weights, to average over the positions of a causal mask. The first
+ * position has one key and no gradient. Beyond a few the sum is an integral over the logarithm.
+ */
+function positions(n) {
+  const result = [];
+  for (let keys = 2; keys <= Math.min(n, FEW); keys++) result.push({ keys, weight: 1 / n });
+  if (n <= FEW) return result;
+  const [low, high] = [Math.log(FEW + 0.5), Math.log(n + 0.5)];
+  const steps = 2 * Math.ceil(2 * (high - low)); // Simpson's rule wants an even number
+  for (let i = 0; i <= steps; i++) {
+    const keys = Math.exp(low + ((high - low) * i) / steps);
+    const part = i === 0 || i === steps ? 1 : i % 2 ? 4 : 2;
+    result.push({ keys, weight: ((part * (high - low)) / (3 * steps)) * (keys / n) });
+  }
+  return result;
+}

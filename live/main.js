@@ -1,0 +1,12 @@
+// Puts each live figure where its page wants it.
+
+import { calculator } from "./calculator.js";
+import { mount } from "./controls.js";
+import { freezingFigure } from "./freezing.js";
+import { jacobianFigure } from "./jacobian.js";
+import { temperatureFigure } from "./temperature.js";
+
+mount("fig-calculator", calculator);
+mount("fig-live-jacobian", jacobianFigure);
+mount("fig-live-freezing", freezingFigure);
+mount("fig-live-temperature", temperatureFigure);
