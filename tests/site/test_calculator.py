@@ -1,0 +1,647 @@
+"""The calculator: its numbers against attnlib over the whole range, and its page in a browser."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import betaincinv, ndtri
+
+from attnlib import annealed, criteria, exact, rows, typical
+from attnlib.policies import POLICIES
+from attnlib.scores import Cosine, DotProduct, Normal
+from tests.site.browser_checks import OVERFLOW, watch
+from tools import calculator, criterion_tables, stills
+from tools.browser import WIDTHS, serve
+
+ROOT = Path(__file__).parents[2]
+KINDS = {Normal: "normal", Cosine: "cosine", DotProduct: "dot product"}
+LARGEST_N = calculator.KEYS[1]
+SMALLEST_D, LARGEST_D = calculator.DIMENSIONS
+
+LAWS = (
+    Normal(),
+    *map(Cosine, (SMALLEST_D, 9, 30, 128, LARGEST_D)),
+    *map(DotProduct, (SMALLEST_D, 100, LARGEST_D)),
+)
+KEYS = (2, 3, 10, 300, 10**4, 10**6, LARGEST_N)
+UNITS = (0.02, 0.7, 1.0, 1.6, 29.9)
+"""α in units of the freezing scale."""
+
+
+def law_of(law):
+    """The law as the modules write it; the normal one has no d, so any will do."""
+    return {"kind": KINDS[type(law)], "d": getattr(law, "d", 64)}
+
+
+@pytest.fixture(scope="module")
+def call(browser):
+    """Return a function that calls an expression with the modules of live/ as m, and `cases`."""
+    with serve(ROOT) as address:
+        page = browser.new_page()
+        page.goto(f"{address}/live/")
+        names = [name for name in calculator.MODULES if name != "main"]
+
+        def call(expression, cases=None):
+            body = f"""async (cases) => {{
+              const m = {{}};
+              for (const name of {names}) Object.assign(m, await import(`/live/${{name}}.js`));
+              return {expression};
+            }}"""
+            return page.evaluate(body, cases)
+
+        yield call
+        page.close()
+
+
+# --- the numbers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_exact_gradient_is_within_a_thousandth(call, law):
+    slow = isinstance(law, DotProduct)
+    keys = np.array(KEYS[::2] if slow else KEYS)
+    units = np.array(UNITS[1::2] if slow else UNITS)
+    alphas = np.array([criteria.critical_alpha(law, n) for n in keys])[:, None] * units
+    cases = {"law": law_of(law), "n": keys.tolist(), "alphas": alphas.tolist()}
+    found = call("cases.n.map((n, i) => cases.alphas[i].map(m.meanGradient(cases.law, n)))", cases)
+    np.testing.assert_allclose(found, exact.gradient(law, alphas, keys[:, None]), rtol=1e-3)
+
+
+def test_between_the_nodes_it_is_no_worse(call):
+    rng = np.random.default_rng(5)
+    cases, expected = [], []
+    for _ in range(40):
+        d = int(np.round(SMALLEST_D / (1 - rng.uniform(0, 0.999))))
+        law = Cosine(d) if rng.uniform() < 0.7 else Normal()
+        n = int(np.round(2 * (LARGEST_N / 2) ** rng.uniform()))
+        alphas = criteria.critical_alpha(law, n) * 10 ** rng.uniform(-1.5, 1.4, 4)
+        expected.append(exact.gradient(law, alphas, n))
+        cases.append({"law": law_of(law), "n": n, "alphas": list(alphas)})
+    found = call("cases.map((c) => c.alphas.map(m.meanGradient(c.law, c.n)))", cases)
+    assert np.abs(np.array(found) / np.array(expected) - 1).max() < 1e-3
+
+
+def test_the_gradient_of_no_scale_and_of_too_large_a_scale(call):
+    law = law_of(Cosine(16))
+    zero, large = call("[0, 1e4].map(m.meanGradient(cases, 4096))", law)
+    assert zero == 0.0
+    assert large == pytest.approx(float(exact.gradient_limit(Cosine(16), 4096)), rel=2e-3)
+
+
+@pytest.mark.parametrize("law", [Normal(), Cosine(8), DotProduct(8)], ids=str)
+def test_the_causal_mean_is_the_mean_over_the_positions(call, law):
+    cases, expected = [], []
+    for n in (2, 3, 64, 65, 66, 100, *([] if isinstance(law, DotProduct) else [1500])):
+        alphas = [x * criteria.critical_alpha(law, n) for x in (0.3, 1.0, 2.0)]
+        keys = np.arange(1, n + 1)
+        expected.append([float(exact.gradient(law, alpha, keys).mean()) for alpha in alphas])
+        cases.append({"law": law_of(law), "n": n, "alphas": alphas})
+    found = call("cases.map((c) => c.alphas.map(m.causalGradient(c.law, c.n)))", cases)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_the_causal_mean_over_sixteen_million_positions(call):
+    # Between whole numbers of keys on a fine grid the exact gradient is a straight line enough.
+    keys = np.unique(np.round(np.geomspace(1, LARGEST_N, 2000)))
+    alpha = 3.0
+    gradient = exact.gradient(Normal(), alpha, keys)
+    pairs = np.diff(keys)
+    # The sum over a piece of a line, without its first point.
+    total = (pairs * (gradient[1:] + gradient[:-1]) / 2 + (gradient[1:] - gradient[:-1]) / 2).sum()
+    found = call("m.causalGradient(cases, 2 ** 24)(3)", law_of(Normal()))
+    assert found == pytest.approx((total + gradient[0]) / LARGEST_N, rel=1e-3)
+
+
+def test_the_approximation_is_the_library_s(call):
+    cases, expected = [], []
+    for law in LAWS:
+        for n in (2.0, 460.478, float(LARGEST_N)):
+            alphas = criteria.critical_alpha(law, n) * np.array([0.01, 0.3, 0.6])
+            expected.append(annealed.gradient(law, alphas, n))
+            cases.append({"law": law_of(law), "n": n, "alphas": list(alphas)})
+    found = call(
+        "cases.map((c) => c.alphas.map((a) => m.annealedGradient(c.law, a, c.n) ?? null))", cases
+    )
+    finite = np.where(np.isfinite(expected), expected, np.nan)
+    np.testing.assert_allclose(np.array(found)[np.isfinite(finite)], finite[np.isfinite(finite)])
+
+
+def test_criteria_in_closed_form(call):
+    cases, expected = [], []
+    for law in LAWS:
+        for n in (2, 3, 500, LARGEST_N):
+            for causal in (False, True):
+                keys = criteria.effective_keys(n, causal=causal)
+                unit = 1 / np.sqrt(law.variance)
+                best, critical = (
+                    float(annealed.best_alpha(law, keys)),
+                    criteria.critical_alpha(law, keys),
+                )
+                expected.append([unit, best, critical])
+                cases.append([law_of(law), n, causal])
+    found = call("cases.map((c) => m.criteria(...c).map(({ alpha }) => alpha))", cases)
+    chosen = [[line[0], line[1], line[3]] for line in found]
+    np.testing.assert_allclose(chosen, expected, rtol=1e-9)
+
+
+def test_names_and_meanings_are_the_library_s(call):
+    listed = call('m.criteria({ kind: "normal", d: 64 }, 2, false)')
+    expected = [(entry.name, entry.meaning) for entry in criteria.scales(Normal(), 2)]
+    assert [(entry["name"], entry["meaning"]) for entry in listed] == expected
+
+
+def test_the_typical_row_within_its_error(call):
+    laws = (Normal(), Cosine(8), Cosine(40), DotProduct(8), DotProduct(100))
+    points = [(law, n) for law in laws for n in (2, 3, 30, 700)]
+    found = call(
+        "cases.map((c) => m.criteria(...c)[2].alpha)",
+        [[law_of(law), n, False] for law, n in points],
+    )
+    for (law, n), alpha in zip(points, found, strict=True):
+        value, error = typical.best_alpha(law, n, rows=2000, seed=3)
+        assert abs(alpha - value) < 4.5 * np.hypot(error, 0.005 * value), (law, n)
+
+
+def test_the_typical_row_beyond_the_simulations_grows_with_freezing(call):
+    law = law_of(Cosine(8))
+    few, many = call("[2 ** 16, 2 ** 24].map((n) => m.criteria(cases, n, false)[2].alpha)", law)
+    ratio = criteria.critical_alpha(Cosine(8), 2**24) / criteria.critical_alpha(Cosine(8), 2**16)
+    assert many / few == pytest.approx(ratio, rel=1e-9)
+
+
+def test_the_scale_that_holds_the_entropy(call):
+    points = [
+        *((law, n) for law in (Normal(), Cosine(8), Cosine(25)) for n in (400, 3000, LARGEST_N)),
+        *((DotProduct(12), n) for n in (400, LARGEST_N)),
+    ]
+    found = call(
+        "cases.map((c) => m.criteria(...c)[4].alpha)",
+        [[law_of(law), n, False] for law, n in points],
+    )
+    for (law, n), alpha in zip(points, found, strict=True):
+        # A thousandth to either side the entropy is on either side of what it should be.
+        above, below = exact.entropy(law, alpha * np.array([0.999, 1.001]), n)
+        assert above > criterion_tables.held_entropy(law) > below, (law, n)
+
+
+def test_too_few_keys_for_the_entropy_are_as_few_as_in_the_library(call):
+    laws = [Normal(), *map(Cosine, (*range(8, 30), 500)), *map(DotProduct, (8, 9, 14, 500))]
+    fewest = [int(np.exp(criterion_tables.held_entropy(law))) + 1 for law in laws]
+    cases = [[law_of(law), n] for law, n in zip(laws, fewest, strict=True)]
+    found = call(
+        "cases.map(([law, n]) => [n - 1, n].map((k) => m.criteria(law, k, false)[4].alpha))", cases
+    )
+    for law, n, (below, above) in zip(laws, fewest, found, strict=True):
+        assert below is None, (law, n)
+        assert above is not None, (law, n)
+
+
+def test_every_policy_is_the_library_s(call):
+    n = np.array([2, 3, 17, 512, 513, 5000, 131_072, LARGEST_N])[:, None]
+    d = np.array([SMALLEST_D, 9, 64, 128, 1000, LARGEST_D])
+    found = call(
+        """cases.n.map((n) => cases.d.map((d) =>
+          m.POLICIES.map((p) => [m.policyScale(p, n, d), m.policyAlpha(p, n, d)])))""",
+        {"n": n.ravel().tolist(), "d": d.tolist()},
+    )
+    found = np.array(found)
+    assert call("m.POLICIES.map(({ name }) => name)") == list(POLICIES)
+    for i, policy in enumerate(POLICIES.values()):
+        np.testing.assert_allclose(found[:, :, i, 0], policy.scale(n, d), rtol=1e-9)
+        np.testing.assert_allclose(found[:, :, i, 1], policy.alpha(n, d), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 20, 64, 65, 4096, LARGEST_N])
+def test_the_sample_row_of_normal_scores(call, n):
+    for alpha in (0.0, 1.0, 3.0, 20.0):
+        found = call(
+            "m.weigh(m.sampleRow(cases[0], cases[1]), cases[2])", [law_of(Normal()), n, alpha]
+        )
+        expected = stills.sample_row(n, alpha)
+        np.testing.assert_allclose(found["weights"], expected.weights, rtol=2e-3, atol=1e-12)
+        assert found["collision"] == pytest.approx(expected.collision_probability, rel=2e-3)
+        assert found["gradient"] == pytest.approx(alpha * (1 - found["collision"]))
+
+
+@pytest.mark.parametrize("d", [SMALLEST_D, 40])
+def test_the_sample_row_of_cosines(call, d):
+    arrived = np.array(calculator.arrivals())
+
+    def scores(chance):
+        # P(cos > s) = ½ I_{1−s²}((d−1)/2, ½) for s > 0
+        share = betaincinv((d - 1) / 2, 0.5, 2 * np.minimum(chance, 1 - chance))
+        return np.where(chance < 0.5, 1, -1) * np.sqrt(1 - share)
+
+    few = scores(arrived[:30] / arrived[30])
+    # Written out: the others in the middles of equal shares of what is left
+    total = arrived[63] + 4096 + 1 - 64
+    left = 1 - arrived[63] / total
+    others = arrived[63] / total + left * (np.arange(4032) + 0.5) / 4032
+    many = scores(np.concatenate([arrived[:64] / total, others]))
+    for s, tolerance in ((few, 2e-3), (many, 2e-2)):
+        for alpha in (2.0, 3.0 * np.sqrt(d)):
+            found = call(
+                "m.weigh(m.sampleRow(cases[0], cases[1]), cases[2])",
+                [law_of(Cosine(d)), s.size, alpha],
+            )
+            p = rows.softmax(s, alpha)
+            np.testing.assert_allclose(found["weights"], p[:64], rtol=tolerance)
+            assert found["collision"] == pytest.approx(float((p**2).sum()), rel=tolerance)
+
+
+def test_dot_products_share_the_normal_sample_row(call):
+    expression = "m.sampleRow({ kind: cases, d: 8 }, 100).scores"
+    assert call(expression, "dot product") == call(expression, "normal")
+    largest = -ndtri(calculator.arrivals()[0] / (calculator.arrivals()[63] + 37))
+    assert call(expression, "normal")[0] == pytest.approx(float(largest), abs=1e-3)
+
+
+def test_the_output_s_scale(call):
+    n = np.array([16, 17, 100, 4096, 65536])
+    t = np.geomspace(1 / 16, 16, 60)
+    found = call(
+        "cases.n.map((n) => cases.t.map((t) => m.outputDeviation(t, n)))",
+        {"n": n.tolist(), "t": t.tolist()},
+    )
+    np.testing.assert_allclose(found, exact.output_std(Normal(), 1 / t, n[:, None]), rtol=1e-3)
+
+
+def test_the_jacobian(call):
+    s = stills.JACOBIAN_SCORES
+    for alpha in (0.0, 1.0, 20.0):
+        p, matrix, gradient = call(
+            """(() => { const p = m.softmax(cases.s, cases.alpha);
+              return [p, m.jacobian(p, cases.alpha), m.gradient(p, cases.alpha)]; })()""",
+            {"s": s.tolist(), "alpha": alpha},
+        )
+        np.testing.assert_allclose(p, rows.softmax(s, alpha), rtol=1e-12)
+        np.testing.assert_allclose(matrix, rows.jacobian(s, alpha), atol=1e-12)
+        assert gradient == pytest.approx(float(rows.gradient(s, alpha)), rel=1e-9)
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    with serve(site) as address:
+        yield f"{address}/chapters"
+
+
+@pytest.fixture
+def found():
+    """Errors and outside requests of the pages of a test: there must be none at its end."""
+    noted = []
+    yield noted
+    assert noted == []
+
+
+@pytest.fixture
+def opened(browser, address, found):
+    """Return a function that opens the page of a chapter, and waits until all of it is there."""
+    pages = []
+
+    def opened(chapter, width=1280, scheme="light", **options):
+        page = browser.new_page(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
+        )
+        watch(page, found)
+        page.route("**/mathjax/**", without_formulas)
+        pages.append(page)
+        page.goto(f"{address}/{chapter}")
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+
+
+def without_formulas(route):
+    """Answer in place of MathJax, which takes most of a chapter's time and is tested elsewhere."""
+    route.fulfill(body="", content_type="text/javascript")
+
+
+def number(text):
+    """The number that a text of the page starts with."""
+    return float(re.match(r"[\d\u202f.]+", text)[0].replace("\u202f", ""))
+
+
+def line(page, name):
+    """The α, scale and gradient that the tables show for a name, as numbers."""
+    row = page.locator("tr", has=page.locator(f'input[name=live-scale][value="{name}"]'))
+    return [number(text) for text in row.locator("td").all_inner_texts()]
+
+
+def settle(page):
+    """Wait until what was asked for is drawn."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def follow(page, state):
+    """Set the part of the address behind # and wait until it is drawn."""
+    page.evaluate(
+        """(state) => new Promise((done) => {
+          addEventListener("hashchange", () => requestAnimationFrame(() => setTimeout(done)), {
+            once: true,
+          });
+          location.hash = state;
+        })""",
+        state,
+    )
+
+
+@pytest.fixture(scope="module")
+def steady(browser, address):
+    """Return one page for tests that leave it in order."""
+    page = browser.new_page()
+    page.route("**/mathjax/**", without_formulas)
+    page.goto(f"{address}/calculator.html", wait_until="domcontentloaded")
+    settle(page)
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("n", [2, 4096, LARGEST_N])
+@pytest.mark.parametrize("law", [DotProduct(64), Cosine(8), Normal()], ids=str)
+def test_the_tables_show_what_the_library_says(steady, n, law):
+    kind, d = law_of(law)["kind"].replace(" ", "-"), getattr(law, "d", 128)
+    page = steady
+    follow(page, f"n={n}&d={d}&law={kind}&causal=0&scale=annealed")
+    unit = np.sqrt(law.variance)
+    times = 1 / unit if kind == "cosine" else 1 / np.sqrt(d)
+    for name, alpha in (
+        ("variance", 1 / unit),
+        ("annealed", float(annealed.best_alpha(law, n))),
+        ("freezing", criteria.critical_alpha(law, n)),
+    ):
+        standard = alpha * unit
+        mean = float(exact.gradient(law, alpha, n)) * unit
+        assert line(page, name) == pytest.approx([standard, standard * times, mean], rel=6e-3)
+    for name in ("yarn", "clip", "gradient"):
+        policy = POLICIES[name]
+        expected = [float(policy.alpha(n, d)), float(policy.scale(n, d))]
+        page.locator("details").evaluate("(box) => (box.open = true)")
+        assert line(page, name)[:2] == pytest.approx(expected, rel=6e-3)
+    standard = float(annealed.best_alpha(law, n)) * unit
+    shown = page.get_by_label("Scale α", exact=True).input_value()
+    assert float(shown) == pytest.approx(standard, rel=1e-3)
+
+
+def test_set_by_keyboard_alone(opened):
+    page = opened("calculator.html")
+    entry = page.get_by_label("Number of keys n", exact=True)
+    entry.focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("512")
+    page.keyboard.press("Tab")  # to the slider
+    assert page.evaluate("document.activeElement.type") == "range"
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert int(entry.input_value()) == round(512 * 2 ** (1 / 16))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("64")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")  # to the laws
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")  # to the mask
+    page.keyboard.press("Space")
+    settle(page)
+    assert page.url.endswith("#n=535&d=64&law=cosine&causal=1&scale=annealed")
+    keys = criteria.effective_keys(535, causal=True)
+    best = float(annealed.best_alpha(Cosine(64), keys))
+    assert line(page, "annealed")[:2] == pytest.approx([best / 8, best], rel=6e-3)
+    page.keyboard.press("Tab")  # to α
+    page.keyboard.press("Control+a")
+    page.keyboard.type("1.5")
+    settle(page)
+    assert page.url.endswith("scale=1.5")
+    assert "scale=12, is_causal=True" in page.locator(".live-code").first.inner_text()
+    assert "alpha=12" in page.locator(".live-code").last.inner_text()
+    assert entry.evaluate("(box) => getComputedStyle(box).outlineStyle") == "none"
+    entry.focus()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+def test_set_by_pointer_on_a_phone(opened):
+    page = opened("calculator.html", width=390, has_touch=True)
+    slider = page.get_by_label("Number of keys n, slider")
+    box = slider.bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    settle(page)
+    n = int(page.get_by_label("Number of keys n", exact=True).input_value())
+    assert 2**12 < n < 2**13  # the middle of 2 and 2²⁴, by logarithm
+    page.get_by_text("cosines of random q and k").tap()
+    page.locator(".live-check").tap()
+    page.locator("label", has_text="freezing").tap()
+    settle(page)
+    assert page.url.endswith(f"n={n}&d=128&law=cosine&causal=1&scale=freezing")
+    page.locator("summary").tap()
+    page.locator("label", has_text="CLIP").tap()
+    settle(page)
+    assert 'policy="clip"' in page.locator(".live-code").last.inner_text()
+    assert page.evaluate(OVERFLOW) == []
+
+
+def test_the_result_is_spoken(opened):
+    page = opened("calculator.html#n=4096&d=64&law=normal&scale=freezing")
+    status = page.get_by_role("status")
+    status.get_by_text("n = 4096, d = 64: freezing, α = 4.08, scale 0.5098").wait_for()
+    share = stills.sample_row(4096, criteria.critical_alpha(Normal(), 4096)).weights[0]
+    assert f"{100 * share:.2g}\u00a0%" in status.inner_text()
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "explained"),
+    [
+        ("Number of keys n", "1", "One key has all the weight"),
+        ("Number of keys n", "0", "at least 2"),
+        ("Number of keys n", "-7", "at least 2"),
+        ("Number of keys n", "2.5", "whole number"),
+        ("Number of keys n", "", "not a number"),
+        ("Number of keys n", "e", "not a number"),
+        ("Number of keys n", "16777217", "end at n = 16\u202f777\u202f216"),
+        ("Dimension d", "7", "start at d = 8"),
+        ("Dimension d", "-7", "positive"),
+        ("Dimension d", "64.5", "whole number"),
+        ("Dimension d", "1e9", "end at d = 65\u202f536"),
+        ("Scale α", "-1", "negative α"),
+        ("Scale α", "1e6", "30 times the freezing scale"),
+        ("Scale α", "e", "not a number"),
+    ],
+)
+def test_what_cannot_be_used_is_explained_beside_the_field(steady, label, text, explained):
+    page = steady
+    if "n=4096&d=100" not in page.url:
+        follow(page, "n=4096&d=100&law=dot-product&causal=0&scale=annealed")
+    entry = page.get_by_label(label, exact=True)
+    before, url = line(page, "annealed"), page.url
+    good = entry.input_value()
+    if text == "e":  # of which a browser gives the page nothing
+        entry.press("Control+a")
+        entry.press("e")
+    else:
+        entry.fill(text)
+    settle(page)
+    assert entry.get_attribute("aria-invalid") == "true"
+    problem = page.locator("#" + entry.get_attribute("aria-describedby").split()[-1])
+    assert explained in problem.inner_text()
+    assert line(page, "annealed") == before
+    assert page.url == url
+    entry.fill(good)
+    settle(page)
+    assert entry.get_attribute("aria-invalid") == "false"
+    assert problem.inner_text() == ""
+
+
+def test_an_address_that_makes_no_sense_is_explained(opened):
+    page = opened("calculator.html#n=1&d=many&law=zipf&scale=best")
+    settle(page)
+    text = page.locator(".live").inner_text()
+    for explained in (
+        "One key has all the weight",
+        "This is not a number.",
+        "There is no law “zipf”.",
+        "There is no scale “best”.",
+    ):
+        assert explained in text
+    assert page.get_by_label("Number of keys n", exact=True).input_value() == "1"
+    follow(page, "n=512&d=64&law=normal&causal=0&scale=0.5")
+    page.get_by_text("your own, α = 0.500").wait_for()
+    assert "One key" not in page.locator(".live").inner_text()
+
+
+def test_too_few_keys_for_the_entropy_are_said_to_be(opened):
+    page = opened("calculator.html#n=512&d=64&law=normal&scale=entropy")
+    settle(page)
+    assert line(page, "entropy")[0] == 1.0
+    page.get_by_label("Number of keys n", exact=True).fill("311")
+    settle(page)
+    assert "cannot have the entropy of 512" in page.locator(".live").inner_text()
+    assert page.locator("input[value=entropy]").is_disabled()
+    assert page.url.endswith("scale=1")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_fits_with_everything_open(opened, width, scheme):
+    page = opened(
+        "calculator.html#n=16777216&d=8&law=cosine&causal=1&scale=gradient_cosine", width, scheme
+    )
+    settle(page)
+    assert page.locator("details").evaluate("(box) => box.open")
+    page.get_by_label("Dimension d", exact=True).fill("7")
+    page.get_by_text("attnlib has smaller d").wait_for()
+    assert page.evaluate(OVERFLOW) == []
+    inside = page.locator("fieldset").last.bounding_box()
+    table = page.locator(".live-table").last.bounding_box()
+    assert table["x"] + table["width"] <= inside["x"] + inside["width"]
+    dark = page.locator(".live svg").first.evaluate("(box) => getComputedStyle(box).filter")
+    assert (dark != "none") == (scheme == "dark")
+    for named in page.locator(".live input").all():
+        assert named.evaluate("(box) => box.labels.length > 0 || box.ariaLabel !== null")
+
+
+def test_print_and_browsers_without_javascript_have_the_still(opened, browser, address):
+    page = opened("calculator.html")
+    still, live = page.locator("#fig-calculator img"), page.locator("#fig-calculator .live")
+    live.wait_for()
+    assert not still.is_visible()
+    page.emulate_media(media="print")
+    assert still.is_visible()
+    assert not live.is_visible()
+    plain = browser.new_page(java_script_enabled=False)
+    plain.goto(f"{address}/calculator.html")
+    assert plain.locator("#fig-calculator img").is_visible()
+    assert plain.get_by_text("attnlib scale --n 4096").first.is_visible()
+    plain.close()
+
+
+def test_it_works_from_a_file(browser, site):
+    page = browser.new_page()
+    page.goto((site / "chapters" / "calculator.html").as_uri(), wait_until="domcontentloaded")
+    page.locator("#fig-calculator .live").wait_for()
+    settle(page)
+    assert line(page, "freezing")[0] == 4.08
+    page.close()
+
+
+# --- the figures that move ------------------------------------------------------------------------
+
+
+def readings(page):
+    """Return the names and values below a figure."""
+    names, values = (
+        page.locator(f".live-readings {tag}").all_inner_texts() for tag in ("dt", "dd")
+    )
+    return dict(zip(names, values, strict=True))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_one_row_and_its_jacobian(opened, width, scheme):
+    page = opened("jacobian.html", width, scheme)
+    page.get_by_label("Scale α, slider").focus()
+    page.keyboard.press("End")
+    page.get_by_label("Gap of the two largest scores", exact=True).fill("0.1")
+    alpha, scores = 20.0, np.append(stills.JACOBIAN_SCORES[:-1], 1.1)
+    shown = readings(page)
+    gradient = float(rows.gradient(scores, alpha))
+    assert number(shown["gradient g = α(1 − Σp²)"]) == pytest.approx(gradient, rel=6e-3)
+    assert number(shown["largest entry of J"]) == pytest.approx(
+        float(rows.largest_entry(scores, alpha)), rel=6e-3
+    )
+    moves(page, "Let α grow", "Scale α")
+    assert fits(page)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_keys_grow_through_freezing(opened, width, scheme):
+    page = opened("freezing.html", width, scheme)
+    keys = page.get_by_label("Number of keys n", exact=True)
+    for n, phase in ((16, "frozen"), (10**5, "rare rows make the mean")):
+        keys.fill(str(n))
+        shown = readings(page)
+        row = stills.sample_row(n, 4.0)
+        assert phase in shown["in the limit of many keys"]
+        assert number(shown["as many equal keys, 1/Σp²"]) == pytest.approx(
+            1 / row.collision_probability, rel=6e-3
+        )
+        assert number(shown["largest weight"]) == pytest.approx(100 * row.weights[0], abs=0.6)
+    moves(page, "Let n grow", "Number of keys n")
+    assert fits(page)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_temperature_through_the_rules(opened, width, scheme):
+    page = opened("output_scale.html", width, scheme)
+    temperature = page.get_by_label("Temperature t = 1/α", exact=True)
+    temperature.fill("0.5")
+    page.get_by_label("Number of keys n", exact=True).fill("64")
+    std = float(exact.output_std(Normal(), 2.0, 64))
+    rule = float(1 / annealed.post_scale(Normal(), 2.0, 64))
+    line = page.locator(".live-table tr", has_text="log-normal").locator("td").all_inner_texts()
+    assert number(line[0]) == pytest.approx(rule, rel=6e-3)
+    assert number(line[1][1:]) == pytest.approx(100 * (rule / std - 1), abs=0.6)
+    temperature.fill("0.01")
+    assert temperature.get_attribute("aria-invalid") == "true"
+    moves(page, "Let it cool", "Temperature t = 1/α")
+    assert fits(page)
+
+
+def fits(page):
+    """Return whether nothing sticks out of the page but formulas, which are not typeset here."""
+    return not [finding for finding in page.evaluate(OVERFLOW) if "math" not in finding]
+
+
+def moves(page, button, label):
+    """Press a figure's button, see that its field moves, and stop it."""
+    entry = page.get_by_label(label, exact=True)
+    page.get_by_role("button", name=button).click()
+    values = set()
+    for _ in range(3):
+        values.add(entry.input_value())
+        page.wait_for_timeout(80)
+    page.get_by_role("button", name="Stop").click()
+    assert len(values) > 1
+    page.get_by_role("button", name=button).wait_for()
