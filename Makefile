@@ -20,7 +20,8 @@ check: $(READY)  ## lint, types, and the floors of attnlib
 execute: $(READY)  ## re-run the chapters in place, in parallel
 	$(BIN)/python -m tools.execute
 
-figures: $(READY)  ## redraw the logo and the figure of the front page
+figures: $(READY)  ## remake the script of the live figures; redraw their stills, the logo, the front page
+	$(BIN)/python -m tools.calculator
 	$(BIN)/python -m tools.draw
 
 screenshots: book  ## look at every page: two widths, two colour schemes
