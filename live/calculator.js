@@ -2,7 +2,7 @@
 
 import { choice, numberField, once } from "./controls.js";
 import { criteria, effectiveKeys } from "./criteria.js";
-import { bars, chart, digits, grouped, html, percent, svg, ticks } from "./drawing.js";
+import { bars, chart, digits, grouped, html, legend, percent, svg, ticks } from "./drawing.js";
 import {
   annealedGradient,
   causalGradient,
@@ -16,12 +16,15 @@ import { TABLE } from "./table.js";
 
 const START = { n: 4096, d: 128, law: "dot product", causal: false, scale: "annealed", own: 1 };
 const LAWS = [
-  ["dot product", "dot products of random q and k"],
-  ["cosine", "cosines of random q and k"],
-  ["normal", "normal: dot products in very many dimensions"],
+  ["dot product", "dot products"],
+  ["cosine", "cosines"],
+  ["normal", "normal, as dot products for d → ∞"],
 ];
 const POINTS = 90;
 const OWN = "own";
+
+/** Milliseconds without a change after which the address is written and the result is spoken. */
+const PAUSE = 400;
 
 // --- what is wrong with an input -----------------------------------------------------------------
 
@@ -143,7 +146,7 @@ export function scales(state) {
     alpha: policyAlpha(policy, n, d),
     scale: policyScale(policy, n, d),
   }));
-  const own = { name: OWN, title: "your own", meaning: "", ...withScale(state.own) };
+  const own = { name: OWN, title: "your own α", meaning: "", ...withScale(state.own) };
   return { criteria: found, policies: inUse, own, keys: effectiveKeys(n, causal) };
 }
 
@@ -192,15 +195,15 @@ export function code(chosen, state) {
 export function calculator() {
   let { state, problems } = readAddress(location.hash);
   const results = {
-    chart: html("div", { class: "live-pictures" }),
     criteria: html("tbody"),
     policies: html("tbody"),
     note: html("p", { class: "live-note" }),
-    row: html("div", { class: "live-pictures" }),
+    pictures: html("div", { class: "live-pictures" }),
     readings: html("p", { class: "live-note" }),
     torch: html("code"),
     attnlib: html("code"),
-    status: html("p", { class: "live-status", role: "status" }),
+    answer: html("p", { class: "live-answer" }),
+    spoken: html("p", { class: "live-spoken", role: "status" }),
     scaleNote: html("p", { class: "live-problem", "aria-live": "polite" }),
   };
 
@@ -216,7 +219,7 @@ export function calculator() {
   const fields = {
     n: numberField({
       label: "Number of keys n",
-      hint: "How many keys a query sees: the length of the context.",
+      hint: "Those that a query sees.",
       from: TABLE.limits.n[0],
       to: TABLE.limits.n[1],
       step: 1,
@@ -226,7 +229,7 @@ export function calculator() {
     }),
     d: numberField({
       label: "Dimension d",
-      hint: "Of one head: the length of its q and\u00a0k.",
+      hint: "Of one head.",
       from: TABLE.limits.d[0],
       to: TABLE.limits.d[1],
       step: 1,
@@ -247,7 +250,7 @@ export function calculator() {
     }),
   };
   const law = choice({
-    legend: "Scores",
+    legend: "Scores of random q and k",
     name: "live-law",
     options: LAWS,
     use: (value) => change({ law: value }),
@@ -257,7 +260,7 @@ export function calculator() {
     onchange: () => change({ causal: causal.checked }),
   });
 
-  let tables = "";
+  let known = {}; // what α does not change
   const update = once(() => {
     const found = scales(state);
     const all = [...found.criteria, ...found.policies, found.own];
@@ -280,51 +283,59 @@ export function calculator() {
   });
 
   const show = (found, chosen) => {
-    const curves = gradients(state);
+    const key = JSON.stringify([state.n, state.d, state.law, state.causal]);
+    if (key !== known.key) {
+      known = { key, curves: gradients(state) };
+      fillTables(found, known.curves.exact);
+    }
+    mark();
+    const { curves } = known;
     const end = Math.min(Math.max(2.2 * freezing(state), 1.1 * chosen.alpha), largestAlpha(state));
     if (!typing) {
       fields.alpha.range(0, end);
       fields.alpha.show(Number(chosen.alpha.toPrecision(4)));
     }
     typing = false;
-    results.chart.replaceChildren(picture(curves, found, chosen, end));
-    fillTables(found, curves.exact);
+    if (end !== known.end) Object.assign(known, { end, points: pointsOf(curves, end) });
     results.note.textContent = meaningOf(chosen);
     const seen = curves.row(chosen.alpha);
-    results.row.replaceChildren(
+    results.pictures.replaceChildren(
+      picture(known, found, chosen),
       bars(seen.weights, {
         name: "The largest weights of a sample row, sorted.",
         highest: [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1].find((top) => top >= seen.weights[0]),
       }).root,
     );
+    results.answer.textContent = answerOf(chosen, seen);
     results.readings.textContent = measures(seen);
     const lines = code(chosen, state);
     results.torch.textContent = lines.torch;
     results.attnlib.textContent = lines.attnlib;
-    if (changed) history.replaceState(null, "", writeAddress(state));
-    say(chosen, seen);
+    clearTimeout(settling);
+    settling = setTimeout(settle, PAUSE);
   };
 
-  let speaking;
-  const say = (chosen, seen) => {
-    clearTimeout(speaking);
-    speaking = setTimeout(() => {
-      results.status.textContent =
-        `n = ${grouped(state.n)}, d = ${grouped(state.d)}: ${chosen.title}, α = ${digits(chosen.alpha)}, ` +
-        `scale ${digits(chosen.scale, 4)}; the largest weight is ${percent(seen.weights[0])}.`;
-    }, 400);
+  let settling;
+  const settle = () => {
+    results.spoken.textContent = results.answer.textContent;
+    // Not at every step of a slider: browsers refuse to write the address too often.
+    if (changed) history.replaceState(null, "", writeAddress(state));
   };
+
+  const answerOf = (chosen, seen) =>
+    `For n = ${grouped(state.n)}, d = ${grouped(state.d)}, ${chosen.title}: multiply ` +
+    `${symbolOf(chosen)} by ${digits(chosen.scale, 4)}. Then the logits have standard deviation ` +
+    `α = ${digits(chosen.alpha)}, and the largest weight is ${percent(seen.weights[0])}.`;
 
   const pick = (name) => change({ scale: name });
 
   const fillTables = (found, mean) => {
     const lines = (list) => list.map((scale) => tableLine(scale, mean, pick));
-    const key = JSON.stringify([state.n, state.d, state.law, state.causal]);
-    if (key !== tables) {
-      results.criteria.replaceChildren(...lines(found.criteria));
-      results.policies.replaceChildren(...lines(found.policies));
-      tables = key;
-    }
+    results.criteria.replaceChildren(...lines(found.criteria));
+    results.policies.replaceChildren(...lines(found.policies));
+  };
+
+  const mark = () => {
     for (const input of root.querySelectorAll("input[name=live-scale]"))
       input.checked = input.value === state.scale;
   };
@@ -335,8 +346,6 @@ export function calculator() {
     const last = state.causal && rule !== undefined;
     const keys = digits(effectiveKeys(state.n, true));
     return [
-      `α = ${digits(chosen.alpha)} is the standard deviation of the logits;`,
-      `to get it, multiply ${symbolOf(chosen)} by ${digits(chosen.scale, 4)}.`,
       meaning && `${title}: ${meaning}`,
       masked && `Under the mask it is one constant for all positions, that of ${keys} keys.`,
       last && "Under the mask this is its value at the last position.",
@@ -379,11 +388,6 @@ export function calculator() {
 
 /** Return the calculator's elements in their order. */
 function page({ fields, law, causal, results }) {
-  const legend = [
-    ["exact", "exact mean, with the criteria as dots"],
-    ["approximation", "approximation α(1 − exp(R)/n)"],
-    ["sample", "the sample row below"],
-  ].map(([style, text]) => html("li", { class: style }, text));
   const columns = (first) =>
     html(
       "thead",
@@ -426,17 +430,12 @@ function page({ fields, law, causal, results }) {
       law.element,
       html("label", { class: "live-check" }, causal, " causal mask"),
     ),
-    results.status,
-    html("h3", {}, "The gradient against the scale"),
-    html("ul", { class: "live-legend" }, ...legend),
-    results.chart,
-    html("h3", {}, "The scale"),
+    results.answer,
+    results.spoken,
     html(
       "fieldset",
       {},
-      html("legend", {}, "By hand or by a rule"),
-      html("div", { class: "live-fields" }, fields.alpha.element),
-      results.scaleNote,
+      html("legend", {}, "The scale"),
       html("table", { class: "live-table" }, columns("criterion"), results.criteria),
       html(
         "details",
@@ -446,8 +445,15 @@ function page({ fields, law, causal, results }) {
       ),
     ),
     results.note,
-    html("h3", {}, "What it does to a row"),
-    results.row,
+    html("h3", {}, "What a scale does"),
+    html("div", { class: "live-fields" }, fields.alpha.element),
+    results.scaleNote,
+    legend([
+      ["line exact", "exact mean; dots: criteria"],
+      ["line approximation", "approximation"],
+      ["line sample", "the sample row"],
+    ]),
+    results.pictures,
     results.readings,
     html("h3", {}, "The line to paste"),
     lines("PyTorch", results.torch),
@@ -483,15 +489,21 @@ function tableLine(scale, mean, pick) {
   );
 }
 
-/** Draw the approximate gradient, the exact mean and the sample row's, with the criteria as dots. */
-function picture(gradients, found, chosen, end) {
+/** Return the points of the curves for α from 0 to an end. */
+function pointsOf(gradients, end) {
   const alphas = Array.from({ length: POINTS + 1 }, (_, i) => (end * i) / POINTS);
-  const [exact, approximation, row] = [
-    gradients.exact,
-    gradients.approximation,
-    (alpha) => gradients.row(alpha).gradient,
-  ].map((gradient) => alphas.map((alpha) => [alpha, gradient(alpha)]));
-  const highest = 1.08 * Math.max(...[...exact, ...row].map(([, g]) => g));
+  const points = (gradient) => alphas.map((alpha) => [alpha, gradient(alpha)]);
+  return {
+    exact: points(gradients.exact),
+    approximation: points(gradients.approximation),
+    sample: points((alpha) => gradients.row(alpha).gradient),
+  };
+}
+
+/** Draw the approximate gradient, the exact mean and the sample row's, with the criteria as dots. */
+function picture({ curves, points, end }, found, chosen) {
+  const { exact, approximation, sample } = points;
+  const highest = 1.08 * Math.max(...[...exact, ...sample].map(([, g]) => g));
   const view = chart({
     x: { from: 0, to: end, name: "scale α", ticks: ticks(0, end) },
     y: { from: 0, to: highest, name: "gradient G", ticks: ticks(0, highest) },
@@ -500,14 +512,14 @@ function picture(gradients, found, chosen, end) {
       "with the criteria as dots on the exact mean and a line at the chosen α.",
   });
   view.upright(chosen.alpha, "thin");
-  view.curve(row, "line sample");
+  view.curve(sample, "line sample");
   view.curve(approximation, "line approximation");
   view.curve(exact, "line exact");
   for (const { alpha, title } of found.criteria)
     if (alpha !== null && alpha <= end) {
-      const dot = view.dot(alpha, gradients.exact(alpha), "dot hollow");
+      const dot = view.dot(alpha, curves.exact(alpha), "dot hollow");
       dot.append(svg("title", {}, `${title}: α = ${digits(alpha)}`));
     }
-  view.dot(chosen.alpha, gradients.exact(chosen.alpha), "dot exact");
+  view.dot(chosen.alpha, curves.exact(chosen.alpha), "dot exact");
   return view.root;
 }

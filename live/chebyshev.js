@@ -21,6 +21,17 @@ export function contract({ shape: [terms, ...shape], values }, x) {
   return { shape, values: result };
 }
 
+/** Return the polynomial in one variable that agrees with a function at Chebyshev's points. */
+export function interpolate(f, count) {
+  const angles = Array.from({ length: count }, (_, i) => (Math.PI * (i + 0.5)) / count);
+  const heights = angles.map((angle) => f(Math.cos(angle)));
+  const values = Float64Array.from(angles, (_, k) => {
+    const sum = heights.reduce((total, y, i) => total + y * Math.cos(k * angles[i]), 0);
+    return ((k ? 2 : 1) * sum) / count;
+  });
+  return { shape: [count], values };
+}
+
 /** Return the value of a polynomial with each of its variables given. */
 export function evaluate(table, ...variables) {
   return variables.reduce(contract, table).values[0];

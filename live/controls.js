@@ -110,18 +110,24 @@ export function once(work) {
   };
 }
 
-/** Return a button that moves a value from 0 to 1 in some seconds, and stops when pressed again. */
-export function player({ label, seconds = 7, move }) {
+/**
+ * Return a button that moves a value from 0 to 1 in some seconds, and stops when pressed again. A
+ * screen reader hears of the `results` only when it has stopped.
+ */
+export function player({ label, seconds = 7, move, results }) {
   let start = null;
+  let part = 0;
   const button = html("button", { type: "button", class: "live-button" }, label);
   const stop = () => {
     start = null;
     button.textContent = label;
+    results.setAttribute("aria-live", "polite");
+    move(part);
   };
   const frame = (time) => {
     if (start === null) return;
     start ||= time;
-    const part = Math.min((time - start) / (1000 * seconds), 1);
+    part = Math.min((time - start) / (1000 * seconds), 1);
     move(part);
     if (part < 1) requestAnimationFrame(frame);
     else stop();
@@ -129,10 +135,12 @@ export function player({ label, seconds = 7, move }) {
   button.addEventListener("click", () => {
     if (start !== null) return stop();
     start = 0;
+    part = 0;
     button.textContent = "Stop";
+    results.setAttribute("aria-live", "off");
     return requestAnimationFrame(frame);
   });
-  return { element: button, stop };
+  return button;
 }
 
 /** Put a live figure in the place of the still in the figure with this id, if the page has it. */

@@ -55,8 +55,8 @@ export function ticks(from, to, count = 5) {
  * Return a chart: an SVG with axes, and functions that draw in its coordinates. x and y are
  * {from, to, name, ticks}, ticks a list of numbers or of [number, text] pairs.
  */
-export function chart({ x, y, width = 540, height = 330, name }) {
-  const box = { left: 66, right: width - 14, top: 12, bottom: height - 52 };
+export function chart({ x, y, width = 420, height = 280, name }) {
+  const box = { left: 68, right: width - 14, top: 12, bottom: height - 52 };
   const X = (value) => box.left + ((box.right - box.left) * (value - x.from)) / (x.to - x.from);
   const Y = (value) => box.bottom - ((box.bottom - box.top) * (value - y.from)) / (y.to - y.from);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
@@ -82,7 +82,7 @@ export function chart({ x, y, width = 540, height = 330, name }) {
   add("text", { x: (box.left + box.right) / 2, y: height - 9, "text-anchor": "middle" }, x.name);
   add(
     "text",
-    { x: 14, y: middle, "text-anchor": "middle", transform: `rotate(-90 14 ${middle})` },
+    { x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` },
     y.name,
   );
   const inside = (value) => Number.isFinite(value) && value >= y.from && value <= y.to;
@@ -118,13 +118,26 @@ function short(value) {
   return value >= 1e4 ? grouped(Math.round(value)) : String(Number(value.toPrecision(6)));
 }
 
+/** Return a list of lines, as [style, name] pairs, with what each looks like. */
+export function legend(lines) {
+  const sample = (style) =>
+    svg(
+      "svg",
+      { class: "live-key", viewBox: "0 0 40 8", "aria-hidden": "true" },
+      svg("path", { class: style, d: "M0 4H40" }),
+    );
+  return html(
+    "ul",
+    { class: "live-legend" },
+    ...lines.map(([style, name]) => html("li", {}, sample(style), name)),
+  );
+}
+
 /** Return bars for the largest weights, up to the height `highest`. */
-export function bars(weights, { name, highest = 1, shown = 24, width = 540, height = 200 }) {
+export function bars(weights, { name, highest = 1, shown = 24 }) {
   const view = chart({
     x: { from: 0, to: shown, name: "keys of the row, largest weight first", ticks: [] },
     y: { from: 0, to: highest, name: "weight", ticks: [0, highest / 2, highest] },
-    width,
-    height,
     name,
   });
   const gap = (view.box.right - view.box.left) / shown;

@@ -36,7 +36,7 @@ export function freezingFigure() {
     const formula = n / Math.exp(alpha * alpha);
     pictures.replaceChildren(
       plane(alpha, n),
-      bars(row.weights, { name: "The largest weights of a row.", height: 330 }).root,
+      bars(row.weights, { name: "The largest weights of a row." }).root,
     );
     values.replaceChildren(
       ...readings([
@@ -44,7 +44,7 @@ export function freezingFigure() {
         ["α in its units", digits(alpha / critical)],
         ["largest weight", percent(row.weights[0])],
         ["as many equal keys, 1/Σp²", digits(1 / row.collision)],
-        ["by the formula, n/exp(α²)", formula < 1 ? "less than 1" : digits(formula)],
+        ["by the formula, n/exp(α²)", formula < 1 ? "below 1" : digits(formula)],
         ["in the limit of many keys", phase(alpha, n)],
       ]),
     );
@@ -75,6 +75,7 @@ export function freezingFigure() {
   });
   const play = player({
     label: "Let n grow",
+    results: values,
     move: (part) => {
       const value = Math.round(FEWEST * (MOST / FEWEST) ** part);
       keys.show(value);
@@ -85,7 +86,7 @@ export function freezingFigure() {
   scale.show(state.alpha);
   draw();
   return [
-    html("div", { class: "live-fields" }, keys.element, scale.element, play.element),
+    html("div", { class: "live-fields" }, keys.element, scale.element, play),
     pictures,
     values,
   ];

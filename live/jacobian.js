@@ -66,6 +66,7 @@ export function jacobianFigure() {
   });
   const play = player({
     label: "Let α grow",
+    results: values,
     move: (part) => {
       const value = Number((LARGEST_ALPHA * part).toFixed(1));
       alpha.show(value);
@@ -76,7 +77,7 @@ export function jacobianFigure() {
   gap.show(state.gap);
   draw();
   return [
-    html("div", { class: "live-fields" }, alpha.element, gap.element, play.element),
+    html("div", { class: "live-fields" }, alpha.element, gap.element, play),
     pictures,
     values,
   ];

@@ -1,7 +1,7 @@
 // The three laws of a score: critical scale, the approximate gradient, the exact mean gradient.
 // The formulas are those of attnlib; a law is {kind: "normal", "dot product" or "cosine", d}.
 
-import { contract, evaluate, place, unpack } from "./chebyshev.js";
+import { contract, evaluate, interpolate, place, unpack } from "./chebyshev.js";
 import { TABLE } from "./table.js";
 
 const GRADIENT = unpack(TABLE.gradient);
@@ -13,8 +13,14 @@ const DEBYE = TABLE.debye.map((values) => ({
 /** The order from which on the expansion of the Bessel function I in DEBYE is used. */
 const LARGE_ORDER = 25;
 
+/** α over the freezing scale, x, is x/(1 + x) in the tables; this is its largest value there. */
+const LARGEST_SHARE = TABLE.gradient.reach / (1 + TABLE.gradient.reach);
+
 /** Positions of a causal mask that are counted one by one. */
-const FEW = 64;
+const FEW = 24;
+
+/** Points through which the polynomial for a causal mask goes. */
+const MASK_POINTS = 40;
 
 /** Return the standard deviation of a score. */
 export function deviation(law) {
@@ -121,36 +127,48 @@ export function annealedBestAlpha(law, keys) {
 
 /** Return the exact mean gradient of rows of n keys as a function of α. */
 export function meanGradient(law, n) {
-  const share = meanComplement(law)(n);
-  return (alpha) => alpha * share(alpha);
+  return gradientOf(law, seriesOf(law)(n), criticalAlpha(law, n));
 }
 
 /** Return the exact mean gradient over the positions of a causal mask as a function of α. */
 export function causalGradient(law, n) {
-  const complement = meanComplement(law);
-  const shares = positions(n).map(({ keys, weight }) => ({ weight, share: complement(keys) }));
-  return (alpha) =>
-    alpha * shares.reduce((sum, { weight, share }) => sum + weight * share(alpha), 0);
+  const series = seriesOf(law);
+  const rows = positions(n).map(({ keys, weight }) => ({
+    weight,
+    series: series(keys),
+    unit: criticalAlpha(law, keys),
+  }));
+  const unit = criticalAlpha(law, n);
+  const mean = interpolate((v) => {
+    const share = ((v + 1) / 2) * LARGEST_SHARE;
+    const x = share / (1 - share);
+    const add = (sum, row) => sum + row.weight * complement(row.series, (x * unit) / row.unit);
+    return Math.log((1 + x) * rows.reduce(add, 0));
+  }, MASK_POINTS);
+  return gradientOf(law, mean, unit);
 }
 
-/** Return a function of n that returns E(1 − Σp²) as a function of α, from the table. */
-function meanComplement(law) {
-  const { inverse_d, root_log_n, reach } = TABLE.gradient;
+/** Return a function of n that returns log[(1 + x) E(1 − Σp²)] as a polynomial in x's place. */
+function seriesOf(law) {
+  const { inverse_d, root_log_n } = TABLE.gradient;
   const ofLaw = contract(GRADIENT, place(law.kind === "cosine" ? 1 / law.d : 0, inverse_d));
+  return (n) => contract(ofLaw, place(Math.sqrt(Math.log(n)), root_log_n));
+}
+
+/** Return E(1 − Σp²) at α = x units. Beyond the reach of the tables the gradient stays as it is. */
+function complement(series, x) {
+  const near = Math.min(x, TABLE.gradient.reach);
+  const logarithm = evaluate(series, place(near / (1 + near), [0, LARGEST_SHARE]));
+  return (Math.exp(logarithm) / (1 + near)) * (x > near ? near / x : 1);
+}
+
+/** Return the gradient as a function of α; dot products are normal scores given the query. */
+function gradientOf(law, series, unit) {
   const queries = law.kind === "dot product" ? queryLengths(law.d) : [{ length: 1, weight: 1 }];
-  return (n) => {
-    const unit = criticalAlpha(law, n);
-    const series = contract(ofLaw, place(Math.sqrt(Math.log(n)), root_log_n));
-    const share = (x) => {
-      const near = Math.min(x, reach); // beyond it the gradient is at its limit
-      const logarithm = evaluate(series, place(near / (1 + near), [0, reach / (1 + reach)]));
-      return ((Math.exp(logarithm) / (1 + near)) * near) / (x || 1);
-    };
-    return (alpha) => {
-      if (alpha === 0) return 1 - 1 / n;
-      const add = (sum, { length, weight }) => sum + weight * share((alpha * length) / unit);
-      return queries.reduce(add, 0);
-    };
+  return (alpha) => {
+    const add = (sum, { length, weight }) =>
+      sum + weight * complement(series, (alpha * length) / unit);
+    return alpha * queries.reduce(add, 0);
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { evaluate, place, unpack } from "./chebyshev.js";
 import { numberField, player } from "./controls.js";
-import { chart, digits, grouped, html } from "./drawing.js";
+import { chart, digits, grouped, html, legend } from "./drawing.js";
 import { TABLE } from "./table.js";
 
 const OUTPUT = unpack(TABLE.output);
@@ -24,13 +24,9 @@ export function outputDeviation(t, n) {
 
 /** The rules: name, style of the line, formula. */
 export const RULES = [
-  ["flat, n^(−1/2)", "thin dotted", (t, n) => n ** -0.5],
-  [
-    "log-normal, (exp(1/t²)/n)^(1/2)",
-    "line approximation",
-    (t, n) => Math.exp(t ** -2 / 2) / n ** 0.5,
-  ],
-  ["spike, 1", "thin dashed", () => 1],
+  ["flat", "thin dotted", (t, n) => n ** -0.5],
+  ["log-normal", "line approximation", (t, n) => Math.exp(t ** -2 / 2) / n ** 0.5],
+  ["spike", "thin dashed", () => 1],
 ];
 
 /** Return what the live figure shows. */
@@ -87,6 +83,7 @@ export function temperatureFigure() {
   });
   const play = player({
     label: "Let it cool",
+    results: note,
     move: (part) => {
       const value = Number((HOTTEST * (COLDEST / HOTTEST) ** part).toPrecision(3));
       temperature.show(value);
@@ -97,7 +94,13 @@ export function temperatureFigure() {
   keys.show(state.n);
   draw();
   return [
-    html("div", { class: "live-fields" }, temperature.element, keys.element, play.element),
+    html("div", { class: "live-fields" }, temperature.element, keys.element, play),
+    legend([
+      ["line exact", "exact"],
+      ["thin dotted", "flat, n^(−½)"],
+      ["line approximation", "log-normal, (exp(1/t²)/n)^½"],
+      ["thin dashed", "spike, 1"],
+    ]),
     pictures,
     note,
     html(

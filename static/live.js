@@ -30,13 +30,22 @@ for (let i = 0; i < size; i++) result[i] += now * values[k * size + i];
 }
 return { shape, values: result };
 }
+function interpolate(f, count) {
+const angles = Array.from({ length: count }, (_, i) => (Math.PI * (i + 0.5)) / count);
+const heights = angles.map((angle) => f(Math.cos(angle)));
+const values = Float64Array.from(angles, (_, k) => {
+const sum = heights.reduce((total, y, i) => total + y * Math.cos(k * angles[i]), 0);
+return ((k ? 2 : 1) * sum) / count;
+});
+return { shape: [count], values };
+}
 function evaluate(table, ...variables) {
 return variables.reduce(contract, table).values[0];
 }
-return { unpack, place, contract, evaluate };
+return { unpack, place, contract, interpolate, evaluate };
 })();
 modules.laws = (() => {
-const { contract, evaluate, place, unpack } = modules.chebyshev;
+const { contract, evaluate, interpolate, place, unpack } = modules.chebyshev;
 const { TABLE } = modules.table;
 const GRADIENT = unpack(TABLE.gradient);
 const DEBYE = TABLE.debye.map((values) => ({
@@ -44,7 +53,9 @@ values,
 slopes: values.slice(1).map((coefficient, i) => coefficient * (i + 1)),
 }));
 const LARGE_ORDER = 25;
-const FEW = 64;
+const LARGEST_SHARE = TABLE.gradient.reach / (1 + TABLE.gradient.reach);
+const FEW = 24;
+const MASK_POINTS = 40;
 function deviation(law) {
 return law.kind === "cosine" ? 1 / Math.sqrt(law.d) : 1;
 }
@@ -127,32 +138,40 @@ const middle = Math.log(Math.sqrt(law.d));
 return Math.exp(root(balance, middle - 7, Math.log(criticalAlpha(law, keys)) + 1));
 }
 function meanGradient(law, n) {
-const share = meanComplement(law)(n);
-return (alpha) => alpha * share(alpha);
+return gradientOf(law, seriesOf(law)(n), criticalAlpha(law, n));
 }
 function causalGradient(law, n) {
-const complement = meanComplement(law);
-const shares = positions(n).map(({ keys, weight }) => ({ weight, share: complement(keys) }));
-return (alpha) =>
-alpha * shares.reduce((sum, { weight, share }) => sum + weight * share(alpha), 0);
-}
-function meanComplement(law) {
-const { inverse_d, root_log_n, reach } = TABLE.gradient;
-const ofLaw = contract(GRADIENT, place(law.kind === "cosine" ? 1 / law.d : 0, inverse_d));
-const queries = law.kind === "dot product" ? queryLengths(law.d) : [{ length: 1, weight: 1 }];
-return (n) => {
+const series = seriesOf(law);
+const rows = positions(n).map(({ keys, weight }) => ({
+weight,
+series: series(keys),
+unit: criticalAlpha(law, keys),
+}));
 const unit = criticalAlpha(law, n);
-const series = contract(ofLaw, place(Math.sqrt(Math.log(n)), root_log_n));
-const share = (x) => {
-const near = Math.min(x, reach); // beyond it the gradient is at its limit
-const logarithm = evaluate(series, place(near / (1 + near), [0, reach / (1 + reach)]));
-return ((Math.exp(logarithm) / (1 + near)) * near) / (x || 1);
-};
+const mean = interpolate((v) => {
+const share = ((v + 1) / 2) * LARGEST_SHARE;
+const x = share / (1 - share);
+const add = (sum, row) => sum + row.weight * complement(row.series, (x * unit) / row.unit);
+return Math.log((1 + x) * rows.reduce(add, 0));
+}, MASK_POINTS);
+return gradientOf(law, mean, unit);
+}
+function seriesOf(law) {
+const { inverse_d, root_log_n } = TABLE.gradient;
+const ofLaw = contract(GRADIENT, place(law.kind === "cosine" ? 1 / law.d : 0, inverse_d));
+return (n) => contract(ofLaw, place(Math.sqrt(Math.log(n)), root_log_n));
+}
+function complement(series, x) {
+const near = Math.min(x, TABLE.gradient.reach);
+const logarithm = evaluate(series, place(near / (1 + near), [0, LARGEST_SHARE]));
+return (Math.exp(logarithm) / (1 + near)) * (x > near ? near / x : 1);
+}
+function gradientOf(law, series, unit) {
+const queries = law.kind === "dot product" ? queryLengths(law.d) : [{ length: 1, weight: 1 }];
 return (alpha) => {
-if (alpha === 0) return 1 - 1 / n;
-const add = (sum, { length, weight }) => sum + weight * share((alpha * length) / unit);
-return queries.reduce(add, 0);
-};
+const add = (sum, { length, weight }) =>
+sum + weight * complement(series, (alpha * length) / unit);
+return alpha * queries.reduce(add, 0);
 };
 }
 function queryLengths(d) {
@@ -375,8 +394,8 @@ const first = Math.ceil(from / step - 1e-9);
 const last = Math.floor(to / step + 1e-9);
 return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
 }
-function chart({ x, y, width = 540, height = 330, name }) {
-const box = { left: 66, right: width - 14, top: 12, bottom: height - 52 };
+function chart({ x, y, width = 420, height = 280, name }) {
+const box = { left: 68, right: width - 14, top: 12, bottom: height - 52 };
 const X = (value) => box.left + ((box.right - box.left) * (value - x.from)) / (x.to - x.from);
 const Y = (value) => box.bottom - ((box.bottom - box.top) * (value - y.from)) / (y.to - y.from);
 const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
@@ -402,7 +421,7 @@ const middle = (box.top + box.bottom) / 2;
 add("text", { x: (box.left + box.right) / 2, y: height - 9, "text-anchor": "middle" }, x.name);
 add(
 "text",
-{ x: 14, y: middle, "text-anchor": "middle", transform: `rotate(-90 14 ${middle})` },
+{ x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` },
 y.name,
 );
 const inside = (value) => Number.isFinite(value) && value >= y.from && value <= y.to;
@@ -434,12 +453,23 @@ return add("text", { x: X(a), y: Y(b), class: style }, text);
 function short(value) {
 return value >= 1e4 ? grouped(Math.round(value)) : String(Number(value.toPrecision(6)));
 }
-function bars(weights, { name, highest = 1, shown = 24, width = 540, height = 200 }) {
+function legend(lines) {
+const sample = (style) =>
+svg(
+"svg",
+{ class: "live-key", viewBox: "0 0 40 8", "aria-hidden": "true" },
+svg("path", { class: style, d: "M0 4H40" }),
+);
+return html(
+"ul",
+{ class: "live-legend" },
+...lines.map(([style, name]) => html("li", {}, sample(style), name)),
+);
+}
+function bars(weights, { name, highest = 1, shown = 24 }) {
 const view = chart({
 x: { from: 0, to: shown, name: "keys of the row, largest weight first", ticks: [] },
 y: { from: 0, to: highest, name: "weight", ticks: [0, highest / 2, highest] },
-width,
-height,
 name,
 });
 const gap = (view.box.right - view.box.left) / shown;
@@ -453,7 +483,7 @@ height: Math.max(view.box.bottom - view.Y(weight), 0).toFixed(1),
 });
 return view;
 }
-return { html, svg, digits, grouped, percent, ticks, chart, bars };
+return { html, svg, digits, grouped, percent, ticks, chart, legend, bars };
 })();
 modules.controls = (() => {
 const { html } = modules.drawing;
@@ -553,17 +583,20 @@ work();
 });
 };
 }
-function player({ label, seconds = 7, move }) {
+function player({ label, seconds = 7, move, results }) {
 let start = null;
+let part = 0;
 const button = html("button", { type: "button", class: "live-button" }, label);
 const stop = () => {
 start = null;
 button.textContent = label;
+results.setAttribute("aria-live", "polite");
+move(part);
 };
 const frame = (time) => {
 if (start === null) return;
 start ||= time;
-const part = Math.min((time - start) / (1000 * seconds), 1);
+part = Math.min((time - start) / (1000 * seconds), 1);
 move(part);
 if (part < 1) requestAnimationFrame(frame);
 else stop();
@@ -571,10 +604,12 @@ else stop();
 button.addEventListener("click", () => {
 if (start !== null) return stop();
 start = 0;
+part = 0;
 button.textContent = "Stop";
+results.setAttribute("aria-live", "off");
 return requestAnimationFrame(frame);
 });
-return { element: button, stop };
+return button;
 }
 function mount(id, build) {
 const figure = document.getElementById(id);
@@ -648,6 +683,7 @@ use: (value) => change({ gap: value }),
 });
 const play = player({
 label: "Let α grow",
+results: values,
 move: (part) => {
 const value = Number((LARGEST_ALPHA * part).toFixed(1));
 alpha.show(value);
@@ -658,7 +694,7 @@ alpha.show(state.alpha);
 gap.show(state.gap);
 draw();
 return [
-html("div", { class: "live-fields" }, alpha.element, gap.element, play.element),
+html("div", { class: "live-fields" }, alpha.element, gap.element, play),
 pictures,
 values,
 ];
@@ -742,7 +778,7 @@ const critical = criticalAlpha(NORMAL, n);
 const formula = n / Math.exp(alpha * alpha);
 pictures.replaceChildren(
 plane(alpha, n),
-bars(row.weights, { name: "The largest weights of a row.", height: 330 }).root,
+bars(row.weights, { name: "The largest weights of a row." }).root,
 );
 values.replaceChildren(
 ...readings([
@@ -750,7 +786,7 @@ values.replaceChildren(
 ["α in its units", digits(alpha / critical)],
 ["largest weight", percent(row.weights[0])],
 ["as many equal keys, 1/Σp²", digits(1 / row.collision)],
-["by the formula, n/exp(α²)", formula < 1 ? "less than 1" : digits(formula)],
+["by the formula, n/exp(α²)", formula < 1 ? "below 1" : digits(formula)],
 ["in the limit of many keys", phase(alpha, n)],
 ]),
 );
@@ -781,6 +817,7 @@ use: (value) => change({ alpha: value }),
 });
 const play = player({
 label: "Let n grow",
+results: values,
 move: (part) => {
 const value = Math.round(FEWEST * (MOST / FEWEST) ** part);
 keys.show(value);
@@ -791,7 +828,7 @@ keys.show(state.n);
 scale.show(state.alpha);
 draw();
 return [
-html("div", { class: "live-fields" }, keys.element, scale.element, play.element),
+html("div", { class: "live-fields" }, keys.element, scale.element, play),
 pictures,
 values,
 ];
@@ -834,7 +871,7 @@ return { PHASES, phase, freezingFigure };
 modules.temperature = (() => {
 const { evaluate, place, unpack } = modules.chebyshev;
 const { numberField, player } = modules.controls;
-const { chart, digits, grouped, html } = modules.drawing;
+const { chart, digits, grouped, html, legend } = modules.drawing;
 const { TABLE } = modules.table;
 const OUTPUT = unpack(TABLE.output);
 const [FEWEST, MOST] = TABLE.output.n;
@@ -851,13 +888,9 @@ place(Math.log(t), ends(TABLE.output.t, Math.log)),
 );
 }
 const RULES = [
-["flat, n^(−1/2)", "thin dotted", (t, n) => n ** -0.5],
-[
-"log-normal, (exp(1/t²)/n)^(1/2)",
-"line approximation",
-(t, n) => Math.exp(t ** -2 / 2) / n ** 0.5,
-],
-["spike, 1", "thin dashed", () => 1],
+["flat", "thin dotted", (t, n) => n ** -0.5],
+["log-normal", "line approximation", (t, n) => Math.exp(t ** -2 / 2) / n ** 0.5],
+["spike", "thin dashed", () => 1],
 ];
 function temperatureFigure() {
 const state = { t: 1, n: 4096 };
@@ -912,6 +945,7 @@ use: (value) => change({ n: value }),
 });
 const play = player({
 label: "Let it cool",
+results: note,
 move: (part) => {
 const value = Number((HOTTEST * (COLDEST / HOTTEST) ** part).toPrecision(3));
 temperature.show(value);
@@ -922,7 +956,13 @@ temperature.show(state.t);
 keys.show(state.n);
 draw();
 return [
-html("div", { class: "live-fields" }, temperature.element, keys.element, play.element),
+html("div", { class: "live-fields" }, temperature.element, keys.element, play),
+legend([
+["line exact", "exact"],
+["thin dotted", "flat, n^(−½)"],
+["line approximation", "log-normal, (exp(1/t²)/n)^½"],
+["thin dashed", "spike, 1"],
+]),
 pictures,
 note,
 html(
@@ -995,7 +1035,7 @@ return { outputDeviation, RULES, temperatureFigure };
 modules.calculator = (() => {
 const { choice, numberField, once } = modules.controls;
 const { criteria, effectiveKeys } = modules.criteria;
-const { bars, chart, digits, grouped, html, percent, svg, ticks } = modules.drawing;
+const { bars, chart, digits, grouped, html, legend, percent, svg, ticks } = modules.drawing;
 const {
 annealedGradient,
 causalGradient,
@@ -1008,12 +1048,13 @@ const { sampleRow, weigh } = modules.rows;
 const { TABLE } = modules.table;
 const START = { n: 4096, d: 128, law: "dot product", causal: false, scale: "annealed", own: 1 };
 const LAWS = [
-["dot product", "dot products of random q and k"],
-["cosine", "cosines of random q and k"],
-["normal", "normal: dot products in very many dimensions"],
+["dot product", "dot products"],
+["cosine", "cosines"],
+["normal", "normal, as dot products for d → ∞"],
 ];
 const POINTS = 90;
 const OWN = "own";
+const PAUSE = 400;
 function problemOfN(value) {
 const [fewest, most] = TABLE.limits.n;
 if (!Number.isInteger(value)) return "n counts keys: it must be a whole number.";
@@ -1110,7 +1151,7 @@ const inUse = POLICIES.map((policy) => ({
 alpha: policyAlpha(policy, n, d),
 scale: policyScale(policy, n, d),
 }));
-const own = { name: OWN, title: "your own", meaning: "", ...withScale(state.own) };
+const own = { name: OWN, title: "your own α", meaning: "", ...withScale(state.own) };
 return { criteria: found, policies: inUse, own, keys: effectiveKeys(n, causal) };
 }
 function gradients(state) {
@@ -1151,15 +1192,15 @@ return { torch: torch.join("\n"), attnlib: attnlib.join("\n") };
 function calculator() {
 let { state, problems } = readAddress(location.hash);
 const results = {
-chart: html("div", { class: "live-pictures" }),
 criteria: html("tbody"),
 policies: html("tbody"),
 note: html("p", { class: "live-note" }),
-row: html("div", { class: "live-pictures" }),
+pictures: html("div", { class: "live-pictures" }),
 readings: html("p", { class: "live-note" }),
 torch: html("code"),
 attnlib: html("code"),
-status: html("p", { class: "live-status", role: "status" }),
+answer: html("p", { class: "live-answer" }),
+spoken: html("p", { class: "live-spoken", role: "status" }),
 scaleNote: html("p", { class: "live-problem", "aria-live": "polite" }),
 };
 let changed = false; // the address is the reader's until then
@@ -1174,7 +1215,7 @@ update();
 const fields = {
 n: numberField({
 label: "Number of keys n",
-hint: "How many keys a query sees: the length of the context.",
+hint: "Those that a query sees.",
 from: TABLE.limits.n[0],
 to: TABLE.limits.n[1],
 step: 1,
@@ -1184,7 +1225,7 @@ use: (n) => change({ n }),
 }),
 d: numberField({
 label: "Dimension d",
-hint: "Of one head: the length of its q and\u00a0k.",
+hint: "Of one head.",
 from: TABLE.limits.d[0],
 to: TABLE.limits.d[1],
 step: 1,
@@ -1205,7 +1246,7 @@ change({ scale: OWN, own });
 }),
 };
 const law = choice({
-legend: "Scores",
+legend: "Scores of random q and k",
 name: "live-law",
 options: LAWS,
 use: (value) => change({ law: value }),
@@ -1214,7 +1255,7 @@ const causal = html("input", {
 type: "checkbox",
 onchange: () => change({ causal: causal.checked }),
 });
-let tables = "";
+let known = {}; // what α does not change
 const update = once(() => {
 const found = scales(state);
 const all = [...found.criteria, ...found.policies, found.own];
@@ -1236,48 +1277,53 @@ state.own = chosen.alpha;
 show(found, chosen);
 });
 const show = (found, chosen) => {
-const curves = gradients(state);
+const key = JSON.stringify([state.n, state.d, state.law, state.causal]);
+if (key !== known.key) {
+known = { key, curves: gradients(state) };
+fillTables(found, known.curves.exact);
+}
+mark();
+const { curves } = known;
 const end = Math.min(Math.max(2.2 * freezing(state), 1.1 * chosen.alpha), largestAlpha(state));
 if (!typing) {
 fields.alpha.range(0, end);
 fields.alpha.show(Number(chosen.alpha.toPrecision(4)));
 }
 typing = false;
-results.chart.replaceChildren(picture(curves, found, chosen, end));
-fillTables(found, curves.exact);
+if (end !== known.end) Object.assign(known, { end, points: pointsOf(curves, end) });
 results.note.textContent = meaningOf(chosen);
 const seen = curves.row(chosen.alpha);
-results.row.replaceChildren(
+results.pictures.replaceChildren(
+picture(known, found, chosen),
 bars(seen.weights, {
 name: "The largest weights of a sample row, sorted.",
 highest: [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1].find((top) => top >= seen.weights[0]),
 }).root,
 );
+results.answer.textContent = answerOf(chosen, seen);
 results.readings.textContent = measures(seen);
 const lines = code(chosen, state);
 results.torch.textContent = lines.torch;
 results.attnlib.textContent = lines.attnlib;
+clearTimeout(settling);
+settling = setTimeout(settle, PAUSE);
+};
+let settling;
+const settle = () => {
+results.spoken.textContent = results.answer.textContent;
 if (changed) history.replaceState(null, "", writeAddress(state));
-say(chosen, seen);
 };
-let speaking;
-const say = (chosen, seen) => {
-clearTimeout(speaking);
-speaking = setTimeout(() => {
-results.status.textContent =
-`n = ${grouped(state.n)}, d = ${grouped(state.d)}: ${chosen.title}, α = ${digits(chosen.alpha)}, ` +
-`scale ${digits(chosen.scale, 4)}; the largest weight is ${percent(seen.weights[0])}.`;
-}, 400);
-};
+const answerOf = (chosen, seen) =>
+`For n = ${grouped(state.n)}, d = ${grouped(state.d)}, ${chosen.title}: multiply ` +
+`${symbolOf(chosen)} by ${digits(chosen.scale, 4)}. Then the logits have standard deviation ` +
+`α = ${digits(chosen.alpha)}, and the largest weight is ${percent(seen.weights[0])}.`;
 const pick = (name) => change({ scale: name });
 const fillTables = (found, mean) => {
 const lines = (list) => list.map((scale) => tableLine(scale, mean, pick));
-const key = JSON.stringify([state.n, state.d, state.law, state.causal]);
-if (key !== tables) {
 results.criteria.replaceChildren(...lines(found.criteria));
 results.policies.replaceChildren(...lines(found.policies));
-tables = key;
-}
+};
+const mark = () => {
 for (const input of root.querySelectorAll("input[name=live-scale]"))
 input.checked = input.value === state.scale;
 };
@@ -1287,8 +1333,6 @@ const masked = state.causal && rule === undefined && name !== OWN;
 const last = state.causal && rule !== undefined;
 const keys = digits(effectiveKeys(state.n, true));
 return [
-`α = ${digits(chosen.alpha)} is the standard deviation of the logits;`,
-`to get it, multiply ${symbolOf(chosen)} by ${digits(chosen.scale, 4)}.`,
 meaning && `${title}: ${meaning}`,
 masked && `Under the mask it is one constant for all positions, that of ${keys} keys.`,
 last && "Under the mask this is its value at the last position.",
@@ -1327,11 +1371,6 @@ adopt();
 return [root];
 }
 function page({ fields, law, causal, results }) {
-const legend = [
-["exact", "exact mean, with the criteria as dots"],
-["approximation", "approximation α(1 − exp(R)/n)"],
-["sample", "the sample row below"],
-].map(([style, text]) => html("li", { class: style }, text));
 const columns = (first) =>
 html(
 "thead",
@@ -1374,17 +1413,12 @@ html("div", { class: "live-fields" }, fields.n.element, fields.d.element),
 law.element,
 html("label", { class: "live-check" }, causal, " causal mask"),
 ),
-results.status,
-html("h3", {}, "The gradient against the scale"),
-html("ul", { class: "live-legend" }, ...legend),
-results.chart,
-html("h3", {}, "The scale"),
+results.answer,
+results.spoken,
 html(
 "fieldset",
 {},
-html("legend", {}, "By hand or by a rule"),
-html("div", { class: "live-fields" }, fields.alpha.element),
-results.scaleNote,
+html("legend", {}, "The scale"),
 html("table", { class: "live-table" }, columns("criterion"), results.criteria),
 html(
 "details",
@@ -1394,8 +1428,15 @@ html("table", { class: "live-table" }, columns("in use"), results.policies),
 ),
 ),
 results.note,
-html("h3", {}, "What it does to a row"),
-results.row,
+html("h3", {}, "What a scale does"),
+html("div", { class: "live-fields" }, fields.alpha.element),
+results.scaleNote,
+legend([
+["line exact", "exact mean; dots: criteria"],
+["line approximation", "approximation"],
+["line sample", "the sample row"],
+]),
+results.pictures,
 results.readings,
 html("h3", {}, "The line to paste"),
 lines("PyTorch", results.torch),
@@ -1428,14 +1469,18 @@ html("td", {}, none ? "—" : `${digits(scale.scale)} × ${symbolOf(scale)}`),
 html("td", {}, none ? "—" : digits(mean(scale.alpha))),
 );
 }
-function picture(gradients, found, chosen, end) {
+function pointsOf(gradients, end) {
 const alphas = Array.from({ length: POINTS + 1 }, (_, i) => (end * i) / POINTS);
-const [exact, approximation, row] = [
-gradients.exact,
-gradients.approximation,
-(alpha) => gradients.row(alpha).gradient,
-].map((gradient) => alphas.map((alpha) => [alpha, gradient(alpha)]));
-const highest = 1.08 * Math.max(...[...exact, ...row].map(([, g]) => g));
+const points = (gradient) => alphas.map((alpha) => [alpha, gradient(alpha)]);
+return {
+exact: points(gradients.exact),
+approximation: points(gradients.approximation),
+sample: points((alpha) => gradients.row(alpha).gradient),
+};
+}
+function picture({ curves, points, end }, found, chosen) {
+const { exact, approximation, sample } = points;
+const highest = 1.08 * Math.max(...[...exact, ...sample].map(([, g]) => g));
 const view = chart({
 x: { from: 0, to: end, name: "scale α", ticks: ticks(0, end) },
 y: { from: 0, to: highest, name: "gradient G", ticks: ticks(0, highest) },
@@ -1444,15 +1489,15 @@ name:
 "with the criteria as dots on the exact mean and a line at the chosen α.",
 });
 view.upright(chosen.alpha, "thin");
-view.curve(row, "line sample");
+view.curve(sample, "line sample");
 view.curve(approximation, "line approximation");
 view.curve(exact, "line exact");
 for (const { alpha, title } of found.criteria)
 if (alpha !== null && alpha <= end) {
-const dot = view.dot(alpha, gradients.exact(alpha), "dot hollow");
+const dot = view.dot(alpha, curves.exact(alpha), "dot hollow");
 dot.append(svg("title", {}, `${title}: α = ${digits(alpha)}`));
 }
-view.dot(chosen.alpha, gradients.exact(chosen.alpha), "dot exact");
+view.dot(chosen.alpha, curves.exact(chosen.alpha), "dot exact");
 return view.root;
 }
 return { problemOfN, problemOfD, problemOfAlpha, readAddress, writeAddress, scales, gradients, code, calculator };

@@ -96,7 +96,7 @@ def calculator() -> Figure:
         left = name == "entropy"
         offset = (-8, 3) if left else (7, -12)
         above.annotate(
-            f"{name} {place:.2f}",
+            f"{name} {place:.3g}",
             (place, height),
             offset,
             textcoords="offset points",

@@ -45,7 +45,8 @@ def test_the_gradient_table_goes_through_the_exact_gradient(table):
     coefficients = gradient["unit"] * np.reshape(numbers, gradient["shape"])
     keys = calculator.whole_nodes(calculator.GRADIENT_KEYS, *calculator.KEYS)
     places = calculator.at(np.sqrt(np.log(keys)), calculator.root_log(calculator.KEYS))
-    share = (calculator.nodes(calculator.GRADIENT_SCALES) + 1) / 2 * 30 / 31
+    largest = calculator.REACH / (1 + calculator.REACH)
+    share = (calculator.nodes(calculator.GRADIENT_SCALES) + 1) / 2 * largest
     x = (share / (1 - share))[::3]
     inverse = calculator.at(
         calculator.inverse(calculator.GRADIENT_DIMENSIONS), calculator.INVERSE_DIMENSION
@@ -64,7 +65,7 @@ def test_the_gradient_table_goes_through_the_exact_gradient(table):
             coefficients,
             axes=2,
         )
-        found = alpha * np.exp(chebyshev.chebval(calculator.at(share[::3], (0, 30 / 31)), series))
+        found = alpha * np.exp(chebyshev.chebval(calculator.at(share[::3], (0, largest)), series))
         # The rounding of two thousand coefficients is all that is left.
         np.testing.assert_allclose(found / (1 + x), exact.gradient(law, alpha, n), rtol=3e-4)
 

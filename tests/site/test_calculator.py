@@ -1,10 +1,12 @@
 """The calculator: its numbers against attnlib over the whole range, and its page in a browser."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import betaincinv, ndtri
 
 from attnlib import annealed, criteria, exact, rows, typical
@@ -92,8 +94,8 @@ def test_the_gradient_of_no_scale_and_of_too_large_a_scale(call):
 @pytest.mark.parametrize("law", [Normal(), Cosine(8), DotProduct(8)], ids=str)
 def test_the_causal_mean_is_the_mean_over_the_positions(call, law):
     cases, expected = [], []
-    for n in (2, 3, 64, 65, 66, 100, *([] if isinstance(law, DotProduct) else [1500])):
-        alphas = [x * criteria.critical_alpha(law, n) for x in (0.3, 1.0, 2.0)]
+    for n in (2, 3, 24, 25, 26, 100, *([] if isinstance(law, DotProduct) else [1500])):
+        alphas = [x * criteria.critical_alpha(law, n) for x in (0.02, 0.3, 1.0, 2.0, 29.0)]
         keys = np.arange(1, n + 1)
         expected.append([float(exact.gradient(law, alpha, keys).mean()) for alpha in alphas])
         cases.append({"law": law_of(law), "n": n, "alphas": alphas})
@@ -280,6 +282,39 @@ def test_the_jacobian(call):
         assert gradient == pytest.approx(float(rows.gradient(s, alpha)), rel=1e-9)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("law", ["dot product", "cosine"])
+def test_the_lines_of_code_run_and_agree(call, law, causal):
+    n, d = 48, 16
+    lines = call(
+        """(() => {
+          const { criteria, policies, own } = m.scales(cases);
+          return [...criteria, ...policies, own]
+            .filter(({ alpha }) => alpha !== null)
+            .map((scale) => [scale.name, m.code(scale, cases)]);
+        })()""",
+        {"n": n, "d": d, "law": law, "causal": causal, "own": 1.7},
+    )
+    assert len(lines) == 4 + len(POLICIES) + 1  # 48 keys cannot have the entropy of 512
+    q, k, v = torch.randn(3, n, d, generator=torch.Generator().manual_seed(1))
+    for name, code in lines:
+        outputs = []
+        for text in (code["torch"], code["attnlib"]):
+            names = {"q": q, "k": k, "v": v}
+            exec(text, names)  # PyTorch's line has the policy's scale at the last position
+            outputs.append(names["out"][-1] if causal else names["out"])
+        difference = float((outputs[0] - outputs[1]).abs().max())
+        assert difference < 2e-3, (name, code)  # four digits of the scale
+
+
+def test_the_python_on_the_page_runs(monkeypatch):
+    monkeypatch.setattr(criteria, "SAMPLED_SCORES", 2**19)  # the shorter way to the same names
+    text = (ROOT / "chapters" / "calculator.md").read_text("utf-8")
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
+    assert names["law"] == DotProduct(128)
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 
@@ -302,10 +337,8 @@ def opened(browser, address, found):
     """Return a function that opens the page of a chapter, and waits until all of it is there."""
     pages = []
 
-    def opened(chapter, width=1280, scheme="light", **options):
-        page = browser.new_page(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
-        )
+    def opened(chapter, width=1280, **options):
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
         watch(page, found)
         page.route("**/mathjax/**", without_formulas)
         pages.append(page)
@@ -333,6 +366,23 @@ def line(page, name):
     return [number(text) for text in row.locator("td").all_inner_texts()]
 
 
+def every_window(page):
+    """Give a page each width in each colour scheme, and see that its pictures have the scheme."""
+    page.add_style_tag(content="* { transition: none !important; }")  # the theme's sidebar slides
+    for width, scheme in product(WIDTHS, ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        page.locator(f"html[data-theme={scheme}]").wait_for()
+        shown = page.locator(".live svg").first.evaluate("(box) => getComputedStyle(box).filter")
+        assert (shown != "none") == (scheme == "dark")
+        yield
+
+
+def addressed(page, ending):
+    """Wait until the address, which follows with a delay, ends so."""
+    page.wait_for_url(re.compile(re.escape(ending) + "$"), timeout=3000)
+
+
 def settle(page):
     """Wait until what was asked for is drawn."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
@@ -354,12 +404,14 @@ def follow(page, state):
 @pytest.fixture(scope="module")
 def steady(browser, address):
     """Return one page for tests that leave it in order."""
+    noted = []
     page = browser.new_page()
+    watch(page, noted)
     page.route("**/mathjax/**", without_formulas)
-    page.goto(f"{address}/calculator.html", wait_until="domcontentloaded")
-    settle(page)
+    page.goto(f"{address}/calculator.html")
     yield page
     page.close()
+    assert noted == []
 
 
 @pytest.mark.parametrize("n", [2, 4096, LARGEST_N])
@@ -407,16 +459,18 @@ def test_set_by_keyboard_alone(opened):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Tab")  # to the mask
     page.keyboard.press("Space")
-    settle(page)
-    assert page.url.endswith("#n=535&d=64&law=cosine&causal=1&scale=annealed")
+    addressed(page, "#n=535&d=64&law=cosine&causal=1&scale=annealed")
     keys = criteria.effective_keys(535, causal=True)
     best = float(annealed.best_alpha(Cosine(64), keys))
     assert line(page, "annealed")[:2] == pytest.approx([best / 8, best], rel=6e-3)
+    page.keyboard.press("Tab")  # to the criteria
+    page.keyboard.press("ArrowDown")
+    addressed(page, "scale=typical")
+    page.keyboard.press("Tab")  # to the scales in use, folded
     page.keyboard.press("Tab")  # to α
     page.keyboard.press("Control+a")
     page.keyboard.type("1.5")
-    settle(page)
-    assert page.url.endswith("scale=1.5")
+    addressed(page, "scale=1.5")
     assert "scale=12, is_causal=True" in page.locator(".live-code").first.inner_text()
     assert "alpha=12" in page.locator(".live-code").last.inner_text()
     assert entry.evaluate("(box) => getComputedStyle(box).outlineStyle") == "none"
@@ -432,11 +486,10 @@ def test_set_by_pointer_on_a_phone(opened):
     settle(page)
     n = int(page.get_by_label("Number of keys n", exact=True).input_value())
     assert 2**12 < n < 2**13  # the middle of 2 and 2²⁴, by logarithm
-    page.get_by_text("cosines of random q and k").tap()
+    page.locator("label", has_text="cosines").tap()
     page.locator(".live-check").tap()
     page.locator("label", has_text="freezing").tap()
-    settle(page)
-    assert page.url.endswith(f"n={n}&d=128&law=cosine&causal=1&scale=freezing")
+    addressed(page, f"n={n}&d=128&law=cosine&causal=1&scale=freezing")
     page.locator("summary").tap()
     page.locator("label", has_text="CLIP").tap()
     settle(page)
@@ -444,10 +497,12 @@ def test_set_by_pointer_on_a_phone(opened):
     assert page.evaluate(OVERFLOW) == []
 
 
-def test_the_result_is_spoken(opened):
-    page = opened("calculator.html#n=4096&d=64&law=normal&scale=freezing")
+def test_the_result_is_spoken(steady):
+    page = steady
+    follow(page, "n=4096&d=64&law=normal&scale=freezing")
     status = page.get_by_role("status")
-    status.get_by_text("n = 4096, d = 64: freezing, α = 4.08, scale 0.5098").wait_for()
+    status.get_by_text("For n = 4096, d = 64, freezing: multiply q·k by 0.5098.").wait_for()
+    assert "standard deviation α = 4.08" in status.inner_text()
     share = stills.sample_row(4096, criteria.critical_alpha(Normal(), 4096)).weights[0]
     assert f"{100 * share:.2g}\u00a0%" in status.inner_text()
 
@@ -476,7 +531,7 @@ def test_what_cannot_be_used_is_explained_beside_the_field(steady, label, text, 
     if "n=4096&d=100" not in page.url:
         follow(page, "n=4096&d=100&law=dot-product&causal=0&scale=annealed")
     entry = page.get_by_label(label, exact=True)
-    before, url = line(page, "annealed"), page.url
+    before = line(page, "annealed")
     good = entry.input_value()
     if text == "e":  # of which a browser gives the page nothing
         entry.press("Control+a")
@@ -488,7 +543,7 @@ def test_what_cannot_be_used_is_explained_beside_the_field(steady, label, text, 
     problem = page.locator("#" + entry.get_attribute("aria-describedby").split()[-1])
     assert explained in problem.inner_text()
     assert line(page, "annealed") == before
-    assert page.url == url
+    assert "n=4096&d=100" in page.url
     entry.fill(good)
     settle(page)
     assert entry.get_attribute("aria-invalid") == "false"
@@ -508,37 +563,32 @@ def test_an_address_that_makes_no_sense_is_explained(opened):
         assert explained in text
     assert page.get_by_label("Number of keys n", exact=True).input_value() == "1"
     follow(page, "n=512&d=64&law=normal&causal=0&scale=0.5")
-    page.get_by_text("your own, α = 0.500").wait_for()
+    page.get_by_role("status").get_by_text("your own α: multiply q·k by 0.0625").wait_for()
     assert "One key" not in page.locator(".live").inner_text()
 
 
-def test_too_few_keys_for_the_entropy_are_said_to_be(opened):
-    page = opened("calculator.html#n=512&d=64&law=normal&scale=entropy")
-    settle(page)
+def test_too_few_keys_for_the_entropy_are_said_to_be(steady):
+    page = steady
+    follow(page, "n=512&d=64&law=normal&scale=entropy")
     assert line(page, "entropy")[0] == 1.0
     page.get_by_label("Number of keys n", exact=True).fill("311")
     settle(page)
     assert "cannot have the entropy of 512" in page.locator(".live").inner_text()
     assert page.locator("input[value=entropy]").is_disabled()
-    assert page.url.endswith("scale=1")
+    addressed(page, "scale=1")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_fits_with_everything_open(opened, width, scheme):
-    page = opened(
-        "calculator.html#n=16777216&d=8&law=cosine&causal=1&scale=gradient_cosine", width, scheme
-    )
+def test_the_page_fits_with_everything_open(opened):
+    page = opened("calculator.html#n=16777216&d=8&law=cosine&causal=1&scale=gradient_cosine")
     settle(page)
     assert page.locator("details").evaluate("(box) => box.open")
     page.get_by_label("Dimension d", exact=True).fill("7")
     page.get_by_text("attnlib has smaller d").wait_for()
-    assert page.evaluate(OVERFLOW) == []
-    inside = page.locator("fieldset").last.bounding_box()
-    table = page.locator(".live-table").last.bounding_box()
-    assert table["x"] + table["width"] <= inside["x"] + inside["width"]
-    dark = page.locator(".live svg").first.evaluate("(box) => getComputedStyle(box).filter")
-    assert (dark != "none") == (scheme == "dark")
+    for _ in every_window(page):
+        assert page.evaluate(OVERFLOW) == []
+        inside = page.locator("fieldset").last.bounding_box()
+        table = page.locator(".live-table").last.bounding_box()
+        assert table["x"] + table["width"] <= inside["x"] + inside["width"]
     for named in page.locator(".live input").all():
         assert named.evaluate("(box) => box.labels.length > 0 || box.ariaLabel !== null")
 
@@ -578,9 +628,8 @@ def readings(page):
     return dict(zip(names, values, strict=True))
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_one_row_and_its_jacobian(opened, width, scheme):
-    page = opened("jacobian.html", width, scheme)
+def test_one_row_and_its_jacobian(opened):
+    page = opened("jacobian.html")
     page.get_by_label("Scale α, slider").focus()
     page.keyboard.press("End")
     page.get_by_label("Gap of the two largest scores", exact=True).fill("0.1")
@@ -595,9 +644,8 @@ def test_one_row_and_its_jacobian(opened, width, scheme):
     assert fits(page)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
-def test_keys_grow_through_freezing(opened, width, scheme):
-    page = opened("freezing.html", width, scheme)
+def test_keys_grow_through_freezing(opened):
+    page = opened("freezing.html")
     keys = page.get_by_label("Number of keys n", exact=True)
     for n, phase in ((16, "frozen"), (10**5, "rare rows make the mean")):
         keys.fill(str(n))
@@ -612,9 +660,8 @@ def test_keys_grow_through_freezing(opened, width, scheme):
     assert fits(page)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_temperature_through_the_rules(opened, width, scheme):
-    page = opened("output_scale.html", width, scheme)
+def test_temperature_through_the_rules(opened):
+    page = opened("output_scale.html")
     temperature = page.get_by_label("Temperature t = 1/α", exact=True)
     temperature.fill("0.5")
     page.get_by_label("Number of keys n", exact=True).fill("64")
@@ -631,13 +678,20 @@ def test_temperature_through_the_rules(opened, width, scheme):
 
 def fits(page):
     """Return whether nothing sticks out of the page but formulas, which are not typeset here."""
-    return not [finding for finding in page.evaluate(OVERFLOW) if "math" not in finding]
+    return not [
+        finding
+        for _ in every_window(page)
+        for finding in page.evaluate(OVERFLOW)
+        if "math" not in finding
+    ]
 
 
 def moves(page, button, label):
     """Press a figure's button, see that its field moves, and stop it."""
     entry = page.get_by_label(label, exact=True)
     page.get_by_role("button", name=button).click()
+    silent = page.locator(".live [aria-live=off]")
+    assert silent.count() == 1  # no screen reader reads sixty results a second
     values = set()
     for _ in range(3):
         values.add(entry.input_value())
@@ -645,3 +699,4 @@ def moves(page, button, label):
     page.get_by_role("button", name="Stop").click()
     assert len(values) > 1
     page.get_by_role("button", name=button).wait_for()
+    assert silent.count() == 0
