@@ -67,9 +67,8 @@ LAWS = {"cosine": Cosine, "dot product": DotProduct}
 @click.command()
 def main() -> None:
     """Write live/table.js and static/live.js."""
-    TABLE.write_text(table_module(), encoding="utf-8")
-    SCRIPT.write_text(script(), encoding="utf-8")
-    for path in (TABLE, SCRIPT):
+    for path, make in ((TABLE, table_module), (SCRIPT, script)):  # the script has the table in it
+        criterion_tables.write(path, make())
         click.echo(f"wrote {path.relative_to(ROOT)}, {path.stat().st_size} bytes")
 
 

@@ -52,7 +52,7 @@ def main(out: Path, budget: int) -> None:
             start = perf_counter()
             entries[key] = record(*point, budget)
             ordered = {key: entries[key] for key in names if key in entries}
-            write(out, {**settings, "entries": ordered})
+            write(out, json.dumps({**settings, "entries": ordered}, indent=1) + "\n")
             click.echo(f"{key}: {perf_counter() - start:.0f} s")
 
 
@@ -111,11 +111,11 @@ def read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     return entries if content == settings else {}
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
+def write(path: Path, text: str) -> None:
     """Replace the file at once, so that an interruption leaves the old one or the new one."""
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    temporary.write_text(text, "utf-8")
     os.replace(temporary, path)
 
 
