@@ -170,21 +170,24 @@ export function gradients(state) {
 /** Return the lines of code for a scale: with PyTorch alone, and with attnlib. */
 export function code(chosen, state) {
   const cosine = chosen.applied_to === "cosine";
-  const policy = "rule" in chosen;
   const number = (value) => Number(value.toPrecision(4));
-  const causal = state.causal ? ", is_causal=True" : "";
-  const normalise = "q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)";
+  const call = (name, ...options) => [
+    `out = ${name}(`,
+    "    q, k, v,",
+    ...options.filter(Boolean).map((option) => `    ${option},`),
+    ")",
+  ];
+  const causal = state.causal && "is_causal=True";
   const torch = [
     "import torch.nn.functional as F",
-    ...(cosine ? [normalise] : []),
-    "out = F.scaled_dot_product_attention(",
-    `    q, k, v, scale=${number(chosen.scale)}${causal})`,
+    ...(cosine ? ["q = F.normalize(q, dim=-1)", "k = F.normalize(k, dim=-1)"] : []),
+    ...call("F.scaled_dot_product_attention", `scale=${number(chosen.scale)}`, causal),
   ];
   const alpha = cosine ? chosen.scale : chosen.alpha; // attend's α multiplies the cosine itself
-  const what = policy ? `policy="${chosen.name}"` : `alpha=${number(alpha)}`;
+  const what = "rule" in chosen ? `policy="${chosen.name}"` : `alpha=${number(alpha)}`;
   const attnlib = [
     "from attnlib.attention import attend",
-    `out = attend(q, k, v, ${what}${cosine ? ",\n             normalize_qk=True" : ""}${causal})`,
+    ...call("attend", what, cosine && "normalize_qk=True", causal),
   ];
   return { torch: torch.join("\n"), attnlib: attnlib.join("\n") };
 }
@@ -455,7 +458,7 @@ function page({ fields, law, causal, results }) {
     ]),
     results.pictures,
     results.readings,
-    html("h3", {}, "The line to paste"),
+    html("h3", {}, "The code to paste"),
     lines("PyTorch", results.torch),
     lines("attnlib", results.attnlib),
     html(

@@ -395,7 +395,7 @@ const last = Math.floor(to / step + 1e-9);
 return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
 }
 function chart({ x, y, width = 420, height = 280, name }) {
-const box = { left: 68, right: width - 14, top: 12, bottom: height - 52 };
+const box = { left: 76, right: width - 14, top: 12, bottom: height - 52 };
 const X = (value) => box.left + ((box.right - box.left) * (value - x.from)) / (x.to - x.from);
 const Y = (value) => box.bottom - ((box.bottom - box.top) * (value - y.from)) / (y.to - y.from);
 const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
@@ -1171,21 +1171,24 @@ return { ...seen, gradient: unit * seen.gradient };
 }
 function code(chosen, state) {
 const cosine = chosen.applied_to === "cosine";
-const policy = "rule" in chosen;
 const number = (value) => Number(value.toPrecision(4));
-const causal = state.causal ? ", is_causal=True" : "";
-const normalise = "q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)";
+const call = (name, ...options) => [
+`out = ${name}(`,
+"    q, k, v,",
+...options.filter(Boolean).map((option) => `    ${option},`),
+")",
+];
+const causal = state.causal && "is_causal=True";
 const torch = [
 "import torch.nn.functional as F",
-...(cosine ? [normalise] : []),
-"out = F.scaled_dot_product_attention(",
-`    q, k, v, scale=${number(chosen.scale)}${causal})`,
+...(cosine ? ["q = F.normalize(q, dim=-1)", "k = F.normalize(k, dim=-1)"] : []),
+...call("F.scaled_dot_product_attention", `scale=${number(chosen.scale)}`, causal),
 ];
 const alpha = cosine ? chosen.scale : chosen.alpha; // attend's α multiplies the cosine itself
-const what = policy ? `policy="${chosen.name}"` : `alpha=${number(alpha)}`;
+const what = "rule" in chosen ? `policy="${chosen.name}"` : `alpha=${number(alpha)}`;
 const attnlib = [
 "from attnlib.attention import attend",
-`out = attend(q, k, v, ${what}${cosine ? ",\n             normalize_qk=True" : ""}${causal})`,
+...call("attend", what, cosine && "normalize_qk=True", causal),
 ];
 return { torch: torch.join("\n"), attnlib: attnlib.join("\n") };
 }
@@ -1438,7 +1441,7 @@ legend([
 ]),
 results.pictures,
 results.readings,
-html("h3", {}, "The line to paste"),
+html("h3", {}, "The code to paste"),
 lines("PyTorch", results.torch),
 lines("attnlib", results.attnlib),
 html(
