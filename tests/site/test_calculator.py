@@ -132,7 +132,7 @@ def test_the_approximation_is_the_library_s(call):
 def test_criteria_in_closed_form(call):
     cases, expected = [], []
     for law in LAWS:
-        for n in (2, 3, 500, LARGEST_N):
+        for n in (2, 3, 500, 1000, LARGEST_N):
             for causal in (False, True):
                 keys = criteria.effective_keys(n, causal=causal)
                 unit = 1 / np.sqrt(law.variance)
