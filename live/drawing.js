@@ -86,6 +86,12 @@ export function chart({ x, y, width = 420, height = 280, name }) {
     y.name,
   );
   const inside = (value) => Number.isFinite(value) && value >= y.from && value <= y.to;
+  const pair = (a, b) => `${X(a).toFixed(1)} ${Y(b).toFixed(1)}`;
+  /** Where the line from a point inside the axes to one outside crosses their edge. */
+  const edge = ([a, b], [c, d]) => {
+    const border = d < y.from ? y.from : y.to;
+    return pair(a + ((border - b) / (d - b)) * (c - a), border);
+  };
   return {
     root,
     box,
@@ -94,10 +100,13 @@ export function chart({ x, y, width = 420, height = 280, name }) {
     add,
     /** Draw a curve through points [x, y]; it is cut where it leaves the axes. */
     curve(points, style) {
-      let [path, pen] = ["", "M"];
-      for (const [a, b] of points) {
-        if (inside(b)) path += `${pen}${X(a).toFixed(1)} ${Y(b).toFixed(1)}`;
-        pen = inside(b) ? "L" : "M";
+      let path = "";
+      for (const [i, point] of points.entries()) {
+        const before = points[i - 1];
+        const [now, then] = [inside(point[1]), before && inside(before[1])];
+        if (now && before && !then) path += `M${edge(point, before)}`;
+        if (now) path += `${before ? "L" : "M"}${pair(...point)}`;
+        if (then && !now) path += `L${edge(before, point)}`;
       }
       return add("path", { class: style, d: path || "M0 0" });
     },

@@ -425,6 +425,11 @@ add(
 y.name,
 );
 const inside = (value) => Number.isFinite(value) && value >= y.from && value <= y.to;
+const pair = (a, b) => `${X(a).toFixed(1)} ${Y(b).toFixed(1)}`;
+const edge = ([a, b], [c, d]) => {
+const border = d < y.from ? y.from : y.to;
+return pair(a + ((border - b) / (d - b)) * (c - a), border);
+};
 return {
 root,
 box,
@@ -432,10 +437,13 @@ X,
 Y,
 add,
 curve(points, style) {
-let [path, pen] = ["", "M"];
-for (const [a, b] of points) {
-if (inside(b)) path += `${pen}${X(a).toFixed(1)} ${Y(b).toFixed(1)}`;
-pen = inside(b) ? "L" : "M";
+let path = "";
+for (const [i, point] of points.entries()) {
+const before = points[i - 1];
+const [now, then] = [inside(point[1]), before && inside(before[1])];
+if (now && before && !then) path += `M${edge(point, before)}`;
+if (now) path += `${before ? "L" : "M"}${pair(...point)}`;
+if (then && !now) path += `L${edge(before, point)}`;
 }
 return add("path", { class: style, d: path || "M0 0" });
 },

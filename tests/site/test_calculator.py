@@ -282,6 +282,19 @@ def test_the_jacobian(call):
         assert gradient == pytest.approx(float(rows.gradient(s, alpha)), rel=1e-9)
 
 
+def test_a_curve_ends_where_it_crosses_the_edge_of_the_axes(call):
+    path, x, y = call(
+        """(() => {
+          const axis = { from: 0, to: 1, name: "", ticks: [] };
+          const view = m.chart({ x: axis, y: axis, name: "" });
+          const path = view.curve([[0, 2], [0.5, 0.5], [1, -0.5]], "").getAttribute("d");
+          return [path, [1 / 3, 0.5, 0.75].map(view.X), [1, 0.5, 0].map(view.Y)];
+        })()"""
+    )
+    places = [f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)]
+    assert path == f"M{places[0]}L{places[1]}L{places[2]}"
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("law", ["dot product", "cosine"])
 def test_the_lines_of_code_run_and_agree(call, law, causal):
