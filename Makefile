@@ -3,11 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book test check execute figures screenshots bench clean
+.PHONY: book pdf test check execute figures screenshots bench clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
 	@echo "The book is at $(CURDIR)/_build/html/index.html"
+
+pdf:  ## the site, and the whole book as a PDF that it links to
+	BOOK_PDF=1 $(MAKE) book
+	$(BIN)/python -m tools.pdf
 
 test: check book  ## prove everything: library, notebooks re-executed, built site
 	$(BIN)/python -m pytest

@@ -1,0 +1,105 @@
+import re
+from collections import Counter
+
+import pikepdf
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.site.browser_checks import FORMULAS, OVERFLOW
+from tools import pdf
+from tools.browser import serve
+from tools.pages import page_names
+
+
+@pytest.fixture(scope="module")
+def chapters(site):
+    return pdf.chapters(site)
+
+
+@pytest.fixture(scope="module")
+def book(site, chapters):
+    return BeautifulSoup(pdf.document(site, chapters), "html.parser")
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    with serve(site) as address:
+        yield address
+
+
+def test_every_page_of_the_site_is_in_the_book_once(book):
+    expected = [name.replace("/", "-") for name in page_names(pdf.ROOT)]
+    assert [article["id"] for article in book.select("article")] == expected
+    assert [entry["href"] for entry in book.select(".parts a")] == [f"#{id}" for id in expected]
+
+
+def test_links_and_pictures_of_the_book_lead_somewhere(book, site):
+    ids = Counter(element["id"] for element in book.find_all(id=True))
+    targets = {a["href"] for a in book.select("a[href]")}
+    inside = {target[1:] for target in targets if target.startswith("#")}
+    assert len(inside) > 100
+    assert inside <= set(ids)
+    assert [target for target in inside if ids[target] > 1] == []
+    outside = {target for target in targets if not target.startswith("#")}
+    assert all(re.match(r"https?://", target) for target in outside)
+    pictures = [site / picture["src"] for picture in book.select("img")]
+    assert [path for path in pictures if not path.is_file()] == []
+
+
+def test_solutions_are_open_and_nothing_needs_a_click(book):
+    assert book.select(".solution")
+    assert not book.select("article script, article details:not([open]), .headerlink, .live")
+
+
+def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
+    page = pdf.opened(browser, address, pdf.document(site, chapters))
+    assert page.evaluate("document.querySelectorAll('mjx-container').length") > 1000
+    assert page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) == []
+    page.close()
+
+
+def test_what_sticks_out_of_a_sheet_is_found(browser, address, site, chapters):
+    wide = "<pre>short</pre><div class='highlight'><pre style='white-space: pre'>"
+    chapter = chapters[0]._replace(body=wide + "wide " * 60 + "</pre></div>")
+    page = pdf.opened(browser, address, pdf.document(site, [chapter]))
+    found = page.evaluate(OVERFLOW)
+    page.close()
+    assert any("sticks out" in line for line in found), found
+
+
+def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site, chapters):
+    few = [chapters[0], *chapters[-2:]]
+    page = pdf.opened(browser, address, pdf.document(site, few))
+    first = pdf.printed(page)
+    sheets = pdf.first_sheets(first)
+    page.evaluate(pdf.NUMBER_THE_CONTENTS, sheets)
+    numbers = [int(number) for number in page.locator(".parts b").all_inner_texts()]
+    second = pdf.printed(page)
+    page.close()
+    assert numbers == [sheets[chapter.anchor] for chapter in few]
+    assert numbers[0] == 3  # after the cover and the contents
+    assert numbers == sorted(numbers)
+    assert pdf.first_sheets(second) == sheets
+    assert pdf.finished(second) == pdf.finished(second)
+
+
+def test_finished_book_has_its_title_and_author_and_says_nothing_of_the_printing(
+    browser, address, site, chapters, tmp_path
+):
+    page = pdf.opened(browser, address, pdf.document(site, chapters[:1]))
+    (tmp_path / "book.pdf").write_bytes(pdf.finished(pdf.printed(page)))
+    page.close()
+    with pikepdf.open(tmp_path / "book.pdf") as book:
+        assert dict(book.docinfo) == {"/Title": pdf.TITLE, "/Author": pdf.AUTHOR}
+        with book.open_outline() as outline:
+            assert outline.root
+        assert book.Root.StructTreeRoot  # headings and alternative texts, for screen readers
+
+
+def test_links_of_a_page_within_the_book():
+    names = {"intro", "chapters/variance", "chapters/exact"}
+    assert pdf.inside("chapters/exact", "#fig", names) == "#chapters-exact-fig"
+    assert pdf.inside("chapters/exact", "variance.html#law", names) == "#chapters-variance-law"
+    assert pdf.inside("chapters/exact", "../intro.html", names) == "#intro"
+    assert pdf.inside("chapters/exact", "../genindex.html", names) is None
+    assert pdf.inside("intro", "https://example.org/", names) == "https://example.org/"
