@@ -187,6 +187,7 @@ def opened(browser: Browser, address: str, html: str) -> Page:
         route.fulfill(path=FONTS / Path(urlsplit(route.request.url).path).name)
 
     page = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
+    page.set_default_timeout(120_000)  # thousands of formulas, perhaps on a busy machine
     page.emulate_media(media="print", color_scheme="light")
     page.route("**/fonts/*.ttf", font)
     page.route(f"{address}/book.html", lambda route: route.fulfill(body=html, content_type=HTML))
