@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book pdf test check execute figures screenshots bench clean
+.PHONY: book pdf test check execute launch figures screenshots bench clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -23,6 +23,9 @@ check: $(READY)  ## lint, types, and the floors of attnlib
 
 execute: $(READY)  ## re-run the chapters in place, in parallel
 	$(BIN)/python -m tools.execute
+
+launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_REPOSITORY
+	$(BIN)/python -m tools.launch
 
 figures: $(READY)  ## remake the script of the live figures; redraw their stills, the logo, the front page
 	$(BIN)/python -m tools.calculator
