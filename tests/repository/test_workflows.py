@@ -1,0 +1,128 @@
+"""The workflows on GitHub: what can be known of them without running there."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from tests.books import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+SUPPORTED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+workflows = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+
+
+def read(path):
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def steps(workflow):
+    return [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
+
+
+def test_there_are_workflows_to_look_at():
+    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "canary", "links"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [
+        *(("github-workflows", str(path.relative_to(ROOT))) for path in WORKFLOWS),
+        ("dependabot", ".github/dependabot.yml"),
+        ("citation-file-format", "CITATION.cff"),
+    ],
+)
+def test_the_file_is_what_its_readers_expect(schema, file):
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    found = subprocess.run([*command, file], cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@workflows
+def test_actions_are_pinned_by_commit_with_their_version_beside_it(path):
+    used = re.findall(r"^ *(?:- )?uses: (.*)$", path.read_text("utf-8"), re.MULTILINE)
+    assert used
+    for action in used:
+        assert action.startswith("./.github/workflows/") or PINNED.fullmatch(action), action
+
+
+def test_an_action_has_one_version():
+    text = "".join(path.read_text("utf-8") for path in WORKFLOWS)
+    used = set(re.findall(r"uses: (.*@.*)", text))
+    assert len({line.split("@")[0] for line in used}) == len(used)
+
+
+@workflows
+def test_permissions_are_few(path):
+    workflow = read(path)
+    assert workflow["permissions"] in ({}, {"contents": "read"})
+    for name, job in workflow["jobs"].items():
+        granted = job.get("permissions", {})
+        written = {scope for scope, access in granted.items() if access != "read"}
+        allowed = {"deploy": {"pages", "id-token"}, "launch": {"contents"}}
+        assert written <= (allowed.get(name, set()) if path.stem == "publish" else set()), name
+
+
+@workflows
+def test_jobs_end_and_do_not_pile_up(path):
+    workflow = read(path)
+    assert "group" in workflow["concurrency"]
+    for name, job in workflow["jobs"].items():
+        assert "uses" in job or 0 < job["timeout-minutes"] <= 60, name
+
+
+@workflows
+def test_the_token_stays_in_the_job_that_pushes(path):
+    for name, job in read(path)["jobs"].items():
+        for step in job.get("steps", []):
+            if "actions/checkout" in step.get("uses", ""):
+                assert step["with"]["persist-credentials"] is (name == "launch")
+
+
+@workflows
+def test_nothing_from_outside_is_pasted_into_a_shell(path):
+    for step in steps(read(path)):
+        assert "${{" not in step.get("run", "")
+
+
+@workflows
+def test_caches_are_keyed_by_the_pins(path):
+    for step in steps(read(path)):
+        if "cache" in step.get("with", {}):
+            assert step["with"]["cache-dependency-path"] == "requirements.txt"
+            assert path.stem != "publish"
+
+
+def test_every_supported_version_of_python_is_tested():
+    listed = [line for line in SUPPORTED["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    versions = [line.split(" :: ")[-1] for line in listed]
+    assert f">={versions[0]}" == SUPPORTED["requires-python"]
+    jobs = read(ROOT / ".github" / "workflows" / "test.yml")["jobs"]
+    assert len(jobs) == 2
+    for job in jobs.values():
+        assert job["strategy"]["matrix"]["python"] == versions
+        assert job["strategy"]["fail-fast"] is False
+
+
+def test_nothing_is_published_that_did_not_pass():
+    jobs = read(ROOT / ".github" / "workflows" / "publish.yml")["jobs"]
+    assert jobs["test"]["uses"] == "./.github/workflows/test.yml"
+    assert jobs["build"]["needs"] == "test"
+    assert jobs["launch"]["needs"] == "build"
+    assert jobs["deploy"]["needs"] == ["build", "launch"]
+    assert all("if" not in job for job in jobs.values())
+
+
+def test_commands_are_those_of_the_readme_and_the_makefile():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    ours = "|".join(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    for path in WORKFLOWS:
+        for step in steps(read(path)):
+            for command in re.findall(r"^make (.*)$", step.get("run", ""), re.MULTILINE):
+                assert re.fullmatch(rf"(?:(?:{ours}) ?)+", command), command
+            for module in re.findall(r"python\S* -m (tools\.\S+)", step.get("run", "")):
+                assert (ROOT / module.replace(".", "/")).with_suffix(".py").exists(), module
