@@ -1,9 +1,14 @@
-"""What a committed chapter must be, beyond what nbval sees: it passes a cell that never ran."""
+"""What a committed chapter must be, beyond what nbval sees: it passes a cell that never ran.
+
+`python -m tests.notebooks.rules FILE...` prints what is wrong in each.
+"""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
+import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 from nbformat.validator import iter_validate
@@ -70,3 +75,13 @@ def output_violations(cell: NotebookNode) -> Iterator[str]:
             yield "a bitmap; figures are SVG"
         if any(ADDRESS.search(str(content)) for content in shown.values()):
             yield "a memory address"
+
+
+if __name__ == "__main__":
+    found = [
+        f"{path}: {violation}"
+        for path in sys.argv[1:]
+        for violation in violations(nbformat.read(path, as_version=nbformat.NO_CONVERT))
+    ]
+    print(*found, sep="\n", end="\n" if found else "")
+    sys.exit(bool(found))

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -92,6 +94,19 @@ def test_repeated_id_is_reported():
     notebook = tidy_notebook()
     notebook.cells[2].id = "code-1"
     assert violations(notebook) == ["2 cells have the id 'code-1'"]
+
+
+def test_as_a_command_it_names_the_file_and_the_cell(tmp_path):
+    notebook = tidy_notebook()
+    nbformat.write(notebook, tmp_path / "tidy.ipynb")
+    notebook.cells[2].execution_count = 7
+    nbformat.write(notebook, tmp_path / "untidy.ipynb")
+    command = [sys.executable, "-m", "tests.notebooks.rules"]
+    for name, said in (("tidy", ""), ("untidy", "Cell 1: execution count 7, not 2\n")):
+        path = tmp_path / f"{name}.ipynb"
+        finished = subprocess.run([*command, path], cwd=ROOT, capture_output=True, text=True)
+        assert finished.stdout == (f"{path}: {said}" if said else "")
+        assert finished.returncode == bool(said), finished.stderr
 
 
 @pytest.mark.parametrize("key", ["id", "source", "outputs"])
