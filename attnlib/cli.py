@@ -1,5 +1,6 @@
 """The command line: `attnlib`, or `python -m attnlib`."""
 
+import io
 import json
 import os
 import sys
@@ -39,6 +40,9 @@ class OneLineErrors(TyperGroup):
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
         """Run the command of the arguments and end the process."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8")  # a pipe on Windows has no √ and no α
         try:
             status = super().main(*arguments, **{**options, "standalone_mode": False})
         except CommandError as error:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 
@@ -17,6 +18,16 @@ from attnlib.scores import Cosine, DotProduct, Normal
 
 def run(*arguments):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
+
+
+def test_what_a_pipe_gets_is_utf8_whatever_the_code_page():
+    finished = subprocess.run(
+        [sys.executable, "-m", "attnlib", "scale", "--help"],
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+        capture_output=True,
+        check=True,
+    )
+    assert "α" in finished.stdout.decode("utf-8")
 
 
 def test_claims_prints_a_table_of_all():

@@ -25,6 +25,7 @@ from tests.books import ROOT
 from tests.library.killed import three_numbers, three_numbers_after_a_death
 
 N, ROWS = 64, 100_000  # 13 batches of at most 8192 rows, each in 8 chunks
+kill_9 = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9")
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -284,6 +285,7 @@ def test_batches_stay_small_however_long_the_rows():
 # --- interruptions -------------------------------------------------------------------------------
 
 
+@kill_9
 def test_a_killed_process_is_one_clear_error_and_the_rest_can_be_resumed(tmp_path, expected):
     statistic = partial(three_numbers_after_a_death, folder=str(tmp_path), call=5 * 8 + 3)
     with (
@@ -300,6 +302,7 @@ def test_a_killed_process_is_one_clear_error_and_the_rest_can_be_resumed(tmp_pat
     assert content(of_three(statistic, resume=caught.value.partial)) == expected
 
 
+@kill_9
 def test_one_of_two_processes_killed(tmp_path, expected):
     # How many batches were folded then depends on how fast each process started.
     statistic = partial(three_numbers_after_a_death, folder=str(tmp_path), call=5 * 8 + 3)
@@ -436,6 +439,7 @@ def cluster(tmp_path):
         yield cluster
 
 
+@kill_9
 def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(cluster, tmp_path, expected):
     statistic = partial(three_numbers_after_a_death, folder=str(tmp_path), call=3 * 8 + 3)
     with Client(scheduler_file=str(cluster.file), timeout=120) as client:
