@@ -11,6 +11,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 
+from tools.files import replace
+
 CHAPTERS = Path(__file__).parents[1] / "chapters"
 SECONDS_A_CELL = 120
 
@@ -43,7 +45,7 @@ def update(path: Path) -> str:
     after = (nbformat.writes(notebook) + "\n").encode("utf-8")
     if after == before:
         return "unchanged"
-    write(path, after)
+    replace(path, after)
     return "updated"
 
 
@@ -78,13 +80,6 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
     notebook.metadata.language_info = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Replace a file at once, so that an interruption leaves the old one or the new one."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

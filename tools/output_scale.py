@@ -7,8 +7,6 @@ computed again, and every entry is written when it is done: start it again after
 Next to each measured number stand its standard error, the exact one and those of the rules.
 """
 
-import json
-import os
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +27,7 @@ from attnlib.checking import FloatArray
 from attnlib.claims.output import TEMPERATURES, unit_scaling_std
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
+from tools.files import read_entries, write_json
 
 RESULTS = Path(__file__).parents[1] / "results" / "output_scale.json"
 COMMAND = "python -m tools.output_scale"
@@ -86,13 +85,13 @@ def main(out: Path, budget: int, heads: int) -> None:
         "scores": budget,
         "heads": heads,
     }
-    entries = read(out, settings)
+    entries = read_entries(out, settings)
     wanted = dict(work(budget, heads))
     for name, compute in tqdm(wanted.items(), unit="entry"):
         if name not in entries:
             entries[name] = compute()
             in_order = {name: entries[name] for name in wanted if name in entries}
-            write(out, {**settings, "entries": in_order})
+            write_json(out, {**settings, "entries": in_order})
 
 
 def work(budget: int, heads: int) -> Iterator[tuple[str, Entry]]:
@@ -251,23 +250,6 @@ def versions() -> dict[str, str]:
     """Return what the numbers were made with."""
     packages = {name: version(name) for name in ("numpy", "scipy", "torch")}
     return {"python": platform.python_version(), **packages}
-
-
-def read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a file that was made with the same settings, or none."""
-    if not path.exists():
-        return {}
-    content = json.loads(path.read_text("utf-8"))
-    entries: dict[str, Any] = content.pop("entries")
-    return entries if content == settings else {}
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file at once, so that an interruption leaves the old one or the new one."""
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ interruption. The limit n → ∞ comes from the frozen phase of the random ener
 weights p of a row have a Poisson–Dirichlet law.
 """
 
-import json
-import os
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -21,6 +19,7 @@ from attnlib import typical
 from attnlib.checking import FloatArray
 from attnlib.sampling import Estimate
 from attnlib.scores import Normal
+from tools.files import read_entries, write_json
 
 RESULTS = Path(__file__).parents[1] / "results" / "typical_optima.json"
 COMMAND = "python -m tools.typical_optima"
@@ -39,14 +38,14 @@ def main(out: Path, budget: int) -> None:
     """Compute what OUT does not hold yet: an entry for each n, and one for the limit."""
     names = [*map(str, LENGTHS), "limit"]
     settings = {"command": COMMAND, "law": "Normal()", "seed": SEED, "budget": budget}
-    entries = read(out, settings)
+    entries = read_entries(out, settings)
     for name in names:
         if name not in entries:
             start = perf_counter()
             limit = name == "limit"
             entries[name] = in_the_limit(budget // 2**9) if limit else at_length(int(name), budget)
             ordered = {key: entries[key] for key in names if key in entries}
-            write(out, {**settings, "entries": ordered})
+            write_json(out, {**settings, "entries": ordered})
             click.echo(f"{name}: {perf_counter() - start:.0f} s")
 
 
@@ -131,23 +130,6 @@ def as_numbers(estimate: Estimate, unit: float) -> dict[str, float]:
         "value": float(estimate.value) / unit,
         "standard_error": float(estimate.standard_error) / unit,
     }
-
-
-def read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a file that was made with the same settings, or none."""
-    if not path.exists():
-        return {}
-    content = json.loads(path.read_text("utf-8"))
-    entries: dict[str, Any] = content.pop("entries")
-    return entries if content == settings else {}
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file at once, so that an interruption leaves the old one or the new one."""
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":
