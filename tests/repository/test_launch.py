@@ -1,20 +1,16 @@
 """Running a chapter elsewhere: the buttons, the cell that installs, and what Binder installs."""
 
-import ast
 import os
 import re
 import subprocess
 import sys
-import tomllib
-from importlib.metadata import packages_distributions, requires
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from tests.books import CHAPTERS, ROOT
+from tests.repository.packages import PROJECT, asked_for, imported
 from tools import launch
 
 HERE = launch.Source("https://github.com/owner/name", "launch")
@@ -179,45 +175,20 @@ def test_where_attnlib_is_missing_the_cell_fetches_the_release(tmp_path):
 
 # --- what is installed ---------------------------------------------------------------------------
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
-
-def imported(source):
-    """Return the packages that a piece of Python imports at its top or in its functions."""
-    nodes = list(ast.walk(ast.parse(source)))
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) if not node.level}
-    return {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"attnlib"}
-
-
-def distributions_of_the_chapters():
+def imported_by_the_chapters():
     found = set()
     for path in CHAPTERS.glob("*.ipynb"):
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "code":
                 found |= imported(cell.source)
-    by_module = packages_distributions()
-    return {canonicalize_name(by_module[module][0]) for module in found}
-
-
-def asked_for(extra):
-    """Return the distributions that an extra of attnlib names, and those it needs itself."""
-    found = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
-    for line in PROJECT["optional-dependencies"][extra]:
-        requirement = Requirement(line)
-        if requirement.name == "attnlib":
-            found = found.union(*map(asked_for, requirement.extras))
-        else:
-            found.add(canonicalize_name(requirement.name))
     return found
 
 
 def test_the_extra_for_chapters_has_what_they_import():
-    needed = distributions_of_the_chapters()
+    needed = imported_by_the_chapters()
     assert {"numpy", "matplotlib", "torch", "sympy"} <= needed
-    brought = asked_for("chapters")
-    brought |= {canonicalize_name(Requirement(line).name) for line in requires("sympy") or []}
-    assert needed <= brought
+    assert needed <= asked_for("chapters") | {"mpmath"}  # which comes with SymPy
 
 
 def pins(path):
@@ -228,7 +199,7 @@ def pins(path):
 def test_binder_installs_the_pins_of_what_chapters_compute_with():
     ours, binder = pins("requirements.txt"), pins(".binder/requirements.txt")
     assert binder.items() <= ours.items()
-    computing = distributions_of_the_chapters() | asked_for("lab") | asked_for("table")
+    computing = imported_by_the_chapters() | asked_for("lab", "table")
     # Binder has a Jupyter of its own, and what the command line needs changes no number.
     assert computing - {"ipython", "typer", "rich", "tqdm"} <= set(binder)
     lines = (ROOT / ".binder" / "requirements.txt").read_text("utf-8").splitlines()

@@ -3,16 +3,15 @@
 import re
 import subprocess
 import sys
-import tomllib
 
 import pytest
 import yaml
 
 from tests.books import ROOT
+from tests.repository.packages import PROJECT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
-SUPPORTED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 workflows = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 
 
@@ -98,9 +97,9 @@ def test_caches_are_keyed_by_the_pins(path):
 
 
 def test_every_supported_version_of_python_is_tested():
-    listed = [line for line in SUPPORTED["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    listed = [line for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
     versions = [line.split(" :: ")[-1] for line in listed]
-    assert f">={versions[0]}" == SUPPORTED["requires-python"]
+    assert f">={versions[0]}" == PROJECT["requires-python"]
     jobs = read(ROOT / ".github" / "workflows" / "test.yml")["jobs"]
     assert len(jobs) == 2
     for job in jobs.values():
