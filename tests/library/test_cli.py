@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 from typer.testing import CliRunner
@@ -54,12 +55,14 @@ SCALE = ("scale", "--n", "600", "--d", "64")
     [(Normal(), "normal"), (Cosine(64), "cosine"), (DotProduct(64), "dot-product")],
 )
 @pytest.mark.parametrize("causal", [False, True])
-def test_scale_as_json_is_what_the_library_says(law, name, causal):
+def test_scale_as_json_is_what_the_library_says(law, name, causal, monkeypatch):
+    once = cache(criteria.scales)  # the same question is answered once, here and for the command
+    monkeypatch.setattr(criteria, "scales", once)
     result = run(*SCALE, "--law", name, "--json", *(["--causal"] if causal else []))
     answer = json.loads(result.output)
     assert (answer["n"], answer["d"], answer["law"], answer["causal"]) == (600, 64, name, causal)
     found = {one["name"]: one for one in answer["criteria"]}
-    for criterion in criteria.scales(law, 600, causal=causal):
+    for criterion in once(law, 600, causal=causal):
         one = found.pop(criterion.name)
         if criterion.alpha is None:
             assert one["scale"] is one["alpha"] is None
@@ -70,16 +73,19 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal):
         factor = 1.0 if name == "cosine" else 1.0 / 8.0
         assert one["scale"] == pytest.approx(criterion.alpha * factor, rel=1e-14)
     assert not found
+    assert once.cache_info().hits == 1
     assert [one["name"] for one in answer["policies"]] == list(POLICIES)
     for one in answer["policies"]:
         assert one["scale"] == POLICIES[one["name"]].scale(600, 64)
         assert one["alpha"] == POLICIES[one["name"]].alpha(600, 64)
 
 
-def test_scale_prints_every_criterion_and_policy_with_a_meaning():
+def test_scale_prints_every_criterion_and_policy_with_a_meaning(monkeypatch):
+    once = cache(criteria.scales)
+    monkeypatch.setattr(criteria, "scales", once)
     result = run(*SCALE)
     assert result.exit_code == 0
-    for one in (*criteria.scales(DotProduct(64), 600), *POLICIES.values()):
+    for one in (*once(DotProduct(64), 600), *POLICIES.values()):
         assert one.name in result.output
         assert one.meaning.split()[0] in result.output
     assert "scale=0.2" in result.output  # α* of 600 keys, over 8
