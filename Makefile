@@ -34,13 +34,8 @@ figures: $(READY)  ## remake the script of the live figures; redraw their stills
 screenshots: book  ## look at every page: two widths, two colour schemes
 	$(BIN)/python -m tools.screenshots
 
-bench: $(READY)  ## the ratios against what a user would use instead
-	$(BIN)/python -m benchmarks.annealed
-	$(BIN)/python -m benchmarks.attention
-	$(BIN)/python -m benchmarks.exact
-	$(BIN)/python -m benchmarks.rows
-	$(BIN)/python -m benchmarks.probing
-	$(BIN)/python -m benchmarks.training
+bench: $(READY)  ## the ratios against what a user would use instead, and the page of them
+	$(BIN)/python -m tools.bench
 
 clean:
 	rm -rf _build .venv

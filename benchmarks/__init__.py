@@ -1,1 +1,39 @@
-"""Side by side with what a user would use instead; `make bench` runs them all."""
+"""Side by side with what a user would use instead; `make bench` runs them all.
+
+Each module has a function `measure`, which yields ratios as they are measured, QUICK, arguments for
+a look at it, and a command line of its own.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import click
+
+
+class Ratio(NamedTuple):
+    """Two costs of the same thing, in the same unit: time or memory."""
+
+    ours: str
+    theirs: str
+    our_cost: float
+    their_cost: float
+    unit: str
+    note: str = ""
+    """How far the two results are apart, or what else a reader must know."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times less ours costs."""
+        return self.their_cost / self.our_cost
+
+    def __str__(self) -> str:
+        """Return everything in one line."""
+        costs = [f"{cost:.3g} {self.unit}" for cost in (self.our_cost, self.their_cost)]
+        end = f"; {self.note}" if self.note else ""
+        return f"{self.ours} {costs[0]}; {self.theirs} {costs[1]}; ratio {self.ratio:.3g}{end}"
+
+
+def show(ratios: Iterable[Ratio]) -> None:
+    """Print ratios as they come."""
+    for ratio in ratios:
+        click.echo(ratio)

@@ -1,8 +1,9 @@
 """best_alpha for cosine scores against SciPy's quad and minimize_scalar, point by point.
 
-The grid is source 000's: d = 128, n = 40, 80, …, 20000. Run with `make bench`.
+The grid is source 000's: d = 128, n = 40, 80, …, 20000.
 """
 
+from collections.abc import Iterator
 from time import perf_counter
 
 import click
@@ -12,6 +13,9 @@ from scipy.optimize import minimize_scalar
 from tqdm import tqdm
 
 from attnlib import annealed, scores
+from benchmarks import Ratio, show
+
+QUICK = {"every": 100}
 
 
 def searched(law: scores.Cosine, n: float) -> float:
@@ -30,10 +34,8 @@ def searched(law: scores.Cosine, n: float) -> float:
     return minimize_scalar(loss, bounds=(1.0, 100.0), method="bounded", options={"xatol": 1e-9}).x
 
 
-@click.command()
-@click.option("--every", default=1, show_default=True, help="Search only every k-th point.")
-def main(every: int) -> None:
-    """Print the ratio of times and the largest difference."""
+def measure(every: int = 1) -> Iterator[Ratio]:
+    """Yield the time of a point, where every k-th is searched."""
     law, n = scores.Cosine(128), np.arange(40.0, 20001.0, 40.0)
     best = annealed.best_alpha(law, n)
     repeats = 20
@@ -47,10 +49,21 @@ def main(every: int) -> None:
     found = [searched(law, n[i]) for i in tqdm(points)]
     theirs = (perf_counter() - start) / points.size
     difference = np.abs(np.array(found) / best[points] - 1.0).max()
-    print(f"best_alpha, cosine, {n.size} points, of which {points.size} searched")
-    print(f"quad and minimize_scalar: {1e3 * theirs:.1f} ms a point")
-    print(f"attnlib:                  {1e3 * ours:.4f} ms a point")
-    print(f"ratio {theirs / ours:.0f}, largest relative difference {difference:.1e}")
+    yield Ratio(
+        f"annealed.best_alpha, cosines, d = 128, {n.size} values of n",
+        "scipy's quad in minimize_scalar",
+        1e3 * ours,
+        1e3 * theirs,
+        "ms a point",
+        f"largest relative difference {difference:.0e}",
+    )
+
+
+@click.command()
+@click.option("--every", default=1, show_default=True, help="Search only every k-th point.")
+def main(every: int) -> None:
+    """Print the ratio."""
+    show(measure(every))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 Time in turns in one process (of the processor, so that other programs do not count), and the
 growth of the peak memory (from Linux), each in a process of its own. n = 4096, one text, 8 heads,
-d = 64, float32. Run with `make bench`.
+d = 64, float32.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -20,8 +20,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.attention import attend
+from benchmarks import Ratio, show
 
 LENGTH, HEADS, D = 4096, 8, 64
+QUICK = {"repeats": 1}
 
 
 def written_out(q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> Tensor:
@@ -39,6 +41,8 @@ VARIANTS: dict[str, Callable[..., Tensor]] = {
     "post_scale": partial(attend, post_scale="exact"),
     "both": partial(attend, policy="ssmax", post_scale="exact"),
 }
+
+SHOWN = {"policy": "a policy", "post_scale": "a post-scale", "both": "both"}
 
 
 def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
@@ -72,30 +76,52 @@ def growth(name: str, causal: bool) -> float:
     return (kilobytes("VmHWM") - before) / 1024
 
 
+def measure(repeats: int = 7) -> Iterator[Ratio]:
+    """Yield time and memory of each variant, `repeats` calls of each: their medians."""
+    context = get_context("spawn")
+    for causal in (False, True):
+        where = f"n = {LENGTH}, {HEADS} heads, " + ("causal" if causal else "all keys")
+        for function in VARIANTS.values():
+            run(function, causal, False)  # what a first call loads and caches
+        for backward in (False, True):
+            times = np.array(
+                [
+                    [run(function, causal, backward) for function in VARIANTS.values()]
+                    for _ in range(repeats)
+                ]
+            )
+            # Each call against the bare one of its own round: the machine's pace drifts.
+            relative = np.median(times / times[:, :1], axis=0)
+            bare = 1e3 * float(np.median(times[:, 0]))
+            passes = ", with gradients" if backward else ""
+            for name, share in list(zip(VARIANTS, relative, strict=True))[1:]:
+                yield Ratio(
+                    f"attend with {SHOWN[name]}, {where}{passes}",
+                    "bare scaled_dot_product_attention",
+                    bare * float(share),
+                    bare,
+                    "ms",
+                )
+        grown = {}
+        for name in (*VARIANTS, "written out"):
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                grown[name] = pool.submit(growth, name, causal).result()
+        for name, shown in SHOWN.items():
+            yield Ratio(
+                f"attend with {shown}, {where}, with gradients",
+                "attention written out",
+                grown[name],
+                grown["written out"],
+                "MB",
+                f"bare scaled_dot_product_attention {grown['bare']:.0f} MB",
+            )
+
+
 @click.command()
 @click.option("--repeats", default=7, show_default=True, help="Calls of each; the median counts.")
 def main(repeats: int) -> None:
-    """Print the ratios of times, and the memory of each."""
-    print(f"n = {LENGTH}, {HEADS} heads, d = {D}, float32, {torch.get_num_threads()} threads")
-    for causal in (False, True):
-        rows = "causal" if causal else "all keys"
-        for name, function in VARIANTS.items():
-            print(f"{rows:8} {name:10} first call {run(function, causal, False):.2f} s")
-        for backward in (False, True):
-            times = [
-                [run(function, causal, backward) for function in VARIANTS.values()]
-                for _ in range(repeats)
-            ]
-            # Each call against the bare one of its own round: the machine's pace drifts.
-            ratios = np.median(np.array(times) / np.array(times)[:, :1], axis=0)
-            passes = "forward and backward" if backward else "forward"
-            shown = ", ".join(f"{n} {r:.3f}" for n, r in zip(VARIANTS, ratios, strict=True))
-            print(f"{rows:8} {passes}: {1e3 * np.median(times, axis=0)[0]:.0f} ms; ratio {shown}")
-        context = get_context("spawn")
-        for name in (*VARIANTS, "written out"):
-            with ProcessPoolExecutor(1, mp_context=context) as pool:
-                grown = pool.submit(growth, name, causal).result()
-            print(f"{rows:8} {name:11} memory {grown:5.0f} MB")
+    """Print the ratios of times and of memory."""
+    show(measure(repeats))
 
 
 if __name__ == "__main__":

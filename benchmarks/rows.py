@@ -1,15 +1,17 @@
-"""Measures of one row of attention against torch's Jacobian, n = 4096. Run with `make bench`."""
+"""Measures of one row's gradient against the same from torch's Jacobian."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
+import click
 import numpy as np
 import torch
 
 from attnlib import rows, scores
+from benchmarks import Ratio, show
 
-LENGTH = 4096
+QUICK = {"length": 512}
 
 
 def seconds(function: Callable[[], Any], repeats: int) -> float:
@@ -32,12 +34,12 @@ def measured_by_torch(s: torch.Tensor) -> float:
     return float(jacobian(s).abs().sum() / 2)
 
 
-def main() -> None:
-    """Print the ratio of times for each measure, and the difference of the gradients."""
-    s = scores.Normal().sample(np.random.default_rng(0), 1, LENGTH)[0]
+def measure(length: int = 4096) -> Iterator[Ratio]:
+    """Yield the time of each measure of a row."""
+    s = scores.Normal().sample(np.random.default_rng(0), 1, length)[0]
     tensor = torch.tensor(s)
     theirs = seconds(lambda: measured_by_torch(tensor), 3)
-    print(f"torch.autograd.functional.jacobian, n = {LENGTH}: {1e3 * theirs:.0f} ms")
+    difference = abs(measured_by_torch(tensor) / rows.gradient(s) - 1.0)
     p = rows.softmax(s)
     for name, function in (
         ("gradient", lambda: rows.gradient(s)),
@@ -45,14 +47,28 @@ def main() -> None:
         ("largest_entry", lambda: rows.largest_entry(s)),
         ("collision_probability", lambda: rows.collision_probability(p)),
     ):
-        ours = seconds(function, 50)
-        print(f"{name:22} {1e3 * ours:.3f} ms, ratio {theirs / ours:.0f}")
-    theirs = seconds(lambda: torch.linalg.eigvalsh(jacobian(tensor))[-1], 1)
-    ours = seconds(lambda: rows.spectral_norm(s), 50)
-    print(f"with torch.linalg.eigvalsh: {1e3 * theirs:.0f} ms")
-    print(f"{'spectral_norm':22} {1e3 * ours:.3f} ms, ratio {theirs / ours:.0f}")
-    difference = abs(measured_by_torch(tensor) / rows.gradient(s) - 1.0)
-    print(f"relative difference of the gradients {difference:.1e}")
+        yield Ratio(
+            f"rows.{name}, n = {length}",
+            "from torch.autograd's jacobian",
+            1e3 * seconds(function, 50),
+            1e3 * theirs,
+            "ms",
+            f"relative difference {difference:.0e}" if name == "gradient" else "",
+        )
+    yield Ratio(
+        f"rows.spectral_norm, n = {length}",
+        "the same with torch.linalg.eigvalsh",
+        1e3 * seconds(lambda: rows.spectral_norm(s), 50),
+        1e3 * seconds(lambda: torch.linalg.eigvalsh(jacobian(tensor))[-1], 1),
+        "ms",
+    )
+
+
+@click.command()
+@click.option("--length", default=4096, show_default=True, help="Keys in the row.")
+def main(length: int) -> None:
+    """Print the ratio for each measure."""
+    show(measure(length))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
 Source 002's size: sequence 256, batch 16, width 256, head size 64, depth 4. The plain loop is the
 same model, its attention softmax(QKᵀ/√d)V with the matrix of scores, and PyTorch's Adam as is.
-Run with `make bench`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter
 
@@ -16,6 +15,9 @@ import torch
 from attnlib.lab import data
 from attnlib.lab.model import Config, Transformer, loss
 from attnlib.lab.train import Training, train
+from benchmarks import Ratio, show
+
+QUICK = {"steps": 1, "repeats": 1}
 
 
 def laboratory(config: Config, training: Training, text: data.Text, device: str) -> list[float]:
@@ -55,13 +57,10 @@ def seconds(run: Callable[[int], object], steps: int) -> float:
     return (times[1] - times[0]) / steps
 
 
-@click.command()
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
-@click.option("--steps", default=6, show_default=True, help="Steps of a measurement.")
-@click.option("--repeats", default=3, show_default=True, help="Measurements; the best counts.")
-def main(device: str, precision: str, steps: int, repeats: int) -> None:
-    """Print the time of a step of both, the ratio, and how far the losses are apart."""
+def measure(
+    device: str = "cpu", precision: str = "float32", steps: int = 6, repeats: int = 3
+) -> Iterator[Ratio]:
+    """Yield the time of a step, the best of several measurements."""
     text = data.embedded()
     config = Config()
     training = Training(precision=precision, validation_windows=1, record_every=100)
@@ -74,13 +73,25 @@ def main(device: str, precision: str, steps: int, repeats: int) -> None:
         ours = min(ours, seconds(of(laboratory), steps))
         theirs = min(theirs, seconds(of(plain), steps))
     difference = np.abs(np.subtract(of(laboratory)(steps), of(plain)(steps))).max()
-    where = (
-        torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
+    where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    yield Ratio(
+        f"attnlib.lab, a training step at source 002's size, {precision}, {where}",
+        "the same model with attention written out",
+        1e3 * ours,
+        1e3 * theirs,
+        "ms",
+        f"largest difference of the losses {difference:.0e}",
     )
-    print(f"a training step at source 002's size, {precision}, {device} ({where})")
-    print(f"written out: {1e3 * theirs:.1f} ms")
-    print(f"attnlib.lab: {1e3 * ours:.1f} ms")
-    print(f"ratio {theirs / ours:.2f}, largest difference of the losses {difference:.1e}")
+
+
+@click.command()
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
+@click.option("--steps", default=6, show_default=True, help="Steps of a measurement.")
+@click.option("--repeats", default=3, show_default=True, help="Measurements; the best counts.")
+def main(device: str, precision: str, steps: int, repeats: int) -> None:
+    """Print the ratio, and how far the losses are apart."""
+    show(measure(device, precision, steps, repeats))
 
 
 if __name__ == "__main__":

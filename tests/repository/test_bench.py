@@ -1,0 +1,102 @@
+"""The page of ratios: what is recorded, of every benchmark, and nothing older."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import Ratio
+from tests.books import ROOT
+from tools import bench
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder in the place of the book's, and one benchmark."""
+    monkeypatch.setattr(bench, "RESULTS", tmp_path / "results" / "benchmarks.json")
+    monkeypatch.setattr(bench, "PAGE", tmp_path / "performance.md")
+    monkeypatch.setattr(bench, "names", lambda: ["rows"])
+    return tmp_path
+
+
+def test_every_benchmark_is_recorded():
+    recorded = json.loads(bench.RESULTS.read_text("utf-8"))
+    assert list(recorded["benchmarks"]) == bench.names()
+    assert {"annealed", "attention", "exact", "rows", "training"} <= set(bench.names())
+    assert all(one["ratios"] for one in recorded["benchmarks"].values())
+
+
+def test_the_page_shows_what_is_recorded():
+    recorded = json.loads(bench.RESULTS.read_text("utf-8"))
+    assert bench.PAGE.read_text("utf-8") == bench.page(recorded)
+    assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: performance\n") == 1
+
+
+def test_a_ratio_is_theirs_over_ours():
+    ratio = Ratio("a", "b", 2.0, 500.0, "ms", "apart by 1e-9")
+    assert ratio.ratio == 250.0
+    assert str(ratio) == "a 2 ms; b 500 ms; ratio 250; apart by 1e-9"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0123, "0.012"),
+        (9.96, "10"),
+        (42.4, "42"),
+        (99.9, "100"),
+        (1234.0, "1\N{NARROW NO-BREAK SPACE}200"),
+        (99999.0, "100\N{NARROW NO-BREAK SPACE}000"),
+        (1.79e8, r"$1.8 \cdot 10^{8}$"),
+    ],
+)
+def test_numbers_have_the_digits_that_another_run_repeats(number, text):
+    assert bench.shown(number) == text
+
+
+@pytest.mark.parametrize(
+    ("load", "said"), [(0.04, "nothing else to do"), (1.5, "machine was 1.5 when")]
+)
+def test_the_page_says_how_busy_the_machine_was(load, said):
+    recorded = json.loads(bench.RESULTS.read_text("utf-8"))
+    assert said in bench.page({**recorded, "load": load})
+
+
+def test_a_quick_look_records_nothing(folder):
+    finished = CliRunner().invoke(bench.main, ["--quick"], catch_exceptions=False)
+    assert finished.exit_code == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_run_writes_both_files(folder, monkeypatch):
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", Here)
+    finished = CliRunner().invoke(bench.main, [], catch_exceptions=False)
+    assert finished.exit_code == 0
+    recorded = json.loads(bench.RESULTS.read_text("utf-8"))
+    assert recorded["benchmarks"]["rows"]["ratios"][0]["their_cost"] == 2.0
+    assert bench.PAGE.read_text("utf-8") == bench.page(recorded)
+
+
+class Here:
+    """Stands for the pool of processes and does nothing but answer."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, function, *_):
+        return self
+
+    def result(self):
+        return {"what": "One thing.", "ratios": [Ratio("a", "b", 1.0, 2.0, "s")._asdict()]}
+
+
+def test_another_name_is_refused(folder):
+    finished = CliRunner().invoke(bench.main, ["row"])
+    assert finished.exit_code == 2
+    assert "'row' is no benchmark; there are rows" in finished.output
