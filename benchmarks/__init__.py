@@ -4,7 +4,9 @@ Each module has a function `measure`, which yields ratios as they are measured, 
 a look at it, and a command line of its own.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -37,3 +39,17 @@ def show(ratios: Iterable[Ratio]) -> None:
     """Print ratios as they come."""
     for ratio in ratios:
         click.echo(ratio)
+
+
+def peak_growth(call: Callable[[], object]) -> float:
+    """Return by how many MiB a call raises the peak of this process's memory. Linux only."""
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _kibibytes("VmRSS")
+    call()
+    return (_kibibytes("VmHWM") - before) / 1024
+
+
+def _kibibytes(name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1])

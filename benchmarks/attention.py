@@ -5,12 +5,10 @@ growth of the peak memory (from Linux), each in a process of its own. n = 4096, 
 d = 64, float32.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from time import process_time
 
 import click
@@ -20,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.attention import attend
-from benchmarks import Ratio, show
+from benchmarks import Ratio, peak_growth, show
 
 LENGTH, HEADS, D = 4096, 8, 64
 QUICK = {"repeats": 1}
@@ -57,23 +55,13 @@ def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
     return process_time() - start
 
 
-def kilobytes(name: str) -> int:
-    """Return what Linux knows of this process's memory."""
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found
-    return int(found[1])
-
-
 def growth(name: str, causal: bool) -> float:
-    """Return by how many megabytes a call with its backward pass raises the peak of the memory."""
+    """Return by how many MiB a call with its backward pass raises the peak of the memory."""
     function = VARIANTS.get(name, written_out)
     small = torch.ones(1, 2, 4)
     if name in VARIANTS:
         function(small, small, small, is_causal=causal)  # what a first call loads
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = kilobytes("VmRSS")
-    run(function, causal, backward=True)
-    return (kilobytes("VmHWM") - before) / 1024
+    return peak_growth(partial(run, function, causal, backward=True))
 
 
 def measure(repeats: int = 7) -> Iterator[Ratio]:
@@ -112,8 +100,8 @@ def measure(repeats: int = 7) -> Iterator[Ratio]:
                 "attention written out",
                 grown[name],
                 grown["written out"],
-                "MB",
-                f"bare scaled_dot_product_attention {grown['bare']:.0f} MB",
+                "MiB",
+                f"bare scaled_dot_product_attention {grown['bare']:.0f} MiB",
             )
 
 

@@ -1,17 +1,13 @@
-"""The probe against weights kept in memory. Run with `make bench`.
+"""The probe against weights kept in memory.
 
-One head of 64 dimensions in float32 on a CPU. Each measurement is a process of its own, so that
-its peak of memory is its own. Compared are a call of attention; the same under the probe, and what
-the probe adds to it; softmax(QKᵀ/√d) alone; and that with what the probe measures computed from it.
-Times are of the processor, so that other work on the machine counts little. The last column is the
-time in units of what the probe adds.
+One head of 64 dimensions in float32 on a CPU. Each measurement is a process of its own, so that its
+peak of memory is its own. Times are of the processor, so that other programs do not count.
 """
 
 import math
-import resource
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from time import process_time
 
 import click
@@ -19,12 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.probing import measure, probe
+from attnlib.probing import probe
+from attnlib.probing.measure import Call
+from attnlib.probing.measure import measure as measure_call
+from benchmarks import Ratio, peak_growth, show
 
 LENGTHS = (2048, 8192, 32768)
 DIMENSION = 64
 LONGEST_STATISTICS = 16384
-"""At 32768 keys the matrices of the last way would take 17 GB."""
+"""At 32768 keys the matrices of the statistics would take 17 GB."""
+
+QUICK = {"lengths": (512,), "repeats": 1}
 
 
 class Attention(nn.Module):
@@ -47,9 +48,9 @@ def attended(q: Tensor, k: Tensor, v: Tensor) -> None:
     functional.scaled_dot_product_attention(q, k, v)
 
 
-def measured(q: Tensor, k: Tensor, v: Tensor) -> None:
+def added(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Do what the probe does after the call."""
-    measure.measure(measure.Call(q, k, v), output=v)
+    measure_call(Call(q, k, v), output=v)
 
 
 def weights(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -70,52 +71,55 @@ def statistics_of_weights(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], object]] = {
     "attention": attended,
-    "under the probe": probed,
-    "measuring": measured,
-    "softmax(QKᵀ)": weights,
-    "its statistics": statistics_of_weights,
+    "attention under the probe": probed,
+    "what the probe adds to it": added,
+    "softmax(QKᵀ) kept in memory": weights,
+    "its statistics from matrices": statistics_of_weights,
 }
 
 
-def cost(way: str, n: int, repeats: int) -> tuple[float, float]:
+def cost(way: str, n: int, repeats: int) -> dict[str, float]:
     """Return seconds and the MiB by which the peak of memory grows, of this process."""
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 1, 1, n, DIMENSION).unbind(0)
     WAYS[way](*(t[:, :, :64] for t in (q, k, v)))  # loads what it needs
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    grown = peak_growth(lambda: WAYS[way](q, k, v))
     times = []
     for _ in range(repeats):
         start = process_time()
         WAYS[way](q, k, v)
         times.append(process_time() - start)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return min(times), (after - before) / 1024
+    return {"s": min(times), "MiB": grown}
+
+
+def measure(lengths: Sequence[int] = LENGTHS, repeats: int = 3) -> Iterator[Ratio]:
+    """Yield time and memory at each length: the best of `repeats` calls."""
+    context = get_context("spawn")
+    for n in lengths:
+        costs = {}
+        for way in WAYS:
+            if n <= LONGEST_STATISTICS or WAYS[way] is not statistics_of_weights:
+                with ProcessPoolExecutor(1, mp_context=context) as alone:
+                    costs[way] = alone.submit(cost, way, n, repeats).result()
+        bare, under, adds, matrix, *statistics = costs
+        pairs = [
+            (adds, matrix, "s"),
+            (adds, matrix, "MiB"),
+            (under, matrix, "s"),
+            (under, bare, "s"),
+        ]
+        pairs += [(adds, other, "s") for other in statistics]
+        for ours, theirs, unit in pairs:
+            at = f"{ours}, n = {n}"
+            yield Ratio(at, theirs, costs[ours][unit], costs[theirs][unit], unit)
 
 
 @click.command()
-@click.option("--way", type=click.Choice(list(WAYS)), hidden=True)
 @click.option("--n", "lengths", type=int, multiple=True, default=LENGTHS, show_default=True)
 @click.option("--repeats", default=3, show_default=True, help="Measurements; the best counts.")
-def main(way: str | None, lengths: tuple[int, ...], repeats: int) -> None:
-    """Print time and memory of each way, and the ratios."""
-    if way is not None:
-        print(*cost(way, lengths[0], repeats))
-        return
-    print(f"{torch.get_num_threads()} threads; seconds of processor time, MiB of memory")
-    for n in lengths:
-        print(f"n = {n}")
-        costs = {}
-        for name in WAYS:
-            if name == "its statistics" and n > LONGEST_STATISTICS:
-                continue
-            command = [sys.executable, "-m", "benchmarks.probing", "--way", name, "--n", str(n)]
-            answer = subprocess.run(
-                [*command, "--repeats", str(repeats)], capture_output=True, text=True, check=True
-            )
-            costs[name] = tuple(map(float, answer.stdout.split()))
-        for name, (seconds, mib) in costs.items():
-            ratio = seconds / costs["measuring"][0]
-            print(f"  {name:15} {seconds:8.3f} s {mib:7.0f} MiB {ratio:7.2f}", flush=True)
+def main(lengths: tuple[int, ...], repeats: int) -> None:
+    """Print the ratios of times and of memory."""
+    show(measure(lengths, repeats))
 
 
 if __name__ == "__main__":
