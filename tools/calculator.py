@@ -24,6 +24,7 @@ from attnlib.policies import POLICIES
 from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal
 from attnlib.special import debye_polynomials
 from tools import criterion_tables
+from tools.files import replace
 
 ROOT = Path(__file__).parents[1]
 LIVE = ROOT / "live"
@@ -68,7 +69,7 @@ LAWS = {"cosine": Cosine, "dot product": DotProduct}
 def main() -> None:
     """Write live/table.js and static/live.js."""
     for path, make in ((TABLE, table_module), (SCRIPT, script)):  # the script has the table in it
-        criterion_tables.write(path, make())
+        replace(path, make().encode("utf-8"))
         click.echo(f"wrote {path.relative_to(ROOT)}, {path.stat().st_size} bytes")
 
 

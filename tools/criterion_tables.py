@@ -8,19 +8,17 @@ fits polynomials to them. What the file already holds is not computed again, and
 written when it is done: start it again after an interruption.
 """
 
-import json
-import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import click
 import numpy as np
 
 from attnlib import criteria, exact, typical
 from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal
+from tools.files import read_entries, write_json
 
 RESULTS = Path(__file__).parents[1] / "results" / "criterion_tables.json"
 COMMAND = "python -m tools.criterion_tables"
@@ -44,7 +42,7 @@ ENTROPY_NODES = 10
 def main(out: Path, budget: int) -> None:
     """Compute what OUT does not hold yet."""
     settings = {"command": COMMAND, "seed": SEED, "budget": budget}
-    entries = read(out, settings)
+    entries = read_entries(out, settings)
     points = [*points_of_entropy(), *points_of_the_typical_row()]
     names = [name(*point) for point in points]
     for point, key in zip(points, names, strict=True):
@@ -52,7 +50,7 @@ def main(out: Path, budget: int) -> None:
             start = perf_counter()
             entries[key] = record(*point, budget)
             ordered = {key: entries[key] for key in names if key in entries}
-            write(out, json.dumps({**settings, "entries": ordered}, indent=1) + "\n")
+            write_json(out, {**settings, "entries": ordered})
             click.echo(f"{key}: {perf_counter() - start:.0f} s")
 
 
@@ -100,23 +98,6 @@ def record(kind: str, law: AnyLaw, n: int, budget: int) -> dict[str, float]:
     value, error = typical.best_alpha(law, n, rows=rows, seed=SEED)
     unit = criteria.critical_alpha(law, n)
     return {"ratio": float(value) / unit, "standard_error": float(error) / unit}
-
-
-def read(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a file that was made with the same settings, or none."""
-    if not path.exists():
-        return {}
-    content = json.loads(path.read_text("utf-8"))
-    entries: dict[str, Any] = content.pop("entries")
-    return entries if content == settings else {}
-
-
-def write(path: Path, text: str) -> None:
-    """Replace the file at once, so that an interruption leaves the old one or the new one."""
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

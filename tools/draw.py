@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from attnlib import annealed, book, exact, rows, scores, typical
 from tools import stills
+from tools.files import replace
 
 STATIC = Path(__file__).parent.parent / "static"
 
@@ -79,5 +80,5 @@ def drawings() -> dict[str, str]:
 
 if __name__ == "__main__":
     for name, text in drawings().items():
-        (STATIC / name).write_text(text, encoding="utf-8")
+        replace(STATIC / name, text.encode("utf-8"))
         print(f"wrote static/{name}, {len(text)} characters")

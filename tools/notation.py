@@ -6,6 +6,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.files import replace
+
 PAGE = Path(__file__).parents[1] / "notation.md"
 
 
@@ -262,5 +264,5 @@ def entry(symbol: Symbol) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    replace(PAGE, page().encode("utf-8"))
     print(f"wrote {PAGE.name}")

@@ -25,6 +25,7 @@ from playwright.sync_api import Browser, Page, Route
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from tools.browser import WAIT_FOR_FORMULAS, chromium, serve
+from tools.files import replace
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build" / "html"
@@ -67,10 +68,7 @@ def main() -> None:
         pdf = printed(page)
     if first_sheets(pdf) != sheets:
         raise click.ClickException("the numbers in the contents moved the chapters")
-    PDF.parent.mkdir(exist_ok=True)
-    temporary = PDF.with_suffix(".tmp")
-    temporary.write_bytes(finished(pdf))
-    os.replace(temporary, PDF)
+    replace(PDF, finished(pdf))
     click.echo(f"The book is at {PDF}")
 
 

@@ -32,7 +32,7 @@ from attnlib.lab.model import Config, Transformer, loss
 from attnlib.lab.train import Training, train_model
 from attnlib.probing import Report, probe
 from attnlib.scores import Normal
-from tools.output_scale import write
+from tools.files import write_json
 
 RESULTS = Path(__file__).parents[1] / "results" / "probe_training.json"
 COMMAND = "python -m tools.probe_training"
@@ -64,7 +64,7 @@ def main(text: Path | None, out: Path) -> None:
     inputs, targets = map(torch.from_numpy, windows)
     before = Transformer(CONFIG, TRAINING.seed)
     after, run = train_model(CONFIG, TRAINING, corpus)
-    write(
+    write_json(
         out,
         {
             "command": COMMAND,
