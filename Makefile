@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book pdf test check execute launch figures screenshots bench clean
+.PHONY: book pdf test check execute launch figures notation screenshots bench clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -30,6 +30,9 @@ launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_
 figures: $(READY)  ## remake the script of the live figures; redraw their stills, the logo, the front page
 	$(BIN)/python -m tools.calculator
 	$(BIN)/python -m tools.draw
+
+notation: $(READY)  ## rewrite the page of symbols
+	$(BIN)/python -m tools.notation
 
 screenshots: book  ## look at every page: two widths, two colour schemes
 	$(BIN)/python -m tools.screenshots

@@ -59,6 +59,20 @@ def three_answers() -> Figure:
     return drawing
 
 
+PREVIEW_IN_WORDS = (
+    "Three curves of the gradient of attention against the scale: an approximation has a maximum, "
+    "the mean of all rows has none, the typical row has another."
+)
+
+
+def preview() -> Figure:
+    """Return the figure of the front page as social networks show it: 1200 × 630 at 200 dpi."""
+    drawing = three_answers()
+    drawing.set_size_inches(6.0, 3.15)
+    drawing.suptitle("The Scale of Attention", fontweight="bold")
+    return drawing
+
+
 def svg(drawing: Figure, background: str = "none") -> str:
     """Return `drawing` as SVG, the same bytes every time."""
     buffer = io.StringIO()

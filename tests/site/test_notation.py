@@ -10,9 +10,7 @@ SYMBOLS = [symbol for group in notation.GROUPS for symbol in group.symbols]
 
 
 def test_page_is_what_the_list_says():
-    assert notation.PAGE.read_text(encoding="utf-8") == notation.page(), (
-        "run `python -m tools.notation`"
-    )
+    assert notation.PAGE.read_text(encoding="utf-8") == notation.page(), "run `make notation`"
 
 
 def test_no_symbol_has_two_meanings():
