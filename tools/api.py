@@ -25,7 +25,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "api/simulation": ("attnlib.sampling",),
     "api/scales": ("attnlib.policies", "attnlib.criteria"),
     "api/models": ("attnlib.attention",),
-    "api/proofs": ("attnlib.symbolic", "attnlib.claims.registry"),
+    "api/proofs": ("attnlib.symbolic", "attnlib.claims"),
 }
 """The modules of each page."""
 
@@ -57,9 +57,13 @@ def documented() -> dict[str, str]:
 
 def members(module: Any) -> Iterator[tuple[str, str, Any]]:
     """Return the public functions and classes of a module, and the latter's own methods."""
-    for name, value in vars(module).items():
-        if name.startswith("_") or getattr(value, "__module__", "") != module.__name__:
-            continue
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    ]
+    for name in getattr(module, "__all__", own):
+        value = getattr(module, name)
         if inspect.isfunction(value) or inspect.isclass(value):
             yield module.__name__, name, value
         if inspect.isclass(value):
