@@ -24,7 +24,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "api/gradients": ("attnlib.annealed", "attnlib.exact", "attnlib.freezing", "attnlib.typical"),
     "api/simulation": ("attnlib.sampling",),
     "api/scales": ("attnlib.policies", "attnlib.criteria"),
-    "api/models": ("attnlib.attention",),
+    "api/models": ("attnlib.attention", "attnlib.probing"),
     "api/proofs": ("attnlib.symbolic", "attnlib.claims"),
 }
 """The modules of each page."""
