@@ -264,8 +264,7 @@ def claims_command(
     as_json: AsJson = False,
 ) -> None:
     """Check the claims of the book's sources."""
-    from attnlib import claims  # sympy takes a second to load
-
+    claims = _needed("claims", "claims")
     for identifier in identifiers or []:
         if identifier not in claims.CLAIMS:
             raise CommandError(

@@ -80,7 +80,9 @@ def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
 
 
 def skip(app: Sphinx, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
-    """Leave out names for types, and what Python says of the fields of named tuples."""
+    """Leave out numbers and names for types, and what Python says of fields of named tuples."""
+    if what == "module" and isinstance(obj, (int, float, str, tuple)):
+        return True
     field = (inspect.getdoc(obj) or "").startswith("Alias for field number")
     return True if field or typing.get_origin(obj) is not None else None
 

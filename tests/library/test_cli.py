@@ -39,6 +39,18 @@ def test_claims_prints_a_table_of_all():
     assert "E[q·k] = 0" in result.output  # brackets are text, not markup
 
 
+def test_claims_without_sympy_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sympy", None)
+    for name in [
+        name for name in sys.modules if name.startswith(("attnlib.claims", "attnlib.symb"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    result = CliRunner().invoke(app, ["claims"])
+    assert result.exit_code == 1
+    assert result.output.count("\n") == 1
+    assert 'sympy is missing; pip install "attnlib[claims]"' in result.output
+
+
 def test_claims_as_json():
     result = run("claims", "--json", "jacobian.multiply", "variance.linear")
     first, second = json.loads(result.output)

@@ -12,7 +12,7 @@ from tools.api import CHAPTERS_NAMED, PAGES, documented, functions_of, members, 
 from tools.pages import page_names
 from tools.pdf import ROOT
 
-NOT_SHOWN = {"__main__", "book", "checking", "cli", "lab", "special"}
+NOT_SHOWN = {"__main__", "book", "checking", "cli", "interception", "lab", "special"}
 """What serves the book, the command line, the experiments and the modules themselves."""
 
 CHAPTERS = [name for name in page_names(ROOT) if name.startswith("chapters/")]
@@ -61,9 +61,11 @@ def test_every_chapter_ends_with_the_functions_that_name_it(site, chapter):
 
 def test_every_example_shown_is_one_that_pytest_runs(site):
     # pytest collects attnlib with --doctest-modules, by the same finder.
+    every = [module.name for module in pkgutil.walk_packages(attnlib.__path__, "attnlib.")]
     run = {
         example.source.strip()
-        for module in MODULES
+        for module in every
+        if module != "attnlib.__main__"
         for found in doctest.DocTestFinder().find(importlib.import_module(module))
         for example in found.examples
     }
