@@ -9,8 +9,7 @@ functions whose docstrings name it.
 import importlib
 import inspect
 import re
-import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -80,11 +79,10 @@ def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
 
 
 def skip(app: Sphinx, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
-    """Leave out numbers and names for types, and what Python says of fields of named tuples."""
-    if what == "module" and isinstance(obj, (int, float, str, tuple)):
-        return True
+    """Leave out constants of methods, names for types, and what Python says of named tuples."""
+    shown = inspect.isroutine(obj) or inspect.isclass(obj) or isinstance(obj, Mapping)
     field = (inspect.getdoc(obj) or "").startswith("Alias for field number")
-    return True if field or typing.get_origin(obj) is not None else None
+    return True if field or (what == "module" and not shown) else None
 
 
 def restructured(text: str, name: str, chapters: set[str]) -> str:
