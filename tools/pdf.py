@@ -24,7 +24,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page, Route
 from sphinx_external_toc.parsing import parse_toc_yaml
 
-from tools.browser import WAIT_FOR_FORMULAS, chromium, serve
+from tools.browser import WAIT_FOR_FORMULAS, chromium, chromium_path, serve
 from tools.files import replace
 
 ROOT = Path(__file__).parents[1]
@@ -61,6 +61,8 @@ class Chapter(NamedTuple):
 @click.command()
 def main() -> None:
     """Print _build/html into _build/html/_static."""
+    if chromium_path() is None:
+        raise click.ClickException("no browser to print with: install Debian's package `chromium`")
     with chromium() as browser, serve(SITE) as address:
         page = opened(browser, address, document(SITE, chapters(SITE)))
         sheets = first_sheets(printed(page))
