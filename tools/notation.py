@@ -241,9 +241,9 @@ def page() -> str:
 
 INTRODUCTION = (
     "# Notation\n\n"
-    "The symbols that keep one meaning through the book, each with the chapter that defines it, "
-    "and its names in Chinese and Korean, the languages of some of the sources. "
-    "Logarithms are natural.\n"
+    "The symbols of the book, each with the chapter that defines it, and its names in Chinese and "
+    "Korean, the languages of some of the sources. Logarithms are natural. A letter that means "
+    "something else within one section is defined there.\n"
 )
 
 
