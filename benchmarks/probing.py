@@ -1,7 +1,7 @@
 """The probe against weights kept in memory.
 
-One head of 64 dimensions in float32 on a CPU. Each measurement is a process of its own, so that its
-peak of memory is its own. Times are of the processor, so that other programs do not count.
+One head of 64 dimensions in float32 on one core. Each measurement is a process of its own, so that
+its peak of memory is its own. Times are of the processor, so that other programs do not count.
 """
 
 import math
@@ -80,6 +80,7 @@ WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], object]] = {
 
 def cost(way: str, n: int, repeats: int) -> dict[str, float]:
     """Return seconds and the MiB by which the peak of memory grows, of this process."""
+    torch.set_num_threads(1)  # the time of two that wait for one another would be counted twice
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 1, 1, n, DIMENSION).unbind(0)
     WAYS[way](*(t[:, :, :64] for t in (q, k, v)))  # loads what it needs
@@ -93,14 +94,15 @@ def cost(way: str, n: int, repeats: int) -> dict[str, float]:
 
 
 def measure(lengths: Sequence[int] = LENGTHS, repeats: int = 3) -> Iterator[Ratio]:
-    """Yield time and memory at each length: the best of `repeats` calls."""
+    """Yield time and memory at each length: the best of `repeats` calls, of more where short."""
     context = get_context("spawn")
     for n in lengths:
         costs = {}
         for way in WAYS:
             if n <= LONGEST_STATISTICS or WAYS[way] is not statistics_of_weights:
                 with ProcessPoolExecutor(1, mp_context=context) as alone:
-                    costs[way] = alone.submit(cost, way, n, repeats).result()
+                    more = repeats if n > LONGEST_STATISTICS else 4 * repeats
+                    costs[way] = alone.submit(cost, way, n, more).result()
         bare, under, adds, matrix, *statistics = costs
         pairs = [
             (adds, matrix, "s"),

@@ -80,8 +80,8 @@ def page(recorded: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in recorded["versions"].items())
     busy = (
         f"The load of the machine was {recorded['load']:.1f} when it began: others computed too."
-        if recorded["load"] >= 0.1
-        else "The machine had nothing else to do."
+        if recorded["load"] >= 0.3
+        else f"The load of the machine was {recorded['load']:.1f} when it began."
     )
     facts = {key: recorded[key] for key in ("processor", "cores", "threads", "date")}
     lines = [PROSE.format(versions=versions, busy=busy, **facts)]
