@@ -20,6 +20,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 import click
+import psutil
 import torch
 
 import benchmarks
@@ -38,7 +39,8 @@ run. A ratio of 100 means a hundredth of the time, or of the memory. Another mac
 and much the same ratios.
 
 Recorded on {date}: {processor}, {cores} cores, PyTorch on {threads} of them; {versions}.
-{busy} `make bench` measures again and writes this page.
+Before it began, other programs kept {busy:.0f} % of the processors busy. `make bench` measures
+again and writes this page.
 
 """
 
@@ -78,13 +80,8 @@ def processor() -> str:
 def page(recorded: dict[str, Any]) -> str:
     """Return the page that shows a recorded run."""
     versions = ", ".join(f"{name} {number}" for name, number in recorded["versions"].items())
-    busy = (
-        f"The load of the machine was {recorded['load']:.1f} when it began: others computed too."
-        if recorded["load"] >= 0.3
-        else f"The load of the machine was {recorded['load']:.1f} when it began."
-    )
-    facts = {key: recorded[key] for key in ("processor", "cores", "threads", "date")}
-    lines = [PROSE.format(versions=versions, busy=busy, **facts)]
+    facts = {key: recorded[key] for key in ("processor", "cores", "threads", "date", "busy")}
+    lines = [PROSE.format(versions=versions, **facts)]
     for benchmark in recorded["benchmarks"].values():
         lines.append(f"\n{benchmark['what']}\n\n" + TABLE)
         lines += [row(Ratio(**entry)) for entry in benchmark["ratios"]]
@@ -120,14 +117,14 @@ def main(quick: bool, chosen: tuple[str, ...]) -> None:
     """Measure every benchmark and record the ratios; with NAMEs only print theirs."""
     for name in set(chosen) - set(names()):
         raise click.BadParameter(f"{name!r} is no benchmark; there are {', '.join(names())}")
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    busy = psutil.cpu_percent(interval=3.0)
     recorded: dict[str, Any] = {
         "command": "make bench",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "load": round(load, 2),
+        "busy": busy,
         "versions": {
             "Python": platform.python_version(),
             **{name: version(name) for name in ("numpy", "scipy", "torch")},

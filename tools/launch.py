@@ -43,6 +43,7 @@ if find_spec("attnlib") is None:
     install = [sys.executable, "-m", "pip", "install", "--quiet"]
     subprocess.run([*install, "./book[chapters]"], check=True)
 if os.path.isdir("book/chapters"):
+    sys.path.insert(0, os.path.abspath("book"))  # attnlib with experiments/ beside it
     os.chdir("book/chapters")  # chapters read what is in ../results"""
 
 

@@ -129,9 +129,9 @@ def test_without_an_address_no_chapter_is_touched(chapters, monkeypatch):
     assert content(chapters) == before
 
 
-def run_cell(folder, found, before=""):
-    """Run the cell in a Python of its own, and return the folder in which it ends."""
-    code = f"{before}\n{launch.CELL.format(**found._asdict())}\nprint(os.getcwd())"
+def run_cell(folder, found, before="", asked="os.getcwd()"):
+    """Run the cell in a Python of its own; return the folder in which it ends, or what is asked."""
+    code = f"{before}\n{launch.CELL.format(**found._asdict())}\nprint({asked})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     finished = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
@@ -162,6 +162,8 @@ def test_where_attnlib_is_missing_the_cell_fetches_the_release(tmp_path):
     repository = tmp_path / "origin"
     (repository / "chapters").mkdir(parents=True)
     (repository / "chapters" / "one.ipynb").write_text("{}")
+    (repository / "attnlib").mkdir()
+    (repository / "attnlib" / "__init__.py").write_text("")
     git = ["git", "-C", str(repository), "-c", "user.name=A", "-c", "user.email=a@b.c"]
     for command in (["init", "-q", "-b", "launch"], ["add", "."], ["commit", "-q", "-m", "One"]):
         subprocess.run([*git, *command], check=True)
@@ -171,6 +173,9 @@ def test_where_attnlib_is_missing_the_cell_fetches_the_release(tmp_path):
     for _ in range(2):  # the second time, what was fetched is there
         assert run_cell(here, found, WITHOUT_ATTNLIB) == str(here / "book" / "chapters")
     assert (here / "book" / "chapters" / "one.ipynb").exists()
+    # What is installed lies elsewhere, without the experiments that some claims read.
+    where = run_cell(here, found, WITHOUT_ATTNLIB, "__import__('attnlib').__file__")
+    assert where == str(here / "book" / "attnlib" / "__init__.py")
 
 
 # --- what is installed ---------------------------------------------------------------------------
