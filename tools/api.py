@@ -134,11 +134,23 @@ def reference(text: str, name: str) -> str:
     A method comes before a function of its module, and that before one of another module.
     """
     called = text.partition("(")[0]
+    if called in arguments(name):
+        return f"\\ ``{text}``\\ "
     parts = name.split(".")
     targets = [".".join([*parts[:end], called]) for end in range(len(parts), 0, -1)]
     targets += [target for target in documented() if target.endswith(f".{called}")]
     known = [target for target in targets if target in documented()]
     return f"\\ :py:obj:`{text} <{known[0]}>`\\ " if known else f"\\ ``{text}``\\ "
+
+
+@cache
+def arguments(name: str) -> frozenset[str]:
+    """Return the names of the arguments of a documented object, none where it takes none."""
+    module = module_of(name)
+    value: Any = importlib.import_module(module)
+    for part in name.removeprefix(module).split(".")[1:]:
+        value = getattr(value, part)
+    return frozenset(inspect.signature(value).parameters) if callable(value) else frozenset()
 
 
 def add_functions(app: Sphinx, tree: nodes.document) -> None:

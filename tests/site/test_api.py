@@ -97,3 +97,8 @@ def test_every_example_shown_is_one_that_pytest_runs(site):
 def test_docstrings_become_what_autodoc_reads(docstring, expected):
     name = "attnlib.exact.collision_probability"
     assert restructured(docstring, name, {"chapters/exact"}).strip() == expected
+
+
+def test_an_argument_is_no_link_to_what_else_has_its_name():
+    docstring = restructured("With `rows` rows.", "attnlib.scores.Law.sample", set())
+    assert docstring.strip() == r"With \ ``rows``\  rows."
