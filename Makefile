@@ -11,7 +11,7 @@ book: $(READY)  ## build the site from the committed, executed notebooks
 
 pdf:  ## the site, and the whole book as a PDF that it links to
 	BOOK_PDF=1 $(MAKE) book
-	$(BIN)/python -m tools.pdf
+	$(BIN)/python -m book.pdf
 
 test: check book  ## prove everything: library, notebooks re-executed, built site
 	$(BIN)/python -m pytest
@@ -22,23 +22,22 @@ check: $(READY)  ## lint, types, and the floors of attnlib
 	$(BIN)/lint-imports
 
 execute: $(READY)  ## re-run the chapters in place, in parallel
-	$(BIN)/python -m tools.execute
+	$(BIN)/python -m book.execute
 
 launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_REPOSITORY
-	$(BIN)/python -m tools.launch
+	$(BIN)/python -m book.launch
 
-figures: $(READY)  ## remake the script of the live figures; redraw their stills, the logo, the front page
-	$(BIN)/python -m tools.calculator
-	$(BIN)/python -m tools.draw
+figures: $(READY)  ## redraw the stills of the live figures, the logo, the front page
+	$(BIN)/python -m book.drawings
 
 notation: $(READY)  ## rewrite the page of symbols
-	$(BIN)/python -m tools.notation
+	$(BIN)/python -m book.notation
 
 screenshots: book  ## look at every page: two widths, two colour schemes
-	$(BIN)/python -m tools.screenshots
+	$(BIN)/python -m book.screenshots
 
 bench: $(READY)  ## the ratios against what a user would use instead, and the page of them
-	$(BIN)/python -m tools.bench
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf _build .venv

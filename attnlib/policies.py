@@ -19,22 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib import annealed, checking
+from attnlib import checking, rules
 from attnlib.checking import FloatArray
-from attnlib.scores import Cosine, Normal
+from attnlib.rules import Case
 
 if TYPE_CHECKING:
     import pandas as pd
 Rule = Callable[..., Any]
 """From a `Case` and the constants by name to the scale: a number, or an array of the same shape."""
-
-
-class Case(NamedTuple):
-    """What a scale may depend on, broadcast against each other."""
-
-    n: FloatArray
-    d: FloatArray
-    position: FloatArray
 
 
 class Constant(NamedTuple):
@@ -194,103 +186,6 @@ def _constant(setting: Constant, value: Any) -> float:
     return float(checking.finite(setting.name, number, minimum=setting.minimum))
 
 
-# --- the rules ------------------------------------------------------------------------------------
-
-
-def _inverse_root(case: Case) -> Any:
-    return 1.0 / np.sqrt(case.d)
-
-
-def _root(case: Case) -> Any:
-    return np.sqrt(case.d)
-
-
-def _over_dimension(case: Case, multiplier: float) -> Any:
-    return multiplier / case.d
-
-
-def _constant_scale(case: Case, scale: float) -> Any:
-    return scale
-
-
-def _clipped(case: Case, initial: float, largest: float) -> Any:
-    return min(initial, largest)
-
-
-def _fixed_root(case: Case, scalar: float) -> Any:
-    return scalar**-0.5
-
-
-def _pairs(case: Case) -> Any:
-    keys = np.maximum(case.n, 2.0)
-    return np.log2(keys) + np.log2(keys - 1.0)
-
-
-def _other_classes(case: Case) -> Any:
-    return np.sqrt(2.0) * np.log(np.maximum(case.n, 2.0) - 1.0)
-
-
-def _log_length(case: Case) -> Any:
-    return np.log(case.n) / np.sqrt(case.d)
-
-
-def _entropy_invariance(case: Case, reference: float, floor: float) -> Any:
-    return np.log(np.maximum(case.n, floor)) / np.log(reference) / np.sqrt(case.d)
-
-
-def _log_position(case: Case, train_length: float) -> Any:
-    growth = np.log(case.position + 1.0) / np.log(train_length)
-    return np.maximum(growth, 1.0) / np.sqrt(case.d)
-
-
-def _best_normal(case: Case) -> Any:
-    return annealed.best_alpha(Normal(), case.n) / np.sqrt(case.d)
-
-
-def _best_cosine(case: Case) -> Any:
-    best = np.empty(case.n.shape)
-    for d in np.unique(case.d):
-        if d < 3.0 or d % 1.0 > 0.0:
-            raise ValueError(f"d must be a whole number from 3 on for cosines, got d={d:g}")
-        chosen = case.d == d
-        best[chosen] = annealed.best_alpha(Cosine(int(d)), case.n[chosen])
-    return best
-
-
-def _learned_log_length(case: Case, s: float) -> Any:
-    return s * np.log(case.n) / np.sqrt(case.d)
-
-
-def _yarn(case: Case, coefficient: float, train_length: float) -> Any:
-    factor = coefficient * np.log(_extension(case, train_length)) + 1.0
-    return factor**2 / np.sqrt(case.d)
-
-
-def _deepseek(case: Case, coefficient: float, factor: float) -> Any:
-    return (coefficient * np.log(factor) + 1.0) ** 2 / np.sqrt(case.d)
-
-
-def _longrope(case: Case, train_length: float) -> Any:
-    growth = 1.0 + np.log(_extension(case, train_length)) / np.log(train_length)
-    return growth / np.sqrt(case.d)
-
-
-def _extension(case: Case, train_length: float) -> FloatArray:
-    return np.maximum(case.n / train_length, 1.0)
-
-
-def _llama_4(case: Case, coefficient: float, floor: float) -> Any:
-    chunks = np.floor((case.position + 1.0) / floor)
-    return (1.0 + coefficient * np.log1p(chunks)) / np.sqrt(case.d)
-
-
-def _infoscale(case: Case, train_length: float) -> Any:
-    # 1 − n^{−2/d}, also where n^{−2/d} is nearly 1
-    share = -np.expm1(-2.0 * np.log(case.n) / case.d)
-    trained = -np.expm1(-2.0 * np.log(train_length) / case.d)
-    return np.sqrt(share / trained) / np.sqrt(case.d)
-
-
 # --- the catalogue --------------------------------------------------------------------------------
 
 _TRAIN_LENGTH = "length of the contexts in training"
@@ -305,7 +200,7 @@ _BY_DIMENSION = (
         source="vaswani2017attention",
         read="documentation of PyTorch's scaled_dot_product_attention: scale=None means 1/√d",
         meaning="Gives logits of variance 1 when the entries of q and k have variance 1.",
-        rule=_inverse_root,
+        rule=rules.inverse_root,
     ),
     Policy(
         name="t5",
@@ -316,7 +211,7 @@ _BY_DIMENSION = (
         source="raffel2020exploring",
         read="tensorflow/mesh, mesh_tensorflow/transformer/attention.py",
         meaning="No scale at run time: the matrix of the queries starts 1/√d smaller instead.",
-        rule=_inverse_root,
+        rule=rules.inverse_root,
         learned=True,
     ),
     Policy(
@@ -328,7 +223,7 @@ _BY_DIMENSION = (
         source="https://arxiv.org/abs/2203.03466",
         read="microsoft/mup, README.md and examples/Transformer/model.py",
         meaning="Keeps logits in bounds, as d grows, once training has aligned q and k.",
-        rule=_over_dimension,
+        rule=rules.over_dimension,
         settings=(Constant("multiplier", 8.0, "m; 8 makes it 1/√d at d = 64"),),
     ),
     Policy(
@@ -340,7 +235,7 @@ _BY_DIMENSION = (
         source="blake2024ump",
         read="graphcore-research/unit-scaling, unit_scaling/functional.py",
         meaning="As μP; the output is also divided by a fitted model of its standard deviation.",
-        rule=_over_dimension,
+        rule=rules.over_dimension,
         settings=(Constant("multiplier", 1.0, "m, to be tuned"),),
     ),
     Policy(
@@ -352,7 +247,7 @@ _BY_DIMENSION = (
         source="orr2023almost",
         read="the source, 002",
         meaning="The Transformer's scale; the output is also multiplied by (n/e)^½.",
-        rule=_inverse_root,
+        rule=rules.inverse_root,
     ),
     Policy(
         name="granite",
@@ -364,7 +259,7 @@ _BY_DIMENSION = (
         "granite/configuration_granite.py",
         read="huggingface/transformers, models/granite/configuration_granite.py",
         meaning="A constant of the model's configuration, called attention_multiplier.",
-        rule=_constant_scale,
+        rule=rules.constant_scale,
         settings=(Constant("scale", 1.0 / 128.0, "m, whatever the dimension"),),
         unread="The file has the constant, with default 1. The values of released models, 1/64 and "
         "1/128, were seen in copies of their configurations.",
@@ -378,7 +273,7 @@ _BY_DIMENSION = (
         source="https://arxiv.org/abs/2304.03208",
         read="Cerebras/modelzoo, layers/AttentionLayer.py",
         meaning="As μP, with a multiplier to be tuned.",
-        rule=_over_dimension,
+        rule=rules.over_dimension,
         settings=(Constant("multiplier", 1.0, "m, to be tuned"),),
     ),
     Policy(
@@ -390,7 +285,7 @@ _BY_DIMENSION = (
         source="https://github.com/google/gemma_pytorch",
         read="google/gemma_pytorch, gemma/config.py",
         meaning="The root of model width over heads instead of d = 128; then 50 tanh(x/50).",
-        rule=_fixed_root,
+        rule=rules.fixed_root,
         settings=(Constant("scalar", 144.0, "m; in the smaller models the head dimension", 1.0),),
     ),
     Policy(
@@ -402,7 +297,7 @@ _BY_DIMENSION = (
         source="https://github.com/google/gemma_pytorch",
         read="google/gemma_pytorch, gemma/config.py",
         meaning="The root of model width over heads instead of d = 128.",
-        rule=_fixed_root,
+        rule=rules.fixed_root,
         settings=(Constant("scalar", 168.0, "m; in the smaller models the head dimension", 1.0),),
     ),
     Policy(
@@ -414,7 +309,7 @@ _BY_DIMENSION = (
         source="https://github.com/xai-org/grok-1",
         read="xai-org/grok-1, model.py and run.py",
         meaning="The Transformer's scale at the model's head dimension; then 30 tanh(x/30).",
-        rule=_fixed_root,
+        rule=rules.fixed_root,
         settings=(Constant("scalar", 128.0, "m, the head dimension of the model", 1.0),),
     ),
 )
@@ -429,7 +324,7 @@ _NORMALISED = (
         source="henry2020qknorm",
         read="CyndxAI/QKNorm, QKNorm/layers.py",
         meaning="Learned; starts at log₂ of the number of pairs in a long training text, n tokens.",
-        rule=_pairs,
+        rule=rules.pairs,
         learned=True,
     ),
     Policy(
@@ -441,7 +336,7 @@ _NORMALISED = (
         source="liu2022swinv2",
         read="microsoft/Swin-Transformer, models/swin_transformer_v2.py",
         meaning="Learned by each head through its logarithm, and kept below 100.",
-        rule=_clipped,
+        rule=rules.clipped,
         settings=(
             Constant("initial", 10.0, "where training starts"),
             Constant("largest", 100.0, "where it is clipped"),
@@ -457,7 +352,7 @@ _NORMALISED = (
         source="dehghani2023vit22b",
         read="allenai/OLMo, olmo/model.py",
         meaning="ViT-22B, OLMo 2, Qwen3: q and k of length √d, with learned gains; then 1/√d.",
-        rule=_root,
+        rule=rules.root,
         learned=True,
     ),
     Policy(
@@ -469,7 +364,7 @@ _NORMALISED = (
         source="https://arxiv.org/abs/2410.01131",
         read="NVIDIA/ngpt, model.py",
         meaning="√d on unit vectors, with a learned gain for each coordinate.",
-        rule=_root,
+        rule=rules.root,
         learned=True,
     ),
     Policy(
@@ -481,7 +376,7 @@ _NORMALISED = (
         source="https://github.com/lucidrains/x-transformers",
         read="lucidrains/x-transformers, README.md",
         meaning="A fixed number.",
-        rule=_constant_scale,
+        rule=rules.constant_scale,
         settings=(Constant("scale", 10.0, "the number"),),
     ),
     Policy(
@@ -493,7 +388,7 @@ _NORMALISED = (
         source="wang2018amsoftmax",
         read="happynear/AMSoftmax",
         meaning="A loss over n classes; a fixed number.",
-        rule=_constant_scale,
+        rule=rules.constant_scale,
         settings=(Constant("scale", 30.0, "the number"),),
     ),
     Policy(
@@ -505,7 +400,7 @@ _NORMALISED = (
         source="wang2018cosface",
         read="deepinsight/insightface",
         meaning="A loss over n classes; a fixed number, above a bound for the end of training.",
-        rule=_constant_scale,
+        rule=rules.constant_scale,
         settings=(Constant("scale", 64.0, "the number"),),
     ),
     Policy(
@@ -517,7 +412,7 @@ _NORMALISED = (
         source="https://arxiv.org/abs/1801.07698",
         read="deepinsight/insightface",
         meaning="A loss over n classes; a fixed number.",
-        rule=_constant_scale,
+        rule=rules.constant_scale,
         settings=(Constant("scale", 64.0, "the number"),),
     ),
     Policy(
@@ -529,7 +424,7 @@ _NORMALISED = (
         source="zhang2019adacos",
         read="4uiiurz1/pytorch-adacos, metrics.py",
         meaning="A loss over n classes; grows with their logarithm, and may adapt in training.",
-        rule=_other_classes,
+        rule=rules.other_classes,
     ),
     Policy(
         name="simcse",
@@ -540,7 +435,7 @@ _NORMALISED = (
         source="gao2021simcse",
         read="princeton-nlp/SimCSE",
         meaning="A loss over a batch of n sentences; a temperature of 0.05.",
-        rule=_constant_scale,
+        rule=rules.constant_scale,
         settings=(Constant("scale", 20.0, "the number, one over the temperature"),),
     ),
     Policy(
@@ -552,7 +447,7 @@ _NORMALISED = (
         source="radford2021clip",
         read="openai/CLIP, clip/model.py; the clip at 100 in open_clip",
         meaning="A loss over a batch of n pairs; learned through its logarithm t.",
-        rule=_clipped,
+        rule=rules.clipped,
         settings=(
             Constant("initial", 1.0 / 0.07, "where training starts"),
             Constant("largest", 100.0, "where it is clipped"),
@@ -568,7 +463,7 @@ _NORMALISED = (
         source="https://arxiv.org/abs/2303.15343",
         read="google-research/big_vision",
         meaning="A sigmoid loss over a batch of n pairs; learned, with a learned bias.",
-        rule=_constant_scale,
+        rule=rules.constant_scale,
         settings=(Constant("scale", 10.0, "where training starts"),),
         learned=True,
     ),
@@ -584,7 +479,7 @@ _BY_LENGTH = (
         source="https://arxiv.org/abs/2202.12172",
         read="source su2021entropy, which quotes it; ndnlp/parity, encoder.py",
         meaning="Lets one key win against n others at any length.",
-        rule=_log_length,
+        rule=rules.log_length,
         unread="The code has half of it, ½ log n; the formula is as quoted.",
     ),
     Policy(
@@ -596,7 +491,7 @@ _BY_LENGTH = (
         source="su2021entropy",
         read="bojone/bert4keras, bert4keras/backend.py",
         meaning="The Transformer's scale at m keys; grows with log n, meant to hold the entropy.",
-        rule=_entropy_invariance,
+        rule=rules.entropy_invariance,
         settings=(
             Constant("reference", 512.0, "m, the length at which it is 1/√d", 2.0),
             Constant("floor", 16.0, "n₀: shorter rows are treated like this one", 1.0),
@@ -611,7 +506,7 @@ _BY_LENGTH = (
         source="bai2023qwen",
         read="a mirror of modeling_qwen.py",
         meaning="Entropy invariance beyond the training length L, at inference only.",
-        rule=_log_position,
+        rule=rules.log_position,
         settings=(Constant("train_length", 2048.0, f"L, {_TRAIN_LENGTH}", 2.0),),
     ),
     Policy(
@@ -623,7 +518,7 @@ _BY_LENGTH = (
         source="su2023gradient",
         read="the source, 000 and 003",
         meaning="Maximises α(1 − e^{α²}/n), an approximate gradient; W is Lambert's function.",
-        rule=_best_normal,
+        rule=rules.best_normal,
     ),
     Policy(
         name="gradient_cosine",
@@ -634,7 +529,7 @@ _BY_LENGTH = (
         source="su2023gradient",
         read="the source, 000 and 003",
         meaning="The same for cosines in d dimensions, with log moment generating function κ.",
-        rule=_best_cosine,
+        rule=rules.best_cosine,
     ),
     Policy(
         name="ssmax",
@@ -645,7 +540,7 @@ _BY_LENGTH = (
         source="nakanishi2025ssmax",
         read="the paper's first pages",
         meaning="Weights proportional to n^{sz} for logits z; s is learned by each head.",
-        rule=_learned_log_length,
+        rule=rules.learned_log_length,
         settings=(Constant("s", 0.168, "where training starts"),),
         learned=True,
         unread="The initial value 0.168 of s is taken from secondary sources.",
@@ -659,7 +554,7 @@ _BY_LENGTH = (
         source="peng2024yarn",
         read="jquesnelle/yarn, scaled_rope/LlamaYaRNScaledRotaryEmbedding.py",
         meaning="q and k each get the factor c log(n/L) + 1 when a context L is extended to n.",
-        rule=_yarn,
+        rule=rules.yarn,
         settings=(
             Constant("coefficient", 0.1, "c"),
             Constant("train_length", 4096.0, f"L, {_TRAIN_LENGTH}", 1.0),
@@ -674,7 +569,7 @@ _BY_LENGTH = (
         source="deepseek2024v3",
         read="deepseek-ai/DeepSeek-V3, inference/model.py",
         meaning="YaRN with one extension s for every n; its heads have d = 192.",
-        rule=_deepseek,
+        rule=rules.deepseek,
         settings=(
             Constant("coefficient", 0.1, "c, 0.1 times what the model calls mscale"),
             Constant("factor", 40.0, "s, how many times the context was extended", 1.0),
@@ -690,7 +585,7 @@ _BY_LENGTH = (
         "modeling_rope_utils.py",
         read="huggingface/transformers, modeling_rope_utils.py",
         meaning="q and k each get the root of this factor when a context L is extended to n.",
-        rule=_longrope,
+        rule=rules.longrope,
         settings=(Constant("train_length", 4096.0, f"L, {_TRAIN_LENGTH}", 2.0),),
     ),
     Policy(
@@ -702,7 +597,7 @@ _BY_LENGTH = (
         source="https://github.com/meta-llama/llama-models",
         read="meta-llama/llama-models, models/llama4/model.py",
         meaning="Grows with the logarithm of the number of blocks so far; in layers without RoPE.",
-        rule=_llama_4,
+        rule=rules.llama_4,
         settings=(
             Constant("coefficient", 0.1, "c"),
             Constant("floor", 8192.0, "m, the length of a block", 1.0),
@@ -717,7 +612,7 @@ _BY_LENGTH = (
         source="li2025infoscale",
         read="HT-NEKO/Information-Entropy-Invariance, model/my_gau_alpha_eval/layer.py",
         meaning="Meant to hold the entropy as n grows beyond the training length L.",
-        rule=_infoscale,
+        rule=rules.infoscale,
         settings=(Constant("train_length", 512.0, f"L, {_TRAIN_LENGTH}", 2.0),),
     ),
 )

@@ -1,15 +1,13 @@
 """Side by side with what a user would use instead; `make bench` runs them all.
 
-Each module has a function `measure`, which yields ratios as they are measured, QUICK, arguments for
-a look at it, and a command line of its own.
+Each module has a function `measure`, which yields ratios as they are measured, and QUICK, arguments
+for a look at it. `python -m benchmarks NAME` prints the ratios of one.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-
-import click
 
 
 class Ratio(NamedTuple):
@@ -33,12 +31,6 @@ class Ratio(NamedTuple):
         costs = [f"{cost:.3g} {self.unit}" for cost in (self.our_cost, self.their_cost)]
         end = f"; {self.note}" if self.note else ""
         return f"{self.ours} {costs[0]}; {self.theirs} {costs[1]}; ratio {self.ratio:.3g}{end}"
-
-
-def show(ratios: Iterable[Ratio]) -> None:
-    """Print ratios as they come."""
-    for ratio in ratios:
-        click.echo(ratio)
 
 
 def peak_growth(call: Callable[[], object]) -> float:

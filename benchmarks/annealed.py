@@ -6,14 +6,13 @@ The grid is source 000's: d = 128, n = 40, 80, …, 20000.
 from collections.abc import Iterator
 from time import perf_counter
 
-import click
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from tqdm import tqdm
 
 from attnlib import annealed, scores
-from benchmarks import Ratio, show
+from benchmarks import Ratio
 
 QUICK = {"every": 100}
 
@@ -57,14 +56,3 @@ def measure(every: int = 1) -> Iterator[Ratio]:
         "ms a point",
         f"largest relative difference {difference:.0e}",
     )
-
-
-@click.command()
-@click.option("--every", default=1, show_default=True, help="Search only every k-th point.")
-def main(every: int) -> None:
-    """Print the ratio."""
-    show(measure(every))
-
-
-if __name__ == "__main__":
-    main()

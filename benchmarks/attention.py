@@ -11,14 +11,13 @@ from functools import partial
 from multiprocessing import get_context
 from time import process_time
 
-import click
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.attention import attend
-from benchmarks import Ratio, peak_growth, show
+from benchmarks import Ratio, peak_growth
 
 LENGTH, HEADS, D = 4096, 8, 64
 QUICK = {"repeats": 1}
@@ -103,14 +102,3 @@ def measure(repeats: int = 7) -> Iterator[Ratio]:
                 "MiB",
                 f"bare scaled_dot_product_attention {grown['bare']:.0f} MiB",
             )
-
-
-@click.command()
-@click.option("--repeats", default=7, show_default=True, help="Calls of each; the median counts.")
-def main(repeats: int) -> None:
-    """Print the ratios of times and of memory."""
-    show(measure(repeats))
-
-
-if __name__ == "__main__":
-    main()

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from functools import partial
 from time import perf_counter
 
-import click
 import numpy as np
 
 from attnlib import exact, rows, sampling, scores
-from benchmarks import Ratio, show
+from benchmarks import Ratio
 
 TARGET = 1e-6
 QUICK = {"count": 1000}
@@ -41,16 +40,3 @@ def measure(n: int = 1024, alpha: float = 2.0, count: int = 20_000) -> Iterator[
             "s",
             f"the sample is off by {float((mean - value) / error):+.1f} standard errors",
         )
-
-
-@click.command()
-@click.option("--n", default=1024, show_default=True, help="Keys in a row.")
-@click.option("--alpha", default=2.0, show_default=True, help="Scale, in units of 1/σ.")
-@click.option("--count", default=20_000, show_default=True, help="Rows drawn.")
-def main(n: int, alpha: float, count: int) -> None:
-    """Print the ratio for each law."""
-    show(measure(n, alpha, count))
-
-
-if __name__ == "__main__":
-    main()

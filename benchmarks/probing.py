@@ -10,7 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from time import process_time
 
-import click
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,7 +17,7 @@ from torch.nn import functional
 from attnlib.probing import probe
 from attnlib.probing.measure import Call
 from attnlib.probing.measure import measure as measure_call
-from benchmarks import Ratio, peak_growth, show
+from benchmarks import Ratio, peak_growth
 
 LENGTHS = (2048, 8192, 32768)
 DIMENSION = 64
@@ -114,15 +113,3 @@ def measure(lengths: Sequence[int] = LENGTHS, repeats: int = 3) -> Iterator[Rati
         for ours, theirs, unit in pairs:
             at = f"{ours}, n = {n}"
             yield Ratio(at, theirs, costs[ours][unit], costs[theirs][unit], unit)
-
-
-@click.command()
-@click.option("--n", "lengths", type=int, multiple=True, default=LENGTHS, show_default=True)
-@click.option("--repeats", default=3, show_default=True, help="Measurements; the best counts.")
-def main(lengths: tuple[int, ...], repeats: int) -> None:
-    """Print the ratios of times and of memory."""
-    show(measure(lengths, repeats))
-
-
-if __name__ == "__main__":
-    main()

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
-import click
 import numpy as np
 import torch
 
 from attnlib import rows, scores
-from benchmarks import Ratio, show
+from benchmarks import Ratio
 
 QUICK = {"length": 512}
 
@@ -62,14 +61,3 @@ def measure(length: int = 4096) -> Iterator[Ratio]:
         1e3 * seconds(lambda: torch.linalg.eigvalsh(jacobian(tensor))[-1], 1),
         "ms",
     )
-
-
-@click.command()
-@click.option("--length", default=4096, show_default=True, help="Keys in the row.")
-def main(length: int) -> None:
-    """Print the ratio for each measure."""
-    show(measure(length))
-
-
-if __name__ == "__main__":
-    main()

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter
 
-import click
 import numpy as np
 import torch
 
 from attnlib.lab import data
 from attnlib.lab.model import Config, Transformer, loss
 from attnlib.lab.train import Training, train
-from benchmarks import Ratio, show
+from benchmarks import Ratio
 
 QUICK = {"steps": 1, "repeats": 1}
 
@@ -82,17 +81,3 @@ def measure(
         "ms",
         f"largest difference of the losses {difference:.0e}",
     )
-
-
-@click.command()
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
-@click.option("--steps", default=6, show_default=True, help="Steps of a measurement.")
-@click.option("--repeats", default=3, show_default=True, help="Measurements; the best counts.")
-def main(device: str, precision: str, steps: int, repeats: int) -> None:
-    """Print the ratio, and how far the losses are apart."""
-    show(measure(device, precision, steps, repeats))
-
-
-if __name__ == "__main__":
-    main()

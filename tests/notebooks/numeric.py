@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from nbval.plugin import IPyNbCell, transform_streams_for_comparison
 
-from tools.execute import ONE_THREAD
+from book.execute import ONE_THREAD
 
 RELATIVE_TOLERANCE = Decimal("1e-5")
 PIXELS_TOLERANCE = Decimal("1e-3")

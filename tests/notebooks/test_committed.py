@@ -12,8 +12,8 @@ from nbformat.v4 import (
     reads,
 )
 
+from book.contents import page_names
 from tests.notebooks.rules import violations
-from tools.pages import page_names
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))

@@ -13,6 +13,7 @@ from tests.books import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 BY_MODULE = packages_distributions()
+OURS = {"attnlib", "book", "experiments"}
 
 
 def imported(source):
@@ -20,7 +21,7 @@ def imported(source):
     nodes = list(ast.walk(ast.parse(source)))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) if not node.level}
-    modules = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"attnlib"}
+    modules = {name.split(".")[0] for name in names} - sys.stdlib_module_names - OURS
     return {canonicalize_name(BY_MODULE[module][0]) for module in modules}
 
 

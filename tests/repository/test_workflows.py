@@ -123,5 +123,5 @@ def test_commands_are_those_of_the_readme_and_the_makefile():
         for step in steps(read(path)):
             for command in re.findall(r"^make (.*)$", step.get("run", ""), re.MULTILINE):
                 assert re.fullmatch(rf"(?:(?:{ours}) ?)+", command), command
-            for module in re.findall(r"python\S* -m (tools\.\S+)", step.get("run", "")):
+            for module in re.findall(r"python\S* -m (book\.\S+)", step.get("run", "")):
                 assert (ROOT / module.replace(".", "/")).with_suffix(".py").exists(), module

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page
 
-from tools.browser import WAIT_FOR_FORMULAS
+from book.browser import WAIT_FOR_FORMULAS
 
 FORMULAS = r"""() => {
   const findings = [];

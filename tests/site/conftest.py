@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from book.browser import chromium, chromium_path
 from tests.site.chromium import without_chromium
-from tools.browser import chromium, chromium_path
 
 ROOT = Path(__file__).parents[2]
 

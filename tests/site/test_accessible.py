@@ -3,9 +3,9 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tools.browser import WAIT_FOR_FORMULAS, serve
-from tools.pages import page_names
-from tools.pdf import ROOT
+from book.browser import WAIT_FOR_FORMULAS, serve
+from book.contents import page_names
+from book.pdf import ROOT
 
 PAGES = [*page_names(ROOT), "search", "genindex"]
 WHOLE = "chapters/variance"

@@ -7,10 +7,17 @@ import pkgutil
 import pytest
 
 import attnlib
+from book.contents import page_names
+from book.extensions.api import (
+    CHAPTERS_NAMED,
+    PAGES,
+    documented,
+    functions_of,
+    members,
+    restructured,
+)
+from book.pdf import ROOT
 from tests.site.html_checks import anchors, soup
-from tools.api import CHAPTERS_NAMED, PAGES, documented, functions_of, members, restructured
-from tools.pages import page_names
-from tools.pdf import ROOT
 
 NOT_SHOWN = {"__main__", "book", "checking", "cli", "interception", "lab", "special"}
 """What serves the book, the command line, the experiments and the modules themselves."""

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from book.browser import WIDTHS, serve
+from book.contents import page_names
 from tests.site.browser_checks import findings
-from tools.browser import WIDTHS, serve
-from tools.pages import page_names
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,14 +12,17 @@ from scipy.special import betaincinv, ndtri
 from attnlib import annealed, criteria, exact, rows, typical
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
+from book import stills
+from book.browser import WIDTHS, serve
+from book.live import tables
+from book.live.script import MODULES
+from experiments.criteria import held_entropy
 from tests.site.browser_checks import OVERFLOW, watch
-from tools import calculator, criterion_tables, stills
-from tools.browser import WIDTHS, serve
 
 ROOT = Path(__file__).parents[2]
 KINDS = {Normal: "normal", Cosine: "cosine", DotProduct: "dot product"}
-LARGEST_N = calculator.KEYS[1]
-SMALLEST_D, LARGEST_D = calculator.DIMENSIONS
+LARGEST_N = tables.KEYS[1]
+SMALLEST_D, LARGEST_D = tables.DIMENSIONS
 
 LAWS = (
     Normal(),
@@ -37,17 +40,17 @@ def law_of(law):
 
 
 @pytest.fixture(scope="module")
-def call(browser):
-    """Return a function that calls an expression with the modules of live/ as m, and `cases`."""
-    with serve(ROOT) as address:
+def call(browser, site):
+    """Return a function that calls an expression with the modules as m, and `cases`."""
+    with serve(site.parent / "live") as address:
         page = browser.new_page()
-        page.goto(f"{address}/live/")
-        names = [name for name in calculator.MODULES if name != "main"]
+        page.goto(f"{address}/")
+        names = [name for name in MODULES if name != "main"]
 
         def call(expression, cases=None):
             body = f"""async (cases) => {{
               const m = {{}};
-              for (const name of {names}) Object.assign(m, await import(`/live/${{name}}.js`));
+              for (const name of {names}) Object.assign(m, await import(`/${{name}}.js`));
               return {expression};
             }}"""
             return page.evaluate(body, cases)
@@ -184,12 +187,12 @@ def test_the_scale_that_holds_the_entropy(call):
     for (law, n), alpha in zip(points, found, strict=True):
         # A thousandth to either side the entropy is on either side of what it should be.
         above, below = exact.entropy(law, alpha * np.array([0.999, 1.001]), n)
-        assert above > criterion_tables.held_entropy(law) > below, (law, n)
+        assert above > held_entropy(law) > below, (law, n)
 
 
 def test_too_few_keys_for_the_entropy_are_as_few_as_in_the_library(call):
     laws = [Normal(), *map(Cosine, (*range(8, 30), 500)), *map(DotProduct, (8, 9, 14, 500))]
-    fewest = [int(np.exp(criterion_tables.held_entropy(law))) + 1 for law in laws]
+    fewest = [int(np.exp(held_entropy(law))) + 1 for law in laws]
     cases = [[law_of(law), n] for law, n in zip(laws, fewest, strict=True)]
     found = call(
         "cases.map(([law, n]) => [n - 1, n].map((k) => m.criteria(law, k, false)[4].alpha))", cases
@@ -228,7 +231,7 @@ def test_the_sample_row_of_normal_scores(call, n):
 
 @pytest.mark.parametrize("d", [SMALLEST_D, 40])
 def test_the_sample_row_of_cosines(call, d):
-    arrived = np.array(calculator.arrivals())
+    arrived = np.array(tables.arrivals())
 
     def scores(chance):
         # P(cos > s) = ½ I_{1−s²}((d−1)/2, ½) for s > 0
@@ -255,7 +258,7 @@ def test_the_sample_row_of_cosines(call, d):
 def test_dot_products_share_the_normal_sample_row(call):
     expression = "m.sampleRow({ kind: cases, d: 8 }, 100).scores"
     assert call(expression, "dot product") == call(expression, "normal")
-    largest = -ndtri(calculator.arrivals()[0] / (calculator.arrivals()[63] + 37))
+    largest = -ndtri(tables.arrivals()[0] / (tables.arrivals()[63] + 37))
     assert call(expression, "normal")[0] == pytest.approx(float(largest), abs=1e-3)
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from book.browser import serve
 from tests.site import html_checks
 from tests.site.browser_checks import findings
 from tests.site.chromium import without_chromium
-from tools.browser import serve
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><title>Page</title><link rel="icon" href="data:,">

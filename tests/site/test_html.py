@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from book.contents import page_names
 from tests.site.html_checks import CHECKS, missing_pages
-from tools.pages import page_names
 
 PAGES = page_names(Path(__file__).parents[2])
 

@@ -2,10 +2,10 @@ import pytest
 from docutils import nodes
 from docutils.utils import new_document
 
+from book.contents import page_names
+from book.extensions.markup import LENGTH, description
+from book.pdf import ROOT
 from tests.site.html_checks import soup
-from tools.markup import LENGTH, description
-from tools.pages import page_names
-from tools.pdf import ROOT
 
 
 def paragraph(*pieces):

@@ -5,10 +5,10 @@ import pikepdf
 import pytest
 from bs4 import BeautifulSoup
 
+from book import pdf
+from book.browser import serve
+from book.contents import page_names
 from tests.site.browser_checks import FORMULAS, OVERFLOW
-from tools import pdf
-from tools.browser import serve
-from tools.pages import page_names
 
 
 @pytest.fixture(scope="module")

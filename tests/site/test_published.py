@@ -23,7 +23,7 @@ def build(tmp_path, monkeypatch):
         source, out = tmp_path / "source", tmp_path / "out"
         (source / "deep").mkdir(parents=True)
         (source / "conf.py").write_text(
-            "extensions = ['tools.markup', 'tools.published']\n"
+            "extensions = ['book.extensions.markup', 'book.extensions.published']\n"
             "html_title = 'The Scale & Attention'\n",
             encoding="utf-8",
         )

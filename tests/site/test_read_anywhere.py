@@ -4,8 +4,8 @@ from urllib.parse import quote
 
 import pytest
 
+from book.browser import WAIT_FOR_FORMULAS, serve
 from tests.site.browser_checks import findings
-from tools.browser import WAIT_FOR_FORMULAS, serve
 
 
 @pytest.fixture(scope="module")

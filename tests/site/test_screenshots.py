@@ -1,7 +1,7 @@
 from matplotlib.image import imread
 
-from tools.browser import serve
-from tools.screenshots import TALLEST, photograph
+from book.browser import serve
+from book.screenshots import TALLEST, photograph
 
 
 def test_tall_page_is_cut_into_parts(browser, tmp_path):

@@ -1,0 +1,138 @@
+"""Run every benchmark, each in a process of its own, and record the ratios and the page of them.
+
+    python -m benchmarks
+
+writes the record and the page `performance` when all are measured. The machine should have nothing
+else to do: the page says how busy it was.
+"""
+
+import math
+import os
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Annotated, Any
+
+import psutil
+import torch
+import typer
+
+import benchmarks
+from attnlib.files import replace
+from attnlib.provenance import processor, versions
+from benchmarks import Ratio
+from experiments.records import Entry, Record, path_of, save
+
+ROOT = Path(__file__).parents[1]
+RECORD = path_of("benchmarks")
+PAGE = ROOT / "performance.md"
+
+PROSE = """\
+# Performance
+
+What the functions of `attnlib` cost beside what one would use instead, measured in turns in one
+run. A ratio of 100 means a hundredth of the time, or of the memory. Another machine has other times
+and much the same ratios.
+
+Recorded on {date}: {processor}, {cores} cores, PyTorch on {threads} of them; {versions}.
+Before it began, other programs kept {busy:.0f} % of the processors busy. `make bench` measures
+again and writes this page.
+
+"""
+
+TABLE = """\
+```{list-table}
+:header-rows: 1
+:widths: 20 80
+
+* - ratio
+  - attnlib; what stands beside it
+"""
+
+
+def names() -> list[str]:
+    """Return the benchmarks: the modules of this package."""
+    found = (module.name for module in iter_modules(benchmarks.__path__))
+    return sorted(name for name in found if name != "__main__")
+
+
+def measured(name: str, quick: bool) -> dict[str, Any]:
+    """Return what a benchmark says that it is and its ratios, and print them as they come."""
+    module = import_module(f"benchmarks.{name}")
+    found = []
+    for ratio in module.measure(**(module.QUICK if quick else {})):
+        typer.echo(f"{name}: {ratio}")
+        found.append(ratio._asdict())
+    return {"what": str(module.__doc__).splitlines()[0], "ratios": found}
+
+
+def page(record: Record) -> str:
+    """Return the page that shows a recorded run."""
+    facts = dict(record.made)
+    shown = {name: facts.pop(name) for name in ("processor", "cores", "threads", "date", "busy")}
+    facts = {"Python": facts.pop("python"), **facts}
+    listed = ", ".join(f"{name} {number}" for name, number in facts.items())
+    lines = [PROSE.format(versions=listed, **shown)]
+    for entry in record.entries:
+        lines.append(f"\n{entry.found['what']}\n\n" + TABLE)
+        lines += [row(Ratio(**ratio)) for ratio in entry.found["ratios"]]
+        lines.append("```\n")
+    return "".join(lines)
+
+
+def row(one: Ratio) -> str:
+    """Return a row of the table: the ratio, and whose costs it compares."""
+    ratio = f"{one.ratio:.2f}" if one.ratio < 10.0 else shown(one.ratio)
+    note = f"; {one.note}" if one.note else ""
+    return (
+        f"* - {ratio}\n"
+        f"  - {one.ours}: {shown(one.our_cost)} {one.unit};\n"
+        f"    {one.theirs}: {shown(one.their_cost)} {one.unit}{note}\n"
+    )
+
+
+def shown(number: float) -> str:
+    """Return a number with as many digits as another run would repeat."""
+    if number < 100.0:
+        return f"{number:.2g}" if number < 10.0 else f"{number:.0f}"
+    exponent = math.floor(math.log10(number))
+    if exponent >= 5:
+        return rf"${number / 10.0**exponent:.1f} \cdot 10^{{{exponent}}}$"
+    return f"{int(round(number, 1 - exponent)):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def main(
+    chosen: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only print their ratios.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only look whether everything runs; record nothing.")
+    ] = False,
+) -> None:
+    """Measure every benchmark and record the ratios."""
+    for name in set(chosen or ()) - set(names()):
+        raise typer.BadParameter(f"{name!r} is no benchmark; there are {', '.join(names())}")
+    made = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "busy": psutil.cpu_percent(interval=3.0),
+        **versions("numpy", "scipy", "torch"),
+    }
+    entries = []
+    for name in chosen or names():
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            found = alone.submit(measured, name, quick).result()
+        entries.append(Entry({"benchmark": name}, found))
+    if not quick and not chosen:
+        record = Record("python -m benchmarks", {}, made, tuple(entries))
+        save(RECORD, record)
+        replace(PAGE, page(record).encode("utf-8"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

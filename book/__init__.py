@@ -1,0 +1,36 @@
+"""The book: what makes the site of the chapters, the printed book and the live figures.
+
+A chapter begins with `import book` and `book.set_style()`: one style of figures (`style`), tables
+and numbers for the text (`values`), the boxes of the checked claims (`claim_boxes`). The other
+modules are the maintainer's: each says in its first line what it makes.
+"""
+
+from book.claim_boxes import claim_box, ledger
+from book.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    PALETTE,
+    PURPLE,
+    VERMILLION,
+    figure,
+    set_style,
+)
+from book.values import Table, glue
+
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "PALETTE",
+    "PURPLE",
+    "VERMILLION",
+    "Table",
+    "claim_box",
+    "figure",
+    "glue",
+    "ledger",
+    "set_style",
+]

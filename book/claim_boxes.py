@@ -1,0 +1,53 @@
+"""Checked claims, shown as boxes: in their chapters, and all together in the ledger."""
+
+from html import escape
+
+from IPython.display import display
+
+from attnlib import claims
+
+
+def claim_box(*identifiers: str) -> None:
+    """Check the claims with these ids and show each: statement, verdict, evidence.
+
+    A verdict is what the check returns when the cell runs. Raises KeyError for an unknown id.
+    """
+    for identifier in identifiers:
+        display(ClaimBox(claims.check(identifier)))  # type: ignore[no-untyped-call]
+
+
+def ledger(outcomes: list[claims.Outcome], source: str) -> None:
+    """Show the checked claims of one source as boxes, each with a link to its chapter.
+
+    Raises ValueError for a source that has no claim among them.
+    """
+    chosen = [outcome for outcome in outcomes if outcome.source == source]
+    if not chosen:
+        raise ValueError(f"source must be one that has claims, got source={source!r}")
+    for outcome in chosen:
+        display(ClaimBox(outcome, linked=True))  # type: ignore[no-untyped-call]
+
+
+class ClaimBox:
+    """A checked claim, shown as a box in a notebook and as text elsewhere."""
+
+    def __init__(self, outcome: claims.Outcome, *, linked: bool = False) -> None:
+        self.outcome = outcome
+        self.linked = linked
+
+    def __repr__(self) -> str:
+        o = self.outcome
+        return f"{o.id} — {o.verdict}\n  Claim: {o.statement}\n  Check: {o.evidence}"
+
+    def _repr_html_(self) -> str:
+        o = self.outcome
+        kind = o.verdict.replace(" ", "-")
+        page = f"{o.chapter}.html#claim-{escape(o.id)}"
+        link = f' <a href="{page}">In chapter {escape(o.chapter)}.</a>' if self.linked else ""
+        return (
+            f'<div class="claim claim-{kind}" id="claim-{escape(o.id)}">'
+            f'<p class="claim-title"><strong>{escape(o.verdict)}</strong> '
+            f"<code>{escape(o.id)}</code></p>"
+            f"<p>{escape(o.statement)}</p>"
+            f'<p class="claim-evidence">{escape(o.evidence)}{link}</p></div>'
+        )

@@ -1,0 +1,98 @@
+"""Draw what no chapter draws: logo, favicon, the front page's figure, the stills of live figures.
+
+`make figures` writes them to static/; a test redraws them and compares.
+"""
+
+import io
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from attnlib import annealed, exact, rows, scores, typical
+from attnlib.files import replace
+from book import stills, style
+
+STATIC = Path(__file__).parent.parent / "static"
+
+
+def logo() -> str:
+    """Return the logo as SVG: a row of attention weights under a root sign."""
+    weights = rows.softmax([0.0, 1.0, 2.2, 0.6])
+    bars = "".join(
+        f'<rect x="{25 + 9 * i}" y="{55 - 44 * weight:.1f}" width="6" height="{44 * weight:.1f}" '
+        f'rx="1" fill="{"#e07a2f" if weight == weights.max() else "#3f8fd0"}"/>'
+        for i, weight in enumerate(weights)
+    )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64">'
+        f"<title>The Scale of Attention</title>{bars}"
+        '<path d="M3 38 L9 35 L16 56 L21 12 H62" fill="none" stroke="#7d8792" stroke-width="4" '
+        'stroke-linecap="round" stroke-linejoin="round"/></svg>\n'
+    )
+
+
+def three_answers() -> Figure:
+    """Return the figure of the front page: three readings of "maximise the gradient", n = 512.
+
+    The gradient α(1 − Σp²) of a row of normal scores, against α: the approximation
+    α(1 − e^{α²}/n), the exact mean, and the geometric mean over 8000 simulated rows.
+    """
+    n, law = 512, scores.Normal()
+    alpha = np.linspace(0.02, 9.0, 100)
+    approximation = annealed.gradient(law, alpha, n)
+    typical_row, _ = typical.gradient(law, alpha, n, rows=8000)
+
+    style.set_style()
+    drawing, axes = style.figure(
+        "scale α of the scores (the Transformer's 1/√d is α = 1)", "gradient α(1 − Σp²)"
+    )
+    near = approximation > -0.3
+    axes.plot(alpha[near], approximation[near], "--", color=style.VERMILLION)
+    axes.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE)
+    axes.plot(alpha, typical_row, "-.", color=style.GREEN)
+    axes.axvline(1.0, color=style.GREY, linewidth=1.0, linestyle=":")
+    axes.set(xlim=(0, 9), ylim=(0, 3.4))
+    axes.text(2.6, 0.3, "approximation:\nbest α near 2", color=style.VERMILLION)
+    axes.text(8.9, 3.12, "mean of all rows: no best α", color=style.BLUE, ha="right")
+    axes.text(4.4, 1.45, "typical row:\nanother best α", color=style.GREEN)
+    return drawing
+
+
+PREVIEW_IN_WORDS = (
+    "Three curves of the gradient of attention against the scale: an approximation has a maximum, "
+    "the mean of all rows has none, the typical row has another."
+)
+
+
+def preview() -> Figure:
+    """Return the figure of the front page as social networks show it: 1200 × 630 at 200 dpi."""
+    drawing = three_answers()
+    drawing.set_size_inches(6.0, 3.15)
+    drawing.suptitle("The Scale of Attention", fontweight="bold")
+    return drawing
+
+
+def svg(drawing: Figure, background: str = "none") -> str:
+    """Return `drawing` as SVG, the same bytes every time."""
+    buffer = io.StringIO()
+    drawing.savefig(buffer, format="svg", metadata=style.SVG_METADATA, facecolor=background)
+    return buffer.getvalue()
+
+
+def drawings() -> dict[str, str]:
+    """Return every drawing by its file name; the README's has a ground of its own."""
+    front = three_answers()
+    return {
+        "logo.svg": logo(),
+        "favicon.svg": logo(),
+        "three-answers.svg": svg(front),
+        "three-answers-on-white.svg": svg(front, "white"),
+        **{name: svg(drawing) for name, drawing in stills.figures().items()},
+    }
+
+
+if __name__ == "__main__":
+    for name, text in drawings().items():
+        replace(STATIC / name, text.encode("utf-8"))
+        print(f"wrote static/{name}, {len(text)} characters")

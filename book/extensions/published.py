@@ -1,0 +1,86 @@
+"""A Sphinx extension: what depends on where the book is published, set by the environment.
+
+BOOK_SITE is the site's address. It brings canonical addresses, a sitemap, previews for social
+networks and a page for addresses that do not exist. BOOK_PDF=1 links the PDF that `make pdf` prints
+into the site. A build without them has no such thing, and so no link that is dead.
+"""
+
+import os
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+from book import drawings
+from book.extensions.markup import description
+
+PREVIEW = "_static/preview.png"
+LARGE = '<meta name="twitter:card" content="summary_large_image">'
+
+NOT_FOUND = (
+    '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>No such page — {title}</title>'
+    '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
+    '<meta name="color-scheme" content="light dark">'
+    "<style>body {{ font: 1.1rem/1.5 sans-serif; margin: 15vh auto; max-width: 34rem; "
+    "padding: 0 1rem }} input, button {{ font: inherit }}</style>"
+    "<main><h1>There is no such page</h1><p>It may have been moved or renamed. "
+    '<a href="{site}">The front page</a> lists the chapters of <i>{title}</i>.</p>'
+    '<form action="{site}search.html"><label>Search the book: <input name="q" type="search">'
+    "</label> <button>Search</button></form></main></html>\n"
+)
+"""It needs no other file: a server shows it under addresses of any depth."""
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Called by Sphinx: the tag `pdf` shows what stands under the directive `only`."""
+    if os.environ.get("BOOK_PDF"):
+        app.tags.add("pdf")
+    if os.environ.get("BOOK_SITE"):
+        app.setup_extension("sphinx_sitemap")
+        app.connect("config-inited", set_address, priority=100)
+        app.connect("html-page-context", add_preview)
+        app.connect("build-finished", write_files)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def address() -> str:
+    """Return the site's address, with a slash at its end."""
+    return os.environ["BOOK_SITE"].rstrip("/") + "/"
+
+
+def set_address(app: Sphinx, config: Config) -> None:
+    """Tell Sphinx and its extensions where the site is."""
+    config.html_baseurl = address()
+    config.sitemap_url_scheme = "{link}"
+    config.sitemap_excludes = ["search.html", "genindex.html", "prf-prf.html"]
+
+
+def add_preview(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
+) -> None:
+    """Add what social networks show of a page: its title, its description, the book's figure."""
+    if tree is None:
+        return
+    tags = {
+        "og:site_name": app.config.html_title,
+        "og:type": "article",
+        "og:title": next(tree.findall(nodes.title)).astext(),
+        "og:description": description(tree),
+        "og:url": address() + app.builder.get_target_uri(page),
+        "og:image": address() + PREVIEW,
+        "og:image:alt": drawings.PREVIEW_IN_WORDS,
+    }
+    lines = [f'<meta property="{name}" content="{escape(tags[name])}">' for name in tags]
+    context["metatags"] += "\n".join(["", *lines, LARGE])
+
+
+def write_files(app: Sphinx, error: Exception | None) -> None:
+    """Write the picture of the previews, and 404.html, as GitHub Pages and others want it."""
+    if error is not None or app.builder.name != "html":
+        return
+    drawings.preview().savefig(Path(app.outdir, PREVIEW), dpi=200, facecolor="white")
+    page = NOT_FOUND.format(site=escape(address()), title=escape(app.config.html_title))
+    Path(app.outdir, "404.html").write_text(page, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The live figures: modules of JavaScript, tables that they read, and one script of both."""

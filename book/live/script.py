@@ -1,0 +1,79 @@
+"""The script of the live figures: tables of numbers and all modules, as one classic script.
+
+Browsers do not load modules from files, and the book must also work where it is opened as one. The
+extension `book.extensions.live` makes the script while the site is built.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from attnlib.files import replace
+from book.live.tables import tables
+
+HERE = Path(__file__).parent
+
+MODULES = (
+    *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
+    *("jacobian", "freezing", "temperature", "calculator", "main"),
+)
+"""In an order in which each imports only from those before it. The first is made."""
+
+
+def modules() -> dict[str, str]:
+    """Return the text of each module by name."""
+    written = {name: (HERE / f"{name}.js").read_text("utf-8") for name in MODULES[1:]}
+    return {MODULES[0]: table_module(), **written}
+
+
+def table_module() -> str:
+    """Return the module of the tables."""
+    lines = (f"  {json.dumps(key)}: {compact(value)},\n" for key, value in tables().items())
+    return f"export const TABLE = {{\n{''.join(lines)}}};\n"
+
+
+def compact(value: Any) -> str:
+    """Return JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def write(folder: Path) -> str:
+    """Write the modules into a folder, where tests load them one by one, and return the script."""
+    texts = modules()
+    for name, text in texts.items():
+        replace(folder / f"{name}.js", text.encode())
+    return bundle({name: bare(text) for name, text in texts.items()})
+
+
+IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:const|let|class|function|async function) (\w+))", re.MULTILINE)
+
+
+def bare(module: str) -> str:
+    """Return a module without comments on lines of their own, indentation and empty lines."""
+    without = re.sub(r"^ */\*\*.*?\*/$", "", module, flags=re.MULTILINE | re.DOTALL)
+    lines = (line.strip() for line in without.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
+
+
+def bundle(modules: dict[str, str]) -> str:
+    """Return modules as functions called one after the other, which return what they export.
+
+    Each may import, by name, only from those before it.
+    """
+    parts: dict[str, str] = {}
+    for name, text in modules.items():
+        for _, source in IMPORT.findall(text):
+            if source not in parts:
+                raise ValueError(f"{name}.js imports from {source}.js, which does not come earlier")
+        exported = ", ".join(EXPORT.findall(text))
+        body = EXPORT.sub("", IMPORT.sub(r"const \1 = modules.\2;", text)).strip()
+        left = re.search(r"^(?:import|export)\b.*", body, re.MULTILINE)
+        if left:
+            raise ValueError(f"{name}.js has what a classic script cannot have: {left[0]}")
+        ending = f"\nreturn {{ {exported} }};" if exported else ""
+        parts[name] = f"modules.{name} = (() => {{\n{body}{ending}\n}})();"
+    return (
+        '(() => {\n"use strict";\nconst modules = {};\n' + "\n".join(parts.values()) + "\n})();\n"
+    )

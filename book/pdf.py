@@ -1,0 +1,230 @@
+"""Print the built site as one PDF: cover, contents with page numbers, all chapters in order.
+
+The pages are put one after another into a single page, which Chromium prints twice: the first time
+tells on which sheet each chapter begins, the second has these numbers in the contents. Sphinx's
+builder `singlehtml` would join the pages too, but ids that two chapters share lead its links
+astray.
+"""
+
+import io
+import os
+import posixpath
+from collections.abc import Set
+from html import escape
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import matplotlib as mpl
+import pikepdf
+from bs4 import BeautifulSoup
+from playwright.sync_api import Browser, Page, Route
+from sphinx_external_toc.parsing import parse_toc_yaml
+
+from attnlib.files import replace
+from book.browser import WAIT_FOR_FORMULAS, chromium, chromium_path, serve
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "_build" / "html"
+PDF = SITE / "_static" / "the-scale-of-attention.pdf"
+TITLE = "The Scale of Attention"
+AUTHOR = "The Scale of Attention contributors"
+
+FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
+"""Every machine with the pins has these, so that the PDF looks the same on all of them."""
+
+LEFT_OUT = "script, noscript, a.headerlink, details.above-input, .site-only, .live"
+"""What paper does not need, the code of figures among it."""
+
+SHEET_WIDTH = 627
+"""CSS pixels between the margins of a sheet, as book/print.css sets them: 166 mm."""
+
+HTML = "text/html; charset=utf-8"
+
+FROM_THE_SITE = (
+    "link[rel=stylesheet], script:-soup-contains('window.MathJax'), script[src*='/mathjax/']"
+)
+
+
+class Chapter(NamedTuple):
+    """A page of the site, ready to be put among the others."""
+
+    part: str
+    anchor: str
+    title: str
+    body: str
+
+
+def main() -> None:
+    """Print _build/html into _build/html/_static."""
+    if chromium_path() is None:
+        raise SystemExit("no browser to print with: install Debian's package `chromium`")
+    with chromium() as browser, serve(SITE) as address:
+        page = opened(browser, address, document(SITE, chapters(SITE)))
+        sheets = first_sheets(printed(page))
+        page.evaluate(NUMBER_THE_CONTENTS, sheets)
+        pdf = printed(page)
+    if first_sheets(pdf) != sheets:
+        raise SystemExit("the numbers in the contents moved the chapters")
+    replace(PDF, finished(pdf))
+    print(f"The book is at {PDF}")
+
+
+def chapters(site: Path) -> list[Chapter]:
+    """Return all pages of the site in the order of its contents."""
+    toc = parse_toc_yaml(ROOT / "_toc.yml")
+    parts = [(str(toc.root.docname), "")]
+    parts += [(str(item), tree.caption or "") for tree in toc.root.subtrees for item in tree.items]
+    names = {name for name, _ in parts}
+    return [chapter(site, name, part, names) for name, part in parts]
+
+
+def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
+    """Return a page with its ids, links and pictures as they must be among the pages `names`."""
+    page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+    article = page.select_one("article")
+    if article is None or article.h1 is None:
+        raise SystemExit(f"{name}.html has no article with a title")
+    for element in article.select(LEFT_OUT):
+        element.decompose()
+    for details in article.select("details"):
+        details["open"] = ""
+    for element in article.find_all(id=True):
+        element["id"] = anchor(name, str(element["id"]))
+    for link in article.find_all("a", href=True):
+        target = inside(name, str(link["href"]), names)
+        if target is None:
+            link.unwrap()
+        else:
+            link["href"] = target
+    for picture in article.find_all("img", src=True):
+        picture["src"] = moved(name, str(picture["src"]))
+    return Chapter(part, anchor(name), article.h1.get_text(), article.decode_contents())
+
+
+def anchor(name: str, fragment: str = "") -> str:
+    """Return the id by which a place of a page is known among all pages."""
+    return name.replace("/", "-") + (f"-{fragment}" if fragment else "")
+
+
+def moved(name: str, target: str) -> str:
+    """Return where `target`, seen from a page, lies seen from the site's folder."""
+    if urlsplit(target).scheme:
+        return target
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+
+
+def inside(name: str, target: str, names: Set[str]) -> str | None:
+    """Return a link's target as it is in the printed book; None for a file that is not in it."""
+    link = urlsplit(target)
+    if link.scheme:
+        return target
+    page = moved(name, link.path).removesuffix(".html") if link.path else name
+    return "#" + anchor(page, link.fragment) if page in names else None
+
+
+def document(site: Path, chapters: list[Chapter]) -> str:
+    """Return the whole book as one HTML page."""
+    front = BeautifulSoup((site / "intro.html").read_text(encoding="utf-8"), "html.parser")
+    head = "".join(str(element) for element in front.select(FROM_THE_SITE))
+    style = (ROOT / "book" / "print.css").read_text(encoding="utf-8")
+    running = "".join(running_head(index, entry) for index, entry in enumerate(chapters))
+    bodies = "".join(
+        f'<article class="bd-article" id="{entry.anchor}" style="page: sheet{index}">'
+        f"{entry.body}</article>"
+        for index, entry in enumerate(chapters)
+    )
+    return (
+        '<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head>'
+        f'<meta charset="utf-8"><title>{TITLE}</title>{head}<style>{style}{running}</style></head>'
+        f'<body>{cover()}{contents(chapters)}<main class="bd-content">{bodies}</main>'
+        "</body></html>"
+    )
+
+
+def running_head(index: int, entry: Chapter) -> str:
+    """Return the rule that puts the chapter's title at the top of its sheets."""
+    title = entry.title.replace("\\", "\\\\").replace('"', '\\"')
+    return f'@page sheet{index} {{ @top-right {{ content: "{title}"; }} }}'
+
+
+def cover() -> str:
+    """Return the first sheet."""
+    addresses = [os.environ.get(name, "") for name in ("BOOK_SITE", "BOOK_REPOSITORY")]
+    places = "".join(f'<a href="{escape(a)}">{escape(a)}</a><br>' for a in addresses if a)
+    return (
+        '<header class="cover"><img src="_static/logo.svg" alt="">'
+        f"<h1>{TITLE}</h1><p>What attention scores should be divided by,<br>"
+        "in proofs, exact numbers and simulations</p>"
+        '<img class="figure" src="_static/three-answers.svg" alt="">'
+        f"<p>{AUTHOR}<br>Version {version('attnlib')}<br>{places}</p>"
+        "<p><small>Text and figures: CC BY 4.0. Code: MIT. "
+        "The code that draws the figures is left out here; the notebooks have it.</small></p>"
+        "</header>"
+    )
+
+
+def contents(chapters: list[Chapter]) -> str:
+    """Return the table of contents: parts and chapters, with room for their numbers."""
+    lines = []
+    for part, entries in groupby(chapters, key=lambda entry: entry.part):
+        lines += [f"<h2>{escape(part)}</h2>"] if part else []
+        lines += [
+            f'<a href="#{entry.anchor}"><span>{escape(entry.title)}</span><i></i><b></b></a>'
+            for entry in entries
+        ]
+    return f'<nav class="parts"><h1>Contents</h1>{"".join(lines)}</nav>'
+
+
+def opened(browser: Browser, address: str, html: str) -> Page:
+    """Return a page that shows `html` as the site would, laid out as wide as a sheet."""
+
+    def font(route: Route) -> None:
+        route.fulfill(path=FONTS / Path(urlsplit(route.request.url).path).name)
+
+    page = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
+    page.set_default_timeout(120_000)  # thousands of formulas, perhaps on a busy machine
+    page.emulate_media(media="print", color_scheme="light")
+    page.route("**/fonts/*.ttf", font)
+    page.route(f"{address}/book.html", lambda route: route.fulfill(body=html, content_type=HTML))
+    page.goto(f"{address}/book.html")
+    page.evaluate(WAIT_FOR_FORMULAS)
+    page.evaluate("document.fonts.ready.then(() => true)")
+    return page
+
+
+NUMBER_THE_CONTENTS = """(sheets) => {
+  for (const entry of document.querySelectorAll(".parts a"))
+    entry.querySelector("b").textContent = sheets[entry.hash.slice(1)];
+}"""
+
+
+def printed(page: Page) -> bytes:
+    """Return the page as a PDF with bookmarks."""
+    return page.pdf(prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
+
+
+def first_sheets(pdf: bytes) -> dict[str, int]:
+    """Return the number of the sheet on which each link target lies, counted from 1."""
+    with pikepdf.open(io.BytesIO(pdf)) as book:
+        numbers = {sheet.obj.objgen: number for number, sheet in enumerate(book.pages, start=1)}
+        return {
+            str(name).removeprefix("/"): numbers[place[0].objgen]
+            for name, place in book.Root.Dests.items()
+        }
+
+
+def finished(pdf: bytes) -> bytes:
+    """Return the PDF in fewer bytes, with its author, and without the time of printing."""
+    buffer = io.BytesIO()
+    with pikepdf.open(io.BytesIO(pdf)) as book:
+        book.docinfo = book.make_indirect(pikepdf.Dictionary(Title=TITLE, Author=AUTHOR))
+        packed = pikepdf.ObjectStreamMode.generate
+        book.save(buffer, object_stream_mode=packed, deterministic_id=True)
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    main()

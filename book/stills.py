@@ -1,0 +1,180 @@
+"""Draw the stills of the live figures: what print and a browser without JavaScript show.
+
+Each shows its figure in the state in which the page opens it, or some states side by side. The
+numbers are computed here from `attnlib`, not by the modules of book/live.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy.special import log_ndtr, ndtri
+
+from attnlib import annealed, criteria, exact, freezing, rows
+from attnlib.checking import FloatArray
+from attnlib.scores import DotProduct, Normal
+from book import style
+from book.live.tables import arrivals
+
+SHOWN = 24
+"""Bars."""
+
+CALCULATOR_KEYS = 4096
+CALCULATOR_DIMENSION = 128
+FROZEN_ALPHA = 4.0
+FROZEN_KEYS = (16, 4096, 2**24)
+JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
+JACOBIAN_SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
+OUTPUT_KEYS = 4096
+
+SIGNS = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
+
+
+class Row(NamedTuple):
+    """A sample row at one α: its largest weights, and Σp²."""
+
+    weights: FloatArray
+    collision_probability: float
+
+
+def sample_row(n: int, alpha: float) -> Row:
+    """Return the calculator's sample row of n normal scores at α.
+
+    Its largest scores come from the arrivals S of a Poisson process: the k-th is exceeded with
+    chance S_k/S_{n+1}. The rest of a long row is replaced by its mean, n e^{α²/2} Φ(s − α) below
+    the smallest of them.
+    """
+    arrived = np.array(arrivals())
+    kept = arrived.size - 1
+    count = min(n, kept)
+    total = arrived[n] if n <= kept else arrived[kept - 1] + n + 1 - kept
+    scores = -ndtri(arrived[:count] / total)
+    powers = np.exp(alpha * (scores - scores[0]))
+    rest = np.zeros(2)
+    if n > kept:
+        order = np.array([1.0, 2.0]) * alpha
+        logs = np.log(n) + order**2 / 2.0 + log_ndtr(scores[-1] - order) - order * scores[0]
+        rest = np.exp(logs)
+    mass = powers.sum() + rest[0]
+    return Row(powers / mass, float(((powers**2).sum() + rest[1]) / mass**2))
+
+
+def figures() -> dict[str, Figure]:
+    """Return the stills by their file names."""
+    style.set_style()
+    return {
+        "live-calculator.svg": calculator(),
+        "live-jacobian.svg": jacobian(),
+        "live-freezing.svg": frozen(),
+        "live-temperature.svg": temperature(),
+    }
+
+
+def calculator() -> Figure:
+    """Return the gradient with the criteria on it, and a row at the annealed scale."""
+    n, law = CALCULATOR_KEYS, DotProduct(CALCULATOR_DIMENSION)
+    drawing, (above, below) = subplots(2, 1, figsize=(5.4, 5.2), height_ratios=[1.9, 1.0])
+    critical = criteria.critical_alpha(law, n)
+    alpha = np.linspace(0.0, 2.2 * critical, 120)
+    approximation = annealed.gradient(law, alpha, n)
+    near = approximation > -0.1
+    row = [a * (1.0 - sample_row(n, float(a)).collision_probability) for a in alpha]
+    above.plot(alpha, row, "-.", color=style.GREEN, label="a sample row")
+    above.plot(
+        alpha[near], approximation[near], "--", color=style.VERMILLION, label="approximation"
+    )
+    above.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE, label="exact mean")
+    scales = {
+        "variance": 1.0,
+        "entropy": criteria.same_entropy(law, n) or 0.0,
+        "annealed": float(annealed.best_alpha(law, n)),
+        "freezing": critical,
+    }
+    for name, place in scales.items():
+        height = float(exact.gradient(law, place, n))
+        above.plot(place, height, "o", color=style.INK)
+        left = name == "entropy"
+        offset = (-8, 3) if left else (7, -12)
+        above.annotate(
+            f"{name} {place:.3g}",
+            (place, height),
+            offset,
+            textcoords="offset points",
+            ha="right" if left else "left",
+            fontsize="small",
+        )
+    above.set(xlim=(0, alpha[-1]), ylim=(0, 4.2), xlabel="scale α", ylabel="gradient G")
+    above.legend(loc="lower right")
+    draw_bars(below, sample_row(n, scales["annealed"]), highest=0.1)
+    below.set_xlabel(f"the {SHOWN} largest weights of a row, at the annealed scale")
+    return drawing
+
+
+def jacobian() -> Figure:
+    """Return weights and Jacobian of one row at three scales."""
+    drawing, axes = subplots(
+        2, 3, figsize=(5.4, 3.4), height_ratios=[1.0, 1.9], sharex=True, squeeze=False
+    )
+    for column, alpha in zip(axes.T, JACOBIAN_ALPHAS, strict=True):
+        bars, squares = column
+        p = rows.softmax(JACOBIAN_SCORES, alpha)
+        bars.bar(np.arange(p.size) + 0.5, p, width=0.7, color=style.BLUE)
+        gradient = float(rows.gradient(JACOBIAN_SCORES, alpha))
+        bars.set(ylim=(0, 1), xticks=[], yticks=[], title=f"α = {alpha:g}\ng = {gradient:.2f}")
+        matrix = rows.jacobian(JACOBIAN_SCORES, alpha)
+        strongest = max(float(np.abs(matrix).max()), 0.25)
+        squares.pcolormesh(matrix, cmap=SIGNS, vmin=-strongest, vmax=strongest, edgecolors="none")
+        squares.set(xticks=[], yticks=[], aspect="equal")
+        squares.invert_yaxis()
+        squares.spines[["top", "right"]].set_visible(True)
+    axes[0, 0].set_ylabel("p")
+    axes[1, 0].set_ylabel("J")
+    return drawing
+
+
+def frozen() -> Figure:
+    """Return the largest weights of a row at one scale and three numbers of keys."""
+    drawing, axes = subplots(3, 1, figsize=(5.4, 4.8), sharex=True)
+    for panel, n in zip(axes, FROZEN_KEYS, strict=True):
+        row = sample_row(n, FROZEN_ALPHA)
+        draw_bars(panel, row, highest=1.0)
+        ratio = FROZEN_ALPHA / float(freezing.critical_alpha(n))
+        keys = f"{n}" if n < 10**6 else "2²⁴"
+        share = 1.0 / row.collision_probability
+        panel.set_title(
+            rf"n = {keys}: $\alpha/\alpha_c$ = {ratio:.2f}, 1/Σp² = {share:.1f}", fontsize="small"
+        )
+    axes[-1].set_xlabel(f"the {SHOWN} largest weights of a row, α = {FROZEN_ALPHA:g}")
+    return drawing
+
+
+def temperature() -> Figure:
+    """Return the output's scale against temperature with the three rules."""
+    drawing, axes = style.figure("temperature t", "std of the output")
+    n, t = OUTPUT_KEYS, np.geomspace(1.0 / 16.0, 16.0, 161)
+    law = Normal()
+    rule = 1.0 / annealed.post_scale(law, 1.0 / t, n)
+    near = rule < 1.4
+    grey = {"color": style.GREY, "linewidth": 1.2}
+    axes.plot(t, exact.output_std(law, 1.0 / t, n), "-", color=style.BLUE, label="exact")
+    axes.plot(t[near], rule[near], "--", color=style.VERMILLION, label="log-normal rule")
+    axes.axhline(1.0, linestyle="-.", label="spike", **grey)
+    axes.axhline(n**-0.5, linestyle=":", label="flat", **grey)
+    axes.axvline(1.0, linestyle="-", color=style.GREY, linewidth=0.8)
+    axes.plot(1.0, float(exact.output_std(law, 1.0, n)), "o", color=style.BLUE)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set(ylim=(1 / 100, 1.4), xlim=(1 / 16, 16))
+    axes.legend(loc="center right")
+    return drawing
+
+
+def draw_bars(axes: Axes, row: Row, *, highest: float) -> None:
+    """Draw the largest weights of a row."""
+    weights = np.zeros(SHOWN)
+    weights[: row.weights.size] = row.weights[:SHOWN]
+    axes.bar(np.arange(SHOWN), weights, width=0.76, color=style.BLUE)
+    axes.set(ylim=(0, highest), xticks=[], yticks=[0, highest / 2, highest], ylabel="weight")

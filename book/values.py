@@ -1,0 +1,119 @@
+"""Numbers of a chapter: in its text, and in tables."""
+
+import re
+from contextlib import suppress
+from html import escape
+from unicodedata import combining
+
+from IPython import get_ipython
+
+
+def glue(name: str, value: float | str, spec: str = "") -> None:
+    """Print `name = value` and make the value available to the text as {glue:text}`name`.
+
+    `value` is formatted with `spec`, as by format(). Outside the book, without myst_nb, it is only
+    printed.
+
+    >>> glue("half", 0.5, ".2f")
+    half = 0.50
+    """
+    text = format(value, spec)
+    print(f"{name} = {text}")
+    if get_ipython() is None:
+        return
+    with suppress(ImportError):
+        from myst_nb import glue as paste
+
+        paste(name, text, display=False)
+
+
+class Table:
+    """A table of numbers: HTML in the book and in Jupyter, aligned text elsewhere.
+
+    The headings come first, then each row, cell by cell; the last line of its code cell is the
+    table itself. A cell is text, written with the digits that it deserves, or a number, shown as
+    Python shows it. Columns of numbers are flush right. `row` raises ValueError for a row of
+    another length than the headings.
+
+    >>> table = Table("law", "n", "mean")
+    >>> table.row("normal", 4, f"{0.5:.2f} ± 0.01")
+    >>> table.row("cosine", 4096, f"{12.25:.2f} ± 0.30")
+    >>> table
+    law        n          mean
+    normal     4   0.50 ± 0.01
+    cosine  4096  12.25 ± 0.30
+    """
+
+    def __init__(self, *headings: str, caption: str = "") -> None:
+        self.headings = headings
+        self.caption = caption
+        self.rows: list[tuple[str, ...]] = []
+
+    def row(self, *cells: object) -> None:
+        """Add a row."""
+        if len(cells) != len(self.headings):
+            raise ValueError(
+                f"a row must have {len(self.headings)} cells, one for each heading, "
+                f"got {len(cells)}: {cells}"
+            )
+        self.rows.append(tuple(map(str, cells)))
+
+    def __repr__(self) -> str:
+        lines = [self.headings, *self.rows]
+        widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+        sides = self._numbers()
+        text = [
+            "  ".join(
+                _padded(cell, width, right)
+                for cell, width, right in zip(line, widths, sides, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join(([self.caption] if self.caption else []) + text)
+
+    def _repr_html_(self) -> str:
+        sides = self._numbers()
+
+        def cells(name: str, attributes: str, line: tuple[str, ...]) -> str:
+            return "".join(
+                f"<{name}{attributes}{NUMBER if right else ''}>{escape(cell)}</{name}>"
+                for cell, right in zip(line, sides, strict=True)
+            )
+
+        head = cells("th", ' scope="col"', self.headings)
+        body = "".join(f"<tr>{cells('td', '', row)}</tr>\n" for row in self.rows)
+        title = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        return (
+            f'<table class="numbers">{title}<thead><tr>{head}</tr></thead>\n'
+            f"<tbody>\n{body}</tbody></table>"
+        )
+
+    def _numbers(self) -> list[bool]:
+        """Return which columns hold numbers: in every cell, or nothing."""
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.headings)
+        return [all(map(_is_number, column)) for column in columns]
+
+
+NOTHING = ("", "—", "∞", "none", "never")
+"""What may stand in the place of a number."""
+
+NUMBER = ' class="number"'
+
+WORDS = re.compile(r"(?<=\d)e[-+]?\d+|\b(?:to|of)\b")
+"""What a number may have of letters: an exponent, as in 1e-05, and "1 to 2" or "1 of 2"."""
+
+
+def _is_number(cell: str) -> bool:
+    if cell in NOTHING:
+        return True
+    rest = WORDS.sub("", cell)
+    return any(map(str.isdigit, rest)) and not any(map(str.isalpha, rest)) and "√" not in rest
+
+
+def _width(text: str) -> int:
+    return sum(not combining(mark) for mark in text)
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if right else text + space

@@ -1,0 +1,107 @@
+"""Record the two criteria for the scale that have no closed form, where the calculator needs them.
+
+    python -m experiments.criteria
+
+takes a quarter of an hour of one core, and goes on where it was stopped: the typical row's best α,
+by simulation, and the α that holds the entropy, from `attnlib.criteria`. The live figures have
+polynomials fitted to them.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from attnlib import criteria, exact, typical
+from attnlib.provenance import versions
+from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal
+from experiments.records import Fields, Work, complete, path_of
+
+COMMAND = "python -m experiments.criteria"
+RECORD = path_of("criteria")
+KINDS = {Normal: "normal", Cosine: "cosine", DotProduct: "dot product"}
+SEED = 40
+
+LARGEST_N = 2**24
+"""The calculator's."""
+
+TYPICAL_DIMENSIONS = (8, 16, 64)
+TYPICAL_KEYS = (2, 3, 4, 6, 10, 20, 50, 150, 500, 2000, 8000, 2**16)
+MOST_ROWS = 20_000
+
+ENTROPY_DIMENSIONS = (8, 9, 11, 16, 30, 120)
+ENTROPY_NODES = 10
+"""Numbers of keys for each law."""
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
+    budget: Annotated[int, typer.Option(help="Scores drawn for each n.")] = 2**27,
+) -> None:
+    """Compute what the record does not hold yet."""
+    settings = {"seed": SEED, "budget": budget}
+    complete(out, work(budget), command=COMMAND, settings=settings, made=versions("numpy", "scipy"))
+
+
+def work(budget: int) -> Work:
+    """Yield what each entry is of, and what computes it."""
+    for law, n in points_of_entropy():
+        yield fields("entropy", law, n), partial(same_entropy, law, n)
+    for law, n in points_of_the_typical_row():
+        yield fields("typical", law, n), partial(typical_row, law, n, budget)
+
+
+def points_of_the_typical_row() -> Iterator[tuple[AnyLaw, int]]:
+    """Give each law and number of keys at which the typical row is simulated."""
+    for law in laws(TYPICAL_DIMENSIONS):
+        for n in TYPICAL_KEYS:
+            yield law, n
+
+
+def points_of_entropy() -> Iterator[tuple[AnyLaw, int]]:
+    """Give each law and number of keys at which the entropy's α is computed."""
+    for law in laws(ENTROPY_DIMENSIONS):
+        lowest, highest = held_entropy(law), np.log(LARGEST_N)
+        angles = np.pi * np.arange(ENTROPY_NODES) / (ENTROPY_NODES - 1)
+        log_n = lowest + (highest - lowest) * (1.0 - np.cos(angles)) / 2.0
+        fewest = int(np.exp(lowest)) + 1
+        for n in np.maximum(np.round(np.exp(log_n)), fewest):
+            yield law, int(n)
+
+
+def laws(dimensions: tuple[int, ...]) -> list[AnyLaw]:
+    """Return the normal law and the other two in these dimensions."""
+    return [Normal(), *map(Cosine, dimensions), *map(DotProduct, dimensions)]
+
+
+@cache
+def held_entropy(law: AnyLaw) -> float:
+    """Return the entropy that the criterion holds."""
+    return float(exact.entropy(law, 1.0 / np.sqrt(law.variance), criteria.REFERENCE_KEYS))
+
+
+def fields(criterion: str, law: AnyLaw, n: int) -> Fields:
+    """Return what an entry is of; d is null for normal scores."""
+    return {"criterion": criterion, "law": KINDS[type(law)], "d": getattr(law, "d", None), "n": n}
+
+
+def same_entropy(law: AnyLaw, n: int) -> dict[str, float]:
+    """Return α in standard deviations of a score, and the entropy that it holds."""
+    alpha = criteria.same_entropy(law, n)
+    assert alpha is not None, "the points are where there is one"
+    return {"alpha": alpha * float(np.sqrt(law.variance)), "held": held_entropy(law)}
+
+
+def typical_row(law: AnyLaw, n: int, budget: int) -> dict[str, float]:
+    """Return the best α in units of the α of freezing."""
+    rows = min(MOST_ROWS, budget // n)
+    value, error = typical.best_alpha(law, n, rows=rows, seed=SEED)
+    unit = criteria.critical_alpha(law, n)
+    return {"ratio": float(value) / unit, "standard_error": float(error) / unit}
+
+
+if __name__ == "__main__":
+    typer.run(main)

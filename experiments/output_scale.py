@@ -1,0 +1,236 @@
+"""Record the scale of attention's output and of its gradients at initialisation, by simulation.
+
+    python -m experiments.output_scale
+
+takes a few minutes of one core, and goes on where it was stopped. Next to each measured number
+stand its standard error, the exact one and those of the rules.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+
+from attnlib import exact, rows
+from attnlib.checking import FloatArray
+from attnlib.claims.output import TEMPERATURES, unit_scaling_std
+from attnlib.provenance import versions
+from attnlib.sampling import sample
+from attnlib.scores import DotProduct, Normal
+from experiments.records import Work, complete, path_of
+
+COMMAND = "python -m experiments.output_scale"
+RECORD = path_of("output_scale")
+SEED = 30
+"""Of the first entry; the others have the next numbers."""
+
+LENGTHS = (64, 256, 4096, 65536)
+"""Numbers of keys at which the temperature is varied."""
+
+POWERS = tuple(4**k for k in range(1, 9))
+"""Numbers of keys at which the temperature is 1, for each of LAWS."""
+
+LAWS: dict[str, Normal | DotProduct] = {
+    "normal scores": Normal(),
+    "d = 16": DotProduct(16),
+    "d = 64": DotProduct(64),
+    "d = 128": DotProduct(128),
+}
+
+HEADS = (
+    # keys, dimension, α, causal, share of the heads
+    (64, 64, 1.0, False, 1.0),
+    (256, 64, 1.0, False, 4.0),
+    (1024, 64, 1.0, False, 0.125),
+    (256, 16, 1.0, False, 0.5),
+    (256, 64, 2.0, False, 0.5),
+    (256, 64, 0.125, False, 0.5),
+    (256, 64, 1.0, True, 1.0),
+    (1024, 64, 1.0, True, 0.125),
+)
+"""Heads of attention whose outputs and gradients are measured; α = ⅛ is the scale 1/d at d = 64."""
+
+MOST_ROWS = 2**20
+
+NOTE_HEADS = 1024
+"""In each run of the source's own experiment: 512 sequences, 2 heads."""
+
+HEADS_AT_A_TIME = 16
+
+Measured = dict[str, float]
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
+    scores: Annotated[int, typer.Option(help="Scores at each n.")] = 2**26,
+    heads: Annotated[int, typer.Option(help="Heads of attention, times a share.")] = 4096,
+) -> None:
+    """Compute what the record does not hold yet."""
+    torch.set_num_threads(1)
+    settings = {"seed": SEED, "scores": scores, "heads": heads}
+    made = versions("numpy", "scipy", "torch")
+    complete(out, work(scores, heads), command=COMMAND, settings=settings, made=made)
+
+
+def work(budget: int, heads: int) -> Work:
+    """Yield what each entry is of, and what computes it, from a seed of its own."""
+    seeds = count(SEED)
+    for n in LENGTHS:
+        at = {"of": "temperatures", "law": "normal scores", "n": n}
+        yield at, partial(temperatures, n, budget, next(seeds))
+    for name, law in LAWS.items():
+        for n in POWERS:
+            at = {"of": "lengths", "law": name, "n": n}
+            yield at, partial(measure, law, n, (1.0,), budget, next(seeds))
+    for n, d, alpha, causal, share in HEADS:
+        wanted = max(2, round(heads * share))
+        compute = partial(heads_of_attention, n, d, alpha, causal=causal, heads=wanted)
+        at = {"of": "heads", "n": n, "d": d, "alpha": alpha, "causal": causal}
+        yield at, partial(compute, seed=next(seeds))
+
+
+@dataclass(frozen=True)
+class WithValues:
+    """Rows of scores of a law, each followed by as many standard normal values."""
+
+    law: Normal | DotProduct
+
+    def sample(self, rng: np.random.Generator, rows: int, n: int, /) -> FloatArray:
+        """Return `rows` rows of n/2 scores and n/2 values."""
+        scores = self.law.sample(rng, rows, n // 2)
+        return np.concatenate([scores, rng.standard_normal((rows, n // 2))], axis=1)
+
+
+def squares(rows_and_values: FloatArray, alphas: tuple[float, ...]) -> FloatArray:
+    """Return z² and Σp² of each row at each α, shape (rows, 2, α); their means are equal."""
+    scores, values = np.split(rows_and_values, 2, axis=1)
+    columns = []
+    for alpha in alphas:
+        p = rows.softmax(scores, alpha)
+        columns.append([np.einsum("ij,ij->i", p, values) ** 2, rows.collision_probability(p)])
+    return np.moveaxis(np.array(columns), -1, 0).swapaxes(1, 2)
+
+
+def measure(
+    law: Normal | DotProduct, n: int, alphas: tuple[float, ...], budget: int, seed: int
+) -> list[dict[str, Any]]:
+    """Return the measured and the computed std of the output at each α."""
+    drawn = min(max(budget // n, 2), MOST_ROWS)
+    with ThreadPoolExecutor(1) as one_core:
+        found = sample(
+            WithValues(law),
+            2 * n,
+            partial(squares, alphas=alphas),
+            rows=drawn,
+            seed=seed,
+            executor=one_core,
+        ).mean()
+    result = []
+    for i, alpha in enumerate(alphas):
+        outputs, weights = (
+            root(found.value[kind, i], found.standard_error[kind, i]) for kind in (0, 1)
+        )
+        result.append(
+            {
+                "t": 1.0 / alpha,
+                "rows": drawn,
+                "outputs": outputs,
+                "weights": weights,
+                "exact": float(exact.output_std(law, alpha, n)),
+                "rules": rules(alpha, n),
+            }
+        )
+    return result
+
+
+def rules(alpha: float, n: int) -> Measured:
+    """Return what the source's three rules and unit-scaling's fit give for the std."""
+    return {
+        "flat": n**-0.5,
+        "spike": 1.0,
+        "log_normal": float(np.exp(alpha**2 / 2.0) / np.sqrt(n)),
+        "unit_scaling": float(unit_scaling_std(alpha, n)),
+    }
+
+
+def temperatures(n: int, budget: int, seed: int) -> list[dict[str, Any]]:
+    """Return the output's std at the source's 17 temperatures, for normal scores."""
+    return measure(Normal(), n, tuple(1.0 / TEMPERATURES), budget, seed)
+
+
+def heads_of_attention(
+    n: int, d: int, alpha: float, *, causal: bool, heads: int, seed: int
+) -> dict[str, Any]:
+    """Return the rms of outputs and gradients of whole heads, measured and computed."""
+    generator = torch.Generator().manual_seed(seed)
+    starts = range(0, heads, HEADS_AT_A_TIME)
+    parts = [
+        one_batch(generator, n, d, alpha, causal, min(HEADS_AT_A_TIME, heads - start))
+        for start in starts
+    ]
+    by_position = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    seen = np.arange(1, n + 1) if causal else np.array([n])
+    computed = {
+        "output": exact.output_std(DotProduct(d), alpha, seen),
+        **exact.backward_std(d, alpha, seen)._asdict(),
+    }
+    result: dict[str, Any] = {"heads": heads}
+    for name, values in by_position.items():
+        result[name] = {
+            "measured": over_heads(values.mean(axis=1)),
+            "exact": float(np.sqrt(np.square(computed[name]).mean())),
+        }
+    if causal:
+        result["positions"] = [
+            {
+                "n": n_seen,
+                "output": over_heads(by_position["output"][:, n_seen - 1]),
+                "exact": float(computed["output"][n_seen - 1]),
+            }
+            for n_seen in (2**k for k in range(n.bit_length()))
+        ]
+        result["unit_scaling"] = float(unit_scaling_std(alpha, n, causal=True))
+    else:
+        result["rules"] = rules(alpha, n)
+    runs = by_position["output"].mean(axis=1)[: heads // NOTE_HEADS * NOTE_HEADS]
+    result["std_in_runs_of_1024_heads"] = np.sqrt(
+        runs.reshape(-1, NOTE_HEADS).mean(axis=1)
+    ).tolist()
+    return result
+
+
+def one_batch(
+    generator: torch.Generator, n: int, d: int, alpha: float, causal: bool, heads: int
+) -> dict[str, FloatArray]:
+    """Return the mean squares of outputs and gradients, by PyTorch, shape (heads, n) each."""
+    q, k, v, upstream = (torch.randn((heads, n, d), generator=generator) for _ in range(4))
+    leaves = {"query": q, "key": k, "value": v}
+    for leaf in leaves.values():
+        leaf.requires_grad_(True)
+    output = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=causal, scale=alpha / float(np.sqrt(d))
+    )
+    gradients = torch.autograd.grad(output, list(leaves.values()), upstream)
+    tensors = {"output": output.detach(), **dict(zip(leaves, gradients, strict=True))}
+    return {name: t.double().square().mean(dim=-1).numpy() for name, t in tensors.items()}
+
+
+def over_heads(mean_squares: FloatArray) -> Measured:
+    """Return the rms of independent mean squares, with its standard error."""
+    return root(mean_squares.mean(), mean_squares.std(ddof=1) / np.sqrt(mean_squares.size))
+
+
+def root(square: float, standard_error: float) -> Measured:
+    """Return the root of an estimate, with its standard error."""
+    value = float(np.sqrt(square))
+    return {"value": value, "standard_error": float(standard_error) / (2.0 * value)}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,191 @@
+"""Record what the probe measures of the character model before and after training.
+
+    python -m experiments.probe_training
+
+trains the model once, some three minutes of one core, and records the table of the probe at
+initialisation and at the end; what random scores with each row's own spread would give; of the last
+query of each window the shape of its logits, and where its weight goes; and the loss and the table
+of the trained model under other scales. Measured on the validation text.
+"""
+
+import json
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from scipy.interpolate import RectBivariateSpline
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from attnlib import exact
+from attnlib.attention import rescale
+from attnlib.checking import FloatArray
+from attnlib.lab import data
+from attnlib.lab.model import Config, Transformer, loss
+from attnlib.lab.train import Training, train_model
+from attnlib.probing import Report, probe
+from attnlib.provenance import versions
+from attnlib.scores import Normal
+from experiments.records import Entry, Record, path_of, save
+
+COMMAND = "python -m experiments.probe_training"
+RECORD = path_of("probe_training")
+
+CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
+TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
+WINDOWS = 256
+
+POSITIONS = (2, 4, 8, 16, 32, 64, 128)
+"""Numbers of keys at which rows are averaged."""
+
+DISTANCES = 8
+"""The weight of so many keys is recorded, from the query itself back."""
+
+ALPHAS = tuple(float(2.0 ** (k / 2)) for k in range(-4, 5))
+"""Scales at which the trained model runs, in units of the one that it was trained at."""
+
+
+def main(
+    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
+    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
+) -> None:
+    """Train, measure, and write the record."""
+    torch.set_num_threads(1)
+    corpus = data.load(data.SHAKESPEARE, text)
+    windows = data.validation_batch(
+        data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
+    )
+    inputs, targets = map(torch.from_numpy, windows)
+    before = Transformer(CONFIG, TRAINING.seed)
+    after, run = train_model(CONFIG, TRAINING, corpus)
+    settings = {
+        "config": asdict(CONFIG),
+        "training": asdict(TRAINING),
+        "windows": WINDOWS,
+        "positions": POSITIONS,
+    }
+    entries = [
+        Entry({"model": "before"}, measured(before, inputs, targets)),
+        Entry(
+            {"model": "after"},
+            {"training_loss": run.final_loss, **measured(after, inputs, targets)},
+        ),
+        *(
+            Entry({"model": "rescaled", "alpha": alpha}, rescaled(after, alpha, inputs, targets))
+            for alpha in ALPHAS
+        ),
+    ]
+    made = versions("numpy", "scipy", "torch")
+    save(out, Record(COMMAND, settings, made, tuple(entries)))
+
+
+@torch.no_grad()
+def measured(model: Transformer, inputs: Tensor, targets: Tensor) -> dict[str, Any]:
+    """Return the loss, the table and what the rows say of each head."""
+    with probe(model) as report:
+        value = loss(model(inputs), targets)
+    content = json.loads(report.to_json())
+    return {
+        "loss": value.item(),
+        "heads": content["heads"],
+        "rows": by_head(report),
+        "last_query": last_queries(model, inputs),
+    }
+
+
+def by_head(report: Report) -> list[dict[str, Any]]:
+    """Return for each head, in the order of the table, averages over its rows."""
+    found = []
+    for _, rows in report.rows().groupby(["layer", "call", "head"], sort=False):
+        n, alpha = rows["keys"].to_numpy(float), rows["alpha"].to_numpy(float)
+        at = [rows[rows["keys"] == position] for position in POSITIONS]
+        found.append(
+            {
+                "row_alpha_quantiles": np.quantile(alpha, (0.1, 0.5, 0.9)).tolist(),
+                "collision_probability": [part["collision_probability"].mean() for part in at],
+                "alpha": [float(np.sqrt((part["alpha"] ** 2).mean())) for part in at],
+                # Normal scores of each row's own standard deviation
+                "collision_probability_of_rows": float(normal_rows(alpha, n).mean()),
+                "of_rows_by_position": [
+                    float(normal_rows(part["alpha"].to_numpy(float), np.array([position])).mean())
+                    for position, part in zip(POSITIONS, at, strict=True)
+                ],
+            }
+        )
+    return found
+
+
+class LastQuery(TorchFunctionMode):
+    """Keeps the logits of the last query of each call, which sees all keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits: list[Tensor] = []
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention:
+            q, k = args[:2]
+            self.logits.append((q[..., -1:, :] @ k.mT).squeeze(-2).double() * kwargs["scale"])
+        return func(*args, **kwargs)
+
+
+def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
+    """Return for each head the shape of its last query's logits, and where the weight goes."""
+    with LastQuery() as seen:
+        model(inputs)
+    found = []
+    for logits in torch.cat(seen.logits, dim=1).unbind(dim=1):
+        centred = logits - logits.mean(dim=-1, keepdim=True)
+        standard = centred / centred.square().mean(dim=-1, keepdim=True).sqrt()
+        weights = torch.softmax(logits, dim=-1).mean(dim=0).flip(0)
+        found.append(
+            {
+                "skewness": float((standard**3).mean()),
+                "excess_kurtosis": float((standard**4).mean() - 3.0),
+                "weight_by_distance": weights[:DISTANCES].tolist(),
+            }
+        )
+    return found
+
+
+def normal_rows(alpha: FloatArray, n: FloatArray) -> FloatArray:
+    """Return E Y of normal scores at each α and n from 2 to the longest, interpolated."""
+    values: FloatArray = np.exp(_spline().ev(np.log(np.clip(alpha, *LIMITS)), np.log(n)))
+    return values
+
+
+LIMITS = (1e-3, 1e3)
+
+
+@cache
+def _spline() -> RectBivariateSpline:
+    alphas = np.geomspace(*LIMITS, 121)
+    n = np.unique(np.round(np.geomspace(2, CONFIG.sequence, 24)))
+    values = exact.collision_probability(Normal(), alphas[:, None], n)
+    return RectBivariateSpline(np.log(alphas), np.log(n), np.log(values))
+
+
+@torch.no_grad()
+def rescaled(model: Transformer, alpha: float, inputs: Tensor, targets: Tensor) -> dict[str, Any]:
+    """Return the loss and the table of the model at another scale."""
+    with probe(model) as report, rescale(alpha=alpha):
+        value = loss(model(inputs), targets)
+    columns = ["layer", "head", "alpha", "effective_keys", "frozen", "gradient", "entropy"]
+    heads = report.table()[columns].to_dict("records")
+    return {"loss": value.item(), "heads": heads}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,138 @@
+"""Records: one schema, one loader.
+
+experiments/recorded/NAME.json holds what the recorder NAME computed:
+
+    command    what to type to make it again
+    settings   all that the numbers depend on, by name
+    made       with which versions
+    entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
+
+`load` reads one. The training runs are files of `attnlib.lab.sweep`, one for each run, and `runs`
+reads those of a TOML file.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from attnlib.files import write_json
+from attnlib.lab import sweep
+from attnlib.lab.sweep import Outcome
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded"
+
+Fields = dict[str, Any]
+Work = Iterable[tuple[Fields, Callable[[], Any]]]
+
+
+class Entry(NamedTuple):
+    """What was found, and what it is of."""
+
+    at: Fields
+    found: Any
+
+
+class Record(NamedTuple):
+    """What a recorder computed, and how."""
+
+    command: str
+    settings: Fields
+    made: Fields
+    entries: tuple[Entry, ...]
+
+    def select(self, **fields: Any) -> tuple[Entry, ...]:
+        """Return the entries that have these fields with these values, in their order."""
+        return tuple(
+            entry
+            for entry in self.entries
+            if all(name in entry.at and entry.at[name] == fields[name] for name in fields)
+        )
+
+    def find(self, **fields: Any) -> Any:
+        """Return what was found at these fields; KeyError unless one entry has them."""
+        chosen = self.select(**fields)
+        if len(chosen) != 1:
+            raise KeyError(f"{self.command} recorded {len(chosen)} entries with {fields}")
+        return chosen[0].found
+
+
+def path_of(name: str) -> Path:
+    """Return where the record of that name is, or will be."""
+    return RECORDED / f"{name}.json"
+
+
+def load(name: str | Path) -> Record:
+    """Return the record of that name, or the one in the file at a path.
+
+    Raises ValueError for a file that is not a record, OSError where it cannot be read.
+    """
+    path = name if isinstance(name, Path) else path_of(name)
+    try:
+        table = json.loads(path.read_bytes())
+        entries = tuple(Entry(**entry) for entry in table.pop("entries"))
+        return Record(**table, entries=entries)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is not a record: {type(error).__name__}: {error}") from error
+
+
+def save(path: Path, record: Record) -> None:
+    """Write a record, whole or not at all."""
+    entries = [entry._asdict() for entry in record.entries]
+    write_json(path, {**record._asdict(), "entries": entries})
+
+
+def complete(path: Path, work: Work, *, command: str, settings: Fields, made: Fields) -> Record:
+    """Compute what the file does not hold yet of `work`, with a bar, and return the record.
+
+    Every entry is written when it is done, so a recorder that was stopped goes on where it was.
+    What was recorded with other settings or versions is computed again.
+    """
+    wanted = {json.dumps(at): (at, compute) for at, compute in work}
+    record = Record(command, settings, made, ())
+    before = load(path) if path.exists() else record
+    same = before._replace(entries=()) == _as_read(record)
+    found = {json.dumps(entry.at): entry for entry in before.entries if same}
+    for key, (at, compute) in tqdm(wanted.items(), unit="entry"):
+        if key not in found:
+            found[key] = Entry(at, compute())
+            record = record._replace(entries=tuple(found[k] for k in wanted if k in found))
+            save(path, record)
+    return load(path)
+
+
+def _as_read(record: Record) -> Record:
+    """Return a record without entries as it is read again: JSON has lists for tuples."""
+    return Record(**json.loads(json.dumps(record._asdict())))._replace(entries=())
+
+
+@cache
+def runs(experiment: str) -> tuple[Outcome, ...]:
+    """Return the recorded runs of experiments/`experiment`.toml, in the order of the sweep.
+
+    Raises FileNotFoundError where some are missing.
+    """
+    described = sweep.read(HERE / f"{experiment}.toml")
+    found = sweep.outcomes(described)
+    if len(found) < len(described.settings):
+        raise FileNotFoundError(
+            f"of the {len(described.settings)} runs of {experiment}.toml {len(found)} are "
+            "recorded; "
+            f"attnlib sweep experiments/{experiment}.toml runs the others"
+        )
+    return tuple(found)
+
+
+def training_files() -> list[Path]:
+    """Return the file of every recorded training run."""
+    return sorted((RECORDED / "training").glob("*.json"))
+
+
+def timings() -> list[Fields]:
+    """Return how long those training runs took that were timed, and on which processor."""
+    files = sorted((RECORDED / "training" / "timings").glob("*.json"))
+    return [json.loads(file.read_bytes()) for file in files]

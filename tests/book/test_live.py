@@ -1,0 +1,163 @@
+"""What the live figures are made of: the tables, the one script, the stills and their record."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from numpy.polynomial import chebyshev
+
+from attnlib import criteria, exact, rows, rules, typical
+from attnlib.policies import POLICIES
+from attnlib.scores import Cosine, DotProduct, Normal
+from book import stills
+from book.live import script, tables
+from experiments import criteria as recorder
+from experiments.records import load
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Return the tables as the module has them."""
+    lines = script.table_module().splitlines()[1:-1]
+    return json.loads("{" + "".join(lines).rstrip(",") + "}")
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return load("criteria")
+
+
+def test_the_tables_are_the_library_s(table):
+    assert table["limits"] == {"n": list(tables.KEYS), "d": list(tables.DIMENSIONS)}
+    assert [policy["name"] for policy in table["policies"]] == list(POLICIES)
+
+
+def test_each_rule_is_in_the_script_under_its_public_name(table):
+    text = (script.HERE / "policies.js").read_text("utf-8")
+    written = set(re.findall(r"^  (\w+): \(\{", text, re.MULTILINE))
+    used = {policy["rule"] for policy in table["policies"]}
+    assert used == written
+    assert all(callable(getattr(rules, name)) and not name.startswith("_") for name in used)
+
+
+def test_the_gradient_table_goes_through_the_exact_gradient(table):
+    gradient = table["gradient"]
+    assert gradient["inverse_d"] == list(tables.INVERSE_DIMENSION)
+    assert gradient["root_log_n"] == list(tables.root_log(tables.KEYS))
+    assert gradient["reach"] == tables.REACH
+    numbers = [int(text) if text else 0 for text in gradient["values"].split(",")]
+    coefficients = gradient["unit"] * np.reshape(numbers, gradient["shape"])
+    keys = tables.whole_nodes(tables.GRADIENT_KEYS, *tables.KEYS)
+    places = tables.at(np.sqrt(np.log(keys)), tables.root_log(tables.KEYS))
+    largest = tables.REACH / (1 + tables.REACH)
+    share = (tables.nodes(tables.GRADIENT_SCALES) + 1) / 2 * largest
+    x = (share / (1 - share))[::3]
+    inverse = tables.at(tables.inverse(tables.GRADIENT_DIMENSIONS), tables.INVERSE_DIMENSION)
+    for i, j in ((0, 0), (0, 11), (2, 6), (4, 9), (7, 0), (7, 11)):
+        d, n = tables.GRADIENT_DIMENSIONS[i], int(keys[j])
+        law = Cosine(d) if d else Normal()
+        alpha = x * criteria.critical_alpha(law, n)
+        series = np.tensordot(
+            np.outer(
+                *(
+                    chebyshev.chebvander(point, size - 1)
+                    for point, size in zip((inverse[i], places[j]), gradient["shape"], strict=False)
+                )
+            ),
+            coefficients,
+            axes=2,
+        )
+        found = alpha * np.exp(chebyshev.chebval(tables.at(share[::3], (0, largest)), series))
+        # The rounding of two thousand coefficients is all that is left.
+        np.testing.assert_allclose(found / (1 + x), exact.gradient(law, alpha, n), rtol=3e-4)
+
+
+def test_the_script_is_made_of_the_modules_and_nothing_else():
+    modules = {
+        "one": "// A comment.\nexport const a = 1;\n\nexport function b() {\n  return a;\n}\n",
+        "two": 'import { a, b } from "./one.js";\n\nconst c = a + b();\n',
+    }
+    text = script.bundle({name: script.bare(text) for name, text in modules.items()})
+    assert "comment" not in text
+    assert "modules.one = (() => {\nconst a = 1;" in text
+    assert "return { a, b };\n})();" in text
+    assert "modules.two = (() => {\nconst { a, b } = modules.one;\nconst c = a + b();\n})" in text
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ({"b": 'import { a } from "./a.js";\n', "a": "export const a = 1;\n"}, "come earlier"),
+        ({"a": 'import a from "./b.js";\n'}, "a classic script cannot have: import a"),
+        ({"a": "export default 1;\n"}, "a classic script cannot have: export default"),
+    ],
+)
+def test_what_cannot_be_in_the_script_is_named(modules, message):
+    with pytest.raises(ValueError, match=message):
+        script.bundle(modules)
+
+
+def test_every_module_is_in_the_script_and_stays_on_this_site(tmp_path, monkeypatch):
+    assert {path.stem for path in script.HERE.glob("*.js")} == set(script.MODULES[1:])
+    monkeypatch.setattr(script, "tables", lambda: {"limits": 1})
+    text = script.write(tmp_path)
+    assert {path.stem for path in tmp_path.iterdir()} == set(script.MODULES)
+    assert set(re.findall(r"https?://[^\"`]*", text)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"\b(?:fetch|XMLHttpRequest|eval|localStorage)\b", text)
+
+
+def test_the_script_is_small(table, monkeypatch, tmp_path):
+    monkeypatch.setattr(script, "tables", lambda: table)
+    assert len(script.write(tmp_path).encode()) < 70_000
+
+
+def test_the_record_is_complete(recorded):
+    work = recorder.work(recorded.settings["budget"])
+    assert [entry.at for entry in recorded.entries] == [at for at, _ in work]
+
+
+@pytest.mark.parametrize(("law", "n"), [(Normal(), 312), (Cosine(8), 16777216)])
+def test_the_record_agrees_with_the_library(recorded, law, n):
+    found = recorded.find(**recorder.fields("entropy", law, n))
+    assert found == pytest.approx(recorder.same_entropy(law, n), rel=1e-8)
+
+
+def test_the_record_of_two_keys_agrees_with_the_library(recorded):
+    found = recorded.find(**recorder.fields("typical", DotProduct(8), 2))
+    today = recorder.typical_row(DotProduct(8), 2, recorded.settings["budget"])
+    assert found == pytest.approx(today, rel=1e-8)
+
+
+@pytest.mark.parametrize("law", [Normal(), Cosine(8), DotProduct(64)])
+def test_the_simulated_record_agrees_with_other_rows(recorded, law):
+    found = recorded.find(**recorder.fields("typical", law, 50))
+    value, error = typical.best_alpha(law, 50, rows=8000, seed=1)
+    unit = criteria.critical_alpha(law, 50)
+    difference = abs(value / unit - found["ratio"])
+    assert difference < 4.5 * np.hypot(error / unit, found["standard_error"])
+
+
+@pytest.mark.parametrize("n", [2, 16, 64])
+def test_the_sample_row_is_a_row_of_softmax(n):
+    found = stills.sample_row(n, 2.0)
+    assert found.weights.size == n
+    assert found.weights.sum() == pytest.approx(1.0, rel=1e-14)
+    assert found.collision_probability == pytest.approx(
+        float(rows.collision_probability(found.weights)), rel=1e-13
+    )
+
+
+def test_rows_made_like_the_sample_row_have_the_exact_mean(monkeypatch):
+    # Fresh arrivals each time, as against the one set that the page uses.
+    rng = np.random.default_rng(2)
+    n, alpha = 1000, 2.0
+    drawn = np.cumsum(rng.exponential(size=(4000, tables.ARRIVALS)), axis=1)
+    found = []
+    for arrived in drawn:
+        monkeypatch.setattr(stills, "arrivals", lambda row=arrived: row)
+        found.append(stills.sample_row(n, alpha).collision_probability)
+    error = np.std(found) / np.sqrt(len(found))
+    expected = float(exact.collision_probability(Normal(), alpha, n))
+    # The others' mean in place of their sum: too small a difference to be seen here.
+    assert abs(np.mean(found) - expected) < 4.5 * error < 0.15 * expected

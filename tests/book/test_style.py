@@ -1,0 +1,109 @@
+"""What the book needs: the style of its figures, glued values, the claim box."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from colorspacious import cspace_convert
+from scipy.spatial.distance import pdist
+
+import book
+from attnlib import claims
+from book import drawings, style
+from book.claim_boxes import ClaimBox
+from tests.notebooks.numeric import text_difference
+
+WHITE, DARK_PAGE = (1.0, 1.0, 1.0), (0x12 / 255,) * 3
+
+HUE_ROTATED = (  # the CSS filter hue-rotate(180deg), Filter Effects Module Level 1
+    (-0.574, 1.430, 0.144),
+    (0.426, 0.430, 0.144),
+    (0.426, 1.430, -0.856),
+)
+
+
+def inverted(colour):
+    """The colour that static/book.css shows on a dark page: invert(1) hue-rotate(180deg)."""
+    negative = [1.0 - channel for channel in colour]
+    mixed = (sum(a * b for a, b in zip(line, negative, strict=True)) for line in HUE_ROTATED)
+    return tuple(min(max(channel, 0.0), 1.0) for channel in mixed)
+
+
+def luminance(colour):
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("colour", [*book.PALETTE, book.GREY])
+def test_colours_stand_out_on_light_and_dark_pages(colour):
+    rgb = mpl.colors.to_rgb(colour)
+    assert contrast(rgb, WHITE) >= 4.5
+    assert contrast(inverted(rgb), DARK_PAGE) >= 4.5
+
+
+@pytest.mark.parametrize("vision", [None, "protanomaly", "deuteranomaly", "tritanomaly"])
+def test_colours_are_told_apart_by_any_eyes(vision):
+    colours = np.array([mpl.colors.to_rgb(colour) for colour in book.PALETTE])
+    if vision is not None:
+        space = {"name": "sRGB1+CVD", "cvd_type": vision, "severity": 100}
+        colours = np.clip(cspace_convert(colours, space, "sRGB1"), 0.0, 1.0)
+    seen = cspace_convert(colours, "sRGB1", "CAM02-UCS")
+    assert pdist(seen).min() >= 20.0
+
+
+def test_figures_are_the_same_bytes_every_time():
+    def drawn():
+        book.set_style()
+        drawing, axes = book.figure("x", "y")
+        axes.plot([0, 1], [0, 1], "o-", label="line")
+        axes.legend()
+        return drawings.svg(drawing)
+
+    first = drawn()
+    assert first == drawn()
+    assert "<dc:date>" not in first
+
+
+def test_a_figure_of_panels_shares_its_x_axis():
+    _, axes = book.figure("x", "y", panels=2)
+    assert [panel.get_ylabel() for panel in axes] == ["y", "y"]
+    assert [panel.get_xlabel() for panel in axes] == ["", "x"]
+
+
+def test_the_style_is_what_it_is_whatever_was_set_before():
+    mpl.rcParams["lines.linewidth"] = 9.0
+    book.set_style()
+    assert mpl.rcParams["lines.linewidth"] == style.STYLE["lines.linewidth"]
+
+
+def test_the_claim_box_shows_statement_verdict_and_evidence():
+    outcome = claims.Outcome("a.b", "001", "x < y & z", "needs a condition", "12 of 16", "variance")
+    box = ClaimBox(outcome)
+    for text in (outcome.id, outcome.statement, outcome.verdict, outcome.evidence):
+        assert text in repr(box)
+    html = box._repr_html_()
+    assert 'class="claim claim-needs-a-condition"' in html
+    assert "x &lt; y &amp; z" in html
+
+
+def test_an_unknown_claim_has_no_box():
+    with pytest.raises(KeyError, match=r"variance\.nothing"):
+        book.claim_box("variance.nothing")
+
+
+def test_the_drawings_are_the_committed_ones():
+    for name, text in drawings.drawings().items():
+        committed = (drawings.STATIC / name).read_text(encoding="utf-8")
+        assert text_difference(committed, text) is None, name
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    mpl.use("agg")
+    yield
+    plt.close("all")

@@ -1,0 +1,61 @@
+"""Numbers of a chapter: glued into its text, and in tables."""
+
+import pytest
+
+import book
+from book.values import Table
+
+
+def test_glue_formats_and_prints_outside_the_book(capsys):
+    book.glue("half", 0.5, ".2f")
+    book.glue("name", "text")
+    assert capsys.readouterr().out == "half = 0.50\nname = text\n"
+
+
+def filled():
+    table = Table("rule", "n", "α", caption="Some & others")
+    table.row("1/√d <1>", 4, "1.00 ± 0.02")
+    table.row("μP", 4096, "—")
+    return table
+
+
+def test_as_text_its_columns_are_aligned():
+    assert repr(filled()).splitlines() == [
+        "Some & others",
+        "rule         n            α",
+        "1/√d <1>     4  1.00 ± 0.02",
+        "μP        4096            —",
+    ]
+
+
+def test_as_html_it_is_a_table_with_headings_and_numbers_flush_right():
+    html = filled()._repr_html_()
+    assert "<caption>Some &amp; others</caption>" in html
+    assert '<th scope="col">rule</th><th scope="col" class="number">n</th>' in html
+    assert '<td>1/√d &lt;1&gt;</td><td class="number">4</td>' in html
+    assert html.count("<tr>") == html.count("</tr>") == 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "number"),
+    [
+        (("1", "-0.5", "+3 %", "−2", "≈ 4", "1e-05", "2 to 3", "∞", ""), True),
+        (("1", "d = 3"), False),
+        (("1/√d", "1/2"), False),
+    ],
+)
+def test_a_column_of_numbers_is_known(cells, number):
+    table = Table("x")
+    for cell in cells:
+        table.row(cell)
+    assert table._numbers() == [number]
+
+
+def test_a_row_of_another_length_is_refused():
+    with pytest.raises(ValueError, match=r"a row must have 2 cells, .*, got 3: \(1, 2, 3\)"):
+        Table("a", "b").row(1, 2, 3)
+
+
+def test_a_table_without_rows_has_its_headings():
+    assert repr(Table("a", "b")) == "a  b"
+    assert "<tbody>\n</tbody>" in Table("a", "b")._repr_html_()

@@ -1,0 +1,138 @@
+"""Records: one schema for all, written entry by entry, and never believed when something is off."""
+
+import importlib
+import json
+from functools import partial
+
+import pytest
+
+from attnlib.lab.sweep import SweepError
+from experiments import records
+from experiments.records import HERE, RECORDED, Entry, Record, complete, load, save
+
+NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))
+SWEEPS = sorted(path.stem for path in HERE.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_record_says_what_it_is_and_how_it_was_made(name):
+    record = load(name)
+    module = record.command.removeprefix("python -m ")
+    assert importlib.util.find_spec(module), record.command
+    assert module.removeprefix("experiments.") == name
+    assert {"python", "numpy", "scipy"} <= set(record.made)
+    assert record.entries
+    assert len({json.dumps(entry.at) for entry in record.entries}) == len(record.entries)
+    for entry in record.entries:
+        assert entry.at, "fields, not a sentence"
+        assert all(isinstance(value, str | int | float | None) for value in entry.at.values())
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_training_run_of_a_sweep_is_recorded(name):
+    assert records.runs(name)
+
+
+def test_there_is_no_training_run_that_no_sweep_describes():
+    described = set()
+    for name in SWEEPS:
+        described |= {outcome.setting.name for outcome in records.runs(name)}
+    assert {path.stem for path in records.training_files()} == described
+    timed = {path.stem for path in (RECORDED / "training" / "timings").glob("*.json")}
+    assert timed <= described
+    assert len(records.timings()) == len(timed)
+
+
+def test_runs_that_are_missing_are_named(monkeypatch):
+    monkeypatch.setattr(records.sweep, "outcomes", lambda described: [])
+    with pytest.raises(FileNotFoundError, match=r"of the 36 runs of cause\.toml 0 are recorded"):
+        records.runs.__wrapped__("cause")
+
+
+# --- how they come about --------------------------------------------------------------------------
+
+
+class Stopped(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+def work(computed, stop=None):
+    """Three entries, which note that they are computed."""
+
+    def compute(n):
+        if n == stop:
+            raise Stopped
+        computed.append(n)
+        return {"square": n * n, "root": n**0.5}
+
+    for n in (2, 3, 5):
+        yield {"law": "normal", "n": n}, partial(compute, n)
+
+
+MADE = {"command": "python -m x", "settings": {"seed": 1, "ns": (2, 3)}, "made": {"numpy": "2"}}
+
+
+def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
+    path = tmp_path / "new" / "record.json"
+    whole = complete(path, work(computed := []), **MADE)
+    assert computed == [2, 3, 5]
+    assert whole.find(n=3) == {"square": 9, "root": 3**0.5}
+    text = path.read_bytes()
+    assert complete(path, work(computed := []), **MADE) == whole
+    assert computed == []
+    for lost in ({2}, {3}, {5}, {2, 5}):
+        save(path, whole._replace(entries=[e for e in whole.entries if e.at["n"] not in lost]))
+        assert complete(path, work(computed := []), **MADE) == whole
+        assert set(computed) == lost
+        assert path.read_bytes() == text
+    assert [file.name for file in path.parent.iterdir()] == ["record.json"]
+
+
+def test_what_comes_later_is_kept_when_it_is_stopped_early(tmp_path):
+    path = tmp_path / "record.json"
+    whole = complete(path, work([]), **MADE)
+    save(path, whole._replace(entries=whole.entries[2:]))
+    with pytest.raises(Stopped):
+        complete(path, work([], stop=3), **MADE)
+    assert [entry.at["n"] for entry in load(path).entries] == [2, 5]
+
+
+@pytest.mark.parametrize("key", ["command", "settings", "made"])
+def test_what_was_made_otherwise_is_made_again(tmp_path, key):
+    path = tmp_path / "record.json"
+    complete(path, work([]), **MADE)
+    complete(path, work(computed := []), **{**MADE, key: "other" if key == "command" else {}})
+    assert computed == [2, 3, 5]
+
+
+def test_one_entry_is_found_or_none():
+    entries = tuple(Entry({"n": n, "d": d}, n + d) for n in (1, 2) for d in (10, 20))
+    record = Record("python -m x", {}, {}, entries)
+    assert record.find(n=2, d=10) == 12
+    assert [entry.found for entry in record.select(n=1)] == [11, 21]
+    with pytest.raises(KeyError, match="2 entries with"):
+        record.find(n=2)
+    with pytest.raises(KeyError, match="0 entries with"):
+        record.find(m=2)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"entries": 3}', '{"entries": [{"at": 1}]}', "\xff", "null"]
+)
+def test_a_file_that_is_no_record_is_named(tmp_path, text):
+    path = tmp_path / "record.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"record\.json is not a record"):
+        load(path)
+
+
+def test_a_damaged_training_run_is_named(tmp_path):
+    (sweep_file := tmp_path / "one.toml").write_text(
+        'results = "runs"\ncorpus = "embedded"\n[training]\nsteps = 1\n'
+    )
+    described = records.sweep.read(sweep_file)
+    path = described.path(described.settings[0])
+    path.parent.mkdir()
+    path.write_text("{}")
+    with pytest.raises(SweepError, match="not the result of a run"):
+        records.sweep.outcomes(described)

@@ -1,1 +1,0 @@
-"""The maintainer's tools: run the chapters, look at the site."""
