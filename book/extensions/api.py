@@ -22,8 +22,15 @@ PAGES: dict[str, tuple[str, ...]] = {
     "api/laws": ("attnlib.scores", "attnlib.rows"),
     "api/gradients": ("attnlib.annealed", "attnlib.exact", "attnlib.freezing", "attnlib.typical"),
     "api/simulation": ("attnlib.sampling",),
-    "api/scales": ("attnlib.policies", "attnlib.criteria"),
+    "api/scales": ("attnlib.policies", "attnlib.rules", "attnlib.criteria"),
     "api/models": ("attnlib.attention", "attnlib.probing"),
+    "api/laboratory": (
+        "attnlib.lab.data",
+        "attnlib.lab.model",
+        "attnlib.lab.train",
+        "attnlib.lab.sweep",
+        "attnlib.lab.comparison",
+    ),
     "api/proofs": ("attnlib.symbolic", "attnlib.claims"),
 }
 """The modules of each page."""

@@ -1,8 +1,9 @@
 """A Sphinx extension: mends the HTML of pages where Sphinx leaves something to be desired.
 
 Each page gets a description for search engines and previews: the first sentences of its first
-paragraph, which in a chapter is its answer. The search finds it by its file's name too. The
-bibliography loses roles that browsers no longer take.
+paragraph, which in a chapter is its answer. The search finds it by its file's name too. The number
+of a source is a link to its claims in the ledger. The bibliography loses roles that browsers no
+longer take.
 """
 
 import re
@@ -10,6 +11,7 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 
 LENGTH = 200
@@ -32,12 +34,19 @@ IN_WORDS = (
 )
 """LaTeX of the kind that stands in first paragraphs, as plain text."""
 
+SOURCES = re.compile(r"\b[Ss]ources? 00\d(?:(?:, | and |, and )00\d)*")
+NUMBER = re.compile(r"(00\d)")
+
+WITHOUT_LINKS = (nodes.reference, nodes.title, nodes.Inline, nodes.FixedTextElement)
+"""Text in these stays as it is: links, headings, code, formulas, what is emphasised."""
+
 BIBLIOGRAPHY_ROLES = re.compile(r' role="(?:doc-biblioentry|list)"')
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("doctree-read", add_keywords)
+    app.connect("doctree-read", link_sources)
     app.connect("html-page-context", describe)
     app.connect("html-page-context", drop_roles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -47,6 +56,44 @@ def add_keywords(app: Sphinx, tree: nodes.document) -> None:
     """Let the search find a page by its file's name, which its text need not have."""
     name = app.env.docname.rpartition("/")[2].replace("_", " ")
     tree.insert(0, nodes.meta(name="keywords", content=name))
+
+
+def link_sources(app: Sphinx, tree: nodes.document) -> None:
+    """Make the number in "source 003" a link to that source's claims, except among these."""
+    page = app.env.docname
+    if page == LEDGER:
+        return
+    for text in list(tree.findall(nodes.Text)):
+        if isinstance(text.parent, WITHOUT_LINKS) or not SOURCES.search(text):
+            continue
+        pieces: list[nodes.Node] = []
+        end = 0
+        for found in SOURCES.finditer(text):
+            pieces.append(nodes.Text(text[end : found.start()]))
+            words = NUMBER.split(found[0])
+            pieces += [
+                link_to_source(word, page) if NUMBER.fullmatch(word) else nodes.Text(word)
+                for word in words
+            ]
+            end = found.end()
+        text.parent.replace(text, [*pieces, nodes.Text(text[end:])])
+
+
+LEDGER = "chapters/claims"
+
+
+def link_to_source(number: str, page: str) -> addnodes.pending_xref:
+    """Return a link to the claims of a source, to be resolved by Sphinx."""
+    return addnodes.pending_xref(
+        "",
+        nodes.inline("", number),
+        refdomain="std",
+        reftype="ref",
+        reftarget=f"source-{number}",
+        refdoc=page,
+        refexplicit=True,
+        refwarn=True,
+    )
 
 
 def describe(

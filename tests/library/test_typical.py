@@ -329,7 +329,7 @@ def test_the_median_row_is_the_median_of_the_rows():
 def test_a_peak_without_noise_is_found_exactly():
     x = np.linspace(-1.0, 1.0, 13)
     curves = np.tile(2.0 - (x - 0.3) ** 2 * (1.0 + 0.2 * x), (25, 1))
-    assert typical.peak_of_medians(x, curves) == (pytest.approx(0.3, abs=1e-12), 0.0)
+    assert typical.peak_of_medians(x, curves) == pytest.approx((0.3, 0.0), abs=1e-12)
     for slope, end in ((1.0, 1.0), (-1.0, -1.0)):
         assert typical.peak_of_medians(x, np.tile(slope * x, (20, 1))).value == end
 

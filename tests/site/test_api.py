@@ -5,8 +5,11 @@ import importlib
 import pkgutil
 
 import pytest
+import typer
 
 import attnlib
+from attnlib import lab
+from attnlib.cli import app
 from book.contents import page_names
 from book.extensions.api import (
     CHAPTERS_NAMED,
@@ -19,8 +22,8 @@ from book.extensions.api import (
 from book.pdf import ROOT
 from tests.site.html_checks import anchors, soup
 
-NOT_SHOWN = {"__main__", "book", "checking", "cli", "interception", "lab", "special"}
-"""What serves the book, the command line, the experiments and the modules themselves."""
+NOT_SHOWN = {"__main__", "checking", "files", "interception", "provenance", "special"}
+"""What serves the modules themselves."""
 
 CHAPTERS = [name for name in page_names(ROOT) if name.startswith("chapters/")]
 MODULES = [module for names in PAGES.values() for module in names]
@@ -28,9 +31,11 @@ MODULES = [module for names in PAGES.values() for module in names]
 
 def test_every_module_is_shown_or_left_out_on_purpose():
     every = {module.name for module in pkgutil.iter_modules(attnlib.__path__)}
-    shown = {module.removeprefix("attnlib.") for module in MODULES}
+    shown = {module.split(".")[1] for module in MODULES} | {"cli"}
     assert shown | NOT_SHOWN == every
     assert not shown & NOT_SHOWN
+    rooms = {f"attnlib.lab.{module.name}" for module in pkgutil.iter_modules(lab.__path__)}
+    assert rooms <= set(MODULES)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -109,3 +114,14 @@ def test_docstrings_become_what_autodoc_reads(docstring, expected):
 def test_an_argument_is_no_link_to_what_else_has_its_name():
     docstring = restructured("With `rows` rows.", "attnlib.scores.Law.sample", set())
     assert docstring.strip() == r"With \ ``rows``\  rows."
+
+
+def test_every_command_is_on_its_page_with_all_that_it_takes(site):
+    page = soup(site / "api" / "command_line.html")
+    for name, command in typer.main.get_command(app).commands.items():
+        section = page.find(id=f"attnlib-{name}")
+        said = section.get_text().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+        assert f"attnlib {name}" in said
+        for parameter in command.params:
+            assert " ".join(parameter.help.split()) in " ".join(said.split())
+            assert all(option in said for option in parameter.opts if option.startswith("-"))

@@ -1,9 +1,12 @@
+import re
+from copy import copy
+
 import pytest
 from docutils import nodes
 from docutils.utils import new_document
 
 from book.contents import page_names
-from book.extensions.markup import LENGTH, description
+from book.extensions.markup import LEDGER, LENGTH, SOURCES, description
 from book.pdf import ROOT
 from tests.site.html_checks import soup
 
@@ -69,3 +72,25 @@ def test_the_bibliography_has_no_roles_that_browsers_no_longer_take(site):
     page = soup(site / "bibliography.html")
     assert page.select(".citation")
     assert not page.select("[role=doc-biblioentry], [role=list]")
+
+
+@pytest.mark.parametrize("name", page_names(ROOT))
+def test_the_number_of_a_source_is_a_link_to_its_claims(site, name):
+    page = copy(soup(site / f"{name}.html").select_one("article"))
+    for link in page.select("a.internal"):
+        if re.fullmatch(r"00\d", link.get_text()):
+            assert link["href"].endswith(f"claims.html#source-{link.get_text()}")
+    for part in page.select("a, h1, h2, h3, pre, code, em, strong, .claim, .cell_output, nav"):
+        part.decompose()
+    left = [] if name == LEDGER else SOURCES.findall(page.get_text())
+    assert left == []
+
+
+def test_sources_are_linked_where_they_are_named(site):
+    for name, number in (
+        ("chapters/normal", "000"),
+        ("api/laws", "003"),
+        ("api/laboratory", "002"),
+    ):
+        links = soup(site / f"{name}.html").select("article a.internal")
+        assert number in {link.get_text() for link in links}
