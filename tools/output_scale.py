@@ -23,8 +23,9 @@ import torch
 from tqdm import tqdm
 
 from attnlib import exact, rows
+from attnlib.annealed import unit_scaling_std
 from attnlib.checking import FloatArray
-from attnlib.claims.output import TEMPERATURES, unit_scaling_std
+from attnlib.initialisation import TEMPERATURES
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
 from tools.files import read_entries, write_json

@@ -15,6 +15,9 @@ SOURCES = {
 """The documents whose statements the ledger carries: their number in this book, and their key in
 its bibliography. 000 is the English translation of 003, which adds its readers' comments."""
 
+LIMIT = 4.5
+"""A simulation refutes a number that lies this many standard errors away: chance 7 in a million."""
+
 
 class Verdict(StrEnum):
     """What a check can find."""
