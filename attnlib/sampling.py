@@ -180,6 +180,24 @@ def draws(
         ) from cause
 
 
+def mean_and_error(values: ArrayLike) -> Estimate:
+    """Return the mean of independent values that are at hand, and its standard error √(variance/N).
+
+    All N ≥ 2 values count alike, whatever their shape; of an array of truth values it is the share
+    that is true. Raises ValueError or TypeError for fewer than two values, and for what is no real
+    number or not finite.
+
+    >>> mean, error = mean_and_error([1.0, 2.0, 3.0, 4.0])
+    >>> float(mean), float(error)
+    (2.5, 0.6454...)
+    """
+    share = isinstance(values, np.ndarray) and values.dtype == np.bool_
+    given = checking.finite("values", np.asarray(values, dtype=np.float64) if share else values)
+    if given.size < 2:
+        raise ValueError(f"values must be at least two numbers, got {given.size}")
+    return _estimate(given.mean(), given.std(ddof=1) / np.sqrt(given.size))
+
+
 class _Moments(NamedTuple):
     """Rows, mean and sums of powers of the deviations from the mean."""
 

@@ -18,8 +18,9 @@ import torch
 import typer
 
 from attnlib import exact, rows
+from attnlib.annealed import unit_scaling_std
 from attnlib.checking import FloatArray
-from attnlib.claims.output import TEMPERATURES, unit_scaling_std
+from attnlib.initialisation import TEMPERATURES
 from attnlib.provenance import versions
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal

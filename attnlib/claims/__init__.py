@@ -4,7 +4,8 @@ A claim is one function. It takes the constants of the statement as arguments, w
 values as defaults, and returns a `Finding` whose verdict follows from numbers and stated
 thresholds. Given other constants it must reach another verdict, and the tests see to that.
 
-Needs the `claims` extra: sympy, and torch for the claims on training.
+Nothing is read from outside the package: what the claims on training need of recorded runs is a
+file beside them. Needs the `claims` extra, sympy.
 """
 
 from attnlib.claims import gradient, jacobian, output, scales, training, variance

@@ -11,9 +11,8 @@ import sympy
 
 from attnlib import exact, rows, scores, symbolic
 from attnlib.checking import FloatArray
-from attnlib.claims.experiment import LIMIT, mean_and_error
-from attnlib.claims.registry import Finding, Verdict, claim
-from attnlib.claims.small_models import (
+from attnlib.claims.registry import LIMIT, Finding, Verdict, claim
+from attnlib.lab.small_models import (
     Normaliser,
     Optimiser,
     Path,
@@ -22,6 +21,7 @@ from attnlib.claims.small_models import (
     train_classifier,
     train_retrieval,
 )
+from attnlib.sampling import Estimate, mean_and_error
 
 SEEDS = range(5)
 """Of every model trained to settle whether a learning rate helps."""
@@ -397,7 +397,7 @@ def not_rnn(path: Path = "residual", gain: float = 0.9) -> Finding:
     depth, start = 32, 8
     layers = np.arange(start, depth + 1, dtype=np.float64)
 
-    def decades(runs: list[FloatArray]) -> tuple[float, float]:
+    def decades(runs: list[FloatArray]) -> Estimate:
         fits = [_slope_and_correlation(layers, np.log10(run[start - 1 :]))[0] for run in runs]
         return mean_and_error(np.array(fits))
 
@@ -519,7 +519,7 @@ def _losses(normaliser: Normaliser, model: Literal["attention", "classifier"]) -
 
 
 @cache
-def _retrieval_losses(alpha: float, rate: float, optimiser: Optimiser) -> tuple[float, float]:
+def _retrieval_losses(alpha: float, rate: float, optimiser: Optimiser) -> Estimate:
     runs = [train_retrieval(s, rate, alpha=alpha, optimiser=optimiser)[-1] for s in SEEDS]
     return mean_and_error(np.array(runs))
 
@@ -535,7 +535,7 @@ def _distance(gap: float) -> str:
     return "less than 1e-11" if gap < 1e-11 else f"at most {gap:.1e}"
 
 
-def _sign(mean: float, error: float) -> int:
+def _sign(mean: FloatArray, error: FloatArray) -> int:
     """Return the sign of a mean of few values that is 3 standard errors away from 0, else 0."""
     return int(np.sign(mean)) if abs(mean) > 3.0 * error else 0
 

@@ -7,14 +7,9 @@ import numpy as np
 import sympy
 
 from attnlib import rows, scores, symbolic
-from attnlib.claims.experiment import (
-    LIMIT,
-    mean_and_error,
-    row_moments,
-    sample_rows,
-    standard_errors,
-)
-from attnlib.claims.registry import Finding, Verdict, claim
+from attnlib.claims.registry import LIMIT, Finding, Verdict, claim
+from attnlib.initialisation import row_moments, sample_rows, standard_errors
+from attnlib.sampling import mean_and_error
 
 
 @claim(

@@ -4,47 +4,25 @@ Chapter: output_scale.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from attnlib import annealed, checking, exact, rows
-from attnlib.checking import FloatArray
-from attnlib.claims.experiment import (
+from attnlib import annealed, exact, rows
+from attnlib.claims.registry import LIMIT, Finding, Verdict, claim
+from attnlib.initialisation import (
     DIMENSIONS,
-    LIMIT,
+    TEMPERATURES,
     VECTORS,
-    mean_and_error,
     output_squares,
     row_moments,
     standard_errors,
 )
-from attnlib.claims.registry import Finding, Verdict, claim
+from attnlib.sampling import mean_and_error
 from attnlib.scores import DotProduct, Normal
-
-TEMPERATURES: FloatArray = 2.0 ** np.arange(-4.0, 4.1, 0.5)
-"""Those of the source's figure."""
 
 FIGURE_KEYS = 4096
 """The number of keys in the source's figure."""
 
 CLOSE = 0.2
 """A rule that errs by less is close: in a figure over six powers of two it looks right."""
-
-
-def unit_scaling_std(alpha: ArrayLike, n: ArrayLike, *, causal: bool = False) -> FloatArray:
-    """Return unit-scaling's fitted model of the output's std, (c/n)^{2/(4 + α²)}.
-
-    c is log n under a causal mask, where it models the rms over n positions, and else 1. The
-    library writes it as exp[(1 − a)·½ log(c/n)] with a = 1/(1 + 4d/m²), for scores m q·k/d; so
-    α = m/√d, and its default m = 1 is α = 1/√d. Broadcasts over α ≥ 0 and n ≥ 1. Raises ValueError
-    or TypeError for others. Chapter: output_scale.
-
-    >>> float(unit_scaling_std(1.0, 4096))
-    0.03589...
-    """
-    scale = checking.scale(alpha)
-    keys = checking.finite("n", n, minimum=1.0)
-    seen = np.log(keys) if causal else 1.0
-    return np.asarray((seen / keys) ** (2.0 / (4.0 + scale**2)))
 
 
 @claim(

@@ -12,8 +12,8 @@ from scipy.special import betainc
 
 from attnlib import annealed, exact, rows, symbolic
 from attnlib.checking import FloatArray
-from attnlib.claims.experiment import LIMIT, entropy_slope
-from attnlib.claims.registry import Finding, Verdict, claim
+from attnlib.claims.registry import LIMIT, Finding, Verdict, claim
+from attnlib.initialisation import entropy_slope
 from attnlib.scores import Cosine, Normal
 
 GRID: FloatArray = np.arange(40.0, 20_001.0, 40.0)

@@ -1,57 +1,77 @@
-"""Claims on training with a scaled output (source 002), decided by the recorded runs.
+"""Claims on training with a scaled output (source 002), decided by recorded runs.
 
-The runs are those of experiments/*.toml, recorded in results/training. Chapter: training.
+What a check needs of those runs is in training_runs.json, beside this file. Chapter: training.
 """
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlib.checking import FloatArray
-from attnlib.claims.registry import Finding, NotRecorded, Verdict, claim
+from attnlib.claims.registry import Finding, Verdict, claim
+from attnlib.lab import comparison
+from attnlib.lab.comparison import Interval
 
-if TYPE_CHECKING:  # the laboratory loads torch, which takes seconds
-    from attnlib.lab.comparison import Interval
-    from attnlib.lab.sweep import Outcome
+RUNS = "training_runs.json"
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+EARLY = slice(480, 500)
+"""The steps whose mean loss is a run's early loss."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a check needs of one recorded run. Losses are in nats a byte."""
+
+    variant: str
+    learning_rate: float
+    seed: int
+    precision: str
+    final_loss: float
+    early_loss: float
+    losses: Sequence[float] = ()  # of each step, where a check compares them step by step
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The size of the models of one experiment, and its runs in the order of the sweep."""
+
+    depth: int
+    width: int
+    sequence: int
+    steps: int
+    runs: tuple[Run, ...]
+
+    def learning_rates(self) -> FloatArray:
+        """Return the learning rates, in the order of the sweep."""
+        return np.array(list(dict.fromkeys(run.learning_rate for run in self.runs)))
+
+    def final_losses(self, variant: str) -> FloatArray:
+        """Return the final losses of a variant, shape (rates, seeds)."""
+        found = [run for run in self.runs if run.variant == variant]
+        rates = self.learning_rates()
+        return np.array(
+            [[run.final_loss for run in found if run.learning_rate == r] for r in rates]
+        )
+
+    def harm(self, changed: str, against: str = "baseline") -> FloatArray:
+        """Return how much larger the final loss of `changed` is, shape (rates, seeds).
+
+        Both variants of a seed start from the same parameters and see the same batches.
+        """
+        return self.final_losses(changed) - self.final_losses(against)
 
 
 @cache
-def recorded(experiment: str) -> "tuple[Outcome, ...]":
-    """Return the runs of experiments/`experiment`.toml, in the order of the sweep.
-
-    Raises NotRecorded where they are not all there, as in an installation without the repository.
-    """
-    from attnlib.lab import sweep
-
-    file = EXPERIMENTS / f"{experiment}.toml"
-    if not file.exists():
-        raise NotRecorded(f"The recorded runs are in the book's repository; here are 0, {file}.")
-    described = sweep.read(file)
-    found = sweep.outcomes(described)
-    if len(found) < len(described.settings):
-        raise NotRecorded(
-            f"Of the {len(described.settings)} runs of {file.name}, {len(found)} are recorded."
-        )
-    return tuple(found)
-
-
-def harm(
-    experiment: str, changed: str, against: str = "baseline", measure: str = "final_loss"
-) -> FloatArray:
-    """Return the loss of the variant `changed` less that of `against`, shape (rates, seeds).
-
-    In nats a byte, and above 0 where the change is for the worse. Both variants of a seed start
-    from the same parameters and see the same batches. Chapter: training.
-    """
-    from attnlib.lab import comparison
-
-    found = recorded(experiment)
-    return comparison.losses(found, changed, measure) - comparison.losses(found, against, measure)
+def recorded(experiment: str) -> Experiment:
+    """Return what is recorded of an experiment."""
+    text = resources.files("attnlib.claims").joinpath(RUNS).read_text("utf-8")
+    found = json.loads(text)["recorded"][experiment]
+    return Experiment(**{**found, "runs": tuple(Run(**run) for run in found["runs"])})
 
 
 @claim(
@@ -92,41 +112,32 @@ def _compared(
     experiment: str, changed: str, against: str
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], str]:
     """Return at which rates `changed` is surely worse, at which surely better, and the numbers."""
-    from attnlib.lab import comparison
-
-    runs = recorded(experiment)
-    seeds = {one.setting.training.seed for one in runs}
-    gaps = comparison.interval(harm(experiment, changed, against))
-    config, training = runs[0].setting.config, runs[0].setting.training
+    found = recorded(experiment)
+    gaps = comparison.interval(found.harm(changed, against))
+    seeds = {run.seed for run in found.runs}
     evidence = (
-        f"{config.depth} layers, width {config.width}, n = {config.sequence}, {training.steps} "
+        f"{found.depth} layers, width {found.width}, n = {found.sequence}, {found.steps} "
         f"steps: the factor changes the final loss by {_listed(gaps)} nats a byte at learning "
-        f"rates {_rates(runs)} (95 % intervals over {len(seeds)} seeds)."
+        f"rates {_rates(found)} (95 % intervals over {len(seeds)} seeds)."
     )
     return gaps.mean > gaps.half_width, gaps.mean < -gaps.half_width, evidence
 
 
-def _listed(gaps: "Interval") -> str:
+def _listed(gaps: Interval) -> str:
     pairs = zip(gaps.mean, gaps.half_width, strict=True)
     return ", ".join(f"{mean:+.3f} ± {half:.3f}" for mean, half in pairs)
 
 
-def _rates(runs: "tuple[Outcome, ...]") -> str:
-    from attnlib.lab import comparison
-
-    powers = np.log2(comparison.learning_rates(runs))
-    return ", ".join(f"2^({power:g})" for power in powers)
+def _rates(experiment: Experiment) -> str:
+    return ", ".join(f"2^({power:g})" for power in np.log2(experiment.learning_rates()))
 
 
-def apart(variant: str, precision: str) -> FloatArray:
-    """Return |loss − loss of the baseline| at each step of the experiment "residual".
-
-    `precision` is "float32" or "float64". Chapter: training.
-    """
+def _apart(variant: str, precision: str) -> FloatArray:
+    """Return |loss − loss of the baseline| at each step of the experiment "residual"."""
     losses = {
-        one.setting.variant: one.run.losses
-        for one in recorded("residual")
-        if one.setting.training.precision == precision
+        run.variant: np.array(run.losses, dtype=precision).astype(np.float64)
+        for run in recorded("residual").runs
+        if run.precision == precision
     }
     return np.abs(losses[variant] - losses["baseline"])
 
@@ -140,9 +151,9 @@ def apart(variant: str, precision: str) -> FloatArray:
 )
 def residual(power_of_two: str = "eight", inexact: str = "undone") -> Finding:
     """The runs of both variants are those of the baseline."""
-    exactly = [apart(power_of_two, precision) for precision in ("float32", "float64")]
-    rounded = apart(inexact, "float64")
-    biased = apart("eight_with_bias", "float64")
+    exactly = [_apart(power_of_two, precision) for precision in ("float32", "float64")]
+    rounded = _apart(inexact, "float64")
+    biased = _apart("eight_with_bias", "float64")
     largest = max(gaps.max() for gaps in exactly)
     same = "are the same to the last bit" if largest == 0.0 else f"differ by up to {largest:.2g}"
     holds = largest == 0.0 and rounded[:100].max() < 1e-9
@@ -174,20 +185,14 @@ def scale_dependent(experiment: str = "residual", undone: str = "eight") -> Find
     )
 
 
-EARLY = slice(480, 500)
-"""The last steps of the experiment "residual"."""
-
-
 def _excess(experiment: str, variant: str) -> float:
-    """Return how much larger the loss of a variant is at those steps; seed 0, rate 2⁻⁹, float32."""
+    """Return how much larger the early loss of a variant is; seed 0, rate 2⁻⁹, float32."""
     losses = {
-        one.setting.variant: one.run.losses[EARLY].mean()
-        for one in recorded(experiment)
-        if one.setting.training.seed == 0
-        and one.setting.training.learning_rate == 2.0**-9
-        and one.setting.training.precision == "float32"
+        run.variant: run.early_loss
+        for run in recorded(experiment).runs
+        if (run.seed, run.learning_rate, run.precision) == (0, 2.0**-9, "float32")
     }
-    return float(losses[variant] - losses["baseline"])
+    return losses[variant] - losses["baseline"]
 
 
 @claim(
@@ -202,9 +207,8 @@ def cause(suspect: str = "baseline_larger", other: str = "note_smaller") -> Find
     A factor c on z is a start of W that is c times larger and a learning rate of W that is c times
     larger. "baseline_larger" has the first alone, "note_smaller" the second alone.
     """
-    from attnlib.lab import comparison
-
-    both, alone, rest = (harm("cause", variant) for variant in ("note", suspect, other))
+    found = recorded("cause")
+    both, alone, rest = (found.harm(variant) for variant in ("note", suspect, other))
     shares, others = (part.mean(axis=-1) / both.mean(axis=-1) for part in (alone, rest))
     answered = np.abs(shares - 1.0).max() < 0.25
     listed, listed_others = (
@@ -214,7 +218,7 @@ def cause(suspect: str = "baseline_larger", other: str = "note_smaller") -> Find
         Verdict.NEEDS_A_CONDITION if answered else Verdict.OPEN,
         "Not in this small model; of large ones nothing is known here. The factor is a start of "
         "the projection W that is c times larger and a learning rate of W that is c times larger, "
-        f"nothing else. At learning rates {_rates(recorded('cause'))} it costs "
+        f"nothing else. At learning rates {_rates(found)} it costs "
         f"{_listed(comparison.interval(both))} nats a byte. The larger start alone costs {listed} "
         f"% of that, the larger rate alone {listed_others} %.",
     )

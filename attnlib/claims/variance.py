@@ -8,16 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from attnlib import scores, symbolic
-from attnlib.claims.experiment import (
-    DIMENSIONS,
-    LIMIT,
-    VECTORS,
-    mean_and_error,
-    row_moments,
-    sample_rows,
-    standard_errors,
-)
-from attnlib.claims.registry import Finding, Verdict, claim
+from attnlib.claims.registry import LIMIT, Finding, Verdict, claim
+from attnlib.initialisation import DIMENSIONS, VECTORS, row_moments, sample_rows, standard_errors
+from attnlib.sampling import mean_and_error
 
 
 @claim(

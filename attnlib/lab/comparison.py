@@ -8,7 +8,7 @@ Source 002. Chapter: training.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,9 @@ from scipy import stats
 
 from attnlib import checking
 from attnlib.checking import FloatArray
-from attnlib.lab.sweep import Outcome
+
+if TYPE_CHECKING:  # a sweep loads torch, and to compare what is finished needs none
+    from attnlib.lab.sweep import Outcome
 
 MEASURES = ("final_loss", "validation_loss")
 CONFIDENCE = 0.95
@@ -49,12 +51,12 @@ def interval(values: ArrayLike) -> Interval:
     return Interval(np.asarray(given.mean(axis=-1)), np.asarray(factor * error))
 
 
-def learning_rates(outcomes: Sequence[Outcome]) -> FloatArray:
+def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
     """Return the learning rates of a sweep, in its order."""
     return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
 
 
-def losses(outcomes: Sequence[Outcome], variant: str, measure: str = "final_loss") -> FloatArray:
+def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_loss") -> FloatArray:
     """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
 
     A run that diverged has the loss ∞. Raises ValueError where a run is missing, and for another
@@ -77,3 +79,17 @@ def losses(outcomes: Sequence[Outcome], variant: str, measure: str = "final_loss
     return np.array(
         [[np.inf if found[run] is None else found[run] for run in row] for row in wanted]
     )
+
+
+def harm(
+    outcomes: "Sequence[Outcome]",
+    changed: str,
+    against: str = "baseline",
+    measure: str = "final_loss",
+) -> FloatArray:
+    """Return the loss of the variant `changed` less that of `against`, shape (rates, seeds).
+
+    In nats a byte, and above 0 where the change is for the worse. Raises ValueError as `losses`.
+    Chapter: training.
+    """
+    return losses(outcomes, changed, measure) - losses(outcomes, against, measure)

@@ -2,7 +2,7 @@
 
 A sweep is a TOML file::
 
-    results = "../results/learning_rate"  # a folder; paths are seen from this file
+    results = "learning_rate"             # a folder; paths are seen from this file
     corpus = "tiny-shakespeare"           # or "embedded", or the path of a text
     seeds = [0, 1, 2]
 

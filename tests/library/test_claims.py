@@ -8,7 +8,7 @@ import pytest
 
 from attnlib import claims
 from attnlib.claims.registry import Finding, claim
-from tests.books import CHAPTERS, ROOT, bibliography_keys
+from tests.books import CHAPTERS, bibliography_keys
 
 CLAIMS_OF_SOURCES = {
     "001": {
@@ -326,20 +326,6 @@ def test_every_claim_that_is_not_true_as_it_stands_is_in_the_errata(outcomes):
     for outcome in outcomes.values():
         corrected = outcome.verdict in ("wrong", "needs a condition")
         assert corrected == (f"`{outcome.id}`" in text), outcome.id
-
-
-def test_a_claim_is_open_where_its_runs_are_not_recorded(monkeypatch, tmp_path):
-    monkeypatch.setattr(claims.training, "EXPERIMENTS", tmp_path)
-    claims.training.recorded.cache_clear()
-    missing = claims.check("training.worse")
-    assert missing.verdict == "open"
-    assert "learning_rate.toml" in missing.evidence
-    sweep = (ROOT / "experiments" / "encoder.toml").read_text("utf-8")
-    (tmp_path / "encoder.toml").write_text(sweep.replace("../results/training", "nothing"))
-    missing = claims.check("training.bert")
-    assert missing.verdict == "open"
-    assert "Of the 18 runs of encoder.toml, 0 are recorded" in missing.evidence
-    claims.training.recorded.cache_clear()
 
 
 def test_the_same_check_gives_the_same_outcome(outcomes):

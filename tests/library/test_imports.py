@@ -24,5 +24,8 @@ def test_importing_the_library_loads_no_heavy_package(statement):
     assert loaded.isdisjoint(heavy | {"tqdm", "dask", "distributed"})
 
 
-def test_the_texts_of_the_laboratory_need_no_torch():
-    assert {"torch", "pooch"}.isdisjoint(modules_after("from attnlib.lab import data"))
+@pytest.mark.parametrize(
+    "statement", ["from attnlib.lab import comparison, data, small_models", "import attnlib.claims"]
+)
+def test_texts_comparisons_and_claims_need_no_torch(statement):
+    assert {"torch", "pooch"}.isdisjoint(modules_after(statement))

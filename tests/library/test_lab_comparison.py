@@ -69,3 +69,12 @@ def test_the_interval_is_over_the_last_axis_and_covers_nineteen_times_in_twenty(
 def test_what_has_no_interval_is_refused(values):
     with pytest.raises(ValueError, match="values must"):
         comparison.interval(values)
+
+
+def test_harm_is_the_difference_within_a_seed():
+    np.testing.assert_allclose(comparison.harm(SWEEP, "note"), np.ones((3, 2)), rtol=1e-14)
+    np.testing.assert_array_equal(
+        comparison.harm(SWEEP, "baseline", "note", "validation_loss"),
+        comparison.losses(SWEEP, "baseline", "validation_loss")
+        - comparison.losses(SWEEP, "note", "validation_loss"),
+    )

@@ -7,7 +7,6 @@ import tracemalloc
 import mpmath as mp
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -48,6 +47,13 @@ def rows_of_scores():
 
 ROWS = [pytest.param(s, alpha, id=name) for name, s, alpha in rows_of_scores()]
 SMALL_ROWS = [case for case in ROWS if len(case.values[0]) <= 6]
+
+
+@pytest.fixture(scope="module")
+def torch():
+    import torch  # takes longer than all else here, and few tests need it
+
+    return torch
 
 
 @functools.cache
@@ -224,7 +230,7 @@ def test_norms_are_those_of_the_explicit_matrix(s, alpha):
 
 
 @pytest.mark.parametrize(("s", "alpha"), normal_rows())
-def test_jacobian_is_what_autograd_finds(s, alpha):
+def test_jacobian_is_what_autograd_finds(torch, s, alpha):
     found = torch.autograd.functional.jacobian(
         lambda scores: torch.softmax(alpha * scores, dim=-1), torch.from_numpy(s)
     )
@@ -232,7 +238,7 @@ def test_jacobian_is_what_autograd_finds(s, alpha):
 
 
 @pytest.mark.parametrize(("s", "alpha"), normal_rows())
-def test_jacobian_vector_product_is_the_backward_pass_of_autograd(s, alpha):
+def test_jacobian_vector_product_is_the_backward_pass_of_autograd(torch, s, alpha):
     v = np.random.default_rng(1).standard_normal(len(s))
     scores = torch.from_numpy(s).requires_grad_()
     torch.softmax(alpha * scores, dim=-1).backward(torch.from_numpy(v))
@@ -605,7 +611,7 @@ def test_a_small_order_takes_the_smallest_probabilities(order):
     assert rows.renyi_entropy(p, order) == pytest.approx(float(exact), rel=1e-12)
 
 
-def test_float32_rows_of_a_million_entries_are_taken_as_probabilities():
+def test_float32_rows_of_a_million_entries_are_taken_as_probabilities(torch):
     s = np.random.default_rng(14).standard_normal(10**6).astype(np.float32)
     p = torch.softmax(torch.from_numpy(s), dim=-1).numpy()
     assert rows.shannon_entropy(p) == pytest.approx(rows.shannon_entropy(rows.softmax(s)), rel=1e-4)

@@ -591,3 +591,19 @@ def test_the_bar_counts_rows_and_can_be_left_out(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "100k/100k" in err
+
+
+def test_the_mean_and_error_of_values_at_hand_are_their_definitions():
+    values = np.random.default_rng(0).exponential(size=(40, 25)).astype(np.float32)
+    mean, error = sampling.mean_and_error(values)
+    exactly = [float(x) for x in values.ravel()]
+    assert mean == pytest.approx(sum(exactly) / 1000, rel=1e-14)
+    spread = sum((x - mean) ** 2 for x in exactly) / 999
+    assert error == pytest.approx((spread / 1000) ** 0.5, rel=1e-13)
+    assert isinstance(sampling.mean_and_error([0, 1]), sampling.Estimate)
+
+
+def test_the_mean_of_truth_values_is_the_share_that_is_true():
+    mean, error = sampling.mean_and_error(np.arange(10) < 3)
+    assert mean == pytest.approx(0.3, rel=1e-15)
+    assert error == pytest.approx((0.3 * 0.7 / 9) ** 0.5, rel=1e-14)

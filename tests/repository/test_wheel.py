@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from dataclasses import asdict
 from importlib.metadata import distribution
 
 import pytest
@@ -13,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import attnlib
+from attnlib import claims
 from tests.books import ROOT
 from tests.repository.packages import EXTRAS, PROJECT, asked_for, imported
 
@@ -32,7 +34,7 @@ def test_it_holds_the_library_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "attnlib").rglob("*.py")}
     about = {name for name in names if ".dist-info/" in name}
-    assert names - about == ours | {"attnlib/py.typed"}
+    assert names - about == ours | {"attnlib/py.typed", f"attnlib/claims/{claims.training.RUNS}"}
     assert any(name.endswith("licenses/LICENSE") for name in about)
 
 
@@ -48,11 +50,9 @@ def closure(requirements):
     return found
 
 
-@pytest.fixture(scope="module")
-def clean(wheel, tmp_path_factory):
-    """Return a folder with what `pip install` of the wheel would bring, linked from here."""
-    folder = tmp_path_factory.mktemp("clean")
-    for name in closure(PROJECT["dependencies"]):
+def installed(wheel, requirements, folder):
+    """Fill a folder with what `pip install` of the wheel would bring, linked from here."""
+    for name in closure(requirements):
         for file in distribution(name).files:
             top = file.parts[0]
             if top != ".." and not (folder / top).exists():
@@ -61,17 +61,26 @@ def clean(wheel, tmp_path_factory):
     return folder
 
 
-def run(clean, *arguments):
-    """Run Python with nothing but its standard library and the folder."""
+@pytest.fixture(scope="module")
+def clean(wheel, tmp_path_factory):
+    return installed(wheel, PROJECT["dependencies"], tmp_path_factory.mktemp("clean"))
+
+
+def run(folder, *arguments):
+    """Run Python, somewhere else, with nothing but its standard library and the folder."""
     code = (
-        f"import sys; sys.path.insert(0, {str(clean)!r})\n"
+        f"import sys; sys.path.insert(0, {str(folder)!r})\n"
         f"sys.argv = {['attnlib', *arguments]!r}\n"
         "import attnlib; assert attnlib.__file__.startswith(sys.path[0])\n"
         "from attnlib.cli import app; app()"
     )
     environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], env=environment, capture_output=True, text=True
+        [sys.executable, "-I", "-S", "-c", code],
+        env=environment,
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -82,10 +91,39 @@ def test_it_works_with_only_what_it_asks_for(clean):
     assert json.loads(finished.stdout)["n"] == 600
 
 
-def test_what_is_missing_is_named_with_the_extra_that_brings_it(clean, tmp_path):
-    finished = run(clean, "sweep", str(tmp_path / "sweep.toml"))
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"),
+    [(("claims",), "sympy", "claims"), (("sweep", "sweep.toml"), "torch", "lab")],
+)
+def test_what_is_missing_is_named_in_a_line_with_the_extra_that_brings_it(
+    clean, command, missing, extra
+):
+    finished = run(clean, *command)
     assert finished.returncode == 1
-    assert re.match(r'Error: \w+ is missing; pip install "attnlib\[lab\]"', finished.stderr)
+    named = rf'Error: {missing} is missing; pip install "attnlib\[{extra}\]".*\n'
+    assert re.fullmatch(named, finished.stderr), finished.stderr
+
+
+def test_with_its_extra_every_claim_is_decided_as_in_the_repository(wheel, tmp_path):
+    folder = tmp_path / "claims"
+    folder.mkdir()
+    installed(wheel, [*PROJECT["dependencies"], *EXTRAS["claims"]], folder)
+    finished = run(folder, "claims", "--json")
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout) == [asdict(one) for one in claims.check_all()]
+
+
+OUTSIDE = r"experiments|results/|\.ipynb|\.html|chapters/|errata|\.\./|__file__"
+
+
+def test_no_module_names_a_page_or_a_path_of_the_book():
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sorted((ROOT / "attnlib").rglob("*.py"))
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(OUTSIDE, line) and path.name != "book.py"  # which is the book's own
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_all_that_it_can_import_is_asked_for_by_it_or_an_extra():

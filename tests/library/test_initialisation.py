@@ -1,0 +1,83 @@
+"""Simulated attention at initialisation, against exact expectations and sums written out."""
+
+import numpy as np
+import pytest
+
+from attnlib import exact, initialisation
+from attnlib.sampling import mean_and_error
+from attnlib.scores import Cosine, DotProduct
+
+HONEST = 4.5
+"""Standard errors; the seeds are fixed."""
+
+
+@pytest.mark.parametrize(("d", "vectors"), [(3, 12), (40, 8)])
+def test_the_errors_of_the_row_moments_are_those_of_repeated_runs(d, vectors):
+    rng = np.random.default_rng(0)
+    runs = [initialisation.row_moments(rng, d, vectors=vectors) for _ in range(4000)]
+    expected = initialisation.standard_errors(d, vectors=vectors)
+    for values, truth, error in zip(np.transpose(runs), (0.0, d), expected, strict=True):
+        mean, noise = mean_and_error(values)
+        assert abs(mean - truth) < HONEST * noise
+        square, noise = mean_and_error((values - truth) ** 2)
+        assert abs(square - error**2) < HONEST * noise
+
+
+def test_a_factor_multiplies_the_scores():
+    plain, scaled = (
+        initialisation.row_moments(np.random.default_rng(1), 5, factor=f) for f in (1.0, 0.25)
+    )
+    assert scaled.mean == pytest.approx(plain.mean / 4.0, rel=1e-12)
+    assert scaled.variance == pytest.approx(plain.variance / 16.0, rel=1e-12)
+
+
+def test_sampled_rows_are_those_of_the_exact_expectations():
+    d, n, exponent = 16, 64, -0.25
+    alpha = d ** (exponent + 0.5)
+    rng = np.random.default_rng(2)
+    sample = initialisation.sample_rows(rng, d, n, exponent=exponent, count=20_000)
+    for values, truth in (
+        (sample.collision, exact.collision_probability(DotProduct(d), alpha, n)),
+        (sample.gradient, exact.gradient(DotProduct(d), alpha, n)),
+        (sample.entropy, exact.entropy(DotProduct(d), alpha, n)),
+    ):
+        mean, error = mean_and_error(values)
+        assert abs(mean - truth) < HONEST * error
+    np.testing.assert_allclose(sample.gradient, alpha * (1.0 - sample.collision), rtol=1e-10)
+    assert (sample.largest >= 1.0 / n).all()
+    assert (sample.largest**2 <= sample.collision).all()
+    # The smallest weight is that of the largest behind by the spread.
+    assert (sample.largest * (1.0 + (n - 1) * np.exp(-sample.spread)) <= 1.0 + 1e-12).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_outputs_are_weighted_means_of_the_values(causal):
+    d, n, heads = 3, 5, 18  # more heads than are computed at a time
+    found = initialisation.output_squares(np.random.default_rng(3), d, n, heads, causal=causal)
+    assert found.shape == (heads, n)
+    rng = np.random.default_rng(3)
+    for start, size in ((0, 16), (16, 2)):
+        q, k, v = rng.standard_normal((3, size, n, d), dtype=np.float32).astype(np.float64)
+        for head in range(size):
+            for i in range(n):
+                seen = i + 1 if causal else n
+                weights = np.exp(k[head, :seen] @ q[head, i] / np.sqrt(d))
+                output = weights @ v[head, :seen] / weights.sum()
+                assert found[start + head, i] == pytest.approx((output**2).mean(), rel=1e-5)
+
+
+def test_the_entropy_of_uniform_rows_grows_as_log_n():
+    rng = np.random.default_rng(4)
+    for order in (0.5, 1.0, 2.0):
+        slope, error = initialisation.entropy_slope(rng, order=order, alpha=0.0, count=2)
+        assert slope == pytest.approx(1.0, rel=1e-12)
+        assert error < 1e-12
+
+
+def test_one_scale_for_all_n_keeps_the_slope_and_the_best_one_does_not():
+    rng = np.random.default_rng(5)
+    law = Cosine(64)
+    slope, error = initialisation.entropy_slope(rng, order=2.0, alpha=1.0, law=law, count=20)
+    assert abs(slope - 1.0) < 1e-3 + HONEST * error
+    slope, error = initialisation.entropy_slope(rng, order=2.0, law=law, count=20)
+    assert slope + HONEST * error < 0.9
