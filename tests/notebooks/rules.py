@@ -3,6 +3,7 @@
 `python -m tests.notebooks.rules FILE...` prints what is wrong in each.
 """
 
+import ast
 import re
 import sys
 from collections import Counter
@@ -26,7 +27,7 @@ def violations(notebook: NotebookNode) -> list[str]:
     invalid = [f"not a valid notebook: {error.message}" for error in iter_validate(notebook)]
     if invalid:
         return invalid
-    found = list(repeated_ids(notebook))
+    found = [*repeated_ids(notebook), *opening_violations(notebook), *hidden_names(notebook)]
     code_cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for index, cell in enumerate(code_cells):
         messages = [*source_violations(cell), *output_violations(cell)]
@@ -43,6 +44,78 @@ def repeated_ids(notebook: NotebookNode) -> Iterator[str]:
             yield f"{count} cells have the id {identifier!r}"
 
 
+def opening_violations(notebook: NotebookNode) -> Iterator[str]:
+    """Report what plain Jupyter would not show in the first cell, and numbers that are not printed.
+
+    Its metadata have, under "states", each number as it stands there by the name under which a code
+    cell glues it, and so prints it.
+    """
+    opening = notebook.cells[0]
+    if "{glue:" in opening.source:
+        yield "the opening has a glue role, which plain Jupyter shows raw"
+    printed = "\n".join(
+        output.get("text", "")
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    ).splitlines()
+    for name, stated in opening.metadata.get("states", {}).items():
+        if stated not in opening.source:
+            yield f"the opening does not state {name} = {stated}"
+        if f"{name} = {stated}" not in printed:
+            now = [line for line in printed if line.startswith(f"{name} = ")]
+            yield f"the opening states {name} = {stated}; printed is {now or 'nothing'}"
+
+
+def hidden_names(notebook: NotebookNode) -> Iterator[str]:
+    """Report names that a visible cell uses and a cell without a place in the book defines."""
+    defined_in: dict[str, str | None] = {}
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        hidden = "remove-cell" in cell.metadata.get("tags", [])
+        tree = ast.parse(TransformerManager().transform_cell(cell.source))
+        here, used = names(tree)
+        if not hidden:
+            for name in sorted(used - here):
+                if defined_in.get(name):
+                    yield f"the cell {cell.id!r} uses {name!r}, which {defined_in[name]!r} defines"
+        defined_in.update(dict.fromkeys(here, cell.id if hidden else None))
+
+
+def names(tree: ast.Module) -> tuple[set[str], set[str]]:
+    """Return the names that code defines, and those that it uses."""
+    nodes = list(ast.walk(tree))
+    plain = [node for node in nodes if isinstance(node, ast.Name)]
+    here = {node.id for node in plain if isinstance(node.ctx, ast.Store)}
+    here |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    here |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    here |= {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
+    return here, {node.id for node in plain if isinstance(node.ctx, ast.Load)}
+
+
+def columns(source: str) -> Iterator[str]:
+    """Report widths in formats, and runs of blanks that are printed: a table by hand."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return  # reported as what is not Python
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
+            spec = "".join(
+                str(part.value)
+                for part in node.format_spec.values
+                if isinstance(part, ast.Constant)
+            )
+            if re.match(r"[^.]?[<>^=]?[-+ ]?\d", spec):
+                yield f"a column of width {spec!r}: tables are made by book.Table"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+            texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            if any(isinstance(text, str) and "  " in text for text in texts):
+                yield "blanks that align what is printed: tables are made by book.Table"
+
+
 def source_violations(cell: NotebookNode) -> Iterator[str]:
     """Report what must not be in the code or in the metadata of a cell."""
     source = cell.source.strip()
@@ -54,6 +127,7 @@ def source_violations(cell: NotebookNode) -> Iterator[str]:
         yield f"longer than {LONGEST_CELL} lines"
     if FORBIDDEN_COMMENT.search(source):
         yield "a comment that switches a check off"
+    yield from columns(source)
     if any(FORBIDDEN_TAG.match(tag) for tag in cell.metadata.get("tags", [])):
         yield "a tag that switches a check off"
     if TIMESTAMPS & cell.metadata.keys():

@@ -67,6 +67,10 @@ def displayed(**data):
         ("source", "print?", "not Python"),
         ("source", "", "no code"),
         ("source", "x = 1\n" * 21, "longer than 20 lines"),
+        ("source", 'print(f"{0.5:8.3f}")', "a column of width '8.3f'"),
+        ("source", 'print(f"{0.5:>8}")', "a column of width '>8'"),
+        ("source", 'print("   d    mean")', "blanks that align"),
+        ("source", 'line = "x"\nprint(line, f"   {0.5:.2f}")', "blanks that align"),
         ("source", "# NBVAL_IGNORE_OUTPUT\nx = 1", "comment that switches"),
         ("source", "x = 1\n#  NBVAL_SKIP", "comment that switches"),
         ("metadata", {"tags": ["nbval-skip"]}, "tag that switches"),
@@ -94,6 +98,49 @@ def test_repeated_id_is_reported():
     notebook = tidy_notebook()
     notebook.cells[2].id = "code-1"
     assert violations(notebook) == ["2 cells have the id 'code-1'"]
+
+
+def test_a_format_without_a_width_is_no_column():
+    notebook = tidy_notebook()
+    notebook.cells[2].source = 'print(f"{0.5:.3f} ± {0.5:+.2e} {0.5:g} {0.5}")'
+    assert violations(notebook) == []
+
+
+def test_the_opening_states_what_the_chapter_prints():
+    notebook = tidy_notebook()
+    notebook.cells[0].source = "# Title\n\nA variance of 995."
+    notebook.cells[0].metadata["states"] = {"variance": "995"}
+    printed = notebook.cells[1].outputs[0]
+    printed.text = "variance = 995\n"
+    assert violations(notebook) == []
+    printed.text = "variance = 994\n"
+    assert violations(notebook) == [
+        "the opening states variance = 995; printed is ['variance = 994']"
+    ]
+    notebook.cells[0].source = "# Title\n\nA variance of {glue:text}`variance`."
+    assert violations(notebook)[:2] == [
+        "the opening has a glue role, which plain Jupyter shows raw",
+        "the opening does not state variance = 995",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "visible", "wrong"),
+    [
+        ("x = 1", "print(x)", "'x'"),
+        ("def x():\n    return 1", "print(x())", "'x'"),
+        ("import math", "print(math.pi)", "'math'"),
+        ("x = 1", "x = 2\nprint(x)", None),
+        ("print(0.5)", "y = 1\nprint(y)", None),
+        ("x = 1", "print([x for x in range(3)])", None),
+    ],
+)
+def test_a_name_in_a_visible_cell_is_not_defined_in_a_hidden_one(hidden, visible, wrong):
+    notebook = tidy_notebook()
+    notebook.cells[1].source, notebook.cells[2].source = hidden, visible
+    notebook.cells[1].metadata["tags"] = ["remove-cell"]
+    expected = [f"the cell 'code-2' uses {wrong}, which 'code-1' defines"] if wrong else []
+    assert violations(notebook) == expected
 
 
 def test_as_a_command_it_names_the_file_and_the_cell(tmp_path):
