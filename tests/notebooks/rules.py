@@ -74,13 +74,20 @@ def hidden_names(notebook: NotebookNode) -> Iterator[str]:
         if cell.cell_type != "code":
             continue
         hidden = "remove-cell" in cell.metadata.get("tags", [])
-        tree = ast.parse(TransformerManager().transform_cell(cell.source))
-        here, used = names(tree)
+        here, used = names(parsed(cell.source))
         if not hidden:
             for name in sorted(used - here):
                 if defined_in.get(name):
                     yield f"the cell {cell.id!r} uses {name!r}, which {defined_in[name]!r} defines"
         defined_in.update(dict.fromkeys(here, cell.id if hidden else None))
+
+
+def parsed(source: str) -> ast.Module:
+    """Return the syntax tree, an empty one of what is not Python, which is reported as such."""
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        return ast.Module([], [])
 
 
 def names(tree: ast.Module) -> tuple[set[str], set[str]]:
@@ -97,17 +104,10 @@ def names(tree: ast.Module) -> tuple[set[str], set[str]]:
 
 def columns(source: str) -> Iterator[str]:
     """Report widths in formats, and runs of blanks that are printed: a table by hand."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return  # reported as what is not Python
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
-            spec = "".join(
-                str(part.value)
-                for part in node.format_spec.values
-                if isinstance(part, ast.Constant)
-            )
+            parts = [part for part in node.format_spec.values if isinstance(part, ast.Constant)]
+            spec = "".join(str(part.value) for part in parts)
             if re.match(r"[^.]?[<>^=]?[-+ ]?\d", spec):
                 yield f"a column of width {spec!r}: tables are made by book.Table"
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
