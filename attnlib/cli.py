@@ -217,7 +217,7 @@ def probe_command(
     """Measure the attention of a model while it reads a text.
 
     Each layer and head (in JSON) beside what random scores of the same size would give: how many
-    keys share the weight, how many rows are frozen, entropy, gradient, size of the output.
+    keys share the weight, how many rows are wide, entropy, gradient, size of the output.
     """
     probing = _needed("probing", "probe")
     try:

@@ -1,6 +1,6 @@
 """Laws of one attention score, and of a row of them.
 
-A score is the number s that the softmax sees before the scale α under study: s = q·k/√d for dot
+A score is the number s that the softmax sees before α under study: s = q·k/√d for dot
 products, s = cos(q, k) for normalised ones. Three laws: the normal approximation, the dot product
 at finite d, and the cosine.
 

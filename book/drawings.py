@@ -45,7 +45,7 @@ def three_answers() -> Figure:
 
     style.set_style()
     drawing, axes = style.figure(
-        "scale α of the scores (the Transformer's 1/√d is α = 1)", "gradient α(1 − Σp²)"
+        "α (the Transformer's 1/√d is α = 1)", "gradient α(1 − Σp²)"
     )
     near = approximation > -0.3
     axes.plot(alpha[near], approximation[near], "--", color=style.VERMILLION)

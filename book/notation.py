@@ -66,10 +66,12 @@ GROUPS = (
             ),
             Symbol(
                 r"\alpha",
-                "scale, inverse temperature",
-                r"what multiplies the scores; the Transformer's $1/\sqrt d$ is $\alpha = 1$",
-                "缩放因子，逆温度",
-                "스케일, 역온도",
+                "inverse temperature",
+                r"what multiplies the scores. Where these have variance 1 it is the standard deviation "
+                r"of the logits for random $q$ and $k$, and the Transformer's $1/\sqrt d$ is "
+                r"$\alpha = 1$; where $s$ is a cosine, it is the scale itself",
+                "逆温度",
+                "역온도",
                 "saturation",
             ),
             Symbol("t", "temperature", r"$1/\alpha$", "温度", "온도", "output_scale"),
@@ -181,10 +183,10 @@ GROUPS = (
             ),
             Symbol(
                 r"\alpha^*",
-                "best scale",
+                "best α",
                 "where the approximate mean gradient is largest",
-                "最优缩放因子",
-                "최적 스케일",
+                "最优逆温度",
+                "최적 역온도",
                 "normal",
             ),
             Symbol(
@@ -197,10 +199,10 @@ GROUPS = (
             ),
             Symbol(
                 r"\alpha_c",
-                "critical scale",
-                r"$\sqrt{2\log n}$, where random rows freeze",
-                "临界缩放因子",
-                "임계 스케일",
+                "critical α",
+                r"$\sqrt{2\log n}$, where random rows freeze: a few keys hold the weight",
+                "临界逆温度",
+                "임계 역온도",
                 "freezing",
             ),
         ),
@@ -210,10 +212,10 @@ GROUPS = (
         (
             Symbol(
                 r"\sigma",
-                "factor of a rule",
-                r"what it multiplies $q\cdot k$ or the cosine with",
-                "缩放系数",
-                "스케일링 계수",
+                "scale",
+                r"what multiplies $q\cdot k$ or the cosine",
+                "缩放因子",
+                "스케일",
                 "policies",
             ),
             Symbol(

@@ -106,7 +106,7 @@ def calculator() -> Figure:
             ha="right" if left else "left",
             fontsize="small",
         )
-    above.set(xlim=(0, alpha[-1]), ylim=(0, 4.2), xlabel="scale α", ylabel="gradient G")
+    above.set(xlim=(0, alpha[-1]), ylim=(0, 4.2), xlabel="α", ylabel="gradient G")
     above.legend(loc="lower right")
     draw_bars(below, sample_row(n, scales["annealed"]), highest=0.1)
     below.set_xlabel(f"the {SHOWN} largest weights of a row, at the annealed scale")

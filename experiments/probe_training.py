@@ -182,7 +182,7 @@ def rescaled(model: Transformer, alpha: float, inputs: Tensor, targets: Tensor) 
     """Return the loss and the table of the model at another scale."""
     with probe(model) as report, rescale(alpha=alpha):
         value = loss(model(inputs), targets)
-    columns = ["layer", "head", "alpha", "effective_keys", "frozen", "gradient", "entropy"]
+    columns = ["layer", "head", "alpha", "effective_keys", "wide", "gradient", "entropy"]
     heads = report.table()[columns].to_dict("records")
     return {"loss": value.item(), "heads": heads}
 

@@ -50,7 +50,7 @@ class RandomScores:
         logs = np.log(exact.collision_probability(law, *by_n))
         collision_probability = self._mean(np.exp(self._between(nodes, logs)))
         columns = {
-            "random_frozen": self._mean(self._frozen(alpha)),
+            "random_wide": self._mean(self._wide(alpha)),
             "random_collision_probability": collision_probability,
             "random_effective_keys": 1.0 / collision_probability,
             "random_entropy": self._mean(self._between(nodes, exact.entropy(law, *by_n))),
@@ -58,7 +58,7 @@ class RandomScores:
         }
         return {name: np.where(known, values, math.nan) for name, values in columns.items()}
 
-    def _frozen(self, alpha: FloatArray) -> FloatArray:
+    def _wide(self, alpha: FloatArray) -> FloatArray:
         """Return P(α r √(χ²/(n − 1)) ≥ √(2 log n)), with n − 1 degrees of freedom, r² ~ χ²_d/d."""
         nodes = self._nodes(3 * NODES)
         shares = (np.arange(64) + 0.5) / 64

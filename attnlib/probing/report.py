@@ -31,8 +31,9 @@ DEFINITIONS = {
     "over the keys of a row: root of the mean of its square over the rows",
     "critical_alpha": "√(2 log n), where rows of random scores freeze: mean over the rows",
     "alpha_to_critical": "standard deviation of the row's logits / √(2 log n): mean over the rows",
-    "frozen": "share of the rows whose logits have a standard deviation of √(2 log n) or more",
-    "random_frozen": "the same for random scores",
+    "wide": "share of the rows that are wide: their logits have a standard deviation of √(2 log n) "
+    "or more. A row can be frozen, which is that a few keys hold the weight, and not wide",
+    "random_wide": "the same for random scores",
     "collision_probability": "Y = Σp²: mean over the rows",
     "random_collision_probability": "the same for random scores",
     "effective_keys": "1/Y, of the mean Y",
@@ -171,7 +172,7 @@ class Report:
         text = [
             "Means over the heads of a layer; on the right of a number that of random scores.",
             "",
-            f"{'layer':20}{'α':>6}{'α_c':>6}{'frozen':>10}{'keys 1/Y':>14}{'entropy':>12}"
+            f"{'layer':20}{'α':>6}{'α_c':>6}{'wide':>10}{'keys 1/Y':>14}{'entropy':>12}"
             f"{'gradient':>12}{'output std':>14}",
         ]
         for name, lines in layers.items():
@@ -184,12 +185,12 @@ class Report:
 
             text.append(
                 f"{name if len(name) < 20 else '…' + name[-18:]:20}"
-                f"{of('alpha'):6.2f}{of('critical_alpha'):6.2f}{both('frozen', '5.2f')}"
+                f"{of('alpha'):6.2f}{of('critical_alpha'):6.2f}{both('wide', '5.2f')}"
                 f"{both('effective_keys', '7.1f')}{both('entropy', '6.2f')}"
                 f"{both('gradient', '6.2f')}{both('output_std', '7.3f')}"
             )
         text.append("")
-        shown = ("alpha", "critical_alpha", "frozen", "effective_keys", "entropy", "gradient")
+        shown = ("alpha", "critical_alpha", "wide", "effective_keys", "entropy", "gradient")
         text += [f"{name}: {DEFINITIONS[name]}" for name in (*shown, "output_std")]
         return "\n".join([*text, RANDOM])
 
@@ -285,7 +286,7 @@ def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict
         "alpha": alpha,
         "critical_alpha": random.critical_alpha,
         "alpha_to_critical": _mean(relative),
-        "frozen": _mean(relative >= 1.0),
+        "wide": _mean(relative >= 1.0),
         "collision_probability": collision_probability,
         "effective_keys": 1.0 / collision_probability,
         "entropy": _mean(rows.entropy),

@@ -54,7 +54,7 @@ export function problemOfD(value) {
 export function problemOfAlpha(value, largest) {
   if (value < 0) return "A negative α would prefer the worst keys: α must be at least 0.";
   if (value > largest)
-    return `Here α ends at ${digits(largest)}, ${TABLE.gradient.reach} times the freezing scale.`;
+    return `Here α ends at ${digits(largest)}, ${TABLE.gradient.reach} times the α of freezing.`;
   return "";
 }
 
@@ -108,7 +108,7 @@ function lawOf({ law, d }) {
   return { kind: law, d };
 }
 
-/** Return the freezing scale in standard deviations. */
+/** Return the α of freezing in standard deviations. */
 function freezing(state) {
   const law = lawOf(state);
   return criticalAlpha(law, state.n) * deviation(law);
@@ -241,7 +241,7 @@ export function calculator() {
       use: (d) => change({ d }),
     }),
     alpha: numberField({
-      label: "Scale α",
+      label: "α",
       from: 0,
       to: 10,
       step: 0.01,
@@ -277,7 +277,7 @@ export function calculator() {
     if (!(chosen.alpha <= largestAlpha(state))) {
       state = { ...state, scale: OWN, own: Number(largestAlpha(state).toPrecision(4)) };
       results.scaleNote.textContent =
-        `α = ${digits(chosen.alpha)} is beyond ${TABLE.gradient.reach} times the freezing scale: ` +
+        `α = ${digits(chosen.alpha)} is beyond ${TABLE.gradient.reach} times the α of freezing: ` +
         "shown is what it does there.";
       chosen = scales(state).own;
     }
@@ -508,7 +508,7 @@ function picture({ curves, points, end }, found, chosen) {
   const { exact, approximation, sample } = points;
   const highest = 1.08 * Math.max(...[...exact, ...sample].map(([, g]) => g));
   const view = chart({
-    x: { from: 0, to: end, name: "scale α", ticks: ticks(0, end) },
+    x: { from: 0, to: end, name: "α", ticks: ticks(0, end) },
     y: { from: 0, to: highest, name: "gradient G", ticks: ticks(0, highest) },
     name:
       "The gradient against α: the approximation, the exact mean and the sample row, " +

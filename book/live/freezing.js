@@ -10,7 +10,7 @@ const NORMAL = { kind: "normal" };
 const LARGEST_ALPHA = 6;
 const [FEWEST, MOST] = TABLE.limits.n;
 
-/** The boundaries of the phases in units of the critical scale, and what lies above each. */
+/** The boundaries of the phases in units of the critical α, and what lies above each. */
 export const PHASES = [
   [0, "the formula holds for typical rows and in the mean"],
   [1 / 2, "the formula holds in the mean only"],
@@ -40,7 +40,7 @@ export function freezingFigure() {
     );
     values.replaceChildren(
       ...readings([
-        ["critical scale √(2 log n)", digits(critical)],
+        ["critical α √(2 log n)", digits(critical)],
         ["α in its units", digits(alpha / critical)],
         ["largest weight", percent(row.weights[0])],
         ["as many equal keys, 1/Σp²", digits(1 / row.collision)],
@@ -66,7 +66,7 @@ export function freezingFigure() {
     use: (value) => change({ n: value }),
   });
   const scale = numberField({
-    label: "Scale α",
+    label: "α",
     from: 0,
     to: LARGEST_ALPHA,
     step: 0.05,
@@ -107,7 +107,7 @@ function plane(alpha, n) {
         [7, "10⁷"],
       ],
     },
-    y: { from: 0, to: 6.5, name: "scale α", ticks: [0, 2, 4, 6] },
+    y: { from: 0, to: 6.5, name: "α", ticks: [0, 2, 4, 6] },
     name: "The plane of n and α with the boundaries of the phases, and a dot at the chosen n and α.",
   });
   const places = Array.from({ length: 60 }, (_, i) => Math.log10(2) + ((end - 0.30103) * i) / 59);

@@ -49,7 +49,7 @@ export function jacobianFigure() {
     draw();
   };
   const alpha = numberField({
-    label: "Scale α",
+    label: "α",
     from: 0,
     to: LARGEST_ALPHA,
     step: 0.1,
@@ -124,7 +124,7 @@ function curvePicture(scores, { alpha }) {
   });
   const highest = Math.max(1, ...points.map(([, g]) => g)) * 1.08;
   const view = chart({
-    x: { from: 0, to: LARGEST_ALPHA, name: "scale α", ticks: ticks(0, LARGEST_ALPHA) },
+    x: { from: 0, to: LARGEST_ALPHA, name: "α", ticks: ticks(0, LARGEST_ALPHA) },
     y: { from: 0, to: highest, name: "gradient g", ticks: ticks(0, highest) },
     name: "The gradient of this row against α, with a dot at the chosen α.",
   });

@@ -1,4 +1,4 @@
-// The three laws of a score: critical scale, the approximate gradient, the exact mean gradient.
+// The three laws of a score: critical α, the approximate gradient, the exact mean gradient.
 // The formulas are those of attnlib; a law is {kind: "normal", "dot product" or "cosine", d}.
 
 import { contract, evaluate, interpolate, place, unpack } from "./chebyshev.js";
@@ -13,7 +13,7 @@ const DEBYE = TABLE.debye.map((values) => ({
 /** The order from which on the expansion of the Bessel function I in DEBYE is used. */
 const LARGE_ORDER = 25;
 
-/** α over the freezing scale, x, is x/(1 + x) in the tables; this is its largest value there. */
+/** α over that of freezing, x, is x/(1 + x) in the tables; this is its largest value there. */
 const LARGEST_SHARE = TABLE.gradient.reach / (1 + TABLE.gradient.reach);
 
 /** Positions of a causal mask that are counted one by one. */

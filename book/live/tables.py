@@ -21,7 +21,7 @@ INVERSE_DIMENSION = (0.0, 1.0 / DIMENSIONS[0])
 """1/d; at 0 both other laws are the normal one."""
 
 REACH = 30.0
-"""In units of the freezing scale; beyond it the mean gradient is at its limit."""
+"""In units of the α of freezing; beyond it the mean gradient is at its limit."""
 
 GRADIENT_DIMENSIONS = (0, 161, 43, 21, 13, 10, 9, 8)
 GRADIENT_KEYS = 12
@@ -58,7 +58,7 @@ def tables() -> dict[str, Any]:
 
 
 def gradient_table() -> dict[str, Any]:
-    """Return log[(1 + x) E(1 − Σp²)] by 1/d, √log n and x/(1 + x), x = α over the freezing scale.
+    """Return log[(1 + x) E(1 − Σp²)] by 1/d, √log n and x/(1 + x), x = α over that of freezing.
 
     For cosines; at 1/d = 0 for normal scores, from which those of dot products follow.
     """
@@ -148,7 +148,7 @@ def entropy_places() -> FloatArray:
 
 
 def typical(recorded: Record, law: Any, inverse_log_n: tuple[float, float]) -> FloatArray:
-    """Return the typical row's best α over the freezing scale, by 1/d and 1/log n.
+    """Return the typical row's best α over that of freezing, by 1/d and 1/log n.
 
     A polynomial of low degree through simulated points: it averages over their errors.
     """

@@ -93,7 +93,7 @@ def one_head(scale, q, products, logits, visible, v):
         "alpha": alpha,
         "critical_alpha": critical.mean(),
         "alpha_to_critical": (np.sqrt(logit) / critical).mean(),
-        "frozen": (np.sqrt(logit) >= critical).mean(),
+        "wide": (np.sqrt(logit) >= critical).mean(),
         "collision_probability": y.mean(),
         "effective_keys": 1 / y.mean(),
         "entropy": entropy.mean(),

@@ -448,7 +448,7 @@ def test_the_share_of_random_rows_that_freeze():
     rng = np.random.default_rng(0)
     n, counts = np.array([2.0, 3.0, 10.0]), (5, 3, 2)
     random = RandomScores(6, tuple(n), counts)
-    found = random.columns(np.array([0.0, 1.5, 3.0]))["random_frozen"]
+    found = random.columns(np.array([0.0, 1.5, 3.0]))["random_wide"]
     drawn = np.array([rng.standard_normal((200_000, 6)) for _ in n])
     for alpha, value in zip([0.0, 1.5, 3.0], found, strict=True):
         shares = []

@@ -31,7 +31,7 @@ LAWS = (
 )
 KEYS = (2, 3, 10, 300, 10**4, 10**6, LARGEST_N)
 UNITS = (0.02, 0.7, 1.0, 1.6, 29.9)
-"""α in units of the freezing scale."""
+"""α in units of the α of freezing."""
 
 
 def law_of(law):
@@ -452,7 +452,7 @@ def test_the_tables_show_what_the_library_says(steady, n, law):
         page.locator("details").evaluate("(box) => (box.open = true)")
         assert line(page, name)[:2] == pytest.approx(expected, rel=6e-3)
     standard = float(annealed.best_alpha(law, n)) * unit
-    shown = page.get_by_label("Scale α", exact=True).input_value()
+    shown = page.get_by_label("α", exact=True).input_value()
     assert float(shown) == pytest.approx(standard, rel=1e-3)
 
 
@@ -537,9 +537,9 @@ def test_the_result_is_spoken(steady):
         ("Dimension d", "-7", "positive"),
         ("Dimension d", "64.5", "whole number"),
         ("Dimension d", "1e9", "end at d = 65\u202f536"),
-        ("Scale α", "-1", "negative α"),
-        ("Scale α", "1e6", "30 times the freezing scale"),
-        ("Scale α", "e", "not a number"),
+        ("α", "-1", "negative α"),
+        ("α", "1e6", "30 times the α of freezing"),
+        ("α", "e", "not a number"),
     ],
 )
 def test_what_cannot_be_used_is_explained_beside_the_field(steady, label, text, explained):
@@ -646,7 +646,7 @@ def readings(page):
 
 def test_one_row_and_its_jacobian(opened):
     page = opened("jacobian.html")
-    page.get_by_label("Scale α, slider").focus()
+    page.get_by_label("α, slider").focus()
     page.keyboard.press("End")
     page.get_by_label("Gap of the two largest scores", exact=True).fill("0.1")
     alpha, scores = 20.0, np.append(stills.JACOBIAN_SCORES[:-1], 1.1)
@@ -656,7 +656,7 @@ def test_one_row_and_its_jacobian(opened):
     assert number(shown["largest entry of J"]) == pytest.approx(
         float(rows.largest_entry(scores, alpha)), rel=6e-3
     )
-    moves(page, "Let α grow", "Scale α")
+    moves(page, "Let α grow", "α")
     assert fits(page)
 
 
