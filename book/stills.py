@@ -74,7 +74,7 @@ def figures() -> dict[str, Figure]:
 
 
 def calculator() -> Figure:
-    """Return the gradient with the criteria on it, and a row at the annealed scale."""
+    """Return the gradient with the criteria on it, and a row at the annealed α."""
     n, law = CALCULATOR_KEYS, DotProduct(CALCULATOR_DIMENSION)
     drawing, (above, below) = subplots(2, 1, figsize=(5.4, 5.2), height_ratios=[1.9, 1.0])
     critical = criteria.critical_alpha(law, n)
@@ -109,7 +109,7 @@ def calculator() -> Figure:
     above.set(xlim=(0, alpha[-1]), ylim=(0, 4.2), xlabel="α", ylabel="gradient G")
     above.legend(loc="lower right")
     draw_bars(below, sample_row(n, scales["annealed"]), highest=0.1)
-    below.set_xlabel(f"the {SHOWN} largest weights of a row, at the annealed scale")
+    below.set_xlabel(f"the {SHOWN} largest weights of a row, at the annealed α")
     return drawing
 
 
