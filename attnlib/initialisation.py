@@ -48,7 +48,7 @@ def row_moments(
     variance.
     """
     shape = (checking.integer("vectors", vectors, minimum=2), checking.integer("d", d, minimum=1))
-    times = checking.number("factor", checking.finite("factor", factor))
+    times = float(checking.finite("factor", checking.number("factor", factor)))
     queries = checking.generator("rng", rng).standard_normal(shape)
     keys = rng.standard_normal(shape)
     products = times * (queries @ keys.T)
@@ -92,7 +92,7 @@ def sample_rows(
     α = d^(exponent + ½). Raises ValueError or TypeError for d, n or a count below 1, and an
     exponent that is not finite. Chapter: saturation.
     """
-    power = checking.number("exponent", checking.finite("exponent", exponent))
+    power = float(checking.finite("exponent", checking.number("exponent", exponent)))
     law = scores.DotProduct(d)
     alpha = float(d) ** (power + 0.5)
     s = law.sample(rng, checking.integer("count", count, minimum=1), n)

@@ -292,22 +292,6 @@ def log_partition_curvature_of_any_row() -> Identity:
     return Identity(sympy.log(z).diff(ALPHA, 2), variance_of_score)
 
 
-def logistic_integral(power: int) -> Identity:
-    """Return ∫ (σ(1 − σ))^k dx = Γ(k)²/Γ(2k) over the line, σ = 1/(1 + e^{−x}), k = 1 or 2.
-
-    1 and 1/6. Integrated by sympy over w = e^x. Chapters: exact, freezing. Raises ValueError for
-    another power.
-
-    >>> logistic_integral(2).proved, logistic_integral(2).right
-    (True, 1/6)
-    """
-    if power not in (1, 2):
-        raise ValueError(f"power must be 1 or 2, got power={power!r}")
-    w = sympy.Symbol("w", positive=True)
-    left = sympy.integrate((w / (1 + w) ** 2) ** power / w, (w, 0, sympy.oo))
-    return Identity(left, sympy.gamma(power) ** 2 / sympy.gamma(2 * power))
-
-
 def near_tie_gradient() -> Identity:
     """Return ∫₀^∞ α(1 − Σp²) dδ = 1 for two scores a gap δ apart, at every α.
 

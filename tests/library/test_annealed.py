@@ -184,57 +184,9 @@ def test_fit_is_the_least_squares_coefficient():
     assert found.worst_n == n[errors.argmax()]
 
 
-BAD_NUMBERS = [np.nan, np.inf, -np.inf, "2", None, 1j, True, [1.0, "x"]]
-
-
-@pytest.mark.parametrize("n", [*BAD_NUMBERS, 0, 0.5, -3])
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda n: annealed.best_alpha(Cosine(8), n),
-        lambda n: annealed.gradient(Normal(), 1.0, n),
-        lambda n: annealed.collision_probability(Normal(), 1.0, n),
-        lambda n: annealed.post_scale(Normal(), 1.0, n),
-        lambda n: annealed.fit(Normal(), n, np.log),
-    ],
-)
-def test_bad_n_is_named(function, n):
-    with pytest.raises((ValueError, TypeError), match=r"\bn\b"):
-        function(n)
-
-
-@pytest.mark.parametrize("alpha", [*BAD_NUMBERS, -0.1])
-def test_bad_alpha_is_named(alpha):
-    for function in (annealed.gradient, annealed.post_scale):
-        with pytest.raises((ValueError, TypeError), match=r"\balpha\b"):
-            function(Normal(), alpha, 2)
-
-
-@pytest.mark.parametrize("law", [None, "normal", 64, Normal])
-def test_bad_law_is_named(law):
-    for call in (
-        lambda: annealed.gradient(law, 1.0, 2),
-        lambda: annealed.post_scale(law, 1.0, 2),
-        lambda: annealed.best_alpha(law, 2),
-    ):
-        with pytest.raises(TypeError, match=r"\blaw\b"):
-            call()
-
-
 def test_shapes_that_do_not_broadcast_are_named():
     with pytest.raises(ValueError, match="alpha and n must broadcast"):
         annealed.gradient(Normal(), [1.0, 2.0], [2, 3, 4])
-
-
-@pytest.mark.parametrize("shape", [lambda n: -n, lambda n: n[:1], lambda n: n * np.nan])
-def test_bad_shape_of_a_fit_is_named(shape):
-    with pytest.raises(ValueError, match="shape"):
-        annealed.fit(Normal(), [40, 80], shape)
-
-
-def test_an_empty_fit_is_refused():
-    with pytest.raises(ValueError, match=r"\bn\b"):
-        annealed.fit(Normal(), [], np.log)
 
 
 @pytest.mark.parametrize("law", LAWS)

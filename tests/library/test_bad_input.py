@@ -1,5 +1,11 @@
-"""Bad input is refused with a message that names it; what is accepted never turns into NaN."""
+"""Bad input is refused with a message that names it; what is accepted never turns into NaN.
 
+`test_checking.py` shows what each shared check refuses. Here every argument of every public
+function is seen to reach one.
+"""
+
+import importlib
+import inspect
 import re
 import warnings
 
@@ -9,31 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from attnlib import rows, scores
+from attnlib import policies, rows, sampling, scores
 from attnlib.scores import Cosine, DotProduct, Normal
 
 NORMS = [rows.gradient, rows.frobenius_norm, rows.largest_entry, rows.spectral_norm]
 SHAPED = [rows.softmax, rows.jacobian, *NORMS]
-LAWS = [Normal(), DotProduct(8), Cosine(8)]
-GENERATING = [
-    getattr(law, method)
-    for law in (Normal(), DotProduct(8))
-    for method in ("log_mgf", "log_mgf_ratio")
-]
 SCORES = [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 HALVES = [[0.5, 0.5], [1.0, 0.0]]
-
-
-def jacobian_vector_product_of_any(s, alpha=1.0, axis=-1):
-    """Return J v with a v that is right whatever s is, so that only s, α and axis are at fault."""
-    return rows.jacobian_vector_product(s, 1.0, alpha, axis)
+RNG = np.random.default_rng(0)
 
 
 def renyi(p, axis=-1):
     return rows.renyi_entropy(p, 2.0, axis)
 
 
-OF_SCORES = [*SHAPED, rows.log_gradient, jacobian_vector_product_of_any]
 OF_PROBABILITIES = [rows.collision_probability, rows.shannon_entropy, renyi]
 
 
@@ -48,237 +43,181 @@ def assert_refused(name, shown, function, *arguments, **named):
     assert "\n" not in message, message
 
 
-# (value, what the message must show of it)
-NOT_REAL_NUMBERS = [
-    ("abc", "'abc'"),
-    (["1.5", "2"], "['1.5', '2']"),
-    (1j, "1j"),
-    ([1.0, 2j], "2j"),
-    (True, "True"),
-    ([True, False], "[True, False]"),
-    (None, "None"),
-    ([1.0, None], "[1.0, None]"),
-    ({"a": 1}, "{'a': 1}"),
-    (np.array([1.0, 2.0], dtype=object), "object"),
-    (np.array(["2020-01-01"], dtype="datetime64[D]"), "2020-01-01"),
-    (b"7", "b'7'"),
-    ([10**400], "1000"),
-    (10**400, "1329 bits"),
-    ([10**5000], "object"),
-    (10**5000, "bits"),
-]
-RAGGED = [([[1.0], [1.0, 2.0]], "[[1.0], [1.0, 2.0]]"), ([[1.0] * 1000, [2.0]], "[[1.0, 1.0, ")]
-NAN = [(np.nan, "nan"), ([0.0, np.nan], "nan"), ([np.nan] * 10**5, "nan")]
-NOT_NUMBERS = NOT_REAL_NUMBERS + RAGGED + NAN
-INFINITE = [(np.inf, "inf"), ([0.0, -np.inf], "-inf")]
-NEGATIVE = [(-1.0, "-1"), ([0.0, -5e-324], "-4.94066e-324"), (-7, "-7")]
+def assert_all_refused(name, cases, call):
+    """Assert that `call` refuses each value; a case is the value and what the message shows."""
+    for value, shown in cases:
+        try:
+            assert_refused(name, shown, call, value)
+        except BaseException as error:
+            error.add_note(f"with {name}={value!r:.80}")
+            raise
 
 
-def named(cases):
-    return [pytest.param(*case, id=f"{number}-{case[1][:20]}") for number, case in enumerate(cases)]
+# --- every argument of every public function -----------------------------------------------------
 
-
-# --- rows ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("function", OF_SCORES)
-@pytest.mark.parametrize(
-    ("s", "shown"),
-    named(
-        [
-            *NOT_NUMBERS,
-            ([0.0, np.inf], "inf"),
-            ([-np.inf, -np.inf], "-inf"),
-            ([[0.0, 1.0], [-np.inf, -np.inf]], "-inf"),
-            (2.5, "2.5"),
-            ([], "(0,)"),
-            (np.zeros((3, 0)), "(3, 0)"),
-        ]
-    ),
+MODULES = (
+    *("rows", "scores", "annealed", "exact", "freezing", "typical", "sampling", "policies"),
+    *("criteria", "initialisation", "symbolic"),
 )
-def test_bad_scores_are_refused(function, s, shown):
-    assert_refused("s", shown, function, s)
 
-
-@pytest.mark.parametrize("function", OF_SCORES)
-@pytest.mark.parametrize(
-    ("alpha", "shown"),
-    named(
-        [*NOT_NUMBERS, *INFINITE, *NEGATIVE, ([1.0, 2.0, 3.0], "(3,)"), (np.ones((4, 5)), "(4, 5)")]
+# Of each argument one that is right, and (value, what the message shows) of some that are wrong: of
+# another type, NaN, infinite, out of range. "function.argument" goes before "module.argument", and
+# that before the argument alone.
+NUMBER = [("2", "'2'"), (None, "None"), (True, "True"), (1j, "1j"), (np.nan, "nan")]
+GIVEN = [case for case in NUMBER if case[0] is not None]
+INFINITE = [(np.inf, "inf"), (-np.inf, "-inf")]
+NEGATIVE = [(-1.0, "-1")]
+RAGGED = [([[1.0], [1.0, 2.0]], "[[1.0], [1.0, 2.0]]")]
+SINGLE = [([2.0], "[2.0]")]
+COUNT = [("4", "'4'"), (None, "None"), (True, "True"), (4.0, "4.0"), (0, "0"), (2**60, "61 bits")]
+STATISTIC = [(None, "None"), ("mode", "'mode'"), (3, "3")]
+N = [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE, (0, "0"), ([4.0, 0.9], "0.9")]
+WHOLE = ("scores", "typical", "sampling", "criteria", "initialisation", "symbolic")
+ARGUMENTS = {
+    "alpha": (1.0, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE]),
+    "axis": (-1, [(2, "2"), (-3, "-3"), (1.0, "1.0"), (None, "None"), ([0], "[0]")]),
+    "best_alpha.rows": (200, [*COUNT[:1], *COUNT[2:], (99, "99")]),
+    "best_alpha.statistic": ("median", STATISTIC),
+    "causal": (False, [(1, "1"), (None, "None"), ("yes", "'yes'")]),
+    "count": (4, COUNT),
+    "d": (8, COUNT),
+    "policies.d": (8, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE, (0.9, "0.9")]),
+    "cosine_mgf.d": (3, COUNT[:-1]),
+    "entropy_slope.alpha": (1.0, [*GIVEN, *NEGATIVE]),
+    "entropy_slope.law": (Normal(), [("normal", "'normal'"), (Normal, "Normal")]),
+    "epsilon": (0.0, [*NUMBER, *INFINITE, *SINGLE, *NEGATIVE]),
+    "sample_rows.exponent": (-0.5, [*NUMBER, *INFINITE, *SINGLE]),
+    "exponent": (6.0, [*NUMBER, *INFINITE, *SINGLE, *NEGATIVE, (0.5, "0.5")]),
+    "factor": (1.0, [*NUMBER, *INFINITE, *SINGLE]),
+    "fit.n": ([40, 80], [*NUMBER, *INFINITE, *NEGATIVE, ([], "empty")]),
+    "gradient.statistic": ("median", STATISTIC),
+    "heads": (1, COUNT),
+    "law": (Normal(), [(None, "None"), ("normal", "'normal'"), (64, "64"), (Normal, "Normal")]),
+    "logpdf.s": (SCORES, [*NUMBER, *RAGGED]),
+    "mean_k": (0.0, [*NUMBER, *RAGGED, *INFINITE]),
+    "mean_q": (0.0, [*NUMBER, *RAGGED, *INFINITE]),
+    "n": (5, N),
+    "critical_alpha.n": (5, N),
+    **{f"{module}.n": (5, COUNT) for module in WHOLE},
+    "order": (2.0, [*NUMBER, *NEGATIVE, ([1.0, 2.0], "[1.0, 2.0]")]),
+    "p": (
+        HALVES,
+        [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE, ([0.25, 0.25], "0.5"), (1.0, "1"), ([], "(0,)")],
     ),
-)
-def test_a_bad_alpha_is_refused(function, alpha, shown):
-    assert_refused("alpha", shown, function, SCORES, alpha)
-
-
-AXES = named([(2, "2"), (-3, "-3"), (10**6, "1000000"), (-(10**400), "bits"), (10**5000, "bits")])
-NOT_AXES = named([(1.0, "1.0"), (None, "None"), ("0", "'0'"), ([0], "[0]"), ((0, 1), "(0, 1)")])
-
-
-@pytest.mark.parametrize("function", OF_SCORES)
-@pytest.mark.parametrize(("axis", "shown"), AXES + NOT_AXES)
-def test_a_bad_axis_of_scores_is_refused(function, axis, shown):
-    assert_refused("axis", shown, function, SCORES, 1.0, axis)
-
-
-@pytest.mark.parametrize("function", OF_PROBABILITIES)
-@pytest.mark.parametrize(("axis", "shown"), AXES + NOT_AXES)
-def test_a_bad_axis_of_probabilities_is_refused(function, axis, shown):
-    assert_refused("axis", shown, function, HALVES, axis=axis)
-
-
-@pytest.mark.parametrize(
-    ("v", "shown"),
-    named(
+    "peak_of_medians.values": (
+        np.zeros((20, 9)),
+        [*NUMBER, (np.zeros((19, 9)), "(19, 9)"), (np.zeros(9), "(9,)")],
+    ),
+    "peak_of_medians.x": (np.arange(9.0), [*NUMBER, (np.zeros(9), "0."), (np.arange(6), "[0, 1")]),
+    "position": (3, [*GIVEN, *INFINITE, *NEGATIVE]),
+    "power_softmax.x": ([0.5, 2.0], [*NUMBER, *INFINITE, ([0.0], "zeros"), ([], "(0,)")]),
+    "power_softmax_jacobian.x": ([0.5, 2.0], [*NUMBER, *INFINITE, ([0.0], "zeros"), ([], "(0,)")]),
+    "q": (0.5, [*NUMBER, (0.0, "0"), (1.0, "1"), (1e-9, "1e-09")]),
+    "resume": (None, [(3, "3"), ("yesterday", "'yesterday'")]),
+    "rng": (RNG, [(0, "0"), (None, "None"), (np.random.RandomState(0), "RandomState")]),
+    "rows": (200, COUNT),
+    "rows.alpha": (1.0, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE, (np.ones((4, 5)), "(4, 5)")]),
+    "sampling.rows": (200, [*COUNT, (1, "1")]),
+    "s": (SCORES, [*NUMBER, *RAGGED, ([0.0, np.inf], "inf"), (2.5, "2.5"), ([], "(0,)")]),
+    "seed": (0, [("4", "'4'"), (None, "None"), (True, "True"), (1.0, "1.0"), (-1, "-1")]),
+    "shape": (
+        np.log,
+        [(lambda n: -n, "-40"), (lambda n: n[:1], "40"), (lambda n: n * np.nan, "nan")],
+    ),
+    "statistic": (rows.gradient, [(None, "None"), ("mean", "'mean'"), (3.0, "3.0")]),
+    "v": (
+        SCORES,
         [
-            *NOT_NUMBERS,
+            *NUMBER,
+            *RAGGED,
             *INFINITE,
             (1.0, "()"),
-            ([1.0, 2.0, 3.0], "(3,)"),
             (np.ones((3, 2)), "(3, 2)"),
-            (np.ones((1, 3)), "(1, 3)"),
-        ]
+            ([[1, 2, 3]], "(1, 3)"),
+        ],
     ),
-)
-def test_a_bad_vector_is_refused(v, shown):
-    assert_refused("v", shown, rows.jacobian_vector_product, SCORES, v)
+    "values": ([1.0, 2.0], [*NUMBER, *RAGGED, ([0.0, np.inf], "inf"), ([1.0], "1")]),
+    "variance_k": (1.0, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE]),
+    "variance_q": (1.0, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE]),
+    "vectors": (4, COUNT),
+    "x": (2.0, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE]),
+}
+UNCHECKED = {"executor", "progress"}
+"""What any object may be, and what only shows a bar."""
 
-
-@pytest.mark.parametrize("function", OF_PROBABILITIES)
-@pytest.mark.parametrize(
-    ("p", "shown"),
-    named(
-        [
-            *NOT_NUMBERS,
-            *INFINITE,
-            *NEGATIVE,
-            ([1.5, -0.5], "-0.5"),
-            ([0.25, 0.25], "0.5"),
-            ([1.0, 1e-4], "1.0001"),
-            ([[0.5, 0.5], [0.5, 0.75]], "1.25"),
-            ([1e308, 1e308], "inf"),
-            ([0.0, 0.0], "0"),
-            (1.0, "1"),
-            ([], "(0,)"),
-            (np.zeros((3, 0)), "(3, 0)"),
-        ]
-    ),
-)
-def test_bad_probabilities_are_refused(function, p, shown):
-    assert_refused("p", shown, function, p)
-
-
-@pytest.mark.parametrize(
-    ("order", "shown"),
-    named(
-        [
-            *NOT_NUMBERS,
-            (-1.0, "-1"),
-            (-5e-324, "-4.94066e-324"),
-            (-np.inf, "-inf"),
-            ([1.0, 2.0], "[1.0, 2.0]"),
-            ([2.0], "[2.0]"),
-        ]
-    ),
-)
-def test_a_bad_order_is_refused(order, shown):
-    assert_refused("order", shown, rows.renyi_entropy, HALVES, order)
-
-
-# --- scores --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-@pytest.mark.parametrize(("s", "shown"), named(NOT_NUMBERS))
-def test_a_density_refuses_bad_scores(law, s, shown):
-    assert_refused("s", shown, law.logpdf, s)
-
-
-@pytest.mark.parametrize("function", GENERATING)
-@pytest.mark.parametrize(("alpha", "shown"), named([*NOT_NUMBERS, *INFINITE, *NEGATIVE]))
-def test_a_generating_function_refuses_a_bad_alpha(function, alpha, shown):
-    assert_refused("alpha", shown, function, alpha)
-
-
-NOT_INTEGERS = [
-    (64.0, "64.0"),
-    (np.float64(64.0), "64.0"),
-    (np.nan, "nan"),
-    (np.inf, "inf"),
-    (True, "True"),
-    (np.True_, "True"),
-    ("64", "'64'"),
-    (None, "None"),
-    ([64], "[64]"),
-    (64 + 0j, "64"),
+INSTANCES = [
+    *(Normal(), DotProduct(8), Cosine(8)),
+    *(policies.POLICIES[name] for name in ("transformer", "qwen", "gradient_cosine")),
+    sampling.sample(Normal(), 4, rows.gradient, rows=1000, seed=0),
 ]
-TOO_LARGE = [
-    (2**53 + 1, "54 bits"),
-    (10**400, "1329 bits"),
-    (10**5000, "16610 bits"),
-    (-(10**5000), "16610 bits"),
-]
+"""Their methods are called as well."""
+
+ON_THEIR_OWN = {
+    "rows.TopTwo",  # for those who have checked
+    "scores.check_law",  # is a check
+    "policies.Policy.with_constants",  # in test_policies
+}
 
 
-@pytest.mark.parametrize("law", [DotProduct, Cosine])
-@pytest.mark.parametrize(
-    ("d", "shown"), named([*NOT_INTEGERS, *TOO_LARGE, (0, "0"), (-1, "-1"), (-(2**60), "61 bits")])
-)
-def test_a_bad_dimension_is_refused(law, d, shown):
-    assert_refused("d", shown, law, d)
+def public_functions():
+    """Return every public function, class and method that takes arguments, by its name."""
+    found = {}
+    for name in MODULES:
+        module = importlib.import_module(f"attnlib.{name}")
+        for member, value in vars(module).items():
+            ours = getattr(value, "__module__", "") == module.__name__
+            if ours and not member.startswith("_") and inspect.isfunction(value):
+                found[f"{name}.{member}"] = value
+    found |= {f"scores.{law.__name__}": law for law in (DotProduct, Cosine)}
+    for instance in INSTANCES:
+        for member, value in inspect.getmembers(instance, inspect.ismethod):
+            if not member.startswith("_"):
+                of = type(instance)
+                label = f" of {instance.name}" if isinstance(instance, policies.Policy) else ""
+                owner = f"{of.__module__.removeprefix('attnlib.')}.{of.__name__}"
+                found[f"{owner}.{member}{label}"] = value
+    return {
+        name: value
+        for name, value in found.items()
+        if name.split(" ")[0] not in ON_THEIR_OWN and inspect.signature(value).parameters
+    }
+
+
+PUBLIC = public_functions()
+
+
+def described(name, argument):
+    """Return the entry of an argument of a public function."""
+    module, *_, function = name.split(" ")[0].split(".")
+    keys = (f"{function}.{argument}", f"{module}.{argument}", argument)
+    return next(ARGUMENTS[key] for key in keys if key in ARGUMENTS)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_argument_is_checked_and_named(name):
+    function = PUBLIC[name]
+    names = [a for a in inspect.signature(function).parameters if a not in UNCHECKED]
+    right = {argument: described(name, argument)[0] for argument in names}
+    for argument in names:
+        _, wrong = described(name, argument)
+        assert_all_refused(argument, wrong, lambda v, a=argument: function(**{**right, a: v}))
+
+
+def test_the_public_functions_are_found():
+    assert {"rows.softmax", "exact.moment", "scores.Cosine", "scores.Cosine.logpdf"} <= set(PUBLIC)
+    assert {"policies.Policy.alpha of qwen", "sampling.Sample.quantile"} <= set(PUBLIC)
+
+
+def test_moments_that_do_not_broadcast_are_refused():
+    moments = ("mean_q", "variance_q", "mean_k", "variance_k")
+    for name in moments:
+        others = dict.fromkeys(moments, np.ones((2, 3)))
+        assert_refused(name, "(4,)", scores.product_moments, **{**others, name: np.ones(4)})
 
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_cosines_need_three_dimensions(d):
     assert_refused("d", f"d={d}", Cosine, d)
-
-
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-@pytest.mark.parametrize("name", ["rows", "n"])
-@pytest.mark.parametrize(
-    ("value", "shown"), named([*NOT_INTEGERS, *TOO_LARGE, (0, "0"), (-1, "-1")])
-)
-def test_a_bad_size_of_a_sample_is_refused(law, name, value, shown):
-    sizes = {"rows": 2, "n": 3, name: value}
-    assert_refused(name, shown, law.sample, np.random.default_rng(0), **sizes)
-
-
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-@pytest.mark.parametrize(
-    ("rng", "shown"),
-    named(
-        [
-            (0, "0"),
-            (None, "None"),
-            (np.random.RandomState(0), "RandomState"),
-            (np.random.PCG64(0), "PCG64"),
-            (np.random.default_rng, "default_rng"),
-        ]
-    ),
-)
-def test_a_sample_wants_a_generator(law, rng, shown):
-    assert_refused("rng", shown, law.sample, rng, 2, 3)
-
-
-MOMENTS = {"mean_q": 0.0, "variance_q": 1.0, "mean_k": 0.0, "variance_k": 1.0}
-
-
-@pytest.mark.parametrize("name", MOMENTS)
-@pytest.mark.parametrize(("value", "shown"), named([*NOT_NUMBERS, *INFINITE]))
-def test_a_bad_moment_is_refused(name, value, shown):
-    assert_refused(name, shown, scores.product_moments, **{**MOMENTS, name: value})
-
-
-@pytest.mark.parametrize("name", ["variance_q", "variance_k"])
-@pytest.mark.parametrize(("value", "shown"), named(NEGATIVE))
-def test_a_negative_variance_is_refused(name, value, shown):
-    assert_refused(name, shown, scores.product_moments, **{**MOMENTS, name: value})
-
-
-@pytest.mark.parametrize("name", MOMENTS)
-def test_moments_that_do_not_broadcast_are_refused(name):
-    others = dict.fromkeys(MOMENTS, np.ones((2, 3)))
-    assert_refused(name, "(4,)", scores.product_moments, **{**others, name: np.ones(4)})
 
 
 # --- whatever is accepted ------------------------------------------------------------------------

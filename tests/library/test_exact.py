@@ -13,13 +13,7 @@ from scipy.stats import chi
 
 from attnlib import annealed, exact, rows
 from attnlib.scores import Cosine, DotProduct, Normal
-from tests.library.test_bad_input import (
-    INFINITE,
-    NEGATIVE,
-    NOT_NUMBERS,
-    assert_refused,
-    named,
-)
+from tests.library.test_bad_input import assert_refused
 
 QUANTITIES = {
     "collision_probability": exact.collision_probability,
@@ -544,15 +538,8 @@ class TestBackward:
             assert getattr(grid, name).shape == (3, 3)
             assert getattr(grid, name)[2, 2] == pytest.approx(point, rel=1e-11)
 
-    @pytest.mark.parametrize(("value", "shown"), named([(0, "0"), (2.5, "2.5"), (None, "None")]))
-    def test_a_bad_dimension_is_refused(self, value, shown):
-        assert_refused("d", shown, exact.backward_std, value, 1.0, 5)
-
-    def test_bad_scales_and_keys_are_refused(self):
-        assert_refused("alpha", "-1", exact.backward_std, 8, -1.0, 5)
-        assert_refused("alpha", "nan", exact.backward_std, 8, np.nan, 5)
+    def test_scales_too_large_and_shapes_that_do_not_broadcast_are_refused(self):
         assert_refused("alpha", "20000", exact.backward_std, 8, 2e4, 5)
-        assert_refused("n", "0.5", exact.backward_std, 8, 1.0, 0.5)
         assert_refused("alpha", "(2,)", exact.backward_std, 8, [1.0, 2.0], [1, 2, 3])
 
 
@@ -592,16 +579,6 @@ class TestShapes:
 class TestBadInput:
     FUNCTIONS = (*QUANTITIES.values(), exact.output_std, exact.post_scale, exact.saturation)
 
-    @pytest.mark.parametrize("function", FUNCTIONS)
-    @pytest.mark.parametrize(("value", "shown"), named(NOT_NUMBERS + INFINITE + NEGATIVE))
-    def test_alpha(self, function, value, shown):
-        assert_refused("alpha", shown, function, Normal(), value, 5)
-
-    @pytest.mark.parametrize("function", FUNCTIONS)
-    @pytest.mark.parametrize(("value", "shown"), named([*NOT_NUMBERS, (np.inf, "inf"), (-7, "-7")]))
-    def test_n(self, function, value, shown):
-        assert_refused("n", shown, function, Normal(), 1.0, value)
-
     @pytest.mark.parametrize("value", [0, 0.5, 1.5, 2.0**53 + 2.0, 1e300])
     def test_numbers_of_keys_are_whole(self, value):
         for function in self.FUNCTIONS:
@@ -612,11 +589,6 @@ class TestBadInput:
     def test_a_scale_too_large(self, law):
         too_large = 1.01e4 / np.sqrt(law.variance)
         assert_refused("alpha", f"{too_large:g}", exact.gradient, law, too_large, 5)
-
-    @pytest.mark.parametrize("law", [None, "normal", Normal, 5])
-    def test_laws(self, law):
-        assert_refused("law", repr(law), exact.gradient, law, 1.0, 5)
-        assert_refused("law", repr(law), exact.gradient_limit, law, 5)
 
     @pytest.mark.parametrize("order", [0.0, 0.99, 17.0, np.inf, -1.0, np.nan])
     def test_orders(self, order):

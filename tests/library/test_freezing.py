@@ -323,7 +323,6 @@ OF_BOTH = [
 ]
 OF_N = [freezing.critical_alpha, freezing.annealed_typical_bound, freezing.annealed_mean_bound]
 OF_X = [freezing.collision_exponent, freezing.typical_collision_exponent]
-BAD_NUMBERS = [np.nan, np.inf, -np.inf, "2", None, 1j, True, [1.0, "x"]]
 
 
 def test_everything_broadcasts():
@@ -338,30 +337,9 @@ def test_everything_broadcasts():
 
 
 @pytest.mark.parametrize("function", OF_BOTH)
-@pytest.mark.parametrize("alpha", [*BAD_NUMBERS, -0.1])
-def test_bad_alpha_is_named(function, alpha):
-    with pytest.raises((ValueError, TypeError), match=r"\balpha\b"):
-        function(alpha, 2)
-
-
-@pytest.mark.parametrize("function", [*OF_N, *(lambda n, f=f: f(1.0, n) for f in OF_BOTH)])
-@pytest.mark.parametrize("n", [*BAD_NUMBERS, 0, 0.5, -3])
-def test_bad_n_is_named(function, n):
-    with pytest.raises((ValueError, TypeError), match=r"\bn\b"):
-        function(n)
-
-
-@pytest.mark.parametrize("function", OF_BOTH)
 def test_shapes_that_do_not_broadcast_are_named(function):
     with pytest.raises(ValueError, match="alpha and n must broadcast"):
         function([1.0, 2.0], [2, 3, 4])
-
-
-@pytest.mark.parametrize("function", [*OF_X, freezing.frozen_entropy])
-@pytest.mark.parametrize("x", [*BAD_NUMBERS, -0.1])
-def test_bad_x_is_named(function, x):
-    with pytest.raises((ValueError, TypeError), match=r"\bx\b"):
-        function(x)
 
 
 @pytest.mark.parametrize("x", [1.0, 0.5, [2.0, 1.0]])

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attnlib import rows
-from tests.library.test_bad_input import INFINITE, NOT_NUMBERS, assert_refused, named
 
 FUNCTIONS = [rows.power_softmax, rows.power_softmax_jacobian]
 ROWS = {
@@ -103,32 +102,6 @@ def test_the_axis_is_the_one_asked_for():
     moved = rows.power_softmax(np.moveaxis(x, 1, -1))
     np.testing.assert_array_equal(rows.power_softmax(x, axis=1), np.moveaxis(moved, -1, 1))
     assert rows.power_softmax_jacobian(x, axis=0).shape == (3, 2, 4, 4)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize(
-    ("x", "shown"),
-    named([*NOT_NUMBERS, *INFINITE, ([0.0, 0.0], "zeros"), (1.0, "1"), ([], "(0,)")]),
-)
-def test_bad_entries_are_refused(function, x, shown):
-    assert_refused("x", shown, function, x)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize(
-    ("exponent", "shown"),
-    named([*NOT_NUMBERS, (-1.0, "-1"), ([2.0], "[2.0]"), (0.5, "0.5"), (np.inf, "inf")]),
-)
-def test_a_bad_exponent_is_refused(function, exponent, shown):
-    assert_refused("exponent", shown, function, [1.0, 2.0], exponent)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize(
-    ("epsilon", "shown"), named([*NOT_NUMBERS, (-1.0, "-1"), ([2.0], "[2.0]"), (np.inf, "inf")])
-)
-def test_a_bad_epsilon_is_refused(function, epsilon, shown):
-    assert_refused("epsilon", shown, function, [1.0, 2.0], 6.0, epsilon)
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
