@@ -26,3 +26,8 @@ def test_importing_the_library_loads_no_heavy_package(statement):
 
 def test_the_texts_of_the_laboratory_need_no_torch():
     assert {"torch", "pooch"}.isdisjoint(modules_after("from attnlib.lab import data"))
+
+
+def test_attention_does_not_load_the_compiler():
+    loaded = modules_after("import attnlib.attention")
+    assert loaded.isdisjoint({"torch._dynamo", "torch._inductor", "pandas", "transformers"})
