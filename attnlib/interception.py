@@ -11,7 +11,8 @@ PyTorch lacks is an error where it is needed, not before.
 import operator
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -36,8 +37,6 @@ def private(path: str) -> Any:
 
         return missing
 
-
-# --- where a call is --------------------------------------------------------------------------
 
 hidden_from_modes = private("_C.DisableTorchFunction")
 """A context in which no mode sees a call."""
@@ -73,8 +72,6 @@ def constant_in_graphs(function: F) -> F:
     return function
 
 
-# --- what a mode gets -------------------------------------------------------------------------
-
 OPERATOR = torch.ops.aten.scaled_dot_product_attention
 
 ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default)
@@ -103,8 +100,6 @@ MULTI_HEAD = functional.multi_head_attention_forward
 MULTI_HEAD_FROM_INSIDE = seen_from_inside(MULTI_HEAD)
 """The same function; called within a mode, it shows that mode its call of attention."""
 
-# --- the fast path ----------------------------------------------------------------------------
-
 FAST_PATH = {
     private("_native_multi_head_attention"): (
         *("query", "key", "value", "embed_dim", "num_heads", "qkv_weight", "qkv_bias"),
@@ -127,31 +122,33 @@ class Watcher(TorchFunctionMode):
 class Shared:
     """A change for all threads, from the first `with` that wants it to the end of the last one."""
 
-    def __init__(self, make: Callable[[], Callable[[], None]]) -> None:
-        """`make` makes the change and returns what undoes it."""
-        self._make, self._lock, self._count = make, threading.Lock(), 0
-        self._undo: Callable[[], None] = lambda: None
+    def __init__(self, change: Callable[[], AbstractContextManager[None]]) -> None:
+        self._change, self._lock, self._count = change, threading.Lock(), 0
 
     def __enter__(self) -> None:
         with self._lock:
             if self._count == 0:
-                self._undo = self._make()
+                self._made = self._change()
+                self._made.__enter__()
             self._count += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._count -= 1
             if self._count == 0:
-                self._undo()
+                self._made.__exit__(None, None, None)
 
 
-def _close_fast_path() -> Callable[[], None]:
+@contextmanager
+def _fast_path_off() -> Iterator[None]:
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    return lambda: torch.backends.mha.set_fastpath_enabled(before)
+    yield
+    torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _keep_fast_path() -> Callable[[], None]:
+@contextmanager
+def _fast_path_kept() -> Iterator[None]:
     """Answer models that ask whether there is a mode as if no Watcher were."""
     asked = torch.overrides.has_torch_function
 
@@ -165,15 +162,13 @@ def _keep_fast_path() -> Callable[[], None]:
         finally:
             mode.__enter__()  # type: ignore[no-untyped-call]
 
-    def undo() -> None:
-        torch.overrides.has_torch_function = asked
-
     torch.overrides.has_torch_function = without_watchers  # type: ignore[assignment]
-    return undo
+    yield
+    torch.overrides.has_torch_function = asked
 
 
-FAST_PATH_OFF = Shared(_close_fast_path)
+FAST_PATH_OFF = Shared(_fast_path_off)
 """No model takes it. Outside torch.compile a mode alone keeps models off, inside it does not."""
 
-FAST_PATH_KEPT = Shared(_keep_fast_path)
+FAST_PATH_KEPT = Shared(_fast_path_kept)
 """Models take it under a Watcher as they would without."""

@@ -4,7 +4,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, cast
 
 import torch
 from numpy.typing import ArrayLike
@@ -23,18 +23,11 @@ UNSEEN = OPERATOR
 already called at the right scale may run inside the context too."""
 
 
-class Change(Protocol):
-    """A context that changes what `attend` is told, as `attnlib.attention.foreign` has it."""
-
-    def changed(self, options: Options) -> Options:
-        """Return the options in force."""
-
-
 class _Entered(threading.local):
-    """The contexts that this thread is in, the innermost last."""
+    """The contexts of `rescale` that this thread is in, the innermost last."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.modes: list[Any] = []
 
 
 ENTERED = _Entered()
@@ -94,8 +87,8 @@ def attend(
     """
     options = Options(policy, alpha, post_scale, normalize_qk)
     kernel = functional.scaled_dot_product_attention
-    if ENTERED.changes:
-        options, kernel = ENTERED.changes[-1].changed(options), UNSEEN
+    if ENTERED.modes:
+        options, kernel = ENTERED.modes[-1].changed(options), UNSEEN
     return scaled(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa, options, kernel)
 
 

@@ -5,6 +5,7 @@ NumPy computes it, once for a length. PyTorch's compiler and its transforms see 
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,38 +66,21 @@ def _token(policy: Policy) -> str:
 # An operator of its own: the compiler need not follow NumPy, and lengths may vary. It copies from
 # the CPU, which a CUDA graph cannot record.
 @torch.library.custom_op(
-    "attnlib::numbers_of_rows", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
+    "attnlib::numbers_of_rows",
+    mutates_args=(),
+    schema="(str quantity, str policy, float alpha, SymInt d, bool cosine, str visible, "
+    "SymInt queries, SymInt keys, ScalarType dtype, Device device) -> Tensor",
+    tags=(torch.Tag.cudagraph_unsafe,),
 )
-def _numbers_of_rows(
-    quantity: str,
-    policy: str,
-    alpha: float,
-    d: int,
-    cosine: bool,
-    visible: str,
-    queries: int,
-    keys: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> Tensor:
+def _numbers_of_rows(*row: Any) -> Tensor:
     """Return `_numbers` as a tensor."""
-    numbers = _numbers(quantity, policy, alpha, d, cosine, visible, queries, keys)
-    return torch.tensor(numbers, dtype=dtype, device=device)
+    *what, dtype, device = row
+    return torch.tensor(_numbers(*what), dtype=dtype, device=device)
 
 
 @_numbers_of_rows.register_fake
-def _(
-    quantity: str,
-    policy: str,
-    alpha: float,
-    d: int,
-    cosine: bool,
-    visible: str,
-    queries: int,
-    keys: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> Tensor:
+def _(*row: Any) -> Tensor:
+    *_, visible, queries, keys, dtype, device = row
     size = {"all": 1, "causal": queries, "masked": keys + 1}[visible]
     return torch.empty(size, dtype=dtype, device=device)
 

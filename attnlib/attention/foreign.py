@@ -4,7 +4,7 @@ import math
 import warnings
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -73,7 +73,7 @@ class _Context(ContextDecorator):
 
     def __enter__(self) -> Self:
         mode = _Rescaled(self._options)
-        ENTERED.changes.append(mode)
+        ENTERED.modes.append(mode)
         FAST_PATH_OFF.__enter__()
         mode.__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -84,8 +84,8 @@ class _Context(ContextDecorator):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        mode = cast(_Rescaled, ENTERED.changes.pop())
-        mode.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        mode = ENTERED.modes.pop()
+        mode.__exit__(kind, error, trace)
         FAST_PATH_OFF.__exit__()
         if mode.calls == 0 and error is None:
             warnings.warn(
@@ -172,4 +172,4 @@ def is_rescaled() -> bool:
     >>> is_rescaled()
     False
     """
-    return bool(ENTERED.changes)
+    return bool(ENTERED.modes)

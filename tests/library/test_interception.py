@@ -1,6 +1,7 @@
 """What attnlib knows of PyTorch beyond its public names, and what it says where that is missing."""
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -27,11 +28,13 @@ def test_every_private_name_is_there():
 def test_a_shared_change_lasts_from_the_first_to_the_last():
     log = []
 
-    def make():
+    @contextmanager
+    def change():
         log.append("made")
-        return lambda: log.append("undone")
+        yield
+        log.append("undone")
 
-    shared, meet = Shared(make), threading.Barrier(2, timeout=60)
+    shared, meet = Shared(change), threading.Barrier(2, timeout=60)
 
     def work():
         with shared, shared:
