@@ -1,18 +1,80 @@
 """Where PyTorch's attention can be seen: for contexts that watch or change a foreign model.
 
 A TorchFunctionMode gets every call of scaled_dot_product_attention in its thread, whatever name it
-was imported under. But a function of PyTorch that is written in Python it gets whole.
+was imported under. But a function of PyTorch that is written in Python it gets whole, and a model
+that sees a mode leaves PyTorch's fast path.
+
+Here are all names of PyTorch that attnlib uses and that are not public. One that another version of
+PyTorch lacks is an error where it is needed, not before.
 """
 
+import operator
+import threading
 import types
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 import torch
+from torch import nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
-_OPERATOR = torch.ops.aten.scaled_dot_product_attention
+F = TypeVar("F", bound=Callable[..., Any])
 
-ATTENTION = (functional.scaled_dot_product_attention, _OPERATOR, _OPERATOR.default)
+
+def private(path: str) -> Any:
+    """Return torch.`path`, or where there is none a function that says so: RuntimeError."""
+    try:
+        return operator.attrgetter(path)(torch)
+    except AttributeError:
+
+        def missing(*_: Any, **__: Any) -> Any:
+            raise RuntimeError(
+                f"attnlib needs torch.{path}, a private name that PyTorch {torch.__version__} does "
+                'not have: install one that attnlib knows, "torch>=2.6,<3"'
+            )
+
+        return missing
+
+
+hidden_from_modes = private("_C.DisableTorchFunction")
+"""A context in which no mode sees a call."""
+
+_task = private("_C._current_graph_task_id")
+_trace = private("_C._get_tracing_state")
+_mode = private("overrides._get_current_function_mode")
+is_transformed = private("_C._functorch.is_functorch_wrapped_tensor")
+"""Whether a tensor is one of torch.func's."""
+
+
+def in_backward_pass() -> bool:
+    """Return whether this is a backward pass, which may compute activations again."""
+    return bool(_task() != -1)
+
+
+def is_traced() -> bool:
+    """Return whether torch.jit.trace is at work."""
+    return _trace() is not None
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Return whether the model is what torch.compile has returned."""
+    return hasattr(model, "_orig_mod")
+
+
+def constant_in_graphs(function: F) -> F:
+    """Mark a function whose result the compiler may take for a constant.
+
+    torch.compiler.assume_constant_result does this, and loads the compiler, which takes a second.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+OPERATOR = torch.ops.aten.scaled_dot_product_attention
+
+ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default)
 """What a mode gets for a call of attention. The arguments are the same."""
 
 
@@ -37,3 +99,76 @@ MULTI_HEAD = functional.multi_head_attention_forward
 
 MULTI_HEAD_FROM_INSIDE = seen_from_inside(MULTI_HEAD)
 """The same function; called within a mode, it shows that mode its call of attention."""
+
+FAST_PATH = {
+    private("_native_multi_head_attention"): (
+        *("query", "key", "value", "embed_dim", "num_heads", "qkv_weight", "qkv_bias"),
+        *("proj_weight", "proj_bias", "mask", "need_weights", "average_attn_weights", "mask_type"),
+    ),
+    private("_transformer_encoder_layer_fwd"): (
+        *("query", "embed_dim", "num_heads", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias"),
+        *("use_gelu", "norm_first", "eps", "norm_weight_1", "norm_bias_1"),
+        *("norm_weight_2", "norm_bias_2", "ffn_weight_1", "ffn_bias_1", "ffn_weight_2"),
+        *("ffn_bias_2", "mask", "mask_type"),
+    ),
+}
+"""The kernels of the fast path, self-attention both, and the names of their arguments."""
+
+
+class Watcher(TorchFunctionMode):
+    """A mode that changes nothing. Inside FAST_PATH_KEPT models take the fast path under it."""
+
+
+class Shared:
+    """A change for all threads, from the first `with` that wants it to the end of the last one."""
+
+    def __init__(self, change: Callable[[], AbstractContextManager[None]]) -> None:
+        self._change, self._lock, self._count = change, threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._count == 0:
+                self._made = self._change()
+                self._made.__enter__()
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                self._made.__exit__(None, None, None)
+
+
+@contextmanager
+def _fast_path_off() -> Iterator[None]:
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def _fast_path_kept() -> Iterator[None]:
+    """Answer models that ask whether there is a mode as if no Watcher were."""
+    asked = torch.overrides.has_torch_function
+
+    def without_watchers(tensors: Any) -> bool:
+        mode = _mode()
+        if not isinstance(mode, Watcher):
+            return asked(tensors)
+        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        try:
+            return without_watchers(tensors)
+        finally:
+            mode.__enter__()  # type: ignore[no-untyped-call]
+
+    torch.overrides.has_torch_function = without_watchers  # type: ignore[assignment]
+    yield
+    torch.overrides.has_torch_function = asked
+
+
+FAST_PATH_OFF = Shared(_fast_path_off)
+"""No model takes it. Outside torch.compile a mode alone keeps models off, inside it does not."""
+
+FAST_PATH_KEPT = Shared(_fast_path_kept)
+"""Models take it under a Watcher as they would without."""

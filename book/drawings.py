@@ -44,9 +44,7 @@ def three_answers() -> Figure:
     typical_row, _ = typical.gradient(law, alpha, n, rows=8000)
 
     style.set_style()
-    drawing, axes = style.figure(
-        "α (the Transformer's 1/√d is α = 1)", "gradient α(1 − Σp²)"
-    )
+    drawing, axes = style.figure("α (the Transformer's 1/√d is α = 1)", "gradient α(1 − Σp²)")
     near = approximation > -0.3
     axes.plot(alpha[near], approximation[near], "--", color=style.VERMILLION)
     axes.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE)

@@ -67,9 +67,9 @@ GROUPS = (
             Symbol(
                 r"\alpha",
                 "inverse temperature",
-                r"what multiplies the scores. Where these have variance 1 it is the standard deviation "
-                r"of the logits for random $q$ and $k$, and the Transformer's $1/\sqrt d$ is "
-                r"$\alpha = 1$; where $s$ is a cosine, it is the scale itself",
+                r"what multiplies the scores. Where these have variance 1 it is the standard "
+                r"deviation of the logits for random $q$ and $k$, and the Transformer's "
+                r"$1/\sqrt d$ is $\alpha = 1$; where $s$ is a cosine, it is the scale itself",
                 "逆温度",
                 "역온도",
                 "saturation",

@@ -21,11 +21,13 @@ if TYPE_CHECKING:  # a sweep loads torch, and to compare what is finished needs 
     from attnlib.lab.sweep import Outcome
 
 MEASURES = ("final_loss", "validation_loss")
+"""The losses of a run that are compared."""
 CONFIDENCE = 0.95
+"""Of every interval."""
 
 
 class Interval(NamedTuple):
-    """A confidence interval: its middle, and half its width."""
+    """A confidence interval: its middle `mean`, and `half_width`. Chapter: training."""
 
     mean: FloatArray
     half_width: FloatArray
@@ -36,7 +38,7 @@ def interval(values: ArrayLike) -> Interval:
 
     Student's: it assumes that the values are independent and normal, and is wide for few of them:
     4.3 standard errors with three. Raises ValueError for fewer than two values and for what is not
-    finite.
+    finite. Chapter: training.
 
     >>> mean, half_width = interval([1.0, 2.0, 3.0])
     >>> float(mean), float(half_width)
@@ -52,7 +54,7 @@ def interval(values: ArrayLike) -> Interval:
 
 
 def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
-    """Return the learning rates of a sweep, in its order."""
+    """Return the learning rates of a sweep, shape (rates,), in its order. Chapter: training."""
     return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
 
 
@@ -60,7 +62,7 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
 
     A run that diverged has the loss ∞. Raises ValueError where a run is missing, and for another
-    `measure` than "final_loss" and "validation_loss".
+    `measure` than "final_loss" and "validation_loss". Chapter: training.
     """
     checking.choice("measure", measure, MEASURES)
     found = {

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from attnlib import checking
 
 Text = NDArray[np.uint8]
+"""A text: its bytes."""
 Tokens = NDArray[np.int64]
+"""Bytes as a model reads them, or 256 for a hidden one."""
 
 SHAKESPEARE = "tiny-shakespeare"
 EMBEDDED = "embedded"
@@ -27,6 +29,7 @@ MEANINGS = {
     EMBEDDED: "Lines that only attention can complete; made on the spot.",
     SHAKESPEARE: "Shakespeare's plays in part; fetched once, 1.1 MB.",
 }
+"""What `attnlib data` says of them."""
 
 SHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -43,10 +46,12 @@ WEIGHTS, STARTS, MASKS = range(3)
 
 
 class Batch(NamedTuple):
-    """Windows of a text, and what the model should say at each position."""
+    """Windows of a text, and what the model should say at each position. Chapter: training."""
 
-    inputs: Tokens  # (batch, sequence)
-    targets: Tokens  # (batch, sequence)
+    inputs: Tokens
+    """Shape (batch, sequence)."""
+    targets: Tokens
+    """Shape (batch, sequence); −100 where there is nothing to say."""
 
 
 def load(name: str, path: str | Path | None = None) -> Text:
@@ -54,7 +59,7 @@ def load(name: str, path: str | Path | None = None) -> Text:
 
     `path` is where a copy of tiny-shakespeare lies; without it, it is fetched. Raises ValueError
     for a text that is none of these and for a file that is not tiny-shakespeare, OSError when a
-    file cannot be read or fetched.
+    file cannot be read or fetched. Chapter: training.
     """
     if not isinstance(name, str):
         raise TypeError(f"corpus must be a name or the path of a file, got corpus={name!r}")
@@ -73,7 +78,7 @@ def load(name: str, path: str | Path | None = None) -> Text:
 
 
 def read(path: str | Path) -> Text:
-    """Return the bytes of a file; ValueError if it has none."""
+    """Return the bytes of a file; ValueError if it has none, OSError if it cannot be read."""
     text = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
     if text.size == 0:
         raise ValueError(f"the text must have at least one byte, got the empty file {path}")
@@ -85,6 +90,7 @@ def tiny_shakespeare(path: str | Path | None = None) -> Text:
 
     Fetched once, into the user's cache (`ATTNLIB_CACHE` names another folder), or read from `path`.
     Raises ValueError when the bytes are others, OSError when there is no file and no network.
+    Chapter: training.
     """
     if path is None:
         return read(fetch(SHAKESPEARE_URL, SHAKESPEARE_SHA256, "tiny-shakespeare.txt"))
@@ -120,7 +126,7 @@ def fetch(url: str, sha256: str, name: str) -> Path:
 
 
 def digest(text: Text) -> str:
-    """Return the sha256 of a text."""
+    """Return the sha256 of a text, 64 hexadecimal digits."""
     return hashlib.sha256(text.tobytes()).hexdigest()
 
 
@@ -145,7 +151,7 @@ def embedded(size: int = 2**18, seed: int = 0) -> Text:
     Who it is can only be copied, from at least 31 bytes back, and whether 's or 're comes next
     stands at least 18 bytes back. All words are drawn at random, each as often as the others. A
     longer text of the same seed begins with the shorter one. Raises ValueError for a size below 1,
-    TypeError for numbers that are not integers.
+    TypeError for numbers that are not integers. Chapter: training.
 
     >>> print(embedded(75).tobytes().decode())
     C0 under the small garden 's working (C0) by the red bridge 's resting (C0)
@@ -177,14 +183,20 @@ def _line(drawn: list[int]) -> str:
 
 
 class Split(NamedTuple):
-    """The two parts of a text."""
+    """The two parts of a text: its beginning for `training`, its end for `validation`."""
 
     training: Text
     validation: Text
 
 
 def split(text: Text, fraction: float = 0.1) -> Split:
-    """Return the text without its last `fraction`, and that fraction, for validation."""
+    """Return the text without its last `fraction`, and that fraction, for validation.
+
+    Raises ValueError for a fraction that is not between 0 and 1. Chapter: training.
+
+    >>> [part.size for part in split(embedded(1000))]
+    [900, 100]
+    """
     share = checking.number("fraction", fraction)
     if not 0.0 < share < 1.0:
         raise ValueError(f"fraction must be between 0 and 1, got fraction={share:g}")
@@ -208,8 +220,12 @@ def batches(
     the target; the other targets are −100, to be ignored. The windows depend on nothing but the
     text, `sequence`, `batch` and `seed`, so runs that differ in the model see the same ones.
 
-    Raises ValueError for a text that is shorter than a window, and the errors of `checking` for
-    the numbers.
+    Raises ValueError for a text that is shorter than a window, and ValueError or TypeError for
+    numbers that are not whole or too small. Chapter: training.
+
+    >>> first, _ = batches(embedded(1000), sequence=16, batch=2, steps=2, seed=0)
+    >>> first.inputs.shape, bool((first.inputs[:, 1:] == first.targets[:, :-1]).all())
+    ((2, 16), True)
     """
     checking.integer("batch", batch, minimum=1)
     checking.integer("steps", steps, minimum=0)
@@ -226,7 +242,11 @@ def validation_batch(
 ) -> Batch:
     """Return up to `windows` windows, evenly spaced over the text, as one batch.
 
-    They do not overlap unless there is no room for that. The same for every seed.
+    They do not overlap unless there is no room for that. The same for every seed. `masked` and the
+    errors as in `batches`. Chapter: training.
+
+    >>> validation_batch(embedded(1000), sequence=16, windows=9).inputs.shape
+    (9, 16)
     """
     checking.integer("windows", windows, minimum=1)
     last = _window_count(text, sequence) - 1

@@ -5,9 +5,10 @@ positions. The attention branch of a block adds, to its input x of width w,
 
     r · W (c · z) + b,    z = softmax(α q·k/√d) v per head,
 
-where α, c (`post_scale`) and r (`residual_weight`) are the configuration's. r multiplies the weight
-path and not the bias b, so r·c = 1 is the baseline: the same function of the same parameters. With
-`weighted_bias` it is r · (W (c · z) + b), and the baseline's only as long as b = 0.
+where α or a policy, c (`post_scale`) and r (`residual_weight`) are the configuration's, and c · z
+is what `attnlib.attention.attend` returns. r multiplies the weight path and not the bias b, so
+r·c = 1 is the baseline: the same function of the same parameters. With `weighted_bias` it is
+r · (W (c · z) + b), and the baseline's only as long as b = 0.
 
 Source 002. Chapters: output_scale, training.
 """
@@ -15,7 +16,8 @@ Source 002. Chapters: output_scale, training.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,21 +25,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import skip_init
 
-from attnlib import checking, exact
-from attnlib.checking import FloatArray
+from attnlib import annealed, checking, typical
+from attnlib.attention import attend
+from attnlib.attention.arithmetic import scaled
+from attnlib.attention.options import Options, checked_policy
 from attnlib.lab import data
 from attnlib.scores import Cosine, DotProduct
 
 BYTES = 256
+"""What a decoder tells apart; an encoder has one token more, for a hidden byte."""
 LARGEST_ALPHA = 1e4
-"""The range of `attnlib.exact`."""
+"""The range of `attnlib.exact`, and of `alpha` here."""
 
 
 @dataclass(frozen=True)
 class Config:
     """A model: its size, and what its attention does. The defaults are source 002's baseline.
 
-    Raises ValueError or TypeError that names a field, its value and what is allowed.
+    Raises ValueError or TypeError that names a field, its value and what is allowed. Source 002.
+    Chapters: output_scale, training.
 
     >>> Config(width=128, sequence=128, post_scale="constant").heads
     2
@@ -46,14 +52,22 @@ class Config:
     width: int = 256
     """A multiple of `head_size`."""
     depth: int = 4
+    """Blocks, each attention and then a network of one hidden layer, four times as wide."""
     head_size: int = 64
+    """The dimension d of q and k."""
     sequence: int = 256
+    """The length n of a window."""
     causal: bool = True
     """A decoder that predicts the next byte; else an encoder that fills in masked bytes."""
     biases: bool = True
     """In the linear layers and the LayerNorms."""
-    alpha: float | tuple[float, ...] = 1.0
-    """The α of α q·k/√d, or of α cos(q, k); one number, or one for each position."""
+    alpha: float | str = 1.0
+    """What multiplies q·k/√d, so that it is the standard deviation of the logits of random q and k,
+    or with `cosine` the scale, what multiplies cos(q, k), whose standard deviation is 1/√d. A
+    number, or "annealed" or "typical", the best ones for this size: see `alpha_number`."""
+    policy: str | None = None
+    """In place of `alpha` the name of a policy in `attnlib.policies.POLICIES`, at the n of each
+    query: the number of keys that it sees."""
     cosine: bool = False
     """Bring q and k to length 1 (QK-norm)."""
     post_scale: float | str = "none"
@@ -78,7 +92,7 @@ class Config:
                 name: checking.flag(name, getattr(self, name))
                 for name in ("causal", "biases", "cosine", "weighted_bias")
             },
-            "alpha": _alpha(self.alpha, self.sequence),
+            "alpha": _alpha(self.alpha),
             "post_scale": _factor("post_scale", self.post_scale, ("none", "constant", "exact")),
             "residual_weight": _factor("residual_weight", self.residual_weight, NAMED_FACTORS),
             "projection_gain": _factor("projection_gain", self.projection_gain, NAMED_FACTORS),
@@ -90,11 +104,30 @@ class Config:
             raise ValueError(
                 f"width must be a multiple of head_size={self.head_size}, got width={self.width}"
             )
-        if self.cosine and self.post_scale == "exact" and self.head_size < 3:
+        named = isinstance(self.alpha, str)
+        if self.cosine and (named or self.post_scale == "exact") and self.head_size < 3:
             raise ValueError(
-                "head_size must be at least 3 for the exact post_scale of cosines, "
-                f"got head_size={self.head_size}"
+                "head_size must be at least 3 for the best alpha and the exact post_scale of "
+                f"cosines, got head_size={self.head_size}"
             )
+        if named and self.sequence < 2:
+            raise ValueError(f"sequence must be at least 2 for alpha={self.alpha!r}, got 1")
+        if self.policy is not None:
+            self._check_policy()
+
+    def _check_policy(self) -> None:
+        if not isinstance(self.policy, str):
+            raise TypeError(
+                "policy must be a name in attnlib.policies.POLICIES, "
+                f"got policy={self.policy!r:.80}"
+            )
+        if self.alpha != 1.0:
+            raise ValueError(
+                "policy and alpha both say what the scale is: give one of them, "
+                f"got policy={self.policy!r:.80} and alpha={self.alpha!r}"
+            )
+        # What it cannot be asked shows here, before a sweep begins.
+        checked_policy(self.policy, self.cosine, "cosine").scale(self.sequence, self.head_size)
 
     @property
     def heads(self) -> int:
@@ -107,24 +140,22 @@ class Config:
         return math.sqrt(self.sequence / math.e)
 
     def factor(self, value: float | str) -> float:
-        """Return `value`, or what "constant" and "inverse" stand for."""
+        """Return `value`, or what "constant" and "inverse" stand for: (n/e)^½, (n/e)^−½."""
         if isinstance(value, str):
             return self.note_factor if value == "constant" else 1.0 / self.note_factor
         return value
 
-    def alphas(self) -> FloatArray:
-        """Return α at each position, shape (sequence,)."""
-        return np.broadcast_to(np.asarray(self.alpha, dtype=np.float64), (self.sequence,))
+    def alpha_number(self) -> float:
+        """Return `alpha`, or the number that the word stands for.
 
-    def output_scales(self) -> FloatArray:
-        """Return c at each position, shape (sequence,)."""
-        if self.post_scale != "exact":
-            scale = 1.0 if self.post_scale == "none" else self.factor(self.post_scale)
-            return np.full(self.sequence, scale)
-        law = Cosine(self.head_size) if self.cosine else DotProduct(self.head_size)
-        position = np.arange(1, self.sequence + 1)
-        keys = position if self.causal else np.full_like(position, self.sequence)
-        return exact.post_scale(law, self.alphas(), keys)
+        "annealed" is `annealed.best_alpha`, "typical" `typical.best_alpha` of 100,000 rows drawn
+        with seed 0, which takes a second the first time; both for the law of q·k/√d, or of the
+        cosine, of random q and k of `head_size` dimensions, and for n = sequence keys.
+        """
+        if isinstance(self.alpha, str):
+            law = Cosine(self.head_size) if self.cosine else DotProduct(self.head_size)
+            return _best_alpha(self.alpha, law, self.sequence)
+        return self.alpha
 
 
 NAMED_FACTORS = ("constant", "inverse")
@@ -139,17 +170,20 @@ def _factor(name: str, value: float | str, words: Sequence[str]) -> float | str:
         raise type(error)(f"{error}; or one of {', '.join(map(repr, words))}") from None
 
 
-def _alpha(value: float | Sequence[float], sequence: int) -> float | tuple[float, ...]:
-    alpha = checking.scale(value)
-    if (alpha > LARGEST_ALPHA).any():
-        raise ValueError(f"alpha must be at most {LARGEST_ALPHA:g}, got alpha={alpha.max():g}")
-    if alpha.ndim == 0:
-        return float(alpha)
-    if alpha.shape != (sequence,):
-        raise ValueError(
-            f"alpha must be one number or sequence={sequence} numbers, got shape {alpha.shape}"
-        )
-    return tuple(alpha.tolist())
+def _alpha(value: float | str) -> float | str:
+    if isinstance(value, str):
+        return checking.choice("alpha", value, ("annealed", "typical"))
+    alpha = float(checking.scale(checking.number("alpha", value)))
+    if alpha > LARGEST_ALPHA:
+        raise ValueError(f"alpha must be at most {LARGEST_ALPHA:g}, got alpha={alpha:g}")
+    return alpha
+
+
+@lru_cache
+def _best_alpha(word: str, law: Cosine | DotProduct, n: int) -> float:
+    if word == "annealed":
+        return float(annealed.best_alpha(law, n))
+    return float(typical.best_alpha(law, n, rows=100_000, seed=0).value)
 
 
 # PyTorch's own initial numbers are not drawn: `Transformer` draws them.
@@ -163,10 +197,7 @@ def _embedding(count: int, width: int) -> nn.Embedding:
 
 
 class Attention(nn.Module):
-    """The attention branch, r · W (c · z) + b or r · (W (c · z) + b)."""
-
-    position_alpha: Tensor | None
-    position_scale: Tensor | None
+    """The attention branch, r · W (c · z) + b or r · (W (c · z) + b). Chapter: training."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -175,17 +206,13 @@ class Attention(nn.Module):
         width = config.width
         self.input = _linear(width, 3 * width, config.biases)
         self.output = _linear(width, width, config.biases)
-        # One α goes into the kernel's scale; one for each position multiplies the queries.
-        one = not isinstance(config.alpha, tuple)
-        self.kernel_scale = float(config.alphas()[0]) if one else 1.0
-        if not config.cosine:
-            self.kernel_scale /= math.sqrt(config.head_size)
-        alpha, scale = (
-            torch.tensor(values)[:, None] for values in (config.alphas(), config.output_scales())
+        c = config.post_scale
+        self.options = Options(
+            policy=config.policy,
+            alpha=None if config.policy else config.alpha_number(),
+            post_scale=c if c == "exact" else 1.0 if c == "none" else config.factor(c),
+            normalize_qk=config.cosine,
         )
-        self.register_buffer("position_alpha", None if one else alpha, persistent=False)
-        unscaled = bool((scale == 1.0).all())
-        self.register_buffer("position_scale", None if unscaled else scale, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the branch, shape (batch, sequence, width) as x."""
@@ -204,30 +231,27 @@ class Attention(nn.Module):
 
         q, k, v: (batch, heads, sequence, head_size).
         """
-        length = q.shape[-2]
-        if self.config.cosine:
-            q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
-        if self.position_alpha is not None:
-            q = q * self.position_alpha[:length]
-        attention = self._fused if self.config.attention == "fused" else self._written_out
-        z = attention(q, k, v).transpose(-3, -2).flatten(-2)
-        return z if self.position_scale is None else z * self.position_scale[:length]
+        causal = self.config.causal
+        if self.config.attention == "fused":
+            z = attend(q, k, v, is_causal=causal, **self.options._asdict())
+        else:
+            z = scaled(q, k, v, None, 0.0, causal, False, self.options, written_out)
+        return z.transpose(-3, -2).flatten(-2)
 
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(
-            q, k, v, is_causal=self.config.causal, scale=self.kernel_scale
-        )
 
-    def _written_out(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        scores = (q @ k.transpose(-2, -1)) * self.kernel_scale
-        if self.config.causal:
-            future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-            scores = scores.masked_fill(future, -math.inf)
-        return torch.softmax(scores, dim=-1) @ v
+def written_out(
+    q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool, scale: float, **_: Any
+) -> Tensor:
+    """Return what PyTorch's kernel does, softmax(scale · q kᵀ) v, with the matrix of scores."""
+    scores = (q @ k.transpose(-2, -1)) * scale
+    if is_causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(future, -math.inf)
+    return torch.softmax(scores, dim=-1) @ v
 
 
 class Block(nn.Module):
-    """Attention, then a network of one hidden layer, each added to its input."""
+    """Attention, then a network of one hidden layer, each added to its input. Chapter: training."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -254,6 +278,8 @@ class Transformer(nn.Module):
     Matrices have independent normal entries of variance 1/(number of inputs), embeddings of
     variance ½ (so that token plus position has variance 1), biases are 0 and gains 1. So variants
     of one size start from the same numbers, except that W is multiplied by `projection_gain`.
+    Raises ValueError or TypeError for a seed that is no whole number from 0 on. Source 002.
+    Chapter: training.
 
     >>> model = Transformer(Config(width=8, depth=1, head_size=4, sequence=16), seed=0)
     >>> model(torch.zeros(2, 16, dtype=torch.long)).shape
@@ -292,7 +318,8 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor, ratios: list[Tensor] | None = None) -> Tensor:
         """Return logits, shape (batch, sequence, 256), from tokens of shape (batch, sequence).
 
-        `ratios`, if given, gets rms(attention branch)/rms(skip) of each block.
+        `ratios`, if given, gets rms(attention branch)/rms(skip) of each block. Raises ValueError
+        for tokens longer than `sequence`.
         """
         length = tokens.shape[-1]
         if length > self.config.sequence:
@@ -306,7 +333,13 @@ class Transformer(nn.Module):
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean of −log p(target) over the targets that are not −100, in nats a byte."""
+    """Return the mean of −log p(target) over the targets that are not −100, in nats a byte.
+
+    logits: (…, 256), targets: (…). Chapter: training.
+
+    >>> loss(torch.zeros(2, 16, 256), torch.zeros(2, 16, dtype=torch.long))  # log 256
+    tensor(5.5452)
+    """
     return functional.cross_entropy(
         logits.flatten(0, -2), targets.flatten(), ignore_index=data.IGNORED
     )

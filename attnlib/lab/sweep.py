@@ -35,7 +35,7 @@ import textwrap
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import (
     BrokenExecutor,
     Executor,
@@ -43,7 +43,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     as_completed,
 )
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from hashlib import sha256
 from itertools import product
@@ -58,16 +58,21 @@ from tqdm import tqdm
 import attnlib
 from attnlib import checking
 from attnlib.checking import FloatArray
+from attnlib.files import write_json
 from attnlib.lab import data
 from attnlib.lab.data import Text
 from attnlib.lab.model import Config
-from attnlib.lab.train import Run, Training, train, train_many
+from attnlib.lab.train import Run, Training, train
+from attnlib.provenance import versions
 
 Table = dict[str, Any]
 
 KEYS = ("results", "corpus", "seeds", "model", "training", "grid", "variants")
+"""What a file may have at its top."""
 MODEL_KEYS = tuple(field.name for field in fields(Config))
+"""What [model] may have, and [grid] and a variant."""
 TRAINING_KEYS = tuple(field.name for field in fields(Training) if field.name != "seed")
+"""What [training] may have, and [grid] and a variant."""
 
 
 class SweepError(ValueError):
@@ -80,16 +85,25 @@ class WorkerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Setting:
-    """One run of a sweep."""
+    """One run of a sweep. Chapter: training."""
 
     variant: str
+    """What the file calls it."""
     config: Config
+    """The model."""
     training: Training
+    """How it is trained, the seed included."""
     corpus: str
-    sha256: str  # of the text
+    """The name of the text."""
+    sha256: str
+    """Of the text."""
 
     def identity(self) -> Table:
-        """Return the whole configuration, as it stands in the file of the result."""
+        """Return the whole configuration, as it stands in the file of the result.
+
+        A JSON object with the keys "model", "training" and "corpus". A word, such as
+        alpha = "typical", stands there as the word.
+        """
         return _plain(asdict(self.config), asdict(self.training), self)
 
     @property
@@ -112,12 +126,16 @@ def _changed(given: Config | Training) -> Table:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file says: where results go, and the runs, those of the first seed first."""
+    """What a file says: where results go, and the runs. Chapter: training."""
 
     file: Path
+    """What was read."""
     results: Path
-    text: Path | None  # where the corpus lies, if it is a file
+    """The folder of the results."""
+    text: Path | None
+    """Where the corpus lies, if it is a file."""
     settings: tuple[Setting, ...]
+    """The runs, those of the first seed first."""
 
     def path(self, setting: Setting) -> Path:
         """Return where the result of a run is, or will be."""
@@ -125,7 +143,7 @@ class Sweep:
 
 
 class Outcome(NamedTuple):
-    """A finished run."""
+    """A finished run: its `setting`, and the `run` that it gave. Chapter: training."""
 
     setting: Setting
     run: Run
@@ -139,7 +157,7 @@ def read(path: str | Path, text: str | Path | None = None) -> Sweep:
 
     `text` is where a copy of its corpus lies, for tiny-shakespeare without a network. Raises
     SweepError, whose message is one line that begins with the path, for a file that cannot be read,
-    is not TOML, or says what cannot be.
+    is not TOML, or says what cannot be. Chapter: training.
     """
     path = Path(path)
     try:
@@ -181,7 +199,7 @@ def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
             name, {**model, **training, **variants[name], **point, "seed": seed}, corpus, digest
         )
         for seed in _list("seeds", table.get("seeds", [0]))
-        for point in _points(grid)
+        for point in (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
         for name in variants
     )
     _distinct(settings)
@@ -199,10 +217,6 @@ def _setting(variant: str, values: Table, corpus: str, digest: str) -> Setting:
         )
     except (ValueError, TypeError) as error:
         raise ValueError(f"{error} (variant {variant!r})") from None
-
-
-def _points(grid: Mapping[str, Sequence[Any]]) -> list[Table]:
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
 def _distinct(settings: Sequence[Setting]) -> None:
@@ -260,23 +274,21 @@ def run(
     executor: Executor | None = None,
     workers: int | None = None,
     device: str = "cpu",
-    together: bool | None = None,
     progress: bool = False,
 ) -> list[Outcome]:
     """Run what has no result yet, write each result when it is there, and return all outcomes.
 
-    Without an executor, `workers` processes of this machine do it, by default one for each core.
-    Any executor will do, for example Dask's `client.get_executor()`, if its workers find a text
-    that is a file at the same path. A run keeps its process to one thread, so that its bytes do not
-    depend on the executor. With `together`, the default on the device "cuda", this process trains
-    the runs that differ in learning rate and seed only as one program, and uses no executor.
+    Without an executor, `workers` processes of this machine do it, by default one for each core, or
+    one on the device "cuda". Any executor will do, for example Dask's `client.get_executor()`, if
+    its workers find a text that is a file at the same path. A run keeps its process to one thread,
+    so that its bytes do not depend on the executor.
 
     `progress` shows a bar with the time left. Raises SweepError when the text is not the sweep's or
     too short, when a file of another configuration is in a result's place, and when there is no
-    GPU; WorkerError when a worker dies.
+    GPU; WorkerError when a worker dies. Chapter: training.
     """
-    on_gpu = checking.choice("device", device, ("cpu", "cuda")) == "cuda"
-    if on_gpu and not torch.cuda.is_available():
+    checking.choice("device", device, ("cpu", "cuda"))
+    if device == "cuda" and not torch.cuda.is_available():
         raise SweepError("device must be 'cpu' where PyTorch finds no GPU, got device='cuda'")
     _check_text(sweep)
     try:
@@ -287,10 +299,6 @@ def run(
     for setting in pending:
         for left_over in sweep.results.rglob(f".{setting.name}.json.*.part"):  # by a kill
             left_over.unlink(missing_ok=True)
-    if on_gpu if together is None else together:
-        finished = _together(sweep, pending, device)
-    else:
-        finished = _apart(sweep, pending, device, executor, workers)
     # Without smoothing the time left comes from the mean over all runs of this call.
     with tqdm(
         total=len(sweep.settings),
@@ -299,33 +307,34 @@ def run(
         smoothing=0.0,
         disable=not progress,
     ) as bar:
-        for setting, result, timing in finished:
-            _write(sweep.results / "timings" / f"{setting.name}.json", timing)
-            _write(sweep.path(setting), encoded(setting, result))
+        for setting, result, timing in _finished(sweep, pending, device, executor, workers):
+            write_json(sweep.results / "timings" / f"{setting.name}.json", timing)
+            write_json(sweep.path(setting), encoded(setting, result))
             bar.update()
     return outcomes(sweep)
 
 
 def outcomes(sweep: Sweep) -> list[Outcome]:
-    """Return the finished runs of a sweep, in its order. Raises SweepError as `run`."""
+    """Return the finished runs of a sweep, in its order.
+
+    Raises SweepError when the file in a result's place is none, or of another configuration.
+    Chapter: training.
+    """
     found = [(setting, stored(sweep, setting)) for setting in sweep.settings]
     return [Outcome(setting, run) for setting, run in found if run is not None]
 
 
-Finished = tuple[Setting, Run, Table]
-
-
-def _apart(
+def _finished(
     sweep: Sweep,
     pending: Sequence[Setting],
     device: str,
     executor: Executor | None,
     workers: int | None,
-) -> Iterator[Finished]:
+) -> Iterator[tuple[Setting, Run, Table]]:
     """Yield the runs as an executor finishes them."""
     if not pending:
         return
-    pool = executor or _processes(workers or _cores())
+    pool = executor or _processes(workers or (1 if device == "cuda" else _cores()))
     futures: dict[Future[tuple[Run, Table]], Setting] = {}
     complete = False
     try:
@@ -346,49 +355,18 @@ def _apart(
             pool.shutdown(wait=complete)
 
 
-def _together(sweep: Sweep, pending: Sequence[Setting], device: str) -> Iterator[Finished]:
-    """Yield the runs group by group, each group trained as one program."""
-
-    def group(setting: Setting) -> tuple[Config, Training]:
-        return setting.config, replace(setting.training, learning_rate=1.0, seed=0)
-
-    # A group is run whole even if some of it is there: what is stacked with a run may change its
-    # last bits.
-    for key in dict.fromkeys(map(group, pending)):
-        settings = [setting for setting in sweep.settings if group(setting) == key]
-        trainings = [setting.training for setting in settings]
-        text = _text(settings[0], sweep.text)
-        watch = _Watch(device)
-        runs = train_many(settings[0].config, trainings, text, device=device)
-        timing = {**watch.read(), "together": len(settings)}
-        for setting, result in zip(settings, runs, strict=True):
-            if setting in pending:
-                yield setting, result, timing
-
-
 def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run, Table]:
     """Train one run with one thread; return it and how long it took."""
     torch.set_num_threads(1)
-    text = _text(setting, path)
-    watch = _Watch(device)
-    return train(setting.config, setting.training, text, device=device), watch.read()
-
-
-class _Watch:
-    """Takes the time, by the clock and of the processor."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.start, self.processor_start = time.perf_counter(), time.process_time()
-
-    def read(self) -> Table:
-        gpu = self.device == "cuda"
-        processor = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
-        return {
-            "seconds": time.perf_counter() - self.start,
-            "processor_seconds": time.process_time() - self.processor_start,
-            "processor": torch.cuda.get_device_name() if gpu else processor,
-        }
+    text = _loaded(setting.corpus, setting.sha256, path)
+    start, processor_start = time.perf_counter(), time.process_time()
+    result = train(setting.config, setting.training, text, device=device)
+    processor = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    return result, {
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": time.process_time() - processor_start,
+        "processor": torch.cuda.get_device_name() if device == "cuda" else processor,
+    }
 
 
 def _cores() -> int:
@@ -419,10 +397,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _text(setting: Setting, path: Path | None) -> Text:
-    return _loaded(setting.corpus, setting.sha256, path)
-
-
 @lru_cache(maxsize=4)
 def _loaded(corpus: str, sha256: str, path: Path | None) -> Text:
     text = data.load(corpus) if path is None else data.read(path)
@@ -433,7 +407,8 @@ def _loaded(corpus: str, sha256: str, path: Path | None) -> Text:
 
 def _check_text(sweep: Sweep) -> None:
     try:
-        text = _text(sweep.settings[0], sweep.text)
+        first = sweep.settings[0]
+        text = _loaded(first.corpus, first.sha256, sweep.text)
         validation = data.split(text).validation.size
         for setting in sweep.settings:
             if setting.config.sequence >= validation:
@@ -452,6 +427,7 @@ def encoded(setting: Setting, run: Run) -> Table:
     """Return a run with its whole configuration, as it is written.
 
     Numbers of float32 precision have the digits that tell them apart; what is not finite is null.
+    Chapter: training.
     """
     type_ = _number_type(setting)
 
@@ -462,11 +438,7 @@ def encoded(setting: Setting, run: Run) -> Table:
 
     return {
         **setting.identity(),
-        "versions": {
-            "attnlib": attnlib.__version__,
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-        },
+        "versions": {"attnlib": attnlib.__version__, **versions("numpy", "torch")},
         "diverged_at": run.diverged_at,
         "final_loss": run.final_loss,
         "validation_loss": run.validation_loss,
@@ -480,7 +452,8 @@ def encoded(setting: Setting, run: Run) -> Table:
 def stored(sweep: Sweep, setting: Setting) -> Run | None:
     """Return the run whose result is in its place, or None.
 
-    Raises SweepError when the file there is not a result, or is one of another configuration.
+    The file may lack a field of the configuration that is younger. Raises SweepError when the file
+    is not a result, or is one of another configuration. Chapter: training.
     """
     path = sweep.path(setting)
     try:
@@ -518,14 +491,3 @@ def _decoded(table: Table, setting: Setting) -> Run:
 
 def _number_type(setting: Setting) -> type[np.floating[Any]]:
     return np.float64 if setting.training.precision == "float64" else np.float32
-
-
-def _write(path: Path, table: Table) -> None:
-    """Write a table, one key a line, so that the file is there whole or not at all."""
-    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in table.items())
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(f"{{\n{lines}\n}}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)

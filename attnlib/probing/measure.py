@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from attnlib.checking import FloatArray
+from attnlib.interception import hidden_from_modes
 
 BLOCK = {"cpu": 2**19}
 """How many scores are worked on at a time: what fits the cache."""
@@ -67,7 +68,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
     rounded = call.query.dtype
     if torch.is_autocast_enabled(device) and rounded != torch.float64:
         rounded = torch.get_autocast_dtype(device)
-    with torch._C.DisableTorchFunction(), torch.autocast(device, enabled=False):
+    with hidden_from_modes(), torch.autocast(device, enabled=False):
         wide = torch.promote_types(rounded, torch.float32)
         q, k, v = (t.to(rounded).to(wide) for t in call[:3])
         if call.enable_gqa:

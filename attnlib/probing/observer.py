@@ -4,7 +4,7 @@ import re
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
-from torch.overrides import TorchFunctionMode
 
-from attnlib import attention
-from attnlib.interception import ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from attnlib import interception
+from attnlib.attention import is_rescaled
+from attnlib.interception import ATTENTION, FAST_PATH, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
 
@@ -56,23 +56,23 @@ def probe(model: nn.Module) -> Iterator[Report]:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
-    if attention.is_rescaled():
+    if is_rescaled():
         raise RuntimeError(
             "probe would measure the scale before rescale changes it: enter probe first, "
             "with probe(model) as report, rescale(...)"
         )
-    if hasattr(model, "_orig_mod"):
+    if interception.is_compiled(model):
         raise RuntimeError(
             "model is compiled, and a graph cannot be seen into: probe and run the model that was "
             "given to torch.compile"
         )
     observer = Observer(model)
-    with _watched_modules(observer), _FAST_PATH.kept(), observer:
+    with _watched_modules(observer), interception.FAST_PATH_KEPT, observer:
         yield observer.report
     observer.finish()
 
 
-class Observer(TorchFunctionMode):
+class Observer(interception.Watcher):
     """Measures each call of attention on the way, and keeps account of what it could not."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -128,14 +128,14 @@ class Observer(TorchFunctionMode):
             self.compiled = True
             return func(*args, **kwargs)
         # A backward pass that computes activations again runs the model a second time.
-        if not self.running or torch._C._current_graph_task_id() != -1:
+        if not self.running or interception.in_backward_pass():
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             return self.multi_head(*args, **kwargs)
         result = func(*args, **kwargs)
         if func in ATTENTION:
             self.attention(result, *args, **kwargs)
-        elif func in _FAST:
+        elif func in FAST_PATH:
             self.fast(func, args, kwargs)
         return result
 
@@ -171,7 +171,7 @@ class Observer(TorchFunctionMode):
 
     def fast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Measure the attention in a kernel of PyTorch's fast path."""
-        given = {**dict(zip(_FAST[function], args, strict=False)), **kwargs}
+        given = {**dict(zip(FAST_PATH[function], args, strict=False)), **kwargs}
         for module in self.running[-1].modules():
             if getattr(module, "in_proj_weight", None) is given["qkv_weight"]:
                 self.record(module, _fast_calls(given), None)
@@ -243,11 +243,11 @@ class Observer(TorchFunctionMode):
 
 def _why_not(query: Tensor, key: Tensor) -> str:
     """Return why a call cannot be measured, or nothing."""
-    if torch._C._get_tracing_state() is not None:
+    if interception.is_traced():
         return "it is being traced"
     if type(query) not in (Tensor, nn.Parameter):
         return f"its queries are a {type(query).__name__}"
-    if torch._C._functorch.is_functorch_wrapped_tensor(query):
+    if interception.is_transformed(query):
         return "it runs under torch.func (vmap, grad); call the model outside of it"
     if query.is_nested:
         return "its queries are a nested tensor"
@@ -274,66 +274,12 @@ def _watched_modules(observer: Observer) -> Iterator[None]:
             hook.remove()
 
 
-class _FastPath:
-    """Lets models take PyTorch's fast path, which they leave where they see a mode.
-
-    They ask torch.overrides.has_torch_function. While a probe is entered, its mode does not count.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._probes = 0
-        self._asked: Callable[..., bool] = torch.overrides.has_torch_function
-
-    def _without_probes(self, tensors: Any) -> bool:
-        mode = torch.overrides._get_current_function_mode()  # type: ignore[no-untyped-call]
-        if not isinstance(mode, Observer):
-            return self._asked(tensors)
-        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        try:
-            return self._without_probes(tensors)
-        finally:
-            mode.__enter__()  # type: ignore[no-untyped-call]
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        with self._lock:
-            if self._probes == 0:
-                self._asked = torch.overrides.has_torch_function
-                torch.overrides.has_torch_function = self._without_probes  # type: ignore[assignment]
-            self._probes += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._probes -= 1
-                if self._probes == 0:
-                    torch.overrides.has_torch_function = self._asked
-
-
-_FAST_PATH = _FastPath()
-
-_FAST = {
-    torch._native_multi_head_attention: (
-        *("query", "key", "value", "embed_dim", "num_heads", "qkv_weight", "qkv_bias"),
-        *("proj_weight", "proj_bias", "mask", "need_weights", "average_attn_weights", "mask_type"),
-    ),
-    torch._transformer_encoder_layer_fwd: (
-        *("query", "embed_dim", "num_heads", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias"),
-        *("use_gelu", "norm_first", "eps", "norm_weight_1", "norm_bias_1"),
-        *("norm_weight_2", "norm_bias_2", "ffn_weight_1", "ffn_bias_1", "ffn_weight_2"),
-        *("ffn_bias_2", "mask", "mask_type"),
-    ),
-}
-"""The kernels of the fast path, self-attention both, and the names of their arguments."""
-
-
 @torch.no_grad()
 def _fast_calls(given: dict[str, Any]) -> list[Call]:
     """Return the calls of attention, one or one for each sequence, in a kernel of the fast path."""
     x, mask = given["query"], given.get("mask")
     calls = []
-    with torch._C.DisableTorchFunction():
+    with interception.hidden_from_modes():
         if mask is not None:  # a mask of numbers too hides what is not 0
             mask = ~mask.bool()
             if given["mask_type"] == 1:

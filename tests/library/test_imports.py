@@ -29,3 +29,8 @@ def test_importing_the_library_loads_no_heavy_package(statement):
 )
 def test_texts_comparisons_and_claims_need_no_torch(statement):
     assert {"torch", "pooch"}.isdisjoint(modules_after(statement))
+
+
+def test_attention_does_not_load_the_compiler():
+    loaded = modules_after("import attnlib.attention")
+    assert loaded.isdisjoint({"torch._dynamo", "torch._inductor", "pandas", "transformers"})

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlib import exact
+from attnlib import annealed, exact, typical
 from attnlib.lab import data
 from attnlib.lab.model import Attention, Config, Transformer, loss
+from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct
 
 SMALL = Config(width=16, head_size=8, depth=2, sequence=12)
@@ -24,7 +26,16 @@ VARIANTS = {
     "encoder": {"causal": False},
     "exact encoder": {"causal": False, "post_scale": "exact"},
     "cosine": {"cosine": True, "alpha": 5.0, "post_scale": "exact"},
-    "by position": {"alpha": tuple(np.linspace(0.5, 2.0, 12)), "post_scale": "exact"},
+    "annealed": {"alpha": "annealed"},
+    "typical": {"alpha": "typical", "post_scale": "exact"},
+    "typical cosine": {"cosine": True, "alpha": "typical", "causal": False},
+    "policy": {"policy": "ssmax", "post_scale": "exact"},
+    "policy of an encoder": {"policy": "ssmax", "causal": False},
+    "policy of cosines": {"cosine": True, "policy": "adacos"},
+}
+POLICY = {
+    "ssmax": lambda n: 0.168 * math.log(n) / math.sqrt(8),
+    "adacos": lambda n: math.sqrt(2) * math.log(max(n, 2) - 1),
 }
 
 
@@ -42,6 +53,32 @@ def gradients(config, inputs, targets, dtype=torch.float32, seed=0):
     value = loss(model(inputs), targets)
     value.backward()
     return value, {name: p.grad for name, p in model.named_parameters()}
+
+
+@cache
+def best_alpha(word, law):
+    if word == "annealed":
+        return annealed.best_alpha(law, 12)
+    return typical.best_alpha(law, 12, rows=100_000).value
+
+
+def scale(config, n):
+    """Return what multiplies q·k, or the cosine, where a query of SMALL's size sees n keys."""
+    if config.policy:
+        return POLICY[config.policy](n)
+    alpha = config.alpha
+    if isinstance(alpha, str):
+        alpha = best_alpha(alpha, Cosine(8) if config.cosine else DotProduct(8))
+    return alpha if config.cosine else alpha / math.sqrt(8)
+
+
+def output_scale(config, n):
+    """Return c where a query of SMALL's size sees n keys."""
+    if config.post_scale == "exact":
+        law, unit = (Cosine(8), 1.0) if config.cosine else (DotProduct(8), math.sqrt(8))
+        return float(exact.post_scale(law, unit * scale(config, n), n))
+    factors = {"none": 1.0, "constant": math.sqrt(12 / math.e)}
+    return factors.get(config.post_scale, config.post_scale)
 
 
 def row_by_row(model):
@@ -70,10 +107,10 @@ def row_by_row(model):
                 q, k = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (q, k))
             for i in range(n):
                 seen = i + 1 if config.causal else n
-                s = config.alphas()[i] * k[:seen] @ q[i] / (1.0 if config.cosine else math.sqrt(d))
+                s = scale(config, seen) * k[:seen] @ q[i]
                 p = np.exp(s - s.max())
-                z[i, head * d : (head + 1) * d] = p @ v[:seen] / p.sum()
-        z = z * config.output_scales()[:, None]
+                c = output_scale(config, seen)
+                z[i, head * d : (head + 1) * d] = c * p @ v[:seen] / p.sum()
         weighted = z @ weights[f"{block}.attention.output.weight"].T
         bias = weights.get(f"{block}.attention.output.bias", 0.0)
         x = x + config.factor(config.residual_weight) * weighted + bias
@@ -89,6 +126,8 @@ def row_by_row(model):
         *((name, "fused") for name in VARIANTS),
         ("baseline", "written_out"),
         ("encoder", "written_out"),
+        ("policy", "written_out"),
+        ("cosine", "written_out"),
     ],
 )
 def test_a_model_is_what_numpy_computes_position_by_position(name, attention):
@@ -144,18 +183,21 @@ def test_the_exact_post_scale_gives_unit_variance_at_each_position(causal, alpha
     assert ((mean_square.mean(0) - 1.0).abs() < 4.5 * error + 1e-6).all()
 
 
-def test_output_scales_are_those_of_the_keys_in_sight():
-    scales = replace(SMALL, post_scale="exact", alpha=1.5).output_scales()
-    np.testing.assert_array_equal(scales, exact.post_scale(DotProduct(8), 1.5, np.arange(1, 13)))
-    scales = variant("exact encoder").output_scales()
-    np.testing.assert_array_equal(
-        scales, np.full(12, exact.post_scale(DotProduct(8), np.ones(12), 12))
-    )
-    scales = variant("cosine").output_scales()
-    np.testing.assert_array_equal(scales, exact.post_scale(Cosine(8), 5.0, np.arange(1, 13)))
-    scales = variant("constant").output_scales()
-    np.testing.assert_array_equal(scales, np.full(12, math.sqrt(12 / math.e)))
-    np.testing.assert_array_equal(SMALL.output_scales(), np.ones(12))
+@pytest.mark.parametrize(
+    ("named", "number"),
+    [
+        ({"policy": "u_mup"}, {"alpha": 0.125}),
+        ({"policy": "ngpt", "cosine": True}, {"alpha": 8.0, "cosine": True}),
+    ],
+)
+def test_a_policy_is_the_number_that_it_stands_for_to_the_last_bit(named, number):
+    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
+    size = {"width": 64, "head_size": 64}
+    value, of_named = gradients(replace(SMALL, **size, **named), inputs, targets)
+    other, of_number = gradients(replace(SMALL, **size, **number), inputs, targets)
+    assert value == other
+    for name, gradient in of_number.items():
+        assert torch.equal(gradient, of_named[name]), name
 
 
 @pytest.mark.parametrize("biases", [True, False])
@@ -195,7 +237,7 @@ def test_the_residual_weight_does_not_touch_the_bias():
 
 def test_variants_start_from_the_same_numbers():
     start = dict(Transformer(SMALL, seed=3).named_parameters())
-    for name in ("constant", "exact", "cosine", "no biases", "by position"):
+    for name in ("constant", "exact", "cosine", "no biases", "policy"):
         for key, parameter in Transformer(variant(name), seed=3).named_parameters():
             assert torch.equal(parameter, start[key]), key
     gained = dict(Transformer(replace(SMALL, projection_gain=0.25), seed=3).named_parameters())
@@ -237,7 +279,7 @@ def test_branch_ratios_are_those_of_the_tensors():
 
 
 def test_a_shorter_input_is_the_beginning_of_a_longer_one():
-    for name in ("baseline", "exact", "by position"):
+    for name in ("baseline", "exact", "policy"):
         model, whole = Transformer(variant(name)), tokens(SMALL)
         torch.testing.assert_close(model(whole[:, :5]), model(whole)[:, :5])
     with pytest.raises(ValueError, match=r"tokens must be at most sequence=12 long, got 13"):
@@ -256,8 +298,11 @@ def test_a_shorter_input_is_the_beginning_of_a_longer_one():
         ("alpha", -1.0, "alpha must be finite and at least 0, got alpha=-1"),
         ("alpha", math.nan, "alpha must not contain NaN"),
         ("alpha", 1e5, "alpha must be at most 10000, got alpha=100000"),
-        ("alpha", [1.0, 2.0], "alpha must be one number or sequence=12 numbers, got shape (2,)"),
-        ("alpha", "high", "alpha must be real numbers"),
+        ("alpha", [1.0, 2.0], "alpha must be a single number, got alpha=[1.0, 2.0]"),
+        ("alpha", "high", "alpha must be one of 'annealed', 'typical', got alpha='high'"),
+        ("policy", "yarm", "policy must be a name in attnlib.policies.POLICIES"),
+        ("policy", POLICIES["yarn"], "policy must be a name in attnlib.policies.POLICIES, got pol"),
+        ("policy", "ngpt", "multiplies cosines, not q·k: pass cosine=True with it"),
         ("post_scale", "exakt", "post_scale must be one of 'none', 'constant', 'exact'"),
         ("post_scale", 0.0, "post_scale must be a finite number above 0, got post_scale=0"),
         ("post_scale", None, "or one of 'none', 'constant', 'exact'"),
@@ -274,9 +319,24 @@ def test_a_wrong_field_is_named_with_what_is_allowed(field, value, message):
     assert "\n" not in str(caught.value)
 
 
-def test_cosines_in_two_dimensions_have_no_exact_scale():
+@pytest.mark.parametrize("told", [{"post_scale": "exact"}, {"alpha": "annealed"}])
+def test_cosines_in_two_dimensions_have_no_law(told):
     with pytest.raises(ValueError, match="head_size must be at least 3"):
-        Config(width=4, head_size=2, sequence=8, cosine=True, post_scale="exact")
+        Config(width=4, head_size=2, sequence=8, cosine=True, **told)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"policy": "mup", "alpha": 2.0}, "policy and alpha both .* policy='mup' and alpha=2.0"),
+        ({"policy": "mup", "cosine": True}, "multiplies q·k, not cosines: .* with cosine"),
+        ({"policy": "gradient_cosine", "cosine": True, "head_size": 2}, "d must be .* got d=2"),
+        ({"alpha": "typical", "sequence": 1}, "sequence must be at least 2 for alpha='typical'"),
+    ],
+)
+def test_fields_that_do_not_go_together_are_refused(told, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **told)
 
 
 ANYTHING = st.one_of(
@@ -300,7 +360,7 @@ def test_a_configuration_is_refused_by_name_or_kept(field, value):
         assert len(error) < 300
     else:
         assert hash(config) == hash(replace(config))
-        assert (config.output_scales() > 0.0).all()
+        assert math.isfinite(config.factor(config.residual_weight))
 
 
 def kept_or_refused(field, value):

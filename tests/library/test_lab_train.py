@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from attnlib.lab import data
 from attnlib.lab.model import Config, Transformer, loss
-from attnlib.lab.train import Run, Training, train, train_many, train_model
+from attnlib.lab.train import Run, Training, train, train_model
 
 TEXT = data.embedded(20_000)
 TINY = Config(width=8, head_size=4, depth=2, sequence=16)
@@ -188,41 +188,6 @@ def test_a_short_text_is_refused():
     assert train(TINY, replace(SHORT, steps=1), TEXT[:170]).validation_loss > 0.0
 
 
-# --- several at once -----------------------------------------------------------------------------
-
-TOGETHER = [
-    SHORT,
-    replace(SHORT, seed=1),
-    replace(SHORT, learning_rate=2.0**-9, seed=2),
-    replace(SHORT, learning_rate=1e6),
-]
-
-
-@pytest.mark.parametrize(
-    "variant",
-    [{}, {"post_scale": "exact", "biases": False}, {"causal": False}, {"attention": "written_out"}],
-)
-def test_runs_at_once_are_the_single_runs(variant):
-    config = replace(TINY, **variant)
-    trainings = [replace(training, precision="float64", steps=12) for training in TOGETHER]
-    together = train_many(config, trainings, TEXT)
-    assert len(together) == 4
-    for one, training in zip(together[:3], trainings[:3], strict=True):
-        assert_close(one, train(config, training, TEXT), 1e-8)
-    assert together[3].diverged_at == train(config, trainings[3], TEXT).diverged_at
-
-
-def test_runs_at_once_in_single_precision_differ_by_rounding():
-    for one, training in zip(train_many(TINY, TOGETHER[:2], TEXT), TOGETHER[:2], strict=True):
-        assert_close(one, train(TINY, training, TEXT), 1e-4)
-
-
-def test_runs_at_once_have_one_size():
-    assert train_many(TINY, [], TEXT) == []
-    with pytest.raises(ValueError, match="may differ in learning_rate and seed only"):
-        train_many(TINY, [SHORT, replace(SHORT, batch=5)], TEXT)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_gpu_trains_as_the_cpu_does(precision):
@@ -230,8 +195,6 @@ def test_a_gpu_trains_as_the_cpu_does(precision):
     training = replace(SHORT, precision=precision)
     expected = train(TINY, SHORT, TEXT)
     assert_close(train(TINY, training, TEXT, device="cuda"), expected, tolerance)
-    for one in train_many(TINY, [training, training], TEXT, device="cuda"):
-        assert_close(one, expected, tolerance)
 
 
 # --- bad input -----------------------------------------------------------------------------------

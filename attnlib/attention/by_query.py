@@ -1,0 +1,113 @@
+"""What a query gets that sees n keys: a policy's α, or the exact post-scale.
+
+NumPy computes it, once for a length. PyTorch's compiler and its transforms see one operator.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlib import exact
+from attnlib.checking import FloatArray
+from attnlib.interception import constant_in_graphs
+from attnlib.policies import POLICIES, Policy
+from attnlib.scores import Cosine, DotProduct
+
+
+@constant_in_graphs
+def scale_of_dimension(policy: Policy, d: int) -> float:
+    """Return the scale of a policy that is a function of d alone."""
+    return float(policy.scale(1.0, d))
+
+
+def each_query(
+    quantity: str,
+    scale: Policy | float,
+    q: Tensor,
+    k: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    cosine: bool,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return the policy's α, or the exact c ("post_scale"), for the keys that each query sees."""
+    visible = "causal" if is_causal else "all" if attn_mask is None else "masked"
+    token, alpha = (_token(scale), 1.0) if isinstance(scale, Policy) else ("", scale)
+    lengths = q.shape[-2], k.shape[-2]
+    numbers: Tensor = _numbers_of_rows(
+        quantity, token, alpha, q.shape[-1], cosine, visible, *lengths, dtype, q.device
+    )
+    return numbers if attn_mask is None else numbers[_count(attn_mask, k.shape[-2])]
+
+
+def _count(attn_mask: Tensor, keys: int) -> Tensor:
+    """Return the number of keys that each query sees."""
+    if attn_mask.dtype != torch.bool:
+        attn_mask = attn_mask > torch.finfo(attn_mask.dtype).min
+    return attn_mask.expand(*attn_mask.shape[:-1], keys).sum(-1)
+
+
+_TOKENS = {policy: name for name, policy in POLICIES.items()}
+_RULES = dict(POLICIES)
+
+
+@constant_in_graphs
+def _token(policy: Policy) -> str:
+    """Return a word for the policy: an operator of PyTorch takes words."""
+    token = _TOKENS.setdefault(policy, f"{policy.name} {len(_TOKENS)}")
+    _RULES[token] = policy
+    return token
+
+
+# An operator of its own: the compiler need not follow NumPy, and lengths may vary. It copies from
+# the CPU, which a CUDA graph cannot record.
+@torch.library.custom_op(
+    "attnlib::numbers_of_rows",
+    mutates_args=(),
+    schema="(str quantity, str policy, float alpha, SymInt d, bool cosine, str visible, "
+    "SymInt queries, SymInt keys, ScalarType dtype, Device device) -> Tensor",
+    tags=(torch.Tag.cudagraph_unsafe,),
+)
+def _numbers_of_rows(*row: Any) -> Tensor:
+    """Return `_numbers` as a tensor."""
+    *what, dtype, device = row
+    return torch.tensor(_numbers(*what), dtype=dtype, device=device)
+
+
+@_numbers_of_rows.register_fake
+def _(*row: Any) -> Tensor:
+    *_, visible, queries, keys, dtype, device = row
+    size = {"all": 1, "causal": queries, "masked": keys + 1}[visible]
+    return torch.empty(size, dtype=dtype, device=device)
+
+
+@lru_cache(maxsize=32)
+def _numbers(
+    quantity: str,
+    policy: str,
+    alpha: float,
+    d: int,
+    cosine: bool,
+    visible: str,
+    queries: int,
+    keys: int,
+) -> FloatArray:
+    """Return α or c for all queries ("all"), for each ("causal"), or for 0 to `keys` keys."""
+    if visible == "all":
+        n = np.full(1, float(keys))
+    elif visible == "causal":
+        n = np.minimum(np.arange(1.0, queries + 1.0), keys)
+    else:
+        n = np.arange(keys + 1.0)
+    n = np.maximum(n, 1.0)  # a query without a key gets zeros, whatever they are multiplied by
+    scale = np.full(n.shape, alpha)
+    if policy:
+        unit = 1.0 if cosine else 1.0 / math.sqrt(d)
+        scale = _RULES[policy].scale(n, d) / unit
+    if quantity == "alpha":
+        return scale
+    return exact.post_scale(Cosine(d) if cosine else DotProduct(d), scale, n)

@@ -1,0 +1,94 @@
+"""What a call of attention may be told about its scale, and what of it has a meaning."""
+
+import difflib
+import sys
+from typing import Literal, NamedTuple, cast
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from attnlib import checking
+from attnlib.policies import POLICIES, Policy
+
+Factor = float | Tensor
+"""A number for all queries, or a tensor with one for each, which broadcasts to (…, L)."""
+
+
+class Options(NamedTuple):
+    """The arguments of `attnlib.attention.attend` that say what the scale is."""
+
+    policy: str | Policy | None = None
+    alpha: ArrayLike | Tensor | None = None
+    post_scale: ArrayLike | Tensor | None = None
+    normalize_qk: bool = False
+
+
+def checked(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
+    """Return the policy or α, and c; both numbers are 1 where nothing is said."""
+    policy, alpha, post_scale, normalize_qk = options
+    checking.flag("normalize_qk", normalize_qk)
+    if policy is not None and alpha is not None:
+        raise ValueError("policy and alpha both say what the scale is: give one of them")
+    if policy is None and alpha is None and normalize_qk:
+        raise ValueError(
+            "normalize_qk needs a policy for cosines or an alpha: cosines have no usual scale"
+        )
+    scale: Policy | Factor = 1.0
+    if policy is not None:
+        scale = checked_policy(policy, normalize_qk)
+    elif alpha is not None:
+        scale = checked_factor("alpha", alpha)
+    if isinstance(post_scale, str):
+        if post_scale != "exact":
+            raise ValueError(
+                f"post_scale must be 'exact' or a number, got post_scale={post_scale!r:.80}"
+            )
+        if isinstance(scale, Tensor):
+            raise ValueError(
+                "post_scale='exact' needs a policy or a single number as alpha; for an alpha for "
+                "each query pass the factors, from attnlib.exact.post_scale(law, alpha, n)"
+            )
+        return scale, "exact"
+    return scale, 1.0 if post_scale is None else checked_factor("post_scale", post_scale)
+
+
+def checked_policy(
+    policy: str | Policy, normalize_qk: bool, called: str = "normalize_qk"
+) -> Policy:
+    """Return the policy; `called` is what the caller's argument for cosines is called."""
+    if not isinstance(policy, str | Policy):
+        raise TypeError(
+            "policy must be a name in attnlib.policies.POLICIES or a Policy, "
+            f"got policy={policy!r:.80}"
+        )
+    rule = POLICIES.get(policy) if isinstance(policy, str) else policy
+    if rule is None:
+        similar = difflib.get_close_matches(str(policy), POLICIES, n=3, cutoff=0.0)
+        raise ValueError(
+            "policy must be a name in attnlib.policies.POLICIES or a Policy, "
+            f"got policy={policy!r:.80}; similar names: {', '.join(similar)}"
+        )
+    if rule.applied_to == "cosine" and not normalize_qk:
+        raise ValueError(
+            f"the policy {rule.name} multiplies cosines, not q·k: pass {called}=True with it"
+        )
+    if rule.applied_to == "dot product" and normalize_qk:
+        raise ValueError(
+            f"the policy {rule.name} multiplies q·k, not cosines: it cannot go with {called}"
+        )
+    return rule
+
+
+def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
+    """Return numbers from 0 on, as one float or a tensor; those in a tensor are not looked at."""
+    if isinstance(value, Tensor):
+        if value.is_complex() or value.dtype == torch.bool:
+            raise TypeError(f"{name} must be real numbers, got a tensor of {value.dtype}")
+        return value
+    # Without NumPy for a plain number, which the compiler may follow.
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if plain and 0.0 <= cast(float, value) <= sys.float_info.max:
+        return float(cast(float, value))
+    array = checking.finite(name, cast(ArrayLike, value), minimum=0.0)
+    return float(array) if array.ndim == 0 else torch.from_numpy(array)

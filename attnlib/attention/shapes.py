@@ -1,0 +1,95 @@
+"""Which queries, keys, values and masks go together."""
+
+import torch
+from torch import Tensor
+
+from attnlib import checking
+
+
+def checked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> torch.Size:
+    """Return the shape (…, L) of the queries."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a tensor, got a {type(tensor).__name__}")
+        if tensor.is_nested:
+            raise TypeError(f"{name} must not be a nested tensor: pad it and pass a mask")
+        if not tensor.is_floating_point():
+            raise TypeError(f"{name} must have a real floating type, got {tensor.dtype}")
+        if tensor.ndim < 2 or tensor.shape[-1] == 0:
+            raise ValueError(
+                f"{name} must have two axes or more, the last not empty, "
+                f"got shape {tuple(tensor.shape)}"
+            )
+    if not (q.device == k.device == v.device):
+        raise ValueError(
+            f"q, k and v must be on one device, got {q.device}, {k.device} and {v.device}"
+        )
+    same_type = q.dtype == k.dtype == v.dtype
+    if not same_type and not torch.is_autocast_enabled(q.device.type):
+        raise TypeError(f"q, k and v must have one type, got {q.dtype}, {k.dtype} and {v.dtype}")
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must have the same last axis, got {shapes}")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"k and v must have the same number of keys, got {shapes}")
+    leading = _leading(q, k, v, enable_gqa)
+    if leading is None:
+        hint = "; the heads of k and v must divide those of q" if enable_gqa else ""
+        if not enable_gqa and _leading(q, k, v, True) is not None:
+            hint = "; enable_gqa=True shares each head of k and v among several of q"
+        raise ValueError(f"the leading axes of q, k and v must broadcast, got {shapes}{hint}")
+    checking.flag("is_causal", is_causal)
+    if attn_mask is not None:
+        if is_causal:
+            raise ValueError(
+                "is_causal and attn_mask both say which keys are seen: put both into attn_mask"
+            )
+        if not isinstance(attn_mask, Tensor) or type(attn_mask).__name__ == "CausalBias":
+            raise TypeError(
+                f"attn_mask must be a plain tensor, got a {type(attn_mask).__name__}: pass a mask "
+                "of booleans, or is_causal=True"
+            )
+        if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+            raise TypeError(
+                f"attn_mask must be booleans or floating numbers, got {attn_mask.dtype}"
+            )
+        full = torch.Size((*leading, q.shape[-2], k.shape[-2]))
+        if attn_mask.ndim < 2 or not broadcasts(attn_mask.shape, full):
+            raise ValueError(
+                f"attn_mask must have two axes or more and broadcast to {tuple(full)}, "
+                f"got shape {tuple(attn_mask.shape)}"
+            )
+    return torch.Size((*leading, q.shape[-2]))
+
+
+def _leading(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> torch.Size | None:
+    """Return the shape that the leading axes of q, k and v broadcast to, or None."""
+    of_q, of_k, of_v = q.shape[:-2], k.shape[:-2], v.shape[:-2]
+    heads = torch.Size()
+    if enable_gqa:
+        if not (of_q and of_k and of_v) or not of_k[-1] or of_k[-1] != of_v[-1]:
+            return None
+        if of_q[-1] % of_k[-1]:
+            return None
+        heads, of_q, of_k, of_v = of_q[-1:], of_q[:-1], of_k[:-1], of_v[:-1]
+    try:
+        common = torch.broadcast_shapes(of_q, of_k, of_v)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return None
+    return torch.Size((*common, *heads))
+
+
+def broadcasts(shape: torch.Size, target: torch.Size) -> bool:
+    """Return whether the shape broadcasts to the target without enlarging it."""
+    if len(shape) > len(target):
+        return False
+    return all(
+        size in (1, wanted) for size, wanted in zip(reversed(shape), reversed(target), strict=False)
+    )

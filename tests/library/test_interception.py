@@ -1,0 +1,86 @@
+"""What attnlib knows of PyTorch beyond its public names, and what it says where that is missing."""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import nn
+
+from attnlib import interception
+from attnlib.interception import FAST_PATH_KEPT, FAST_PATH_OFF, Shared, private
+
+
+def test_a_private_name_that_is_missing_is_named_when_it_is_needed():
+    assert private("_C.DisableTorchFunction") is torch._C.DisableTorchFunction
+    for path in ("_C._no_such_name", "_no.such.name"):
+        missing = private(path)
+        with pytest.raises(RuntimeError, match=rf"torch\.{path}, .*{torch.__version__[:4]}.*<3"):
+            missing()
+
+
+def test_every_private_name_is_there():
+    names = [value for value in vars(interception).values() if callable(value)]
+    names += interception.FAST_PATH
+    assert not [name for name in names if getattr(name, "__name__", "") == "missing"]
+
+
+def test_a_shared_change_lasts_from_the_first_to_the_last():
+    log = []
+
+    @contextmanager
+    def change():
+        log.append("made")
+        yield
+        log.append("undone")
+
+    shared, meet = Shared(change), threading.Barrier(2, timeout=60)
+
+    def work():
+        with shared, shared:
+            meet.wait()
+            assert log == ["made"]
+            meet.wait()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log == ["made", "undone"]
+    with pytest.raises(KeyError), shared:
+        raise KeyError
+    assert log == ["made", "undone"] * 2
+
+
+class Seen(interception.Watcher):
+    """Notes the kernels of the fast path."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.kernels += func in interception.FAST_PATH
+        return func(*args, **(kwargs or {}))
+
+
+@torch.no_grad()
+def test_models_take_the_fast_path_only_where_they_may():
+    torch.manual_seed(0)
+    model, x = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval(), torch.ones(1, 3, 8)
+    asked = torch.overrides.has_torch_function
+    for contexts, expected in (
+        ((), 0),
+        ((FAST_PATH_KEPT,), 1),
+        ((FAST_PATH_KEPT, FAST_PATH_OFF), 0),
+    ):
+        for context in contexts:
+            context.__enter__()
+        with Seen() as seen:
+            model(x)
+        for context in contexts:
+            context.__exit__()
+        assert seen.kernels == expected
+    assert torch.overrides.has_torch_function is asked
+    assert torch.backends.mha.get_fastpath_enabled()

@@ -1,0 +1,164 @@
+"""The recorded runs are those of today's code: bit for bit a plain model's, and trained anew."""
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from attnlib import annealed, exact, typical
+from attnlib.lab import data, sweep
+from attnlib.lab.model import Config, Transformer, loss
+from attnlib.lab.train import PRECISIONS, train
+from attnlib.scores import DotProduct
+from tests.books import ROOT
+
+EXPERIMENTS = sorted((ROOT / "experiments").glob("*.toml"))
+REPLAY = sweep.read(Path(__file__).parent / "replay" / "replay.toml")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# --- bit by bit ----------------------------------------------------------------------------------
+
+NOTE = math.sqrt(128 / math.e)
+ANNEALED = 1.6642451021403981
+TYPICAL = 3.2334286360419635
+# What each variant of the experiments does to attention, at 128 keys and 64 dimensions.
+PLAIN = {
+    "baseline": {},
+    "baseline_larger": {},
+    "note": {"c": NOTE},
+    "note_smaller": {"c": NOTE},
+    "exact": {"c": exact.post_scale(DotProduct(64), 1.0, np.arange(1, 129))[:, None]},
+    "inverse_d": {"scale": 1 / 64},
+    "annealed": {"scale": ANNEALED / 8},
+    "typical": {"scale": TYPICAL / 8},
+    "normalised": {"scale": 8.0, "unit": True},
+    "eight": {"c": 8.0, "r": 1 / 8},
+    "undone": {"c": NOTE, "r": 1 / NOTE},
+    "eight_with_bias": {"c": 8.0, "r": 1 / 8, "weighted_bias": True},
+}
+
+
+def plain_loss(
+    p, inputs, targets, causal, *, scale=1 / 8, c=1.0, r=1.0, unit=False, weighted_bias=False
+):
+    """Return the loss of parameters by name, with nothing of attnlib."""
+
+    def normal(name, x):
+        return functional.layer_norm(x, x.shape[-1:], p[f"{name}.weight"], p[f"{name}.bias"])
+
+    def linear(name, x):
+        return functional.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
+
+    x = functional.embedding(inputs, p["token.weight"]) + p["position.weight"]
+    for block in ("blocks.0", "blocks.1"):
+        heads = linear(f"{block}.attention.input", normal(f"{block}.attention_norm", x))
+        q, k, v = heads.view(*x.shape[:-1], 3, 2, 64).permute(2, 0, 3, 1, 4)
+        if unit:
+            q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        z = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+        z = (z * torch.as_tensor(c, dtype=z.dtype)).transpose(1, 2).reshape(x.shape)
+        weight, bias = (p[f"{block}.attention.output.{name}"] for name in ("weight", "bias"))
+        branch = functional.linear(z, weight)
+        x = x + (r * (branch + bias) if weighted_bias else torch.add(bias, branch, alpha=r))
+        hidden = functional.gelu(linear(f"{block}.hidden", normal(f"{block}.hidden_norm", x)))
+        x = x + linear(f"{block}.output", hidden)
+    logits = linear("output", normal("norm", x))
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def every_kind():
+    """Yield each model of the experiments once, in its precision, with two of its layers."""
+    kinds = {}
+    for file in EXPERIMENTS:
+        for one in sweep.read(file).settings:
+            config = replace(one.config, depth=2)
+            kinds[config, one.training.precision] = one.variant
+    for (config, precision), variant in kinds.items():
+        kind = "decoder" if config.causal else "encoder"
+        yield pytest.param(variant, config, precision, id=f"{variant}-{kind}-{precision}")
+
+
+@pytest.mark.parametrize(("variant", "config", "precision"), list(every_kind()))
+def test_losses_and_gradients_are_a_plain_models_to_the_last_bit(variant, config, precision):
+    batches = data.batches(
+        data.embedded(),
+        sequence=128,
+        batch=2,
+        steps=3,
+        seed=0,
+        masked=None if config.causal else 0.15,
+    )
+    model = Transformer(config, 0, PRECISIONS[precision])
+    own = dict(model.named_parameters())
+    plain = {name: value.detach().clone().requires_grad_() for name, value in own.items()}
+    optimisers = [torch.optim.Adam(p.values(), lr=2.0**-9) for p in (own, plain)]
+    for batch in batches:
+        inputs, targets = map(torch.from_numpy, batch)
+        value = loss(model(inputs), targets)
+        expected = plain_loss(plain, inputs, targets, config.causal, **PLAIN[variant])
+        assert value == expected
+        for optimiser, result in zip(optimisers, (value, expected), strict=True):
+            optimiser.zero_grad()
+            result.backward()
+            optimiser.step()
+        for name, parameter in own.items():
+            assert torch.equal(parameter.grad, plain[name].grad), name
+
+
+def test_the_words_for_alpha_are_the_numbers_of_the_recorded_runs():
+    config = Config(sequence=128, alpha="annealed")
+    assert config.alpha_number() == float(annealed.best_alpha(DotProduct(64), 128))
+    assert config.alpha_number() == pytest.approx(ANNEALED, rel=1e-12)
+    config = replace(config, alpha="typical")
+    found = typical.best_alpha(DotProduct(64), 128, rows=100_000, seed=0)
+    assert config.alpha_number() == found.value == pytest.approx(TYPICAL, rel=1e-9)
+    assert found.standard_error < 0.01
+
+
+# --- trained anew --------------------------------------------------------------------------------
+
+# On the recording processor the losses are the same to the last bit. Another one adds in another
+# order: with the kernels of AVX2 or of no vector unit, ten steps are at most 3e-7 (float32) and
+# 3e-16 (float64) away, relatively, two or three units in the last place. A step of Adam divides by
+# the gradient's size, so that rounding grows from step to step: there is a margin of six for that.
+TOLERANCE = {"float32": 2e-6, "float64": 2e-15}
+STEPS = 10
+
+
+def assert_replayed(found, setting, text):
+    recorded = sweep.stored(found, setting)
+    training = replace(setting.training, steps=STEPS, validation_windows=1)
+    losses = train(setting.config, training, text).losses
+    tolerance = TOLERANCE[setting.training.precision]
+    np.testing.assert_allclose(losses, recorded.losses[:STEPS], rtol=tolerance)
+
+
+@pytest.mark.parametrize("setting", REPLAY.settings, ids=lambda setting: setting.variant)
+def test_the_first_steps_of_a_recorded_run_are_replayed(setting):
+    assert_replayed(REPLAY, setting, data.embedded())
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+def test_the_first_steps_of_every_experiment_are_replayed(file):
+    pooch = pytest.importorskip("pooch")
+    cache = Path(os.environ.get("ATTNLIB_CACHE") or pooch.os_cache("attnlib"))
+    text = cache / "tiny-shakespeare.txt"
+    if not text.exists():
+        pytest.skip("needs tiny-shakespeare, which `attnlib data tiny-shakespeare` fetches")
+    found = sweep.read(file)
+    last = {one.variant: one for one in found.settings}
+    for setting in last.values():
+        assert_replayed(found, setting, data.read(text))
