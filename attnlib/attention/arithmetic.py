@@ -40,6 +40,7 @@ def attend(
     *,
     policy: str | Policy | None = None,
     alpha: ArrayLike | Tensor | None = None,
+    scale: ArrayLike | Tensor | None = None,
     post_scale: ArrayLike | Tensor | None = None,
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
@@ -47,34 +48,38 @@ def attend(
     normalize_qk: bool = False,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Return c · softmax(α q·k/√d) v, or c · softmax(α cos(q, k)) v with `normalize_qk`.
+    """Return c · softmax(σ q·k) v, or c · softmax(σ cos(q, k)) v with `normalize_qk`.
 
     q: (…, L, d), k: (…, S, d), v: (…, S, dᵥ), result: (…, L, dᵥ); these, `attn_mask`, `is_causal`,
     `dropout_p` and `enable_gqa` as in torch.nn.functional.scaled_dot_product_attention. A query
     that sees no key gets zeros.
 
-    The scale is one of:
+    The scale σ is given by one of:
 
     - `policy`, a name in `attnlib.policies.POLICIES` or a Policy. Its n is the number of keys that
       the query sees: S; under `is_causal` position + 1, at most S; under a mask those where it is
       True, or, in a mask of numbers, above the lowest of its type. Its position is n − 1. For a
       policy of dot products at one n for all queries pass `alpha=policy.alpha(n, d)`.
-    - `alpha`, a number α ≥ 0, or one for each query that broadcasts to q.shape[:-1]: of shape (L,),
-      (heads, 1) and so on. A tensor may be learned, and its numbers are not checked.
-    - neither: α = 1, bitwise PyTorch's result.
+    - `alpha`, the standard deviation of the logits for q and k of independent entries with mean 0
+      and variance 1: σ = α/√d. A number α ≥ 0, or one for each query that broadcasts to
+      q.shape[:-1]: of shape (L,), (heads, 1) and so on. A tensor may be learned, and its numbers
+      are not checked.
+    - `scale`, σ itself, as for `alpha`. The one for `normalize_qk`.
+    - none of them: σ = 1/√d, bitwise PyTorch's result.
 
     `post_scale` is the factor c: a number, one for each query as for `alpha`, or "exact", for
-    `attnlib.exact.post_scale` at the α and n of each row, with random q and k in d dimensions
-    (DotProduct(d), with `normalize_qk` Cosine(d)); it wants a policy or a single number as α. Its
-    first call at a length takes 0.2 s at 4096 causal rows, some seconds if α varies with n.
+    `attnlib.exact.post_scale` at the scale and n of each row, with random q and k in d dimensions
+    (DotProduct(d), with `normalize_qk` Cosine(d)); it wants a policy or a single number as scale.
+    Its first call at a length takes 0.2 s at 4096 causal rows, some seconds if α varies with n.
 
     `normalize_qk` divides q and k by their lengths; vectors of zeros stay. torch.compile makes one
     graph of it, and lengths may vary.
 
-    Raises ValueError or TypeError, with the reason, for: `policy` and `alpha` together; `is_causal`
-    and `attn_mask` together; a policy for cosines without `normalize_qk`, one for dot products with
-    it, and `normalize_qk` without a scale; "exact" with an α for each query; shapes, types,
-    devices and numbers of heads that do not fit; numbers that are negative, infinite or NaN.
+    Raises ValueError or TypeError, with the reason, for: two of `policy`, `alpha` and `scale`;
+    `is_causal` and `attn_mask` together; a policy for cosines without `normalize_qk`, one for dot
+    products with it, and `normalize_qk` without a scale; "exact" with a scale for each query;
+    shapes, types, devices and numbers of heads that do not fit; numbers that are negative, infinite
+    or NaN. Warns of `alpha` with `normalize_qk`, which multiplies the cosine: it is `scale` now.
     Chapter: policies.
 
     >>> q = k = v = torch.eye(2)
@@ -85,7 +90,7 @@ def attend(
     tensor([[1.0000, 0.0000],
             [0.3799, 0.6201]])
     """
-    options = Options(policy, alpha, post_scale, normalize_qk)
+    options = Options(policy, alpha, scale, post_scale, normalize_qk)
     kernel = functional.scaled_dot_product_attention
     if ENTERED.modes:
         options, kernel = ENTERED.modes[-1].changed(options), UNSEEN
@@ -109,27 +114,31 @@ def scaled(
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
     normalize_qk = options.normalize_qk
 
-    kernel_scale = unit = 1.0 if normalize_qk else 1.0 / math.sqrt(q.shape[-1])
+    by_alpha = options.scale is None and not normalize_qk
+    kernel_scale = unit = 1.0 / math.sqrt(q.shape[-1]) if by_alpha else 1.0
     rows = q, k, attn_mask, is_causal, normalize_qk, wide
-    alphas: Tensor | None = None
+    of_queries: Tensor | None = None
     if isinstance(scale, Tensor):
-        alphas = _fitting("alpha", scale, shape, wide, q.device)
+        name = "alpha" if options.scale is None else "scale"
+        of_queries = _fitting(name, scale, shape, wide, q.device)
     elif isinstance(scale, float):
         kernel_scale = scale * unit
     elif scale.family == "dimension":
         kernel_scale = scale_of_dimension(scale, operator.index(q.shape[-1]))
     else:
-        alphas = each_query("alpha", scale, *rows)
+        of_queries = each_query("alpha", scale, *rows)
     if isinstance(factor, Tensor):
         factor = _fitting("post_scale", factor, shape, wide, q.device)
     elif factor == "exact":
+        if isinstance(scale, float) and not (by_alpha or normalize_qk):
+            scale = scale * math.sqrt(q.shape[-1])  # the law's scores are q·k/√d
         factor = each_query("post_scale", cast(Policy | float, scale), *rows)
 
     if normalize_qk:
         q = functional.normalize(q.to(wide), dim=-1)
         k = functional.normalize(k.to(wide), dim=-1).to(k.dtype)
-    if alphas is not None:
-        q = q * alphas.unsqueeze(-1)
+    if of_queries is not None:
+        q = q * of_queries.unsqueeze(-1)
     output = kernel(
         q.to(dtype),
         k,

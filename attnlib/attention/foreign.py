@@ -1,6 +1,5 @@
 """Somebody else's model at another scale."""
 
-import math
 import warnings
 from contextlib import ContextDecorator
 from types import TracebackType
@@ -27,6 +26,7 @@ def rescale(
     policy: str | Policy | None = None,
     *,
     alpha: ArrayLike | Tensor | None = None,
+    scale: ArrayLike | Tensor | None = None,
     post_scale: ArrayLike | Tensor | None = None,
     normalize_qk: bool = False,
 ) -> "_Context":
@@ -58,9 +58,11 @@ def rescale(
     ...     same = model(x)
     >>> torch.testing.assert_close(same, model(x))
     """
-    if policy is None and alpha is None and post_scale is None and not normalize_qk:
-        raise ValueError("rescale needs a policy, an alpha or a post_scale: nothing would change")
-    options = Options(policy, alpha, post_scale, normalize_qk)
+    options = Options(policy, alpha, scale, post_scale, normalize_qk)
+    if all(said is None for said in options[:4]) and not normalize_qk:
+        raise ValueError(
+            "rescale needs a policy, an alpha, a scale or a post_scale: nothing would change"
+        )
     checked(options)
     return _Context(options)
 
@@ -119,7 +121,7 @@ class _Rescaled(TorchFunctionMode):
         post_scale = self.options.post_scale
         if post_scale is None:
             post_scale = options.post_scale
-        if self.options.policy is None and self.options.alpha is None:
+        if all(said is None for said in self.options[:3]):
             return options._replace(post_scale=post_scale)
         return self.options._replace(post_scale=post_scale)
 
@@ -159,8 +161,7 @@ class _Rescaled(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> Tensor:
         """Return attention at this context's scale; the arguments are PyTorch's."""
-        own = Options() if scale is None else Options(alpha=scale * math.sqrt(query.shape[-1]))
-        options = self.changed(own)
+        options = self.changed(Options(scale=scale))
         return scaled(
             query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, options, UNSEEN
         )

@@ -16,9 +16,10 @@ class Attention(nn.Module):
 
     x: (…, L, width), context: (…, S, context_width), by default x; result: (…, L, width).
 
-    `policy`, `alpha`, `post_scale`, `normalize_qk` and `dropout_p` (in training) as in `attend`;
-    the queries there have the shape (…, heads, L). A Parameter is learned, another tensor becomes a
-    buffer: `alpha=nn.Parameter(torch.full((heads, 1), 10.0))` is a scale learned by each head.
+    `policy`, `alpha`, `scale`, `post_scale`, `normalize_qk` and `dropout_p` (in training) as in
+    `attend`; the queries there have the shape (…, heads, L). A Parameter is learned, another tensor
+    becomes a buffer: `scale=nn.Parameter(torch.full((heads, 1), 10.0))` is a scale learned by each
+    head.
     `key_value_heads`, by default `heads`, share a head of keys and values among several of queries.
     Without `head_size` it is width / heads.
 
@@ -33,6 +34,7 @@ class Attention(nn.Module):
     """
 
     alpha: ArrayLike | Tensor | None
+    scale: ArrayLike | Tensor | None
     post_scale: ArrayLike | Tensor | None
 
     def __init__(
@@ -46,12 +48,13 @@ class Attention(nn.Module):
         bias: bool = True,
         policy: str | Policy | None = None,
         alpha: ArrayLike | Tensor | None = None,
+        scale: ArrayLike | Tensor | None = None,
         post_scale: ArrayLike | Tensor | None = None,
         normalize_qk: bool = False,
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__()
-        checked(Options(policy, alpha, post_scale, normalize_qk))
+        checked(Options(policy, alpha, scale, post_scale, normalize_qk))
         width = checking.integer("width", width, minimum=1)
         heads = checking.integer("heads", heads, minimum=1)
         shared = heads if key_value_heads is None else key_value_heads
@@ -78,7 +81,7 @@ class Attention(nn.Module):
         self.policy = policy
         self.normalize_qk = normalize_qk
         self.dropout_p = dropout_p
-        for name, value in (("alpha", alpha), ("post_scale", post_scale)):
+        for name, value in {"alpha": alpha, "scale": scale, "post_scale": post_scale}.items():
             if value is not None and not isinstance(value, str | Tensor):
                 value = checked_factor(name, value)
             if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
@@ -102,6 +105,7 @@ class Attention(nn.Module):
             self._heads(self.value(context)),
             policy=self.policy,
             alpha=self.alpha,
+            scale=self.scale,
             post_scale=self.post_scale,
             attn_mask=attn_mask,
             is_causal=is_causal,

@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+import warnings
 from typing import Literal, NamedTuple, cast
 
 import torch
@@ -20,37 +21,48 @@ class Options(NamedTuple):
 
     policy: str | Policy | None = None
     alpha: ArrayLike | Tensor | None = None
+    scale: ArrayLike | Tensor | None = None
     post_scale: ArrayLike | Tensor | None = None
     normalize_qk: bool = False
 
 
 def checked(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
-    """Return the policy or α, and c; both numbers are 1 where nothing is said."""
-    policy, alpha, post_scale, normalize_qk = options
+    """Return the policy, α or the scale, and c; α and c are 1 where nothing is said."""
+    policy, alpha, scale, post_scale, normalize_qk = options
     checking.flag("normalize_qk", normalize_qk)
-    if policy is not None and alpha is not None:
-        raise ValueError("policy and alpha both say what the scale is: give one of them")
-    if policy is None and alpha is None and normalize_qk:
+    given = {"policy": policy, "alpha": alpha, "scale": scale}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise ValueError(f"{' and '.join(named)} say what the scale is: give one of them")
+    if not named and normalize_qk:
         raise ValueError(
-            "normalize_qk needs a policy for cosines or an alpha: cosines have no usual scale"
+            "normalize_qk needs a policy for cosines or a scale: cosines have no usual one"
         )
-    scale: Policy | Factor = 1.0
+    chosen: Policy | Factor = 1.0
     if policy is not None:
-        scale = checked_policy(policy, normalize_qk)
+        chosen = checked_policy(policy, normalize_qk)
     elif alpha is not None:
-        scale = checked_factor("alpha", alpha)
+        chosen = checked_factor("alpha", alpha)
+        if normalize_qk and not torch.compiler.is_compiling():
+            warnings.warn(
+                "alpha with normalize_qk multiplies the cosine: that is the scale, so pass scale",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+    elif scale is not None:
+        chosen = checked_factor("scale", scale)
     if isinstance(post_scale, str):
         if post_scale != "exact":
             raise ValueError(
                 f"post_scale must be 'exact' or a number, got post_scale={post_scale!r:.80}"
             )
-        if isinstance(scale, Tensor):
+        if isinstance(chosen, Tensor):
             raise ValueError(
-                "post_scale='exact' needs a policy or a single number as alpha; for an alpha for "
-                "each query pass the factors, from attnlib.exact.post_scale(law, alpha, n)"
+                "post_scale='exact' needs a policy or a single number as alpha or scale; for one "
+                "for each query pass the factors, from attnlib.exact.post_scale(law, alpha, n)"
             )
-        return scale, "exact"
-    return scale, 1.0 if post_scale is None else checked_factor("post_scale", post_scale)
+        return chosen, "exact"
+    return chosen, 1.0 if post_scale is None else checked_factor("post_scale", post_scale)
 
 
 def checked_policy(

@@ -207,9 +207,11 @@ class Attention(nn.Module):
         self.input = _linear(width, 3 * width, config.biases)
         self.output = _linear(width, width, config.biases)
         c = config.post_scale
+        number = None if config.policy else config.alpha_number()
         self.options = Options(
             policy=config.policy,
-            alpha=None if config.policy else config.alpha_number(),
+            alpha=None if config.cosine else number,
+            scale=number if config.cosine else None,
             post_scale=c if c == "exact" else 1.0 if c == "none" else config.factor(c),
             normalize_qk=config.cosine,
         )

@@ -183,8 +183,7 @@ export function code(chosen, state) {
     ...(cosine ? ["q = F.normalize(q, dim=-1)", "k = F.normalize(k, dim=-1)"] : []),
     ...call("F.scaled_dot_product_attention", `scale=${number(chosen.scale)}`, causal),
   ];
-  const alpha = cosine ? chosen.scale : chosen.alpha; // attend's α multiplies the cosine itself
-  const what = "rule" in chosen ? `policy="${chosen.name}"` : `alpha=${number(alpha)}`;
+  const what = "rule" in chosen ? `policy="${chosen.name}"` : `scale=${number(chosen.scale)}`;
   const attnlib = [
     "from attnlib.attention import attend",
     ...call("attend", what, cosine && "normalize_qk=True", causal),

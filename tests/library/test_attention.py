@@ -124,18 +124,24 @@ SCALES = {
     "by head": ({"alpha": BY_HEAD.numpy()}, lambda n, row: BY_HEAD[row[1], 0].item() / ROOT),
     "by all": ({"alpha": BY_ALL}, lambda n, row: BY_ALL[row].item() / ROOT),
     "learned number": ({"alpha": torch.tensor(1.5)}, lambda n, row: 1.5 / ROOT),
+    "scale": ({"scale": 0.4}, lambda n, row: 0.4),
+    "scale by query": ({"scale": BY_QUERY.double()}, lambda n, row: BY_QUERY[row[2]].item()),
     "cosine": ({"policy": "x_transformers", "normalize_qk": True}, lambda n, row: 10.0),
     "cosine by length": (
         {"policy": "adacos", "normalize_qk": True},
         lambda n, row: math.sqrt(2) * math.log(max(n, 2) - 1),
     ),
-    "cosine number": ({"alpha": 7.0, "normalize_qk": True}, lambda n, row: 7.0),
+    "cosine number": ({"scale": 7.0, "normalize_qk": True}, lambda n, row: 7.0),
     "cosine by query": (
-        {"alpha": BY_QUERY.double(), "normalize_qk": True},
+        {"scale": BY_QUERY.double(), "normalize_qk": True},
         lambda n, row: BY_QUERY[row[2]].item(),
     ),
 }
-EXACT = [name for name, (told, _) in SCALES.items() if np.ndim(told.get("alpha", 0.0)) == 0]
+EXACT = [
+    name
+    for name, (told, _) in SCALES.items()
+    if np.ndim(told.get("alpha", told.get("scale", 0.0))) == 0
+]
 EXACT.remove("learned number")
 FACTORS = {
     "number": (2.5, lambda n, row: 2.5),
@@ -223,7 +229,7 @@ def test_empty_rows_and_no_rows(shapes, keys):
 
 def test_zeros_have_the_cosine_0_with_everything():
     q, k, v = qkv()
-    result = attend(torch.zeros_like(q), k, v, alpha=10.0, normalize_qk=True)
+    result = attend(torch.zeros_like(q), k, v, scale=10.0, normalize_qk=True)
     torch.testing.assert_close(result, v.mean(-2, keepdim=True).expand(-1, -1, LENGTH, -1))
 
 
@@ -283,7 +289,7 @@ def test_another_policy_at_the_usual_scale_is_pytorch_bit_by_bit():
 @pytest.mark.parametrize("post_scale", [None, 2.0, BY_QUERY])
 def test_the_fused_kernel_runs(told, cosine, post_scale):
     if cosine:
-        told = {"alpha": told.get("alpha", 3.0), "normalize_qk": True}
+        told = {"scale": told.get("alpha", 3.0), "normalize_qk": True}
     inputs = [x.float().requires_grad_() for x in qkv()]
     inputs[2] = draw(2, 4, KEYS, D, dtype=torch.float32).requires_grad_()
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
@@ -337,7 +343,8 @@ def test_gradients(alpha, post_scale, keys, normalize_qk):
     name = "adacos" if normalize_qk else "chiang_cholak"
 
     def function(q, k, v, by_query, by_head):
-        told = {"alpha": by_query if alpha == "learned" else alpha}
+        word = "scale" if normalize_qk else "alpha"
+        told = {word: by_query if alpha == "learned" else alpha}
         told = {"policy": name} if alpha == "policy" else told
         c = by_head if post_scale == "learned" else "exact"
         return attend(q, k, v, post_scale=c, normalize_qk=normalize_qk, **told, **keys)
@@ -379,10 +386,12 @@ HALF = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
 @pytest.mark.parametrize("normalize_qk", [False, True])
 def test_queries_in_half_precision_are_rounded_once(dtype, normalize_qk):
     q, k, v = (draw(4, 64, 32, dtype=dtype, seed=seed) for seed in range(3))
-    alpha = np.log(np.arange(1, 65) + 1.0)
+    numbers = np.log(np.arange(1, 65) + 1.0)
     with Calls() as calls:
-        attend(q, k, v, alpha=alpha, normalize_qk=normalize_qk)
-    expected = q.double() * torch.from_numpy(alpha)[:, None]
+        attend(
+            q, k, v, **{"scale" if normalize_qk else "alpha": numbers}, normalize_qk=normalize_qk
+        )
+    expected = q.double() * torch.from_numpy(numbers)[:, None]
     if normalize_qk:
         expected = expected / q.double().norm(dim=-1, keepdim=True)
     normal = expected.abs() > torch.finfo(dtype).smallest_normal
@@ -553,13 +562,19 @@ def test_shapes_without_numbers():
 
 Q, K, V = qkv()
 REFUSED = [
-    ("policy and alpha", "both", {"policy": "mup", "alpha": 1.0}),
+    ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
+    ("alpha and scale", "give one", {"alpha": 1.0, "scale": 1.0}),
+    ("policy and scale", "give one", {"policy": "mup", "scale": 1.0}),
+    ("scale", "-1", {"scale": -1.0}),
+    ("scale", "nan", {"scale": math.nan}),
+    ("scale", "(5,)", {"scale": torch.ones(5)}),
+    ("post_scale", "single number", {"post_scale": "exact", "scale": torch.ones(6)}),
     ("policy", "'ssmaxx'; similar names: ssmax", {"policy": "ssmaxx"}),
     ("policy", "''", {"policy": ""}),
     ("policy", "3", {"policy": 3}),
     ("normalize_qk", "ngpt", {"policy": "ngpt"}),
     ("normalize_qk", "mup", {"policy": "mup", "normalize_qk": True}),
-    ("normalize_qk", "alpha", {"normalize_qk": True}),
+    ("normalize_qk", "a scale", {"normalize_qk": True}),
     ("normalize_qk", "1", {"normalize_qk": 1}),
     ("is_causal and attn_mask", "both", {"is_causal": True, "attn_mask": MASK}),
     ("is_causal", "0", {"is_causal": 0}),
@@ -612,9 +627,20 @@ def test_what_has_no_meaning_is_refused(name, shown, told):
     assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **told})
 
 
+def test_alpha_with_cosines_is_called_scale_now():
+    with pytest.warns(DeprecationWarning, match="that is the scale, so pass scale"):
+        old = attend(Q, K, V, alpha=7.0, normalize_qk=True)
+    assert torch.equal(old, attend(Q, K, V, scale=7.0, normalize_qk=True))
+
+
+def test_a_scale_is_the_kernel_s_to_the_last_bit():
+    expected = scaled_dot_product_attention(Q, K, V, scale=0.3)
+    assert torch.equal(attend(Q, K, V, scale=0.3), expected)
+
+
 def test_the_law_of_cosines_wants_three_dimensions():
     q = torch.ones(3, 2)
-    told = {"alpha": 1.0, "normalize_qk": True, "post_scale": "exact"}
+    told = {"scale": 1.0, "normalize_qk": True, "post_scale": "exact"}
     assert_refused("d", "2", attend, q, q, q, **told)
 
 
@@ -681,12 +707,12 @@ def test_the_module_passes_its_options_on():
 def test_a_scale_of_the_module_is_learned_or_kept():
     kept = torch.linspace(1.0, 2.0, 4)[:, None]
     learned = nn.Parameter(torch.full((4, 1), 3.0))
-    first = Attention(16, 4, alpha=learned, normalize_qk=True, post_scale=kept)
+    first = Attention(16, 4, scale=learned, normalize_qk=True, post_scale=kept)
     first(draw(5, 16).float()).square().sum().backward()
     assert learned.grad.ne(0).all()
     assert {name for name, _ in first.named_buffers()} == {"post_scale"}
     second = Attention(
-        16, 4, alpha=nn.Parameter(torch.ones(4, 1)), normalize_qk=True, post_scale=kept * 0
+        16, 4, scale=nn.Parameter(torch.ones(4, 1)), normalize_qk=True, post_scale=kept * 0
     )
     second.load_state_dict(first.state_dict())
     x = draw(5, 16).float()
@@ -711,7 +737,8 @@ def test_the_module_drops_out_in_training_only():
         ("key_value_heads", "3", {"key_value_heads": 3}),
         ("head_size", "-1", {"head_size": -1}),
         ("context_width", "0", {"context_width": 0}),
-        ("policy and alpha", "both", {"policy": "mup", "alpha": 1.0}),
+        ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
+        ("scale", "nan", {"scale": [math.nan]}),
         ("alpha", "nan", {"alpha": [math.nan]}),
     ],
 )

@@ -475,11 +475,11 @@ def test_an_exported_model_is_rescaled():
     ("name", "shown", "told"),
     [
         ("rescale", "nothing", {}),
-        ("policy and alpha", "both", {"policy": "mup", "alpha": 1.0}),
+        ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
         ("policy", "'mupp'", {"policy": "mupp"}),
         ("alpha", "nan", {"alpha": math.nan}),
         ("post_scale", "'no'", {"post_scale": "no"}),
-        ("normalize_qk", "alpha", {"normalize_qk": True}),
+        ("normalize_qk", "a scale", {"normalize_qk": True}),
         ("normalize_qk", "ngpt", {"policy": POLICIES["ngpt"]}),
     ],
 )
