@@ -336,12 +336,6 @@ def test_everything_broadcasts():
     assert freezing.critical_alpha(n[None]).shape == (1, 4)
 
 
-@pytest.mark.parametrize("function", OF_BOTH)
-def test_shapes_that_do_not_broadcast_are_named(function):
-    with pytest.raises(ValueError, match="alpha and n must broadcast"):
-        function([1.0, 2.0], [2, 3, 4])
-
-
 @pytest.mark.parametrize("x", [1.0, 0.5, [2.0, 1.0]])
 def test_the_frozen_entropy_wants_an_x_above_one(x):
     with pytest.raises(ValueError, match="x must be above 1, got x="):
