@@ -321,7 +321,6 @@ OF_BOTH = [
     freezing.entropy,
     freezing.collision_probability,
 ]
-OF_N = [freezing.critical_alpha, freezing.annealed_typical_bound, freezing.annealed_mean_bound]
 OF_X = [freezing.collision_exponent, freezing.typical_collision_exponent]
 
 
