@@ -208,6 +208,19 @@ def test_the_public_functions_are_found():
     assert {"policies.Policy.alpha of qwen", "sampling.Sample.quantile"} <= set(PUBLIC)
 
 
+def test_scales_and_keys_that_do_not_broadcast_are_refused():
+    modules = ("annealed", "exact", "freezing")
+    called = 0
+    for name, function in PUBLIC.items():
+        names = inspect.signature(function).parameters
+        if name.split(".")[0] in modules and {"alpha", "n"} <= set(names):
+            called += 1
+            right = {argument: described(name, argument)[0] for argument in names}
+            mismatched = {**right, "alpha": [1.0, 2.0], "n": [2, 3, 4]}
+            assert_refused("alpha and n must broadcast", "(2,)", function, **mismatched)
+    assert called > 12
+
+
 def test_moments_that_do_not_broadcast_are_refused():
     moments = ("mean_q", "variance_q", "mean_k", "variance_k")
     for name in moments:
