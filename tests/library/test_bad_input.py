@@ -108,7 +108,15 @@ ARGUMENTS = {
         np.zeros((20, 9)),
         [*NUMBER, (np.zeros((19, 9)), "(19, 9)"), (np.zeros(9), "(9,)")],
     ),
-    "peak_of_medians.x": (np.arange(9.0), [*NUMBER, (np.zeros(9), "0."), (np.arange(6), "[0, 1")]),
+    "peak_of_medians.x": (
+        np.arange(9.0),
+        [
+            *NUMBER,
+            ([0, 1, 2, 3, 4, 5, 6, 7, np.inf], "inf"),
+            (np.zeros(9), "0."),
+            (np.arange(6), "[0, 1"),
+        ],
+    ),
     "position": (3, [*GIVEN, *INFINITE, *NEGATIVE]),
     "power_softmax.x": ([0.5, 2.0], [*NUMBER, *INFINITE, ([0.0], "zeros"), ([], "(0,)")]),
     "power_softmax_jacobian.x": ([0.5, 2.0], [*NUMBER, *INFINITE, ([0.0], "zeros"), ([], "(0,)")]),
