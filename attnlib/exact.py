@@ -318,8 +318,9 @@ class _Quadrature:
         for i in range(0, u.size, rows):
             part = slice(i, i + rows)
             index = start[part, None] + np.arange(width)
-            exponent = self._levels[index] - u[part, None]
-            power = np.exp(np.minimum(exponent, 6.0))
+            # From 6 on exp(−e^{αs−u}) is 0 against anything else, but e^{k(αs−u)} would overflow.
+            exponent = np.minimum(self._levels[index] - u[part, None], 6.0)
+            power = np.exp(exponent)
             block = _Block(self._alpha, self._scores[index], exponent, power, np.exp(-power))
             weights = self._weights[index]
             cdf[part] += (weights * block.gumbel).sum(axis=-1)

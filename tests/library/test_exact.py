@@ -320,6 +320,17 @@ class TestLimits:
         assert abs(exact.free_energy(law, alpha, n) / alpha - sample.mean()) < 4.5 * error
 
 
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_high_moments_of_frozen_rows_are_below_the_low_ones(law):
+    alpha = np.array([1.0, 10.0, 60.0]) / np.sqrt(law.variance)
+    orders = (2.0, 6.0, 10.0, 16.0)
+    moments = [exact.moment(law, alpha[:, None], [2, 100, 10**6], k) for k in orders]
+    assert (np.diff(moments, axis=0) < 0.0).all()
+    # E Σp^k is a mean of p^{k−1}: its logarithm is convex in k.
+    slopes = np.diff(np.log(moments), axis=0) / np.diff(orders)[:, None, None]
+    assert (np.diff(slopes, axis=0) > 0.0).all()
+
+
 class TestIdentities:
     @given(alpha=st.floats(0.0, 100.0), n=st.integers(2, 10**12))
     def test_normal_scores_have_the_gradient_as_slope(self, alpha, n):
