@@ -16,8 +16,8 @@ from time import perf_counter
 import click
 import numpy as np
 
-from attnlib import criteria, exact, typical
-from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal
+from attnlib import criteria, exact, freezing, typical
+from attnlib.scores import Cosine, DotProduct, Law, Normal
 from tools.files import read_entries, write_json
 
 RESULTS = Path(__file__).parents[1] / "results" / "criterion_tables.json"
@@ -54,14 +54,14 @@ def main(out: Path, budget: int) -> None:
             click.echo(f"{key}: {perf_counter() - start:.0f} s")
 
 
-def points_of_the_typical_row() -> Iterator[tuple[str, AnyLaw, int]]:
+def points_of_the_typical_row() -> Iterator[tuple[str, Law, int]]:
     """Give each law and number of keys at which the typical row is simulated."""
     for law in laws(TYPICAL_DIMENSIONS):
         for n in TYPICAL_KEYS:
             yield "typical", law, n
 
 
-def points_of_entropy() -> Iterator[tuple[str, AnyLaw, int]]:
+def points_of_entropy() -> Iterator[tuple[str, Law, int]]:
     """Give each law and number of keys at which the entropy's α is computed."""
     for law in laws(ENTROPY_DIMENSIONS):
         lowest, highest = held_entropy(law), np.log(LARGEST_N)
@@ -72,23 +72,23 @@ def points_of_entropy() -> Iterator[tuple[str, AnyLaw, int]]:
             yield "entropy", law, int(n)
 
 
-def laws(dimensions: tuple[int, ...]) -> list[AnyLaw]:
+def laws(dimensions: tuple[int, ...]) -> list[Law]:
     """Return the normal law and the other two in these dimensions."""
     return [Normal(), *map(Cosine, dimensions), *map(DotProduct, dimensions)]
 
 
 @cache
-def held_entropy(law: AnyLaw) -> float:
+def held_entropy(law: Law) -> float:
     """Return the entropy that the criterion holds."""
     return float(exact.entropy(law, 1.0 / np.sqrt(law.variance), criteria.REFERENCE_KEYS))
 
 
-def name(kind: str, law: AnyLaw, n: int) -> str:
+def name(kind: str, law: Law, n: int) -> str:
     """Return the name of an entry."""
     return f"{kind}, {law}, n = {n}"
 
 
-def record(kind: str, law: AnyLaw, n: int, budget: int) -> dict[str, float]:
+def record(kind: str, law: Law, n: int, budget: int) -> dict[str, float]:
     """Return an entry: α in units of the α of freezing, and of one standard deviation."""
     if kind == "entropy":
         alpha = criteria.same_entropy(law, n)
@@ -96,7 +96,7 @@ def record(kind: str, law: AnyLaw, n: int, budget: int) -> dict[str, float]:
         return {"alpha": alpha * float(np.sqrt(law.variance)), "held": held_entropy(law)}
     rows = min(MOST_ROWS, budget // n)
     value, error = typical.best_alpha(law, n, rows=rows, seed=SEED)
-    unit = criteria.critical_alpha(law, n)
+    unit = float(freezing.critical_alpha(n, law))
     return {"ratio": float(value) / unit, "standard_error": float(error) / unit}
 
 

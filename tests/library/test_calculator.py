@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from numpy.polynomial import chebyshev
 
-from attnlib import criteria, exact, rows, typical
+from attnlib import exact, freezing, rows, typical
 from attnlib.scores import Cosine, DotProduct, Normal
 from tools import calculator, criterion_tables, stills
 
@@ -54,7 +54,7 @@ def test_the_gradient_table_goes_through_the_exact_gradient(table):
     for i, j in ((0, 0), (0, 11), (2, 6), (4, 9), (7, 0), (7, 11)):
         d, n = calculator.GRADIENT_DIMENSIONS[i], int(keys[j])
         law = Cosine(d) if d else Normal()
-        alpha = x * criteria.critical_alpha(law, n)
+        alpha = x * freezing.critical_alpha(n, law)
         series = np.tensordot(
             np.outer(
                 *(
@@ -124,7 +124,7 @@ def test_the_record_agrees_with_the_library(recorded, point):
 def test_the_simulated_record_agrees_with_other_rows(recorded, law):
     entry = recorded["entries"][criterion_tables.name("typical", law, 50)]
     value, error = typical.best_alpha(law, 50, rows=8000, seed=1)
-    unit = criteria.critical_alpha(law, 50)
+    unit = freezing.critical_alpha(50, law)
     difference = abs(value / unit - entry["ratio"])
     assert difference < 4.5 * np.hypot(error / unit, entry["standard_error"])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import roots_gegenbauer, roots_hermitenorm
 from scipy.stats import chi
 
-from attnlib import annealed, exact, rows
+from attnlib import annealed, exact, quadrature, rows
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.library.test_bad_input import (
     INFINITE,
@@ -202,8 +202,8 @@ def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
     coarse = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
     with pytest.MonkeyPatch.context() as patch:
         for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
-            patch.setattr(exact, name, 0.61 * getattr(exact, name))
-        patch.setattr(exact, "DEPTH", 46.0)
+            patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
+        patch.setattr(quadrature, "DEPTH", 46.0)
         fine = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
     for name, value in fine.items():
         slack = 1e-12 * np.sqrt(law.variance) if name == "mean_score" else 0.0
@@ -516,8 +516,8 @@ class TestBackward:
         coarse = exact.backward_std(d, alpha, n)
         with pytest.MonkeyPatch.context() as patch:
             for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
-                patch.setattr(exact, name, 0.61 * getattr(exact, name))
-            patch.setattr(exact, "DEPTH", 46.0)
+                patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
+            patch.setattr(quadrature, "DEPTH", 46.0)
             fine = exact.backward_std(d, alpha, n)
         np.testing.assert_allclose(coarse, fine, rtol=3e-11)
 
