@@ -8,22 +8,19 @@ Sources 000, 002 and 003. Chapters: normal, cosine, entropy, output_scale.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import lambertw
 
-from attnlib import checking
+from attnlib import checking, scores
 from attnlib.checking import FloatArray
-from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal, check_law
+from attnlib.scores import Law
 
 Shape = Callable[[FloatArray], FloatArray]
 
-NEWTON_STEPS = 50
 
-
-def collision_probability(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return e^{κ(2α) − 2κ(α)}/n, broadcasting over α ≥ 0 and n ≥ 1.
 
     It exceeds 1 where the approximation has broken down. For `DotProduct(d)`, whose scores are
@@ -32,7 +29,7 @@ def collision_probability(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatA
     1e-12·(1 + κ(2α) − 2κ(α)). Raises ValueError or TypeError for a bad α, for n below 1 or not
     finite, and for shapes that do not broadcast. Chapters: normal, cosine.
 
-    >>> float(collision_probability(Normal(), 1.0, 512))  # e/512
+    >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512
     0.005309...
     """
     exponent, _ = _log_collision(law, alpha, n)
@@ -40,13 +37,13 @@ def collision_probability(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatA
         return np.exp(exponent)
 
 
-def gradient(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return α(1 − e^{κ(2α) − 2κ(α)}/n), broadcasting over α ≥ 0 and n ≥ 1.
 
     The sources' objective. Negative where the approximation has broken down, −∞ where it is not
     finite. Accuracy and errors as in `collision_probability`. Chapters: normal, cosine.
 
-    >>> float(gradient(Normal(), 1.0, 512))
+    >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
     """
     exponent, scale = _log_collision(law, alpha, n)
@@ -54,7 +51,7 @@ def gradient(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
         return 0.0 - scale * np.expm1(exponent)
 
 
-def post_scale(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
+def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return √(n e^{2κ(α) − κ(2α)}), one over the root of `collision_probability`.
 
     For `Normal` it is (n/e^{α²})^{1/2}: at α = 1 source 002's factor (n/e)^{1/2}, which gives the
@@ -62,7 +59,7 @@ def post_scale(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     approximation is infinite. Accuracy and errors as in `collision_probability`. Source 002;
     chapter: output_scale.
 
-    >>> float(post_scale(Normal(), 1.0, 256))  # √(256/e)
+    >>> float(post_scale(scores.Normal(), 1.0, 256))  # √(256/e)
     9.7044...
     """
     exponent, _ = _log_collision(law, alpha, n)
@@ -86,7 +83,7 @@ def unit_scaling_std(alpha: ArrayLike, n: ArrayLike, *, causal: bool = False) ->
         return np.asarray((seen / keys) ** (2.0 / (4.0 + scale**2)))
 
 
-def best_alpha(law: AnyLaw, n: ArrayLike) -> FloatArray:
+def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     """Return the α that maximises `gradient`, elementwise in n ≥ 1.
 
     With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n.
@@ -97,24 +94,20 @@ def best_alpha(law: AnyLaw, n: ArrayLike) -> FloatArray:
       1e-10 for 3 ≤ d ≤ 10⁶ and 3 ≤ n ≤ 10¹².
     - `DotProduct`: with α² = d(1 − e^{−y})/2 it reads dy/2 + log(1 + d(e^y − 1)) = log n, which is
       increasing and concave in y, so Newton's method from y = 0 cannot overshoot. Below 1e-12.
+    - Another law: the smallest root, below 1e-8; infinite where the gradient only increases, which
+      needs a largest score of a probability above 1/n; ValueError above 5e7 over the scores' std.
 
     At n = 1 the objective falls from the start: there is no maximum, and 0 is returned. Raises
     ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapters: normal, cosine.
 
-    >>> float(best_alpha(Normal(), 512))
+    >>> float(best_alpha(scores.Normal(), 512))
     2.00839...
-    >>> [round(float(a), 1) for a in best_alpha(Cosine(128), [40, 20000])]
+    >>> [round(float(a), 1) for a in best_alpha(scores.Cosine(128), [40, 20000])]
     [16.8, 33.7]
     """
-    check_law(law)
+    scores.check_law(law)
     keys = checking.keys(n)
-    if isinstance(law, Normal):
-        found = _best_normal(keys)
-    elif isinstance(law, Cosine):
-        found = _best_cosine(law, np.where(keys == 1.0, 2.0, keys))
-    else:
-        found = _best_dot_product(law, keys)
-    return np.where(keys == 1.0, 0.0, found)
+    return np.where(keys == 1.0, 0.0, law.annealed_alpha(keys))
 
 
 class Fit(NamedTuple):
@@ -125,14 +118,14 @@ class Fit(NamedTuple):
     worst_n: float  # where it occurs
 
 
-def fit(law: AnyLaw, n: ArrayLike, shape: Shape) -> Fit:
+def fit(law: Law, n: ArrayLike, shape: Shape) -> Fit:
     """Fit c in α*(n) ≈ c·shape(n) over the values of n, by least squares.
 
     Raises ValueError for fewer than one n, or a shape that is not finite and positive there.
     Chapters: normal, cosine.
 
     >>> n = np.arange(40, 20001, 40)
-    >>> fit(Normal(), n, lambda n: np.sqrt(np.log(n))).coefficient
+    >>> fit(scores.Normal(), n, lambda n: np.sqrt(np.log(n))).coefficient
     0.841...
     """
     keys = np.atleast_1d(checking.keys(n)).ravel()
@@ -148,57 +141,9 @@ def fit(law: AnyLaw, n: ArrayLike, shape: Shape) -> Fit:
     return Fit(coefficient, float(errors[worst]), float(keys[worst]))
 
 
-def _best_normal(keys: FloatArray) -> FloatArray:
-    excess = np.real(lambertw(np.sqrt(np.e) * (keys / 2.0))) - 0.5
-    return cast(FloatArray, np.sqrt(np.maximum(excess, 0.0)))
-
-
-def _best_cosine(law: Cosine, keys: FloatArray) -> FloatArray:
-    # The cosine's optimum lies above √d times the normal one: its tails are lighter.
-    alpha = np.sqrt(law.d) * np.maximum(_best_normal(keys), 1e-3)
-    for _ in range(NEWTON_STEPS):
-        one, two = law.log_mgf_derivatives(alpha), law.log_mgf_derivatives(2.0 * alpha)
-        # R' = 2κ'(2α) − 2κ'(α), from whichever of κ' and 1 − κ' is small
-        rise = np.where(
-            one.first < 0.5,
-            two.first - one.first,
-            one.first_complement - two.first_complement,
-        )
-        slope = 2.0 * alpha * rise
-        bend = alpha * (alpha * (4.0 * two.second - 2.0 * one.second))
-        distance = law.log_mgf_ratio(alpha) + np.log1p(slope) - np.log(keys)
-        step = distance / (slope + (slope + bend) / (1.0 + slope))
-        alpha = alpha * np.exp(-step)
-        if np.abs(step).max(initial=0.0) < 1e-11:
-            break
-    # Just above n = 1 rounding alone keeps the steps from falling further.
-    if np.abs(step).max(initial=0.0) > 1e-6:
-        raise RuntimeError(f"Newton's method did not converge in {NEWTON_STEPS} steps for {law}")
-    return cast(FloatArray, alpha)
-
-
-def _best_dot_product(law: DotProduct, keys: FloatArray) -> FloatArray:
-    y = np.zeros_like(keys)
-    for _ in range(NEWTON_STEPS):
-        growth = law.d * np.expm1(y)
-        distance = law.d * y / 2.0 + np.log1p(growth) - np.log(keys)
-        step = distance / (law.d / 2.0 + (law.d + growth) / (1.0 + growth))
-        y = y - step
-        if np.abs(step).max(initial=0.0) < 1e-16:
-            break
-    return cast(FloatArray, np.sqrt(-law.d * np.expm1(-y) / 2.0))
-
-
-def _log_collision(law: AnyLaw, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return κ(2α) − 2κ(α) − log n and α, broadcast."""
-    check_law(law)
+    scores.check_law(law)
     scale, keys = checking.scale(alpha), checking.keys(n)
     scale, keys = checking.broadcast(alpha=scale, n=keys)
-    if isinstance(law, DotProduct):
-        # E e^{α²|q|²/d} over the query has the form of the mgf of a score at √2 α.
-        with np.errstate(over="ignore"):
-            doubled = np.minimum(np.sqrt(2.0) * scale, np.finfo(np.float64).max)
-        ratio = law.log_mgf(doubled)
-    else:
-        ratio = law.log_mgf_ratio(scale)
-    return ratio - np.log(keys), scale
+    return law.annealed_exponent(scale) - np.log(keys), scale

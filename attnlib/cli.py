@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 import attnlib
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
-    from attnlib.scores import AnyLaw
+    from attnlib.scores import Law
 
 ParsingError: Any = typer.BadParameter.__mro__[2]
 """The base of all errors of typer and click, which newer versions of typer do not name."""
@@ -122,7 +122,7 @@ def scale_command(
 
     chosen = _law(law, d)
     unit = float(chosen.variance) ** 0.5
-    times = "cosine" if law is LawName.COSINE else "dot product"
+    times = chosen.applied_to
     try:
         found = criteria.scales(chosen, n, causal=causal)
         keys = criteria.effective_keys(n, causal=causal)
@@ -143,7 +143,7 @@ def scale_command(
         {
             "name": one.name,
             "applied_to": times,
-            "scale": _times(one.alpha, 1.0 if times == "cosine" else d**-0.5),
+            "scale": _times(one.alpha, d**-0.5 if times == "dot product" else 1.0),
             "alpha": _times(one.alpha, unit),
             "standard_error": one.standard_error * unit,
             "meaning": one.meaning,
@@ -166,7 +166,7 @@ def scale_command(
     _print(f"By criterion, for {seen} and {d} dimensions", by_criterion)
     last = ", at the last query" if causal else ""
     _print(f"Policies in use{last} (* learned; here its first value)", policies)
-    if law is not LawName.COSINE:
+    if times == "dot product":
         number = f"{by_criterion[1]['scale']:.4g}"
         typer.echo("In PyTorch, for the scale of the second line:")
         typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={number})")
@@ -174,7 +174,7 @@ def scale_command(
     typer.echo('    attention.attend(q, k, v, policy="ssmax", is_causal=True)')
 
 
-def _law(name: LawName, d: int) -> "AnyLaw":
+def _law(name: LawName, d: int) -> "Law":
     from attnlib import scores
 
     try:

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma
 
 from attnlib import annealed, checking, exact, freezing, typical
-from attnlib.scores import AnyLaw, Cosine, check_law
+from attnlib.scores import Law, check_law
 
 SAMPLED_SCORES = 2**24
 """About so many scores are drawn for the typical row: a second's work."""
@@ -49,7 +49,7 @@ def effective_keys(n: int, *, causal: bool) -> float:
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
 
-def scales(law: AnyLaw, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
+def scales(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
     """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
 
     α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, the cosine for `Cosine`.
@@ -59,8 +59,7 @@ def scales(law: AnyLaw, n: int, *, causal: bool = False, seed: int = 0) -> list[
     - annealed: `annealed.best_alpha`.
     - typical: `typical.best_alpha`, the geometric mean, simulated with `seed` for at most 2¹⁶
       keys; for more, its ratio to freezing at 2¹⁶ is kept.
-    - freezing: the root of ακ'(α) − κ(α) = log n with κ the law's log E e^{αs}, where the random
-      energy model freezes; `freezing.critical_alpha` for normal scores and for dot products.
+    - freezing: `freezing.critical_alpha`, where the random energy model freezes.
     - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
       are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
 
@@ -91,7 +90,7 @@ def scales(law: AnyLaw, n: int, *, causal: bool = False, seed: int = 0) -> list[
         Criterion("typical", best, error, "Largest gradient of a typical row of random scores."),
         Criterion(
             "freezing",
-            critical_alpha(law, keys),
+            float(freezing.critical_alpha(keys, law)),
             0.0,
             "From here on a few keys hold the weight, however many there are.",
         ),
@@ -104,37 +103,7 @@ def scales(law: AnyLaw, n: int, *, causal: bool = False, seed: int = 0) -> list[
     ]
 
 
-def critical_alpha(law: AnyLaw, n: float) -> float:
-    """Return the α where rows of n keys freeze: the root of ακ'(α) − κ(α) = log n.
-
-    κ is the law's log E e^{αs}; for `Normal`, and for `DotProduct` given the query's mean length,
-    the root is √(2 log n); n ≥ 1 need not be whole. Relative error below 1e-11. Raises ValueError
-    or TypeError for n below 1, infinite, NaN or not a number, and for what is no law. Chapters:
-    freezing, policies.
-
-    >>> from attnlib.scores import Cosine
-    >>> critical_alpha(Cosine(64), 4096) / 8.0  # in standard deviations, against 4.08 of Normal
-    4.945...
-    """
-    check_law(law)
-    if not isinstance(law, Cosine):
-        return float(freezing.critical_alpha(n))
-    log_n = float(np.log(checking.keys(n)))
-    if log_n == 0.0:
-        return 0.0
-
-    def excess(log_alpha: float) -> float:
-        alpha = np.exp(log_alpha)
-        at = law.log_mgf_derivatives(alpha)
-        return float(at.deficit - alpha * at.first_complement) - log_n
-
-    # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
-    low = 0.5 * np.log(2.0 * log_n)
-    high = np.log(law.d) + 2.0 + 2.0 * log_n / (law.d - 1)
-    return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
-
-
-def same_entropy(law: AnyLaw, n: int) -> float | None:
+def same_entropy(law: Law, n: int) -> float | None:
     """Return the α whose `exact.entropy` over n keys is that of 512 keys at logits of variance 1.
 
     None where so few keys cannot have it, or where no α up to 9000 standard deviations is enough.
@@ -161,11 +130,12 @@ def same_entropy(law: AnyLaw, n: int) -> float | None:
     return float(np.exp(brentq(excess, low, high, xtol=1e-10)))
 
 
-def _typical(law: AnyLaw, keys: float, seed: int) -> tuple[float, float]:
+def _typical(law: Law, keys: float, seed: int) -> tuple[float, float]:
     count = min(max(2, round(keys)), LARGEST_SAMPLED)
     rows = min(4000, SAMPLED_SCORES // count)
     value, error = typical.best_alpha(law, count, rows=rows, seed=seed)
     beyond = 1.0
     if count == LARGEST_SAMPLED:
-        beyond = critical_alpha(law, keys) / critical_alpha(law, count)
+        few, many = freezing.critical_alpha([count, keys], law)
+        beyond = float(many / few)
     return beyond * float(value), beyond * float(error)

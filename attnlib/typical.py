@@ -17,19 +17,15 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from attnlib import checking, sampling
 from attnlib.checking import FloatArray
 from attnlib.rows import TopTwo, top_two
 from attnlib.sampling import Estimate, RowLaw
-from attnlib.scores import DotProduct, Normal
+from attnlib.scores import Law
 
 Statistic = Literal["geometric_mean", "median", "mean"]
 Optimum = Literal["geometric_mean", "median", "row"]
-
-MEDIAN_GAP = float(np.sqrt(2.0) * ndtri(0.75))
-"""Of two standard normal scores, whose difference has variance 2."""
 
 TWO_KEYS = 1.5434046384182084
 """2x where x tanh x = ½: two keys at a gap δ have their largest gradient at α = TWO_KEYS/δ."""
@@ -74,7 +70,7 @@ def gradient(
     nanoseconds a score to the time. What is below the smallest float is 0, as is g of one key.
     A median is rounded to 15 significant bits, as `Sample.quantile` says.
 
-    The mean of a law of `attnlib.scores` is in `exact.gradient`; here it is for laws of your own.
+    The mean of a law with a density is in `exact.gradient`; here it is for any rows of your own.
 
     Without simulation, and with standard error 0: n = 2 for `Normal`, and for `DotProduct` except
     the median. The gap δ of the two scores is √2 times a score there, g = (α/2)/cosh²(αδ/2), and
@@ -93,7 +89,7 @@ def gradient(
     if scale.size == 0:
         raise ValueError("alpha must hold at least one number, got an empty array")
     if _is_known(law, n, statistic):
-        value = _of_two_keys(cast(Normal | DotProduct, law), scale, statistic)
+        value = _of_two_keys(cast(Law, law), scale, statistic)
         return Estimate(value[()], np.zeros_like(value)[()])
     measure = _log_gradients if statistic == "geometric_mean" else _gradients
     sample = sampling.sample(
@@ -146,7 +142,7 @@ def best_alpha(
     _check(statistic, Optimum)
     keys = checking.integer("n", n, minimum=2)
     if _is_known(law, keys, "median" if statistic == "row" else statistic):
-        exact = _best_of_two_keys(cast(Normal | DotProduct, law), statistic)
+        exact = _best_of_two_keys(cast(Law, law), statistic)
         return _estimate(exact, 0.0)
     count = _default_rows(keys, statistic)
     if rows is not None:
@@ -353,11 +349,14 @@ def _fitted_peak(x: FloatArray, values: FloatArray) -> float:
 
 def _is_known(law: RowLaw, n: int, statistic: str) -> bool:
     """Return whether no simulation is needed."""
-    integral = isinstance(law, DotProduct) and statistic != "median"
-    return (isinstance(law, Normal) or integral) and checking.integer("n", n, minimum=1) == 2
+    if statistic == "median":
+        known = getattr(law, "median_gap", None) is not None
+    else:
+        known = getattr(law, "normal_given_query", False)
+    return known and checking.integer("n", n, minimum=1) == 2
 
 
-def _gap_law(law: Normal | DotProduct, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _gap_law(law: Law, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return gaps δ > 0 of two scores, and weights: a mean over δ is the weighted sum.
 
     The trapezoidal rule in log δ. With step 0.1 its error is below 1e-15: functions of αδ = e^v are
@@ -369,10 +368,10 @@ def _gap_law(law: Normal | DotProduct, alpha: FloatArray) -> tuple[FloatArray, F
     return gap, 0.1 * gap * np.sqrt(2.0) * np.exp(law.logpdf(gap / np.sqrt(2.0)))
 
 
-def _of_two_keys(law: Normal | DotProduct, alpha: FloatArray, statistic: Statistic) -> FloatArray:
+def _of_two_keys(law: Law, alpha: FloatArray, statistic: Statistic) -> FloatArray:
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         if statistic == "median":
-            return np.exp(_log_gradient_of_two(alpha, np.array(MEDIAN_GAP)))
+            return np.exp(_log_gradient_of_two(alpha, np.array(law.median_gap)))
         gap, weight = _gap_law(law, alpha)
         logs = np.maximum(_log_gradient_of_two(alpha[..., None], gap), SMALLEST_LOG)
         if statistic == "mean":
@@ -387,11 +386,11 @@ def _log_gradient_of_two(alpha: FloatArray, gap: FloatArray) -> FloatArray:
     return cast(FloatArray, logs)
 
 
-def _best_of_two_keys(law: Normal | DotProduct, statistic: Optimum) -> float:
+def _best_of_two_keys(law: Law, statistic: Optimum) -> float:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     if statistic != "geometric_mean":
-        return TWO_KEYS / MEDIAN_GAP
+        return TWO_KEYS / cast(float, law.median_gap)
     gap, weight = _gap_law(law, np.array(1.0))
 
     def slope(alpha: float) -> float:

@@ -77,7 +77,7 @@ def calculator() -> Figure:
     """Return the gradient with the criteria on it, and a row at the annealed α."""
     n, law = CALCULATOR_KEYS, DotProduct(CALCULATOR_DIMENSION)
     drawing, (above, below) = subplots(2, 1, figsize=(5.4, 5.2), height_ratios=[1.9, 1.0])
-    critical = criteria.critical_alpha(law, n)
+    critical = float(freezing.critical_alpha(n, law))
     alpha = np.linspace(0.0, 2.2 * critical, 120)
     approximation = annealed.gradient(law, alpha, n)
     near = approximation > -0.1

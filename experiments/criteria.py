@@ -15,9 +15,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from attnlib import criteria, exact, typical
+from attnlib import criteria, exact, freezing, typical
 from attnlib.provenance import versions
-from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal
+from attnlib.scores import Cosine, DotProduct, Law, Normal
 from experiments.records import Fields, Work, complete, path_of
 
 COMMAND = "python -m experiments.criteria"
@@ -54,14 +54,14 @@ def work(budget: int) -> Work:
         yield fields("typical", law, n), partial(typical_row, law, n, budget)
 
 
-def points_of_the_typical_row() -> Iterator[tuple[AnyLaw, int]]:
+def points_of_the_typical_row() -> Iterator[tuple[Law, int]]:
     """Give each law and number of keys at which the typical row is simulated."""
     for law in laws(TYPICAL_DIMENSIONS):
         for n in TYPICAL_KEYS:
             yield law, n
 
 
-def points_of_entropy() -> Iterator[tuple[AnyLaw, int]]:
+def points_of_entropy() -> Iterator[tuple[Law, int]]:
     """Give each law and number of keys at which the entropy's α is computed."""
     for law in laws(ENTROPY_DIMENSIONS):
         lowest, highest = held_entropy(law), np.log(LARGEST_N)
@@ -72,34 +72,34 @@ def points_of_entropy() -> Iterator[tuple[AnyLaw, int]]:
             yield law, int(n)
 
 
-def laws(dimensions: tuple[int, ...]) -> list[AnyLaw]:
+def laws(dimensions: tuple[int, ...]) -> list[Law]:
     """Return the normal law and the other two in these dimensions."""
     return [Normal(), *map(Cosine, dimensions), *map(DotProduct, dimensions)]
 
 
 @cache
-def held_entropy(law: AnyLaw) -> float:
+def held_entropy(law: Law) -> float:
     """Return the entropy that the criterion holds."""
     return float(exact.entropy(law, 1.0 / np.sqrt(law.variance), criteria.REFERENCE_KEYS))
 
 
-def fields(criterion: str, law: AnyLaw, n: int) -> Fields:
+def fields(criterion: str, law: Law, n: int) -> Fields:
     """Return what an entry is of; d is null for normal scores."""
     return {"criterion": criterion, "law": KINDS[type(law)], "d": getattr(law, "d", None), "n": n}
 
 
-def same_entropy(law: AnyLaw, n: int) -> dict[str, float]:
+def same_entropy(law: Law, n: int) -> dict[str, float]:
     """Return α in standard deviations of a score, and the entropy that it holds."""
     alpha = criteria.same_entropy(law, n)
     assert alpha is not None, "the points are where there is one"
     return {"alpha": alpha * float(np.sqrt(law.variance)), "held": held_entropy(law)}
 
 
-def typical_row(law: AnyLaw, n: int, budget: int) -> dict[str, float]:
+def typical_row(law: Law, n: int, budget: int) -> dict[str, float]:
     """Return the best α in units of the α of freezing."""
     rows = min(MOST_ROWS, budget // n)
     value, error = typical.best_alpha(law, n, rows=rows, seed=SEED)
-    unit = criteria.critical_alpha(law, n)
+    unit = float(freezing.critical_alpha(n, law))
     return {"ratio": float(value) / unit, "standard_error": float(error) / unit}
 
 

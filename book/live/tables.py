@@ -7,10 +7,10 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.polynomial.polynomial import Polynomial
 
-from attnlib import criteria, exact
+from attnlib import criteria, exact, freezing
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
-from attnlib.scores import AnyLaw, Cosine, DotProduct, Normal
+from attnlib.scores import Cosine, DotProduct, Law, Normal
 from attnlib.special import debye_polynomials
 from experiments import criteria as recorder
 from experiments.records import Record, load
@@ -65,11 +65,11 @@ def gradient_table() -> dict[str, Any]:
     keys = whole_nodes(GRADIENT_KEYS, *KEYS)
     share = (nodes(GRADIENT_SCALES) + 1.0) / 2.0 * REACH / (1.0 + REACH)
     x = share / (1.0 - share)
-    laws: list[AnyLaw] = [Cosine(d) if d else Normal() for d in GRADIENT_DIMENSIONS]
+    laws: list[Law] = [Cosine(d) if d else Normal() for d in GRADIENT_DIMENSIONS]
     values = np.empty((len(laws), keys.size, x.size))
     for i, law in enumerate(laws):
         for j, n in enumerate(keys):
-            alpha = x * criteria.critical_alpha(law, n)
+            alpha = x * freezing.critical_alpha(n, law)
             values[i, j] = np.log(exact.gradient(law, alpha, n) / alpha * (1.0 + x))
     coefficients = fit(
         values,
@@ -128,7 +128,7 @@ def entropy(recorded: Record, law: Any) -> FloatArray:
     return fit(np.array(lines), entropy_places(), axes=1)
 
 
-def entropies(recorded: Record, law: AnyLaw) -> list[dict[str, float]]:
+def entropies(recorded: Record, law: Law) -> list[dict[str, float]]:
     """Return the recorded entries of a law, in the order of n."""
     return [
         recorded.find(**recorder.fields("entropy", kept, n))
@@ -137,7 +137,7 @@ def entropies(recorded: Record, law: AnyLaw) -> list[dict[str, float]]:
     ]
 
 
-def family(law: Any) -> list[AnyLaw]:
+def family(law: Any) -> list[Law]:
     """Return the normal law and then one law in all dimensions of the entropy's record."""
     return [Normal(), *map(law, recorder.ENTROPY_DIMENSIONS)]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import chebyshev
 
-from attnlib import criteria, exact, rows, rules, typical
+from attnlib import exact, freezing, rows, rules, typical
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import stills
@@ -57,7 +57,7 @@ def test_the_gradient_table_goes_through_the_exact_gradient(table):
     for i, j in ((0, 0), (0, 11), (2, 6), (4, 9), (7, 0), (7, 11)):
         d, n = tables.GRADIENT_DIMENSIONS[i], int(keys[j])
         law = Cosine(d) if d else Normal()
-        alpha = x * criteria.critical_alpha(law, n)
+        alpha = x * freezing.critical_alpha(n, law)
         series = np.tensordot(
             np.outer(
                 *(
@@ -133,7 +133,7 @@ def test_the_record_of_two_keys_agrees_with_the_library(recorded):
 def test_the_simulated_record_agrees_with_other_rows(recorded, law):
     found = recorded.find(**recorder.fields("typical", law, 50))
     value, error = typical.best_alpha(law, 50, rows=8000, seed=1)
-    unit = criteria.critical_alpha(law, 50)
+    unit = freezing.critical_alpha(50, law)
     difference = abs(value / unit - found["ratio"])
     assert difference < 4.5 * np.hypot(error / unit, found["standard_error"])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import roots_gegenbauer, roots_hermitenorm
 from scipy.stats import chi
 
-from attnlib import annealed, exact, rows
+from attnlib import annealed, exact, quadrature, rows
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.library.test_bad_input import assert_refused
 
@@ -196,8 +196,8 @@ def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
     coarse = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
     with pytest.MonkeyPatch.context() as patch:
         for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
-            patch.setattr(exact, name, 0.61 * getattr(exact, name))
-        patch.setattr(exact, "DEPTH", 46.0)
+            patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
+        patch.setattr(quadrature, "DEPTH", 46.0)
         fine = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
     for name, value in fine.items():
         slack = 1e-12 * np.sqrt(law.variance) if name == "mean_score" else 0.0
@@ -312,6 +312,17 @@ class TestLimits:
         sample = law.sample(np.random.default_rng(0), 20000, n).max(axis=1)
         error = sample.std() / np.sqrt(sample.size)
         assert abs(exact.free_energy(law, alpha, n) / alpha - sample.mean()) < 4.5 * error
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_high_moments_of_frozen_rows_are_below_the_low_ones(law):
+    alpha = np.array([1.0, 10.0, 60.0]) / np.sqrt(law.variance)
+    orders = (2.0, 6.0, 10.0, 16.0)
+    moments = [exact.moment(law, alpha[:, None], [2, 100, 10**6], k) for k in orders]
+    assert (np.diff(moments, axis=0) < 0.0).all()
+    # E Σp^k is a mean of p^{k−1}: its logarithm is convex in k.
+    slopes = np.diff(np.log(moments), axis=0) / np.diff(orders)[:, None, None]
+    assert (np.diff(slopes, axis=0) > 0.0).all()
 
 
 class TestIdentities:
@@ -499,8 +510,8 @@ class TestBackward:
         coarse = exact.backward_std(d, alpha, n)
         with pytest.MonkeyPatch.context() as patch:
             for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
-                patch.setattr(exact, name, 0.61 * getattr(exact, name))
-            patch.setattr(exact, "DEPTH", 46.0)
+                patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
+            patch.setattr(quadrature, "DEPTH", 46.0)
             fine = exact.backward_std(d, alpha, n)
         np.testing.assert_allclose(coarse, fine, rtol=3e-11)
 

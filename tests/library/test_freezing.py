@@ -104,6 +104,35 @@ def test_the_largest_score_lies_below_the_critical_scale_and_approaches_it(n):
         assert largest == pytest.approx(critical - first, rel=0.02)
 
 
+def test_dot_products_freeze_as_normal_scores_do():
+    n = np.array([1, 2, 200, 10**9])
+    for law in (scores.Normal(), scores.DotProduct(8)):
+        np.testing.assert_array_equal(freezing.critical_alpha(n, law), freezing.critical_alpha(n))
+
+
+@pytest.mark.parametrize("n", [2, 100, 2000])
+def test_the_critical_scale_of_cosines_in_three_dimensions(n):
+    # There κ(α) = log(sinh α/α), and ακ' − κ = α coth α − 1 − log(sinh α/α).
+    alpha = mp.mpf(float(freezing.critical_alpha(n, scores.Cosine(3))))
+    found = alpha * mp.coth(alpha) - 1 - mp.log(mp.sinh(alpha) / alpha)
+    assert float(found) == pytest.approx(np.log(n), rel=1e-11)
+
+
+def test_the_critical_scale_of_cosines_is_the_normal_one_in_many_dimensions():
+    found = freezing.critical_alpha([1, 2, 512], scores.Cosine(10**6)) / 1000
+    np.testing.assert_allclose(found, freezing.critical_alpha([1, 2, 512]), rtol=1e-5)
+
+
+def test_the_critical_scale_names_what_is_wrong():
+    with pytest.raises(TypeError, match="law must be"):
+        freezing.critical_alpha(512, "normal")
+    for law in (scores.Normal(), scores.Cosine(8), scores.DotProduct(8)):
+        assert freezing.critical_alpha(1, law) == 0.0
+        for n in (0, -3, np.nan, "4"):
+            with pytest.raises((ValueError, TypeError), match="n must"):
+                freezing.critical_alpha(n, law)
+
+
 # --- bounds for every n --------------------------------------------------------------------------
 
 SCALES = [0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 9.0]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.special import betaincinv, ndtri
 
-from attnlib import annealed, criteria, exact, rows, typical
+from attnlib import annealed, criteria, exact, freezing, rows, typical
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import stills
@@ -67,7 +67,7 @@ def test_the_exact_gradient_is_within_a_thousandth(call, law):
     slow = isinstance(law, DotProduct)
     keys = np.array(KEYS[::2] if slow else KEYS)
     units = np.array(UNITS[1::2] if slow else UNITS)
-    alphas = np.array([criteria.critical_alpha(law, n) for n in keys])[:, None] * units
+    alphas = np.array([freezing.critical_alpha(n, law) for n in keys])[:, None] * units
     cases = {"law": law_of(law), "n": keys.tolist(), "alphas": alphas.tolist()}
     found = call("cases.n.map((n, i) => cases.alphas[i].map(m.meanGradient(cases.law, n)))", cases)
     np.testing.assert_allclose(found, exact.gradient(law, alphas, keys[:, None]), rtol=1e-3)
@@ -80,7 +80,7 @@ def test_between_the_nodes_it_is_no_worse(call):
         d = int(np.round(SMALLEST_D / (1 - rng.uniform(0, 0.999))))
         law = Cosine(d) if rng.uniform() < 0.7 else Normal()
         n = int(np.round(2 * (LARGEST_N / 2) ** rng.uniform()))
-        alphas = criteria.critical_alpha(law, n) * 10 ** rng.uniform(-1.5, 1.4, 4)
+        alphas = freezing.critical_alpha(n, law) * 10 ** rng.uniform(-1.5, 1.4, 4)
         expected.append(exact.gradient(law, alphas, n))
         cases.append({"law": law_of(law), "n": n, "alphas": list(alphas)})
     found = call("cases.map((c) => c.alphas.map(m.meanGradient(c.law, c.n)))", cases)
@@ -98,7 +98,7 @@ def test_the_gradient_of_no_scale_and_of_too_large_a_scale(call):
 def test_the_causal_mean_is_the_mean_over_the_positions(call, law):
     cases, expected = [], []
     for n in (2, 3, 24, 25, 26, 100, *([] if isinstance(law, DotProduct) else [1500])):
-        alphas = [x * criteria.critical_alpha(law, n) for x in (0.02, 0.3, 1.0, 2.0, 29.0)]
+        alphas = [x * freezing.critical_alpha(n, law) for x in (0.02, 0.3, 1.0, 2.0, 29.0)]
         keys = np.arange(1, n + 1)
         expected.append([float(exact.gradient(law, alpha, keys).mean()) for alpha in alphas])
         cases.append({"law": law_of(law), "n": n, "alphas": alphas})
@@ -122,7 +122,7 @@ def test_the_approximation_is_the_library_s(call):
     cases, expected = [], []
     for law in LAWS:
         for n in (2.0, 460.478, float(LARGEST_N)):
-            alphas = criteria.critical_alpha(law, n) * np.array([0.01, 0.3, 0.6])
+            alphas = freezing.critical_alpha(n, law) * np.array([0.01, 0.3, 0.6])
             expected.append(annealed.gradient(law, alphas, n))
             cases.append({"law": law_of(law), "n": n, "alphas": list(alphas)})
     found = call(
@@ -141,7 +141,7 @@ def test_criteria_in_closed_form(call):
                 unit = 1 / np.sqrt(law.variance)
                 best, critical = (
                     float(annealed.best_alpha(law, keys)),
-                    criteria.critical_alpha(law, keys),
+                    freezing.critical_alpha(keys, law),
                 )
                 expected.append([unit, best, critical])
                 cases.append([law_of(law), n, causal])
@@ -171,7 +171,7 @@ def test_the_typical_row_within_its_error(call):
 def test_the_typical_row_beyond_the_simulations_grows_with_freezing(call):
     law = law_of(Cosine(8))
     few, many = call("[2 ** 16, 2 ** 24].map((n) => m.criteria(cases, n, false)[2].alpha)", law)
-    ratio = criteria.critical_alpha(Cosine(8), 2**24) / criteria.critical_alpha(Cosine(8), 2**16)
+    ratio = freezing.critical_alpha(2**24, Cosine(8)) / freezing.critical_alpha(2**16, Cosine(8))
     assert many / few == pytest.approx(ratio, rel=1e-9)
 
 
@@ -441,7 +441,7 @@ def test_the_tables_show_what_the_library_says(steady, n, law):
     for name, alpha in (
         ("variance", 1 / unit),
         ("annealed", float(annealed.best_alpha(law, n))),
-        ("freezing", criteria.critical_alpha(law, n)),
+        ("freezing", freezing.critical_alpha(n, law)),
     ):
         standard = alpha * unit
         mean = float(exact.gradient(law, alpha, n)) * unit
@@ -519,7 +519,7 @@ def test_the_result_is_spoken(steady):
     status = page.get_by_role("status")
     status.get_by_text("For n = 4096, d = 64, freezing: multiply q·k by 0.5098.").wait_for()
     assert "standard deviation α = 4.08" in status.inner_text()
-    share = stills.sample_row(4096, criteria.critical_alpha(Normal(), 4096)).weights[0]
+    share = stills.sample_row(4096, freezing.critical_alpha(4096, Normal())).weights[0]
     assert f"{100 * share:.2g}\u00a0%" in status.inner_text()
 
 

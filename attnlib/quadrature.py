@@ -1,0 +1,297 @@
+"""Rules of quadrature over one score: points and weights that average what `exact` needs.
+
+For normal scores, cosines and lengths of queries they are trapezoidal rules, which converge
+exponentially for smooth integrands that decay, over variables chosen so that they are. Any other
+density is cut into panels: Gauss's rule on each, halved until a polynomial follows the density.
+
+Chapter: exact.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import ArrayLike
+from scipy.special import betainc, betaincc, ndtr
+
+from attnlib import checking
+from attnlib.checking import FloatArray
+
+LogDensity = Callable[[FloatArray], FloatArray]
+
+DEPTH = 40.0
+"""Terms below e^{−DEPTH} of the sum are left out."""
+
+STEP = 0.25
+"""Step of the trapezoidal rules, in units of the width of a Gumbel variable: error e^{−π²/STEP}."""
+
+NORMAL_STEP = 0.7
+"""The same for a standard normal density: error e^{−2(π/NORMAL_STEP)²}."""
+
+LENGTH_STEP = 0.12
+"""The same for the logarithm of a query's length; freezing sharpens with log n, and it shrinks."""
+
+SMOOTH_DIMENSION = 100
+"""From this d on the ends ±1 of the range of a cosine are too unlikely to matter."""
+
+OMEGA = 0.5671432904097838
+"""Where w = e^{−w}."""
+
+POINTS = 16
+"""Points of Gauss's rule on a panel."""
+
+WIDTH = 3.0
+"""Longest panel, in units of the width of a Gumbel variable."""
+
+TOLERANCE = 1e-10
+"""On a panel the density is a polynomial of degree POINTS − 1 up to this share of its maximum."""
+
+HALVINGS = 48
+"""A panel about a point where the density is not smooth is halved so often, and then is no loss."""
+
+MOST_PANELS = 2**19
+"""More are a sign of a density that is nowhere smooth, or of a range too long for its α."""
+
+
+class Rule(NamedTuple):
+    """Increasing scores and weights, Σ w = 1, that average e^{αs} and the like over a score."""
+
+    scores: FloatArray
+    weights: FloatArray
+    smoothness: float | None = None  # of the largest αs + X, against that of a Gumbel X, if known
+
+
+# --- normal scores, cosines, lengths of queries ---------------------------------------------------
+
+
+def normal_rule(logpdf: LogDensity, alpha: float, log_n: float) -> Rule:
+    """Return the rule for standard normal scores."""
+    width = STEP / alpha if alpha > 0.0 else np.inf
+    step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
+    lowest, highest = np.sqrt(2.0 * DEPTH), np.sqrt(2.0 * (DEPTH + 2.0 * log_n))
+    s = step * np.arange(-np.ceil(lowest / step), np.ceil(highest / step) + 1.0)
+    weights = np.exp(logpdf(s))
+    return Rule(s, weights / weights.sum(), _smoothness(alpha, log_n))
+
+
+def cosine_rule(logpdf: LogDensity, d: int, alpha: float, log_n: float) -> Rule:
+    """Return the rule for cosines in d dimensions, on a uniform grid of τ.
+
+    s = log[cosh(τ + L)/cosh(τ − L)]/2L, with L = α, moves evenly in αs and approaches ±1
+    exponentially: the ends of the interval, where the density is not smooth, move to infinity.
+    """
+    width = STEP / alpha if alpha > 0.0 else np.inf
+    bend = max(alpha, 0.5)
+    spacing = 1.0 / (np.sqrt(d) / NORMAL_STEP + 1.0 / width)  # of s, near 0
+    step = min(STEP, spacing * bend / np.tanh(bend))
+    lowest, highest = (_cosine_range(d, bend, depth) for depth in (DEPTH, DEPTH + 2.0 * log_n))
+    tau = step * np.arange(-np.ceil(lowest / step), np.ceil(highest / step) + 1.0)
+    plus = np.log1p(np.exp(-2.0 * np.abs(tau + bend)))
+    minus = np.log1p(np.exp(-2.0 * np.abs(tau - bend)))
+    s = (2.0 * np.clip(tau, -bend, bend) + plus - minus) / (2.0 * bend)
+    log_slope = -2.0 * np.maximum(np.abs(tau) - bend, 0.0) - plus - minus
+    s = np.clip(s, -1.0, 1.0)
+    weights = np.exp(logpdf(s) + log_slope)
+    # In low dimensions the density has corners at ±1, which only X smoothes.
+    smooth = _smoothness(alpha * float(np.sqrt(1.0 / d)), log_n) if d >= SMOOTH_DIMENSION else 1.0
+    return Rule(s, weights / weights.sum(), smooth)
+
+
+def _cosine_range(d: int, bend: float, depth: float) -> float:
+    """Return the τ beyond which the density of s is below e^{−depth} of its maximum."""
+    at_the_end = bend + depth / (d - 1) + 1.0
+    if d == 3:
+        return at_the_end
+    s = np.sqrt(-np.expm1(-2.0 * depth / (d - 3)))
+    if s > 0.999:
+        return at_the_end
+    # The inverse of the map: τ = ½ log[sinh L(1 + s)/sinh L(1 − s)].
+    shares = [bend * (1.0 + s), bend * (1.0 - s)]
+    logs = [x + np.log(-np.expm1(-2.0 * x)) for x in shares]
+    return float(min(at_the_end, (logs[0] - logs[1]) / 2.0))
+
+
+def _smoothness(spread: float, log_n: float) -> float:
+    return max(1.0, spread / (1.0 + float(np.sqrt(2.0 * log_n))))
+
+
+def length_rule(d: int, log_n: float) -> Rule:
+    """Return the rule for r = |q|/√d, r² ~ χ²_d/d.
+
+    The trapezoidal rule in w with log r = w − e^{−w}, which pulls in the tail of short queries.
+    """
+    # log r has the std 1/√(2d) in high dimensions, and d log r/dw is below 1.6 near r = 1.
+    step = 1.0 / np.hypot((1.0 + log_n / 9.0) / LENGTH_STEP, 1.9 * np.sqrt(2.0 * d) / NORMAL_STEP)
+    # Beyond `reach` from r = 1 the density is below e^{−DEPTH}/n.
+    reach = np.sqrt(2.0 * (DEPTH + log_n) / d)
+    w = np.arange(max(OMEGA - reach, -8.0), min(OMEGA + reach, 4.0), step)
+    log_length = w - np.exp(-w)
+    half = d / 2.0
+    with np.errstate(over="ignore"):
+        exponent = half * (2.0 * log_length - np.expm1(2.0 * log_length))
+    kept = exponent > -DEPTH - np.where(log_length > 0.0, log_n, 0.0)
+    weights = (np.exp(exponent) * (1.0 + np.exp(-w)))[kept]
+    return Rule(np.exp(log_length[kept]), weights / weights.sum())
+
+
+# --- any density ---------------------------------------------------------------------------------
+
+_X, _W = legendre.leggauss(POINTS)
+_HALVES = np.concatenate([_X - 1.0, _X + 1.0]) / 2.0
+_PLACES = np.concatenate([_HALVES, _X, [-1.0, 1.0]])
+_LAGRANGE = np.linalg.inv(legendre.legvander(_X, POINTS - 1))  # values at _X to coefficients
+_TO_HALVES = legendre.legvander(_HALVES, POINTS - 1) @ _LAGRANGE
+_TO_END = (1.0 - legendre.legvander(_X, POINTS)) @ legendre.legint(_LAGRANGE)  # integrals up to 1
+_OUTWARD = np.append(16.0 ** np.arange(-5, 0), 4.0 ** np.arange(26))
+
+TOWARDS_AN_END = np.concatenate([np.arange(8) / 8.0, 1.0 - 0.5 ** np.arange(4, 48), [1.0]])
+"""Cuts of a panel that follow F^n too, whose last part may lie in a small part of the panel."""
+
+FARTHEST = float(_OUTWARD[-2])
+"""Scores beyond it, in standard deviations, count only where an integral diverges."""
+
+
+class Panels(NamedTuple):
+    """Gauss's points on intervals, both increasing: arrays (intervals, POINTS)."""
+
+    scores: FloatArray
+    log_weights: FloatArray
+    log_density: FloatArray
+
+
+def panels(
+    logpdf: LogDensity,
+    landmarks: Iterable[float],
+    spread: float,
+    tilt: float = 0.0,
+    depth: float = DEPTH,
+    width: float = np.inf,
+    fractions: ArrayLike = (0.0, 1.0),
+) -> Panels:
+    """Return panels for a density times e^{tilt·s}, where that is above e^{−depth} of its maximum.
+
+    They start from edges at 0, at the landmarks, and around each at 10⁻⁶ to 10¹⁵ times `spread`.
+    Those that count are halved until the polynomial through a panel's points meets the function at
+    the points of both halves. In the end each is cut at `fractions`, and to lengths below `width`.
+
+    Raises ValueError or TypeError where `logpdf` is no log density, or needs too many panels.
+    """
+    marks = checking.finite("landmarks", [0.0, *landmarks])
+    outward = spread * np.concatenate([-_OUTWARD, [0.0], _OUTWARD])
+    edges = np.unique(np.add.outer(marks, outward))
+    left, right = edges[:-1], edges[1:]
+    kept, highest = [], -np.inf
+    for halving in range(HALVINGS + 1):
+        s = (left + right)[:, None] / 2.0 + (right - left)[:, None] / 2.0 * _PLACES
+        log_density = _evaluated(logpdf, s)
+        logs = log_density + tilt * s
+        # At its ends a panel shows a peak between two points; a jump there is its neighbour's.
+        mass = logs.max(axis=-1) + np.log(right - left)
+        shape = np.exp(logs[:, :-2] - np.maximum(logs[:, :-2].max(axis=-1, keepdims=True), -1e300))
+        miss = np.abs(shape[:, : 2 * POINTS] - shape[:, 2 * POINTS :] @ _TO_HALVES.T).max(axis=-1)
+        # Rounding in log f and in s leaves so much that no halving will mend.
+        size = np.where(shape > TOLERANCE, np.abs(log_density[:, :-2]), 0.0).max(axis=-1)
+        noise = 1e-14 * size + 4e-15 * np.abs(s).max(axis=-1) / (right - left)
+        done = (miss <= TOLERANCE + noise) | (halving == HALVINGS)
+        counts = (mass >= max(highest, mass.max()) - depth - 10.0) & (mass > -np.inf)
+        highest = max(highest, mass[done].max(initial=-np.inf))
+        kept.append((left[counts & done], right[counts & done]))
+        left, right = left[counts & ~done], right[counts & ~done]
+        if not left.size:
+            break
+        _check_number(left.size)
+        middle = (left + right) / 2.0
+        left, right = np.append(left, middle), np.append(middle, right)
+    left, right = np.concatenate(kept, axis=-1)
+    edges = left[:, None] + (right - left)[:, None] * fractions
+    left, right = edges[:, :-1].ravel(), edges[:, 1:].ravel()
+    cuts = np.maximum(np.ceil((right - left) / width), right > left)
+    _check_number(cuts.sum())
+    cuts = cuts.astype(np.intp)
+    place = np.arange(cuts.sum()) - np.repeat(np.cumsum(cuts) - cuts, cuts)
+    half = np.repeat((right - left) / 2.0 / np.maximum(cuts, 1), cuts)
+    middle = np.repeat(left, cuts) + (2 * place + 1) * half
+    order = np.argsort(middle)
+    s = middle[order, None] + half[order, None] * _X
+    log_weights, log_density = np.log(half[order, None] * _W), _evaluated(logpdf, s)
+    height = (log_weights + log_density + tilt * s).max(axis=-1)
+    counts = height >= height.max(initial=-1e300) - depth
+    return Panels(s[counts], log_weights[counts], log_density[counts])
+
+
+def _evaluated(logpdf: LogDensity, s: FloatArray) -> FloatArray:
+    with np.errstate(all="ignore"):
+        values = np.asarray(logpdf(s))
+    if values.shape != s.shape or values.dtype.kind != "f":
+        raise TypeError(
+            f"logpdf must return a float for each score, shape {s.shape}, "
+            f"got shape {values.shape} of type {values.dtype}"
+        )
+    if np.isnan(values).any():
+        raise ValueError(
+            "logpdf must return numbers, -inf where there are no scores, "
+            f"got nan at s={s[np.isnan(values)][0]:g}"
+        )
+    return np.where(values < np.inf, values, -np.inf)  # at an end; inside, it will not add up to 1
+
+
+def _check_number(count: float) -> None:
+    if count > MOST_PANELS:
+        raise ValueError(
+            f"logpdf must be smooth but for a few places, and alpha not too large for its range: "
+            f"{count:.0f} panels are more than {MOST_PANELS}"
+        )
+
+
+# --- the gap of the two largest scores ------------------------------------------------------------
+
+
+def normal_gap_density(logpdf: LogDensity, n: float) -> float:
+    """Return n(n−1) ∫ f² F^{n−2} ds for standard normal scores."""
+    log_n = float(np.log(n))
+    step = STEP / (1.0 + np.sqrt(2.0 * log_n))
+    s = np.arange(-10.0, np.sqrt(2.0 * (DEPTH + log_n)), step)
+    return float(step * _gap_integrand(logpdf(s), 0.0, ndtr(-s), n).sum())
+
+
+def cosine_gap_density(log_density_at_0: float, d: int, n: float) -> float:
+    """Return n(n−1) ∫ f² F^{n−2} ds for cosines in d dimensions.
+
+    s = tanh v: ds = (1 − s²) dv, and P(cos > s) is an incomplete beta function of 1 − s².
+    """
+    log_n = float(np.log(n))
+    step = STEP / (np.sqrt(d) * (1.0 + np.sqrt(2.0 * log_n)))
+    depth = (DEPTH + 2.0 * log_n) / (2.0 * d - 4.0)  # of log cosh v
+    reach = depth + np.log1p(np.sqrt(-np.expm1(-2.0 * depth)))
+    v = np.arange(-reach, reach, step)
+    log_slope = -np.log1p(np.sinh(v) ** 2)
+    half_d = (d - 1) / 2.0
+    tail = np.where(
+        np.abs(v) < 1.0,
+        betaincc(0.5, half_d, np.tanh(v) ** 2),
+        betainc(half_d, 0.5, np.exp(log_slope)),
+    )
+    complement = np.where(v > 0.0, tail / 2.0, 1.0 - tail / 2.0)
+    log_density = log_density_at_0 + (d - 3) / 2.0 * log_slope
+    return float(step * _gap_integrand(log_density, log_slope, complement, n).sum())
+
+
+def panel_gap_density(found: Panels, n: float) -> float:
+    """Return n(n−1) ∫ f² F^{n−2} ds on panels."""
+    weights, density = np.exp(found.log_weights), np.exp(found.log_density)
+    mass = (weights * density).sum(axis=-1)
+    beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)[1:]
+    tail = beyond[:, None] + weights[:, :1] / _W[0] * (density @ _TO_END.T)
+    complement = np.clip(tail, 0.0, np.nextafter(1.0, 0.0))
+    return float(_gap_integrand(found.log_density, found.log_weights, complement, n).sum())
+
+
+def _gap_integrand(
+    log_density: FloatArray, log_measure: FloatArray | float, complement: FloatArray, n: float
+) -> FloatArray:
+    """Return n(n−1)f²(1 − complement)^{n−2} times the measure."""
+    with np.errstate(divide="ignore"):
+        log_others = (n - 2.0) * np.log1p(-complement) if n > 2.0 else 0.0
+    logs = 2.0 * log_density + log_measure + log_others + float(np.log(n)) + np.log(n - 1.0)
+    return cast(FloatArray, np.exp(logs))

@@ -1,0 +1,654 @@
+"""Laws of the reader's own: a variance, a density and a sampler, and everything works to 1e-8.
+
+The references share nothing with the library: closed forms, one integral over the gap of two keys,
+Laplace transforms by mpmath, sums over binomial numbers or over all rows, and simulation.
+"""
+
+import itertools
+from functools import partial
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from attnlib import annealed, criteria, exact, freezing, quadrature, rows, sampling, typical
+from attnlib.scores import Cosine, Discrete, DotProduct, Law, Normal
+
+ROOT2, ROOT3 = np.sqrt(2.0), np.sqrt(3.0)
+
+
+class Laplace(Law):
+    variance = 1.0
+
+    def logpdf(self, s):
+        return -ROOT2 * np.abs(s) - 0.5 * np.log(2.0)
+
+    def _sample(self, rng, rows, n):
+        return rng.laplace(scale=np.sqrt(0.5), size=(rows, n))
+
+    def log_mgf_by_hand(self, alpha):
+        return -mp.log(1 - alpha**2 / 2)
+
+    def gap_by_hand(self, gap):
+        return (1 + mp.sqrt(2) * gap) * mp.exp(-mp.sqrt(2) * gap) / mp.sqrt(2)
+
+
+class Uniform(Law):
+    variance = 1.0
+    landmarks = (-ROOT3, ROOT3)
+
+    def logpdf(self, s):
+        return np.where(np.abs(s) <= ROOT3, -np.log(2.0 * ROOT3), -np.inf)
+
+    def _sample(self, rng, rows, n):
+        return rng.uniform(-ROOT3, ROOT3, (rows, n))
+
+    def log_mgf_by_hand(self, alpha):
+        x = mp.sqrt(3) * alpha
+        return mp.log(mp.sinh(x) / x)
+
+    def gap_by_hand(self, gap):
+        width = 2 * mp.sqrt(3)
+        return 2 / width * (1 - gap / width) if gap < width else mp.mpf(0)
+
+
+class UniformWithoutLandmarks(Uniform):
+    landmarks = ()
+
+
+class Exponential(Law):
+    variance = 1.0
+
+    def logpdf(self, s):
+        return np.where(s >= 0.0, -s, -np.inf)
+
+    def _sample(self, rng, rows, n):
+        return rng.exponential(size=(rows, n))
+
+    def log_mgf_by_hand(self, alpha):
+        return -mp.log(1 - alpha)
+
+    def gap_by_hand(self, gap):
+        return mp.exp(-gap)
+
+
+class Gumbel(Law):
+    variance = np.pi**2 / 6.0
+
+    def logpdf(self, s):
+        return -s - np.exp(-s)
+
+    def _sample(self, rng, rows, n):
+        return rng.gumbel(size=(rows, n))
+
+    def log_mgf_by_hand(self, alpha):
+        return mp.loggamma(1 - alpha)
+
+    def gap_by_hand(self, gap):
+        return mp.sech(gap / 2) ** 2 / 2
+
+
+class TwoLevels(Law):
+    """The chapter's law: 1 with probability 1/1000, else 0, both spread by 10⁻⁴."""
+
+    chance, width = 1e-3, 1e-4
+    variance = chance * (1.0 - chance) + width**2
+    landmarks = (1.0,)
+
+    def logpdf(self, s):
+        away = [np.log1p(-self.chance) - (s / self.width) ** 2 / 2.0]
+        away += [np.log(self.chance) - ((s - 1.0) / self.width) ** 2 / 2.0]
+        return np.logaddexp(*away) - np.log(self.width * np.sqrt(2.0 * np.pi))
+
+    def _sample(self, rng, rows, n):
+        return (rng.random((rows, n)) < self.chance) + self.width * rng.standard_normal((rows, n))
+
+    def log_mgf_by_hand(self, alpha):
+        p, w = mp.mpf(self.chance), mp.mpf(self.width)
+        return mp.log(1 - p + p * mp.exp(alpha)) + (alpha * w) ** 2 / 2
+
+    def gap_by_hand(self, gap):
+        p, w = mp.mpf(self.chance), mp.sqrt(2) * self.width
+        apart = 2 * p * (1 - p)
+        near = 2 * (1 - apart) * mp.npdf(gap, 0, w)
+        return near + apart * (mp.npdf(gap, 1, w) + mp.npdf(gap, -1, w))
+
+
+LAWS = [Laplace(), Uniform(), UniformWithoutLandmarks(), Exponential(), Gumbel(), TwoLevels()]
+MEANS = [0.0, 0.0, 0.0, 1.0, np.euler_gamma, 1e-3]
+QUANTITIES = {
+    "collision_probability": exact.collision_probability,
+    "gradient": exact.gradient,
+    "free_energy": exact.free_energy,
+    "mean_score": exact.mean_score,
+    "entropy": exact.entropy,
+    "cube": partial(exact.moment, order=3.0),
+}
+LEVELS = Discrete([0.0, 1.0], [0.999, 0.001])
+MEASURED = Discrete(np.random.default_rng(8).gamma(2.0, size=300))
+
+
+def ids(law):
+    return type(law).__name__ if isinstance(law, Law) else None
+
+
+def of_rows(s, alpha):
+    """Return every quantity of each row from its definition; s has shape (…, n)."""
+    p = rows.softmax(s, alpha)
+    top = alpha * s.max(axis=-1)
+    return {
+        "collision_probability": (p**2).sum(axis=-1),
+        "gradient": alpha * (p * (1.0 - p)).sum(axis=-1),
+        "free_energy": top + np.log(np.exp(alpha * s - top[..., None]).sum(axis=-1)),
+        "mean_score": (p * s).sum(axis=-1),
+        "entropy": rows.shannon_entropy(p),
+        "cube": (p**3).sum(axis=-1),
+    }
+
+
+# --- exact ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("law", "mean"), list(zip(LAWS, MEANS, strict=True)), ids=ids)
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 8.0, 300.0])
+def test_two_keys_against_one_integral_over_their_gap(law, mean, alpha):
+    """With p = 1/(1 + e^{−αδ}) everything but the mean of s₁ + s₂ is a function of the gap δ."""
+    a, gap_of = mp.mpf(alpha), law.gap_by_hand
+    edges = [0, *(10.0**k for k in range(-5, 0)), 0.3, 1, 2, 2 * ROOT3, 8, 20, 60]
+    if isinstance(law, TwoLevels):
+        near = [1 + k * law.width for k in (-14, -7, -3, 0, 3, 7, 14)]
+        edges = [k * law.width for k in (0, 0.1, 1, 4, 8, 14)] + near
+
+    def over_gaps(function):
+        return mp.quad(lambda gap: function(gap) * gap_of(gap), edges)
+
+    def entropy(gap):
+        x = a * gap
+        return mp.log1p(mp.exp(-x)) + x / (1 + mp.exp(x))
+
+    with mp.workdps(20):
+        assert over_gaps(lambda gap: 1) == pytest.approx(1.0, abs=1e-13)
+        square = over_gaps(lambda gap: 1 - mp.sech(a * gap / 2) ** 2 / 2)
+        expected = {
+            "collision_probability": square,
+            "gradient": a * over_gaps(lambda gap: mp.sech(a * gap / 2) ** 2 / 2),
+            "free_energy": a * mean
+            + over_gaps(lambda gap: a * gap / 2 + mp.log1p(mp.exp(-a * gap))),
+            "mean_score": mean + over_gaps(lambda gap: gap / 2 * mp.tanh(a * gap / 2)),
+            "entropy": over_gaps(entropy),
+            "cube": (3 * square - 1) / 2,
+        }
+    for name, value in expected.items():
+        assert QUANTITIES[name](law, alpha, 2) == pytest.approx(float(value), rel=1e-9), name
+
+
+def transforms(law, alpha):
+    """Return φ(t) = E exp(−t e^{αs}) and A₁ = −tφ', A₂ = t²φ'' as functions of t."""
+    if isinstance(law, Uniform):
+        a = mp.sqrt(3) * alpha
+
+        def first(t):
+            return (mp.exp(-t * mp.exp(-a)) - mp.exp(-t * mp.exp(a))) / (2 * a)
+
+        def second(t):
+            low, high = t * mp.exp(-a), t * mp.exp(a)
+            return first(t) + (low * mp.exp(-low) - high * mp.exp(-high)) / (2 * a)
+
+        return lambda t: (mp.e1(t * mp.exp(-a)) - mp.e1(t * mp.exp(a))) / (2 * a), first, second
+    k = 1 / mp.mpf(alpha)
+
+    def phi(t):
+        return k * t**k * mp.gammainc(-k, t)
+
+    def first(t):
+        return k * (mp.exp(-t) - phi(t))
+
+    return phi, first, lambda t: (1 - k) * first(t) + k * t * mp.exp(-t)
+
+
+@pytest.mark.parametrize(
+    ("law", "alpha", "n"),
+    [
+        *((Uniform(), *place) for place in [(0.4, 100), (3.0, 100), (30.0, 1000), (2.0, 10**6)]),
+        *((UniformWithoutLandmarks(), *place) for place in [(3.0, 100), (30.0, 1000)]),
+        *((Exponential(), *place) for place in [(0.4, 100), (3.0, 100), (2.0, 10**6)]),
+    ],
+    ids=ids,
+)
+def test_many_keys_against_laplace_transforms_in_closed_form(law, alpha, n):
+    with mp.workdps(18):
+        phi, first, second = transforms(law, mp.mpf(alpha))
+        centre = mp.mpf(float(exact.free_energy(law, alpha, n)))
+        edges = [centre + x for x in (-alpha * 6 - 30, -15, -6, -2, 0, 2, 6, 15, 40)]
+        edges += [centre + 40 + 30 * alpha] if isinstance(law, Exponential) else []
+
+        def over_u(function):
+            return n * mp.quad(lambda u: function(mp.exp(-u), u), edges)
+
+        expected = {
+            "collision_probability": over_u(lambda t, u: second(t) * phi(t) ** (n - 1)),
+            "gradient": alpha * (n - 1) * over_u(lambda t, u: first(t) ** 2 * phi(t) ** (n - 2)),
+            "free_energy": over_u(lambda t, u: u * first(t) * phi(t) ** (n - 1)) - mp.euler,
+        }
+    for name, value in expected.items():
+        assert QUANTITIES[name](law, alpha, n) == pytest.approx(float(value), rel=1e-9), name
+
+
+@pytest.mark.parametrize("law", [*LAWS, LEVELS, MEASURED], ids=ids)
+@pytest.mark.parametrize("alpha", [0.5, 2.0, 12.0])
+def test_a_hundred_keys_agree_with_simulated_rows(law, alpha):
+    scale, n, count = alpha / np.sqrt(law.variance), 100, 4000
+    rng = np.random.default_rng([int(10 * alpha), len(ids(law))])
+    for name, values in of_rows(law.sample(rng, count, n), scale).items():
+        error = values.std(ddof=1) / np.sqrt(count)
+        assert abs(values.mean() - QUANTITIES[name](law, scale, n)) < 4.5 * error, name
+
+
+class Copy(Law):
+    """The density of another law, and nothing else that it knows."""
+
+    def __init__(self, law, landmarks=()):
+        self.law, self._landmarks = law, landmarks
+
+    variance = property(lambda self: self.law.variance)
+    landmarks = property(lambda self: self._landmarks)
+
+    def logpdf(self, s):
+        return self.law.logpdf(s)
+
+    def _sample(self, rng, rows, n):
+        return self.law.sample(rng, rows, n)
+
+
+COPIES = [
+    Copy(Normal()),
+    Copy(Cosine(3)),
+    Copy(Cosine(3), (-1.0, 1.0)),
+    Copy(Cosine(4), (-1.0, 1.0)),
+    Copy(Cosine(64), (-1.0, 1.0)),
+    Copy(Cosine(10**6)),
+]
+
+
+@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: f"{copy.law}{copy.landmarks}")
+def test_the_density_alone_gives_what_the_closed_forms_give(copy):
+    unit = 1.0 / np.sqrt(copy.variance)
+    alpha, n = np.array([1e-3, 0.3, 2.0, 9.0, 60.0]) * unit, np.array([2, 3, 50, 10**6, 10**12])
+    for name, function in QUANTITIES.items():
+        found, expected = function(copy, alpha[:, None], n), function(copy.law, alpha[:, None], n)
+        slack = 1e-11 / unit if name == "mean_score" else 0.0  # it crosses 0 with α
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=slack, err_msg=name)
+    found, expected = exact.gradient_limit(copy, n), exact.gradient_limit(copy.law, n)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    alpha = np.array([1e-6, 1e-3, 0.1, 1.0, 30.0, 1e4]) * unit
+    np.testing.assert_allclose(copy.log_mgf(alpha), copy.law.log_mgf(alpha), rtol=1e-9)
+    np.testing.assert_allclose(copy.log_mgf_ratio(alpha), copy.law.log_mgf_ratio(alpha), rtol=1e-9)
+    n = np.array([1.0, 1.0 + 1e-6, 2.0, 77.0, 1e5])
+    for function in (annealed.best_alpha, lambda law, n: freezing.critical_alpha(n, law)):
+        np.testing.assert_allclose(function(copy, n), function(copy.law, n), rtol=1e-9)
+    np.testing.assert_allclose(copy.mean, 0.0, atol=1e-13 / unit)
+
+
+@pytest.mark.parametrize("d", [1, 2, 8, 64])
+def test_the_density_of_one_dot_product_has_its_generating_function(d):
+    law, copy = DotProduct(d), Copy(DotProduct(d))
+    alpha = np.sqrt(d) * np.array([1e-5, 0.01, 0.4, 0.499])
+    np.testing.assert_allclose(copy.log_mgf(2 * alpha), law.log_mgf(2 * alpha), rtol=1e-9)
+    np.testing.assert_allclose(copy.log_mgf_ratio(alpha), law.log_mgf_ratio(alpha), rtol=1e-9)
+    assert (copy.log_mgf([1.001 * np.sqrt(d), 1e300]) == np.inf).all()
+
+
+@pytest.mark.parametrize("law", LAWS, ids=ids)
+@pytest.mark.parametrize("n", [2, 1000])
+def test_a_grid_that_follows_the_integrand_is_as_good_as_a_uniform_one(law, n, monkeypatch):
+    alpha = 40.0 / np.sqrt(law.variance)
+    results = []
+    for longest in (2**30, 10):
+        monkeypatch.setattr(exact, "LONGEST", longest)
+        results.append([float(function(law, alpha, n)) for function in QUANTITIES.values()])
+    np.testing.assert_allclose(*results, rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", [Laplace(), Uniform(), Gumbel(), TwoLevels()], ids=ids)
+def test_one_grid_serves_few_keys_and_many(law):
+    alpha, n = 250.0 / np.sqrt(law.variance), np.array([2, 30, 4000, 10**9])
+    for name, function in QUANTITIES.items():
+        one_by_one = [float(function(law, alpha, count)) for count in n]
+        np.testing.assert_allclose(function(law, alpha, n), one_by_one, rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("law", "limit"),
+    [
+        # n(n−1) ∫ f² F^{n−2} ds with f = √2(1 − F) above the median and √2 F below it
+        (Laplace(), lambda n: ROOT2 * (1.0 - 2.0 ** (1.0 - n))),
+        (Uniform(), lambda n: n / (2.0 * ROOT3)),
+        (UniformWithoutLandmarks(), lambda n: n / (2.0 * ROOT3)),
+        (Exponential(), lambda n: np.ones_like(n)),
+        (Gumbel(), lambda n: (n - 1.0) / n),
+    ],
+    ids=ids,
+)
+def test_the_limit_of_the_gradient_in_closed_form(law, limit):
+    n = np.array([2.0, 3.0, 10.0, 1e3, 1e6])
+    np.testing.assert_allclose(exact.gradient_limit(law, n), limit(n), rtol=1e-9)
+    assert exact.gradient_limit(law, 1) == 0.0
+    share = exact.saturation(law, 3e3, 3)
+    assert 0.99 < share < 1.01
+
+
+@pytest.mark.parametrize(("law", "mean"), list(zip(LAWS, MEANS, strict=True)), ids=ids)
+def test_one_key_and_scale_zero(law, mean):
+    assert law.mean == pytest.approx(mean, rel=1e-9, abs=1e-14)
+    assert exact.mean_score(law, [0.0, 2.0], 1) == pytest.approx([mean] * 2, abs=1e-12)
+    assert exact.free_energy(law, 2.0, 1) == pytest.approx(2.0 * mean, abs=1e-12)
+    assert exact.mean_score(law, 0.0, 50) == pytest.approx(mean, abs=1e-12)
+    assert exact.free_energy(law, 0.0, 50) == pytest.approx(np.log(50), rel=1e-12)
+    assert exact.entropy(law, 2.0, 1) == 0.0
+
+
+# --- generating functions ------------------------------------------------------------------------
+
+
+def pole(law):
+    return {Laplace: ROOT2, Exponential: 1.0, Gumbel: 1.0}.get(type(law), np.inf)
+
+
+def ratio_by_hand(law, alpha):
+    return law.log_mgf_by_hand(2 * alpha) - 2 * law.log_mgf_by_hand(alpha)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=ids)
+def test_generating_functions_and_what_is_annealed(law):
+    below = pole(law) / 2.0 if pole(law) < np.inf else 1e3
+    alpha = below * np.array([1e-6, 1e-4, 0.02, 0.5, 0.9, 0.9999])
+    with mp.workdps(40):
+        once, twice = (
+            [float(law.log_mgf_by_hand(mp.mpf(k * float(a)))) for a in alpha] for k in (1, 2)
+        )
+        exponents = np.array([float(ratio_by_hand(law, mp.mpf(float(a)))) for a in alpha])
+    np.testing.assert_allclose(law.log_mgf(alpha), once, rtol=1e-9)
+    np.testing.assert_allclose(law.log_mgf(2.0 * alpha), twice, rtol=1e-9)
+    np.testing.assert_allclose(law.log_mgf_ratio(alpha), exponents, rtol=1e-9)
+    collision = np.exp(exponents) / 50.0
+    found = annealed.collision_probability(law, alpha, 50)
+    np.testing.assert_allclose(found, collision, rtol=1e-9)
+    np.testing.assert_allclose(
+        annealed.gradient(law, alpha, 50), alpha * (1 - collision), rtol=1e-8
+    )
+    np.testing.assert_allclose(annealed.post_scale(law, alpha, 50), collision**-0.5, rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", [Laplace(), Exponential(), Gumbel()], ids=ids)
+def test_beyond_the_pole_the_approximation_is_infinite(law):
+    alpha = pole(law) / 2.0 * np.array([1.0 + 1e-9, 1.5, 1e8, 1e300])
+    assert (law.log_mgf(2.0 * alpha) == np.inf).all()
+    assert (annealed.collision_probability(law, alpha, 10) == np.inf).all()
+    assert (annealed.gradient(law, alpha, 10) == -np.inf).all()
+    assert (annealed.post_scale(law, alpha, 10) == 0.0).all()
+    assert np.isfinite(exact.gradient(law, [alpha[0], 20.0], 10)).all()
+
+
+def root_by_hand(left, n, near):
+    """Return the root of left(α) = log n next to a guess."""
+    with mp.workdps(30):
+        ends = [mp.mpf(float(near)) * (1 + sign * mp.mpf(10) ** -7) for sign in (-1, 1)]
+        return float(mp.findroot(lambda a: left(a) - mp.log(n), ends, solver="anderson"))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=ids)
+@pytest.mark.parametrize("n", [2, 40, 600, 10**5])
+def test_the_best_and_the_critical_scale_solve_their_equations(law, n):
+    best, critical = float(annealed.best_alpha(law, n)), float(freezing.critical_alpha(n, law))
+
+    def annealed_left(a):
+        slope = mp.diff(lambda x: ratio_by_hand(law, x), a)
+        return ratio_by_hand(law, a) + mp.log(1 + a * slope)
+
+    def freezing_left(a):
+        return a * mp.diff(law.log_mgf_by_hand, a) - law.log_mgf_by_hand(a)
+
+    assert best == pytest.approx(root_by_hand(annealed_left, n, best), rel=1e-9)
+    assert critical == pytest.approx(root_by_hand(freezing_left, n, critical), rel=1e-9)
+    neighbours = annealed.gradient(law, best * np.array([0.99, 1.0, 1.01]), n)
+    assert neighbours.argmax() == 1
+    assert annealed.best_alpha(law, 1) == freezing.critical_alpha(1, law) == 0.0
+
+
+class ThinTail(Law):
+    """Density ∝ e^{−s}/(1 + s)⁴ from 0 on: κ ends at α = 1, where κ' is still finite."""
+
+    def __init__(self):
+        def integral(power):
+            return float(mp.quad(lambda s: s**power * mp.exp(-s) / (1 + s) ** 4, [0, 1, 10, 100]))
+
+        self.total, first, second = map(integral, range(3))
+        self.variance = second / self.total - (first / self.total) ** 2
+
+    variance = 1.0
+
+    def logpdf(self, s):
+        x = np.maximum(s, 0.0)
+        return np.where(s >= 0.0, -x - 4.0 * np.log1p(x) - np.log(self.total), -np.inf)
+
+    def _sample(self, rng, rows, n):
+        raise NotImplementedError
+
+
+def test_rows_freeze_at_the_pole_where_nothing_stops_them_before():
+    law = ThinTail()
+    # At α = 1, κ = log(1/3 / total) and κ' = E = ∫ s(1 + s)^{−4} / ∫ (1 + s)^{−4} = ½.
+    last = 0.5 - np.log(1.0 / 3.0 / law.total)
+    below, above = freezing.critical_alpha(np.exp(last * np.array([0.9, 1.1])), law)
+    assert 0.5 < below < 1.0 - 1e-3
+    assert above == pytest.approx(1.0, abs=1e-10)
+
+
+# --- atoms ---------------------------------------------------------------------------------------
+
+
+def over_binomial_numbers(n, chance, alpha):
+    """Return the expectations for scores of 1 with this probability, else 0."""
+    ones = np.arange(n + 1.0)
+    weight = binom.pmf(ones, n, chance)
+    zeros = n - ones
+    total = ones * np.exp(alpha) + zeros
+    p, q = np.exp(alpha) / total, 1.0 / total
+    square = ones * p**2 + zeros * q**2
+    return {
+        "collision_probability": weight @ square,
+        "gradient": alpha * (weight @ (ones * p * (1.0 - p) + zeros * q * (1.0 - q))),
+        "free_energy": weight @ np.log(total),
+        "mean_score": weight @ (ones * p),
+        "entropy": -(weight @ (ones * p * np.log(p) + zeros * q * np.log(q))),
+        "cube": weight @ (ones * p**3 + zeros * q**3),
+    }
+
+
+@pytest.mark.parametrize("n", [2, 1000, 20_000])
+@pytest.mark.parametrize("alpha", [0.01, 1.0, 6.9, 16.0, 200.0])
+def test_two_levels_against_the_binomial_sum(n, alpha):
+    for name, value in over_binomial_numbers(n, 1e-3, alpha).items():
+        assert QUANTITIES[name](LEVELS, alpha, n) == pytest.approx(value, rel=1e-9), name
+
+
+def test_the_mean_gradient_of_two_levels_comes_down_after_log_n():
+    """The chapter's example, with levels that are spread, and with atoms."""
+    alpha = np.linspace(0.1, 16.0, 300)
+    spread = exact.gradient(TwoLevels(), alpha, 1000)
+    by_sum = [over_binomial_numbers(1000, 1e-3, a)["gradient"] for a in alpha]
+    np.testing.assert_allclose(spread, by_sum, rtol=1e-5)
+    assert alpha[1 + np.argmax(np.diff(spread) < 0)] == pytest.approx(np.log(1000), abs=0.06)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 2.0, 30.0])
+def test_a_small_sample_against_all_its_rows(alpha):
+    values, chances = np.array([-1.5, 0.25, 0.3, 2.0, 2.0]), np.array([0.1, 0.3, 0.2, 0.25, 0.15])
+    law = Discrete(values, chances)
+    every = np.array(list(itertools.product(range(5), repeat=4)))
+    weight = chances[every].prod(axis=-1)
+    for name, of_each in of_rows(values[every], alpha).items():
+        assert QUANTITIES[name](law, alpha, 4) == pytest.approx(weight @ of_each, rel=1e-10), name
+    assert law.mean == pytest.approx(chances @ values)
+    assert law.variance == pytest.approx(chances @ values**2 - law.mean**2)
+    np.testing.assert_allclose(law.log_mgf(alpha), np.log(chances @ np.exp(alpha * values)))
+    assert exact.gradient_limit(law, [1, 2, 50]).tolist() == [0.0, np.inf, np.inf]
+    assert exact.saturation(law, alpha, 3) == 0.0
+
+
+def test_scales_of_levels():
+    p = mp.mpf(LEVELS.probabilities[1])
+
+    def log_mgf(a):
+        return mp.log(1 - p + p * mp.exp(a))
+
+    def left(a):
+        return a * mp.diff(log_mgf, a) - log_mgf(a)
+
+    n = np.array([2.0, 300.0, 900.0])
+    critical = freezing.critical_alpha(n, LEVELS)
+    expected = [root_by_hand(left, keys, near) for keys, near in zip(n, critical, strict=True)]
+    np.testing.assert_allclose(critical, expected, rtol=1e-9)
+    # With more than 1000 keys a row is rarely without a 1: it does not freeze, and α has no best.
+    assert freezing.critical_alpha(1100, LEVELS) == np.inf
+    assert annealed.best_alpha(LEVELS, 10**6) == np.inf
+    best = annealed.best_alpha(LEVELS, 600)
+    assert annealed.gradient(LEVELS, best * np.array([0.99, 1.0, 1.01]), 600).argmax() == 1
+
+
+def test_a_measured_sample_is_drawn_from():
+    drawn = MEASURED.sample(np.random.default_rng(1), 200, 500)
+    assert np.isin(drawn, MEASURED.values).all()
+    assert abs(drawn.mean() - MEASURED.mean) < 4.5 * np.sqrt(MEASURED.variance / drawn.size)
+    mean, error = sampling.sample(
+        MEASURED, 50, partial(rows.gradient, alpha=2.0), rows=4000, seed=1
+    ).mean()
+    assert abs(mean - exact.gradient(MEASURED, 2.0, 50)) < 4.5 * error
+    assert typical.best_alpha(MEASURED, 16, rows=1000).value > 0.0
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", [*LAWS, MEASURED], ids=ids)
+def test_typical_rows_are_simulated(law):
+    unit = 1.0 / np.sqrt(law.variance)
+    value, error = typical.gradient(law, [0.5 * unit, 2.0 * unit], 2, "mean", rows=20_000)
+    expected = exact.gradient(law, [0.5 * unit, 2.0 * unit], 2)
+    assert (np.abs(value - expected) < 4.5 * error).all()
+    assert (error > 0.0).all()
+    for statistic in ("geometric_mean", "median", "row"):
+        best = typical.best_alpha(Laplace(), 8, statistic, rows=1000)
+        assert best.value > 3.0 * best.standard_error > 0.0
+
+
+@pytest.mark.parametrize("law", [Laplace(), Gumbel()], ids=ids)
+def test_the_criteria_meet_their_definitions(law):
+    found = {criterion.name: criterion.alpha for criterion in criteria.scales(law, 600)}
+    unit = 1.0 / np.sqrt(law.variance)
+    assert found["variance"] == pytest.approx(unit)
+    assert found["annealed"] == annealed.best_alpha(law, 600)
+    assert found["freezing"] == freezing.critical_alpha(600, law)
+    held, kept = exact.entropy(law, [unit, found["entropy"]], [512, 600])
+    assert held == pytest.approx(kept, rel=1e-8)
+
+
+# --- what is wrong is named ----------------------------------------------------------------------
+
+
+def altered(**changes):
+    """Return Laplace's law with other members."""
+    return type("Altered", (Laplace,), changes)()
+
+
+NARROW = {"chance": 1e-3, "width": 1e-4, "variance": 1e-3}  # the second level is not a landmark
+CALLS = [
+    lambda law: exact.collision_probability(law, 1.0, 5),
+    lambda law: exact.gradient_limit(law, 5),
+    lambda law: annealed.gradient(law, 0.3, 5),
+    lambda law: annealed.best_alpha(law, 5),
+    lambda law: freezing.critical_alpha(5, law),
+    lambda law: law.mean,
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"logpdf": lambda self, s: np.where(s > 2.0, np.nan, -np.abs(s))}, "logpdf .*nan at s="),
+        ({"logpdf": lambda self, s: -np.abs(s)}, r"logpdf .*integral of 1, got 2"),
+        ({"logpdf": TwoLevels.logpdf, **NARROW}, r"got 0.999\b.*landmarks"),
+        ({"logpdf": lambda self, s: 0.0}, r"logpdf .*shape \(\)"),
+        ({"logpdf": lambda self, s: np.zeros(np.shape(s), dtype=complex)}, "logpdf .*complex"),
+        ({"variance": -1.0}, "variance must be .*-1"),
+        ({"variance": np.nan}, "variance"),
+        ({"variance": 0.0}, "variance"),
+        ({"landmarks": (0.0, np.nan)}, "landmarks"),
+    ],
+)
+def test_a_wrong_law_is_named(call, changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(altered(**changes))
+
+
+def test_a_density_that_is_nowhere_smooth_is_named(monkeypatch):
+    monkeypatch.setattr(quadrature, "MOST_PANELS", 2**12)
+    noise = np.random.default_rng(0)
+
+    def logpdf(self, s):
+        return Laplace.logpdf(self, s) + 0.01 * noise.standard_normal(np.shape(s))
+
+    with pytest.raises(ValueError, match="logpdf must be smooth"):
+        altered(logpdf=logpdf).log_mgf(0.5)
+
+
+def test_a_sample_of_another_shape_is_named():
+    law = altered(_sample=lambda self, rng, rows, n: np.zeros((n, rows)))
+    with pytest.raises(ValueError, match=r"_sample must return shape \(2, 3\), got shape \(3, 2\)"):
+        law.sample(np.random.default_rng(0), 2, 3)
+    with pytest.raises(ValueError, match="_sample must return shape"):
+        typical.best_alpha(law, 5)
+
+
+@pytest.mark.parametrize("law", ["laplace", Laplace, object(), 3.0])
+def test_what_is_no_law_is_named(law):
+    for call in CALLS[:-1]:
+        with pytest.raises(TypeError, match="law must be"):
+            call(law)
+
+
+def test_scales_that_quadrature_cannot_reach_are_named():
+    with pytest.raises(ValueError, match="alpha must be at most 1e"):
+        Uniform().log_mgf(1e9)
+    for call in (annealed.best_alpha, lambda law, n: freezing.critical_alpha(n, law)):
+        with pytest.raises(ValueError, match="n must be smaller"):
+            call(Uniform(), 1e12)
+    with pytest.raises(ValueError, match="alpha must be at most"):
+        exact.gradient(Laplace(), 1.1e4, 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "chances", "message"),
+    [
+        ([], None, "values"),
+        ([1.0, 1.0], None, "values must be at least two different"),
+        ([1.0, 2.0], [1.0, 0.0], "values must be at least two different"),
+        ([1.0, np.nan], None, "values"),
+        ([1.0, np.inf], None, "values"),
+        ("ab", None, "values"),
+        ([1.0, 2.0], [0.5, 0.6], "probabilities .*1.1"),
+        ([1.0, 2.0], [1.5, -0.5], "probabilities"),
+        ([1.0, 2.0], [1.0], "probabilities must be 2 numbers"),
+    ],
+)
+def test_wrong_atoms_are_named(values, chances, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Discrete(values, chances)
+
+
+def test_atoms_have_no_density():
+    with pytest.raises(TypeError, match="law must have a density, got Discrete"):
+        LEVELS.logpdf(0.0)
+    assert repr(LEVELS) == "Discrete(2 values from 0 to 1)"
