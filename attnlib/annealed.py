@@ -77,7 +77,7 @@ def unit_scaling_std(alpha: ArrayLike, n: ArrayLike, *, causal: bool = False) ->
     >>> float(unit_scaling_std(1.0, 4096))
     0.03589...
     """
-    scale, keys = checking.broadcast(alpha=checking.scale(alpha), n=checking.keys(n))
+    scale, keys = checking.broadcast(alpha=checking.alpha(alpha), n=checking.keys(n))
     seen = np.log(keys) if checking.flag("causal", causal) else 1.0
     with np.errstate(over="ignore"):  # of α², where the exponent is 0
         return np.asarray((seen / keys) ** (2.0 / (4.0 + scale**2)))
@@ -144,6 +144,6 @@ def fit(law: Law, n: ArrayLike, shape: Shape) -> Fit:
 def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return κ(2α) − 2κ(α) − log n and α, broadcast."""
     scores.check_law(law)
-    scale, keys = checking.scale(alpha), checking.keys(n)
+    scale, keys = checking.alpha(alpha), checking.keys(n)
     scale, keys = checking.broadcast(alpha=scale, n=keys)
     return law.annealed_exponent(scale) - np.log(keys), scale

@@ -96,9 +96,9 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     return value
 
 
-def scale(alpha: ArrayLike) -> FloatArray:
+def alpha(value: ArrayLike) -> FloatArray:
     """Return the inverse temperature α as float64: finite and not negative."""
-    return finite("alpha", alpha, minimum=0.0)
+    return finite("alpha", value, minimum=0.0)
 
 
 def keys(n: ArrayLike) -> FloatArray:

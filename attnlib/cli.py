@@ -124,7 +124,7 @@ def scale_command(
     unit = float(chosen.variance) ** 0.5
     times = chosen.applied_to
     try:
-        found = criteria.scales(chosen, n, causal=causal)
+        found = criteria.alphas(chosen, n, causal=causal)
         keys = criteria.effective_keys(n, causal=causal)
         policies = [
             {

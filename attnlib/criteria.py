@@ -6,6 +6,7 @@ disagree, because they ask for different things; none of them is *the* scale.
 Chapter: policies.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -49,10 +50,12 @@ def effective_keys(n: int, *, causal: bool) -> float:
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
 
-def scales(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
+def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
     """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
 
-    α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, the cosine for `Cosine`.
+    α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
+    so that there it is the scale itself; times the standard deviation of a score it is that of the
+    logits.
     Under a causal mask it is one constant for all positions, the one of `effective_keys`.
 
     - variance: the logits have variance 1.
@@ -67,7 +70,7 @@ def scales(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Cri
     that is no integer and for what is no law. Chapter: policies.
 
     >>> from attnlib.scores import Normal
-    >>> for criterion in scales(Normal(), 4096):
+    >>> for criterion in alphas(Normal(), 4096):
     ...     print(f"{criterion.name:9} {criterion.alpha:.1f}")
     variance  1.0
     annealed  2.4
@@ -101,6 +104,16 @@ def scales(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Cri
             f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy.",
         ),
     ]
+
+
+def scales(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
+    """Return `alphas`, and warn: the scale is what multiplies q·k or the cosine."""
+    warnings.warn(
+        "criteria.scales is criteria.alphas now: what it returns is α",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return alphas(law, n, causal=causal, seed=seed)
 
 
 def same_entropy(law: Law, n: int) -> float | None:

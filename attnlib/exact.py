@@ -472,7 +472,7 @@ def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quan
 def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n, checked and broadcast."""
     scores.check_law(law)
-    scale, keys = checking.scale(alpha), _keys(n)
+    scale, keys = checking.alpha(alpha), _keys(n)
     largest = LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
         raise ValueError(

@@ -225,6 +225,6 @@ def _one_against_the_crowd(scale: FloatArray, keys: FloatArray) -> FloatArray:
 
 
 def _scale_and_keys(alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    scale, keys = checking.scale(alpha), checking.keys(n)
+    scale, keys = checking.alpha(alpha), checking.keys(n)
     scale, keys = checking.broadcast(alpha=scale, n=keys)
     return scale, keys

@@ -452,7 +452,7 @@ def _scores(s: ArrayLike, axis: int) -> FloatArray:
 
 def _scale(alpha: ArrayLike, batch: tuple[int, ...]) -> FloatArray:
     """Return α broadcast against the batch."""
-    scale = checking.scale(alpha)
+    scale = checking.alpha(alpha)
     try:
         shape = np.broadcast_shapes(scale.shape, batch)
     except ValueError:

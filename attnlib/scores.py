@@ -128,13 +128,13 @@ class Law(ABC):
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} of one score, elementwise in α ≥ 0; infinite where it is."""
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         mean, tilt = self._tilts()
         return _elementwise(lambda x: tilt(x)[0] + x * mean, a)
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α), elementwise in α ≥ 0; infinite where κ(2α) is."""
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         _, tilt = self._tilts()
         return _elementwise(lambda x: _ratio_and_rise(tilt, x)[0], a)
 
@@ -267,13 +267,13 @@ class Normal(Law):
 
         Exact to rounding; infinite where α² exceeds the largest float (α > 10¹⁵⁴).
         """
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         with np.errstate(over="ignore"):
             return a * a / 2.0
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α) = α², elementwise in α ≥ 0; exact to rounding."""
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         with np.errstate(over="ignore"):
             return a * a
 
@@ -416,7 +416,7 @@ class DotProduct(Law):
 
     def _fraction(self, alpha: ArrayLike, pole: float) -> tuple[NDArray[np.bool_], FloatArray]:
         """Return where α < `pole`, and α²/d there, which rounding must not carry beyond 1."""
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         below = a < pole
         a = np.where(below, a, 0.0)
         return below, np.minimum(a * (a / self.d), 1.0)
@@ -456,7 +456,7 @@ class Cosine(Law):
         d ≤ 10⁶ and α ≤ 10¹². Up to α = 2√d it is the power series, whose terms are all positive;
         beyond, `special.log_bessel_i_normalised`.
         """
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         return np.where(self._is_small(a), self._series(a), a - self._bessel(a).deficit)
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
@@ -465,7 +465,7 @@ class Cosine(Law):
         Error below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of κ
         that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
         """
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         with np.errstate(over="ignore"):
             double = 2.0 * a
         series = self._series(double) - 2.0 * self._series(a)
@@ -485,7 +485,7 @@ class Cosine(Law):
         κ''(α) its variance: 0 and 1/d at α = 0. Relative errors below 1e-12 of 1 + α − κ and of
         the other three, for d ≤ 10⁶ and α ≤ 10¹².
         """
-        a = checking.scale(alpha)
+        a = checking.alpha(alpha)
         at = self._bessel(a)
         tiny = a < TINY
         return BesselSeries(

@@ -85,7 +85,7 @@ def gradient(
     ([1.0, 2.5], True)
     """
     _check(statistic, Statistic)
-    scale = checking.scale(alpha)
+    scale = checking.alpha(alpha)
     if scale.size == 0:
         raise ValueError("alpha must hold at least one number, got an empty array")
     if _is_known(law, n, statistic):

@@ -173,7 +173,7 @@ def _factor(name: str, value: float | str, words: Sequence[str]) -> float | str:
 def _alpha(value: float | str) -> float | str:
     if isinstance(value, str):
         return checking.choice("alpha", value, ("annealed", "typical"))
-    alpha = float(checking.scale(checking.number("alpha", value)))
+    alpha = float(checking.alpha(checking.number("alpha", value)))
     if alpha > LARGEST_ALPHA:
         raise ValueError(f"alpha must be at most {LARGEST_ALPHA:g}, got alpha={alpha:g}")
     return alpha

@@ -1,4 +1,4 @@
-// One scale by each criterion, as attnlib.criteria.scales.
+// One scale by each criterion, as attnlib.criteria.alphas.
 
 import { evaluate, place, unpack } from "./chebyshev.js";
 import { annealedBestAlpha, criticalAlpha, deviation } from "./laws.js";

@@ -94,7 +94,7 @@ def output_table() -> dict[str, Any]:
 def criteria_tables(recorded: Record) -> dict[str, Any]:
     """Return names and meanings of the criteria, and tables for the two without a closed form."""
     smallest_log = 1.0 / np.log(criteria.LARGEST_SAMPLED), 1.0 / np.log(KEYS[0])
-    listed = criteria.scales(Normal(), KEYS[0])
+    listed = criteria.alphas(Normal(), KEYS[0])
     return {
         "list": [{"name": entry.name, "meaning": entry.meaning} for entry in listed],
         "held": {kind: packed(held(recorded, law), 1e-7) for kind, law in LAWS.items()},

@@ -70,11 +70,11 @@ def test_finite_lets_pass_what_is_within(array, minimum):
     assert (found is None) == (not np.isfinite(array).all() or bool((array < minimum).any()))
 
 
-def test_scale_and_keys_are_finite_numbers_from_0_and_from_1_on():
+def test_alpha_and_keys_are_finite_numbers_from_0_and_from_1_on():
     cases, small = [*NOT_NUMBERS, *INFINITE], [(0, "0"), (0.999, "0.999"), ([4, -7], "-7")]
-    assert_all_refused("alpha", [*cases, *NEGATIVE], checking.scale)
+    assert_all_refused("alpha", [*cases, *NEGATIVE], checking.alpha)
     assert_all_refused("n", [*cases, *small], checking.keys)
-    assert checking.scale([0.0, 1e308]).tolist() == [0.0, 1e308]
+    assert checking.alpha([0.0, 1e308]).tolist() == [0.0, 1e308]
     assert checking.keys([1, 1.5, 1e300]).tolist() == [1.0, 1.5, 1e300]
 
 

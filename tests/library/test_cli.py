@@ -68,8 +68,8 @@ SCALE = ("scale", "--n", "600", "--d", "64")
 )
 @pytest.mark.parametrize("causal", [False, True])
 def test_scale_as_json_is_what_the_library_says(law, name, causal, monkeypatch):
-    once = cache(criteria.scales)  # the same question is answered once, here and for the command
-    monkeypatch.setattr(criteria, "scales", once)
+    once = cache(criteria.alphas)  # the same question is answered once, here and for the command
+    monkeypatch.setattr(criteria, "alphas", once)
     result = run(*SCALE, "--law", name, "--json", *(["--causal"] if causal else []))
     answer = json.loads(result.output)
     assert (answer["n"], answer["d"], answer["law"], answer["causal"]) == (600, 64, name, causal)
@@ -93,8 +93,8 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal, monkeypatch):
 
 
 def test_scale_prints_every_criterion_and_policy_with_a_meaning(monkeypatch):
-    once = cache(criteria.scales)
-    monkeypatch.setattr(criteria, "scales", once)
+    once = cache(criteria.alphas)
+    monkeypatch.setattr(criteria, "alphas", once)
     result = run(*SCALE)
     assert result.exit_code == 0
     for one in (*once(DotProduct(64), 600), *POLICIES.values()):

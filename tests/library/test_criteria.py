@@ -99,3 +99,9 @@ def test_the_entropy_names_what_is_wrong():
     for n in (0, -3, math.nan, "4"):
         with pytest.raises((ValueError, TypeError), match="n must"):
             criteria.same_entropy(Cosine(8), n)
+
+
+def test_its_old_name_warns_of_the_new_one():
+    with pytest.warns(DeprecationWarning, match=r"criteria\.alphas"):
+        found = criteria.scales(Normal(), 64)
+    assert found == criteria.alphas(Normal(), 64)

@@ -545,7 +545,7 @@ def test_typical_rows_are_simulated(law):
 
 @pytest.mark.parametrize("law", [Laplace(), Gumbel()], ids=ids)
 def test_the_criteria_meet_their_definitions(law):
-    found = {criterion.name: criterion.alpha for criterion in criteria.scales(law, 600)}
+    found = {criterion.name: criterion.alpha for criterion in criteria.alphas(law, 600)}
     unit = 1.0 / np.sqrt(law.variance)
     assert found["variance"] == pytest.approx(unit)
     assert found["annealed"] == annealed.best_alpha(law, 600)

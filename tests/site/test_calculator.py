@@ -152,7 +152,7 @@ def test_criteria_in_closed_form(call):
 
 def test_names_and_meanings_are_the_library_s(call):
     listed = call('m.criteria({ kind: "normal", d: 64 }, 2, false)')
-    expected = [(entry.name, entry.meaning) for entry in criteria.scales(Normal(), 2)]
+    expected = [(entry.name, entry.meaning) for entry in criteria.alphas(Normal(), 2)]
     assert [(entry["name"], entry["meaning"]) for entry in listed] == expected
 
 
