@@ -12,7 +12,7 @@ from tools.api import CHAPTERS_NAMED, PAGES, documented, functions_of, members, 
 from tools.pages import page_names
 from tools.pdf import ROOT
 
-NOT_SHOWN = {"__main__", "book", "checking", "cli", "interception", "lab", "special"}
+NOT_SHOWN = {"__main__", "book", "checking", "cli", "interception", "lab", "quadrature", "special"}
 """What serves the book, the command line, the experiments and the modules themselves."""
 
 CHAPTERS = [name for name in page_names(ROOT) if name.startswith("chapters/")]
