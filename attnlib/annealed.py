@@ -26,8 +26,9 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
     It exceeds 1 where the approximation has broken down. For `DotProduct(d)`, whose scores are
     independent only given the query, e^{α²|q|²/d}/n is averaged over the query:
     (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Relative error below
-    1e-12·(1 + κ(2α) − 2κ(α)). Raises ValueError or TypeError for a bad α, for n below 1 or not
-    finite, and for shapes that do not broadcast. Chapters: normal, cosine.
+    1e-12·(1 + κ(2α) − 2κ(α)), for a law of your own below 1e-8. Raises ValueError or TypeError for
+    a bad α, for n below 1 or not finite, and for shapes that do not broadcast. Chapters: normal,
+    cosine.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512
     0.005309...

@@ -38,7 +38,8 @@ from scipy.special import gammaln
 
 from attnlib import checking, quadrature, scores
 from attnlib.checking import FloatArray
-from attnlib.scores import Law, Mixture
+from attnlib.quadrature import Rule
+from attnlib.scores import Law
 
 Kernel = Callable[["_Block"], FloatArray]
 
@@ -413,7 +414,7 @@ def _expectation(
     if mixture is None:
         result[several] = _over_keys(law, scale, keys, quantity)
     else:
-        result[several] = _over_queries(mixture, scale, keys, quantity)
+        result[several] = _over_factors(*mixture, scale, keys, quantity)
     return result
 
 
@@ -429,15 +430,15 @@ def _over_keys(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quantit
     return result
 
 
-def _over_queries(
-    mixture: Mixture, scale: FloatArray, keys: FloatArray, quantity: _Quantity
+def _over_factors(
+    law: Law, rule: Rule, scale: FloatArray, keys: FloatArray, quantity: _Quantity
 ) -> FloatArray:
-    """Return the quantity at each pair of α and n, averaged over the query's length."""
-    law, lengths, weights = mixture
-    points = scale[:, None] * lengths
+    """Return the quantity at each pair of α and n, averaged over a factor of all scores."""
+    factors, weights, _ = rule
+    points = scale[:, None] * factors
     counts = np.broadcast_to(keys[:, None], points.shape)
     values = _interpolated(law, points.ravel(), counts.ravel(), quantity).reshape(points.shape)
-    return values @ (weights * lengths**quantity.degree)
+    return values @ (weights * factors**quantity.degree)
 
 
 def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quantity) -> FloatArray:

@@ -7,7 +7,7 @@ density is cut into panels: Gauss's rule on each, halved until a polynomial foll
 Chapter: exact.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -162,7 +162,7 @@ class Panels(NamedTuple):
 
 def panels(
     logpdf: LogDensity,
-    landmarks: Iterable[float],
+    landmarks: Sequence[float] | FloatArray,
     spread: float,
     tilt: float = 0.0,
     depth: float = DEPTH,

@@ -9,7 +9,7 @@ Chapters: variance, saturation.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -41,17 +41,6 @@ LARGEST_TILT = 1e8
 """The largest α for which κ(α) is found by quadrature, in units of one over the standard deviation:
 there αs keeps eight digits after the point."""
 
-INFINITE = 1e3
-"""Stands in for ∞ where a root is bracketed: more than the logarithm of any n."""
-
-
-class Mixture(NamedTuple):
-    """Rows that are, with probability `weights`, `factors` times a row of independent scores."""
-
-    law: "Law"
-    factors: FloatArray
-    weights: FloatArray
-
 
 class Law(ABC):
     """The law of a row of n scores: its one-score moments and density, and samples of rows.
@@ -59,9 +48,10 @@ class Law(ABC):
     A law of your own needs `variance`, `logpdf` and `_sample(rng, rows, n)`; its scores are
     independent. The rest follows from the density, by Gauss's rule on panels that are halved until
     they agree: relative errors below 1e-8 for densities that are smooth but for some corners, jumps
-    and peaks, up to α = 1e8/σ (σ² the variance). Override what has a closed form. ValueError or
-    TypeError is raised for a variance that is not positive, a `logpdf` with NaN among its values or
-    another shape, and a density whose integral is not 1 within 1e-6 or whose variance is another.
+    and peaks, with an E e^{αs} for some α > 0, up to α = 1e8/σ (σ² the variance). Override what has
+    a closed form. ValueError or TypeError is raised for a variance that is not positive, a `logpdf`
+    with NaN among its values or of another shape than its argument, and a density with another
+    variance, or an integral that is not 1 within 1e-6.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -95,7 +85,7 @@ class Law(ABC):
         """Var s."""
 
     @property
-    def landmarks(self) -> Iterable[float]:
+    def landmarks(self) -> Sequence[float]:
         """Scores other than 0 at which the density has a corner, a jump, an end or a narrow peak.
 
         The quadrature starts from them. It finds corners and jumps without, in more steps, but not
@@ -170,8 +160,12 @@ class Law(ABC):
 
         return _elementwise(lambda x: _first_root(left, x, spread), np.log(n))
 
-    def mixture(self, log_n: float) -> Mixture | None:
-        """Return what rows of n scores are mixed of; None where the scores are independent."""
+    def mixture(self, log_n: float) -> "tuple[Law, Rule] | None":
+        """Return the law of a row but for a factor, and that factor's rule; None without factor.
+
+        Given the factor the scores of a row are independent. Where there is one, the methods from
+        `critical_alpha` to `gap_density`, which are for independent scores, need overriding too.
+        """
         return None
 
     def rule(self, alpha: float, log_n: float) -> Rule:
@@ -198,11 +192,17 @@ class Law(ABC):
         found = quadrature.panels(self.logpdf, self.landmarks, self._spread, tilt, **options)
         if tilt == 0.0:
             weights = np.exp(found.log_weights + found.log_density)
-            total = weights.sum()
+            total, mean = weights.sum(), (weights * found.scores).sum()
             if abs(total - 1.0) > 1e-6:
                 raise ValueError(
                     f"logpdf must have an integral of 1, got {total:.7g} for {self!r:.80}; "
                     "narrow peaks, and what is far from 0, must be among the landmarks"
+                )
+            variance = (weights * (found.scores - mean) ** 2).sum()
+            if abs(variance / self.variance - 1.0) > 0.01:
+                raise ValueError(
+                    f"variance must be that of logpdf, {variance:.6g}, "
+                    f"got {self.variance:g} for {self!r:.80}"
                 )
         return found
 
@@ -392,10 +392,9 @@ class DotProduct(Law):
                 break
         return cast(FloatArray, np.sqrt(-self.d * np.expm1(-y) / 2.0))
 
-    def mixture(self, log_n: float) -> Mixture:
-        """Return normal rows times |q|/√d."""
-        lengths, weights, _ = quadrature.length_rule(self.d, log_n)
-        return Mixture(Normal(), lengths, weights)
+    def mixture(self, log_n: float) -> tuple[Law, Rule]:
+        """Return the normal law, and a rule for |q|/√d."""
+        return Normal(), quadrature.length_rule(self.d, log_n)
 
     def gap_density(self, n: float) -> float:
         """Return that of normal scores times E √d/|q| = √(d/2) Γ((d−1)/2)/Γ(d/2)."""
@@ -724,8 +723,6 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
                 raise ValueError(f"n must be smaller: its α is above {alpha(index):g}")
             return inf
 
-    def excess(x: float) -> float:
-        return min(left(x), INFINITE) - right
-
     low, high = alpha(index), alpha(index + 1)
-    return float(brentq(excess, low, high, xtol=1e-14 * low, rtol=1e-14))
+    # It may be infinite at the upper end; log n is below 1e3.
+    return float(brentq(lambda x: min(left(x), 1e3) - right, low, high, xtol=1e-300, rtol=1e-14))

@@ -30,6 +30,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "attnlib.lab.train",
         "attnlib.lab.sweep",
         "attnlib.lab.comparison",
+        "attnlib.lab.small_models",
     ),
     "api/proofs": ("attnlib.symbolic", "attnlib.claims"),
 }

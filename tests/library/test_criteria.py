@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlib import annealed, criteria, exact, freezing
-from attnlib.criteria import effective_keys, scales
+from attnlib.criteria import effective_keys
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = (Normal(), DotProduct(64), Cosine(64))
 
 
 def alphas(law, n, **options):
-    return {criterion.name: criterion.alpha for criterion in scales(law, n, **options)}
+    return {criterion.name: criterion.alpha for criterion in criteria.alphas(law, n, **options)}
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -36,9 +36,9 @@ def test_the_freezing_scale_is_that_of_the_law(law):
 
 
 def test_the_typical_row_states_its_error_and_grows_with_freezing():
-    value = next(c for c in scales(Normal(), 1024) if c.name == "typical")
+    value = next(c for c in criteria.alphas(Normal(), 1024) if c.name == "typical")
     assert 0.0 < value.standard_error < 0.1
-    # 1.0274 √(2 log n) from a longer run, in results/typical_optima.json
+    # 1.0274 √(2 log n) from a longer run, recorded by `typical_optima`
     reference = 1.0274 * math.sqrt(2 * math.log(1024))
     assert abs(value.alpha - reference) < 4.5 * value.standard_error
     some, many = (alphas(Normal(), n) for n in (2**16, 2**30))
@@ -76,18 +76,18 @@ def test_too_few_keys_for_the_entropy_of_512():
 )
 def test_a_wrong_n_is_named(n):
     with pytest.raises((ValueError, TypeError), match="n must be"):
-        scales(Normal(), n)
+        alphas(Normal(), n)
 
 
 def test_a_wrong_law_and_a_wrong_flag_are_named():
     with pytest.raises(TypeError, match="law must be"):
-        scales("normal", 512)
+        alphas("normal", 512)
     with pytest.raises(TypeError, match="causal must be"):
-        scales(Normal(), 512, causal=1)
+        alphas(Normal(), 512, causal=1)
 
 
 def test_every_criterion_says_what_it_means():
-    for criterion in scales(Cosine(128), 400):
+    for criterion in criteria.alphas(Cosine(128), 400):
         assert criterion.meaning.endswith(".")
         assert criterion.alpha > 0
     assert criteria.REFERENCE_KEYS == 512

@@ -585,6 +585,7 @@ CALLS = [
         ({"variance": -1.0}, "variance must be .*-1"),
         ({"variance": np.nan}, "variance"),
         ({"variance": 0.0}, "variance"),
+        ({"variance": 0.5}, "variance must be that of logpdf, 1, got 0.5"),
         ({"landmarks": (0.0, np.nan)}, "landmarks"),
     ],
 )

@@ -22,7 +22,9 @@ from book.extensions.api import (
 from book.pdf import ROOT
 from tests.site.html_checks import anchors, soup
 
-NOT_SHOWN = {"__main__", "checking", "files", "interception", "provenance", "special"}
+NOT_SHOWN = {
+    *("__main__", "checking", "files", "interception", "provenance", "quadrature", "special"),
+}
 """What serves the modules themselves."""
 
 CHAPTERS = [name for name in page_names(ROOT) if name.startswith("chapters/")]
