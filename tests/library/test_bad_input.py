@@ -84,6 +84,7 @@ ARGUMENTS = {
     "policies.d": (8, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE, (0.9, "0.9")]),
     "cosine_mgf.d": (3, COUNT[:-1]),
     "entropy_slope.alpha": (1.0, [*GIVEN, *NEGATIVE]),
+    "critical_alpha.law": (Normal(), [("normal", "'normal'"), (64, "64"), (Normal, "Normal")]),
     "entropy_slope.law": (Normal(), [("normal", "'normal'"), (Normal, "Normal")]),
     "epsilon": (0.0, [*NUMBER, *INFINITE, *SINGLE, *NEGATIVE]),
     "sample_rows.exponent": (-0.5, [*NUMBER, *INFINITE, *SINGLE]),
