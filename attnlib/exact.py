@@ -129,7 +129,8 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
     """Return E Σ p^k for a real order k from 1 to 16, broadcasting over α and n.
 
     1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Accuracy, range and errors as
-    the module says, and ValueError for another order. Chapter: exact.
+    the module says, and ValueError for another order. Above k = 3 with very many keys, rows that
+    are too rare to be counted here may make the moment. Chapter: exact.
 
     >>> float(moment(scores.Normal(), 0.0, 10, order=3.0))
     0.01
