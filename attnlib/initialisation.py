@@ -138,7 +138,7 @@ def entropy_slope(
     *,
     order: float,
     alpha: float | None = None,
-    law: scores.Normal | scores.Cosine | None = None,
+    law: scores.Law | None = None,
     count: int = 100,
 ) -> Estimate:
     """Return the slope of the mean Rényi entropy of an order against log n.
