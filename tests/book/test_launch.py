@@ -199,12 +199,12 @@ def pins(path):
 
 
 def test_binder_installs_the_pins_of_what_chapters_compute_with():
-    ours, binder = pins("requirements.txt"), pins(".binder/requirements.txt")
+    ours, binder = pins("requirements.txt"), pins(".binder/pins.txt")
     assert binder.items() <= ours.items()
     computing = imported_by_the_chapters() | asked_for("lab", "table")
     # Binder has a Jupyter of its own, and what the command line needs changes no number.
     assert computing - {"ipython", "typer", "rich", "tqdm"} <= set(binder)
-    lines = (ROOT / ".binder" / "requirements.txt").read_text("utf-8").splitlines()
+    lines = (ROOT / ".binder" / "pins.txt").read_text("utf-8").splitlines()
     assert "-e .[chapters]" in lines
     version = (ROOT / ".binder" / "runtime.txt").read_text("utf-8").removeprefix("python-").strip()
     assert f"Programming Language :: Python :: {version}" in PROJECT["classifiers"]

@@ -12,6 +12,11 @@ from tests.repository.packages import PROJECT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+MAY_WRITE = {
+    ("publish", "deploy"): {"pages", "id-token"},
+    ("publish", "launch"): {"contents"},
+    ("release", "release"): {"contents"},
+}
 workflows = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 
 
@@ -24,7 +29,7 @@ def steps(workflow):
 
 
 def test_there_are_workflows_to_look_at():
-    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "canary", "links"}
+    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "release", "canary", "links"}
 
 
 @pytest.mark.parametrize(
@@ -62,8 +67,7 @@ def test_permissions_are_few(path):
     for name, job in workflow["jobs"].items():
         granted = job.get("permissions", {})
         written = {scope for scope, access in granted.items() if access != "read"}
-        allowed = {"deploy": {"pages", "id-token"}, "launch": {"contents"}}
-        assert written <= (allowed.get(name, set()) if path.stem == "publish" else set()), name
+        assert written <= MAY_WRITE.get((path.stem, name), set()), name
 
 
 @workflows
@@ -93,7 +97,7 @@ def test_caches_are_keyed_by_the_pins(path):
     for step in steps(read(path)):
         if "cache" in step.get("with", {}):
             assert step["with"]["cache-dependency-path"] == "requirements.txt"
-            assert path.stem != "publish"
+            assert path.stem not in {"publish", "release"}
 
 
 def test_every_supported_version_of_python_is_tested():
@@ -105,6 +109,29 @@ def test_every_supported_version_of_python_is_tested():
     for job in jobs.values():
         assert job["strategy"]["matrix"]["python"] == versions
         assert job["strategy"]["fail-fast"] is False
+
+
+def test_a_name_is_looked_up_in_one_index():
+    scripts = [ROOT / ".ci" / "torch", ROOT / ".binder" / "postBuild"]
+    everything = [*WORKFLOWS, *scripts, ROOT / "requirements.txt", ROOT / ".binder" / "pins.txt"]
+    for path in everything:
+        text = path.read_text("utf-8")
+        assert not re.search(r"extra[-_]index|find-links", text, re.IGNORECASE), path
+        others = "--index-url" in text or "INDEX_URL" in text
+        assert others is (path in scripts), path
+    for path in scripts:  # from another index comes torch alone
+        [command] = re.findall(r"pip install .*--index-url(?:.*\\\n)*.*", path.read_text("utf-8"))
+        assert "--no-deps" in command
+        assert "torch==" in command
+
+
+def test_a_release_has_a_bill_of_materials_made_by_a_pinned_tool():
+    job = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["release"]
+    assert job["needs"] == "test"
+    commands = "\n".join(step.get("run", "") for step in job["steps"])
+    assert re.search(r"pip install cyclonedx-bom==\d+\.\d+\.\d+\n", commands)
+    order = ["hatchling build", "--output-file dist/attnlib.cdx.json", "gh release create"]
+    assert sorted(order, key=commands.index) == order
 
 
 def test_nothing_is_published_that_did_not_pass():
