@@ -1,0 +1,42 @@
+"""Theorems and displayed formulas hold as they stand on the page, and their checks can fail."""
+
+import pytest
+
+from tests.book.formulas import displays, labels, place
+from tests.book.theorems import TIES, UNTESTABLE, holds, planted
+
+
+@pytest.mark.parametrize("label", TIES)
+def test_page_holds(label):
+    TIES[label](place(label))
+
+
+def test_every_theorem_is_tied_to_a_check_or_says_why_not():
+    untied = set(labels()) - set(TIES)
+    assert untied == set(UNTESTABLE), "tie a check to the label, or say why no machine can test it"
+    assert len(labels()) == len(set(labels()))
+    assert all(UNTESTABLE.values())
+
+
+def test_every_displayed_formula_is_read_by_a_check():
+    read = set()
+    for label, check in TIES.items():
+        at = place(label)
+        check(at)
+        read |= {(formula.chapter, formula.cell, formula.start) for formula in at.read}
+    unread = [
+        f"{formula.chapter}: {formula.tex}"
+        for formula in displays()
+        if (formula.chapter, formula.cell, formula.start) not in read
+    ]
+    assert not unread
+
+
+@pytest.mark.parametrize("label", TIES)
+def test_a_changed_formula_fails(label):
+    missed = [
+        f"{change.old} → {change.new} in {formula.tex}"
+        for formula, change, changed in planted(label)
+        if holds(label, changed)
+    ]
+    assert not missed
