@@ -5,15 +5,25 @@ A check gets the place of the label and reads its formulas from the page (`tests
 """
 
 from tests.book.theorems import decoders, exact, freezing, laws, normal, output, rows
-from tests.book.theorems.registry import TIES, UNTESTABLE, holds, planted, tied_formulas
+from tests.book.theorems.registry import (
+    TIES,
+    UNTESTABLE,
+    failing,
+    holds,
+    in_chapter,
+    planted,
+    tied_formulas,
+)
 
 __all__ = [
     "TIES",
     "UNTESTABLE",
     "decoders",
     "exact",
+    "failing",
     "freezing",
     "holds",
+    "in_chapter",
     "laws",
     "normal",
     "output",

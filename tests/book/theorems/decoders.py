@@ -11,7 +11,7 @@ import torch
 from scipy.integrate import quad
 from scipy.special import gammaln
 
-from attnlib import freezing, rows, symbolic
+from attnlib import freezing, rows
 from attnlib.lab.model import Attention, Config
 from attnlib.policies import POLICIES
 from attnlib.probing.measure import Call, measure
@@ -80,18 +80,12 @@ def log_length_rules(at: Place) -> None:
     assert np.isclose(root**2, factor("longrope", n, train_length=L))
 
 
-@cache
-def proved(name: str) -> bool:
-    return getattr(symbolic, name)().proved
-
-
 @tied("prop-policies-infoscale")
 def infoscale(at: Place) -> None:
     n, L, d = 5e4, 4096.0, 1e4  # noqa: N806 - as the page has it
     policy = POLICIES["infoscale"].with_constants(train_length=L)
     stated = at.display().value(n=n, L=L, d=d)
     assert np.isclose(stated, policy.scale(n, d) * math.sqrt(d), rtol=1e-6)
-    assert proved("infoscale_first_correction")
     x = float(at.formula(r"x = \frac2d\log n").value({"x =": ""}, d=d, n=n))
     series = at.formula(r"1 - n^{-2/d} =")
     series.holds(relative=1e-6, n=n, d=d, x=x)
@@ -272,7 +266,6 @@ def frobenius(at: Place) -> None:
     of_row = at.formula(r"\|J\|_F^2 =")
     norm = float(rows.frobenius_norm(np.array([0.3, 0.0]), alpha))
     of_row.holds({r"\|J\|_F": "N"}, N=norm, p=float(p[0]), **{r"\alpha": alpha})
-    assert proved("near_tie_frobenius")
     alpha = 300.0
     integral = quad(lambda gap: _square(gap, alpha), 0, 1, limit=300, points=[1 / alpha])[0]
     assert np.isclose(integral, at.same(r"\alpha/3").value(**{r"\alpha": alpha}), rtol=1e-6)

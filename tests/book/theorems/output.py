@@ -91,7 +91,7 @@ def three_rules(at: Place) -> None:
     row = outputs()
     mean = {"E": row["E"], "Y": row["Y"], r"\alpha": ALPHA}
     at.formula(r"1 - \operatorname{E}Y =").holds(relative=1e-7, G=gradient(ALPHA, 2), **mean)
-    small = of_row([0.3e-3, -1.0e-3, 0.8e-3], 1.0)
+    small = of_row([0.3e-3, -1.0e-3, 0.8e-3], ALPHA)
     at.formula(r"Y = \frac1n(1 +").holds(
         {r"\hat\sigma": "S"}, relative=1e-8, S=float(np.std(small["s"])), **small
     )
@@ -147,6 +147,7 @@ def one_factor(at: Place) -> None:
     Y = collisions_up_to(4000)  # noqa: N806 - as the page has it
     known = {"E": itself, "Y": Y, "o": lambda _: 0.0}
     [[total, _]] = at.display().values(N=2000, C=0.0, **known)
+    assert np.isclose(total, sum(Y[1:2001]) / math.e)  # all positions
     at.display().holds(relative=1e-3, N=4000, C=float(total) - math.log(2000), **known)
     factor = float(at.formula("(N/e)^{1/2}").value(N=600))
     for n in (1, 7):

@@ -1,8 +1,10 @@
-"""Which check goes with which label, and what no check can see."""
+"""Which check goes with which label, and whether it sees what is changed on the page."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
-from tests.book.formulas import Change, Formula, Place, changes, place
+from tests.book.formulas import Cell, Formula, Place, place
+from tests.book.tex import Change, changes
 
 Check = Callable[[Place], None]
 
@@ -12,12 +14,8 @@ TIES: dict[str, Check] = {}
 UNTESTABLE: dict[str, str] = {}
 """Labels of theorems that no machine can test, and why."""
 
-EQUIVALENT = {
-    r"\dots": "a rest, known by its order only, has no sign",
-    "O(": "a rest, known by its order only, has no sign and no factor",
-    "o(": "a rest, known by its order only, has no sign and no factor",
-}
-"""What makes a change equivalent: the sign stands before it, or it has the number in brackets."""
+RESTS = (r"\dots", "O(", "o(")
+"""A rest, known by its order only, has no sign, and no factor in its brackets."""
 
 
 def tied(label: str) -> Callable[[Check], Check]:
@@ -32,6 +30,14 @@ def tied(label: str) -> Callable[[Check], Check]:
     return tie
 
 
+@cache
+def tied_formulas(label: str) -> tuple[Formula, ...]:
+    """Check the page, and return the formulas that the check of this label reads."""
+    at = place(label)
+    TIES[label](at)
+    return tuple(at.read)
+
+
 def holds(label: str, at: Place) -> bool:
     """Return whether the check of a label passes at a place, which may have been changed."""
     try:
@@ -41,28 +47,51 @@ def holds(label: str, at: Place) -> bool:
     return True
 
 
-def tied_formulas(label: str) -> list[Formula]:
-    """Return the formulas that the check of a label reads."""
-    at = place(label)
-    TIES[label](at)
-    return at.read
-
-
 def planted(label: str) -> Iterator[tuple[Formula, Change, Place]]:
-    """Change what the check of a label reads, in one place at a time: what, and the new place.
+    """Change what the check of a label reads, one thing at a time: what, and the new place.
 
-    Changes that are equivalent are left out.
+    Changes that leave a statement as true as it was are left out.
     """
     at = place(label)
     for formula in tied_formulas(label):
         for change in changes(formula.tex):
-            if not _equivalent(formula.tex, change):
+            if not equivalent(formula, change):
                 yield formula, change, at.changed(formula, change.tex)
 
 
-def _equivalent(tex: str, change: Change) -> bool:
-    after = tex[change.at :].lstrip("+-& \\\n").removeprefix("quad")
-    before = tex[: change.at]
-    rest = any(after.startswith(sign.lstrip("\\")) for sign in EQUIVALENT)
-    within = any(before.rstrip().endswith(sign) for sign in ("O(", "o("))
-    return (rest and tex[change.at] in "+-") or within
+def equivalent(formula: Formula, change: Change) -> bool:
+    """Return whether a change is one of the sign or the factor of a rest."""
+    before = formula.tex[: change.at]
+    after = formula.tex[change.at + len(change.old) :].lstrip("& \\\n").removeprefix("quad")
+    of_sign = change.kind == "sign" and after.lstrip().startswith(
+        tuple(rest.lstrip("\\") for rest in RESTS)
+    )
+    return of_sign or before.endswith(RESTS[1:])
+
+
+def in_chapter(chapter: str) -> Iterator[tuple[str, Formula, Change]]:
+    """Return what can be changed in a chapter so that the check of a label has to fail."""
+    for label in TIES:
+        if place(label).cell.chapter == chapter:
+            for formula, change, _ in planted(label):
+                yield label, formula, change
+
+
+def failing(cells: Iterable[Cell]) -> list[str]:
+    """Return the labels whose checks fail in these cells, of those that the cells have."""
+    found = {cell.chapter: [] for cell in cells}
+    for cell in cells:
+        found[cell.chapter].append(cell)
+    return [
+        label
+        for label in TIES
+        if (chapter := place(label).cell.chapter) in found and not _holds_in(label, found[chapter])
+    ]
+
+
+def _holds_in(label: str, cells: list[Cell]) -> bool:
+    try:
+        TIES[label](place(label, cells))
+    except Exception:  # a test that raises anything fails
+        return False
+    return True
