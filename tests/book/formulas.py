@@ -92,6 +92,7 @@ class Place:
     start: int
     stop: int
     shown: int | None = None  # where the labelled equation starts
+    planted: tuple[Formula, str] | None = None
     read: list[Formula] = field(default_factory=list, compare=False)
 
     def formulas(self) -> list[Formula]:
@@ -112,10 +113,15 @@ class Place:
         found = [one for one in self.formulas() if plain(one.tex).startswith(plain(tex))]
         return self._noted(found, tex, count)
 
-    def same(self, tex: str, count: int = 1) -> Formula:
-        """Return a formula that is nothing more than `tex`, and stands there as often as said."""
+    def same(self, tex: str) -> Formula:
+        """Return the only formula that is this and nothing more."""
+        [found] = self.all_same(tex, 1)
+        return found
+
+    def all_same(self, tex: str, count: int) -> list[Formula]:
+        """Return the formulas that are this and nothing more, of which there are as many."""
         found = [one for one in self.formulas() if plain(one.tex) == plain(tex)]
-        return self._noted(found, tex, count)[0]
+        return self._noted(found, tex, count)
 
     def display(self) -> Formula:
         """Return the equation with the label, or the first display of a theorem."""
@@ -127,20 +133,17 @@ class Place:
         return self._noted(shown[:1], "a display", 1)[0]
 
     def changed(self, formula: Formula, tex: str) -> "Place":
-        """Return the place with another formula there."""
-        text = self.cell.text[: formula.start] + tex + self.cell.text[formula.stop :]
-        longer = len(tex) - len(formula.tex)
-        shown = self.shown
-        if shown is not None and shown > formula.start:
-            shown += longer
-        cell = self.cell._replace(text=text)
-        return replace(self, cell=cell, stop=self.stop + longer, shown=shown, read=[])
+        """Return the place with something else in a formula, which is found as it was."""
+        return replace(self, planted=(formula, tex), read=[])
 
     def _noted(self, found: list[Formula], what: str, count: int) -> list[Formula]:
         if len(found) != count:
             raise FormulaError(f"{self.label} has {what!r} {len(found)} times, not {count} times")
         self.read.extend(formula for formula in found if formula not in self.read)
-        return found
+        if self.planted is None:
+            return found
+        old, tex = self.planted
+        return [replace(one, tex=tex) if one == old else one for one in found]
 
 
 def markdown(chapter: str, notebook: Mapping[str, Any]) -> Iterator[Cell]:

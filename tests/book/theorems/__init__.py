@@ -6,6 +6,7 @@ A check gets the place of the label and reads its formulas from the page (`tests
 
 from tests.book.theorems import decoders, exact, freezing, laws, normal, output, rows
 from tests.book.theorems.registry import (
+    EQUIVALENT,
     TIES,
     UNTESTABLE,
     failing,
@@ -16,6 +17,7 @@ from tests.book.theorems.registry import (
 )
 
 __all__ = [
+    "EQUIVALENT",
     "TIES",
     "UNTESTABLE",
     "decoders",

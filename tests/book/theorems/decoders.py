@@ -247,7 +247,9 @@ def geometric_mean_in_the_limit(at: Place) -> None:
     assert np.isclose(stated, logarithm, rtol=1e-5)
     slope = at.formula(r"1 - 2\log 2 < 0")
     slope.holds()
-    assert np.isclose(slope.values()[0][0], 1 + logarithm / (x - 1), rtol=1e-5)
+    fall, level = slope.values()[0]
+    assert np.isclose(fall, 1 + logarithm / (x - 1), rtol=1e-5)
+    assert level == 0.0
     density = at.formula(r"p^{-m-1}(1-p)^{m-1}/")
     half = 0.5
     square_mean = quad(lambda p: p * p * float(density.value(p=p, m=half)), 0, 1)[0]

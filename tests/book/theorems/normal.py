@@ -87,7 +87,11 @@ def best_scale(at: Place) -> None:
         at.formula("we^w = x").holds(w=lambertw(0.7).real, x=0.7)
         rate = slope(lambda a, n=n: objective.value(n=n, **{r"\alpha": a}), 1.1)
         assert np.isclose(derivative.value(n=n, **{r"\alpha": 1.1}), rate)
-        assert np.isclose(at.formula(r"1 - \frac1n > 0").values(n=n)[0][0], 1.0 - 1.0 / n)
+        start = at.formula(r"1 - \frac1n > 0")
+        start.holds(n=n)
+        value, zero = start.values(n=n)[0]
+        assert np.isclose(value, derivative.value(n=n, **{r"\alpha": 0.0}))
+        assert zero == 0.0
 
 
 @tied("eq-asymptotic")

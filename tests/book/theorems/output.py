@@ -53,6 +53,7 @@ def scale_of_the_output(at: Place) -> None:
         even = of_row([0.0] * 3, ALPHA)
         assert np.isclose(least(bounds.values(**even)[0]), even["Y"])
     chain = at.formula(r"1/n \le \sum_i p_i^2")
+    chain.holds(**even)
     chain.holds(**of_row([0.3, -1.0, 2.0], ALPHA))
     low, squares, one = chain.values(**of_row([0.0, -900.0, -900.0], ALPHA))[0]
     assert np.isclose(squares, one)

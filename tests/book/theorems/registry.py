@@ -1,10 +1,12 @@
 """Which check goes with which label, and whether it sees what is changed on the page."""
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from typing import Any
 
-from tests.book.formulas import Cell, Formula, Place, place
-from tests.book.tex import Change, changes
+from tests.book.formulas import Cell, Formula, Place, markdown, place
+from tests.book.tex import Change, changes, plain
 
 Check = Callable[[Place], None]
 
@@ -13,6 +15,9 @@ TIES: dict[str, Check] = {}
 
 UNTESTABLE: dict[str, str] = {}
 """Labels of theorems that no machine can test, and why."""
+
+EQUIVALENT: dict[tuple[str, str], str] = {}
+"""Changed formulas of a label, by their beginnings, that are as true as before, and why."""
 
 RESTS = (r"\dots", "O(", "o(")
 """A rest, known by its order only, has no sign, and no factor in its brackets."""
@@ -55,38 +60,34 @@ def planted(label: str) -> Iterator[tuple[Formula, Change, Place]]:
     at = place(label)
     for formula in tied_formulas(label):
         for change in changes(formula.tex):
-            if not equivalent(formula, change):
+            if not equivalent(label, formula, change):
                 yield formula, change, at.changed(formula, change.tex)
 
 
-def equivalent(formula: Formula, change: Change) -> bool:
-    """Return whether a change is one of the sign or the factor of a rest."""
-    before = formula.tex[: change.at]
-    after = formula.tex[change.at + len(change.old) :].lstrip("& \\\n").removeprefix("quad")
-    of_sign = change.kind == "sign" and after.lstrip().startswith(
-        tuple(rest.lstrip("\\") for rest in RESTS)
-    )
-    return of_sign or before.endswith(RESTS[1:])
+def equivalent(label: str, formula: Formula, change: Change) -> bool:
+    """Return whether a change is in `EQUIVALENT`, or is one of the sign or factor of a rest."""
+    if any(label == of and plain(change.tex).startswith(plain(tex)) for of, tex in EQUIVALENT):
+        return True
+    before, after = formula.tex[: change.at], formula.tex[change.at + len(change.old) :]
+    of_rest = re.match(r"[&\s\\]*(quad\s*)?(" + "|".join(map(re.escape, RESTS)) + ")", after)
+    return (change.kind == "sign" and bool(of_rest)) or before.endswith(RESTS[1:])
 
 
 def in_chapter(chapter: str) -> Iterator[tuple[str, Formula, Change]]:
     """Return what can be changed in a chapter so that the check of a label has to fail."""
-    for label in TIES:
-        if place(label).cell.chapter == chapter:
-            for formula, change, _ in planted(label):
-                yield label, formula, change
+    for label in _of(chapter):
+        for formula, change, _ in planted(label):
+            yield label, formula, change
 
 
-def failing(cells: Iterable[Cell]) -> list[str]:
-    """Return the labels whose checks fail in these cells, of those that the cells have."""
-    found = {cell.chapter: [] for cell in cells}
-    for cell in cells:
-        found[cell.chapter].append(cell)
-    return [
-        label
-        for label in TIES
-        if (chapter := place(label).cell.chapter) in found and not _holds_in(label, found[chapter])
-    ]
+def failing(chapter: str, notebook: Mapping[str, Any]) -> list[str]:
+    """Return the labels of a chapter whose checks fail in this copy of it."""
+    cells = list(markdown(chapter, notebook))
+    return [label for label in _of(chapter) if not _holds_in(label, cells)]
+
+
+def _of(chapter: str) -> list[str]:
+    return [label for label in TIES if tied_formulas(label)[0].chapter == chapter]
 
 
 def _holds_in(label: str, cells: list[Cell]) -> bool:

@@ -88,7 +88,8 @@ def structure(at: Place) -> None:
 
 @tied("proposition-bounds")
 def bounds(at: Place) -> None:
-    entry, norm = at.same(r"\alpha/4"), at.same(r"\alpha/2", 2)
+    entry = at.same(r"\alpha/4")
+    norm, eigenvalue = at.all_same(r"\alpha/2", 2)
     largest = at.formula(r"\alpha p_i(1-p_i)")
     both = at.formula(r"2\alpha p_i(1 - p_i)")
     for row in ROWS:
@@ -98,7 +99,8 @@ def bounds(at: Place) -> None:
         both.holds(**row)
         assert np.isclose(both.values(**row)[0][0], np.abs(row["J"][0]).sum())
     assert np.isclose(EVEN["M"], entry.value(**EVEN))
-    assert np.isclose(np.linalg.norm(EVEN["J"], 2), norm.value(**EVEN))
+    for largest_norm in (norm, eigenvalue):
+        assert np.isclose(np.linalg.norm(EVEN["J"], 2), largest_norm.value(**EVEN))
     for attained in (largest, both):
         left, right = attained.values(**EVEN)[0]
         assert np.isclose(left, right)
@@ -301,7 +303,10 @@ def spread(at: Place) -> None:
                 )
         flat = rows.softmax(-alpha * peaked / peaked.std(ddof=1))
         keys = 1 / (flat @ flat)
-        at.formula("1/Y > n - 1").holds(Y=flat @ flat, **known)
+        nearly_all = at.formula("1/Y > n - 1")
+        nearly_all.holds(Y=flat @ flat, **known)
+        flattest = rows.softmax(-30.0 * peaked)
+        assert np.isclose(*nearly_all.values(Y=flattest @ flattest, **known)[0])
         at.formula(r"1/Y = (n-1").holds(Y=1 / keys, **known)
         e = known[r"\varepsilon"]
         left, right = at.formula(r"2\varepsilon(n-1) +").values(**known)[0]
