@@ -38,6 +38,7 @@ ROW = {"p": [0.2, 0.3, 0.5], "i in": range(3), "j in": range(3), "n": 3, "x": 0.
         (r"(x)_m + n!", 0.7 * 1.7 + 6),
         (r"{}_0F_1(;\tfrac n2;x)", math.sinh(2 * math.sqrt(0.7)) / (2 * math.sqrt(0.7))),
         (r"\begin{cases} x & n < 3, \\ 2x & n \ge 3. \end{cases}", 1.4),
+        (r"\lfloor n x\rfloor^m", 4),
         (r"\Big(\frac2x\Big)^{m}", (2 / 0.7) ** 2),
     ],
 )

@@ -293,7 +293,22 @@ class _Parser:
             return not self.norms and token != r"\rVert"
         if self.integrals and token == "d":
             return not re.fullmatch(r"[a-z]|\\[a-z]{2,}", self.next)
-        stops = {"", "+", "-", "/", ",", ";", ".", ")", "]", "}", r"\\", r"\end{cases}", r"\}"}
+        stops = {
+            r"\rfloor",
+            "",
+            "+",
+            "-",
+            "/",
+            ",",
+            ";",
+            ".",
+            ")",
+            "]",
+            "}",
+            r"\\",
+            r"\end{cases}",
+            r"\}",
+        }
         return token not in stops and token not in RELATIONS
 
     def begins_an_atom(self) -> bool:
@@ -311,6 +326,8 @@ class _Parser:
             return self.powers(self.number())
         if token in {"(", "[", "{"}:
             return self.powers(self.group())
+        if token == r"\lfloor":
+            return self.powers(_of(np.floor, self.group(r"\lfloor", r"\rfloor")))
         if token in {r"\frac", r"\tfrac"}:
             self.take()
             above, below = self.argument(), self.argument()
@@ -342,12 +359,13 @@ class _Parser:
         value = float(text)
         return lambda names: value
 
-    def group(self) -> Node:
-        self.take("(", "[", "{")
+    def group(self, *brackets: str) -> Node:
+        opening, closing = (brackets[:1], brackets[1:]) if brackets else ("([{", ")]}")
+        self.take(*opening)
         norms, self.norms = self.norms, 0
         inside = self.sum()
         self.norms = norms
-        self.take(")", "]", "}")
+        self.take(*closing)
         return inside
 
     def argument(self) -> Node:
