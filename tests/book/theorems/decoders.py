@@ -16,6 +16,8 @@ from attnlib.lab.model import Attention, Config
 from attnlib.policies import POLICIES
 from attnlib.probing.measure import Call, measure
 from tests.book.formulas import Place
+from tests.book.theorems.exact import gradient
+from tests.book.theorems.freezing import MANY
 from tests.book.theorems.numbers import COIN, cosine, independent, variance
 from tests.book.theorems.registry import tied
 
@@ -125,9 +127,9 @@ class Weights:
 
 
 @cache
-def branch():
+def branch(c: float = 1.7, r: float = 0.6):
     """Return the laboratory's attention branch with c and r, and the letters of its parts."""
-    c, r, d, n = 1.7, 0.6, 4, 5
+    d, n = 4, 5
     size = {"width": d, "head_size": d, "sequence": n, "causal": False}
     attention = Attention(Config(**size, post_scale=c, residual_weight=r)).double()
     generator = torch.Generator().manual_seed(3)
@@ -177,7 +179,7 @@ def start_and_rate(at: Place) -> None:
     c, rate, epsilon = 3.0, 0.01, 0.05
     start = (0.2, -0.4, 0.7)
     letters = {"c": c, "W": np.array(start), r"\eta": rate, r"\varepsilon": epsilon}
-    first, gradient = adam_steps(c, start, rate, epsilon)
+    first, own = adam_steps(c, start, rate, epsilon)
     second, other = adam_steps(
         1.0,
         tuple(at.same("cW").value(**letters).tolist()),
@@ -189,13 +191,13 @@ def start_and_rate(at: Place) -> None:
         for equal in at.beginning("W' = cW", 2):
             equal.holds(c=c, W=w, **{"W'": w2})
     # After one step both averages, corrected for their start, are the gradient and its square.
-    moments = {"m": gradient, "v": gradient**2, "m'": other, "v'": other**2}
+    moments = {"m": own, "v": own**2, "m'": other, "v'": other**2}
     letters |= {**moments, "x": second[1] - second[0], "y": first[1] - first[0]}
     at.display().holds({r"\Delta W'": "x", r"\Delta W": "y"}, **letters)
     at.formula(r"\partial L/\partial W =").holds(
         {r"\partial L/\partial W'": "h", r"\partial L/\partial W": "g"},
         c=c,
-        g=gradient,
+        g=own,
         h=other,
     )
     at.formula("m = cm'").holds(**letters)
@@ -208,7 +210,9 @@ def residual_weight(at: Place) -> None:
     r = 1 / c
     weight = np.array([[0.2, 1.0], [-0.7, 0.4]])
     z = np.array([0.5, -1.0])
-    at.formula(r"r\,c = 1").holds(r=r, c=c)
+    product = at.formula(r"r\,c = 1")
+    product.holds(r=r, c=c)
+    np.testing.assert_allclose(branch(c, r)[0], branch(1.0, 1.0)[0], atol=1e-12)
     # W is a matrix: it is applied in one place, and stands before z in the other.
     at.formula(r"r\,W(c\,z) =").holds(
         {"Wz": "x"}, r=0.8, c=c, z=z, W=lambda z: weight @ z, x=weight @ z
@@ -250,6 +254,13 @@ def geometric_mean_in_the_limit(at: Place) -> None:
     fall, level = slope.values()[0]
     assert np.isclose(fall, 1 + logarithm / (x - 1), rtol=1e-5)
     assert level == 0.0
+    below = 0.4  # where g is nearly α in all rows, so that its logarithm is that of its mean
+    gradient_ = gradient(below * float(freezing.critical_alpha(MANY)), MANY)
+    logarithm_of_g = at.formula(r"\operatorname{E}\log(g/\sqrt{2\log n})").value(
+        E=lambda value: value, g=gradient_, n=MANY
+    )
+    for limit in at.all_same(r"\log x", 2):
+        assert np.isclose(logarithm_of_g, limit.value(x=below), atol=1e-6)
     density = at.formula(r"p^{-m-1}(1-p)^{m-1}/")
     half = 0.5
     square_mean = quad(lambda p: p * p * float(density.value(p=p, m=half)), 0, 1)[0]

@@ -168,6 +168,11 @@ def gap(at: Place) -> None:
         uniform = {"n": n, "f": lambda x: 0.5, "F": lambda x: (x + 1) / 2}
         flat = formula.value({r"\rho =": "", r"\int": r"\int_{-1}^1"}, **uniform)
         assert np.isclose(flat, gradient(1e3, n, Cosine(3)), rtol=1e-2)
+    of_normal = at.formula(r"\rho = \operatorname{E}\max")
+    limit = at.formula(r"G(\alpha) \to \rho")
+    known = {r"\rho": largest_of(5), r"\alpha": 1e4}
+    limit.holds(rough=1e-6, G=lambda alpha: gradient(alpha, 5), **known)
+    of_normal.holds({r"\operatorname{E}\max_i s_i": "m"}, m=largest_of(5), **known)
     (s1, s2), mean = independent(normal(), normal())
     p = of_row([s1, s2], ALPHA)["p"]
     at.formula(r"\operatorname{E}(1 - Y) =").holds(

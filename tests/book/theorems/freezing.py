@@ -204,6 +204,9 @@ def annealed_in_the_mean(at: Place) -> None:
     for x in (0.3, 0.55, 1 / math.sqrt(3), 0.62):
         limit = _mean_of_one_key(x, 1e6)
         assert abs(float(at.display().value(x=x)) - limit) < 1e-3
+    alpha = 0.3 * critical(MANY)
+    formula = at.same(r"e^{\alpha^2}/n").value(n=MANY, **{r"\alpha": alpha})
+    assert np.isclose(collisions(alpha, MANY) / formula, at.display().value(x=0.3), rtol=1e-3)
     bound = at.formula(r"1/\sqrt3 < x < 1")
     bound.holds(x=0.8)
     low, _, high = bound.values(x=0.8)[0]
@@ -267,6 +270,12 @@ def typical(at: Place) -> None:
         x = 0.3 if side in below else 0.7
         side.holds(x=x)
         assert np.isclose(side.values(x=x)[0][-1], bound)
+    for x, low, high in ((0.3, 0.99, 1.0), (0.7, 0.0, 0.2)):
+        alpha = x * critical(MANY)
+        log_y = free_energy(MANY)(2 * alpha) - 2 * free_energy(MANY)(alpha)
+        known = {"n": MANY, r"\alpha": alpha, "E": lambda value: value, "Y": math.exp(log_y)}
+        mean = float(at.same(r"e^{\operatorname{E}\log Y}").value(**known))
+        assert low < mean / float(at.same(r"e^{\alpha^2}/n").value(**known)) < high
     ratio = at.formula(r"2R(\alpha) - R(2\alpha)")
     for n, alpha in ((50, 0.8), (10**6, 3.0)):
         known = {"n": n, r"\alpha": alpha, "R": lambda a, n=n: rest(n, a)}

@@ -54,20 +54,21 @@ def moments(at: Place) -> None:
 
 
 @cache
-def _variance_of_row_variances(m: int, d: int) -> float:
-    """Return Var(V) of the lemma: V is a polynomial, of degree 2 in each number."""
+def _moments_of_row_variances(m: int, d: int) -> tuple[float, float]:
+    """Return E V and Var(V) of the lemma: V is a polynomial, of degree 2 in each number."""
     numbers, mean = independent(*[normal(3)] * (2 * m * d))
     q = np.array(numbers[: m * d]).reshape(m, d, -1)
     k = np.array(numbers[m * d :]).reshape(m, d, -1)
     rows = np.einsum("idx,jdx->ijx", q, k).var(axis=1, ddof=1)
-    return variance(mean)(rows.mean(axis=0))
+    return mean(rows.mean(axis=0)), variance(mean)(rows.mean(axis=0))
 
 
 @tied("lemma-error")
 def error_of_the_mean_row_variance(at: Place) -> None:
     formula = at.display()
     for m, d in ((2, 1), (2, 2), (4, 1)):
-        true = _variance_of_row_variances(m, d)
+        expected, true = _moments_of_row_variances(m, d)
+        at.formula(r"\operatorname{E} V = d").holds(V=expected, E=lambda value: value, d=d)
         [[left, right, _]] = formula.values(V=0.0, m=m, d=d, Var=lambda _, true=true: true)
         assert np.isclose(left, right)
     m, d = 4000, 300
@@ -196,6 +197,8 @@ def power_law(at: Place) -> None:
     assert np.isclose(at.formula("n/2").value(n=1e9), _best(3, 1e9))
     root = at.formula(r"\sqrt{2n}").value(n=1e12)
     assert np.isclose(root, _best(5, 1e12), rtol=1e-5)
+    cases = [*at.beginning("d = 3", 2), *at.beginning("d = 5", 2)]
+    assert [float(case.value(d=0)) for case in cases] == [3, 3, 5, 5]
     for d, stated in ((3, r"C = \frac12"), (5, r"C = \frac32")):
         C = float(c_of.value({"C =": ""}, d=d))  # noqa: N806
         at.formula(stated).holds(C=C)

@@ -42,6 +42,7 @@ def outputs(correlation: float = 0.0):
 def scale_of_the_output(at: Place) -> None:
     row = outputs()
     at.display().holds(**row)
+    at.formula(r"z = \sum_i p_i v_i").holds(**row)
     at.formula(r"\operatorname{E}z =").holds(absolute=1e-12, **row)
     for bounds, least in (
         (at.formula(r"1/n \le \sum_i p_i^2"), lambda values: values[0]),
@@ -88,7 +89,8 @@ def three_rules(at: Place) -> None:
     assert np.isclose(cold, stated(0.04, n)[1], rtol=3e-4)
     assert np.isclose(between, stated(2.0, 10**12)[2], rtol=1e-6)
     edge = float(at.formula(r"\sqrt{3/2}").value())
-    assert np.isclose(math.sqrt(math.log(50)) / freezing.annealed_mean_bound(50), edge)
+    coldest = 1 / float(freezing.annealed_mean_bound(50))
+    assert np.isclose(at.formula(r"t\sqrt{\log n}").value(t=coldest, n=50), edge)
     row = outputs()
     mean = {"E": row["E"], "Y": row["Y"], r"\alpha": ALPHA}
     at.formula(r"1 - \operatorname{E}Y =").holds(relative=1e-7, G=gradient(ALPHA, 2), **mean)
