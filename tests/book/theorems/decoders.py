@@ -18,7 +18,7 @@ from attnlib.probing.measure import Call, measure
 from tests.book.formulas import Place
 from tests.book.theorems.exact import gradient
 from tests.book.theorems.freezing import MANY
-from tests.book.theorems.numbers import COIN, cosine, independent, variance
+from tests.book.theorems.numbers import COIN, cosine, independent, itself, variance
 from tests.book.theorems.registry import tied
 
 
@@ -257,7 +257,7 @@ def geometric_mean_in_the_limit(at: Place) -> None:
     below = 0.4  # where g is nearly α in all rows, so that its logarithm is that of its mean
     gradient_ = gradient(below * float(freezing.critical_alpha(MANY)), MANY)
     logarithm_of_g = at.formula(r"\operatorname{E}\log(g/\sqrt{2\log n})").value(
-        E=lambda value: value, g=gradient_, n=MANY
+        E=itself, g=gradient_, n=MANY
     )
     for limit in at.all_same(r"\log x", 2):
         assert np.isclose(logarithm_of_g, limit.value(x=below), atol=1e-6)

@@ -17,7 +17,7 @@ from attnlib import exact, freezing
 from attnlib.scores import Cosine, Normal
 from tests.book.formulas import Formula, Place
 from tests.book.theorems.exact import free_energy, gradient, mean_gradient, normal_rows
-from tests.book.theorems.numbers import independent, normal, of_row
+from tests.book.theorems.numbers import independent, itself, normal, of_row
 from tests.book.theorems.registry import EQUIVALENT, tied
 
 MANY = 2**53
@@ -87,8 +87,7 @@ def slopes(at: Place) -> None:
         relative=1e-7, **row, G=gradient(row[r"\alpha"], 3)
     )
     larger = normal_rows(3, row[r"\alpha"] + 0.1)
-    score, y = (at.beginning(tex, k)[0] for tex, k in ((r"\sum_i p_i s_i", 2), ("Y", 2)))
-    for grows in (score, y):
+    for grows in (*at.all_same(r"\sum_i p_i s_i", 2), *at.all_same("Y", 2)):
         growth = grows.value(**larger) - grows.value(**row)
         assert growth.min() > -1e-12  # two equal scores keep equal weights
         assert growth.max() > 0.01
@@ -98,11 +97,9 @@ def slopes(at: Place) -> None:
 def bounds(at: Place) -> None:
     first, second = at.formula(r"G \le \min"), at.formula(r"\operatorname{E} Y \ge")
     spread, frozen, jensen = at.beginning(r"\Phi \le", 3)
-    [entropy_bound, _] = at.beginning(r"\log n - \frac12\alpha^2", 2)
-    low, high = (
-        at.formula(r"\frac12\alpha^2\operatorname{E} Y"),
-        at.formula(r"\alpha^2\operatorname{E} Y"),
-    )
+    [entropy_bound, with_rest] = at.beginning(r"\log n - \frac12\alpha^2", 2)
+    low = at.formula(r"\frac12\alpha^2\operatorname{E} Y")
+    high = at.formula(r"\alpha^2\operatorname{E} Y")
     for n in (2, 512, 10**12):
         for alpha in (0.3, 2.0, critical(n) * 0.7, critical(n), critical(n) * 3):
             known = {
@@ -111,7 +108,7 @@ def bounds(at: Place) -> None:
                 r"\alpha_c": critical(n),
                 "G": gradient(alpha, n),
                 "Y": collisions(alpha, n),
-                "E": lambda value: value,
+                "E": itself,
                 r"\Phi": free_energy(n)(alpha),
             }
             first.holds(**known)
@@ -128,8 +125,7 @@ def bounds(at: Place) -> None:
                 at.formula(r"0 \le R \le").holds(R=R, **known)
             of_entropy = at.formula(r"\operatorname{E}H =")
             of_entropy.holds(H=entropy(alpha, n), relative=1e-7, **known)
-            sum_ = at.beginning(r"\log n - \frac12\alpha^2", 2)[1]
-            assert np.isclose(sum_.value(R=R, **known), entropy(alpha, n), atol=1e-7)
+            assert np.isclose(with_rest.value(R=R, **known), entropy(alpha, n), atol=1e-7)
             if n == 512:
                 at.display().holds(
                     R=R,
@@ -137,14 +133,14 @@ def bounds(at: Place) -> None:
                     **{**known, "Y": lambda a: collisions(float(a), 512)},
                 )
     # Where the bounds are reached: with few keys at a small α, and with many below freezing.
-    few = {"n": 16, r"\alpha": 0.01, "Y": collisions(0.01, 16), "E": lambda value: value}
+    few = {"n": 16, r"\alpha": 0.01, "Y": collisions(0.01, 16), "E": itself}
     excess = entropy(0.01, 16) - float(entropy_bound.value(**few))
     assert np.isclose(excess, low.value(**few), rtol=1e-2)
     assert np.isclose(rest(16, 0.01), at.formula(r"0 \le R \le").value(R=0, **few), rtol=1e-2)
     many = {"n": 10**6, r"\alpha": 1.0, r"\Phi": free_energy(10**6)(1.0)}
     assert np.isclose(*spread.values(**many)[0], rtol=1e-5)
     at.formula(r"\Phi' = a(1 -").holds(
-        a=1.3, E=lambda value: value, **{"Y_a": collisions(1.3, 50), r"\Phi'": gradient(1.3, 50)}
+        a=1.3, E=itself, **{"Y_a": collisions(1.3, 50), r"\Phi'": gradient(1.3, 50)}
     )
 
 
@@ -162,22 +158,20 @@ def one_against_the_crowd(at: Place) -> None:
         bound = float(freezing.collision_probability(alpha, n))
         known = {"n": n, r"\alpha": alpha, "s": s, "c": c, "E": mean, r"\sigma": expit}
         at.display().holds(relative=1e-6, B=bound, **known)
-        known |= {"E": lambda value: value, "Y": collisions(alpha, n)}
+        known |= {"E": itself, "Y": collisions(alpha, n)}
         for at_least in at.beginning(r"\operatorname{E}Y \ge B", 2):
             at_least.holds(B=bound, **known)
-    assert (
-        collisions(critical(10**12) * 0.4, 10**12)
-        / float(freezing.collision_probability(critical(10**12) * 0.4, 10**12))
-        < 1.01
-    )
+    alpha = 0.4 * critical(10**12)
+    assert collisions(alpha, 10**12) < 1.01 * freezing.collision_probability(alpha, 10**12)
     row = of_row([0.3, -0.8, 1.1], 1.3)
-    rest = row["Z"] - math.exp(1.3 * 0.3)
-    at.formula("p_1 = e^").holds(s=0.3, p=[None, row["p"][0]], **{r"\alpha": 1.3, "Z'": rest})
+    others = row["Z"] - math.exp(1.3 * 0.3)
+    at.formula("p_1 = e^").holds(s=0.3, p=[None, row["p"][0]], **{r"\alpha": 1.3, "Z'": others})
     n, x, y = 1e15, 0.5, 0.7
     terms, largest = n * math.exp((x * critical(n)) ** 2 / 2), math.exp(x * y * critical(n) ** 2)
     at.formula(r"m/M \approx").holds(rough=1e-9, n=n, x=x, y=y, m=terms, M=largest)
 
 
+@cache
 def mean_of_one_key(x: float, log_n: float) -> float:
     """Return B/(e^{α²}/n) at α = xα_c for very many keys, without the numbers of keys."""
     alpha = x * math.sqrt(2 * log_n)
@@ -188,12 +182,8 @@ def mean_of_one_key(x: float, log_n: float) -> float:
 
     edge = -shift / alpha
     points = sorted({-30.0, min(max(edge, -30.0), 30.0), 30.0})
-    return sum(quad(integrand, a, b, limit=400)[0] for a, b in pairwise(points)) / math.sqrt(
-        2 * math.pi
-    )
-
-
-_mean_of_one_key = cache(mean_of_one_key)
+    total = sum(quad(integrand, a, b, limit=400)[0] for a, b in pairwise(points))
+    return total / math.sqrt(2 * math.pi)
 
 
 EQUIVALENT["thm-freezing-annealed", r"\int e^{-(1-\delta)w}"] = "the integral is even in δ"
@@ -202,7 +192,7 @@ EQUIVALENT["thm-freezing-annealed", r"\int e^{-(1-\delta)w}"] = "the integral is
 @tied("thm-freezing-annealed")
 def annealed_in_the_mean(at: Place) -> None:
     for x in (0.3, 0.55, 1 / math.sqrt(3), 0.62):
-        limit = _mean_of_one_key(x, 1e6)
+        limit = mean_of_one_key(x, 1e6)
         assert abs(float(at.display().value(x=x)) - limit) < 1e-3
     alpha = 0.3 * critical(MANY)
     formula = at.same(r"e^{\alpha^2}/n").value(n=MANY, **{r"\alpha": alpha})
@@ -221,7 +211,7 @@ def annealed_in_the_mean(at: Place) -> None:
             n=n,
             x=x,
             Y=float(freezing.collision_probability(alpha, n)),
-            E=lambda value: value,
+            E=itself,
             **{
                 r"\alpha": alpha,
                 r"\tau": float(freezing.collision_exponent(x)),
@@ -273,7 +263,7 @@ def typical(at: Place) -> None:
     for x, low, high in ((0.3, 0.99, 1.0), (0.7, 0.0, 0.2)):
         alpha = x * critical(MANY)
         log_y = free_energy(MANY)(2 * alpha) - 2 * free_energy(MANY)(alpha)
-        known = {"n": MANY, r"\alpha": alpha, "E": lambda value: value, "Y": math.exp(log_y)}
+        known = {"n": MANY, r"\alpha": alpha, "E": itself, "Y": math.exp(log_y)}
         mean = float(at.same(r"e^{\operatorname{E}\log Y}").value(**known))
         assert low < mean / float(at.same(r"e^{\alpha^2}/n").value(**known)) < high
     ratio = at.formula(r"2R(\alpha) - R(2\alpha)")
@@ -289,7 +279,7 @@ def typical(at: Place) -> None:
     assert left < 2 * right_
     small = at.formula(r"R \le \frac12\alpha^2\operatorname{E}Y")
     for n in (100, 10**6):
-        known = {r"\alpha": 0.3, "E": lambda value: value, "Y": collisions(0.3, n)}
+        known = {r"\alpha": 0.3, "E": itself, "Y": collisions(0.3, n)}
         small.holds(rough=1.0, R=rest(n, 0.3), **known)
         left, bound, limit = small.values(R=rest(n, 0.3), **known)[0]
         assert left > 0.9 * bound
@@ -302,9 +292,8 @@ def scales(at: Place) -> None:
     library = (freezing.annealed_typical_bound, freezing.annealed_mean_bound, critical)
     values = [float(value) for [value] in at.display().values(n=n)]
     assert np.allclose(values, [float(function(n)) for function in library])
-    for tex, scale in ((r"\frac12 :", values),):
-        ratios = [float(value) for value in at.formula(tex).values()[0]]
-        assert np.allclose(np.array(ratios) * critical(n), scale)
+    ratios = at.formula(r"\frac12 :").values()[0]
+    assert np.allclose(np.array(ratios) * critical(n), values)
 
 
 @tied("thm-freezing-limit")
@@ -312,7 +301,7 @@ def limits(at: Place) -> None:
     for x in (0.5, 2.0):
         for n in (10**6, 10**12):
             alpha = x * critical(n)
-            known = {"x": x, "n": n, r"\alpha_c": critical(n), "E": lambda value: value}
+            known = {"x": x, "n": n, r"\alpha_c": critical(n), "E": itself}
             at.display().holds(
                 rough=1e-9,
                 G=float(freezing.gradient(alpha, n)),
@@ -331,20 +320,20 @@ def limits(at: Place) -> None:
         stated = [
             float(values[1])
             for values in at.display().values(
-                G=0.0, Y=0.0, H=0.0, E=lambda value: value, n=10.0, x=x, **{r"\alpha_c": 1.0}
+                G=0.0, Y=0.0, H=0.0, E=itself, n=10.0, x=x, **{r"\alpha_c": 1.0}
             )
         ]
         near, far = (np.abs(np.array(values) - stated) for values in found)
         assert (far < near).all()
         assert (far < 0.1).all()
     alpha = 3 * critical(MANY)
-    known = {r"\alpha": alpha, "E": lambda value: value, "x": 3.0}
+    known = {r"\alpha": alpha, "E": itself, "x": 3.0}
     at.formula(r"\operatorname{E}Y = 1 - G/").holds(
         rough=0.06, Y=collisions(alpha, MANY), G=gradient(alpha, MANY), **known
     )
     at.formula(r"\operatorname{E}H = \Phi").holds(
         relative=1e-8,
-        E=lambda value: value,
+        E=itself,
         H=entropy(2.0, 50),
         G=gradient(2.0, 50),
         **{r"\alpha": 2.0, r"\Phi": free_energy(50)(2.0)},
@@ -368,10 +357,8 @@ def beta_entropy(x: float) -> float:
 def frozen_entropy(at: Place) -> None:
     for x in (1.5, 3.0):
         for value in (beta_entropy(x), float(freezing.frozen_entropy(x))):
-            at.display().holds(rough=1e-8, x=x, H=value, E=lambda value: value)
-        at.formula(r"\operatorname{E}Y = 1 - \frac1x").holds(
-            x=x, Y=1 - 1 / x, E=lambda value: value
-        )
+            at.display().holds(rough=1e-8, x=x, H=value, E=itself)
+        at.formula(r"\operatorname{E}Y = 1 - \frac1x").holds(x=x, Y=1 - 1 / x, E=itself)
     near, far = (
         collisions(critical(n), n) / float(at.formula(r"1/\sqrt{\pi\log n}").value(n=n))
         for n in (10**4, MANY)
@@ -392,7 +379,7 @@ def held_entropy(at: Place) -> None:
     slope_.holds(
         relative=1e-8,
         H=entropy(1.4, 20),
-        E=lambda value: value,
+        E=itself,
         **{r"\alpha": 1.4, r"\Phi": free_energy(20)(1.4), r"\Phi'": gradient(1.4, 20)},
     )
 

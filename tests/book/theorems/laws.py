@@ -19,6 +19,7 @@ from tests.book.theorems.numbers import (
     cosine,
     discrete,
     independent,
+    itself,
     normal,
     slope,
     variance,
@@ -68,7 +69,7 @@ def error_of_the_mean_row_variance(at: Place) -> None:
     formula = at.display()
     for m, d in ((2, 1), (2, 2), (4, 1)):
         expected, true = _moments_of_row_variances(m, d)
-        at.formula(r"\operatorname{E} V = d").holds(V=expected, E=lambda value: value, d=d)
+        at.formula(r"\operatorname{E} V = d").holds(V=expected, E=itself, d=d)
         [[left, right, _]] = formula.values(V=0.0, m=m, d=d, Var=lambda _, true=true: true)
         assert np.isclose(left, right)
     m, d = 4000, 300

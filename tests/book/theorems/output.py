@@ -14,6 +14,7 @@ from tests.book.theorems.numbers import (
     COIN,
     chi_square,
     independent,
+    itself,
     normal,
     of_row,
     variance,
@@ -21,11 +22,6 @@ from tests.book.theorems.numbers import (
 from tests.book.theorems.registry import tied
 
 ALPHA = 1.2
-
-
-def itself(value):
-    """Stand for E where the letters are means already."""
-    return value
 
 
 @cache
