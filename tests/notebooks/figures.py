@@ -1,0 +1,114 @@
+"""What the figures of a chapter must have: a name, a caption and an alternative text of their own.
+
+No machine sees whether a text describes its figure. But of the figures of one chapter, the texts of
+each share more words with what is written in it, its axes, its legend, than those of another would.
+So two texts that were exchanged are found.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+from nbformat import NotebookNode
+
+WRITTEN = re.compile(r"<!-- (.*?) -->", re.DOTALL)
+"""Matplotlib draws letters as curves, and notes before each text what it says."""
+
+WORD = re.compile(r"[a-zα-ωδ]+|\d+(?:\.\d+)?")
+TYPESETTING = re.compile(r"[{}$\\]|\\?mathdefault")
+SPELLED = {"α": "alpha", "entropies": "entropy"}
+AMBIGUOUS = {"a", "e"}
+"""An article; a number, an expectation or an exponent."""
+
+PANELS = {"panel", "above", "below"}
+LOGARITHMIC = {"log", "logarithmic"}
+
+
+class Figure(NamedTuple):
+    """A figure: its name, and the words that are written in it and in its two texts."""
+
+    name: str
+    written: set[str]
+    alt: set[str]
+    caption: set[str]
+
+
+def violations(notebook: NotebookNode) -> list[str]:
+    """Return what is wrong with the figures that a notebook draws."""
+    figures, found = [], []
+    for cell in notebook.cells:
+        drawings = [
+            output.data["image/svg+xml"]
+            for output in cell.get("outputs", [])
+            if "image/svg+xml" in output.get("data", {})
+        ]
+        if not drawings and "mystnb" not in cell.metadata:
+            continue
+        settings = cell.metadata.get("mystnb", {})
+        texts = {**settings.get("figure", {}), **settings.get("image", {})}
+        lacking = [key for key in ("name", "caption", "alt") if not texts.get(key, "").strip()]
+        if len(drawings) != 1 or lacking:
+            found.append(f"the cell {cell.id!r} draws {len(drawings)} figures, without {lacking}")
+            continue
+        figure = Figure(
+            texts["name"], written(drawings[0]), words(texts["alt"]), words(texts["caption"])
+        )
+        if texts["alt"] == texts["caption"]:
+            found.append(f"the caption of {figure.name} is its alt text")
+        figures.append(figure)
+    return found + list(exchanged(figures))
+
+
+def exchanged(figures: list[Figure]) -> Iterator[str]:
+    """Report pairs of figures whose texts agree better when they are exchanged."""
+    weights = rarity(figures)
+    for one, other in combinations(figures, 2):
+        now = agreement(one, weights) + agreement(other, weights)
+        for fields in (["alt"], ["caption"], ["alt", "caption"]):
+            swapped = [
+                first._replace(**{field: getattr(second, field) for field in fields})
+                for first, second in ((one, other), (other, one))
+            ]
+            if now <= sum(agreement(figure, weights) for figure in swapped):
+                yield f"the {' and '.join(fields)} of {one.name} and {other.name} fit exchanged"
+
+
+def agreement(figure: Figure, weights: dict[str, float]) -> float:
+    """Return the weight of the words that the figure and its texts share, pair by pair."""
+    parts = (figure.written, figure.alt, figure.caption)
+    return sum(weights[word] for one, other in combinations(parts, 2) for word in one & other)
+
+
+def rarity(figures: list[Figure]) -> dict[str, float]:
+    """Return the weight of each word: nothing if all figures have it, the more the fewer do."""
+    count = Counter(
+        word for figure in figures for word in figure.written | figure.alt | figure.caption
+    )
+    return {word: math.log(len(figures) / number) for word, number in count.items()}
+
+
+def written(drawing: str) -> set[str]:
+    """Return the words in a drawing, and those for what its texts will mention of its axes."""
+    found = words(" ".join(WRITTEN.findall(drawing)))
+    if drawing.count('id="axes_') > 1:
+        found |= PANELS
+    if "mathdefault{10^" in drawing:
+        found |= LOGARITHMIC
+    return found
+
+
+def words(text: str) -> set[str]:
+    """Return the words of a text, in the singular, and its numbers, without trailing zeros."""
+    found = WORD.findall(TYPESETTING.sub("", text.replace("\\alpha", "α").lower()))
+    return {simple(word) for word in found} - AMBIGUOUS
+
+
+def simple(word: str) -> str:
+    """Return a word in its simplest form."""
+    if word[0].isdigit():
+        return f"{float(word):g}"
+    word = SPELLED.get(word, word)
+    return word[:-1] if len(word) > 3 and word.endswith("s") else word
