@@ -26,12 +26,15 @@ AMBIGUOUS = {"a", "e"}
 PANELS = {"panel", "above", "below"}
 LOGARITHMIC = {"log", "logarithmic"}
 
+EXCHANGED = (["alt"], ["caption"], ["alt", "caption"], ["name", "alt", "caption"])
+
 
 class Figure(NamedTuple):
-    """A figure: its name, and the words that are written in it and in its two texts."""
+    """A figure: its label, and the words in it, in its label and in its two texts."""
 
-    name: str
+    label: str
     written: set[str]
+    name: set[str]
     alt: set[str]
     caption: set[str]
 
@@ -53,12 +56,10 @@ def violations(notebook: NotebookNode) -> list[str]:
         if len(drawings) != 1 or lacking:
             found.append(f"the cell {cell.id!r} draws {len(drawings)} figures, without {lacking}")
             continue
-        figure = Figure(
-            texts["name"], written(drawings[0]), words(texts["alt"]), words(texts["caption"])
-        )
         if texts["alt"] == texts["caption"]:
-            found.append(f"the caption of {figure.name} is its alt text")
-        figures.append(figure)
+            found.append(f"the caption of {texts['name']} is its alt text")
+        parts = {key: words(texts[key]) for key in ("name", "alt", "caption")}
+        figures.append(Figure(texts["name"], written(drawings[0]), **parts))
     return found + list(exchanged(figures))
 
 
@@ -67,25 +68,27 @@ def exchanged(figures: list[Figure]) -> Iterator[str]:
     weights = rarity(figures)
     for one, other in combinations(figures, 2):
         now = agreement(one, weights) + agreement(other, weights)
-        for fields in (["alt"], ["caption"], ["alt", "caption"]):
+        for fields in EXCHANGED:
             swapped = [
                 first._replace(**{field: getattr(second, field) for field in fields})
                 for first, second in ((one, other), (other, one))
             ]
             if now <= sum(agreement(figure, weights) for figure in swapped):
-                yield f"the {' and '.join(fields)} of {one.name} and {other.name} fit exchanged"
+                yield f"the {' and '.join(fields)} of {one.label} and {other.label} fit exchanged"
 
 
 def agreement(figure: Figure, weights: dict[str, float]) -> float:
     """Return the weight of the words that the figure and its texts share, pair by pair."""
-    parts = (figure.written, figure.alt, figure.caption)
+    parts = (figure.written, figure.name, figure.alt, figure.caption)
     return sum(weights[word] for one, other in combinations(parts, 2) for word in one & other)
 
 
 def rarity(figures: list[Figure]) -> dict[str, float]:
     """Return the weight of each word: nothing if all figures have it, the more the fewer do."""
     count = Counter(
-        word for figure in figures for word in figure.written | figure.alt | figure.caption
+        word
+        for figure in figures
+        for word in figure.written | figure.name | figure.alt | figure.caption
     )
     return {word: math.log(len(figures) / number) for word, number in count.items()}
 

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -220,9 +221,9 @@ def page_violations(
             if not leads_somewhere(role, target, name, page, targets):
                 yield f"{{{role}}}`{target}` leads nowhere"
         for link in part.links:
-            if "://" not in link and relative(name, link) not in pages:
-                if link not in targets["section"]:
-                    yield f"the link to {link!r} leads nowhere"
+            inside = relative(name, link) in pages or link in targets["section"]
+            if not inside and "://" not in link:
+                yield f"the link to {link!r} leads nowhere"
         for directive in part.directives:
             yield from directive_violations(name, directive)
     directives = [directive for part in contents for directive in part.directives]
@@ -306,6 +307,6 @@ def heading_violations(levels: list[int]) -> Iterator[str]:
     """Report a page that does not begin with its one title, and headings that skip a level."""
     if levels.count(1) != 1 or levels[0] != 1:
         yield "the title is not the first heading, or not the only one of its level"
-    for above, below in zip(levels, levels[1:], strict=False):
+    for above, below in pairwise(levels):
         if below > above + 1:
             yield f"a heading of level {below} follows one of level {above}"
