@@ -84,13 +84,14 @@ def agreement(figure: Figure, weights: dict[str, float]) -> float:
 
 
 def rarity(figures: list[Figure]) -> dict[str, float]:
-    """Return the weight of each word: nothing if all figures have it, the more the fewer do."""
-    count = Counter(
-        word
+    """Return the weight of each word: the more, the fewer of the figures' parts have it."""
+    parts = [
+        part
         for figure in figures
-        for word in figure.written | figure.name | figure.alt | figure.caption
-    )
-    return {word: math.log(len(figures) / number) for word, number in count.items()}
+        for part in (figure.written, figure.name, figure.alt, figure.caption)
+    ]
+    count = Counter(word for part in parts for word in part)
+    return {word: math.log(len(parts) / number) for word, number in count.items()}
 
 
 def written(drawing: str) -> set[str]:

@@ -107,21 +107,24 @@ def text_difference(old: str, new: str) -> str | None:
     """Describe the first place where two texts differ by more than rounding; None where none."""
     if old == new:
         return None
-    pairs = list(zip_longest(tokens(old), tokens(new)))
-    same_widths = all(was and now and len(was.text) == len(now.text) for was, now in pairs)
     numbers = 0
     before: list[str] = []
-    for was, now in pairs:
+    space: str | None = None
+    same_widths = True
+    for was, now in zip_longest(tokens(old), tokens(new)):
         both_numbers = was is not None and now is not None and was.is_number and now.is_number
         numbers += both_numbers
         after = f", after {' '.join(before[-6:])!r}" if before else ""
         if was is None or now is None or not agree(was, now):
             what = f"number {numbers}" if both_numbers else "text"
             return report(what + after, was and was.text, now and now.text)
-        if was.space != now.space and (same_widths or lines(was) != lines(now)):
-            return report(f"space{after}", f"{was.space!r}", f"{now.space!r}")
+        if lines(was) != lines(now):
+            return report(f"lines{after}", repr(was.space), repr(now.space))
+        if space is None and was.space != now.space:
+            space = report(f"space{after}", repr(was.space), repr(now.space))
         before.append(was.text)
-    return None
+        same_widths = same_widths and len(was.text) == len(now.text)
+    return space if same_widths else None
 
 
 def lines(token: Token) -> int:

@@ -29,7 +29,7 @@ LANGUAGES = {"python", "sh"}
 DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 OPTION = re.compile(r":([\w-]+):\s*(.*)")
 FENCE = re.compile(r"\s*(`{3,}|~{3,}|:{3,})\{?")
-RAW = re.compile(r"\{[a-z]+(?::[a-z]+)?\}|\$|\\[a-z]{2,}|`")
+RAW = re.compile(r"[{}$`]|\\[a-z]{2,}")
 """What only a broken role, directive or formula leaves in the text of a page."""
 
 STATEMENTS = {f"prf:{kind}" for kind in ("theorem", "proposition", "lemma", "definition")}

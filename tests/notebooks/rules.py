@@ -50,13 +50,17 @@ def violations(notebook: NotebookNode, tags: Mapping[str, set[str]] | None = Non
         *opening_violations(notebook),
         *hidden_names(notebook),
     ]
-    code_cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for index, cell in enumerate(code_cells):
+    for index, cell in enumerate(code_cells(notebook)):
         messages = [*source_violations(cell), *output_violations(cell), *glue_violations(cell)]
         if cell.execution_count != index + 1:
             messages.append(f"execution count {cell.execution_count}, not {index + 1}")
         found += [f"Cell {index}: {message}" for message in messages]
     return found
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """Return the cells that nbval runs and counts."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def repeated_ids(notebook: NotebookNode) -> Iterator[str]:
