@@ -20,8 +20,12 @@ WRITTEN = re.compile(r"<!-- (.*?) -->", re.DOTALL)
 WORD = re.compile(r"[a-zα-ωδ]+|\d+(?:\.\d+)?")
 TYPESETTING = re.compile(r"[{}$\\]|\\?mathdefault")
 SPELLED = {"α": "alpha", "entropies": "entropy"}
-AMBIGUOUS = {"a", "e"}
-"""An article; a number, an expectation or an exponent."""
+COMMON = {
+    *("a", "all", "and", "are", "as", "at", "both", "but", "by", "e", "for", "from", "in", "is"),
+    *("it", "its", "no", "not", "of", "on", "once", "one", "only", "or", "than", "that", "the"),
+    *("them", "then", "there", "they", "to", "up", "where", "which", "while", "with"),
+}
+"""Words that say nothing of a figure; e is a number, an expectation or an exponent."""
 
 PANELS = {"panel", "above", "below"}
 LOGARITHMIC = {"log", "logarithmic"}
@@ -65,33 +69,31 @@ def violations(notebook: NotebookNode) -> list[str]:
 
 def exchanged(figures: list[Figure]) -> Iterator[str]:
     """Report pairs of figures whose texts agree better when they are exchanged."""
-    weights = rarity(figures)
-    for one, other in combinations(figures, 2):
-        now = agreement(one, weights) + agreement(other, weights)
+    now = agreement(figures)
+    for one, other in combinations(range(len(figures)), 2):
         for fields in EXCHANGED:
-            swapped = [
-                first._replace(**{field: getattr(second, field) for field in fields})
-                for first, second in ((one, other), (other, one))
-            ]
-            if now <= sum(agreement(figure, weights) for figure in swapped):
-                yield f"the {' and '.join(fields)} of {one.label} and {other.label} fit exchanged"
+            swapped = list(figures)
+            for here, there in ((one, other), (other, one)):
+                taken = {field: getattr(figures[there], field) for field in fields}
+                swapped[here] = figures[here]._replace(**taken)
+            if now <= agreement(swapped):
+                labels = f"{figures[one].label} and {figures[other].label}"
+                yield f"the {' and '.join(fields)} of {labels} fit exchanged"
 
 
-def agreement(figure: Figure, weights: dict[str, float]) -> float:
-    """Return the weight of the words that the figure and its texts share, pair by pair."""
-    parts = (figure.written, figure.name, figure.alt, figure.caption)
-    return sum(weights[word] for one, other in combinations(parts, 2) for word in one & other)
+def agreement(figures: list[Figure]) -> float:
+    """Return the weight of the words that figures and their texts share, pair by pair.
 
-
-def rarity(figures: list[Figure]) -> dict[str, float]:
-    """Return the weight of each word: the more, the fewer of the figures' parts have it."""
-    parts = [
-        part
-        for figure in figures
-        for part in (figure.written, figure.name, figure.alt, figure.caption)
-    ]
-    count = Counter(word for part in parts for word in part)
-    return {word: math.log(len(parts) / number) for word, number in count.items()}
+    A word weighs the more, the fewer figures have it, in themselves or in their texts.
+    """
+    parts = [(figure.written, figure.name, figure.alt, figure.caption) for figure in figures]
+    count = Counter(word for own in parts for word in set().union(*own))
+    return sum(
+        math.log(len(figures) / count[word])
+        for own in parts
+        for one, other in combinations(own, 2)
+        for word in one & other
+    )
 
 
 def written(drawing: str) -> set[str]:
@@ -107,7 +109,7 @@ def written(drawing: str) -> set[str]:
 def words(text: str) -> set[str]:
     """Return the words of a text, in the singular, and its numbers, without trailing zeros."""
     found = WORD.findall(TYPESETTING.sub("", text.replace("\\alpha", "α").lower()))
-    return {simple(word) for word in found} - AMBIGUOUS
+    return {simple(word) for word in found} - COMMON
 
 
 def simple(word: str) -> str:
