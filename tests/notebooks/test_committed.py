@@ -195,19 +195,20 @@ def test_metadata_of_the_notebook_and_raw_cells_are_reported():
     ]
 
 
-@pytest.mark.parametrize(
-    ("printed", "wrong"), [("", True), ("half = 0.50\n", False), ("half = 0.50\nmore\n", True)]
-)
-def test_a_removed_cell_shows_what_it_glues_and_no_more(printed, wrong):
+def test_a_glued_value_is_printed_and_a_removed_cell_displays_no_more():
     notebook = tidy_notebook()
     value = displayed(**{"application_papermill.record/text/plain": "'0.50'"})
     value.metadata["scrapbook"] = {"name": "half"}
-    notebook.cells[2].outputs = [new_output("stream", name="stdout", text=printed), value]
-    notebook.cells[2].metadata["tags"] = ["remove-cell"]
-    found = [line for line in violations(notebook, {"code-2": {"remove-cell"}}) if "glues" in line]
-    assert bool(found) is wrong
-    notebook.cells[2].outputs.append(displayed(text_html="<table/>"))
-    assert "glues" in "".join(violations(notebook, {"code-2": {"remove-cell"}}))
+    printed = new_output("stream", name="stdout", text="half = 0.50\n")
+    notebook.cells[2].update(outputs=[printed, value], metadata={"tags": ["remove-cell"]})
+    tags = {"code-2": {"remove-cell"}}
+    assert violations(notebook, tags) == []
+    printed.text = "half = 0.51\n"
+    assert violations(notebook, tags) == ["Cell 1: it glues and does not print half = 0.50"]
+    printed.text = "half = 0.50\n"
+    notebook.cells[2].outputs.append(displayed(text_html="<table></table>"))
+    [found] = violations(notebook, tags)
+    assert found == "Cell 1: it is removed from the page and displays more than what it glues"
 
 
 def test_as_a_command_it_names_the_file_and_the_cell(tmp_path):
