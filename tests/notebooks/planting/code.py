@@ -6,7 +6,8 @@ from random import Random
 
 from nbformat import NotebookNode
 
-from tests.notebooks.planting.faults import Fault, Place, caught_by, replaced
+from tests.notebooks.planting.faults import Fault, Place, caught_by, replaced, shown
+from tests.notebooks.planting.outputs import PRINTED, SVG
 from tests.notebooks.rules import code_cells
 
 SEED = re.compile(r"(?<=default_rng\()\d+(?=\))")
@@ -22,8 +23,11 @@ def sources(notebook: NotebookNode) -> list[Place]:
 
 @caught_by("execution")
 def changed_seed(notebook: NotebookNode, rng: Random) -> Fault | None:
-    """Draw other random numbers."""
-    return replaced(rng, sources(notebook), SEED, lambda match: str(int(match[0]) + 1))
+    """Draw other random numbers, where they show: beside a standard error, or as points."""
+    measured = {place.cell.id for place in shown(notebook, *PRINTED) if "±" in place.text}
+    measured |= {place.cell.id for place in shown(notebook, SVG)}
+    places = [place for place in sources(notebook) if place.cell.id in measured]
+    return replaced(rng, places, SEED, lambda match: str(int(match[0]) + 1))
 
 
 @caught_by("execution")
