@@ -1,7 +1,9 @@
 """What the Markdown of the pages must be: each role and link leads to a thing of its kind.
 
 A reference of the right kind to the wrong place, or a wrong word, no machine can see. Building the
-book with `-W -n` shows some of what is found here, in half a minute and page by page.
+book with `-W -n` shows half of what is found here: targets that are missing, directives that do not
+exist, headings that skip a level, solutions without a beginning or an end. It passes a role that
+lost a brace, a lost dollar, a second title, a paragraph pasted twice, a figure without words.
 """
 
 import re
