@@ -5,7 +5,7 @@ A fault that is planted in a copy is caught if a check returns a message.
 
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbformat import NotebookNode
 
@@ -13,12 +13,11 @@ from tests.books import ROOT
 from tests.notebooks import figures, numeric, pages, rules
 
 
-class Book:
-    """The committed chapters and pages, which a copy of one chapter is compared with."""
+class Book(NamedTuple):
+    """The committed chapters and pages, in which a copy takes the place of one chapter."""
 
-    def __init__(self, chapters: Mapping[str, NotebookNode]) -> None:
-        self.chapters = chapters
-        self.pages = pages.book_pages()
+    chapters: Mapping[str, NotebookNode]
+    pages: Mapping[str, pages.Page]
 
 
 def comparison(book: Book, chapter: str, copy: NotebookNode) -> list[str]:
@@ -45,24 +44,14 @@ def cell_difference(chapter: str, number: int, fresh: list[Any], committed: list
     return [] if same else item.comparison_traceback
 
 
-def keeps_rules(book: Book, chapter: str, copy: NotebookNode) -> list[str]:
-    return rules.violations(copy, rules.allowed_tags(chapter))
-
-
-def has_figures(book: Book, chapter: str, copy: NotebookNode) -> list[str]:
-    return figures.violations(copy)
-
-
-def leads_on(book: Book, chapter: str, copy: NotebookNode) -> list[str]:
-    return pages.violations({**book.pages, f"chapters/{chapter}": pages.page(copy)})
-
-
 Check = Callable[[Book, str, NotebookNode], list[str]]
 
 CHECKS: dict[str, Check] = {
     "comparison": comparison,
-    "rules": keeps_rules,
-    "figures": has_figures,
-    "pages": leads_on,
+    "rules": lambda book, chapter, copy: rules.violations(copy, rules.allowed_tags(chapter)),
+    "figures": lambda book, chapter, copy: figures.violations(copy),
+    "pages": lambda book, chapter, copy: pages.violations(
+        {**book.pages, f"chapters/{chapter}": pages.page(copy)}
+    ),
 }
 """The checks by the name under which the kinds of faults list them."""

@@ -14,6 +14,7 @@ from book.execute import run
 from tests.books import CHAPTERS, ROOT
 from tests.notebooks import rules
 from tests.notebooks.checks import CHECKS, Book, cell_difference
+from tests.notebooks.pages import book_pages
 from tests.notebooks.planting import KINDS, code, metadata, outputs
 
 WITHOUT_EXECUTION = [name for name, kind in KINDS.items() if kind.check in CHECKS]
@@ -37,7 +38,8 @@ IN_A_COPY = {
 @pytest.fixture(scope="module")
 def book():
     paths = sorted(CHAPTERS.glob("*.ipynb"))
-    return Book({path.stem: nbformat.read(path, as_version=4) for path in paths})
+    chapters = {path.stem: nbformat.read(path, as_version=4) for path in paths}
+    return Book(chapters, book_pages())
 
 
 def planted(book, name, draw):

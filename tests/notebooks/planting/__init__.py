@@ -10,12 +10,15 @@ figures       what its figures must have (`figures`)
 pages         what the Markdown of the pages must be (`pages`)
 execution     the comparison, once the changed code has run
 
+Two kinds have exhaustive tests of their own: a digit of each number in the text (`test_prose`), and
+a sign, a number or a fraction of each formula that a check reads (`tests/book/test_theorems.py`).
+
 No machine catches a wrong word in prose, a reference to the wrong theorem, a paragraph that is gone
-or in another place, or two glued values exchanged in a sentence. These are not among the kinds.
+or in another place, two glued values exchanged in a sentence, or changed code of which the page
+shows nothing. These are not among the kinds.
 """
 
-from tests.notebooks.planting.faults import KINDS, Fault, Kind
+from tests.notebooks.planting import code, markdown, metadata, outputs, structure
+from tests.notebooks.planting.faults import KINDS
 
-from tests.notebooks.planting import code, markdown, metadata, outputs, structure  # isort: skip
-
-__all__ = ["KINDS", "Fault", "Kind", "code", "markdown", "metadata", "outputs", "structure"]
+__all__ = ["KINDS", "code", "markdown", "metadata", "outputs", "structure"]
