@@ -34,6 +34,11 @@ FENCE = re.compile(r"\s*(`{3,}|~{3,}|:{3,})\{?")
 RAW = re.compile(r"[{}$`]|\\[a-z]{2,}")
 """What only a broken role, directive or formula leaves in the text of a page."""
 
+SPAN = re.compile(r'<span lang="\w\w">|</span>')
+CLASSES = {"figure": "drawn", "solution": "dropdown", "solution-start": "dropdown"}
+RAW_HTML = ('<script defer src="../_static/live.js">', '<p class="site-only">', "<noscript>")
+"""How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
+
 STATEMENTS = {f"prf:{kind}" for kind in ("theorem", "proposition", "lemma", "definition")}
 NESTED = STATEMENTS | {"prf:proof", "exercise", "solution", "figure", "only"}
 """Directives that contain Markdown."""
@@ -125,6 +130,8 @@ def content(text: str) -> Content:
             found.labels.append(("section", token.content))
         elif token.type == "inline":
             add_inline(found, token)
+        elif token.type in ("html_block", "myst_line_comment"):
+            found.broken.append(f"hidden from the page, or HTML: {token.content[:60]!r}")
         elif token.type in ("fence", "colon_fence"):
             add_fence(found, token, lines)
     return found
@@ -138,6 +145,8 @@ def add_inline(found: Content, token: Token) -> None:
             found.roles.append((child.meta["name"], child.content))
         elif child.type == "link_open":
             found.links.append(str(child.attrs["href"]))
+        elif child.type == "html_inline" and not SPAN.fullmatch(child.content):
+            found.broken.append(f"HTML in a paragraph: {child.content[:60]!r}")
         elif child.type == "text" and RAW.search(child.content):
             found.broken.append(f"raw markup in {child.content[:60]!r}")
 
@@ -271,6 +280,10 @@ def directive_violations(page: str, directive: Directive) -> Iterator[str]:
     """Report a directive that is not known, and a figure without its file or its words."""
     if directive.name not in NESTED | OTHERS:
         yield f"{{{directive.name}}} is no directive that the book uses"
+    if directive.options.get("class", "") not in ("", CLASSES.get(directive.name)):
+        yield f"{{{directive.name}}} has the class {directive.options['class']!r}"
+    if directive.name == "raw" and not directive.text.startswith(RAW_HTML):
+        yield f"HTML that begins with {directive.text[:40]!r}"
     if directive.name == "figure":
         if not (ROOT / relative(page, directive.argument)).is_file():
             yield f"the figure {directive.argument!r} is not there"

@@ -193,3 +193,24 @@ def unused_glue(notebook: NotebookNode, rng: Random) -> Fault | None:
 def total(notebook: NotebookNode) -> int:
     """Return the number of glue roles in a chapter."""
     return sum(place.text.count("{glue:") for place in texts(notebook))
+
+
+@caught_by("pages")
+def commented_paragraph(notebook: NotebookNode, rng: Random) -> Fault | None:
+    """Hide a paragraph in a comment."""
+    before, after = rng.choice([("% ", ""), ("<!-- ", " -->")])
+    return replaced(rng, texts(notebook), PARAGRAPH, lambda match: f"{before}{match[0]}{after}")
+
+
+@caught_by("pages")
+def hidden_directive(notebook: NotebookNode, rng: Random) -> Fault | None:
+    """Hide a statement or an exercise by a class."""
+    name = rng.choice(["d-none", "dropdown"])
+    return replaced(rng, texts(notebook), LABEL, lambda match: f"{match[0]}\n:class: {name}")
+
+
+@caught_by("pages")
+def pasted_style(notebook: NotebookNode, rng: Random) -> Fault | None:
+    """Hide what the style sheet of the page names."""
+    place = rng.choice(texts(notebook))
+    return place.put(place.text + "\n\n```{raw} html\n<style>table { display: none }</style>\n```")
