@@ -148,7 +148,7 @@ def swapped_solution(notebook: NotebookNode, rng: Random) -> Fault | None:
 @caught_by("pages")
 def skipped_heading(notebook: NotebookNode, rng: Random) -> Fault | None:
     """Make a section a part of a part of what is above it."""
-    return replaced(rng, texts(notebook), HEADING, lambda _: "####")
+    return replaced(rng, texts(notebook), HEADING, lambda _: "######")
 
 
 @caught_by("pages")
