@@ -1,0 +1,528 @@
+"""The numbers that stand typed in the text of the book, and what proves each of them.
+
+Read are the prose of every page, its formulas, headings and tables, the captions of figures and
+what is said in place of a picture. A number there is glued, and so not typed; or
+
+- tied: the metadata "states" of its cell name the line `name = number` that prints it; or
+- listed in constants.toml: a constant of definition or citation, with the reason, or "as in" the
+  chapter that proves it; or
+- found, to the digits given, in what the chapter prints or among the numbers of its code: in the
+  figure's own cell, next to the text, in its section, or anywhere. Found counts only where no
+  number beside it is found too: none that is one more or less in the last digit, and in the wider
+  two none with any other last digit.
+
+What is nearer lies within what is farther. So a number with a wrong last digit has the true one
+beside it wherever it is found itself, and is not proved by it.
+
+Not read as numbers: a bare 0 or 1, years, addresses, labels, and in a formula the integers up to
+LARGEST_COEFFICIENT and exponents, but for one that is a side of its own, as in n = 2. Words that
+measure ("a third", "twice") are for people: `python -m tests.notebooks.prose --words` lists them.
+`python -m tests.notebooks.prose [PAGE…]` lists the numbers that nothing proves, and counts.
+"""
+
+import argparse
+import ast
+import operator
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+from nbformat import NotebookNode
+
+from book.contents import page_names
+
+ROOT = Path(__file__).parents[2]
+CONSTANTS = Path(__file__).with_name("constants.toml")
+GENERATED = {"notation", "performance", "bibliography"}
+"""Pages that `make` writes from code and records; tests compare them with these."""
+
+LARGEST_COEFFICIENT = 12
+"""In a formula, integers up to here belong to its form, but for one that is a whole side of it."""
+
+DROPPED = [
+    re.compile(pattern, re.MULTILINE | re.DOTALL)
+    for pattern in (
+        r"^(`{3,})(?:\w[\w-]*|\{(?:raw|code-block|eval-rst|bibliography)\}[^\n]*)?\n.*?^\1[ ]*$",
+        r"^:(?!alt:)[\w-]+:[^\n]*$",  # options of a directive, but for its alt text
+        r"^(?:`{3,}|:{3,})(?:\{[\w:-]+\})?",
+        r"^\([\w-]+\)=$",
+        r"\{[\w:]+\}`[^`]*`",  # roles: glued numbers, references to equations, citations
+        r"`[^`]+`",
+        r"\]\([^)]*\)",  # where a link leads
+        r"https?://\S+",
+        r"<[^>]+>",
+        r"arXiv\s[\d.]+",
+        r"(?<![\d,.])00[0-4]\b",  # the sources have numbers for names
+        r"\b20[12]\d\b",  # years
+        r"^ *\d+\. ",  # the number of an item in a list
+    )
+]
+MATHS = re.compile(r"\$\$(.*?)\$\$|\$([^$]+)\$", re.DOTALL)
+DIGITS = r"\d+(?:(?:,|\\,|\{,\}|[\u202f\u00a0 ])(?=\d{3}(?!\d))\d{3})*(?:\.\d+)?"
+EXPONENT = r"(?:\^\{?[-−]?\d+\}?|⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|[ ]to[ ]the[ ](?:minus[ ])?\d+)"
+NUMBER = re.compile(
+    rf"""(?<![\w.\\^])(?<!\w[-−])
+    (?P<sign>(?<![\w)\]}}])[-−])?
+    (?:(?P<digits>{DIGITS})(?:e(?P<e>[-+]?\d+))?)(?!\.?\d)
+    (?P<power>{EXPONENT})?
+    (?:(?:·|\\cdot[ ]|[ ]·[ ]|[ ]times[ ])10(?P<ten>{EXPONENT}))?
+    (?P<unit>(?:\\,|[\u202f\u00a0 ])?\\?%|[ ]percent|[ ]thousand|[ ]million|[ ]billion)?
+    """,
+    re.VERBOSE,
+)
+SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+UNITS = {"thousand": 3, "million": 6, "billion": 9}
+RELATION = re.compile(r"=|≈|≤|≥|<|>|\\(?:approx|sim|simeq|leq?|geq?|lt|gt|equiv)(?![a-zA-Z])")
+SYMBOL = re.compile(
+    r"(?:\\[a-zA-Z]+|[a-zA-Z])(?:\^\*|_(?:\{[^}]*\}|\w))*(?:\([a-zA-Z]\))?|\w+|[Α-ω]\*?"
+)
+WORDS = re.compile(
+    r"\b(?:half|halves|third|quarter|fifth|sixth|tenth|eighth|percent|twice|double|times|"
+    r"dozen|hundred|thousand|million|most|nearly all|almost all|ten|fourteen)\w*",
+    re.IGNORECASE,
+)
+
+
+JOINED = re.compile(r"\$?,?\s*(?:to|and|or|,|–|,?\s*\\dots,)\s*\$?", re.DOTALL)
+"""What may stand between two numbers of which the code has both, side by side."""
+
+
+class Value(NamedTuple):
+    """A number to the digits given: `step` is one of its last digit."""
+
+    number: Decimal
+    step: Decimal
+    percent: bool = False
+    power: int = 0
+    """The base, of a number that is a power: its neighbours are the powers beside it."""
+
+    def others(self) -> list[int]:
+        """Return how far the number with each other last digit lies, in steps."""
+        if self.power:
+            return [-2, -1, 1, 2]
+        last = int(abs(self.number) / self.step) % 10
+        return [digit - last for digit in range(10) if digit != last]
+
+    def moved(self, by: int) -> "Value":
+        """Return the number with the last digit, or the exponent, moved."""
+        number = self.number * Decimal(self.power) ** by if self.power else self.number
+        return self._replace(number=number if self.power else self.number + by * self.step)
+
+
+class Piece(NamedTuple):
+    """A stretch of text: where it stands, how it is typed, and what of it is read."""
+
+    place: str
+    source: str
+    read: str
+    position: int = 0
+    section: int = 0
+    ties: Mapping[str, str] = {}
+
+
+class Number(NamedTuple):
+    """A number in a piece of text."""
+
+    piece: Piece
+    start: int
+    end: int
+    value: Value
+    error: Value | None
+    symbol: str | None
+    partner: Value | None = None
+
+    @property
+    def text(self) -> str:
+        """Return it as it is typed."""
+        return self.piece.source[self.start : self.end]
+
+    def __str__(self) -> str:
+        before = self.piece.source[max(0, self.start - 40) : self.start]
+        after = self.piece.source[self.end : self.end + 25]
+        context = f"{before}»{self.text}«{after}".replace("\n", " ")
+        return f"{self.piece.place}: {self.text}   [{context}]"
+
+
+def blank(match: re.Match[str]) -> str:
+    """Return blanks of the same length, so that places in the text stay what they are."""
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def read(source: str) -> str:
+    """Return the text without code, roles, addresses and labels, each place where it was."""
+    for pattern in DROPPED:
+        source = pattern.sub(blank, source)
+    return source
+
+
+def exponent(text: str) -> int:
+    """Read an exponent however it is typed: ^{-6}, ⁻⁶, to the minus 6."""
+    text = text.translate(SUPERSCRIPTS).replace("−", "-").replace("minus ", "-")
+    return int(re.sub(r"[^-\d]", "", text))
+
+
+def value(match: re.Match[str]) -> Value:
+    """Read what NUMBER has found."""
+    digits = Decimal(re.sub(r"[^\d.]", "", match["digits"]))
+    shift = int(match["e"] or 0) + (exponent(match["ten"]) if match["ten"] else 0)
+    unit = (match["unit"] or "").strip(" \u202f\u00a0\\,")
+    shift += UNITS.get(unit, 0)
+    sign = -1 if match["sign"] else 1
+    if match["power"] and digits == digits.to_integral() and digits > 1:
+        number = digits ** exponent(match["power"])
+        return Value(sign * number, number, power=int(digits))
+    places = digits.as_tuple().exponent
+    assert isinstance(places, int)
+    number = sign * digits.scaleb(shift)
+    return Value(number, Decimal(1).scaleb(places + shift), unit in ("%", "percent"))
+
+
+def is_value(match: re.Match[str], formula: str) -> bool:
+    """Return whether a number in a formula is a value, not a part of its form."""
+    if "." in match["digits"] or match["unit"] or match["ten"]:
+        return True
+    before, after = formula[: match.start()], formula[match.end() :]
+    if re.search(r"_\{?$", before):
+        return False
+    if match["power"]:
+        return value(match).power > 1
+    if value(match).number > LARGEST_COEFFICIENT:
+        return True
+    sides = RELATION.split(before)
+    if len(sides) < 2 or sides[-1].strip(" \\,-−&"):
+        return False
+    if not re.match(r"\s*(?:$|[,.;)]|\\(?:quad|qquad|text)|=|≈|<|>)", after):
+        return False
+    return SYMBOL.fullmatch(re.split(r"[,;(]|\\q?quad", sides[-2])[-1].strip(" &$")) is not None
+
+
+def is_form(match: re.Match[str], text: str) -> bool:
+    """Return whether a number belongs to the form of a formula in plain text: √(2 log n)."""
+    if match["digits"] != match[0] or not match[0].isdigit() or int(match[0]) > LARGEST_COEFFICIENT:
+        return False
+    before, after = text[: match.start()], text[match.end() :]
+    return bool(re.search(r"[√/^·]\(?$", before) or re.match(r"/|\s?(?:√|·|log\b)|[α-ω]", after))
+
+
+def numbers(piece: Piece) -> list[Number]:
+    """Return the numbers in a piece of text, in order; a ± b is one."""
+    found: list[tuple[re.Match[str], str | None]] = []
+
+    def take(match: re.Match[str]) -> str:
+        inside = match[1] if match[1] is not None else match[2]
+        offset = match.start(1) if match[1] is not None else match.start(2)
+        formula = " " * offset + inside
+        for number in NUMBER.finditer(formula, offset):
+            if is_value(number, formula):
+                found.append((number, symbol_before(formula[offset : number.start()])))
+        return blank(match)
+
+    text = MATHS.sub(take, piece.read)
+    for number in NUMBER.finditer(text):
+        if not is_form(number, text):
+            found.append((number, symbol_before(text[: number.start()])))
+    found.sort(key=lambda pair: pair[0].start())
+    result: list[Number] = []
+    for match, symbol in found:
+        last = result[-1] if result else None
+        if last and re.fullmatch(r"\s*(?:±|\\pm)\s*", piece.read[last.end : match.start()]):
+            result[-1] = last._replace(end=match.end(), error=value(match))
+        else:
+            result.append(Number(piece, match.start(), match.end(), value(match), None, symbol))
+    for index, (one, other) in enumerate(pairwise(result)):
+        if JOINED.fullmatch(piece.read[one.end : other.start]):
+            result[index] = one._replace(partner=other.value)
+            result[index + 1] = other._replace(partner=one.value)
+    return [number for number in result if number.text not in ("0", "1")]
+
+
+def symbol_before(text: str) -> str | None:
+    """Return the x of `x = ` at the end of a text."""
+    match = re.search(r"([\w\\*^{}]+)\s*(?:=|≈|\\approx)\s*$", text)
+    return match[1].replace("\\", "").strip("*^{}") if match else None
+
+
+class Scope:
+    """A part of a chapter: what its cells print, and the numbers in their code."""
+
+    def __init__(self, cells: list[NotebookNode]) -> None:
+        self.values: set[Value] = set()
+        self.errors: set[tuple[Value, Value]] = set()
+        self.typed: set[Decimal] = set()
+        self.neighbours: set[tuple[Decimal, Decimal]] = set()
+        self.named: set[tuple[str, Decimal]] = set()
+        for cell in cells:
+            text = shown(cell)
+            last: re.Match[str] | None = None
+            for match in NUMBER.finditer(text):
+                self.values.add(value(match))
+                if last and re.fullmatch(r"\s*±\s*", text[last.end() : match.start()]):
+                    self.errors.add((value(last), value(match)))
+                last = match
+            tree = ast.parse(cell.source)
+            for node in ast.walk(tree):
+                self.typed |= {number for number in [constant(node)] if number is not None}
+                self.neighbours |= set(pairs(node))
+            for name, number in NAMED.findall(text + "\n" + cell.source):
+                number = Decimal(number.replace("_", "").replace("−", "-"))
+                self.named |= {(name, number), (GREEK.get(name, name), number)}
+        self._rounded = cache(self._round)
+
+    def _round(self, step: Decimal, percent: bool) -> tuple[set[Decimal], set[Decimal]]:
+        """Return what a number to this step may be, rounded; and what it may be exactly."""
+        rounded, exact = set(), {abs(number) * (100 if percent else 1) for number in self.typed}
+        for printed in self.values:
+            if printed.percent and not percent:
+                continue
+            times = 100 if percent and not printed.percent else 1
+            number = times * abs(printed.number)
+            exact.add(number)
+            if times * printed.step <= step:
+                for rounding in (ROUND_HALF_UP, ROUND_HALF_DOWN):
+                    rounded.add((number / step).to_integral_value(rounding) * step)
+        return rounded, exact
+
+    def has(self, typed: Value) -> bool:
+        """Return whether a number is there, to the digits in which it is typed."""
+        rounded, exact = self._rounded(typed.step, typed.percent)
+        number = abs(typed.number)
+        if typed.power or number < 10 * typed.step:  # one digit: no rounding
+            return number in exact
+        return number in rounded or number in exact
+
+    def shows(self, number: "Number", *, by: int = 0, next_by: int = 0) -> Iterator[bool]:
+        """Return in which ways a number is there, alone or with the one that goes with it."""
+        moved = number.value.moved(by)
+        if number.error is not None:
+            error = number.error.moved(next_by)
+            yield any(agree(a, moved) and agree(b, error) for a, b in self.errors)
+            return
+        yield self.has(moved) and not next_by
+        yield (number.symbol, moved.number) in self.named and not next_by
+        other = number.partner and number.partner.moved(next_by).number
+        yield other is not None and (moved.number, other) in self.neighbours
+
+    def proves(self, number: "Number", others: list[int]) -> bool:
+        """Return whether the number is there, and none that differs by so many last digits."""
+        ways = list(self.shows(number))
+        for by in others:
+            for beside in (self.shows(number, by=by), self.shows(number, next_by=by)):
+                ways = [way and not other for way, other in zip(ways, beside, strict=True)]
+        return any(ways)
+
+
+def agree(printed: Value, typed: Value) -> bool:
+    """Return whether what is printed rounds to what is typed."""
+    return (
+        printed.percent == typed.percent
+        and printed.step <= typed.step
+        and abs(abs(printed.number) - abs(typed.number)) <= typed.step / 2
+    )
+
+
+def pairs(node: ast.AST) -> Iterator[tuple[Decimal, Decimal]]:
+    """Return the pairs of numbers that stand side by side in a tuple, a list or a call."""
+    beside = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+    found = [constant(item) for item in beside]
+    for index, one in enumerate(found):
+        for other in found[index + 1 :]:
+            if one is not None and other is not None:
+                yield from ((one, other), (other, one))
+
+
+OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def constant(node: ast.AST) -> Decimal | None:
+    """Return the number that an expression without names is."""
+    if isinstance(node, ast.Constant):
+        typed = type(node.value) in (int, float)
+        return Decimal(str(node.value)) if typed else None
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
+        left, right = constant(node.left), constant(node.right)
+        if left is not None and right is not None:
+            return OPERATIONS[type(node.op)](left, right)
+    return None
+
+
+NAMED = re.compile(r"([^\W\d]\w*|[Α-ω])\*?\s?=\s?([-−]?\d[\d_]*(?:\.\d+)?)(?![\w.])")
+
+
+def shown(cell: NotebookNode) -> str:
+    """Return what the outputs of a code cell say in plain text."""
+    texts = []
+    for output in cell.get("outputs", []):
+        text = output.get("text") or output.get("data", {}).get("text/plain", "")
+        texts.append(text if not text.startswith("<Figure") else "")
+    return "\n".join(texts)
+
+
+GREEK = {"α": "alpha", "ρ": "rho", "σ": "sigma", "Δ": "Delta", "ε": "varepsilon", "δ": "delta"}
+
+
+class Page:
+    """A page of the book: its pieces of text, and what its code prints."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.relative_to(ROOT).with_suffix("").as_posix()
+        self.cells: list[NotebookNode] = []
+        self.sections: list[int] = []
+        if path.suffix == ".ipynb":
+            self.cells = nbformat.reads(path.read_text("utf-8"), nbformat.NO_CONVERT).cells
+            self.pieces = list(self._pieces())
+        else:
+            source = path.read_text("utf-8")
+            self.pieces = [Piece("the page", source, read(source))]
+        self._scopes = cache(self._scope)
+
+    def _pieces(self) -> Iterator[Piece]:
+        section = 0
+        for position, cell in enumerate(self.cells):
+            ties = cell.metadata.get("states", {})
+            if cell.cell_type == "markdown":
+                text = read(cell.source)
+                starts = [0, *(m.start() for m in re.finditer(r"^##? ", text, re.M) if m.start())]
+                for index, start in enumerate(starts):
+                    end = starts[index + 1] if index + 1 < len(starts) else len(text)
+                    section += bool(index) or bool(re.match("##? ", text[start:end]))
+                    part = text[start:end]
+                    yield Piece(cell.id, cell.source[start:end], part, position, section, ties)
+            else:
+                shows = cell.metadata.get("mystnb", {})
+                caption = shows.get("figure", {}).get("caption", "")
+                alt = shows.get("image", {}).get("alt", "")
+                for what, text in (("caption", caption), ("alt", alt)):
+                    if text:
+                        place = f"{cell.id}, {what}"
+                        yield Piece(place, text, read(text), position, section, ties)
+            self.sections.append(section)
+
+    def _scope(self, first: int, last: int) -> Scope:
+        return Scope([cell for cell in self.cells[first:last] if cell.cell_type == "code"])
+
+    def scopes(self, piece: Piece) -> Iterator[Scope]:
+        """Return what is printed next to a piece, in its section, and in the whole chapter."""
+        if not self.cells:
+            return
+        start = end = piece.position
+        yield self._scopes(start, end + 1)
+        while start and self.cells[start - 1].cell_type == "code":
+            start -= 1
+        while end + 1 < len(self.cells) and self.cells[end + 1].cell_type == "code":
+            end += 1
+        yield self._scopes(start, end + 1)
+        inside = [i for i, section in enumerate(self.sections) if section == piece.section]
+        if inside:
+            yield self._scopes(min(start, *inside), max(end, *inside) + 1)
+        yield self._scopes(0, len(self.cells))
+
+    def tied(self, number: Number) -> bool:
+        """Return whether the metadata say which line prints the number."""
+        return any(
+            covers(number, stated) and f"{name} = {stated}" in self.lines()
+            for name, stated in number.piece.ties.items()
+        )
+
+    def lines(self) -> set[str]:
+        """Return the lines that the chapter prints."""
+        return {line for cell in self.cells for line in shown(cell).splitlines()}
+
+
+def covers(number: Number, text: str) -> bool:
+    """Return whether the number is a part of an occurrence of a text."""
+    source = number.piece.source
+    start = source.find(text)
+    while start >= 0:
+        if start <= number.start and number.end <= start + len(text):
+            return True
+        start = source.find(text, start + 1)
+    return False
+
+
+def constants(name: str) -> dict[str, str]:
+    """Return the texts of a page whose numbers it does not print, each with the reason."""
+    listed = tomllib.loads(CONSTANTS.read_text("utf-8"))
+    return {**listed["everywhere"], **listed.get(name, {})}
+
+
+def proof(page: Page, number: Number, listed: Mapping[str, str]) -> str | None:
+    """Return what proves a number."""
+    if page.tied(number):
+        return "tied"
+    for text, reason in listed.items():
+        if covers(number, text):
+            elsewhere = re.match(r"as in (chapters/\w+)", reason)
+            if not elsewhere or chapter(elsewhere[1]).proves(number, number.value.others()):
+                return "elsewhere" if elsewhere else "constant"
+    for name, scope in zip(SCOPES, page.scopes(number.piece), strict=False):
+        others = [-1, 1] if name in ("cell", "near") else number.value.others()
+        if scope.proves(number, others):
+            return name
+    return None
+
+
+SCOPES = ("cell", "near", "section", "chapter")
+
+
+@cache
+def chapter(name: str) -> Scope:
+    """Return what a whole chapter prints."""
+    page = Page(ROOT / f"{name}.ipynb")
+    return Scope([cell for cell in page.cells if cell.cell_type == "code"])
+
+
+def pages() -> list[Path]:
+    """Return the pages whose text is typed."""
+    names = ["README", *(name for name in page_names(ROOT) if name not in GENERATED)]
+    paths = [ROOT / f"{name}{suffix}" for name in names for suffix in (".ipynb", ".md")]
+    return [path for path in paths if path.exists()]
+
+
+def main() -> None:
+    """Print the numbers that nothing proves."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="pages; without any, all")
+    parser.add_argument("--words", action="store_true", help="list the words that measure")
+    options = parser.parse_args()
+    total: Counter[str] = Counter()
+    for path in pages():
+        page = Page(path)
+        if options.names and page.name.split("/")[-1] not in options.names:
+            continue
+        if options.words:
+            print(*words(page), sep="\n")
+            continue
+        counts = Counter(glued=sum(piece.source.count("{glue:") for piece in page.pieces))
+        for number in (number for piece in page.pieces for number in numbers(piece)):
+            by = proof(page, number, constants(page.name))
+            counts[by or "nothing"] += 1
+            if by is None:
+                print(f"{page.name}, {number}")
+        print(f"{page.name}: {dict(counts)}")
+        total += counts
+    print(f"all: {dict(total)}")
+
+
+def words(page: Page) -> Iterator[str]:
+    """Return the words that measure, each where it stands."""
+    for piece in page.pieces:
+        for match in WORDS.finditer(piece.read):
+            context = piece.source[max(0, match.start() - 60) : match.end() + 50]
+            yield f"{page.name}, {piece.place}: {context!r}"
+
+
+if __name__ == "__main__":
+    main()
