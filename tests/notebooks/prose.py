@@ -59,8 +59,9 @@ DROPPED = [
         r"https?://\S+",
         r"<[^>]+>",
         r"arXiv\s[\d.]+",
-        r"(?<![\d,.])00[0-4]\b",  # the sources have numbers for names
+        r"(?<![\d,.])00[0-4]\b",  # numbers for names: sources
         r"\b20[12]\d\b",  # years
+        r"\b(?:[Hh]ead|[Ll]ayers?) \d(?:\.\d| to \d)?",  # layers and heads, too
         r"^ *\d+\. ",  # the number of an item in a list
     )
 ]
@@ -277,13 +278,17 @@ class Scope:
 
     def _round(self, step: Decimal, percent: bool) -> tuple[set[Decimal], set[Decimal]]:
         """Return what a number to this step may be, rounded; and what it may be exactly."""
-        rounded, exact = set(), {abs(number) * (100 if percent else 1) for number in self.typed}
+        rounded, exact = set(), set()
+        for literal in self.typed:
+            if step >= 1 or percent or literal.as_tuple().exponent:  # 2 is not 2.0
+                exact.add(abs(literal) * (100 if percent else 1))
         for printed in self.values:
             if printed.percent and not percent:
                 continue
             times = 100 if percent and not printed.percent else 1
             number = times * abs(printed.number)
-            exact.add(number)
+            if step >= 1 or printed.step < 1:
+                exact.add(number)
             if times * printed.step <= step:
                 for rounding in (ROUND_HALF_UP, ROUND_HALF_DOWN):
                     rounded.add((number / step).to_integral_value(rounding) * step)
@@ -418,7 +423,7 @@ class Page:
         if not self.cells:
             return
         start = end = piece.position
-        yield self._scopes(start, end + 1)
+        yield self._scopes(start, end + 1 + self.hidden(end + 1))
         while start and self.cells[start - 1].cell_type == "code":
             start -= 1
         while end + 1 < len(self.cells) and self.cells[end + 1].cell_type == "code":
@@ -428,6 +433,11 @@ class Page:
         if inside:
             yield self._scopes(min(start, *inside), max(end, *inside) + 1)
         yield self._scopes(0, len(self.cells))
+
+    def hidden(self, position: int) -> bool:
+        """Return whether there is a cell that the book hides: the readings of a figure."""
+        after = self.cells[position : position + 1]
+        return bool(after) and "remove-cell" in after[0].metadata.get("tags", [])
 
     def tied(self, number: Number) -> bool:
         """Return whether the metadata say which line prints the number."""
