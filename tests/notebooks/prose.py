@@ -61,7 +61,7 @@ DROPPED = [
         r"arXiv\s[\d.]+",
         r"(?<![\d,.])00[0-4]\b",  # numbers for names: sources
         r"\b20[12]\d\b",  # years
-        r"\b(?:[Hh]ead|[Ll]ayers?) \d(?:\.\d| to \d)?",  # layers and heads, too
+        r"\b(?:[Hh]ead|[Ll]ayers?|Part) \d(?:\.\d| to \d)?",  # too
         r"^ *\d+\. ",  # the number of an item in a list
     )
 ]
@@ -333,13 +333,11 @@ def agree(printed: Value, typed: Value) -> bool:
 
 
 def pairs(node: ast.AST) -> Iterator[tuple[Decimal, Decimal]]:
-    """Return the pairs of numbers that stand side by side in a tuple, a list or a call."""
+    """Return the numbers that stand side by side in a tuple, a list or a call, either first."""
     beside = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
-    found = [constant(item) for item in beside]
-    for index, one in enumerate(found):
-        for other in found[index + 1 :]:
-            if one is not None and other is not None:
-                yield from ((one, other), (other, one))
+    for one, other in pairwise(map(constant, beside)):
+        if one is not None and other is not None:
+            yield from ((one, other), (other, one))
 
 
 OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
