@@ -89,12 +89,13 @@ def readings(*panels: Axes, at: Iterable[float] = ()) -> None:
     """
     for panel in panels:
         curves = panel.get_lines()
-        for curve in curves:
+        for index, curve in enumerate(curves):
             x, y = (np.asarray(values, float) for values in curve.get_data())
-            label = str(curve.get_label()).replace("_child", "curve ")
-            unread = len(curves) > MANY_CURVES and label.startswith("curve ")
-            if unread or not np.isfinite(y).any():
-                continue
+            label = str(curve.get_label())
+            if label.startswith("_"):
+                label = f"curve {index}"
+                if len(curves) > MANY_CURVES:
+                    continue
             order = np.argsort(x)
             ends = {"begins": order[0], "ends": order[-1]}
             ends |= {"highest": np.nanargmax(y), "lowest": np.nanargmin(y)}

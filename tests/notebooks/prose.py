@@ -267,7 +267,7 @@ class Scope:
                 if last and re.fullmatch(r"\s*±\s*", text[last.end() : match.start()]):
                     self.errors.add((value(last), value(match)))
                 last = match
-            tree = ast.parse(cell.source)
+            tree = Ranges().visit(ast.parse(cell.source))
             for node in ast.walk(tree):
                 self.typed |= {number for number in [constant(node)] if number is not None}
                 self.neighbours |= set(pairs(node))
@@ -287,9 +287,8 @@ class Scope:
                 continue
             times = 100 if percent and not printed.percent else 1
             number = times * abs(printed.number)
-            if step >= 1 or printed.step < 1:
-                exact.add(number)
             if times * printed.step <= step:
+                exact.add(number)
                 for rounding in (ROUND_HALF_UP, ROUND_HALF_DOWN):
                     rounded.add((number / step).to_integral_value(rounding) * step)
         return rounded, exact
@@ -338,6 +337,21 @@ def pairs(node: ast.AST) -> Iterator[tuple[Decimal, Decimal]]:
     for one, other in pairwise(map(constant, beside)):
         if one is not None and other is not None:
             yield from ((one, other), (other, one))
+
+
+class Ranges(ast.NodeTransformer):
+    """Give a range its last number in place of the one after it: 256 for range(1, 257)."""
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802
+        """Change the end of a range."""
+        self.generic_visit(node)
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        found = [constant(argument) for argument in node.args]
+        if name in ("range", "arange") and len(found) > 1 and None not in found:
+            start, stop, step = [*found, Decimal(1)][:3]
+            if (stop - 1 - start) % step == 0:
+                node.args[1] = ast.Constant(int(stop) - 1)
+        return node
 
 
 OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
