@@ -4,8 +4,8 @@ Read are the prose of every page, its formulas, headings and tables, the caption
 what is said in place of a picture. A number there is glued, and so not typed; or
 
 - tied: the metadata "states" of its cell name the line `name = number` that prints it; or
-- listed in constants.toml: a constant of definition or citation, with the reason, or "as in" the
-  chapter that proves it; or
+- listed in constants.toml: a constant of definition or citation, with the reason, or "= " what
+  computes it, or "as in " the chapter that prints it; or
 - found, to the digits given, in what the chapter prints or among the numbers of its code: in the
   figure's own cell, next to the text, in its section, or anywhere. Found counts only where no
   number beside it is found too: none that is one more or less in the last digit, and in the wider
@@ -22,6 +22,7 @@ measure ("a third", "twice") are for people: `python -m tests.notebooks.prose --
 
 import argparse
 import ast
+import math
 import operator
 import re
 import tomllib
@@ -342,7 +343,7 @@ def pairs(node: ast.AST) -> Iterator[tuple[Decimal, Decimal]]:
 class Ranges(ast.NodeTransformer):
     """Give a range its last number in place of the one after it: 256 for range(1, 257)."""
 
-    def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.Call:
         """Change the end of a range."""
         self.generic_visit(node)
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -454,7 +455,7 @@ class Page:
     def tied(self, number: Number) -> bool:
         """Return whether the metadata say which line prints the number."""
         return any(
-            covers(number, stated) and f"{name} = {stated}" in self.lines()
+            covers(number, stated) is not None and f"{name} = {stated}" in self.lines()
             for name, stated in number.piece.ties.items()
         )
 
@@ -463,15 +464,11 @@ class Page:
         return {line for cell in self.cells for line in shown(cell).splitlines()}
 
 
-def covers(number: Number, text: str) -> bool:
-    """Return whether the number is a part of an occurrence of a text."""
-    source = number.piece.source
-    start = source.find(text)
-    while start >= 0:
-        if start <= number.start and number.end <= start + len(text):
-            return True
-        start = source.find(text, start + 1)
-    return False
+def covers(number: Number, text: str) -> int | None:
+    """Return where the occurrence of a text starts of which the number is a part."""
+    starts = (match.start() for match in re.finditer(re.escape(text), number.piece.source))
+    inside = (at for at in starts if at <= number.start and number.end <= at + len(text))
+    return next(inside, None)
 
 
 def constants(name: str) -> dict[str, str]:
@@ -485,15 +482,32 @@ def proof(page: Page, number: Number, listed: Mapping[str, str]) -> str | None:
     if page.tied(number):
         return "tied"
     for text, reason in listed.items():
-        if covers(number, text):
-            elsewhere = re.match(r"as in (chapters/\w+)", reason)
-            if not elsewhere or chapter(elsewhere[1]).proves(number, number.value.others()):
-                return "elsewhere" if elsewhere else "constant"
+        start = covers(number, text)
+        if start is not None:
+            kind, holds = checked(number, start, start + len(text), reason)
+            return kind if holds else None
     for name, scope in zip(SCOPES, page.scopes(number.piece), strict=False):
         others = [-1, 1] if name in ("cell", "near") else number.value.others()
         if scope.proves(number, others):
             return name
     return None
+
+
+def checked(number: Number, start: int, end: int, reason: str) -> tuple[str, bool]:
+    """Return the kind of a reason, and whether it holds as far as it can be checked.
+
+    "= a; b" computes the numbers of the text from `start` to `end`, in order.
+    """
+    if reason.startswith("as in "):
+        scope = chapter(reason.removeprefix("as in "))
+        return "elsewhere", scope.proves(number, number.value.others())
+    if reason.startswith("= "):
+        inside = [n.start for n in numbers(number.piece) if start <= n.start and n.end <= end]
+        expression = reason[2:].split(";")[inside.index(number.start)]
+        right = Decimal(str(eval(expression, {"__builtins__": {}}, vars(math))))
+        tolerance = number.value.step / 2 if not number.value.power else right / 10**9
+        return "computed", abs(right - number.value.number) <= tolerance
+    return "constant", True
 
 
 SCOPES = ("cell", "near", "section", "chapter")
