@@ -50,9 +50,7 @@ LARGEST_COEFFICIENT = 12
 DROPPED = [
     re.compile(pattern, re.MULTILINE | re.DOTALL)
     for pattern in (
-        r"^(`{3,})(?:\w[\w-]*|\{(?:raw|code-block|eval-rst|bibliography)\}[^\n]*)?\n.*?^\1[ ]*$",
         r"^:(?!alt:)[\w-]+:[^\n]*$",  # options of a directive, but for its alt text
-        r"^(?:`{3,}|:{3,})(?:\{[\w:-]+\})?",
         r"^\([\w-]+\)=$",
         r"\{[\w:]+\}`[^`]*`",  # roles: glued numbers, references to equations, citations
         r"`[^`]+`",
@@ -66,6 +64,10 @@ DROPPED = [
         r"^ *\d+\. ",  # the number of an item in a list
     )
 ]
+FENCE = re.compile(r"(?P<fence>`{3,}|:{3,})(?P<name>\{[\w:-]+\}|\w*)")
+CODE = re.compile(r"\w*|\{(?:raw|code-block|eval-rst|bibliography)\}")
+"""What a fence is called that holds no text."""
+
 MATHS = re.compile(r"\$\$(.*?)\$\$|\$([^$]+)\$", re.DOTALL)
 DIGITS = r"\d+(?:(?:,|\\,|\{,\}|[\u202f\u00a0 ])(?=\d{3}(?!\d))\d{3})*(?:\.\d+)?"
 EXPONENT = r"(?:\^\{?[-−]?\d+\}?|⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|[ ]to[ ]the[ ](?:minus[ ])?\d+)"
@@ -159,9 +161,26 @@ def blank(match: re.Match[str]) -> str:
 
 def read(source: str) -> str:
     """Return the text without code, roles, addresses and labels, each place where it was."""
+    source = "".join(outside_code(source))
     for pattern in DROPPED:
         source = pattern.sub(blank, source)
     return source
+
+
+def outside_code(source: str) -> Iterator[str]:
+    """Return the lines, blank in code and where a fence begins or ends."""
+    open_fences: list[tuple[str, bool]] = []
+    for line in source.splitlines(keepends=True):
+        match = FENCE.match(line)
+        fence, is_code = open_fences[-1] if open_fences else ("", False)
+        if match and not match["name"] and match["fence"] == fence:
+            open_fences.pop()
+            yield re.sub(r"[^\n]", " ", line)
+        elif match and not is_code:
+            open_fences.append((match["fence"], bool(CODE.fullmatch(match["name"]))))
+            yield " " * match.end() + line[match.end() :]
+        else:
+            yield re.sub(r"[^\n]", " ", line) if is_code else line
 
 
 def exponent(text: str) -> int:
