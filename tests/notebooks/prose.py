@@ -1,7 +1,8 @@
 """The numbers that stand typed in the text of the book, and what proves each of them.
 
 Read are the prose of every page, its formulas, headings and tables, the captions of figures and
-what is said in place of a picture. A number there is glued, and so not typed; or
+what is said in place of a picture; and in the code the headings, labels and words to print, which
+its numbers must prove. A number there is glued, and so not typed; or
 
 - tied: the metadata "states" of its cell name the line `name = number` that prints it; or
 - listed in constants.toml: a constant of definition or citation, with the reason, or "= " what
@@ -129,6 +130,7 @@ class Piece(NamedTuple):
     position: int = 0
     section: int = 0
     ties: Mapping[str, str] = {}
+    in_code: bool = False
 
 
 class Number(NamedTuple):
@@ -267,34 +269,39 @@ def numbers(piece: Piece) -> list[Number]:
 def symbol_before(text: str) -> str | None:
     """Return the x of `x = ` at the end of a text."""
     match = re.search(r"([\w\\*^{}]+)\s*(?:=|≈|\\approx)\s*$", text)
-    return match[1].replace("\\", "").strip("*^{}") if match else None
+    name = match[1].replace("\\", "").strip("*^{}") if match else ""
+    return GREEK.get(name, name) or None
 
 
 class Scope:
     """A part of a chapter: what its cells print, and the numbers in their code."""
 
-    def __init__(self, cells: list[NotebookNode]) -> None:
+    def __init__(self, cells: list[NotebookNode], *, outputs: bool = True) -> None:
         self.values: set[Value] = set()
         self.errors: set[tuple[Value, Value]] = set()
         self.typed: set[Decimal] = set()
         self.neighbours: set[tuple[Decimal, Decimal]] = set()
         self.named: set[tuple[str, Decimal]] = set()
         for cell in cells:
-            text = shown(cell)
-            last: re.Match[str] | None = None
-            for match in NUMBER.finditer(text):
-                self.values.add(value(match))
-                if last and re.fullmatch(r"\s*±\s*", text[last.end() : match.start()]):
-                    self.errors.add((value(last), value(match)))
-                last = match
-            tree = Ranges().visit(ast.parse(cell.source))
-            for node in ast.walk(tree):
+            for node in ast.walk(Ranges().visit(ast.parse(cell.source))):
                 self.typed |= {number for number in [constant(node)] if number is not None}
                 self.neighbours |= set(pairs(node))
-            for name, number in NAMED.findall(text + "\n" + cell.source):
-                number = Decimal(number.replace("_", "").replace("−", "-"))
-                self.named |= {(name, number), (GREEK.get(name, name), number)}
+                self.named |= set(names(node))
+            if outputs:
+                self._add(shown(cell))
         self._rounded = cache(self._round)
+
+    def _add(self, text: str) -> None:
+        """Add the numbers of a text."""
+        last: re.Match[str] | None = None
+        for match in NUMBER.finditer(text):
+            self.values.add(value(match))
+            if last and re.fullmatch(r"\s*±\s*", text[last.end() : match.start()]):
+                self.errors.add((value(last), value(match)))
+            last = match
+        for name, digits in NAMED.findall(text):
+            number = Decimal(digits.replace("−", "-"))
+            self.named.add((GREEK.get(name, name), number))
 
     def _round(self, step: Decimal, percent: bool) -> tuple[set[Decimal], set[Decimal]]:
         """Return what a number to this step may be, rounded; and what it may be exactly."""
@@ -359,6 +366,18 @@ def pairs(node: ast.AST) -> Iterator[tuple[Decimal, Decimal]]:
             yield from ((one, other), (other, one))
 
 
+def names(node: ast.AST) -> Iterator[tuple[str, Decimal]]:
+    """Return the name to which a number is given: n for n = 512 and f(n=512)."""
+    targets: list[str | None] = []
+    if isinstance(node, ast.keyword):
+        targets = [node.arg]
+    elif isinstance(node, ast.Assign):
+        targets = [getattr(target, "id", None) for target in node.targets]
+    number = constant(node.value) if targets else None
+    if number is not None:
+        yield from ((GREEK.get(name, name), number) for name in targets if name)
+
+
 class Ranges(ast.NodeTransformer):
     """Give a range its last number in place of the one after it: 256 for range(1, 257)."""
 
@@ -395,7 +414,7 @@ def constant(node: ast.AST) -> Decimal | None:
     return None
 
 
-NAMED = re.compile(r"([^\W\d]\w*|[Α-ω])\*?\s?=\s?([-−]?\d[\d_]*(?:\.\d+)?)(?![\w.])")
+NAMED = re.compile(r"([^\W\d]\w*|[Α-ω])\*?\s?=\s?([-−]?\d+(?:\.\d+)?)(?![\w.])")
 
 
 def shown(cell: NotebookNode) -> str:
@@ -438,6 +457,11 @@ class Page:
                     part = text[start:end]
                     yield Piece(cell.id, cell.source[start:end], part, position, section, ties)
             else:
+                for node in ast.walk(ast.parse(cell.source)):
+                    text = node.value if isinstance(node, ast.Constant) else None
+                    if isinstance(text, str) and re.search(r"[^\W\d]|%", text):
+                        place = f"{cell.id}, code"
+                        yield Piece(place, text, read(text), position, section, ties, True)
                 shows = cell.metadata.get("mystnb", {})
                 caption = shows.get("figure", {}).get("caption", "")
                 alt = shows.get("image", {}).get("alt", "")
@@ -447,24 +471,25 @@ class Page:
                         yield Piece(place, text, read(text), position, section, ties)
             self.sections.append(section)
 
-    def _scope(self, first: int, last: int) -> Scope:
-        return Scope([cell for cell in self.cells[first:last] if cell.cell_type == "code"])
+    def _scope(self, first: int, last: int, in_code: bool) -> Scope:
+        cells = [cell for cell in self.cells[first:last] if cell.cell_type == "code"]
+        return Scope(cells, outputs=not in_code)
 
     def scopes(self, piece: Piece) -> Iterator[Scope]:
         """Return what is printed next to a piece, in its section, and in the whole chapter."""
         if not self.cells:
             return
         start = end = piece.position
-        yield self._scopes(start, end + 1 + self.hidden(end + 1))
+        yield self._scopes(start, end + 1 + self.hidden(end + 1), piece.in_code)
         while start and self.cells[start - 1].cell_type == "code":
             start -= 1
         while end + 1 < len(self.cells) and self.cells[end + 1].cell_type == "code":
             end += 1
-        yield self._scopes(start, end + 1)
+        yield self._scopes(start, end + 1, piece.in_code)
         inside = [i for i, section in enumerate(self.sections) if section == piece.section]
         if inside:
-            yield self._scopes(min(start, *inside), max(end, *inside) + 1)
-        yield self._scopes(0, len(self.cells))
+            yield self._scopes(min(start, *inside), max(end, *inside) + 1, piece.in_code)
+        yield self._scopes(0, len(self.cells), piece.in_code)
 
     def hidden(self, position: int) -> bool:
         """Return whether there is a cell that the book hides: the readings of a figure."""
@@ -490,6 +515,7 @@ def covers(number: Number, text: str) -> int | None:
     return next(inside, None)
 
 
+@cache
 def constants(name: str) -> dict[str, str]:
     """Return the texts of a page whose numbers it does not print, each with the reason."""
     listed = tomllib.loads(CONSTANTS.read_text("utf-8"))
@@ -507,6 +533,8 @@ def proof(page: Page, number: Number, listed: Mapping[str, str]) -> str | None:
             return kind if holds else None
     for name, scope in zip(SCOPES, page.scopes(number.piece), strict=False):
         others = [-1, 1] if name in ("cell", "near") else number.value.others()
+        if number.piece.in_code and name == "cell":
+            others = []  # a heading over the numbers that the same code has
         if scope.proves(number, others):
             return name
     return None

@@ -38,7 +38,9 @@ def test_every_constant_is_needed():
     for page, number in BOOK:
         if proof(page, number, {}) is None:
             needed.update(
-                (page.name, text) for text in constants(page.name) if covers(number, text)
+                (page.name, text)
+                for text in constants(page.name)
+                if covers(number, text) is not None
             )
     everywhere = constants("no page")
     for name in PAGES:
