@@ -529,7 +529,7 @@ def proof(page: Page, number: Number, listed: Mapping[str, str]) -> str | None:
     for text, reason in listed.items():
         start = covers(number, text)
         if start is not None:
-            kind, holds = checked(number, start, start + len(text), reason)
+            kind, holds = checked(page, number, start, start + len(text), reason)
             return kind if holds else None
     for name, scope in zip(SCOPES, page.scopes(number.piece), strict=False):
         others = [-1, 1] if name in ("cell", "near") else number.value.others()
@@ -540,11 +540,13 @@ def proof(page: Page, number: Number, listed: Mapping[str, str]) -> str | None:
     return None
 
 
-def checked(number: Number, start: int, end: int, reason: str) -> tuple[str, bool]:
+def checked(page: Page, number: Number, start: int, end: int, reason: str) -> tuple[str, bool]:
     """Return the kind of a reason, and whether it holds as far as it can be checked.
 
     "= a; b" computes the numbers of the text from `start` to `end`, in order.
     """
+    if reason.startswith("set in the code"):
+        return "constant", chapter(page.name).has(number.value)
     if reason.startswith("as in "):
         scope = chapter(reason.removeprefix("as in "))
         return "elsewhere", scope.proves(number, number.value.others())

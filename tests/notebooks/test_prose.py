@@ -7,6 +7,7 @@ from itertools import cycle
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
+from tests.books import bibliography_keys
 from tests.notebooks.prose import (
     CONSTANTS,
     Page,
@@ -50,6 +51,14 @@ def test_every_constant_is_needed():
         assert any(needed[name, text] for name in PAGES), (
             f"{CONSTANTS.name}: no page needs {text!r}"
         )
+
+
+def test_every_citation_is_in_the_bibliography():
+    keys = bibliography_keys()
+    for name in PAGES:
+        for text, reason in constants(name).items():
+            if reason.startswith("cited: "):
+                assert keys & set(reason.split()) or "arXiv" in reason, (text, reason)
 
 
 def test_every_tie_is_needed():
