@@ -228,10 +228,13 @@ def is_value(match: re.Match[str], formula: str) -> bool:
 
 def is_form(match: re.Match[str], text: str) -> bool:
     """Return whether a number belongs to the form of a formula in plain text: √(2 log n)."""
-    if match["digits"] != match[0] or not match[0].isdigit() or int(match[0]) > LARGEST_COEFFICIENT:
+    digits = match[0].lstrip("-−")
+    if not digits.isdecimal() or int(digits) > LARGEST_COEFFICIENT:
         return False
     before, after = text[: match.start()], text[match.end() :]
-    return bool(re.search(r"[√/^·]\(?$", before) or re.match(r"/|\s?(?:√|·|log\b)|[α-ω]", after))
+    return bool(
+        re.search(r"[√/^·]\(?$", before) or re.match(r"/|\s?(?:√|·|×|log\b|E\b)|[^\W\d]", after)
+    )
 
 
 def numbers(piece: Piece) -> list[Number]:
@@ -533,8 +536,6 @@ def proof(page: Page, number: Number, listed: Mapping[str, str]) -> str | None:
             return kind if holds else None
     for name, scope in zip(SCOPES, page.scopes(number.piece), strict=False):
         others = [-1, 1] if name in ("cell", "near") else number.value.others()
-        if number.piece.in_code and name == "cell":
-            others = []  # a heading over the numbers that the same code has
         if scope.proves(number, others):
             return name
     return None
