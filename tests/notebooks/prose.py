@@ -82,6 +82,8 @@ NUMBER = re.compile(
     """,
     re.VERBOSE,
 )
+BEFORE_A_COEFFICIENT = re.compile(r"(?:[√/^·]\(?|\blog )$")
+AFTER_A_COEFFICIENT = re.compile(r"/|\s?(?:√|·|×|log\b|E\b)|[^\W\d]")
 SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 UNITS = {"thousand": 3, "million": 6, "billion": 9}
 RELATION = re.compile(r"=|≈|≤|≥|<|>|\\(?:approx|sim|simeq|leq?|geq?|lt|gt|equiv)(?![a-zA-Z])")
@@ -232,9 +234,7 @@ def is_form(match: re.Match[str], text: str) -> bool:
     if not digits.isdecimal() or int(digits) > LARGEST_COEFFICIENT:
         return False
     before, after = text[: match.start()], text[match.end() :]
-    return bool(
-        re.search(r"[√/^·]\(?$", before) or re.match(r"/|\s?(?:√|·|×|log\b|E\b)|[^\W\d]", after)
-    )
+    return bool(BEFORE_A_COEFFICIENT.search(before) or AFTER_A_COEFFICIENT.match(after))
 
 
 def numbers(piece: Piece) -> list[Number]:
