@@ -307,18 +307,26 @@ def sweep_command(
     """
     sweep = _lab("sweep")
     try:
-        found = sweep.run(
-            sweep.read(file, text), workers=workers, device=str(device), progress=True
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show_warning
+            found = sweep.run(
+                sweep.read(file, text), workers=workers, device=str(device), progress=True
+            )
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
-    except sweep.WorkerError as error:
-        raise CommandError(str(error), 1) from error
+    except sweep.UnfinishedError as error:
+        typer.echo(f"Error: {error}", err=True)
+        os._exit(1)  # as below
     except KeyboardInterrupt:
         typer.echo("Stopped; the same command goes on from here.", err=True)
         os._exit(130)  # a graceful end would wait for the runs under way
     diverged = sum(outcome.run.diverged_at is not None for outcome in found)
     typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"Warning: {message}", err=True)
 
 
 @app.command("data")

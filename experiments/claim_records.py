@@ -13,7 +13,7 @@ from typing import Any
 import attnlib.claims
 from attnlib.claims.training import EARLY, RUNS
 from attnlib.files import replace
-from attnlib.lab import sweep
+from attnlib.lab import results, sweep
 from experiments.records import runs
 
 OUT = Path(attnlib.claims.__path__[0]) / RUNS
@@ -54,7 +54,7 @@ def run(outcome: sweep.Outcome, step_by_step: bool) -> dict[str, Any]:
         "final_loss": result.final_loss,
         "early_loss": float(result.losses[EARLY].mean()),
     }
-    return {**entry, "losses": sweep.encoded(*outcome)["losses"]} if step_by_step else entry
+    return {**entry, "losses": results.encoded(*outcome, {})["losses"]} if step_by_step else entry
 
 
 if __name__ == "__main__":

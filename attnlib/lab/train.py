@@ -77,6 +77,15 @@ class Training:
         if self.masked > 1.0:
             raise ValueError(f"masked must be at most 1, got masked={self.masked:g}")
 
+    def records(self, step: int) -> bool:
+        """Return whether gradient norm and ratios are recorded at a step: these, and the last."""
+        return step % self.record_every == 0 or step == self.steps - 1
+
+
+def final_loss(losses: FloatArray) -> float:
+    """Return the mean of the last 20 losses, or of all where there are fewer. Chapter: training."""
+    return float(losses[-LAST_STEPS:].mean())
+
 
 @dataclass(frozen=True)
 class Run:
@@ -89,7 +98,7 @@ class Run:
     final_loss: float | None
     """The mean of the last 20 losses; None if the run diverged."""
     validation_loss: float | None
-    """After the last step, in nats a byte; None if the run diverged."""
+    """After the last step, in nats a byte; None if the run diverged, be it in its last step."""
     recorded_at: NDArray[np.int64]
     """Shape (records,): the steps of the two records below, the first and the last among them."""
     gradient_norms: FloatArray
@@ -147,7 +156,6 @@ def train_model(
     )
     # Losses stay on the device: reading each one would make a GPU wait.
     losses = torch.full((training.steps,), math.nan, device=device, dtype=precision)
-    recorded_at: list[int] = []
     norms: list[Tensor] = []
     ratios: list[Tensor] = []
     for step, batch in enumerate(batches):
@@ -157,8 +165,7 @@ def train_model(
             value = loss(model(inputs), targets)
         value.backward()  # type: ignore[no-untyped-call]
         losses[step] = value.detach()
-        if step % training.record_every == 0 or step == training.steps - 1:
-            recorded_at.append(step)
+        if training.records(step):
             norms.append(
                 nn.utils.get_total_norm([cast(Tensor, p.grad) for p in model.parameters()])
             )
@@ -173,12 +180,12 @@ def train_model(
     bad = np.flatnonzero(~(every <= training.loss_limit))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
-    steps = np.array([step for step in recorded_at if step < kept.size], dtype=np.int64)
+    steps = np.array([step for step in range(kept.size) if training.records(step)], dtype=np.int64)
     return model, Run(
         losses=kept,
         diverged_at=diverged_at,
-        final_loss=None if bad.size else float(kept[-LAST_STEPS:].mean()),
-        validation_loss=None if bad.size else validation_loss,
+        final_loss=None if bad.size else final_loss(kept),
+        validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
         recorded_at=steps,
         gradient_norms=torch.stack(norms).double().cpu().numpy()[: steps.size],
         branch_ratios=torch.stack(ratios).double().cpu().numpy()[: steps.size],
