@@ -54,7 +54,8 @@ def read_json(path: str | Path) -> Any:
     Raises OSError where it cannot be read, and ValueError, in one line, where it is not JSON.
     """
     try:
-        return json.loads(Path(path).read_bytes(), parse_constant=_refused, parse_float=_finite)
+        text = Path(path).read_text("utf-8")
+        return json.loads(text, parse_constant=_refused, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -5,12 +5,11 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
-
-import attnlib
 
 COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?")
 
@@ -24,7 +23,8 @@ def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
     ['attnlib', 'commit', 'python', 'numpy', 'processor', 'threads']
     """
     return {
-        "attnlib": attnlib.__version__,
+        # Not imported: the root stands on floors above this one.
+        "attnlib": sys.modules["attnlib"].__version__,
         "commit": commit(),
         **versions(*packages),
         "processor": on or processor(),
@@ -45,7 +45,7 @@ def check(found: Any) -> None:
         elif name == "commit":
             right = value is None or (isinstance(value, str) and bool(COMMIT.fullmatch(value)))
         else:
-            right = isinstance(value, str) and bool(value)
+            right = isinstance(value, str | int | float) and value != ""
         if not right:
             raise ValueError(f"made has no such {name}: {value!r:.80}")
 

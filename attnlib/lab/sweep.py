@@ -77,7 +77,7 @@ MODEL_KEYS = tuple(field.name for field in fields(Config))
 TRAINING_KEYS = tuple(field.name for field in fields(Training) if field.name != "seed")
 """What [training] may have, and [grid] and a variant."""
 
-MOST_RUNS = 10**6
+MOST_RUNS = 10**5
 """Of a sweep: more are a slip of the grid."""
 POLL = 0.5
 """Seconds between two looks at runs that another sweep is at."""

@@ -164,8 +164,8 @@ WRONG = [
     ('"text"', '"texts"', "corpus must be 'embedded', 'tiny-shakespeare' or the path of a file"),
     ('"text"', "7", "corpus must be a string that is not empty, got corpus=7"),
     ('results = "results"', "", "results must be a string that is not empty, got results=None"),
-    ("[3, 4]", "[" * 10**5, "not a TOML file", "recursion"),
-    ("[3, 4]", str(list(range(300_000))), "a sweep may have at most 1000000 runs, got 1200000"),
+    ("[3, 4]", "[" * 10**5, "not a TOML file"),
+    ("[3, 4]", str(list(range(30_000))), "a sweep may have at most 100000 runs, got 120000"),
 ]
 
 
@@ -383,7 +383,7 @@ def one_thread_of_this_process(workers):
 def test_a_result_that_cannot_be_read_is_left_alone(folder):
     found = sweep.read(folder / "sweep.toml")
     found.path(found.settings[0]).mkdir(parents=True)
-    with pytest.raises(sweep.SweepError, match="Is a directory|Permission denied"):
+    with pytest.raises(sweep.SweepError, match=r"Is a directory|Permission denied"):
         run_here(folder / "sweep.toml")
     assert "Error: " in CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml")]).stderr
 
@@ -455,23 +455,17 @@ def test_another_error_of_a_run_is_not_taken_for_one_of_memory(folder, monkeypat
         raise RuntimeError("a fault of ours")
 
     monkeypatch.setattr(sweep, "_work", broken)
-    with pytest.raises(RuntimeError, match="^a fault of ours$"):
+    with pytest.raises(RuntimeError, match=r"^a fault of ours$"):
         run_here(folder / "sweep.toml")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to a limit of memory")
 def test_a_model_that_memory_does_not_hold_ends_the_command_in_one_line(folder):
-    resource = pytest.importorskip("resource")
     large = SMALL.replace('post_scale = "constant"', "width = 65536").replace("width = 8\n", "")
     large = large.replace("[variants.baseline]", "[variants.baseline]\nwidth = 8")
     (folder / "sweep.toml").write_text(large.replace("[3, 4]", "[3]").replace("0.01, ", ""))
-    command = [sys.executable, "-m", "attnlib", "sweep", folder / "sweep.toml", "--workers", "1"]
-    finished = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34)),
-    )
+    command = [sys.executable, "-m", "tests.library.limited_sweep", folder / "sweep.toml"]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert finished.returncode == 1
     *_, line = finished.stderr.splitlines()
     assert line.startswith("Error: 1 of 2 runs need more memory than there is, the first of them")
@@ -569,7 +563,7 @@ def test_dask_is_an_executor_like_any_other(folder):
     run_here(expected / "sweep.toml")
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
