@@ -56,6 +56,7 @@ def main(
 ) -> None:
     """Train, measure, and write the record."""
     torch.set_num_threads(1)
+    made_with = made("numpy", "scipy", "torch", threads=1)
     corpus = data.load(data.SHAKESPEARE, text)
     windows = data.validation_batch(
         data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
@@ -80,7 +81,6 @@ def main(
             for alpha in ALPHAS
         ),
     ]
-    made_with = made("numpy", "scipy", "torch", threads=1)
     save(out, Record(COMMAND, settings, made_with, tuple(entries)))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib import provenance
+from attnlib import checking, provenance
 from attnlib.checking import FloatArray
 from attnlib.files import read_json
 from attnlib.lab.model import Config
@@ -83,8 +83,9 @@ def encoded(setting: Setting, run: Run, made: Table) -> Table:
     """Return a run with its whole configuration and what it was made with, as it is written.
 
     Numbers of float32 precision have the digits that tell them apart; a norm or a ratio that is not
-    finite is null. Chapter: training.
+    finite is null. Raises TypeError for what is no setting. Chapter: training.
     """
+    checking.instance("setting", setting, Setting)
     type_ = _number_type(setting)
 
     def plain(values: FloatArray) -> list[Any]:

@@ -133,6 +133,9 @@ def read(path: str | Path, text: str | Path | None = None) -> Sweep:
     SweepError, whose message is one line that begins with the path, for a file that cannot be read,
     is not TOML, or says what cannot be. Chapter: training.
     """
+    for name, given in (("path", path), ("text", text)):
+        if given is not None or name == "path":
+            checking.instance(name, given, str | os.PathLike)
     path = Path(path)
     try:
         table = tomllib.loads(path.read_text("utf-8"))
@@ -268,6 +271,10 @@ def run(
     when there is no GPU; UnfinishedError when the disk is full or memory too small, and WorkerError
     when a worker dies. Chapter: training.
     """
+    checking.instance("sweep", sweep, Sweep)
+    if executor is not None:
+        checking.instance("executor", executor, Executor)
+    checking.flag("progress", progress)
     checking.choice("device", device, ("cpu", "cuda"))
     if device == "cuda" and not torch.cuda.is_available():
         raise SweepError("device must be 'cpu' where PyTorch finds no GPU, got device='cuda'")
@@ -445,17 +452,18 @@ def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run, Table,
     """Train one run with one thread; return it, what it was made with, and how long it took."""
     torch.set_num_threads(1)
     text = _loaded(setting.corpus, setting.sha256, path)
-    start, processor_start = time.perf_counter(), time.process_time()
-    result = train(setting.config, setting.training, text, device=device)
     kernels = torch.backends.cpu.get_cpu_capability()
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
+    processor = gpu or f"{provenance.processor()}, {kernels}"
+    made = provenance.made("numpy", "torch", threads=1, on=processor)
+    start, processor_start = time.perf_counter(), time.process_time()
+    result = train(setting.config, setting.training, text, device=device)
     timing = {
         "seconds": time.perf_counter() - start,
         "processor_seconds": time.process_time() - processor_start,
         "processor": gpu or f"{platform.machine()}, {kernels}",
     }
-    processor = gpu or f"{provenance.processor()}, {kernels}"
-    return result, provenance.made("numpy", "torch", threads=1, on=processor), timing
+    return result, made, timing
 
 
 @contextmanager

@@ -83,8 +83,14 @@ class Training:
 
 
 def final_loss(losses: FloatArray) -> float:
-    """Return the mean of the last 20 losses, or of all where there are fewer. Chapter: training."""
-    return float(losses[-LAST_STEPS:].mean())
+    """Return the mean of the last 20 losses, or of all where there are fewer; ValueError for none.
+
+    Chapter: training.
+    """
+    given = checking.finite("losses", losses)
+    if given.ndim != 1 or not given.size:
+        raise ValueError(f"losses must have one axis and not be empty, got shape {given.shape}")
+    return float(given[-LAST_STEPS:].mean())
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,8 @@ def train(config: Config, training: Training, text: Text, *, device: str = "cpu"
     """Train one model on the first nine tenths of `text`; the rest gives the validation loss.
 
     On a CPU the result depends on the arguments, the number of threads, the processor and
-    PyTorch's version only. Raises ValueError for a text too short for a window. Source 002.
-    Chapter: training.
+    PyTorch's version only. Raises ValueError for a text too short for a window, and TypeError or
+    ValueError for arguments of another kind. Source 002. Chapter: training.
 
     >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
     >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), data.embedded(10_000))
@@ -132,6 +138,14 @@ def train_model(
     >>> model(torch.zeros(1, 16, dtype=torch.long)).shape, len(run.losses)
     (torch.Size([1, 16, 256]), 2)
     """
+    checking.instance("config", config, Config)
+    checking.instance("training", training, Training)
+    try:
+        torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device must be one of PyTorch's, as 'cpu' or 'cuda', got device={device!r:.80}"
+        ) from None
     precision = PRECISIONS[training.precision]
     model = Transformer(config, training.seed, precision).to(device)
     adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate, fused=True)
