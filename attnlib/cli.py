@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import sys
 import warnings
 from dataclasses import asdict
@@ -316,11 +315,10 @@ def sweep_command(
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
     except sweep.UnfinishedError as error:
-        typer.echo(f"Error: {error}", err=True)
-        os._exit(1)  # as below
+        raise CommandError(str(error), 1) from error
     except KeyboardInterrupt:
         typer.echo("Stopped; the same command goes on from here.", err=True)
-        os._exit(130)  # a graceful end would wait for the runs under way
+        raise typer.Exit(130) from None
     diverged = sum(outcome.run.diverged_at is not None for outcome in found)
     typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
 

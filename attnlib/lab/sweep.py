@@ -468,15 +468,19 @@ def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run, Table,
 
 @contextmanager
 def _processes(workers: int) -> Iterator[Executor]:
+    """Yield so many processes; after an error their runs are not waited for."""
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
     )
     try:
         yield pool
     except BaseException:
-        pool.shutdown(wait=False)  # the runs under way are not waited for
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
         raise
-    pool.shutdown()
+    finally:
+        pool.shutdown()
 
 
 def _begin_worker() -> None:

@@ -405,7 +405,6 @@ def test_on_a_full_disk_the_command_ends_in_one_line_and_keeps_what_is_finished(
         really(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    monkeypatch.setattr(os, "_exit", sys.exit)
     monkeypatch.setattr(sweep, "_processes", one_thread_of_this_process)
     finished = CliRunner().invoke(app, ["sweep", str(file)])
     assert finished.exit_code == 1
@@ -613,7 +612,6 @@ def test_an_interrupted_command_says_that_it_goes_on(folder, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sweep, "run", interrupted)
-    monkeypatch.setattr(os, "_exit", sys.exit)
     finished = CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml")])
     assert finished.exit_code == 130
     assert finished.stderr == "Stopped; the same command goes on from here.\n"
