@@ -185,6 +185,7 @@ CALLS = {
         {"name": st.sampled_from(["embedded", __file__, "tests", "nothing"]), "path": st.none()},
         ("corpus",),
         FILES,
+        usually=100,
     ),
     "data.read": Call(
         data.read, {"path": st.sampled_from([__file__, "nothing"])}, ("text",), FILES
@@ -217,6 +218,7 @@ CALLS = {
             "dtype": st.sampled_from([torch.float32, torch.float64]),
             "tokens": TOKENS,
         },
+        usually=100,
     ),
     "model.loss": Call(model.loss, {"logits": LOGITS, "targets": TARGETS}),
     "train.Training": Call(Training, TRAININGS),
@@ -250,6 +252,7 @@ CALLS = {
             "optimiser": st.sampled_from(["descent", "adam"]),
             "steps": st.integers(0, 3),
         },
+        usually=100,
     ),
     "small_models.train_classifier": Call(
         small_models.train_classifier,
