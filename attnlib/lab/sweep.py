@@ -425,13 +425,13 @@ def _lock(sweep: Sweep, setting: Setting) -> Path:
 
 
 def _give_back(lock: FileLock) -> None:
-    """Release a lock whose result is there, so that its file may go first and do no harm."""
-    _remove(Path(lock.lock_file))
+    """Release a lock whose result is there: whoever takes it now sees that, with or without it."""
     lock.release()
+    _remove(Path(lock.lock_file))
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # Windows removes no file that is open
+    with suppress(OSError):  # a folder that is read only; Windows, where it is open
         path.unlink(missing_ok=True)
 
 
