@@ -63,10 +63,10 @@ def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
 
     Raises TypeError for what are no outcomes. Chapter: training.
     """
-    if not isinstance(outcomes, Sequence) or not all(
-        hasattr(one, "setting") and hasattr(one, "run") for one in outcomes
-    ):
-        raise TypeError(f"outcomes must be those of a sweep, got outcomes={outcomes!r:.80}")
+    checking.instance("outcomes", outcomes, Sequence)
+    for one in outcomes:
+        if not (hasattr(one, "setting") and hasattr(one, "run")):
+            raise TypeError(f"outcomes must be those of a sweep, got one of {type(one).__name__}")
     return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
 
 

@@ -121,7 +121,7 @@ class Config:
         if not isinstance(self.policy, str):
             raise TypeError(
                 "policy must be a name in attnlib.policies.POLICIES, "
-                f"got policy={self.policy!r:.80}"
+                f"got policy={' '.join(repr(self.policy).split()):.80}"
             )
         if self.alpha != 1.0:
             raise ValueError(
@@ -296,8 +296,9 @@ class Transformer(nn.Module):
     def __init__(self, config: Config, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         checking.instance("config", config, Config)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise TypeError(f"dtype must be one of real numbers, got dtype={dtype!r:.80}")
+        checking.instance("dtype", dtype, torch.dtype)
+        if not dtype.is_floating_point:
+            raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
         self.config = config
         tokens = BYTES if config.causal else BYTES + 1  # and one for a masked byte
         self.token = _embedding(tokens, config.width)

@@ -140,9 +140,10 @@ def train_model(
     """
     checking.instance("config", config, Config)
     checking.instance("training", training, Training)
+    checking.instance("device", device, str)
     try:
         torch.device(device)
-    except (RuntimeError, TypeError):
+    except RuntimeError:
         raise ValueError(
             f"device must be one of PyTorch's, as 'cpu' or 'cuda', got device={device!r:.80}"
         ) from None
