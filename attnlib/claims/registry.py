@@ -18,6 +18,21 @@ its bibliography. 000 is the English translation of 003, which adds its readers'
 LIMIT = 4.5
 """A simulation refutes a number that lies this many standard errors away: chance 7 in a million."""
 
+ROUNDING = 1e-12
+"""Numbers that are equal and were computed in two ways differ by less: some thousand roundings."""
+
+IN_THE_LIMIT = 1e-3
+"""What is said of a limit is computed so far out that less than this is left to it."""
+
+ONE_HOT = 0.9
+"""The largest weight of a row that is nearly one-hot: the other keys share less than a tenth."""
+
+FADED = 0.5
+"""A gradient that is less than half of what it is compared with does not flow as that does."""
+
+TENTH = 0.1
+"""What has vanished is less than a tenth of what it was; what is about right is off by less."""
+
 
 class Verdict(StrEnum):
     """What a check can find."""
@@ -84,6 +99,11 @@ def claim(
         return function
 
     return register
+
+
+def reproduced(holds: bool) -> str:
+    """Return what the evidence says of a figure."""
+    return "Reproduced" if holds else "Not reproduced"
 
 
 def check(identifier: str) -> Outcome:
