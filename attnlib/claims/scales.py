@@ -492,7 +492,8 @@ def _figure(coefficient: float, law: Normal | Cosine, power: float) -> Finding:
         Verdict.HOLDS_WITHIN if holds else Verdict.WRONG,
         f"{reproduced(holds)}: the curve rises from {best[0]:.3f} to {best[-1]:.3f}. The source's "
         f"recipe, numerical maximisation, agrees with it to {gap:.0e}. {coefficient:g} "
-        f"{_name(power)} is closer to it than 5 % of the figure's height at {100 * share:.1f} % of the n.",
+        f"{_name(power)} is closer to it than 5 % of the figure's height at "
+        f"{100 * share:.1f} % of the n.",
     )
 
 

@@ -108,7 +108,8 @@ def scale(exponent: float = -0.5, seed: int = 3) -> Finding:
     return Finding(
         Verdict.HOLDS if holds else Verdict.WRONG,
         f"Exactly Z²d, here d^{2.0 * exponent + 1.0:g}. With Z = d^{exponent:g} the mean row "
-        f"variance at d = {_listed(DIMENSIONS)} is at most {abs(worst):.1f} standard errors from 1.",
+        f"variance at d = {_listed(DIMENSIONS)} is at most {abs(worst):.1f} standard errors "
+        "from 1.",
     )
 
 
@@ -175,8 +176,8 @@ def one_hot(
     return Finding(
         verdict,
         f"Of 2000 rows of {VECTORS} keys, the share with a weight above {ONE_HOT} is {measured}, "
-        f"with a standard error of at most {0.5 / np.sqrt(2000):.3f}. Most rows are close to one-hot at "
-        f"d in {[d for d, share in shares.items() if share > MOST]} only.",
+        f"with a standard error of at most {0.5 / np.sqrt(2000):.3f}. Most rows are close to "
+        f"one-hot at d in {[d for d, share in shares.items() if share > MOST]} only.",
     )
 
 
