@@ -592,7 +592,7 @@ def _best(losses: FloatArray) -> FloatArray:
 
 def _distance(gap: float) -> str:
     """Return the largest difference in words, without the digits of rounding errors."""
-    return "less than 1e-11" if gap < 1e-11 else f"at most {gap:.1e}"
+    return "less than 1e-11" if round(gap, 11) == 0.0 else f"at most {gap:.1e}"
 
 
 def _sign(mean: FloatArray, error: FloatArray) -> int:
