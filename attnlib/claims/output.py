@@ -260,8 +260,10 @@ def factor(
     statement="The figure: the output's scale against temperature at n = 4096, simulated, next to "
     "the three rules.",
 )
-def figure(exponent: float = 1.0, flat_exponent: float = -0.5, seed: int = 43) -> Finding:
-    """The rules are 1, (e^{exponent/t²}/n)^½ from t = ½ on, and n^flat_exponent."""
+def figure(
+    exponent: float = 1.0, flat_exponent: float = -0.5, start: float = 0.5, seed: int = 43
+) -> Finding:
+    """The rules are 1, (e^{exponent/t²}/n)^½ from t = `start` on, and n^flat_exponent."""
     n, t = FIGURE_KEYS, TEMPERATURES
     s = Normal().sample(np.random.default_rng(seed), 250, n)
     computed = exact.output_std(Normal(), 1.0 / t, n)
@@ -272,7 +274,7 @@ def figure(exponent: float = 1.0, flat_exponent: float = -0.5, seed: int = 43) -
     rule = np.exp(exponent / t**2 / 2.0) / np.sqrt(n) / computed
     errors = {
         "spike, t = 1/16": 1.0 / float(computed[0]) - 1.0,
-        "log-normal, t ≥ ½": float(np.abs(rule[t >= 0.5] - 1.0).max()),
+        f"log-normal, t ≥ {start:g}": float(np.abs(rule[t >= start] - 1.0).max()),
         "log-normal, t = 1": float(rule[t == 1.0][0]) - 1.0,
         "flat, t = 16": n**flat_exponent / float(computed[-1]) - 1.0,
     }

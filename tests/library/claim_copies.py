@@ -330,6 +330,7 @@ FALSIFIED = [
     Copy("output.figure", {"exponent": 0.95}, "wrong"),
     Copy("output.figure", {"flat_exponent": -0.525}, "wrong"),
     Copy("output.figure", {"flat_exponent": -0.475}, "wrong"),
+    Copy("output.figure", {"start": 0.45 / math.sqrt(2.0)}, "wrong"),
     Copy("training.worse", {"changed": "baseline"}, "needs a condition"),
     Copy("training.cause", {"other": "baseline_larger"}, "open"),
 ]

@@ -203,10 +203,14 @@ def test_every_threshold_has_a_name_a_reason_and_a_test_on_either_side():
 
 
 def numbers(node):
-    """Return the numbers that are written in an expression; its indices do not count."""
+    """Return the numbers that are written in an expression, but for indices and exponents."""
     if isinstance(node, ast.Constant):
         return {node.value} if isinstance(node.value, int | float) else set()
-    inside = [node.value] if isinstance(node, ast.Subscript) else ast.iter_child_nodes(node)
+    inside = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Subscript):
+        inside = [node.value]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        inside = [node.left]
     return set().union(*map(numbers, inside))
 
 
