@@ -8,6 +8,7 @@ import sympy
 
 from attnlib import exact, rows, scores, symbolic
 from attnlib.claims.registry import (
+    ENTRY,
     FADED,
     LIMIT,
     ONE_HOT,
@@ -17,7 +18,6 @@ from attnlib.claims.registry import (
     Verdict,
     claim,
 )
-from attnlib.claims.variance import ENTRY
 from attnlib.initialisation import row_moments, sample_rows, standard_errors
 
 DENSITY = 0.02

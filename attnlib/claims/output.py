@@ -9,6 +9,7 @@ from scipy.special import logsumexp, ndtr
 from attnlib import annealed, exact, rows
 from attnlib.checking import FloatArray
 from attnlib.claims.registry import (
+    ENTRY,
     IN_THE_LIMIT,
     LIMIT,
     ROUNDING,
@@ -17,7 +18,6 @@ from attnlib.claims.registry import (
     claim,
     reproduced,
 )
-from attnlib.claims.variance import ENTRY
 from attnlib.initialisation import (
     DIMENSIONS,
     TEMPERATURES,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from attnlib import scores
+
 SOURCES = {
     "000": "su2023gradient",
     "001": "scores_post",
@@ -32,6 +34,10 @@ FADED = 0.5
 
 TENTH = 0.1
 """What has vanished is less than a tenth of what it was; what is about right is off by less."""
+
+
+ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
+"""The exact mean and variance of one of the d products that q·k adds up."""
 
 
 class Verdict(StrEnum):

@@ -8,12 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from attnlib import exact, scores, symbolic
-from attnlib.claims.registry import FADED, LIMIT, ONE_HOT, ROUNDING, Finding, Verdict, claim
+from attnlib.claims.registry import ENTRY, FADED, LIMIT, ONE_HOT, ROUNDING, Finding, Verdict, claim
 from attnlib.initialisation import DIMENSIONS, VECTORS, row_moments, sample_rows, standard_errors
 from attnlib.scores import DotProduct
-
-ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
-"""The exact mean and variance of one of the d products that q·k adds up."""
 
 MOST = 0.5
 """Most rows are more than half of them."""
