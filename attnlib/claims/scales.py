@@ -67,8 +67,8 @@ POWER = 0.01
 LOST = 0.05
 """A scale suits a row that keeps 95 % of the objective that the best scale of its n has."""
 
-KOLMOGOROV = 2.4
-"""√N times the largest distance of N draws from their law stays below: chance 2 in 100,000."""
+KOLMOGOROV = 3.0
+"""√N times the largest distance of N draws from their law stays below: chance 3 in 10⁸."""
 
 SLOW = 0.5
 """An entropy grows slowly if the number of keys in use, its exponential, grows less than √n."""
