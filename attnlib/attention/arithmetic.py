@@ -87,8 +87,8 @@ def attend(
     `is_causal` and `attn_mask` together; a policy for cosines without `normalize_qk`, one for dot
     products with it, and `normalize_qk` without a scale; "exact" with a scale for each query;
     shapes, types, layouts, devices and numbers of heads that do not fit; numbers that are negative,
-    too large or NaN; `dropout_p` outside 0 to 1. Warns of `alpha` with `normalize_qk`, which multiplies the cosine: it is `scale` now.
-    Chapter: policies.
+    too large or NaN; `dropout_p` outside 0 to 1. Warns of `alpha` with `normalize_qk`, which
+    multiplies the cosine: it is `scale` now. Chapter: policies.
 
     >>> q = k = v = torch.eye(2)
     >>> attend(q, k, v, alpha=0.0)

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from attnlib import checking
 
-
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """What kernels of attention take."""
 
