@@ -99,6 +99,7 @@ class Report:
 
         return pd.DataFrame(self._lines(), columns=list(DEFINITIONS))
 
+    @np.errstate(invalid="ignore")  # of a model that computes infinity
     def rows(self) -> Any:
         """Return a pandas DataFrame, one row for each row of attention that sees two keys or more.
 
@@ -283,6 +284,7 @@ def _root_mean(squares: FloatArray) -> float:
     return math.sqrt(_mean(squares))
 
 
+@np.errstate(invalid="ignore")
 def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict[str, Any]:
     """Return a line of the table."""
     rows, alpha = head.rows, head.alpha

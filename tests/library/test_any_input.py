@@ -6,6 +6,7 @@ tries a few hundred inputs of a function, a slow one ten thousand.
 
 import math
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +15,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from attnlib import exact
-from attnlib.attention import attend
+from attnlib.attention import Attention, attend, rescale
 from attnlib.policies import POLICIES
+from attnlib.probing import probe
 from attnlib.scores import Cosine, DotProduct
 
 HOW_MANY = pytest.mark.parametrize("many", [300, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -314,3 +317,192 @@ def factor_of(case, n):
 @HOW_MANY
 def test_attend(many):
     try_all(many, cases(), check_attend)
+
+
+# --- the module, the context ----------------------------------------------------------------------
+
+
+@st.composite
+def modules(draw):
+    """Return sizes and options of a module, the length of a text, and what of it is refused."""
+    heads, head_size = draw(st.integers(0, 4)), draw(st.sampled_from([None, 0, 1, 3, 4]))
+    sizes = {"width": draw(st.integers(0, 8)), "heads": heads}
+    refused = [name for name, size in sizes.items() if size < 1]
+    if draw(st.booleans()):
+        sizes["key_value_heads"] = draw(st.integers(0, 4))
+        if not sizes["key_value_heads"] or heads % sizes["key_value_heads"]:
+            refused.append("key_value_heads")
+    if head_size is not None:
+        sizes["head_size"] = head_size
+        refused += [] if head_size else ["head_size"]
+    elif heads and sizes["width"] % heads:
+        refused.append("width")
+    told, keys = {}, draw(st.integers(0, 5))
+    if draw(st.booleans()):
+        told["normalize_qk"] = True
+    kind = draw(st.sampled_from(["alpha", "scale", "policy"]))
+    if kind == "policy" or (kind == "alpha" and told):
+        told["policy"] = "x_transformers" if told else "ssmax"
+    else:
+        told[kind], fine = factor(draw, (heads, keys), torch.float32)
+        refused += [] if fine else [kind]
+    told["dropout_p"], fine = draw(st.sampled_from([(0.0, True), (math.nan, False), (2.0, False)]))
+    refused += [] if fine else ["dropout_p"]
+    return sizes, told, keys, draw(st.booleans()), refused
+
+
+def check_module(drawn):
+    sizes, told, keys, is_causal, refused = drawn
+
+    def run():
+        torch.manual_seed(0)
+        module = Attention(**sizes, **told)
+        module.output = nn.Identity()
+        x = torch.randn(keys, sizes["width"])
+        return module, x, module(x, is_causal=is_causal)
+
+    made, refusal = outcome(run)
+    if refusal:
+        assert any(names(one, refusal) for one in refused), refusal
+        return
+    assert not refused
+    module, x, z = made
+    q, k, v = (module._heads(one(x)).detach() for one in (module.query, module.key, module.value))
+    told = {name: value for name, value in told.items() if name != "dropout_p"}
+    case = Case(q, k, v, {**told, "is_causal": is_causal, "enable_gqa": module.enable_gqa})
+    z = z.detach().unflatten(-1, (sizes["heads"], module.head_size)).transpose(-3, -2)
+    assert_right(case, z)
+
+
+@HOW_MANY
+def test_the_module(many):
+    try_all(many, modules(), check_module)
+
+
+class Plain(nn.Module):
+    def forward(self, q, k, v, **told):
+        return functional.scaled_dot_product_attention(q, k, v, **told)
+
+
+THE_MODELS = ("attn_mask", "is_causal", "enable_gqa")
+
+
+def check_rescale(case):
+    own = {name: value for name, value in case.told.items() if name in THE_MODELS}
+    said = {name: value for name, value in case.told.items() if name not in THE_MODELS}
+
+    def run():
+        with rescale(**said):
+            return Plain()(case.q, case.k, case.v, **own)
+
+    result, refusal = outcome(run)
+    if refusal and not said:
+        assert "nothing would change" in refusal
+    elif refusal and not case.refused and isinstance(said.get("post_scale"), str):
+        assert names("alpha", refusal) or names("d", refusal)
+        assert not exactly_known(case) or not math.prod(case.rows)
+    elif refusal:
+        assert any(names(one, refusal) for one in case.refused), refusal
+    else:
+        assert not case.refused
+        assert_right(case, result)
+
+
+@HOW_MANY
+def test_rescale(many):
+    try_all(many, cases(), check_rescale)
+
+
+# --- the probe ------------------------------------------------------------------------------------
+
+
+@st.composite
+def calls(draw):
+    """Return tensors and the options of a model's own call."""
+    case = draw(cases())
+    own = {name: value for name, value in case.told.items() if name in THE_MODELS}
+    scale = draw(st.none() | st.floats(-3.0, 3.0) | st.floats(-30.0, 30.0).map(lambda e: 10.0**e))
+    return case, own if scale is None else {**own, "scale": scale}
+
+
+def check_probe(call):
+    case, own = call
+    model = Plain()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            with probe(model) as report:
+                model(case.q, case.k, case.v, **own)
+        except RuntimeError as error:
+            assert "no queries or no keys" in str(error)  # noqa: PT017
+            assert not case.q.numel() or not case.k.numel()
+            return
+    q, k, v = case.q.double(), case.expanded(case.k), case.expanded(case.v)
+    scale = own.get("scale", q.shape[-1] ** -0.5)
+    most = (q.abs().amax() * k.abs().amax() * q.shape[-1]).item()
+    large = max(most, abs(scale) * most, v.abs().amax().item()) > 1e18
+    assert report.not_finite in ([], ["Plain"])
+    assert bool(report.not_finite) == any("NaN or infinity in Plain" in str(one) for one in caught)
+    assert large or not report.not_finite
+    assert "nan" not in str(report)
+    assert "NaN" not in report.to_json()
+    rows = report.rows()
+    seen, bias = mask_of(Case(q, k, v, own))
+    if (mask := own.get("attn_mask")) is not None and mask.dtype != torch.bool:
+        seen = (mask > -1e4).expand(seen.shape)  # by the definition of a hidden key
+        bias = mask.double().masked_fill(mask <= -1e4, 0.0).expand(seen.shape)
+    counted = seen.sum(-1) >= 2
+    assert len(rows) == int(counted.sum())
+    if report.not_finite or not len(rows):
+        return
+    logits = scale * (q @ k.mT) + bias
+    sizes = abs(scale) * q.abs().sum(-1, keepdim=True) * k.abs().amax() + bias.abs()
+    expected = [one(logits, seen) for one in (collision_probability, entropy, deviation)]
+    slips = 32.0 * torch.finfo(torch.float32).eps * (q.shape[-1] + 4) * sizes.amax(-1) + 1e-30
+    rows = rows.sort_values(["head", "sequence", "query"])
+
+    def listed(x):
+        heads = x.shape[-2] if x.ndim > 1 else 1
+        return x.reshape(-1, heads, x.shape[-1]).movedim(1, 0)
+
+    wanted = listed(counted)
+    y, h, spread = (listed(x)[wanted].numpy() for x in expected)
+    slip, n = listed(slips)[wanted].numpy(), listed(seen.sum(-1))[wanted].numpy()
+    assert (rows["keys"].to_numpy() == n).all()
+    found = rows["collision_probability"].to_numpy(), rows["entropy"].to_numpy()
+    assert (found[0] * n > 1.0 - 1e-5).all()
+    assert (found[0] < 1.0 + 1e-5).all()
+    assert (found[1] >= 0.0).all()
+    assert (found[1] < np.log(n) + 1e-5).all()
+    known = slip < 0.1
+    assert (np.abs(found[0] - y) < 4.0 * slip + 1e-5)[known].all()
+    assert (np.abs(found[1] - h) < 4.0 * slip * (1.0 + np.log(n)) + 1e-5)[known].all()
+    alpha = rows["alpha"].to_numpy()
+    # A variance is a difference of squares in double precision, of sums in single precision.
+    assert (
+        np.abs(alpha - spread) < 2.0 * slip + 3e-3 * listed(sizes.amax(-1))[wanted].numpy()
+    ).all()
+
+
+def weights_of(logits, seen):
+    return torch.softmax(logits.masked_fill(~seen, -math.inf), dim=-1).masked_fill(~seen, 0.0)
+
+
+def collision_probability(logits, seen):
+    return weights_of(logits, seen).square().sum(-1)
+
+
+def entropy(logits, seen):
+    p = weights_of(logits, seen)
+    return -torch.special.xlogy(p, p).sum(-1)
+
+
+def deviation(logits, seen):
+    n = seen.sum(-1, keepdim=True).clamp(min=2)
+    mean = (logits * seen).sum(-1, keepdim=True) / n
+    return ((((logits - mean) * seen) ** 2).sum(-1, keepdim=True) / (n - 1)).sqrt()[..., 0]
+
+
+@HOW_MANY
+def test_the_probe(many):
+    try_all(many, calls(), check_probe)
