@@ -21,7 +21,8 @@ from torch.nn import functional
 from attnlib import exact
 from attnlib.attention import Attention, attend, rescale
 from attnlib.policies import POLICIES
-from attnlib.probing import probe
+from attnlib.probing import DEFINITIONS, probe
+from attnlib.probing.random_scores import RandomScores
 from attnlib.scores import Cosine, DotProduct
 
 HOW_MANY = pytest.mark.parametrize("many", [300, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -416,6 +417,9 @@ def test_rescale(many):
 # --- the probe ------------------------------------------------------------------------------------
 
 
+RANDOM = [name for name in DEFINITIONS if "random_" in name]
+
+
 @st.composite
 def calls(draw):
     """Return tensors and the options of a model's own call."""
@@ -504,5 +508,11 @@ def deviation(logits, seen):
 
 
 @HOW_MANY
-def test_the_probe(many):
+def test_the_probe(many, monkeypatch):
+    monkeypatch.setattr(RandomScores, "columns", lambda *_: dict.fromkeys(RANDOM, [math.nan] * 6))
+    try_all(many, calls(), check_probe)
+
+
+@pytest.mark.parametrize("many", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_probe_beside_random_scores(many):
     try_all(many, calls(), check_probe)
