@@ -17,8 +17,9 @@ from tests.library.test_any_input import try_all
 
 HOW_MANY = pytest.mark.parametrize("many", [100, pytest.param(10_000, marks=pytest.mark.slow)])
 
-words = st.text(max_size=8) | st.sampled_from(
-    ["", "-", "--", "nan", "inf", "1e9", "0x10", "\0", "a\0b", "\n", "\ud800", "~", "/", ".", "é"]
+# A command line holds no NUL, and bytes that are not UTF-8 as lone surrogates.
+words = st.text(st.characters(exclude_characters="\0"), max_size=8) | st.sampled_from(
+    ["", "-", "--", "nan", "inf", "1e9", "0x10", "\n", "\udcff", "~", "/", ".", "é"]
 )
 whole = st.integers(-3, 5000) | st.integers(0, 70).map(lambda e: 2**e) | st.integers()
 numbers = whole.map(str) | words | st.floats().map(str)
@@ -88,7 +89,7 @@ def paths(folder):
 def of_others(draw, folder):
     """Return a command line of the other commands; none that trains, fetches or takes long."""
     path = paths(folder)
-    command = draw(st.sampled_from(["probe", "claims", "data", "sweep", "", "\0"]) | words)
+    command = draw(st.sampled_from(["probe", "claims", "data", "sweep", ""]) | words)
     if command == "probe":
         arguments = [draw(path | words), "--text", draw(path)]
         arguments += draw(st.just([]) | numbers.map(lambda number: ["--tokens", number]))
