@@ -482,10 +482,9 @@ def check_probe(call):
     assert (np.abs(found[0] - y) < 4.0 * slip + 1e-5)[known].all()
     assert (np.abs(found[1] - h) < 4.0 * slip * (1.0 + np.log(n)) + 1e-5)[known].all()
     alpha = rows["alpha"].to_numpy()
-    # A variance is a difference of squares in double precision, of sums in single precision.
-    assert (
-        np.abs(alpha - spread) < 2.0 * slip + 3e-3 * listed(sizes.amax(-1))[wanted].numpy()
-    ).all()
+    # A variance is a difference of squares, of sums in single precision, and kept in it.
+    allowed = 2.0 * slip + 3e-3 * listed(sizes.amax(-1))[wanted].numpy() + 1e-22
+    assert (np.abs(alpha - spread) < allowed).all()
 
 
 def weights_of(logits, seen):
