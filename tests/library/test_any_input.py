@@ -25,7 +25,7 @@ from attnlib.probing import DEFINITIONS, probe
 from attnlib.probing.random_scores import RandomScores
 from attnlib.scores import Cosine, DotProduct
 
-HOW_MANY = pytest.mark.parametrize("many", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+HOW_MANY = pytest.mark.parametrize("many", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 
 
 def try_all(many, strategy, check):
