@@ -275,6 +275,11 @@ def assert_right(case, result):
     low = v.masked_fill(~kept, math.inf).amin(-2)
     high = v.masked_fill(~kept, -math.inf).amax(-2)
     low, high = (torch.where(x.isinf(), 0.0, x) for x in (low, high))
+    beyond = everything.unsqueeze(-1)  # the sum with a large logit is −∞, and the row zeros
+    low, high = (
+        torch.where(beyond, low.clamp(max=0), low),
+        torch.where(beyond, high.clamp(min=0), high),
+    )
     known = ((slips < 0.5) & ~everything).unsqueeze(-1)
 
     c = factor_of(case, n).unsqueeze(-1)
