@@ -486,3 +486,16 @@ def test_the_command_shows_how_far_it_is(folder):
     assert finished.exit_code == 0
     assert "4/4" in finished.stderr
     assert finished.stdout == "4 runs finished, 0 of them diverged\n"
+
+
+def test_a_run_takes_one_thread(folder, monkeypatch):
+    threads = []
+
+    def seen(*arguments, **options):
+        threads.append(torch.get_num_threads())
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(sweep, "train", seen)
+    torch.set_num_threads(2)
+    assert len(run_here(folder / "sweep.toml")) == 8
+    assert threads == [1] * 8

@@ -31,30 +31,38 @@ def run(
     """
     gc.freeze()  # a collection would touch, and so copy, every page that the forks share
     running: dict[int, tuple[Name, int, float]] = {}
-    while True:
-        while len(running) < processes and (task := next(tasks, None)):
-            name, work, seconds = task
-            reading, writing = os.pipe()
-            child = os.fork()
-            if child == 0:
-                _work(work, seconds, writing)
-            os.close(writing)
-            running[reading] = name, child, time.monotonic() + WAITING * seconds
-        if not running:
-            return
-        ready, _, _ = select.select(list(running), [], [], 1.0)
-        late = {pipe for pipe, (_, _, end) in running.items() if time.monotonic() > end}
-        for pipe in {*ready} | late:
-            name, child, _ = running.pop(pipe)
-            if pipe not in ready:
-                os.killpg(child, signal.SIGKILL)
-            with open(pipe) as stream:
-                answer = stream.read()
-            _, status = os.waitpid(child, 0)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)  # what the task has left running
-            stopped = pipe not in ready or os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
-            yield name, json.loads(answer) if answer else "timeout" if stopped else "died"
+    try:
+        while True:
+            while len(running) < processes and (task := next(tasks, None)):
+                name, work, seconds = task
+                reading, writing = os.pipe()
+                child = os.fork()
+                if child == 0:
+                    _work(work, seconds, writing)
+                os.close(writing)
+                running[reading] = name, child, time.monotonic() + WAITING * seconds
+            if not running:
+                return
+            ready, _, _ = select.select(list(running), [], [], 1.0)
+            late = {pipe for pipe, (_, _, end) in running.items() if time.monotonic() > end}
+            for pipe in {*ready} | late:
+                name, child, _ = running.pop(pipe)
+                if pipe not in ready:
+                    _kill(child)
+                with open(pipe) as stream:
+                    answer = stream.read()
+                _, status = os.waitpid(child, 0)
+                _kill(child)  # what the task has left running
+                stopped = os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
+                yield name, json.loads(answer) if answer else "timeout" if stopped else "died"
+    finally:
+        for _, child, _ in running.values():
+            _kill(child)
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _work(work: Callable[[], Any], seconds: float, writing: int) -> None:

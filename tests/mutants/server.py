@@ -24,10 +24,10 @@ import pytest
 from tests.mutants import forks
 from tests.mutants.faults import Mutant
 
-BUDGET = 60.0
+BUDGET = 20.0
 """Seconds of tests for one fault, counted without it: the quickest tests that fit."""
 
-LONGEST = 10.0
+LONGEST = 5.0
 """Slower tests are left out."""
 
 Lines = dict[str, dict[str, list[str]]]  # file → line → the tests that run it
