@@ -66,3 +66,29 @@ def test_versions_are_those_that_are_installed():
         "scipy": version("scipy"),
     }
     assert provenance.processor()
+
+
+def test_a_file_that_cannot_be_begun_says_why(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "open", refused)
+    with pytest.raises(PermissionError, match="Permission denied"):
+        files.replace(tmp_path / "file", b"x")
+
+
+def test_a_list_of_tables_and_others_is_one_line(tmp_path):
+    files.write_json(tmp_path / "t.json", {"mixed": [{"n": 1}, 2]})
+    assert (tmp_path / "t.json").read_text("utf-8") == '{\n"mixed": [{"n": 1}, 2]\n}\n'
+
+
+def test_all_missing_folders_are_made(tmp_path):
+    files.replace(tmp_path / "one" / "two" / "file", b"x")
+    assert (tmp_path / "one" / "two" / "file").read_bytes() == b"x"
+
+
+def test_what_is_made_safe_is_the_whole_file(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    files.replace(tmp_path / "file", b"content")
+    assert sizes == [7]

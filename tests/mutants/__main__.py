@@ -94,13 +94,15 @@ def traced(server: Server, processes: int, sources: list[Path]) -> None:
         server.learn(found)
 
 
-def tried(server: Server, mutants: list[Mutant], results: Results, processes: int) -> None:
+def tried(
+    server: Server, mutants: list[Mutant], results: Results, processes: int, budget: float
+) -> None:
     """Try the faults of which nothing is known yet."""
 
     def tasks() -> Iterator[tuple[Mutant, Callable[[], Any], float]]:
         for mutant in mutants:
             if results.status(mutant) is None:
-                if tests := server.tests(mutant):
+                if tests := server.tests(mutant, budget):
                     usual = sum(server.seconds[name] for name in tests)
                     work = lambda mutant=mutant, tests=tests: server.plant(mutant, tests)  # noqa: E731
                     yield mutant, work, 20.0 + 3.0 * usual
@@ -187,6 +189,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="so many faults of each module, at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=10.0, help="seconds of tests for a fault")
     parser.add_argument("--record", action="store_true", help="keep the scores")
     parser.add_argument("--check", action="store_true", help="hold them against those kept")
     options = parser.parse_args()
@@ -200,13 +203,18 @@ def main() -> int:
             by_module.append(found[: options.sample])
     # A module after the other, one fault each: a run that is stopped has sampled them all alike.
     mutants = [one for turn in zip_longest(*by_module) for one in turn if one is not None]
-    tests = sorted(file for name in options.tests for file in Path(name).rglob("*.py"))
+    tests = sorted(
+        file
+        for name in map(Path, options.tests)
+        for file in ([name] if name.is_file() else name.rglob("*.py"))
+    )
     helpers = [file for file in tests if not file.name.startswith("test_")]
     results = Results(BUILD / "results.jsonl", digest(*tests))
 
     def work(server: Server) -> None:
         traced(server, options.processes, sources + helpers)
-        tried(server, mutants, results, options.processes)
+        server.load(sources + tests)
+        tried(server, mutants, results, options.processes, options.budget)
 
     if any(results.status(mutant) is None for mutant in mutants):
         status = Server(package, work).collect(options.tests)

@@ -7,12 +7,15 @@ defaults, classes, functions that these call) is past by then: for those faults 
 library and the tests, and imports and collects them again.
 """
 
+import ast
+import contextlib
 import functools
 import gc
 import importlib.machinery
 import os
 import sys
 import types
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,12 +26,6 @@ import pytest
 
 from tests.mutants import forks
 from tests.mutants.faults import Mutant
-
-BUDGET = 20.0
-"""Seconds of tests for one fault, counted without it: the quickest tests that fit."""
-
-LONGEST = 5.0
-"""Slower tests are left out."""
 
 Lines = dict[str, dict[str, list[str]]]  # file → line → the tests that run it
 
@@ -79,6 +76,21 @@ class Server:
         self.work(self)
         return True
 
+    def load(self, sources: list[Path]) -> None:
+        """Import what functions import when they are called: once here, instead of in each fork."""
+        for source in sources:
+            for node in ast.walk(ast.parse(source.read_bytes())):
+                match node:
+                    case ast.Import(names=names):
+                        modules = [name.name for name in names]
+                    case ast.ImportFrom(module=str(module), names=names, level=0):
+                        modules = [module, *(f"{module}.{name.name}" for name in names)]
+                    case _:
+                        continue
+                with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
+                    for module in modules:
+                        importlib.import_module(module)
+
     def files(self) -> dict[str, list[str]]:
         """Return the tests of each file."""
         files: dict[str, list[str]] = defaultdict(list)
@@ -109,8 +121,11 @@ class Server:
             for line, tests in lines.items():
                 self.lines.setdefault(file, {}).setdefault(line, []).extend(tests)
 
-    def tests(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run its line, or its module: its own before others, quick first."""
+    def tests(self, mutant: Mutant, budget: float) -> list[str]:
+        """Return the tests that run its line, or its module: its own before others, quick first.
+
+        Together they take `budget` seconds without the fault, and none takes half of it.
+        """
         of_file = self.lines.get(str(mutant.path), {})
         if mutant.within:
             first, last = mutant.statement
@@ -125,7 +140,7 @@ class Server:
 
         chosen, total = [], 0.0
         for name in sorted(names, key=order):
-            if self.seconds[name] <= min(LONGEST, BUDGET - total):
+            if self.seconds[name] <= min(budget / 2.0, budget - total):
                 chosen.append(name)
                 total += self.seconds[name]
         return chosen
