@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attnlib import annealed, criteria, exact, freezing
 from attnlib.criteria import effective_keys
+from attnlib.sampling import Estimate
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = (Normal(), DotProduct(64), Cosine(64))
@@ -105,3 +106,17 @@ def test_its_old_name_warns_of_the_new_one():
     with pytest.warns(DeprecationWarning, match=r"criteria\.alphas"):
         found = criteria.scales(Normal(), 64)
     assert found == criteria.alphas(Normal(), 64)
+
+
+def test_a_second_s_work_goes_into_the_typical_row(monkeypatch):
+    asked = []
+
+    def best_alpha(law, n, *, rows, seed):
+        asked.append((n, rows, seed))
+        return Estimate(2.0, 0.5)
+
+    monkeypatch.setattr(criteria.typical, "best_alpha", best_alpha)
+    for n in (2, 4096, 2**14, 2**16, 2**20):
+        criteria.alphas(Normal(), n, seed=3)
+    counts = [(2, 4000), (4096, 4000), (2**14, 1024), (2**16, 256), (2**16, 256)]
+    assert asked == [(n, rows, 3) for n, rows in counts]

@@ -6,8 +6,8 @@
 
 Results are lines of a file under `_build/mutants`, and a run goes on where another was stopped. A
 result stays as long as its module is what it was; a fault that survived is tried again once a test
-has changed. `equivalent.toml` lists faults that no test can see, and why; `scores.json` keeps the
-score of each module (`--record`), and a sample is held against it (`--check`).
+has changed. `equivalent.toml` lists faults that no test can see, and why: one try is enough there.
+`scores.json` keeps the score of each module (`--record`); a sample is held against it (`--check`).
 """
 
 import argparse
@@ -17,7 +17,7 @@ import os
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -44,8 +44,8 @@ def digest(*files: Path) -> str:
 class Results:
     """What became of each fault."""
 
-    def __init__(self, path: Path, tests: str) -> None:
-        self.path, self.tests = path, tests
+    def __init__(self, path: Path, tests: str, argued: Collection[tuple[str, ...]]) -> None:
+        self.path, self.tests, self.argued = path, tests, argued
         self.found: dict[tuple[str, ...], dict[str, Any]] = {}
         for line in path.read_text("utf-8").split("\n") if path.exists() else []:
             if line.endswith("}"):  # a run that was killed may have left a part
@@ -59,8 +59,9 @@ class Results:
 
     def status(self, mutant: Mutant) -> str | None:
         result = self.found.get(self.key(mutant), {})
-        survived_others = result.get("status") == "survived" and result["tests"] != self.tests
-        return None if survived_others else result.get("status")
+        if result.get("status") == "survived" and mutant.name not in self.argued:
+            return "survived" if result["tests"] == self.tests else None
+        return result.get("status")
 
     def add(self, mutant: Mutant, status: str, test: str | None = None) -> None:
         result = {"key": self.key(mutant), "status": status, "test": test, "tests": self.tests}
@@ -70,14 +71,14 @@ class Results:
             file.write("\n" + json.dumps(result, ensure_ascii=False))
 
 
-def traced(server: Server, processes: int, sources: list[Path]) -> None:
+def traced(server: Server, processes: int, package: list[Path]) -> None:
     """Have the server know what each test runs, from an earlier run where nothing has changed."""
 
     def tasks() -> Iterator[tuple[Path, Callable[[], Any], float]]:
         for file, tests in server.files().items():
-            path = (
-                BUILD / "traces" / f"{file.replace('/', '.')}-{digest(*sources, Path(file))}.json"
-            )
+            helpers = sorted(Path(file).parent.glob("[!t]*.py"))
+            state = digest(*package, *helpers, Path(file))
+            path = BUILD / "traces" / f"{file.replace('/', '.')}-{state}.json"
             if path.exists():
                 server.learn(json.loads(path.read_text("utf-8")))
             else:
@@ -208,11 +209,11 @@ def main() -> int:
         for name in map(Path, options.tests)
         for file in ([name] if name.is_file() else name.rglob("*.py"))
     )
-    helpers = [file for file in tests if not file.name.startswith("test_")]
-    results = Results(BUILD / "results.jsonl", digest(*tests))
+    argued = equivalents(HERE / "equivalent.toml")
+    results = Results(BUILD / "results.jsonl", digest(*tests), argued)
 
     def work(server: Server) -> None:
-        traced(server, options.processes, sources + helpers)
+        traced(server, options.processes, sources)
         server.load(sources + tests)
         tried(server, mutants, results, options.processes, options.budget)
 
@@ -220,7 +221,6 @@ def main() -> int:
         status = Server(package, work).collect(options.tests)
         if status != 0:
             return status
-    argued = equivalents(HERE / "equivalent.toml")
     counts = counted(mutants, results, argued)
     for mutant in sorted(mutants, key=lambda one: (one.module, one.start)):
         if results.status(mutant) == "survived" and mutant.name not in argued:
