@@ -744,3 +744,15 @@ def test_the_module_drops_out_in_training_only():
 )
 def test_a_bad_module_is_refused(name, shown, told):
     assert_refused(name, shown, Attention, **{"width": 16, "heads": 4, **told})
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (3, 2)])
+def test_grouped_heads_have_any_batch(batch):
+    q, k, v = draw(*batch, 4, 5, D), draw(*batch, 2, 6, D, seed=1), draw(*batch, 2, 6, 3, seed=2)
+    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
+    torch.testing.assert_close(attend(q, k, v, enable_gqa=True), expected)
+
+
+def test_a_module_may_have_the_least_of_everything():
+    module = Attention(1, 1, head_size=1, context_width=1)
+    assert module(torch.ones(2, 1), torch.ones(3, 1)).shape == (2, 1)

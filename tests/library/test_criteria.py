@@ -120,3 +120,9 @@ def test_a_second_s_work_goes_into_the_typical_row(monkeypatch):
         criteria.alphas(Normal(), n, seed=3)
     counts = [(2, 4000), (4096, 4000), (2**14, 1024), (2**16, 256), (2**16, 256)]
     assert asked == [(n, rows, 3) for n, rows in counts]
+
+
+def test_what_is_not_simulated_has_no_error():
+    errors = {c.name: c.standard_error for c in criteria.alphas(Normal(), 64)}
+    assert errors.pop("typical") > 0.0
+    assert set(errors.values()) == {0.0}

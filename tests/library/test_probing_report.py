@@ -550,3 +550,15 @@ def test_the_example_of_the_readme_runs(capsys):
     )
     exec(code, {"model": encoder(), "x": foreign.vectors()})
     assert "layers.1.self_attn" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", [24, 25])
+def test_theory_at_the_longest_of_many_rows_is_not_interpolated(size):
+    n = np.arange(2.0, 2.0 + size)
+    longest = RandomScores(16, tuple(n), (*(0,) * (size - 1), 7))
+    assert longest.gradient_limit == pytest.approx(
+        float(exact.gradient_limit(DotProduct(16), n[-1])), rel=1e-12
+    )
+    second = RandomScores(16, tuple(n), (0, 5, *(0,) * (size - 2)))
+    expected = float(exact.gradient_limit(DotProduct(16), 3))
+    assert second.gradient_limit == pytest.approx(expected, rel=1e-12 if size == 24 else 1e-6)

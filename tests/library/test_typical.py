@@ -403,3 +403,11 @@ def test_gradients_are_refused_or_numbers_from_zero_to_alpha(alpha, n, statistic
     value, error = typical.gradient(law, alpha, n, statistic, rows=10)
     assert 0.0 <= value <= alpha * (1.0 - 1.0 / n) * (1.0 + 1e-4) + 5e-324
     assert 0.0 <= error < np.inf
+
+
+@pytest.mark.parametrize("step", [0.0, -0.5])
+def test_one_step_back_is_no_curve(step):
+    x = np.arange(9.0)
+    x[4] = x[3] + step
+    with pytest.raises(ValueError, match="x must be at least 7 increasing numbers"):
+        typical.peak_of_medians(x, np.zeros((20, 9)))

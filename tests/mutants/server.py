@@ -133,10 +133,12 @@ class Server:
         else:
             lines = of_file
         names = {name for line in lines for name in of_file.get(line, []) if name in self.seconds}
-        own = mutant.path.stem
+        own = {name for name in self.seconds if mutant.path.stem in Path(name.split("::")[0]).stem}
+        if not mutant.within:
+            names |= own  # a test may look at a constant and run nothing
 
         def order(name: str) -> tuple[bool, float]:
-            return own not in Path(name.split("::")[0]).stem, self.seconds[name]
+            return name not in own, self.seconds[name]
 
         chosen, total = [], 0.0
         for name in sorted(names, key=order):
