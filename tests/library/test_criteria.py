@@ -117,7 +117,11 @@ def test_a_second_s_work_goes_into_the_typical_row(monkeypatch):
 
     monkeypatch.setattr(criteria.typical, "best_alpha", best_alpha)
     for n in (2, 4096, 2**14, 2**16, 2**20):
-        criteria.alphas(Normal(), n, seed=3)
+        found = next(c for c in criteria.alphas(Normal(), n, seed=3) if c.name == "typical")
+        # √(2 log n) grows by √(20/16) from 2¹⁶ to 2²⁰.
+        beyond = math.sqrt(20 / 16) if n == 2**20 else 1.0
+        assert found.alpha == pytest.approx(2.0 * beyond, rel=1e-14)
+        assert found.standard_error == pytest.approx(0.5 * beyond, rel=1e-14)
     counts = [(2, 4000), (4096, 4000), (2**14, 1024), (2**16, 256), (2**16, 256)]
     assert asked == [(n, rows, 3) for n, rows in counts]
 

@@ -717,3 +717,9 @@ def test_both_forms_of_the_renyi_entropy_keep_their_digits(order, n):
         total = mp.fsum(mp.mpf(x) for x in p)
         exact = mp.log(mp.fsum((mp.mpf(x) / total) ** order for x in p)) / (1 - mp.mpf(order))
         assert abs(rows.renyi_entropy(p, order) / exact - 1) < 1e-13
+
+
+@pytest.mark.parametrize("measure", [*ENTROPIES, lambda p: rows.renyi_entropy(p, 2.0)])
+def test_one_row_without_sum_1_is_enough(measure):
+    with pytest.raises(ValueError, match=r"p must sum to 1 within 1e-05 .* got a sum of 0\.9"):
+        measure([[0.5, 0.5], [0.5, 0.4]])

@@ -411,3 +411,11 @@ def test_one_step_back_is_no_curve(step):
     x[4] = x[3] + step
     with pytest.raises(ValueError, match="x must be at least 7 increasing numbers"):
         typical.peak_of_medians(x, np.zeros((20, 9)))
+
+
+def test_by_default_there_are_as_many_rows_as_some_seconds_allow():
+    for n in (2, 1000, 10**4, 10**5, 10**6):
+        rows, own = typical._default_rows(n, "median"), typical._default_rows(n, "row")
+        assert typical._default_rows(n, "geometric_mean") == rows
+        assert rows == min(10**5, max(4000, 2**27 // n))
+        assert own == min(10**5, max(1000, 2**25 // n))
