@@ -756,3 +756,26 @@ def test_grouped_heads_have_any_batch(batch):
 def test_a_module_may_have_the_least_of_everything():
     module = Attention(1, 1, head_size=1, context_width=1)
     assert module(torch.ones(2, 1), torch.ones(3, 1)).shape == (2, 1)
+
+
+@pytest.mark.parametrize("sizes", [(3, 1, 1), (1, 3, 1), (1, 1, 3)])
+def test_grouped_heads_broadcast_over_the_batch(sizes):
+    q, k, v = (
+        draw(size, heads, length, D, seed=heads)
+        for size, heads, length in zip(sizes, (4, 2, 2), (5, 6, 6), strict=True)
+    )
+    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
+    result = attend(q, k, v, enable_gqa=True)
+    assert result.shape == (3, 4, 5, D)
+    torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_grouped_heads_want_heads_in_all_three(name):
+    told = {"q": Q, "k": K, "v": V, name: {"q": Q, "k": K, "v": V}[name][0, 0]}
+    assert_refused("heads", "divide", attend, **told, enable_gqa=True)
+
+
+def test_by_default_nothing_is_normalised_or_grouped():
+    plain = attend(Q, K, V, normalize_qk=False, enable_gqa=False, is_causal=False, dropout_p=0.0)
+    assert torch.equal(attend(Q, K, V), plain)

@@ -159,3 +159,18 @@ def test_the_module_is_the_command():
     command = [sys.executable, "-m", "attnlib", "--version"]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert finished.stdout.strip().endswith(__version__)
+
+
+def test_one_claim_is_a_table_and_json_with_its_signs():
+    result = run("claims", "jacobian.multiply")
+    assert "jacobian.multiply" in result.output
+    assert "wrong" in result.output
+    assert "source" in result.output
+    written = run("claims", "--json", "jacobian.multiply").output
+    assert written == json.dumps(json.loads(written), ensure_ascii=False, indent=2) + "\n"
+
+
+def test_scale_as_json_is_laid_out_for_readers():
+    written = run("scale", "--n", "8", "--d", "64", "--json").output
+    assert written == json.dumps(json.loads(written), ensure_ascii=False, indent=2) + "\n"
+    assert "α" in written

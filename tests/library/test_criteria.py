@@ -130,3 +130,8 @@ def test_what_is_not_simulated_has_no_error():
     errors = {c.name: c.standard_error for c in criteria.alphas(Normal(), 64)}
     assert errors.pop("typical") > 0.0
     assert set(errors.values()) == {0.0}
+
+
+def test_no_scale_makes_so_many_directions_in_three_dimensions_sharp():
+    assert criteria.same_entropy(Cosine(3), 10**8) is None
+    assert criteria.same_entropy(Cosine(3), 10**4) > 0.0

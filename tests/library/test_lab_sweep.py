@@ -499,3 +499,16 @@ def test_a_run_takes_one_thread(folder, monkeypatch):
     torch.set_num_threads(2)
     assert len(run_here(folder / "sweep.toml")) == 8
     assert threads == [1] * 8
+
+
+def test_after_a_failure_no_other_run_is_begun(folder, monkeypatch):
+    begun = []
+
+    def fails(*arguments, **_):
+        begun.append(arguments)
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(sweep, "train", fails)
+    with pytest.raises(MemoryError, match="too large"):
+        run_here(folder / "sweep.toml")
+    assert len(begun) <= 3  # those that the one thread took before it was stopped

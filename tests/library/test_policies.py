@@ -469,3 +469,8 @@ def test_whatever_is_accepted_gives_a_number_that_is_not_negative(name, n, d, po
 def test_the_cosines_rule_is_that_of_the_approximation(n, d):
     found = float(POLICIES["gradient_cosine"].scale(n, d))
     assert found == float(annealed.best_alpha(scores.Cosine(d), n))
+
+
+def test_what_training_changes_is_said():
+    learned = {name for name, policy in POLICIES.items() if policy.learned}
+    assert learned == {"clip", "ngpt", "qk_norm", "qknorm", "siglip", "ssmax", "swin_v2", "t5"}

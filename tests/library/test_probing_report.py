@@ -532,6 +532,8 @@ def test_the_figure_shows_each_head(random_report):
     np.testing.assert_allclose(dots.get_offsets()[:, 0], across)
     assert "layer" in bar.get_ylabel()
     assert "keys" in axes.get_ylabel()
+    assert "α" in axes.get_xlabel()
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     plt.close(figure)
 
 

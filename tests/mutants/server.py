@@ -133,7 +133,12 @@ class Server:
         else:
             lines = of_file
         names = {name for line in lines for name in of_file.get(line, []) if name in self.seconds}
-        own = {name for name in self.seconds if mutant.path.stem in Path(name.split("::")[0]).stem}
+        called = {mutant.path.stem, mutant.path.parent.name}  # attention/shapes: test_attention
+        own = {
+            name
+            for name in self.seconds
+            if any(word in Path(name.split("::")[0]).stem for word in called)
+        }
         if not mutant.within:
             names |= own  # a test may look at a constant and run nothing
 
@@ -219,7 +224,10 @@ class Chosen:
     def __init__(self, tests: list[str]) -> None:
         self.place = {name: place for place, name in enumerate(tests)}
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        config.pluginmanager.unregister(name="terminalreporter")
         items[:] = [item for item in items if item.nodeid in self.place]
         items.sort(key=lambda item: self.place[item.nodeid])
 
