@@ -270,3 +270,11 @@ def test_the_trained_model_is_the_one_of_the_run():
     with torch.no_grad():
         inputs, targets = map(torch.from_numpy, windows)
         assert float(loss(model(inputs), targets)) == pytest.approx(run.validation_loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["steps", "batch", "record_every", "validation_windows"])
+def test_counts_go_from_one_to_what_an_index_holds(name):
+    assert getattr(Training(**{name: 2**31}), name) == 2**31
+    for wrong in (0, 2**31 + 1):
+        with pytest.raises(ValueError, match=rf"^{name} must be from 1 to 2147483648, got"):
+            Training(**{name: wrong})

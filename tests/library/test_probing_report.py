@@ -564,3 +564,13 @@ def test_theory_at_the_longest_of_many_rows_is_not_interpolated(size):
     second = RandomScores(16, tuple(n), (0, 5, *(0,) * (size - 2)))
     expected = float(exact.gradient_limit(DotProduct(16), 3))
     assert second.gradient_limit == pytest.approx(expected, rel=1e-12 if size == 24 else 1e-6)
+
+
+def test_queries_of_length_zero_have_no_curve_of_random_scores():
+    k, v = draw(1, 2, 6, 4, seed=1), draw(1, 2, 6, 4, seed=2)
+    with probe(model := Caller()) as report:
+        model(torch.zeros_like(k), k, v)
+    assert (report.table()["alpha"] == 0.0).all()
+    figure = report.plot()
+    assert [line for line in figure.axes[0].lines if line.get_linestyle() == "-"] == []
+    plt.close(figure)
