@@ -72,27 +72,44 @@ class Results:
 
 
 def traced(server: Server, processes: int, package: list[Path]) -> None:
-    """Have the server know what each test runs, from an earlier run where nothing has changed."""
+    """Have the server know what each test runs; what is known from before is not run again.
 
-    def tasks() -> Iterator[tuple[Path, Callable[[], Any], float]]:
+    A trace holds for the library as it was, and for a file of tests of which it knows the beginning
+    or all: tests that were written at its end since are traced alone.
+    """
+
+    def tasks() -> Iterator[tuple[str, Callable[[], Any], float]]:
         for file, tests in server.files().items():
-            helpers = sorted(Path(file).parent.glob("[!t]*.py"))
-            state = digest(*package, *helpers, Path(file))
-            path = BUILD / "traces" / f"{file.replace('/', '.')}-{state}.json"
-            if path.exists():
-                server.learn(json.loads(path.read_text("utf-8")))
-            else:
-                yield path, lambda tests=tests: server.trace(tests), 3600.0
+            known = read(file)
+            if known["state"] != state(file, known["size"]):
+                known = nothing
+            server.learn(known)
+            new = [name for name in tests if name not in {*known["seconds"], *known["failed"]}]
+            if new:
+                yield file, lambda new=new: server.trace(new), 3600.0
 
-    (BUILD / "traces").mkdir(parents=True, exist_ok=True)
-    for path, found in forks.run(tasks(), processes):
+    def state(file: str, size: int) -> str:
+        helpers = sorted(Path(file).parent.glob("[!t]*.py"))
+        begin = hashlib.sha256(Path(file).read_bytes()[:size]).hexdigest()
+        return f"{digest(*package, *helpers)} {begin}"
+
+    def read(file: str) -> dict[str, Any]:
+        path = folder / f"{file.replace('/', '.')}.json"
+        return json.loads(path.read_text("utf-8")) if path.exists() else nothing
+
+    nothing: dict[str, Any] = {"state": "", "size": 0, "seconds": {}, "failed": [], "lines": {}}
+    folder = BUILD / "traces"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, found in forks.run(tasks(), processes):
         if isinstance(found, str):
-            sys.exit(f"{path.stem}: {found}")
-        print(f"traced {path.stem}: {sum(found['seconds'].values()):.1f} s", flush=True)
+            sys.exit(f"{file}: {found}")
+        print(f"traced {file}: {sum(found['seconds'].values()):.1f} s", flush=True)
         for name in found["failed"]:
             print(f"  left out, because it fails without a fault: {name}")
-        path.write_text(json.dumps(found), "utf-8")
         server.learn(found)
+        size = Path(file).stat().st_size
+        known = server.known(file) | {"state": state(file, size), "size": size}
+        (folder / f"{file.replace('/', '.')}.json").write_text(json.dumps(known), "utf-8")
 
 
 def tried(

@@ -52,6 +52,7 @@ class Server:
         self.package, self.work = package, work
         self.imported = _coverage(package)
         self.seconds: dict[str, float] = {}
+        self.failed: list[str] = []
         self.lines: Lines = {}
         self.functions: dict[str, list[types.FunctionType]] = defaultdict(list)
         self.caches: list[functools._lru_cache_wrapper[Any]] = []
@@ -117,9 +118,25 @@ class Server:
     def learn(self, found: dict[str, Any]) -> None:
         """Take in what `trace` has returned."""
         self.seconds |= found["seconds"]
+        self.failed += found["failed"]
         for file, lines in found["lines"].items():
             for line, tests in lines.items():
                 self.lines.setdefault(file, {}).setdefault(line, []).extend(tests)
+
+    def known(self, file: str) -> dict[str, Any]:
+        """Return what is known of the tests of a file, as `trace` does."""
+
+        def own(names: Iterable[str]) -> list[str]:
+            return [name for name in names if name.split("::")[0] == file]
+
+        return {
+            "seconds": {name: self.seconds[name] for name in own(self.seconds)},
+            "failed": own(self.failed),
+            "lines": {
+                source: {line: mine for line, tests in lines.items() if (mine := own(tests))}
+                for source, lines in self.lines.items()
+            },
+        }
 
     def tests(self, mutant: Mutant, budget: float) -> list[str]:
         """Return the tests that run its line, or its module: its own before others, quick first.
@@ -132,7 +149,7 @@ class Server:
             lines: Iterable[str] = map(str, range(first, last + 1))
         else:
             lines = of_file
-        names = {name for line in lines for name in of_file.get(line, []) if name in self.seconds}
+        names = {name for line in lines for name in of_file.get(line, [])}
         called = {mutant.path.stem, mutant.path.parent.name}  # attention/shapes: test_attention
         own = {
             name
@@ -146,7 +163,7 @@ class Server:
             return name not in own, self.seconds[name]
 
         chosen, total = [], 0.0
-        for name in sorted(names, key=order):
+        for name in sorted(names & self.seconds.keys() & self.items.keys(), key=order):
             if self.seconds[name] <= min(budget / 2.0, budget - total):
                 chosen.append(name)
                 total += self.seconds[name]
