@@ -751,6 +751,8 @@ def test_grouped_heads_have_any_batch(batch):
     q, k, v = draw(*batch, 4, 5, D), draw(*batch, 2, 6, D, seed=1), draw(*batch, 2, 6, 3, seed=2)
     expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
     torch.testing.assert_close(attend(q, k, v, enable_gqa=True), expected)
+    alpha = torch.ones(*batch, 4, 5, dtype=q.dtype)
+    torch.testing.assert_close(attend(q, k, v, alpha=alpha, enable_gqa=True), expected)
 
 
 def test_a_module_may_have_the_least_of_everything():
@@ -779,3 +781,16 @@ def test_grouped_heads_want_heads_in_all_three(name):
 def test_by_default_nothing_is_normalised_or_grouped():
     plain = attend(Q, K, V, normalize_qk=False, enable_gqa=False, is_causal=False, dropout_p=0.0)
     assert torch.equal(attend(Q, K, V), plain)
+
+
+def test_the_module_drops_nothing_out_in_use():
+    torch.manual_seed(0)
+    module, x = Attention(16, 4, dropout_p=0.5).eval(), draw(5, 16).float()
+    used = module(x)
+    module.dropout_p = 0.0
+    assert torch.equal(module(x), used)
+    assert used.abs().sum() > 0.0
+
+
+def test_no_heads_give_no_result():
+    assert attend(Q[:, :0], K[:, :0], V[:, :0]).shape == (*Q[:, :0].shape[:-1], V.shape[-1])

@@ -133,5 +133,5 @@ def test_what_is_not_simulated_has_no_error():
 
 
 def test_no_scale_makes_so_many_directions_in_three_dimensions_sharp():
-    assert criteria.same_entropy(Cosine(3), 10**8) is None
+    assert criteria.same_entropy(Cosine(3), 10**7) is None
     assert criteria.same_entropy(Cosine(3), 10**4) > 0.0

@@ -92,3 +92,14 @@ def test_what_is_made_safe_is_the_whole_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
     files.replace(tmp_path / "file", b"content")
     assert sizes == [7]
+
+
+def test_a_processor_without_a_name_is_told_by_its_kind(tmp_path, monkeypatch):
+    listed = tmp_path / "cpuinfo"
+    monkeypatch.setattr(provenance, "Path", lambda _: listed)
+    monkeypatch.setattr(platform, "machine", lambda: "riscv")
+    for said, expected in (("", "riscv"), ("a chip", "a chip")):
+        monkeypatch.setattr(platform, "processor", lambda said=said: said)
+        assert provenance.processor() == expected
+    listed.write_text("flags : a b\nmodel name\t: One 3000\nmodel name\t: Two\n", "utf-8")
+    assert provenance.processor() == "One 3000"

@@ -278,3 +278,9 @@ def test_counts_go_from_one_to_what_an_index_holds(name):
     for wrong in (0, 2**31 + 1):
         with pytest.raises(ValueError, match=rf"^{name} must be from 1 to 2147483648, got"):
             Training(**{name: wrong})
+
+
+def test_a_training_keeps_plain_numbers():
+    training = Training(steps=np.int64(5), learning_rate=1, loss_limit=np.float32(7.5))
+    assert (type(training.steps), type(training.learning_rate)) == (int, float)
+    assert (type(training.loss_limit), training.loss_limit) == (float, 7.5)

@@ -561,9 +561,9 @@ def test_theory_at_the_longest_of_many_rows_is_not_interpolated(size):
     assert longest.gradient_limit == pytest.approx(
         float(exact.gradient_limit(DotProduct(16), n[-1])), rel=1e-12
     )
-    second = RandomScores(16, tuple(n), (0, 5, *(0,) * (size - 2)))
-    expected = float(exact.gradient_limit(DotProduct(16), 3))
-    assert second.gradient_limit == pytest.approx(expected, rel=1e-12 if size == 24 else 1e-6)
+    before = RandomScores(16, tuple(n), (*(0,) * (size - 2), 5, 0))
+    expected = float(exact.gradient_limit(DotProduct(16), n[-2]))
+    assert before.gradient_limit == pytest.approx(expected, rel=1e-12 if size == 24 else 1e-6)
 
 
 def test_queries_of_length_zero_have_no_curve_of_random_scores():
@@ -574,3 +574,17 @@ def test_queries_of_length_zero_have_no_curve_of_random_scores():
     figure = report.plot()
     assert [line for line in figure.axes[0].lines if line.get_linestyle() == "-"] == []
     plt.close(figure)
+
+
+def test_what_was_read_is_brought_up_to_date():
+    with probe(model := Caller()) as report:
+        model(*(draw(1, 1, 4, 3, seed=i) for i in range(3)))
+        first = report.table()["entropy"].tolist()
+        model(*(draw(1, 1, 4, 3, seed=i) for i in range(3, 6)))
+    assert report.table()["entropy"].tolist()[: len(first)] != first or len(report.table()) > 1
+
+
+def test_theory_reaches_to_its_largest_scale():
+    found = RandomScores(16, (2.0, 30.0), (1, 1)).columns(np.array([1e4, 10_001.0]))
+    for name, values in found.items():
+        assert np.isfinite(values).tolist() == [True, False], name

@@ -25,6 +25,8 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded; more threads die in a fork
 
+import pytest
+
 from tests.mutants import faults, forks
 from tests.mutants.faults import Mutant
 from tests.mutants.server import Server
@@ -102,7 +104,7 @@ def traced(server: Server, processes: int, package: list[Path]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file, found in forks.run(tasks(), processes):
         if isinstance(found, str):
-            sys.exit(f"{file}: {found}")
+            pytest.exit(f"{file} cannot be traced: {found}", returncode=1)
         print(f"traced {file}: {sum(found['seconds'].values()):.1f} s", flush=True)
         for name in found["failed"]:
             print(f"  left out, because it fails without a fault: {name}")
@@ -132,10 +134,12 @@ def tried(
             case None:
                 results.add(mutant, "survived")
                 print(f"survived: {told(mutant)}", flush=True)
-            case "timeout" | "died":
-                results.add(mutant, "timeout")
             case [test]:
                 results.add(mutant, "killed", test)
+            case "timeout":
+                results.add(mutant, "timeout")
+            case died:
+                results.add(mutant, "killed", died)
 
 
 def told(mutant: Mutant) -> str:

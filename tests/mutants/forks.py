@@ -27,7 +27,8 @@ def run(
 ) -> Iterator[tuple[Name, Any]]:
     """Run tasks (a name, the work, seconds of processor time), and yield each name and answer.
 
-    An answer is what JSON can say, "timeout" for a task that was stopped, or "died".
+    An answer is what JSON can say, "timeout" for a task that was stopped, "died", or that with an
+    error.
     """
     gc.freeze()  # a collection would touch, and so copy, every page that the forks share
     running: dict[int, tuple[Name, int, float]] = {}
@@ -71,7 +72,8 @@ def _work(work: Callable[[], Any], seconds: float, writing: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
     try:
         answer = json.dumps(work())
-        with open(writing, "w") as pipe:
-            pipe.write(answer)
-    finally:
-        os._exit(0)
+    except BaseException as error:
+        answer = json.dumps(f"died: {error!r:.300}")
+    with open(writing, "w") as pipe:
+        pipe.write(answer)
+    os._exit(0)

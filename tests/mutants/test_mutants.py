@@ -1,6 +1,7 @@
 """The machine that plants faults: a toy library with a test that sees some of them."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -133,7 +134,8 @@ def test_a_fork_answers_loops_or_dies():
     assert forked(lambda: [1, None]) == [1, None]
     assert forked(loop, 0.1) == "timeout"
     assert forked(lambda: time.sleep(60), 0.05) == "timeout"
-    assert forked(lambda: 1 / 0) == "died"
+    assert forked(lambda: 1 / 0) == "died: ZeroDivisionError('division by zero')"
+    assert forked(lambda: os._exit(3)) == "died"
 
 
 def test_a_sample_is_held_against_what_is_recorded():
@@ -155,3 +157,10 @@ def test_what_is_argued_equivalent_is_a_fault_of_the_library_and_has_a_reason():
         names = {mutant.name for mutant in faults.of(path, module)}
         assert {name for name in argued if name[0] == module} <= names
     assert all(len(why) >= 20 for why in argued.values())
+
+
+def test_what_is_recorded_is_enough():
+    recorded = json.loads((machine.HERE / "scores.json").read_text("utf-8"))
+    for module, count in recorded.items():
+        caught, of = machine.score(Counter(count))
+        assert caught >= 0.97 * of > 0, module
