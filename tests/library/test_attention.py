@@ -794,3 +794,9 @@ def test_the_module_drops_nothing_out_in_use():
 
 def test_no_heads_give_no_result():
     assert attend(Q[:, :0], K[:, :0], V[:, :0]).shape == (*Q[:, :0].shape[:-1], V.shape[-1])
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+def test_the_factor_behind_multiplies_the_result(factor):
+    expected = factor * attend(Q, K, V)
+    torch.testing.assert_close(attend(Q, K, V, post_scale=factor), expected, rtol=1e-14, atol=0.0)

@@ -135,3 +135,7 @@ def test_what_is_not_simulated_has_no_error():
 def test_no_scale_makes_so_many_directions_in_three_dimensions_sharp():
     assert criteria.same_entropy(Cosine(3), 10**7) is None
     assert criteria.same_entropy(Cosine(3), 10**4) > 0.0
+
+
+def test_logits_of_variance_1_want_one_over_the_standard_deviation():
+    assert alphas(Cosine(16), 8)["variance"] == 4.0

@@ -534,6 +534,12 @@ def test_the_figure_shows_each_head(random_report):
     assert "keys" in axes.get_ylabel()
     assert "α" in axes.get_xlabel()
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    curves = [line.get_xdata() for line in axes.lines if line.get_linestyle() == "-"]
+    for curve in curves:  # of random scores: from below the first head to beyond freezing
+        assert (np.diff(curve) > 0.0).all()
+        assert curve[-1] > 1.0
+    assert min(map(min, curves)) < across.min()
+    assert max(map(max, curves)) > across.max()
     plt.close(figure)
 
 
@@ -588,3 +594,26 @@ def test_theory_reaches_to_its_largest_scale():
     found = RandomScores(16, (2.0, 30.0), (1, 1)).columns(np.array([1e4, 10_001.0]))
     for name, values in found.items():
         assert np.isfinite(values).tolist() == [True, False], name
+
+
+def test_random_keys_are_one_over_their_collisions():
+    found = RandomScores(16, (2.0, 30.0), (1, 3)).columns(np.array([0.5, 4.0]))
+    product = found["random_effective_keys"] * found["random_collision_probability"]
+    np.testing.assert_allclose(product, 1.0, rtol=1e-14)
+
+
+def test_layers_are_coloured_in_the_order_of_the_calls():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.z, self.a = Caller(), Caller()
+
+    model, inputs = Two(), [draw(1, 1, 4, 3, seed=i) for i in range(3)]
+    with probe(model) as report:
+        model.z(*inputs)
+        model.a(*inputs)
+    assert report.table()["layer"].tolist() == ["z", "a"]
+    figure = report.plot()
+    (dots,) = (one for one in figure.axes[0].collections if one.get_array() is not None)
+    assert dots.get_array().tolist() == [0, 1]
+    plt.close(figure)
