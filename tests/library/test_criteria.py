@@ -139,3 +139,9 @@ def test_no_scale_makes_so_many_directions_in_three_dimensions_sharp():
 
 def test_logits_of_variance_1_want_one_over_the_standard_deviation():
     assert alphas(Cosine(16), 8)["variance"] == 4.0
+
+
+def test_the_old_name_passes_the_mask_on():
+    with pytest.warns(DeprecationWarning, match=r"criteria\.alphas"):
+        found = criteria.scales(Normal(), 64, causal=True)
+    assert found == criteria.alphas(Normal(), 64, causal=True)

@@ -169,3 +169,11 @@ def test_the_gap_of_many_cosines_is_nearly_that_of_normal_scores(n):
     d = 10**8
     found = Cosine(d).gap_density(n) / np.sqrt(d)
     assert found == pytest.approx(Normal().gap_density(n), rel=1e-5)
+
+
+@pytest.mark.parametrize("place", [-3.1, -0.8, -0.3, 0.3, 0.8, 3.1])
+def test_panels_find_a_corner_wherever_it_is(place):
+    found = quadrature.panels(lambda s: -np.abs(s - place) - np.log(2.0), (), 1.0)
+    mass = np.exp(found.log_weights + found.log_density)
+    assert mass.sum() == pytest.approx(1.0, rel=1e-11)
+    assert (mass * (found.scores - place) ** 2).sum() == pytest.approx(2.0, rel=1e-9)

@@ -419,3 +419,11 @@ def test_by_default_there_are_as_many_rows_as_some_seconds_allow():
         assert typical._default_rows(n, "geometric_mean") == rows
         assert rows == min(10**5, max(4000, 2**27 // n))
         assert own == min(10**5, max(1000, 2**25 // n))
+
+
+@pytest.mark.parametrize("peak", [-0.95, -0.4, 0.95])
+def test_a_peak_may_lie_near_an_end(peak):
+    x = np.linspace(-1.0, 1.0, 9)
+    value, error = typical.peak_of_medians(x, np.tile(1.0 - (x - peak) ** 2, (20, 1)))
+    assert value == pytest.approx(peak, abs=1e-9)
+    assert error < 1e-9
