@@ -174,3 +174,17 @@ def test_scale_as_json_is_laid_out_for_readers():
     written = run("scale", "--n", "8", "--d", "64", "--json").output
     assert written == json.dumps(json.loads(written), ensure_ascii=False, indent=2) + "\n"
     assert "α" in written
+
+
+def test_scale_marks_what_is_learned_or_simulated_and_says_how_to_use_it():
+    result = run("scale", "--n", "8", "--d", "64")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert sum(" ± " in line for line in lines) == 1
+    for policy in POLICIES.values():
+        (name,) = {line.split()[0] for line in lines if line.split()[:1] == [policy.name]} or {""}
+        assert (name == "") == policy.learned, policy.name
+    assert "at the last query" not in result.output
+    assert "    functional.scaled_dot_product_attention(q, k, v, scale=" in result.output
+    assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
+    assert "at the last query" in run("scale", "--n", "8", "--d", "64", "--causal").output

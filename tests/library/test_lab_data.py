@@ -281,3 +281,8 @@ def test_the_least_that_can_be_asked_for():
         data.embedded(10, seed=-1)
     with pytest.raises(TypeError, match=r"^size must be an integer"):
         data.embedded(10.0)
+
+
+def test_a_path_goes_with_one_text_only(tmp_path):
+    with pytest.raises(ValueError, match=r"a path can be given only for tiny-shakespeare, got"):
+        data.load("embedded", tmp_path / "text")

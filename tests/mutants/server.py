@@ -143,20 +143,20 @@ class Server:
 
         Together they take `budget` seconds without the fault, and none takes half of it.
         """
-        of_file = self.lines.get(str(mutant.path), {})
-        if mutant.within:
-            first, last = mutant.statement
-            lines: Iterable[str] = map(str, range(first, last + 1))
-        else:
-            lines = of_file
-        names = {name for line in lines for name in of_file.get(line, [])}
+        first, last = mutant.statement
+        lines = {str(line) for line in range(first, last + 1)}
+        early = not mutant.within or any(
+            (str(mutant.path), line) in self.at_import for line in lines
+        )
+        of_file = self.lines.get(file, {})
+        names = {name for line in of_file if early or line in lines for name in of_file[line]}
         called = {mutant.path.stem, mutant.path.parent.name}  # attention/shapes: test_attention
         own = {
             name
             for name in self.seconds
             if any(word in Path(name.split("::")[0]).stem for word in called)
         }
-        if not mutant.within:
+        if early:
             names |= own  # a test may look at a constant and run nothing
 
         def order(name: str) -> tuple[bool, float]:
