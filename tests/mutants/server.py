@@ -144,10 +144,8 @@ class Server:
         Together they take `budget` seconds without the fault, and none takes half of it.
         """
         first, last = mutant.statement
-        lines = {str(line) for line in range(first, last + 1)}
-        early = not mutant.within or any(
-            (str(mutant.path), line) in self.at_import for line in lines
-        )
+        file, lines = str(mutant.path), {str(line) for line in range(first, last + 1)}
+        early = not mutant.within or any((file, line) in self.at_import for line in lines)
         of_file = self.lines.get(file, {})
         names = {name for line in of_file if early or line in lines for name in of_file[line]}
         called = {mutant.path.stem, mutant.path.parent.name}  # attention/shapes: test_attention
