@@ -127,3 +127,11 @@ def test_an_entropy_is_measured_on_a_hundred_normal_rows():
         for options in ({}, {"count": 100, "law": Normal()})
     )
     assert by_default == asked_for
+
+
+def test_without_a_word_there_is_no_mask():
+    by_default, open_ = (
+        initialisation.output_squares(np.random.default_rng(9), 2, 3, 1, **options)
+        for options in ({}, {"causal": False})
+    )
+    np.testing.assert_array_equal(by_default, open_)

@@ -490,3 +490,7 @@ def test_the_least_a_constant_may_be():
     bases += [("qwen", "train_length"), ("longrope", "train_length")]
     assert found == {key: 1.0 if key in divisors else 2.0 if key in bases else 0.0 for key in found}
     assert found.keys() >= {*divisors, *bases}
+
+
+def test_it_shows_no_function():
+    assert all(" at 0x" not in repr(policy) for policy in POLICIES.values())

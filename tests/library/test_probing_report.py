@@ -13,6 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from scipy import stats
+from scipy.integrate import quad
 from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -617,3 +619,14 @@ def test_layers_are_coloured_in_the_order_of_the_calls():
     (dots,) = (one for one in figure.axes[0].collections if one.get_array() is not None)
     assert dots.get_array().tolist() == [0, 1]
     plt.close(figure)
+
+
+@pytest.mark.parametrize(("d", "n", "alpha"), [(6, 10, 1.5), (16, 30, 2.0), (64, 300, 3.0)])
+def test_the_share_that_freezes_is_an_integral_over_the_length_of_the_query(d, n, alpha):
+    def share(square):
+        wanted = (n - 1) * 2 * math.log(n) * d / (alpha**2 * square)
+        return stats.chi2.pdf(square, d) * stats.chi2.sf(wanted, n - 1)
+
+    expected, _ = quad(share, 0.0, np.inf, epsabs=1e-10)
+    found = RandomScores(d, (float(n),), (1,)).columns(np.array([alpha]))["random_wide"]
+    assert found == pytest.approx(expected, abs=5e-4)
