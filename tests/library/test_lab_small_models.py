@@ -171,3 +171,8 @@ def test_stacks_have_their_usual_sizes():
     by_default = small_models.recurrent_gradients(1)
     said = small_models.recurrent_gradients(1, gain=0.9, depth=32, d=32)
     np.testing.assert_array_equal(by_default, said)
+
+
+def test_large_scores_do_not_overflow():
+    losses = small_models.train_retrieval(0, 1e-6, size=1000.0, steps=1)
+    assert np.isfinite(losses).all()

@@ -61,7 +61,8 @@ class Server:
         """Collect, then do the work. Return pytest's exit status."""
         self.imported.start()
         # Everything in one process, and nothing left behind that another run would read.
-        return pytest.main(["-n", "0", "-p", "no:cacheprovider", *arguments], plugins=[self])
+        options = ["-n", "0", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+        return pytest.main([*options, *arguments], plugins=[self])
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.imported.stop()
