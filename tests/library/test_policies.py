@@ -494,3 +494,10 @@ def test_the_least_a_constant_may_be():
 
 def test_it_shows_no_function():
     assert all(" at 0x" not in repr(policy) for policy in POLICIES.values())
+
+
+def test_with_two_keys_the_counts_of_pairs_and_of_wrong_classes_begin():
+    np.testing.assert_allclose(POLICIES["qknorm"].scale([1, 2, 3], 64), [1.0, 1.0, np.log2(6.0)])
+    np.testing.assert_allclose(
+        POLICIES["adacos"].scale([1, 2, 3], 64), [0.0, 0.0, np.sqrt(2.0) * np.log(2.0)]
+    )
