@@ -188,3 +188,17 @@ def test_scale_marks_what_is_learned_or_simulated_and_says_how_to_use_it():
     assert "    functional.scaled_dot_product_attention(q, k, v, scale=" in result.output
     assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
     assert "at the last query" in run("scale", "--n", "8", "--d", "64", "--causal").output
+
+
+def test_a_worker_that_dies_ends_a_sweep_in_one_line(monkeypatch, tmp_path):
+    from attnlib.lab import sweep
+
+    def dies(*_, **__):
+        raise sweep.WorkerError("a worker process died")
+
+    monkeypatch.setattr(sweep, "read", lambda *_: None)
+    monkeypatch.setattr(sweep, "run", dies)
+    result = run("sweep", str(tmp_path / "sweep.toml"))
+    assert result.exit_code == 1
+    assert "a worker process died" in result.output
+    assert result.output.count("\n") == 1

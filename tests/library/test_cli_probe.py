@@ -106,3 +106,10 @@ def test_a_model_without_what_can_be_seen(folder, text, monkeypatch):
 
     monkeypatch.setattr(GPT2Model, "forward", written_out)
     refused("no attention in GPT2Model", folder, "--text", text, status=1)
+
+
+def test_two_tokens_are_enough(folder, tmp_path):
+    (tmp_path / "two.txt").write_text(" ".join(TEXT.split()[:2]))
+    result = run(folder, "--text", tmp_path / "two.txt")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("2 tokens of ")

@@ -427,3 +427,13 @@ def test_a_peak_may_lie_near_an_end(peak):
     value, error = typical.peak_of_medians(x, np.tile(1.0 - (x - peak) ** 2, (20, 1)))
     assert value == pytest.approx(peak, abs=1e-9)
     assert error < 1e-9
+
+
+def test_where_no_maximum_shows_it_says_so(monkeypatch):
+    class Rising:
+        def mean(self):
+            return sampling.Estimate(np.ones(2), np.ones(2))
+
+    monkeypatch.setattr(typical.sampling, "sample", lambda *_, **__: Rising())
+    with pytest.raises(RuntimeError, match="no maximum of the geometric mean near alpha=2; more"):
+        typical._best_geometric_mean(Normal(), 16, 2.0)
