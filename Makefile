@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book pdf test check execute launch figures notation screenshots bench clean
+.PHONY: book pdf test check mutants execute launch figures notation screenshots bench clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -20,6 +20,9 @@ check: $(READY)  ## lint, types, and the floors of attnlib
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+mutants: $(READY)  ## plant faults in the library and see which its tests miss; hours, and it resumes
+	$(BIN)/python -m tests.mutants
 
 execute: $(READY)  ## re-run the chapters in place, in parallel
 	$(BIN)/python -m book.execute

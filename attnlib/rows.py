@@ -131,7 +131,7 @@ class TopTwo(NamedTuple):
 
     def log_gradient(self, alpha: FloatArray) -> FloatArray:
         """Return log g, shape (…), for α ≥ 0 that broadcasts against (…); no checks."""
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        with np.errstate(over="ignore", divide="ignore"):
             weights = np.exp(alpha[..., None] * self.others)
             total, squares = weights.sum(axis=-1), _dot(weights, weights)
             scaled = alpha * self.gap
@@ -431,7 +431,7 @@ def _power_weights(
     largest = values.max(axis=-1, keepdims=True)
     if constant == 0.0 and (largest == 0.0).any():
         raise ValueError("x must not be zero throughout a row when epsilon=0, got a row of zeros")
-    with np.errstate(divide="ignore", under="ignore"):
+    with np.errstate(divide="ignore"):
         logs = np.log(values / np.where(largest > 0.0, largest, 1.0))
         log_largest = np.log(largest)
         own = np.where(largest > 0.0, np.log(constant) - m * log_largest, 0.0)
@@ -469,7 +469,7 @@ def _weights(s: ArrayLike, alpha: ArrayLike, axis: int) -> _Weights:
     largest = scores.max(axis=-1, keepdims=True)
     # Halves, because s − max s may overflow where α(s − max s) does not.
     half = scores / 2.0 - largest / 2.0
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         exponents = np.where(np.isneginf(half), -np.inf, 2.0 * (scale[..., None] * half))
         others = np.exp(exponents)
     top = np.zeros_like(scores)

@@ -238,8 +238,7 @@ def _log_gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
 
 
 def _gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
-    with np.errstate(under="ignore"):
-        return np.exp(_log_gradients(s, alpha))
+    return np.exp(_log_gradients(s, alpha))
 
 
 def _slopes(s: FloatArray, alpha: float) -> FloatArray:
@@ -369,7 +368,7 @@ def _gap_law(law: Law, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _of_two_keys(law: Law, alpha: FloatArray, statistic: Statistic) -> FloatArray:
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+    with np.errstate(over="ignore", divide="ignore"):
         if statistic == "median":
             return np.exp(_log_gradient_of_two(alpha, np.array(law.median_gap)))
         gap, weight = _gap_law(law, alpha)

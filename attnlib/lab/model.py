@@ -36,8 +36,8 @@ BYTES = 256
 """What a decoder tells apart; an encoder has one token more, for a hidden byte."""
 LARGEST_ALPHA = 1e4
 """The range of `attnlib.exact`, and of `alpha` here."""
-LARGEST_FACTOR = 1e30
-"""Of `post_scale`, `residual_weight` and `projection_gain`: float32 ends at 3e38."""
+LARGEST_FACTOR = 1e19
+"""Of `post_scale`, `residual_weight` and `projection_gain`: a product of two is within float32."""
 
 
 @dataclass(frozen=True)

@@ -206,3 +206,25 @@ def test_unit_scaling_s_model_is_as_its_library_writes_it(causal):
         found = annealed.unit_scaling_std(multiple / np.sqrt(d), n, causal=causal)
         assert found == pytest.approx(expected, rel=1e-13)
     assert annealed.unit_scaling_std([[0.0], [1e300]], [2, 9], causal=causal)[1].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.inf, np.nan])
+def test_one_bad_value_of_a_form_is_enough(bad):
+    with pytest.raises(ValueError, match="shape must give a positive number for each n"):
+        annealed.fit(Normal(), [10, 100], lambda n: np.array([bad, 1.0]))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_no_n_has_no_optimum(law):
+    assert annealed.best_alpha(law, np.zeros((2, 0))).shape == (2, 0)
+
+
+def test_a_form_may_be_below_one():
+    found = annealed.fit(Normal(), [10, 100], lambda n: np.sqrt(np.log(n)) / 100.0)
+    plain = annealed.fit(Normal(), [10, 100], lambda n: np.sqrt(np.log(n)))
+    assert found.coefficient == pytest.approx(100.0 * plain.coefficient, rel=1e-12)
+
+
+def test_far_beyond_its_range_the_approximation_is_infinite():
+    assert annealed.collision_probability(Normal(), 100.0, 10) == np.inf
+    assert annealed.gradient(Normal(), 100.0, 10) == -np.inf

@@ -810,3 +810,59 @@ def test_the_module_drops_out_in_training_only():
 )
 def test_a_bad_module_is_refused(name, shown, told):
     assert_refused(name, shown, Attention, **{"width": 16, "heads": 4, **told})
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (3, 2)])
+def test_grouped_heads_have_any_batch(batch):
+    q, k, v = draw(*batch, 4, 5, D), draw(*batch, 2, 6, D, seed=1), draw(*batch, 2, 6, 3, seed=2)
+    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
+    torch.testing.assert_close(attend(q, k, v, enable_gqa=True), expected)
+    alpha = torch.ones(*batch, 4, 5, dtype=q.dtype)
+    torch.testing.assert_close(attend(q, k, v, alpha=alpha, enable_gqa=True), expected)
+
+
+def test_a_module_may_have_the_least_of_everything():
+    module = Attention(1, 1, head_size=1, context_width=1)
+    assert module(torch.ones(2, 1), torch.ones(3, 1)).shape == (2, 1)
+
+
+@pytest.mark.parametrize("sizes", [(3, 1, 1), (1, 3, 1), (1, 1, 3)])
+def test_grouped_heads_broadcast_over_the_batch(sizes):
+    q, k, v = (
+        draw(size, heads, length, D, seed=heads)
+        for size, heads, length in zip(sizes, (4, 2, 2), (5, 6, 6), strict=True)
+    )
+    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
+    result = attend(q, k, v, enable_gqa=True)
+    assert result.shape == (3, 4, 5, D)
+    torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_grouped_heads_want_heads_in_all_three(name):
+    told = {"q": Q, "k": K, "v": V, name: {"q": Q, "k": K, "v": V}[name][0, 0]}
+    assert_refused("heads", "divide", attend, **told, enable_gqa=True)
+
+
+def test_by_default_nothing_is_normalised_or_grouped():
+    plain = attend(Q, K, V, normalize_qk=False, enable_gqa=False, is_causal=False, dropout_p=0.0)
+    assert torch.equal(attend(Q, K, V), plain)
+
+
+def test_the_module_drops_nothing_out_in_use():
+    torch.manual_seed(0)
+    module, x = Attention(16, 4, dropout_p=0.5).eval(), draw(5, 16).float()
+    used = module(x)
+    module.dropout_p = 0.0
+    assert torch.equal(module(x), used)
+    assert (used.std(dim=0) > 0.0).all()
+
+
+def test_no_heads_give_no_result():
+    assert attend(Q[:, :0], K[:, :0], V[:, :0]).shape == (*Q[:, :0].shape[:-1], V.shape[-1])
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+def test_the_factor_behind_multiplies_the_result(factor):
+    expected = factor * attend(Q, K, V)
+    torch.testing.assert_close(attend(Q, K, V, post_scale=factor), expected, rtol=1e-14, atol=0.0)

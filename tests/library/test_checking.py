@@ -139,3 +139,18 @@ def test_broadcast_refuses_shapes_that_do_not_and_names_all():
         ValueError, match=r"^alpha and n must broadcast, got shapes \(2,\) and \(3,"
     ):
         checking.broadcast(alpha=np.zeros(2), n=np.zeros(3))
+
+
+@pytest.mark.parametrize("axis", [-3, 2, 3])
+def test_an_axis_that_is_not_there_is_named_with_those_that_are(axis):
+    with pytest.raises(ValueError, match=rf"^axis must be from -2 to 1, got axis={axis}$"):
+        checking.last_axis("p", np.zeros((2, 2)), axis)
+
+
+@pytest.mark.parametrize("length", [79, 80, 81, 200])
+def test_a_value_is_shown_in_eighty_characters(length):
+    text = "x" * (length - 2)  # and two quotes
+    with pytest.raises(TypeError) as caught:
+        checking.flag("f", text)
+    shown = str(caught.value).split("got f=")[1]
+    assert shown == (repr(text) if length <= 80 else repr(text)[:77] + "...")

@@ -168,3 +168,46 @@ def test_the_module_is_the_command():
     command = [sys.executable, "-m", "attnlib", "--version"]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert finished.stdout.strip().endswith(__version__)
+
+
+def test_one_claim_is_a_table_and_json_with_its_signs():
+    result = run("claims", "jacobian.multiply")
+    assert "jacobian.multiply" in result.output
+    assert "wrong" in result.output
+    assert "source" in result.output
+    written = run("claims", "--json", "jacobian.multiply").output
+    assert written == json.dumps(json.loads(written), ensure_ascii=False, indent=2) + "\n"
+
+
+def test_scale_as_json_is_laid_out_for_readers():
+    written = run("scale", "--n", "8", "--d", "64", "--json").output
+    assert written == json.dumps(json.loads(written), ensure_ascii=False, indent=2) + "\n"
+    assert "α" in written
+
+
+def test_scale_marks_what_is_learned_or_simulated_and_says_how_to_use_it():
+    result = run("scale", "--n", "8", "--d", "64")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert sum(" ± " in line for line in lines) == 1
+    for policy in POLICIES.values():
+        (name,) = {line.split()[0] for line in lines if line.split()[:1] == [policy.name]} or {""}
+        assert (name == "") == policy.learned, policy.name
+    assert "at the last query" not in result.output
+    assert "    functional.scaled_dot_product_attention(q, k, v, scale=" in result.output
+    assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
+    assert "at the last query" in run("scale", "--n", "8", "--d", "64", "--causal").output
+
+
+def test_a_worker_that_dies_ends_a_sweep_in_one_line(monkeypatch, tmp_path):
+    from attnlib.lab import sweep
+
+    def dies(*_, **__):
+        raise sweep.WorkerError("a worker process died")
+
+    monkeypatch.setattr(sweep, "read", lambda *_: None)
+    monkeypatch.setattr(sweep, "run", dies)
+    result = run("sweep", str(tmp_path / "sweep.toml"))
+    assert result.exit_code == 1
+    assert "a worker process died" in result.output
+    assert result.output.count("\n") == 1

@@ -256,3 +256,10 @@ def test_a_model_that_fails_says_so_in_one_line(altered, text):
 
     GPT2Model(GPT2Config.from_pretrained(path)).save_pretrained(path)
     refused("IndexError: index out of range", path, "--text", text, status=1)
+
+
+def test_two_tokens_are_enough(folder, tmp_path):
+    (tmp_path / "two.txt").write_text(" ".join(TEXT.split()[:2]))
+    result = run(folder, "--text", tmp_path / "two.txt")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("2 tokens of ")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attnlib import annealed, criteria, exact, freezing
 from attnlib.criteria import effective_keys
+from attnlib.sampling import Estimate
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = (Normal(), DotProduct(64), Cosine(64))
@@ -105,3 +106,42 @@ def test_its_old_name_warns_of_the_new_one():
     with pytest.warns(DeprecationWarning, match=r"criteria\.alphas"):
         found = criteria.scales(Normal(), 64)
     assert found == criteria.alphas(Normal(), 64)
+
+
+def test_a_second_s_work_goes_into_the_typical_row(monkeypatch):
+    asked = []
+
+    def best_alpha(law, n, *, rows, seed):
+        asked.append((n, rows, seed))
+        return Estimate(2.0, 0.5)
+
+    monkeypatch.setattr(criteria.typical, "best_alpha", best_alpha)
+    for n in (2, 4096, 2**14, 2**16, 2**20):
+        found = next(c for c in criteria.alphas(Normal(), n, seed=3) if c.name == "typical")
+        # √(2 log n) grows by √(20/16) from 2¹⁶ to 2²⁰.
+        beyond = math.sqrt(20 / 16) if n == 2**20 else 1.0
+        assert found.alpha == pytest.approx(2.0 * beyond, rel=1e-14)
+        assert found.standard_error == pytest.approx(0.5 * beyond, rel=1e-14)
+    counts = [(2, 4000), (4096, 4000), (2**14, 1024), (2**16, 256), (2**16, 256)]
+    assert asked == [(n, rows, 3) for n, rows in counts]
+
+
+def test_what_is_not_simulated_has_no_error():
+    errors = {c.name: c.standard_error for c in criteria.alphas(Normal(), 64)}
+    assert errors.pop("typical") > 0.0
+    assert set(errors.values()) == {0.0}
+
+
+def test_no_scale_makes_so_many_directions_in_three_dimensions_sharp():
+    assert criteria.same_entropy(Cosine(3), 10**7) is None
+    assert criteria.same_entropy(Cosine(3), 10**4) > 0.0
+
+
+def test_logits_of_variance_1_want_one_over_the_standard_deviation():
+    assert alphas(Cosine(16), 8)["variance"] == 4.0
+
+
+def test_the_old_name_passes_the_mask_on():
+    with pytest.warns(DeprecationWarning, match=r"criteria\.alphas"):
+        found = criteria.scales(Normal(), 64, causal=True)
+    assert found == criteria.alphas(Normal(), 64, causal=True)

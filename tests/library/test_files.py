@@ -166,3 +166,40 @@ def test_what_pip_installed_from_a_repository_has_its_commit(
 def test_what_a_record_cannot_be_made_with_is_named(found):
     with pytest.raises(ValueError, match="made must"):
         provenance.check(found)
+
+
+def test_a_file_that_cannot_be_begun_says_why(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "open", refused)
+    with pytest.raises(PermissionError, match="Permission denied"):
+        files.replace(tmp_path / "file", b"x")
+
+
+def test_a_list_of_tables_and_others_is_one_line(tmp_path):
+    files.write_json(tmp_path / "t.json", {"mixed": [{"n": 1}, 2]})
+    assert (tmp_path / "t.json").read_text("utf-8") == '{\n"mixed": [{"n": 1}, 2]\n}\n'
+
+
+def test_all_missing_folders_are_made(tmp_path):
+    files.replace(tmp_path / "one" / "two" / "file", b"x")
+    assert (tmp_path / "one" / "two" / "file").read_bytes() == b"x"
+
+
+def test_what_is_made_safe_is_the_whole_file(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    files.replace(tmp_path / "file", b"content")
+    assert sizes == [7]
+
+
+def test_a_processor_without_a_name_is_told_by_its_kind(tmp_path, monkeypatch):
+    listed = tmp_path / "cpuinfo"
+    monkeypatch.setattr(provenance, "Path", lambda _: listed)
+    monkeypatch.setattr(platform, "machine", lambda: "riscv")
+    for said, expected in (("", "riscv"), ("a chip", "a chip")):
+        monkeypatch.setattr(platform, "processor", lambda said=said: said)
+        assert provenance.processor() == expected
+    listed.write_text("flags : a b\nmodel name\t: One 3000\nmodel name\t: Two\n", "utf-8")
+    assert provenance.processor() == "One 3000"

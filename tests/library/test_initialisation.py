@@ -5,7 +5,7 @@ import pytest
 
 from attnlib import exact, initialisation
 from attnlib.sampling import mean_and_error
-from attnlib.scores import Cosine, DotProduct
+from attnlib.scores import Cosine, DotProduct, Normal
 
 HONEST = 4.5
 """Standard errors; the seeds are fixed."""
@@ -81,3 +81,57 @@ def test_one_scale_for_all_n_keeps_the_slope_and_the_best_one_does_not():
     assert abs(slope - 1.0) < 1e-3 + HONEST * error
     slope, error = initialisation.entropy_slope(rng, order=2.0, law=law, count=20)
     assert slope + HONEST * error < 0.9
+
+
+def test_the_sources_experiments_have_their_sizes():
+    assert initialisation.DIMENSIONS == (10, 50, 100, 500, 1000)
+    assert initialisation.VECTORS == 512
+    assert initialisation.ENTROPY_KEYS == (64, 256, 1024, 4096, 16384)
+    np.testing.assert_allclose(
+        initialisation.TEMPERATURES, np.geomspace(1 / 16, 16, 17), rtol=1e-14
+    )
+
+
+def test_the_smallest_sizes_are_taken():
+    found = initialisation.standard_errors(1, vectors=2)
+    np.testing.assert_allclose(found, (0.5, np.sqrt(5.0)), rtol=1e-15)
+    rng = np.random.default_rng(6)
+    assert initialisation.row_moments(rng, 1, vectors=2).variance >= 0.0
+    assert initialisation.sample_rows(rng, 1, 1, exponent=0.0).largest.tolist() == [1.0] * 2000
+    assert initialisation.sample_rows(rng, 1, 1, exponent=0.0, count=1).largest.tolist() == [1.0]
+    assert initialisation.output_squares(rng, 1, 1, 1).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "call"),
+    [
+        ("vectors", lambda rng: initialisation.standard_errors(4, vectors=1)),
+        ("vectors", lambda rng: initialisation.row_moments(rng, 4, vectors=1)),
+        ("d", lambda rng: initialisation.standard_errors(0)),
+        ("d", lambda rng: initialisation.row_moments(rng, 0)),
+        ("count", lambda rng: initialisation.sample_rows(rng, 4, 4, exponent=0.0, count=0)),
+        ("count", lambda rng: initialisation.entropy_slope(rng, order=1.0, count=1)),
+        ("n", lambda rng: initialisation.output_squares(rng, 4, 0, 1)),
+        ("d", lambda rng: initialisation.output_squares(rng, 0, 4, 1)),
+        ("heads", lambda rng: initialisation.output_squares(rng, 4, 4, 0)),
+    ],
+)
+def test_smaller_sizes_are_named(wrong, call):
+    with pytest.raises(ValueError, match=rf"^{wrong} must be from \d"):
+        call(np.random.default_rng(7))
+
+
+def test_an_entropy_is_measured_on_a_hundred_normal_rows():
+    by_default, asked_for = (
+        initialisation.entropy_slope(np.random.default_rng(8), order=1.0, alpha=1.0, **options)
+        for options in ({}, {"count": 100, "law": Normal()})
+    )
+    assert by_default == asked_for
+
+
+def test_without_a_word_there_is_no_mask():
+    by_default, open_ = (
+        initialisation.output_squares(np.random.default_rng(9), 2, 3, 1, **options)
+        for options in ({}, {"causal": False})
+    )
+    np.testing.assert_array_equal(by_default, open_)

@@ -78,3 +78,8 @@ def test_harm_is_the_difference_within_a_seed():
         comparison.losses(SWEEP, "baseline", "validation_loss")
         - comparison.losses(SWEEP, "note", "validation_loss"),
     )
+
+
+def test_one_number_has_no_last_axis():
+    with pytest.raises(ValueError, match=r"at least two along the last axis, got 0$"):
+        comparison.interval(3.0)

@@ -264,3 +264,25 @@ def test_any_text_that_is_long_enough_gives_batches(size, sequence, masked):
             assert batch.inputs.shape == (3, sequence)
             assert ((batch.inputs >= 0) & (batch.inputs <= data.MASK)).all()
             assert (batch.targets != data.IGNORED).any(axis=1).all()
+
+
+def test_the_least_that_can_be_asked_for():
+    assert data.embedded(1).size == 1
+    text = data.embedded(100)
+    assert list(data.batches(text, sequence=4, batch=1, steps=0, seed=0)) == []
+    assert len(list(data.batches(text, sequence=4, batch=1, steps=1, seed=0))) == 1
+    for name, least in {"batch": 1, "steps": 0, "seed": 0}.items():
+        told = {"sequence": 4, "batch": 1, "steps": 1, "seed": 0, name: least - 1}
+        with pytest.raises(ValueError, match=rf"^{name} must be from {least} to"):
+            next(data.batches(text, **told))
+    with pytest.raises(ValueError, match=r"^size must be from 1 to"):
+        data.embedded(0)
+    with pytest.raises(ValueError, match=r"^seed must be from 0 to"):
+        data.embedded(10, seed=-1)
+    with pytest.raises(TypeError, match=r"^size must be an integer"):
+        data.embedded(10.0)
+
+
+def test_a_path_goes_with_one_text_only(tmp_path):
+    with pytest.raises(ValueError, match=r"a path can be given only for tiny-shakespeare, got"):
+        data.load("embedded", tmp_path / "text")

@@ -368,3 +368,19 @@ def kept_or_refused(field, value):
         return replace(SMALL, **{field: value}), None
     except (ValueError, TypeError) as error:
         return None, str(error)
+
+
+def test_alpha_goes_up_to_what_the_exact_averages_have():
+    assert Config(alpha=1e4).alpha == 1e4
+    with pytest.raises(ValueError, match="alpha must be at most 10000, got alpha=10001"):
+        Config(alpha=10001)
+
+
+def test_a_configuration_keeps_plain_numbers():
+    config = Config(width=np.int64(64), alpha=np.float32(2.0))
+    assert (type(config.width), type(config.alpha)) == (int, float)
+
+
+def test_without_biases_there_are_none():
+    model = Transformer(Config(width=64, depth=1, biases=False))
+    assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == []

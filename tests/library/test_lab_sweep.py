@@ -663,3 +663,50 @@ def test_the_command_shows_how_far_it_is(folder):
     assert finished.exit_code == 0
     assert "4/4" in finished.stderr
     assert finished.stdout == "4 runs finished, 0 of them diverged\n"
+
+
+def test_a_run_takes_one_thread(folder, monkeypatch):
+    threads = []
+
+    def seen(*arguments, **options):
+        threads.append(torch.get_num_threads())
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(sweep, "train", seen)
+    torch.set_num_threads(2)
+    assert len(run_here(folder / "sweep.toml")) == 8
+    assert threads == [1] * 8
+
+
+def test_after_a_failure_no_other_run_is_begun(folder, monkeypatch):
+    begun = []
+
+    def fails(*arguments, **_):
+        begun.append(arguments)
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(sweep, "train", fails)
+    with pytest.raises(MemoryError, match="too large"):
+        run_here(folder / "sweep.toml")
+    assert len(begun) <= 3  # those that the one thread took before it was stopped
+
+
+def test_no_bar_is_shown_unless_asked_for(folder, capsys):
+    (folder / "sweep.toml").write_text(SMALL.replace("[3, 4]", "[3]"))
+    run_here(folder / "sweep.toml")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_seeds_there_is_one(folder):
+    (folder / "sweep.toml").write_text(SMALL.replace("seeds = [3, 4]\n", ""))
+    assert {one.training.seed for one in sweep.read(folder / "sweep.toml").settings} == {0}
+
+
+def test_a_run_is_timed_from_its_start_to_its_end(folder, monkeypatch):
+    clocks = {"perf_counter": iter((100.0, 102.5)), "process_time": iter((7.0, 8.25))}
+    for name, readings in clocks.items():
+        monkeypatch.setattr(sweep.time, name, readings.__next__)
+    monkeypatch.setattr(sweep, "train", lambda *_, **__: None)
+    setting = sweep.read(folder / "sweep.toml").settings[0]
+    _, timing = sweep._work(setting, folder / "text", "cpu")
+    assert (timing["seconds"], timing["processor_seconds"]) == (2.5, 1.25)

@@ -251,7 +251,7 @@ def kept_or_refused(field, value):
         return None, str(error)
 
 
-@given(learning_rate=st.floats(1e-300, 1e300), post_scale=st.floats(1e-30, 1e30))
+@given(learning_rate=st.floats(1e-300, 1e300), post_scale=st.floats(1e-30, 1e19))
 @settings(max_examples=15)
 def test_any_numbers_give_a_run(learning_rate, post_scale):
     training = replace(SHORT, steps=5, learning_rate=learning_rate)
@@ -270,3 +270,17 @@ def test_the_trained_model_is_the_one_of_the_run():
     with torch.no_grad():
         inputs, targets = map(torch.from_numpy, windows)
         assert float(loss(model(inputs), targets)) == pytest.approx(run.validation_loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["steps", "batch", "record_every", "validation_windows"])
+def test_counts_go_from_one_to_what_an_index_holds(name):
+    assert getattr(Training(**{name: 2**31}), name) == 2**31
+    for wrong in (0, 2**31 + 1):
+        with pytest.raises(ValueError, match=rf"^{name} must be from 1 to 2147483648, got"):
+            Training(**{name: wrong})
+
+
+def test_a_training_keeps_plain_numbers():
+    training = Training(steps=np.int64(5), learning_rate=1, loss_limit=np.float32(7.5))
+    assert (type(training.steps), type(training.learning_rate)) == (int, float)
+    assert (type(training.loss_limit), training.loss_limit) == (float, 7.5)

@@ -653,3 +653,21 @@ def test_atoms_have_no_density():
     with pytest.raises(TypeError, match="law must have a density, got Discrete"):
         LEVELS.logpdf(0.0)
     assert repr(LEVELS) == "Discrete(2 values from 0 to 1)"
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.5])
+def test_the_rule_of_a_wide_law_is_as_fine_as_alpha_asks_for(alpha):
+    class Wide(Uniform):
+        variance = 1e4
+        landmarks = (-100.0 * ROOT3, 100.0 * ROOT3)
+
+        def logpdf(self, s):
+            return super().logpdf(np.asarray(s) / 100.0) - np.log(100.0)
+
+    scores, weights, _ = Wide().rule(alpha, 10.0)
+    ends = alpha * np.array([-100.0 * ROOT3, 100.0 * ROOT3])
+    middle = alpha * 37.0
+    found = (weights * np.exp(-np.exp(middle - alpha * scores))).sum()
+    with mp.workdps(30):  # ∫ exp(−e^{c−x}) dx = −Ei(−e^{c−x})
+        low, high = (mp.ei(-mp.exp(middle - x)) for x in ends)
+        assert found == pytest.approx(float((low - high) / (ends[1] - ends[0])), rel=1e-9)

@@ -469,3 +469,35 @@ def test_whatever_is_accepted_gives_a_number_that_is_not_negative(name, n, d, po
 def test_the_cosines_rule_is_that_of_the_approximation(n, d):
     found = float(POLICIES["gradient_cosine"].scale(n, d))
     assert found == float(annealed.best_alpha(scores.Cosine(d), n))
+
+
+def test_what_training_changes_is_said():
+    learned = {name for name, policy in POLICIES.items() if policy.learned}
+    assert learned == {"clip", "ngpt", "qk_norm", "qknorm", "siglip", "ssmax", "swin_v2", "t5"}
+
+
+def test_the_least_a_constant_may_be():
+    found = {
+        (policy.name, setting.name): setting.minimum
+        for policy in POLICIES.values()
+        for setting in policy.settings
+    }
+    # What is divided by is 1 or more, and the base of a logarithm 2; factors may be 0.
+    divisors = [("gemma_2", "scalar"), ("gemma_3", "scalar"), ("grok_1", "scalar")]
+    divisors += [("entropy_invariance", "floor"), ("llama_4", "floor")]
+    divisors += [("yarn", "train_length"), ("deepseek_v3", "factor")]
+    bases = [("entropy_invariance", "reference"), ("infoscale", "train_length")]
+    bases += [("qwen", "train_length"), ("longrope", "train_length")]
+    assert found == {key: 1.0 if key in divisors else 2.0 if key in bases else 0.0 for key in found}
+    assert found.keys() >= {*divisors, *bases}
+
+
+def test_it_shows_no_function():
+    assert all(" at 0x" not in repr(policy) for policy in POLICIES.values())
+
+
+def test_with_two_keys_the_counts_of_pairs_and_of_wrong_classes_begin():
+    np.testing.assert_allclose(POLICIES["qknorm"].scale([1, 2, 3], 64), [1.0, 1.0, np.log2(6.0)])
+    np.testing.assert_allclose(
+        POLICIES["adacos"].scale([1, 2, 3], 64), [0.0, 0.0, np.sqrt(2.0) * np.log(2.0)]
+    )

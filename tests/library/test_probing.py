@@ -341,3 +341,11 @@ def test_keys_far_from_zero_cost_no_digits():
     with probe(model := Caller()) as report:
         model(q, k + 100.0, v)
     assert_same(report, [(q, k + 100.0, v)], rtol=2e-5)
+
+
+def test_a_layer_by_itself_is_seen_on_its_fast_path():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+    with torch.no_grad(), probe(layer) as report:
+        layer(torch.randn(1, 5, 8))
+    assert len(report.table()) == 2

@@ -13,6 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from scipy import stats
+from scipy.integrate import quad
 from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -535,6 +537,14 @@ def test_the_figure_shows_each_head(random_report):
     np.testing.assert_allclose(dots.get_offsets()[:, 0], across)
     assert "layer" in bar.get_ylabel()
     assert "keys" in axes.get_ylabel()
+    assert "α" in axes.get_xlabel()
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    curves = [line.get_xdata() for line in axes.lines if line.get_linestyle() == "-"]
+    for curve in curves:  # of random scores: from below the first head to beyond freezing
+        assert (np.diff(curve) > 0.0).all()
+        assert curve[-1] > 1.0
+    assert min(map(min, curves)) < across.min()
+    assert max(map(max, curves)) > across.max()
     plt.close(figure)
 
 
@@ -553,3 +563,73 @@ def test_the_example_of_the_readme_runs(capsys):
     )
     exec(code, {"model": encoder(), "x": foreign.vectors()})
     assert "layers.1.self_attn" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", [24, 25])
+def test_theory_at_the_longest_of_many_rows_is_not_interpolated(size):
+    n = np.arange(2.0, 2.0 + size)
+    longest = RandomScores(16, tuple(n), (*(0,) * (size - 1), 7))
+    assert longest.gradient_limit == pytest.approx(
+        float(exact.gradient_limit(DotProduct(16), n[-1])), rel=1e-12
+    )
+    before = RandomScores(16, tuple(n), (*(0,) * (size - 2), 5, 0))
+    expected = float(exact.gradient_limit(DotProduct(16), n[-2]))
+    assert before.gradient_limit == pytest.approx(expected, rel=1e-12 if size == 24 else 1e-6)
+
+
+def test_queries_of_length_zero_have_no_curve_of_random_scores():
+    k, v = draw(1, 2, 6, 4, seed=1), draw(1, 2, 6, 4, seed=2)
+    with probe(model := Caller()) as report:
+        model(torch.zeros_like(k), k, v)
+    assert (report.table()["alpha"] == 0.0).all()
+    figure = report.plot()
+    assert [line for line in figure.axes[0].lines if line.get_linestyle() == "-"] == []
+    plt.close(figure)
+
+
+def test_what_was_read_is_brought_up_to_date():
+    with probe(model := Caller()) as report:
+        model(*(draw(1, 1, 4, 3, seed=i) for i in range(3)))
+        first = report.table()["entropy"].tolist()
+        model(*(draw(1, 1, 4, 3, seed=i) for i in range(3, 6)))
+    assert report.table()["entropy"].tolist()[: len(first)] != first or len(report.table()) > 1
+
+
+def test_theory_reaches_to_its_largest_scale():
+    found = RandomScores(16, (2.0, 30.0), (1, 1)).columns(np.array([1e4, 10_001.0]))
+    for name, values in found.items():
+        assert np.isfinite(values).tolist() == [True, False], name
+
+
+def test_random_keys_are_one_over_their_collisions():
+    found = RandomScores(16, (2.0, 30.0), (1, 3)).columns(np.array([0.5, 4.0]))
+    product = found["random_effective_keys"] * found["random_collision_probability"]
+    np.testing.assert_allclose(product, 1.0, rtol=1e-14)
+
+
+def test_layers_are_coloured_in_the_order_of_the_calls():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.z, self.a = Caller(), Caller()
+
+    model, inputs = Two(), [draw(1, 1, 4, 3, seed=i) for i in range(3)]
+    with probe(model) as report:
+        model.z(*inputs)
+        model.a(*inputs)
+    assert report.table()["layer"].tolist() == ["z", "a"]
+    figure = report.plot()
+    (dots,) = (one for one in figure.axes[0].collections if one.get_array() is not None)
+    assert dots.get_array().tolist() == [0, 1]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(("d", "n", "alpha"), [(6, 10, 1.5), (16, 30, 2.0), (64, 300, 3.0)])
+def test_the_share_that_freezes_is_an_integral_over_the_length_of_the_query(d, n, alpha):
+    def share(square):
+        wanted = (n - 1) * 2 * math.log(n) * d / (alpha**2 * square)
+        return stats.chi2.pdf(square, d) * stats.chi2.sf(wanted, n - 1)
+
+    expected, _ = quad(share, 0.0, np.inf, epsabs=1e-10)
+    found = RandomScores(d, (float(n),), (1,)).columns(np.array([alpha]))["random_wide"]
+    assert found == pytest.approx(expected, abs=5e-4)

@@ -491,3 +491,10 @@ def test_a_scale_that_does_not_fit_the_model_is_refused_by_its_call():
     _, call = built("plain")
     with rescale(alpha=torch.ones(LENGTH + 1)):
         assert_refused("alpha", "(8,)", call)
+
+
+def test_a_context_is_entered_as_what_it_was_made():
+    context, x = rescale("transformer"), torch.ones(1, 2, 3, 4)
+    with context as entered:
+        scaled_dot_product_attention(x, x, x)
+    assert entered is context

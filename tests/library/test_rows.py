@@ -684,3 +684,42 @@ def test_shannon_and_collision_are_the_renyi_entropies_of_order_1_and_2(s, alpha
     assert rows.shannon_entropy(p) == rows.renyi_entropy(p, 1.0)
     expected = -np.log(rows.collision_probability(p))
     assert rows.renyi_entropy(p, 2.0) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_new_axes_of_alpha_come_before_those_of_the_scores(axis):
+    s, alpha = BATCH[0, :, :], np.array([[0.5], [2.0], [20.0]])
+    v = BATCH[1, :, :]
+    for found, function in (
+        (rows.softmax(s, alpha, axis), rows.softmax),
+        (
+            rows.jacobian_vector_product(s, v, alpha, axis),
+            lambda s, a, axis: rows.jacobian_vector_product(s, v, a, axis),
+        ),
+    ):
+        expected = np.stack([function(s, a, axis) for a in alpha[:, 0]])
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("measure", [*ENTROPIES, lambda p: rows.renyi_entropy(p, 2.0)])
+def test_a_negative_probability_is_none_though_the_sum_is_1(measure):
+    with pytest.raises(ValueError, match=r"p must be finite and at least 0, got p=-0\.25"):
+        measure([1.0, -0.25, 0.25])
+
+
+# Shannon's sum is used where it is small and the factored one where it is not: both at each order.
+@pytest.mark.parametrize("order", [0.45, 0.55, 0.9, 0.999, 1.001, 1.1, 1.45, 1.55])
+@pytest.mark.parametrize("n", [2, 3, 300])
+def test_both_forms_of_the_renyi_entropy_keep_their_digits(order, n):
+    p = 1.0 / np.arange(1.0, n + 1.0) ** 1.5
+    p /= p.sum()
+    with mp.workdps(40):
+        total = mp.fsum(mp.mpf(x) for x in p)
+        exact = mp.log(mp.fsum((mp.mpf(x) / total) ** order for x in p)) / (1 - mp.mpf(order))
+        assert abs(rows.renyi_entropy(p, order) / exact - 1) < 1e-13
+
+
+@pytest.mark.parametrize("measure", [*ENTROPIES, lambda p: rows.renyi_entropy(p, 2.0)])
+def test_one_row_without_sum_1_is_enough(measure):
+    with pytest.raises(ValueError, match=r"p must sum to 1 within 1e-05 .* got a sum of 0\.9"):
+        measure([[0.5, 0.5], [0.5, 0.4]])

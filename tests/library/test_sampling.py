@@ -591,3 +591,12 @@ def test_the_mean_of_truth_values_is_the_share_that_is_true():
     mean, error = sampling.mean_and_error(np.arange(10) < 3)
     assert mean == pytest.approx(0.3, rel=1e-15)
     assert error == pytest.approx((0.3 * 0.7 / 9) ** 0.5, rel=1e-14)
+
+
+def test_the_lowest_rank_is_that_of_the_lowest_value():
+    sample = sampling.sample(Normal(), 1, lambda s: s[:, 0], rows=100, seed=1)
+    values = np.sort(sampling.draws(Normal(), 1, lambda s: s[:, 0], rows=100, seed=1))
+    # √(0.02 · 0.98/100) is 0.014: from rank 0.6, rounded up, to 3.4
+    found = sample.quantile(0.02)
+    assert found.value == pytest.approx(values[1], rel=2.0**-14)
+    assert found.standard_error == pytest.approx((values[3] - values[0]) / 2.0, rel=1e-3)

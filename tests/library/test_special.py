@@ -237,3 +237,10 @@ def test_bessel_series_of_a_million_dimensions_joins_its_neighbours(alpha):
     assert low.first == pytest.approx(expected, rel=1e-14)
     step = np.log(d / alpha * low.first)
     assert low.deficit == pytest.approx(high.deficit + step, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("z", [2e4, 1e6])
+@pytest.mark.parametrize("order", [3.0, 24.5])
+def test_bessel_function_is_right_where_its_last_form_is_not_yet(order, z):
+    # √(π/2z)e^{−z} alone is wrong by (4ν² − 1)/8z here.
+    assert_within_documented_error(order, z)

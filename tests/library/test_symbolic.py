@@ -216,3 +216,16 @@ def test_a_longer_text_of_training_is_not_proved():
     length = symbolic.LENGTH
     for proof in (symbolic.longrope_is_a_log_length(), symbolic.infoscale_in_many_dimensions()):
         assert not symbolic.Identity(proof.left, proof.right.subs(length, 2 * length)).proved
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_integration_by_parts_is_weighted_by_the_density_of_a_row(n):
+    values = np.array([0.3, -1.2, 0.7])[:n]
+    s, _ = symbolic.softmax(n)
+    at = dict(zip(s, values, strict=True)) | {symbolic.ALPHA: 1.5}
+    p = rows.softmax(values, 1.5)
+    difference = (values * p).sum() - rows.gradient(values, 1.5)
+    expected = difference * np.exp(scores.Normal().logpdf(values).sum())
+    found = symbolic.softmax_integration_by_parts(n)
+    for side in (found.left, found.right):
+        assert float(side.subs(at)) == pytest.approx(expected, rel=1e-12)

@@ -403,3 +403,37 @@ def test_gradients_are_refused_or_numbers_from_zero_to_alpha(alpha, n, statistic
     value, error = typical.gradient(law, alpha, n, statistic, rows=10)
     assert 0.0 <= value <= alpha * (1.0 - 1.0 / n) * (1.0 + 1e-4) + 5e-324
     assert 0.0 <= error < np.inf
+
+
+@pytest.mark.parametrize("step", [0.0, -0.5])
+def test_one_step_back_is_no_curve(step):
+    x = np.arange(9.0)
+    x[4] = x[3] + step
+    with pytest.raises(ValueError, match="x must be at least 7 increasing numbers"):
+        typical.peak_of_medians(x, np.zeros((20, 9)))
+
+
+def test_by_default_there_are_as_many_rows_as_some_seconds_allow():
+    for n in (2, 1000, 10**4, 10**5, 10**6):
+        rows, own = typical._default_rows(n, "median"), typical._default_rows(n, "row")
+        assert typical._default_rows(n, "geometric_mean") == rows
+        assert rows == min(10**5, max(4000, 2**27 // n))
+        assert own == min(10**5, max(1000, 2**25 // n))
+
+
+@pytest.mark.parametrize("peak", [-0.95, -0.4, 0.95])
+def test_a_peak_may_lie_near_an_end(peak):
+    x = np.linspace(-1.0, 1.0, 9)
+    value, error = typical.peak_of_medians(x, np.tile(1.0 - (x - peak) ** 2, (20, 1)))
+    assert value == pytest.approx(peak, abs=1e-9)
+    assert error < 1e-9
+
+
+def test_where_no_maximum_shows_it_says_so(monkeypatch):
+    class Rising:
+        def mean(self):
+            return sampling.Estimate(np.ones(2), np.ones(2))
+
+    monkeypatch.setattr(typical.sampling, "sample", lambda *_, **__: Rising())
+    with pytest.raises(RuntimeError, match="no maximum of the geometric mean near alpha=2; more"):
+        typical._best_geometric_mean(Normal(), 16, 2.0)

