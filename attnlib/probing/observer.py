@@ -36,7 +36,7 @@ def probe(model: nn.Module) -> Iterator[Report]:
     the axes of q before its last two, the last is the heads, the others are sequences.
 
     It adds once or twice the time of the attention itself, and memory linear in the number of keys:
-    28 bytes a row and head are kept.
+    44 bytes a row and head are kept.
 
     What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
     it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all. Queries

@@ -46,6 +46,11 @@ DEFINITIONS = {
     "gradient_median": "median of g",
     "gradient_mean_log": "mean of log g",
     "gradient_share": "mean g / its limit for random scores as α → ∞",
+    "largest_logit": "largest logit of a row: the largest over the rows",
+    "log_sum_exp": "log Σ e^logit, the normaliser of a row: mean over the rows",
+    "largest_weight": "largest weight of a row: mean over the rows",
+    "first_weight": "weight of the first key that any query of the sequence sees, where attention "
+    "sinks are: mean over the rows",
     "value_std": "standard deviation of the values: over the keys that are seen, root of the "
     "mean square of the components",
     "output_std": "standard deviation of the outputs z = Σ p v: root of the mean of "
@@ -94,7 +99,8 @@ class Report:
         """Return a pandas DataFrame, one row for each row of attention that sees two keys or more.
 
         Columns: layer, call, head, sequence, query, keys (n), alpha (standard deviation of its own
-        logits), collision_probability, entropy, gradient (with the head's α).
+        logits), collision_probability, entropy, gradient (with the head's α), largest_logit,
+        log_sum_exp, largest_weight, first_weight.
         """
         import pandas as pd
 
@@ -111,6 +117,10 @@ class Report:
                     "collision_probability": head.rows.collision_probability,
                     "entropy": head.rows.entropy,
                     "gradient": head.alpha * np.exp(head.rows.log_complement),
+                    "largest_logit": head.rows.largest_logit,
+                    "log_sum_exp": head.rows.log_sum_exp,
+                    "largest_weight": head.rows.largest_weight,
+                    "first_weight": head.rows.first_weight,
                 }
             )
             for head in self._heads()
@@ -294,6 +304,10 @@ def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict
         "gradient_median": alpha * float(np.median(complement)) if complement.size else math.nan,
         "gradient_mean_log": _mean(rows.log_complement) + (math.log(alpha) if alpha else -math.inf),
         "gradient_share": alpha * _mean(complement) / random.gradient_limit,
+        "largest_logit": float(rows.largest_logit.max()) if rows.keys.size else math.nan,
+        "log_sum_exp": _mean(rows.log_sum_exp),
+        "largest_weight": _mean(rows.largest_weight),
+        "first_weight": _mean(rows.first_weight),
         "value_std": head.value_std,
         "output_std": _root_mean(rows.output_square),
         **expected,

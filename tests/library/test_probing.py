@@ -57,8 +57,10 @@ def one_call(q, k, v, attn_mask=None, is_causal=False, scale=None, past=0, **_):
 
 
 def one_head(scale, q, products, logits, visible, v):
-    found = {name: [] for name in ("n", "score", "logit", "y", "entropy", "rest", "z", "value")}
+    names = ("n", "score", "logit", "y", "entropy", "rest", "z", "value", "peak", "sum", "first")
+    found = {name: [] for name in names}
     for sequence in range(len(q)):
+        first = visible[sequence].any(dim=0).nonzero()[0]
         values = v[sequence][visible[sequence].any(dim=0)]
         variance = float(values.var(dim=0).mean())
         for row, seen in enumerate(visible[sequence]):
@@ -79,10 +81,13 @@ def one_head(scale, q, products, logits, visible, v):
                 "rest": float((others * (1 - others)).sum() + p[top] * others.sum()),
                 "z": square,
                 "value": variance,
+                "peak": float(logits[sequence, row][seen].max()),
+                "sum": float(logits[sequence, row][seen].exp().sum().log()),
+                "first": float(p[(seen.nonzero() == first).squeeze(1)].sum()),
             }
             for name, number in numbers.items():
                 found[name].append(number)
-    n, score, logit, y, entropy, rest, z, value = map(np.array, found.values())
+    n, score, logit, y, entropy, rest, z, value, peak, total, first = map(np.array, found.values())
     alpha, critical = math.sqrt(logit.mean()), np.sqrt(2 * np.log(n))
     return {
         "rows": len(n),
@@ -100,6 +105,10 @@ def one_head(scale, q, products, logits, visible, v):
         "gradient": (alpha * rest).mean(),
         "gradient_median": np.median(alpha * rest),
         "gradient_mean_log": np.log(alpha * rest).mean(),
+        "largest_logit": peak.max(),
+        "log_sum_exp": total.mean(),
+        "largest_weight": np.exp(peak - total).mean(),
+        "first_weight": first.mean(),
         "value_std": math.sqrt(value.mean()),
         "output_std": math.sqrt(z.mean()),
     }
