@@ -115,6 +115,10 @@ FAST_PATH = {
 """The kernels of the fast path, self-attention both, and the names of their arguments."""
 
 
+HIDDEN = -1e4
+"""A number in a mask that hides a key, and so do lower ones. Its weight is 0 in every precision."""
+
+
 class Watcher(TorchFunctionMode):
     """A mode that changes nothing. Inside FAST_PATH_KEPT models take the fast path under it."""
 

@@ -58,8 +58,8 @@ def attend(
 
     - `policy`, a name in `attnlib.policies.POLICIES` or a Policy. Its n is the number of keys that
       the query sees: S; under `is_causal` position + 1, at most S; under a mask those where it is
-      True, or, in a mask of numbers, above the lowest of its type. Its position is n − 1. For a
-      policy of dot products at one n for all queries pass `alpha=policy.alpha(n, d)`.
+      True, or, in a mask of numbers, above −10⁴. Its position is n − 1. For a policy of dot
+      products at one n for all queries pass `alpha=policy.alpha(n, d)`.
     - `alpha`, the standard deviation of the logits for q and k of independent entries with mean 0
       and variance 1: σ = α/√d. A number α ≥ 0, or one for each query that broadcasts to
       q.shape[:-1]: of shape (L,), (heads, 1) and so on. A tensor may be learned, and its numbers

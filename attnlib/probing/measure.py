@@ -14,14 +14,11 @@ from torch import Tensor
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from attnlib.checking import FloatArray
-from attnlib.interception import hidden_from_modes
+from attnlib.interception import HIDDEN, hidden_from_modes
 
 BLOCK = {"cpu": 2**19}
 """How many scores are worked on at a time: what fits the cache."""
 BLOCK_ELSEWHERE = 2**24
-
-HIDDEN = -1e4
-"""A mask's number that hides a key. Its weight is 0 in every precision."""
 
 FAR = 1e30
 """How far hidden keys and the largest logit are moved down: their weights are 0."""

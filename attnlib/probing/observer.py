@@ -167,6 +167,7 @@ class Observer(interception.Watcher):
         """Measure a call of scaled_dot_product_attention; the arguments are PyTorch's."""
         call = Call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         module = self.running[-1]
+        call, result = _unpacked(module, call, result)
         self.record(module, [call], None if dropout_p > 0.0 else result)
 
     def fast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -239,6 +240,27 @@ class Observer(interception.Watcher):
             for name in without
             if not any(inside(other, name) and other != name for other in without)
         ]
+
+
+def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tensor]:
+    """Return a call with a head for each head of queries.
+
+    Where a query is one token, transformers takes the queries that share a key for a sequence: they
+    come as (batch, heads of keys, group, d), the mask, if it differs by head, likewise.
+    """
+    group: Any = getattr(module, "num_key_value_groups", 1)
+    heads: Any = getattr(getattr(module, "config", None), "num_attention_heads", 0)
+    q, mask = call.query, call.mask
+    packed = heads and q.ndim == 4 and group > 1
+    if not packed or q.shape[1:3] != (heads // group, group) or call.key.shape[1] != q.shape[1]:
+        return call, result
+
+    def by_head(t: Tensor) -> Tensor:
+        return t.reshape(t.shape[0], heads, 1, t.shape[-1])
+
+    if isinstance(mask, Tensor) and mask.ndim == 4 and mask.shape[1] != 1:
+        mask = by_head(mask)
+    return call._replace(query=by_head(q), mask=mask, enable_gqa=True), by_head(result)
 
 
 def _why_not(query: Tensor, key: Tensor) -> str:

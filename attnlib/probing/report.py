@@ -206,7 +206,7 @@ class Report:
 
     def _heads(self) -> list["_Head"]:
         return [
-            _head(layer, call, head, dimension, calls)
+            _head(layer, call, head, heads, dimension, calls)
             for (layer, call, heads, dimension), calls in self._measured.items()
             for head in range(heads)
         ]
@@ -231,6 +231,7 @@ class _Head(NamedTuple):
     layer: str
     call: int
     head: int
+    heads: int
     dimension: int
     scale: float
     alpha: float
@@ -240,11 +241,13 @@ class _Head(NamedTuple):
     rows: Rows
 
     @property
-    def place(self) -> tuple[str, int, int, int]:
-        return self.layer, self.call, self.head, self.dimension
+    def place(self) -> tuple[str, int, int, int, int]:
+        return self.layer, self.call, self.head, self.heads, self.dimension
 
 
-def _head(layer: str, call: int, head: int, dimension: int, calls: list[Measured]) -> _Head:
+def _head(
+    layer: str, call: int, head: int, heads: int, dimension: int, calls: list[Measured]
+) -> _Head:
     fields = [
         np.concatenate([part[:, head].ravel() for part in parts])
         for parts in zip(*(one.rows for one in calls), strict=True)
@@ -260,6 +263,7 @@ def _head(layer: str, call: int, head: int, dimension: int, calls: list[Measured
             layer,
             call,
             head,
+            heads,
             dimension,
             calls[-1].scale,
             alpha=_root_mean(rows.variance),

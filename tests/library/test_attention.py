@@ -744,3 +744,14 @@ def test_the_module_drops_out_in_training_only():
 )
 def test_a_bad_module_is_refused(name, shown, told):
     assert_refused(name, shown, Attention, **{"width": 16, "heads": 4, **told})
+
+
+@pytest.mark.parametrize("number", [-1e4, -1e9, -math.inf, torch.finfo(torch.float32).min])
+def test_a_key_that_a_mask_of_numbers_hides_is_none_of_the_n(number):
+    q, k, v = (
+        torch.randn(1, 2, 6, 4, generator=torch.Generator().manual_seed(i)) for i in (1, 2, 3)
+    )
+    seen = torch.ones(6, 6, dtype=torch.bool).tril()
+    numbers = torch.zeros(6, 6).masked_fill(~seen, number)
+    expected = attend(q, k, v, policy="ssmax", attn_mask=seen)
+    torch.testing.assert_close(attend(q, k, v, policy="ssmax", attn_mask=numbers), expected)
