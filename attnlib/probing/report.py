@@ -64,7 +64,8 @@ DEFINITIONS = {
 class Report:
     """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, theory: bool = True) -> None:
+        self._theory = theory
         self._measured: dict[tuple[str, int, int, int], list[Measured]] = {}
         self._written: list[dict[str, Any]] = []
 
@@ -217,12 +218,18 @@ class Report:
             heads = self._heads()
             lines = {}
             for random, alike in _by_theory(heads).items():
-                columns = random.columns(np.array([head.alpha for head in alike]))
+                alphas = np.array([head.alpha for head in alike])
+                columns = random.columns(alphas) if self._theory else _without_theory(alphas)
+                limit = random.gradient_limit if self._theory else math.nan
                 for i, head in enumerate(alike):
                     expected = {name: float(column[i]) for name, column in columns.items()}
-                    lines[head.place] = _line(head, random, expected)
+                    lines[head.place] = _line(head, random.critical_alpha, limit, expected)
             self._written = [lines[head.place] for head in heads]
         return self._written
+
+
+def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:
+    return {name: np.full(alphas.shape, math.nan) for name in DEFINITIONS if "random_" in name}
 
 
 class _Head(NamedTuple):
@@ -282,8 +289,10 @@ def _root_mean(squares: FloatArray) -> float:
     return math.sqrt(_mean(squares))
 
 
-def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict[str, Any]:
-    """Return a line of the table."""
+def _line(
+    head: _Head, critical_alpha: float, limit: float, expected: dict[str, float]
+) -> dict[str, Any]:
+    """Return a line of the table; `limit` is that of the gradient of random scores."""
     rows, alpha = head.rows, head.alpha
     relative = np.sqrt(rows.variance) / freezing.critical_alpha(rows.keys)
     complement = np.exp(rows.log_complement)
@@ -298,7 +307,7 @@ def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict
         "scale": head.scale,
         "score_std": _root_mean(rows.score_variance),
         "alpha": alpha,
-        "critical_alpha": random.critical_alpha,
+        "critical_alpha": critical_alpha,
         "alpha_to_critical": _mean(relative),
         "wide": _mean(relative >= 1.0),
         "collision_probability": collision_probability,
@@ -307,7 +316,7 @@ def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict
         "gradient": alpha * _mean(complement),
         "gradient_median": alpha * float(np.median(complement)) if complement.size else math.nan,
         "gradient_mean_log": _mean(rows.log_complement) + (math.log(alpha) if alpha else -math.inf),
-        "gradient_share": alpha * _mean(complement) / random.gradient_limit,
+        "gradient_share": alpha * _mean(complement) / limit,
         "largest_logit": float(rows.largest_logit.max()) if rows.keys.size else math.nan,
         "log_sum_exp": _mean(rows.log_sum_exp),
         "largest_weight": _mean(rows.largest_weight),
