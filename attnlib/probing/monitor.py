@@ -104,7 +104,7 @@ class Monitor:
             hook.remove()
 
     def table(self) -> Any:
-        """Return a pandas DataFrame: the tables of all reports after one another, with their `step`."""
+        """Return a pandas DataFrame: the tables of all reports one after the other, with `step`."""
         import pandas as pd
 
         parts = []
