@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from attnlib.checking import FloatArray
-from attnlib.interception import HIDDEN, hidden_from_modes
+from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
 
 BLOCK = {"cpu": 2**19}
 """How many scores are worked on at a time: what fits the cache."""
@@ -79,11 +78,10 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         scale = 1.0 / math.sqrt(dimension) if call.scale is None else float(call.scale)
 
         masks: list[Tensor | None] = [None]
-        past = 0 if call.is_causal else None
-        if isinstance(call.mask, CausalBias):
-            lower = call.mask.variant == CausalVariant.LOWER_RIGHT
-            past = k.shape[-2] - q.shape[-2] if lower else 0
-        elif call.mask is not None:
+        past = causal_bias(call.mask, q.shape[-2], k.shape[-2])
+        if call.is_causal:
+            past = 0
+        if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
             masks = [full[index] for index in np.ndindex(*leading[:-1])]
 

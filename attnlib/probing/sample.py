@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention.bias import CausalBias, CausalVariant
 
+from attnlib.interception import causal_bias
 from attnlib.probing.measure import Call
 
 SEQUENCES = 4
@@ -34,13 +34,10 @@ def some_rows(
     def of(t: Tensor) -> Tensor:
         return t.index_select(0, sequences).index_select(-2, queries)
 
-    if isinstance(mask, CausalBias):
-        is_causal = True
-        past = keys - length if mask.variant == CausalVariant.LOWER_RIGHT else 0
-        mask = None
-    else:
-        past = 0
+    past = causal_bias(mask, length, keys)
     if is_causal:
+        past = 0
+    if past is not None:
         mask = torch.arange(keys, device=q.device) <= queries[:, None] + past
     elif mask is not None:
         heads = mask.shape[-3] if mask.ndim > 2 else 1
