@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 import attnlib
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
+    from attnlib.policies import Policy
     from attnlib.scores import Law
 
 ParsingError: Any = typer.BadParameter.__mro__[2]
@@ -126,19 +127,18 @@ def scale_command(
     try:
         found = criteria.alphas(chosen, n, causal=causal)
         keys = criteria.effective_keys(n, causal=causal)
-        policies = [
-            {
-                "name": policy.name,
-                "applied_to": policy.applied_to,
-                "scale": float(policy.scale(n, d)),
-                "alpha": float(policy.alpha(n, d)),
-                "learned": policy.learned,
-                "meaning": policy.meaning,
-            }
-            for policy in POLICIES.values()
-        ]
     except ValueError as error:
         raise CommandError(str(error)) from error
+    policies = [
+        {
+            "name": policy.name,
+            "applied_to": policy.applied_to,
+            **_numbers(policy, n, d),
+            "learned": policy.learned,
+            "meaning": policy.meaning,
+        }
+        for policy in POLICIES.values()
+    ]
     by_criterion = [
         {
             "name": one.name,
@@ -184,6 +184,14 @@ def _law(name: LawName, d: int) -> "Law":
     return scores.Normal() if name is LawName.NORMAL else law
 
 
+def _numbers(policy: "Policy", n: int, d: int) -> dict[str, float | None]:
+    """Return a policy's scale and α; none where it needs more dimensions, as a cosine does."""
+    try:
+        return {"scale": float(policy.scale(n, d)), "alpha": float(policy.alpha(n, d))}
+    except ValueError:
+        return {"scale": None, "alpha": None}
+
+
 def _times(alpha: float | None, factor: float) -> float | None:
     return None if alpha is None else alpha * factor
 
@@ -212,47 +220,57 @@ def probe_command(
     model: Annotated[str, typer.Argument(help="A model's name on Hugging Face, or its folder.")],
     text: Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")],
     tokens: Annotated[int, typer.Option(min=2, help="It reads at most so many tokens.")] = 512,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the code that the model brings.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure the attention of a model while it reads a text.
 
     Each layer and head (in JSON) beside what random scores of the same size would give: how many
     keys share the weight, how many rows are wide, entropy, gradient, size of the output.
+
+    A model is opened as data: no code of its own runs, unless you trust it, and weights are read as
+    numbers only.
     """
     probing = _needed("probing", "probe")
     try:
         import torch
-        import transformers
+        import transformers  # noqa: F401 - said here what to install
+
+        from attnlib import opening
     except ModuleNotFoundError as error:
         raise _missing(error, "probe") from error
     try:
         content = text.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{text} cannot be read: {error}") from error
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-        network = transformers.AutoModel.from_pretrained(model, attn_implementation="sdpa").eval()
-    except Exception as error:  # its loaders raise whatever their parts raise
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise CommandError(f"{model} cannot be loaded: {reason}") from error
-    longest = getattr(network.config, "max_position_embeddings", None) or tokens
-    length = min(tokens, longest)
-    ids = tokenizer(content, return_tensors="pt", truncation=True, max_length=length)["input_ids"]
-    if ids.shape[-1] < 2:
-        raise CommandError(f"{text} must have at least 2 tokens, got {ids.shape[-1]}")
-    inputs = {"input_ids": ids}
-    if network.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = ids
     with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            tokenizer, network = opening.open_model(model, trust_remote_code=trust_remote_code)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        longest = getattr(network.config, "max_position_embeddings", None) or tokens
+        length = min(tokens, longest)
+        given = tokenizer(content, return_tensors="pt", truncation=True, max_length=length)
+        ids = given["input_ids"]
+        if ids.shape[-1] < 2:
+            raise CommandError(f"{text} must have at least 2 tokens, got {ids.shape[-1]}")
+        inputs = {"input_ids": ids}
+        if network.config.is_encoder_decoder:
+            inputs["decoder_input_ids"] = ids
         try:
             with torch.no_grad(), probing.probe(network) as report:
-                network(**inputs)
-        except RuntimeError as error:
-            raise CommandError(str(error), 1) from error
+                outputs = network(**inputs)
+        except Exception as error:  # a model raises what its parts raise
+            kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+            raise CommandError(f"{kind}{error}", 1) from error
+    broken = report.not_finite or ([] if opening.is_finite(outputs) else ["its output"])
+    if broken:
+        raise CommandError(f"{model} computes NaN or infinity, first in {broken[0]}", 1)
     for warning in caught:
-        typer.echo(f"Warning: {warning.message}", err=True)
+        typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
     typer.echo(report.to_json() if as_json else f"{ids.shape[-1]} tokens of {text}\n\n{report}")
 
 

@@ -115,9 +115,9 @@ def sample(
     to the same bytes as if nothing had happened. SamplingStopped does the same for Ctrl-C. A lost
     Dask worker is no failure: the scheduler runs its batches elsewhere.
 
-    Raises ValueError or TypeError for bad arguments, a `resume` of another call, and a statistic
-    that returns another number of rows, no real numbers, NaN, or anything beyond ±1e70. What the
-    statistic itself raises is passed on.
+    Raises ValueError or TypeError for bad arguments, rows too long for memory, a `resume` of
+    another call, and a statistic that returns another number of rows, no real numbers, NaN, or
+    anything beyond ±1e70. What the statistic itself raises is passed on.
 
     >>> from functools import partial
     >>> from attnlib import rows, scores
@@ -171,6 +171,12 @@ def draws(
     (3,)
     """
     job = _job(law, n, statistic, rows, seed)
+    try:
+        np.empty(rows)  # asked for now, not after a day's work
+    except (MemoryError, ValueError):
+        raise ValueError(
+            f"rows must be few enough for memory to hold a number of each, got rows={rows}"
+        ) from None
     try:
         return np.concatenate(list(_in_order(job.values, range(job.batches), executor)))
     except _ExecutorError as failure:
@@ -329,13 +335,18 @@ class _Job:
         return np.concatenate(values)
 
     def _chunk(self, rng: np.random.Generator, count: int) -> FloatArray:
-        scores = self.law.sample(rng, count, self.n)
-        if np.shape(scores) != (count, self.n):
+        try:
+            scores = self.law.sample(rng, count, self.n)
+            if np.shape(scores) != (count, self.n):
+                raise ValueError(
+                    f"law must return scores of the shape asked for, {(count, self.n)}, "
+                    f"got shape {np.shape(scores)}"
+                )
+            values = np.asarray(self.statistic(scores))
+        except MemoryError:
             raise ValueError(
-                f"law must return scores of the shape asked for, {(count, self.n)}, "
-                f"got shape {np.shape(scores)}"
-            )
-        values = np.asarray(self.statistic(scores))
+                f"n must be small enough for memory to hold a row of scores, got n={self.n}"
+            ) from None
         if values.dtype.kind not in "iuf":
             raise TypeError(f"statistic must return real numbers, got type {values.dtype}")
         if values.shape[:1] != (count,) or values.size == 0:

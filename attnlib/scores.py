@@ -101,14 +101,20 @@ class Law(ABC):
         """Return `rows` independent rows of `n` scores, shape (rows, n).
 
         Raises TypeError when `rng` is not a Generator or `rows`, `n` are not integers, ValueError
-        when `rows` or `n` is below 1, or when `_sample` returns another shape.
+        when `rows` or `n` is below 1, when memory does not hold so many scores, or when `_sample`
+        returns another shape.
         """
         checking.generator("rng", rng)
         shape = (
             checking.integer("rows", rows, minimum=1),
             checking.integer("n", n, minimum=1),
         )
-        scores = self._sample(rng, *shape)
+        try:
+            scores = self._sample(rng, *shape)
+        except MemoryError:
+            raise ValueError(
+                f"rows and n must be small enough for memory, got rows={rows} and n={n}"
+            ) from None
         if np.shape(scores) != shape:
             raise ValueError(f"_sample must return shape {shape}, got shape {np.shape(scores)}")
         return scores

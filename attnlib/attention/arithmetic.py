@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch.nn import functional
 
 from attnlib.attention import options as told
 from attnlib.attention import shapes
-from attnlib.attention.by_query import each_query, scale_of_dimension
+from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
 from attnlib.attention.options import Options
 from attnlib.interception import OPERATOR
 from attnlib.policies import Policy
@@ -72,15 +73,22 @@ def attend(
     (DotProduct(d), with `normalize_qk` Cosine(d)); it wants a policy or a single number as scale.
     Its first call at a length takes 0.2 s at 4096 causal rows, some seconds if α varies with n.
 
-    `normalize_qk` divides q and k by their lengths; vectors of zeros stay. torch.compile makes one
-    graph of it, and lengths may vary.
+    `normalize_qk` divides q and k by their lengths, by 1e-12 where they are shorter: zeros stay.
+    torch.compile makes one graph of it, and lengths may vary.
+
+    Logits are computed in float32, those of float64 in float64. Numbers for `alpha`, `scale` and
+    `post_scale` are at most √M, for the largest number M of that type: 1.8e19, 1.3e154. So finite
+    tensors give finite numbers where q·k is below √M too, and with `normalize_qk` the squares of
+    lengths below M. Beyond, NaN may come out, as from PyTorch. A query that a scale of its own
+    takes beyond float16 is shortened to fit: its logits have lost more to rounding. One for which a
+    mask of numbers has the lowest only, but not −∞, gets a mean of v, as in PyTorch.
 
     Raises ValueError or TypeError, with the reason, for: two of `policy`, `alpha` and `scale`;
     `is_causal` and `attn_mask` together; a policy for cosines without `normalize_qk`, one for dot
     products with it, and `normalize_qk` without a scale; "exact" with a scale for each query;
-    shapes, types, devices and numbers of heads that do not fit; numbers that are negative, infinite
-    or NaN. Warns of `alpha` with `normalize_qk`, which multiplies the cosine: it is `scale` now.
-    Chapter: policies.
+    shapes, types, layouts, devices and numbers of heads that do not fit; numbers that are negative,
+    too large or NaN; `dropout_p` outside 0 to 1. Warns of `alpha` with `normalize_qk`, which
+    multiplies the cosine: it is `scale` now. Chapter: policies.
 
     >>> q = k = v = torch.eye(2)
     >>> attend(q, k, v, alpha=0.0)
@@ -110,26 +118,33 @@ def scaled(
 ) -> Tensor:
     """Return what `attend` does, with scaled_dot_product_attention or what stands in for it."""
     scale, factor = told.checked(options)
+    dropout_p = told.checked_probability("dropout_p", dropout_p)
     shape = shapes.checked(q, k, v, attn_mask, is_causal, enable_gqa)
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
     normalize_qk = options.normalize_qk
 
     by_alpha = options.scale is None and not normalize_qk
     kernel_scale = unit = 1.0 / math.sqrt(q.shape[-1]) if by_alpha else 1.0
-    rows = q, k, attn_mask, is_causal, normalize_qk, wide
+    rows = q, k, attn_mask, is_causal, normalize_qk
     of_queries: Tensor | None = None
+    name = "alpha" if options.scale is None else "scale"
     if isinstance(scale, Tensor):
-        name = "alpha" if options.scale is None else "scale"
+        _array_within_range(name, getattr(options, name), wide)
         of_queries = _fitting(name, scale, shape, wide, q.device)
     elif isinstance(scale, float):
+        within_range(name, scale, wide)
         kernel_scale = scale * unit
     elif scale.family == "dimension":
         kernel_scale = scale_of_dimension(scale, operator.index(q.shape[-1]))
+        within_range("policy", kernel_scale, wide)
     else:
         of_queries = each_query("alpha", scale, *rows)
     if isinstance(factor, Tensor):
+        _array_within_range("post_scale", options.post_scale, wide)
         factor = _fitting("post_scale", factor, shape, wide, q.device)
-    elif factor == "exact":
+    elif isinstance(factor, float):
+        within_range("post_scale", factor, wide)
+    else:
         if isinstance(scale, float) and not (by_alpha or normalize_qk):
             scale = scale * math.sqrt(q.shape[-1])  # the law's scores are q·k/√d
         factor = each_query("post_scale", cast(Policy | float, scale), *rows)
@@ -139,25 +154,45 @@ def scaled(
         k = functional.normalize(k.to(wide), dim=-1).to(k.dtype)
     if of_queries is not None:
         q = q * of_queries.unsqueeze(-1)
-    output = kernel(
-        q.to(dtype),
-        k,
-        v,
-        attn_mask=attn_mask,
-        dropout_p=dropout_p,
-        is_causal=is_causal,
-        scale=kernel_scale,
-        enable_gqa=enable_gqa,
-    )
+        if dtype == torch.float16 and options.policy is None:
+            q = _within_half(q)
+    if k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
+        output = (q.to(dtype) @ v.new_zeros(q.shape[-1], v.shape[-1])).expand(*shape, -1)
+    else:
+        output = kernel(
+            q.to(dtype),
+            k,
+            v,
+            attn_mask=attn_mask,
+            dropout_p=dropout_p,
+            is_causal=is_causal,
+            scale=kernel_scale,
+            enable_gqa=enable_gqa,
+        )
     if isinstance(factor, Tensor):
         return (output * factor.unsqueeze(-1)).to(output.dtype)
     return output if factor == 1.0 else output * factor
+
+
+def _array_within_range(name: str, given: Any, dtype: torch.dtype) -> None:
+    """Check the numbers of an array; those in a tensor may be on another device."""
+    if not isinstance(given, Tensor) and np.size(given) and not torch.compiler.is_compiling():
+        within_range(name, float(np.max(given)), dtype)
+
+
+def _within_half(q: Tensor) -> Tensor:
+    """Return the queries, those beyond float16 in their direction as far as it goes."""
+    beyond = q.detach().abs().amax(dim=-1, keepdim=True) / torch.finfo(torch.float16).max
+    return q / beyond.clamp(min=1.0)
 
 
 def _fitting(
     name: str, factor: Tensor, shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """Return a factor for queries of the shape (…, L)."""
+    shapes.dense(name, factor)
+    if factor.is_meta and device.type != "meta":
+        raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")
     if not shapes.broadcasts(factor.shape, shape):
         raise ValueError(
             f"{name} must be one number or broadcast to the queries' shape {tuple(shape)}, "

@@ -18,6 +18,15 @@ from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 
 
+def within_range(name: str, largest: float, dtype: torch.dtype) -> None:
+    """Refuse factors that leave their product with a number the half of a type's exponents."""
+    limit = math.sqrt(torch.finfo(dtype).max)
+    if not largest <= limit:
+        raise ValueError(
+            f"{name} must be at most {limit:.3g} to multiply in {dtype}, got {name}={largest:.3g}"
+        )
+
+
 @constant_in_graphs
 def scale_of_dimension(policy: Policy, d: int) -> float:
     """Return the scale of a policy that is a function of d alone."""
@@ -32,14 +41,16 @@ def each_query(
     attn_mask: Tensor | None,
     is_causal: bool,
     cosine: bool,
-    dtype: torch.dtype,
 ) -> Tensor:
-    """Return the policy's α, or the exact c ("post_scale"), for the keys that each query sees."""
+    """Return the policy's α, or the exact c ("post_scale"), for the keys that each query sees.
+
+    In float32 or wider; an α is to fit the type of q.
+    """
     visible = "causal" if is_causal else "all" if attn_mask is None else "masked"
     token, alpha = (_token(scale), 1.0) if isinstance(scale, Policy) else ("", scale)
     lengths = q.shape[-2], k.shape[-2]
     numbers: Tensor = _numbers_of_rows(
-        quantity, token, alpha, q.shape[-1], cosine, visible, *lengths, dtype, q.device
+        quantity, token, alpha, q.shape[-1], cosine, visible, *lengths, q.dtype, q.device
     )
     return numbers if attn_mask is None else numbers[_count(attn_mask, k.shape[-2])]
 
@@ -75,14 +86,21 @@ def _token(policy: Policy) -> str:
 def _numbers_of_rows(*row: Any) -> Tensor:
     """Return `_numbers` as a tensor."""
     *what, dtype, device = row
-    return torch.tensor(_numbers(*what), dtype=dtype, device=device)
+    numbers = _numbers(*what)
+    if what[0] == "alpha":
+        within_range("policy", float(numbers.max(initial=0.0)), dtype)
+    return torch.tensor(numbers, dtype=_wide(dtype), device=device)
 
 
 @_numbers_of_rows.register_fake
 def _(*row: Any) -> Tensor:
     *_, visible, queries, keys, dtype, device = row
     size = {"all": 1, "causal": queries, "masked": keys + 1}[visible]
-    return torch.empty(size, dtype=dtype, device=device)
+    return torch.empty(size, dtype=_wide(dtype), device=device)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 @lru_cache(maxsize=32)

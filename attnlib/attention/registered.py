@@ -82,9 +82,7 @@ class _Registered:
         if of_cosines:
             q = functional.normalize(q, dim=-1)
             key = functional.normalize(key.to(wide), dim=-1).to(key.dtype)
-        alpha = each_query(
-            "alpha", self._policy, q, key, attention_mask, is_causal, of_cosines, wide
-        )
+        alpha = each_query("alpha", self._policy, query, key, attention_mask, is_causal, of_cosines)
         # What α is relative to is 1/√d, and 1 for cosines; it goes into the kernel's own scale.
         unit = 1.0 if of_cosines else 1.0 / math.sqrt(query.shape[-1])
         query = (q * alpha.unsqueeze(-1)).to(query.dtype)

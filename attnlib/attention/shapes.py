@@ -5,6 +5,9 @@ from torch import Tensor
 
 from attnlib import checking
 
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+"""What kernels of attention take."""
+
 
 def checked(
     q: Tensor,
@@ -18,10 +21,11 @@ def checked(
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name} must be a tensor, got a {type(tensor).__name__}")
-        if tensor.is_nested:
-            raise TypeError(f"{name} must not be a nested tensor: pad it and pass a mask")
-        if not tensor.is_floating_point():
-            raise TypeError(f"{name} must have a real floating type, got {tensor.dtype}")
+        dense(name, tensor)
+        if tensor.dtype not in DTYPES:
+            raise TypeError(
+                f"{name} must have a real floating type of 16 bits or more, got {tensor.dtype}"
+            )
         if tensor.ndim < 2 or tensor.shape[-1] == 0:
             raise ValueError(
                 f"{name} must have two axes or more, the last not empty, "
@@ -46,6 +50,7 @@ def checked(
             hint = "; enable_gqa=True shares each head of k and v among several of q"
         raise ValueError(f"the leading axes of q, k and v must broadcast, got {shapes}{hint}")
     checking.flag("is_causal", is_causal)
+    checking.flag("enable_gqa", enable_gqa)
     if attn_mask is not None:
         if is_causal:
             raise ValueError(
@@ -56,9 +61,15 @@ def checked(
                 f"attn_mask must be a plain tensor, got a {type(attn_mask).__name__}: pass a mask "
                 "of booleans, or is_causal=True"
             )
-        if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        dense("attn_mask", attn_mask)
+        if attn_mask.device != q.device:
+            raise ValueError(
+                f"attn_mask must be on the device of q, {q.device}, got {attn_mask.device}"
+            )
+        if attn_mask.dtype not in (torch.bool, torch.float32, q.dtype):
             raise TypeError(
-                f"attn_mask must be booleans or floating numbers, got {attn_mask.dtype}"
+                f"attn_mask must be booleans or of torch.float32 or the type of q, {q.dtype}, "
+                f"got {attn_mask.dtype}"
             )
         full = torch.Size((*leading, q.shape[-2], k.shape[-2]))
         if attn_mask.ndim < 2 or not broadcasts(attn_mask.shape, full):
@@ -67,6 +78,14 @@ def checked(
                 f"got shape {tuple(attn_mask.shape)}"
             )
     return torch.Size((*leading, q.shape[-2]))
+
+
+def dense(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor without strides."""
+    if tensor.is_nested:
+        raise TypeError(f"{name} must not be a nested tensor: pad it and pass a mask")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got the layout {tensor.layout}")
 
 
 def _leading(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> torch.Size | None:

@@ -47,7 +47,9 @@ def probe(model: nn.Module, *, theory: bool = True) -> Iterator[Report]:
     it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all. Queries
     that are padding are rows too, unless the mask leaves them no key. To measure a model under
     another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round); its
-    post_scale comes after what is measured. TypeError if `model` is not a module. Chapter: probe.
+    post_scale comes after what is measured. A UserWarning names the layers that have computed NaN
+    or infinity, or logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a
+    module. Chapter: probe.
 
     >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
     >>> with probe(layer) as report:
@@ -234,6 +236,15 @@ class Observer(interception.Watcher):
             )
         if lines:
             warnings.warn(f"not measured: {'; '.join(lines)}", stacklevel=4)
+        broken = self.report.not_finite
+        if broken:
+            names = ", ".join(broken[:NAMES_SHOWN])
+            more = len(broken) - NAMES_SHOWN
+            warnings.warn(
+                f"NaN or infinity in {names}{f' and {more} more' if more > 0 else ''}: so is what "
+                "the report has of them",
+                stacklevel=4,
+            )
 
     def silent(self) -> list[str]:
         """Return the modules that look like attention, ran, and made no call, the inmost ones."""

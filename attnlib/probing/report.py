@@ -68,6 +68,7 @@ class Report:
         self._theory = theory
         self._measured: dict[tuple[str, int, int, int], list[Measured]] = {}
         self._written: list[dict[str, Any]] = []
+        self._not_finite: dict[str, None] = {}
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -79,12 +80,20 @@ class Report:
         """Whether nothing was measured."""
         return not self._measured
 
+    @property
+    def not_finite(self) -> list[str]:
+        """The layers whose numbers are NaN or infinite, in the order of the calls."""
+        return list(self._not_finite)
+
     def add(self, layer: str, call: int, measured: Measured) -> None:
         """Add a call of attention, number `call` of that layer in a run of the model."""
         heads = measured.value_variance.shape[-1]
         key = layer, call, heads, measured.dimension
         self._measured.setdefault(key, []).append(measured)
         self._written = []
+        counted = measured.rows.keys >= 2.0
+        if not all(np.isfinite(field).all(where=counted) for field in measured.rows):
+            self._not_finite[layer] = None
 
     def table(self) -> Any:
         """Return a pandas DataFrame, one row for each layer and head, in the order of the calls.
@@ -96,6 +105,7 @@ class Report:
 
         return pd.DataFrame(self._lines(), columns=list(DEFINITIONS))
 
+    @np.errstate(invalid="ignore")  # of a model that computes infinity
     def rows(self) -> Any:
         """Return a pandas DataFrame, one row for each row of attention that sees two keys or more.
 
@@ -192,11 +202,12 @@ class Report:
                 return _mean(np.array([line[column] for line in lines]))
 
             def both(column: str, spec: str, of: Callable[[str], float] = of) -> str:
-                return f"{of(column):{spec}}{of(f'random_{column}'):{spec}}"
+                return _shown(of(column), spec) + _shown(of(f"random_{column}"), spec)
 
             text.append(
                 f"{name if len(name) < 20 else '…' + name[-18:]:20}"
-                f"{of('alpha'):6.2f}{of('critical_alpha'):6.2f}{both('wide', '5.2f')}"
+                f"{_shown(of('alpha'), '6.2f')}{_shown(of('critical_alpha'), '6.2f')}"
+                f"{both('wide', '5.2f')}"
                 f"{both('effective_keys', '7.1f')}{both('entropy', '6.2f')}"
                 f"{both('gradient', '6.2f')}{both('output_std', '7.3f')}"
             )
@@ -285,10 +296,16 @@ def _mean(numbers: FloatArray | NDArray[np.bool_]) -> float:
     return float(numbers.mean()) if numbers.size else math.nan
 
 
+def _shown(number: float, spec: str) -> str:
+    """Return the number as `spec` says, and a dash of that width where there is none."""
+    return f"{number:{spec}}" if math.isfinite(number) else f"{'–':>{spec.partition('.')[0]}}"
+
+
 def _root_mean(squares: FloatArray) -> float:
     return math.sqrt(_mean(squares))
 
 
+@np.errstate(invalid="ignore")
 def _line(
     head: _Head, critical_alpha: float, limit: float, expected: dict[str, float]
 ) -> dict[str, Any]:

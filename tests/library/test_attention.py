@@ -561,6 +561,7 @@ def test_shapes_without_numbers():
 # --- bad input ---------------------------------------------------------------------------------
 
 Q, K, V = qkv()
+NESTED = torch.nested.nested_tensor([Q[0], Q[1]], layout=torch.jagged)
 REFUSED = [
     ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
     ("alpha and scale", "give one", {"alpha": 1.0, "scale": 1.0}),
@@ -618,13 +619,69 @@ REFUSED = [
     ("heads", "divide", {"k": K[:, :3], "v": V[:, :3], "enable_gqa": True}),
     ("heads", "divide", {"k": K[:, :2], "v": V[:, :1], "enable_gqa": True}),
     ("heads", "divide", {"q": Q[0, 0], "k": K[0, 0], "v": V[0, 0], "enable_gqa": True}),
-    ("q", "nested", {"q": torch.nested.nested_tensor([Q[0], Q[1]], layout=torch.jagged)}),
+    ("alpha", "1e+20", {"alpha": 1e20, "q": Q.float(), "k": K.float(), "v": V.float()}),
+    ("scale", "1.84e+19", {"scale": [1.9e19] * 6, "q": Q.half(), "k": K.half(), "v": V.half()}),
+    ("scale", "1e+160", {"scale": 1e160, "normalize_qk": True}),
+    ("post_scale", "1e+155", {"post_scale": 1e155}),
+    ("post_scale", "1e+155", {"post_scale": [1e155] * 6}),
+    ("policy", "1e+200", {"policy": POLICIES["granite"].with_constants(scale=1e200)}),
+    (
+        "policy",
+        "1.79e+308",
+        {"policy": POLICIES["ssmax"].with_constants(s=1e308), "is_causal": True},
+    ),
+    ("dropout_p", "-1", {"dropout_p": -1.0}),
+    ("dropout_p", "NaN", {"dropout_p": math.nan}),
+    ("dropout_p", "1.5", {"dropout_p": 1.5}),
+    ("dropout_p", "True", {"dropout_p": True}),
+    ("dropout_p", "None", {"dropout_p": None}),
+    ("enable_gqa", "None", {"enable_gqa": None}),
+    ("q", "torch.float8_e4m3fn", {"q": Q.to(torch.float8_e4m3fn)}),
+    ("k", "torch.sparse_coo", {"k": K.to_sparse()}),
+    ("attn_mask", "torch.sparse_coo", {"attn_mask": MASK.double().to_sparse()}),
+    ("attn_mask", "torch.float16", {"attn_mask": MASK.half()}),
+    ("attn_mask", "meta", {"attn_mask": MASK.to("meta")}),
+    ("alpha", "torch.sparse_coo", {"alpha": torch.ones(6).to_sparse()}),
+    (
+        "alpha",
+        "nested",
+        {"alpha": NESTED},
+    ),
+    ("alpha", "meta", {"alpha": torch.ones(6, device="meta")}),
+    ("q", "nested", {"q": NESTED}),
 ]
 
 
 @pytest.mark.parametrize(("name", "shown", "told"), REFUSED)
 def test_what_has_no_meaning_is_refused(name, shown, told):
     assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **told})
+
+
+def test_a_scale_up_to_the_root_of_the_largest_number_is_taken():
+    for dtype, most in ((torch.float32, 1.8e19), (torch.float64, 1.3e154)):
+        q, k, v = (x.to(dtype) for x in (Q, K, V))
+        for told in ({"alpha": most}, {"scale": [most] * 6}, {"post_scale": most}):
+            assert attend(q, k, v, **told).isfinite().all()
+
+
+def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_direction():
+    q, k, v = qkv(torch.float16)
+    scales = torch.tensor([1.0, 1e3, 1e5, 1e6, 1e20, 1e30])
+    result = attend(q, k, v, scale=scales)
+    expected = written_out(q, k, v, lambda n, row: scales[row[2]].item())
+    assert_close(result[..., 1:, :], expected[..., 1:, :], 1e-2)
+    q = q.requires_grad_()
+    q.data[0, 0, 0] = 0.0
+    attend(q, k, v, scale=scales).sum().backward()
+    assert q.grad.isfinite().all()
+
+
+def test_without_a_key_half_precision_gives_zeros_and_gradients():
+    q, k, v = (x.requires_grad_() for x in qkv(torch.float16, keys=0))
+    result = attend(6e4 * q.sign(), k, v)
+    result.sum().backward()
+    assert not result.any()
+    assert not q.grad.any()
 
 
 def test_alpha_with_cosines_is_called_scale_now():

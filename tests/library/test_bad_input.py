@@ -241,6 +241,16 @@ def test_moments_that_do_not_broadcast_are_refused():
         assert_refused(name, "(4,)", scores.product_moments, **{**others, name: np.ones(4)})
 
 
+def test_what_memory_does_not_hold_is_refused():
+    for law in (Normal(), DotProduct(4), Cosine(4)):
+        assert_refused("rows and n", f"n={2**40}", law.sample, RNG, 2**10, 2**40)
+    for function in (sampling.sample, sampling.draws):
+        told = {"rows": 2, "seed": 0}
+        assert_refused("n", f"n={2**52}", function, Normal(), 2**52, np.mean, **told)
+    told = {"rows": 2**52, "seed": 0}
+    assert_refused("rows", f"rows={2**52}", sampling.draws, Normal(), 4, np.mean, **told)
+
+
 @pytest.mark.parametrize("d", [1, 2])
 def test_cosines_need_three_dimensions(d):
     assert_refused("d", f"d={d}", Cosine, d)

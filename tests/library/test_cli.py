@@ -104,6 +104,15 @@ def test_scale_prints_every_criterion_and_policy_with_a_meaning(monkeypatch):
     assert "none" in run("scale", "--n", "100", "--d", "64").output  # too few for the entropy
 
 
+@pytest.mark.parametrize("d", ["1", "2"])
+def test_what_needs_more_dimensions_has_no_scale_in_few(d):
+    result = run("scale", "--n", "64", "--d", d, "--json")
+    assert result.exit_code == 0
+    policies = json.loads(result.output)["policies"]
+    assert [one["name"] for one in policies if one["scale"] is None] == ["gradient_cosine"]
+    assert [one["name"] for one in policies if one["alpha"] is None] == ["gradient_cosine"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,6 +1,9 @@
 """attnlib probe: a model in a folder, a text, and every way in which they can be wrong."""
 
 import json
+import math
+import pickle
+import shutil
 import sys
 
 import pytest
@@ -106,3 +109,150 @@ def test_a_model_without_what_can_be_seen(folder, text, monkeypatch):
 
     monkeypatch.setattr(GPT2Model, "forward", written_out)
     refused("no attention in GPT2Model", folder, "--text", text, status=1)
+
+
+# --- files that other people made ---------------------------------------------------------------
+
+
+@pytest.fixture
+def altered(folder, tmp_path):
+    """Return a function that copies the model with other numbers in its configuration."""
+
+    def copy(**settings):
+        path = tmp_path / "model"
+        shutil.copytree(folder, path)
+        config = path / "config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), **settings}))
+        return path
+
+    return copy
+
+
+class Marks:
+    """What leaves a file behind when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+OWN_CODE = """
+open({marker!r}, "w").close()
+from transformers import GPT2Config, GPT2Model
+
+class Config(GPT2Config):
+    model_type = "own"
+
+class Model(GPT2Model):
+    config_class = Config
+"""
+
+
+def test_a_models_own_code_runs_only_if_it_is_trusted(altered, text, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "hf"))
+    marker = tmp_path / "marker"
+    own = {"AutoConfig": "own.Config", "AutoModel": "own.Model"}
+    path = altered(model_type="own", auto_map=own)
+    (path / "own.py").write_text(OWN_CODE.format(marker=str(marker)))
+    result = CliRunner().invoke(app, ["probe", str(path), "--text", str(text)], input="y\n" * 9)
+    assert not marker.exists()
+    assert (result.exit_code, result.stdout) == (2, "")  # nothing is asked either
+    assert "code of its own, which is not run; --trust-remote-code" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert run(path, "--text", text, "--trust-remote-code").exit_code == 0
+    assert marker.exists()
+
+
+def test_a_tokenizers_own_code_does_not_run(altered, text, tmp_path):
+    marker, path = tmp_path / "marker", altered()
+    file = path / "tokenizer_config.json"
+    settings = {"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": [None, "own.T"]}}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+    (path / "own.py").write_text(OWN_CODE.format(marker=str(marker)))
+    assert run(path, "--text", text).exit_code == 0  # tokenizer.json is all that it needs
+    (path / "tokenizer.json").unlink()
+    refused("cannot be loaded", path, "--text", text)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("kind", ["torch", "pickle", "broken"])
+def test_weights_are_opened_as_numbers_only(kind, altered, text, tmp_path):
+    marker, path = tmp_path / "marker", altered()
+    (path / "model.safetensors").unlink()
+    weights = path / "pytorch_model.bin"
+    if kind == "torch":
+        torch.save({"wte.weight": Marks(marker)}, weights)
+    else:
+        weights.write_bytes(pickle.dumps(Marks(marker)) if kind == "pickle" else b"x")
+    refused("its weights are a pickle of more than tensors, or broken", path, "--text", text)
+    assert "weights_only" not in run(path, "--text", text).stderr
+    assert not marker.exists()
+
+
+def test_a_pickle_of_tensors_is_opened(altered, folder, text):
+    from safetensors.torch import load_file
+
+    path = altered()
+    (path / "model.safetensors").unlink()
+    torch.save(load_file(folder / "model.safetensors"), path / "pytorch_model.bin")
+    same = [run(one, "--text", text, "--json").stdout for one in (path, folder)]
+    assert same[0] == same[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"n_layer": 10**6}, "n_layer must be at most 10000, its configuration has 1000000"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 10000"),
+        ({"text_config": {"num_layers": 10**18}}, "num_layers must be at most 10000"),
+        ({"vocab_size": 10**13}, "GB of parameters, which is all memory"),
+        ({"n_positions": 10**13}, "GB of parameters, which is all memory"),
+        ({"n_embd": 10**7}, "GB of parameters, which is all memory"),
+        ({"n_embd": 2**62}, "cannot be loaded"),
+        ({"n_head": 3}, "cannot be loaded"),
+        ({"n_layer": "many"}, "cannot be loaded"),
+        ({"n_embd": 16}, "do not have the shapes that its configuration asks for"),
+        ({"model_type": "nothing"}, "cannot be loaded"),
+    ],
+)
+def test_what_a_configuration_may_ask_for_is_bounded(settings, said, altered, text):
+    refused(said, altered(**settings), "--text", text)
+
+
+def test_the_number_of_modules_is_bounded(altered, text, monkeypatch):
+    monkeypatch.setattr("attnlib.opening.MOST_MODULES", 20)
+    refused("asks for more than 20 modules", altered(), "--text", text)
+
+
+def test_weights_that_are_missing_are_named(altered, text):
+    result = run(altered(n_layer=3), "--text", text)
+    assert result.exit_code == 0
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("Warning: 12 weights are not in the files of ")
+    assert "are random, h.2." in line
+
+
+@pytest.mark.parametrize(
+    ("weight", "where"), [("h.1.attn.c_attn.weight", "h.1.attn"), ("ln_f.weight", "its output")]
+)
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_model_that_computes_nan_is_named(weight, where, number, altered, folder, text):
+    from safetensors.torch import load_file, save_file
+
+    path, weights = altered(), load_file(folder / "model.safetensors")
+    weights[weight][0] = number
+    save_file(weights, path / "model.safetensors", {"format": "pt"})
+    said = f"computes NaN or infinity, first in {where}"
+    refused(said, path, "--text", text, status=1)
+    refused(said, path, "--text", text, "--json", status=1)
+
+
+def test_a_model_that_fails_says_so_in_one_line(altered, text):
+    settings = {"vocab_size": 3, "bos_token_id": 0}
+    path = altered(**settings)
+    from transformers import GPT2Config, GPT2Model
+
+    GPT2Model(GPT2Config.from_pretrained(path)).save_pretrained(path)
+    refused("IndexError: index out of range", path, "--text", text, status=1)

@@ -350,8 +350,10 @@ def test_every_row_is_within_its_bounds(data):
 def test_numbers_that_are_not_finite_show():
     q, k = draw(1, 2, 4, 3), draw(1, 2, 4, 3, seed=1)
     k[0, 1, 2] = math.nan
-    with probe(model := Caller()) as report:
+    model = Caller()
+    with pytest.warns(UserWarning, match="NaN or infinity in Caller"), probe(model) as report:
         model(q, k, k)
+    assert report.not_finite == ["Caller"]
     table = report.table()
     assert table["collision_probability"].isna().tolist() == [False, True]
     assert json.loads(report.to_json())["heads"][1]["alpha"] is None
@@ -476,6 +478,7 @@ def test_no_theory_beyond_its_range():
     line = report.table().loc[0]
     assert line["alpha"] > 1e4
     assert math.isnan(line["random_entropy"])
+    assert "nan" not in str(report)
     assert json.loads(report.to_json())["heads"][0]["random_entropy"] is None
 
 
