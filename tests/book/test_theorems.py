@@ -1,0 +1,69 @@
+"""Theorems and displayed formulas hold as they stand on the page, and their checks can fail."""
+
+import json
+
+import pytest
+
+from tests.book.formulas import displays, labels, place
+from tests.book.tex import changes, plain
+from tests.book.theorems import (
+    EQUIVALENT,
+    TIES,
+    UNTESTABLE,
+    failing,
+    holds,
+    in_chapter,
+    planted,
+    tied_formulas,
+)
+from tests.books import CHAPTERS
+
+
+@pytest.mark.parametrize("label", TIES)
+def test_page_holds(label):
+    assert tied_formulas(label)
+
+
+def test_every_theorem_is_tied_to_a_check_or_says_why_not():
+    untied = set(labels()) - set(TIES)
+    assert untied == set(UNTESTABLE), "tie a check to the label, or say why no machine can test it"
+    assert len(labels()) == len(set(labels()))
+
+
+def test_every_displayed_formula_is_read_by_a_check():
+    read = {formula for label in TIES for formula in tied_formulas(label)}
+    unread = [formula for formula in displays() if formula not in read]
+    assert not unread, "let the check of its place, or one of its own, read it"
+
+
+@pytest.mark.parametrize("label", TIES)
+def test_a_changed_formula_fails(label):
+    missed = [
+        f"{change.old} → {change.new} in {formula.tex}"
+        for formula, change, changed in planted(label)
+        if holds(label, changed)
+    ]
+    assert not missed
+
+
+@pytest.mark.parametrize(("label", "beginning"), EQUIVALENT)
+def test_what_is_called_equivalent_holds(label, beginning):
+    [(formula, change)] = [
+        (formula, change)
+        for formula in tied_formulas(label)
+        for change in changes(formula.tex)
+        if plain(change.tex).startswith(plain(beginning))
+    ]
+    assert holds(label, place(label).changed(formula, change.tex))
+
+
+def test_a_sign_planted_in_a_chapter_is_found():
+    notebook = json.loads((CHAPTERS / "normal.ipynb").read_text(encoding="utf-8"))
+    assert failing("normal", notebook) == []
+    label, formula, change = next(
+        fault for fault in in_chapter("normal") if fault[0] == "eq-finite-d"
+    )
+    cell = notebook["cells"][formula.cell]
+    text = "".join(cell["source"])
+    cell["source"] = text[: formula.start] + change.tex + text[formula.stop :]
+    assert failing("normal", notebook) == [label]

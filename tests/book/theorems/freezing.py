@@ -1,0 +1,442 @@
+"""Checks of freezing: bounds, the annealed range, the frozen phase, the scale for a gap.
+
+Limits are approached with many keys. Where floats have none so many, the mean over one key against
+its crowd is taken at a given log n, by quadrature on the line.
+"""
+
+import math
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import digamma, expit, gammaln, xlogy
+
+from attnlib import exact, freezing
+from attnlib.scores import Cosine, Normal
+from tests.book.formulas import Formula, Place
+from tests.book.theorems.exact import free_energy, gradient, mean_gradient, normal_rows
+from tests.book.theorems.numbers import independent, itself, normal, of_row
+from tests.book.theorems.registry import EQUIVALENT, tied
+
+MANY = 2**53
+
+
+@cache
+def collisions(alpha: float, n: int) -> float:
+    """Return E Y, computed from its integral."""
+    return float(exact.collision_probability(Normal(), alpha, n))
+
+
+@cache
+def entropy(alpha: float, n: int) -> float:
+    return float(exact.entropy(Normal(), alpha, n))
+
+
+def critical(n: float) -> float:
+    return float(freezing.critical_alpha(n))
+
+
+def right(formula: Formula, left: str, **names) -> float:
+    """Return what a formula says that a letter is."""
+    return float(formula.value({f"{left} =": ""}, **names))
+
+
+@tied("eq-freezing-count")
+def count(at: Place) -> None:
+    n, y = 1000.0, 0.7
+    a = y * critical(n)
+    expected = float(at.formula(r"n\,e^{-a^2/2}").value(n=n, a=a))
+    assert np.isclose(expected, n * math.exp(-a * a / 2))
+    assert np.isclose(at.display().value(n=n, y=y), expected)
+    at.formula(r"\log n = \frac12").holds(n=n, **{r"\alpha_c": critical(n)})
+    at.formula(r"a = y\,\alpha_c").holds(a=a, y=y, **{r"\alpha_c": critical(n)})
+
+
+@tied("eq-freezing-weight")
+def weight(at: Place) -> None:
+    n, x, y = 1000.0, 0.4, 0.7
+    alpha, s = x * critical(n), y * critical(n)
+    number = n * math.exp(-s * s / 2)
+    assert np.isclose(at.display().value(n=n, x=x, y=y), number * math.exp(alpha * s))
+    at.formula(r"e^{\alpha s} =").holds(n=n, x=x, y=y, s=s, **{r"\alpha": alpha})
+    at.formula(r"\alpha = x\,\alpha_c").holds(x=x, **{r"\alpha": alpha, r"\alpha_c": critical(n)})
+    peak = at.display()
+    around = [float(peak.value(n=n, x=x, y=at_)) for at_ in (x - 0.01, x, x + 0.01)]
+    assert max(around) == around[1]
+    assert np.isclose(at.formula("n^{1-x^2}").value(n=n, x=x), n * math.exp(-(alpha**2) / 2))
+
+
+@tied("eq-freezing-free-energy")
+def exponent(at: Place) -> None:
+    n = 1e6
+    for x in (0.3, 1.0, 1.8):
+        limit = float(freezing.free_energy(x * critical(n), n)) / math.log(n)
+        at.display().holds({r"\frac{\log Z}{\log n}": "L"}, rough=1e-9, x=x, n=n, L=limit)
+        near, far = (free_energy(k)(x * critical(k)) / math.log(k) for k in (10**3, MANY))
+        assert abs(far - limit) < 0.15
+        assert abs(far - limit) < abs(near - limit) + 1e-9
+
+
+@tied("lem-freezing-slopes")
+def slopes(at: Place) -> None:
+    mean_gradient(at, r"\Phi'(\alpha) =")
+    row = normal_rows(3)
+    at.formula(r"G = \operatorname{E}\alpha").holds(
+        relative=1e-7, **row, G=gradient(row[r"\alpha"], 3)
+    )
+    larger = normal_rows(3, row[r"\alpha"] + 0.1)
+    for grows in (*at.all_same(r"\sum_i p_i s_i", 2), *at.all_same("Y", 2)):
+        growth = grows.value(**larger) - grows.value(**row)
+        assert growth.min() > -1e-12  # two equal scores keep equal weights
+        assert growth.max() > 0.01
+
+
+@tied("thm-freezing-bounds")
+def bounds(at: Place) -> None:
+    first, second = at.formula(r"G \le \min"), at.formula(r"\operatorname{E} Y \ge")
+    spread, frozen, jensen = at.beginning(r"\Phi \le", 3)
+    [entropy_bound, with_rest] = at.beginning(r"\log n - \frac12\alpha^2", 2)
+    low = at.formula(r"\frac12\alpha^2\operatorname{E} Y")
+    high = at.formula(r"\alpha^2\operatorname{E} Y")
+    for n in (2, 512, 10**12):
+        for alpha in (0.3, 2.0, critical(n) * 0.7, critical(n), critical(n) * 3):
+            known = {
+                "n": n,
+                r"\alpha": alpha,
+                r"\alpha_c": critical(n),
+                "G": gradient(alpha, n),
+                "Y": collisions(alpha, n),
+                "E": itself,
+                r"\Phi": free_energy(n)(alpha),
+            }
+            first.holds(**known)
+            second.holds(**known)
+            spread.holds(**known)
+            jensen.holds(Z=n * math.exp(alpha**2 / 2), **known)
+            if alpha >= critical(n):
+                frozen.holds(**known)
+            excess = entropy(alpha, n) - float(entropy_bound.value(**known))
+            assert float(low.value(**known)) * (1 - 1e-9) <= excess
+            assert excess <= float(high.value(**known)) * (1 + 1e-9)
+            R = math.log(n) + alpha**2 / 2 - known[r"\Phi"]  # noqa: N806 - as the page has it
+            if n < 1000:  # beyond, it is lost in the difference
+                at.formula(r"0 \le R \le").holds(R=R, **known)
+            of_entropy = at.formula(r"\operatorname{E}H =")
+            of_entropy.holds(H=entropy(alpha, n), relative=1e-7, **known)
+            assert np.isclose(with_rest.value(R=R, **known), entropy(alpha, n), atol=1e-7)
+            if n == 512:
+                at.display().holds(
+                    R=R,
+                    relative=1e-7,
+                    **{**known, "Y": lambda a: collisions(float(a), 512)},
+                )
+    # Where the bounds are reached: with few keys at a small α, and with many below freezing.
+    few = {"n": 16, r"\alpha": 0.01, "Y": collisions(0.01, 16), "E": itself}
+    excess = entropy(0.01, 16) - float(entropy_bound.value(**few))
+    assert np.isclose(excess, low.value(**few), rtol=1e-2)
+    assert np.isclose(rest(16, 0.01), at.formula(r"0 \le R \le").value(R=0, **few), rtol=1e-2)
+    many = {"n": 10**6, r"\alpha": 1.0, r"\Phi": free_energy(10**6)(1.0)}
+    assert np.isclose(*spread.values(**many)[0], rtol=1e-5)
+    at.formula(r"\Phi' = a(1 -").holds(
+        a=1.3, E=itself, **{"Y_a": collisions(1.3, 50), r"\Phi'": gradient(1.3, 50)}
+    )
+
+
+def crowd(n: float, alpha: float) -> float:
+    return math.log(n - 1) + alpha**2 / 2
+
+
+@tied("thm-freezing-crowd")
+def one_against_the_crowd(at: Place) -> None:
+    (s,), mean = independent(normal(80))
+    centre = at.formula(r"c = \log(n-1)")
+    for n, alpha in ((10, 1.0), (10**6, 2.0)):
+        c = right(centre, "c", n=n, **{r"\alpha": alpha})
+        assert np.isclose(math.exp(c), (n - 1) * mean(np.exp(alpha * s)))
+        bound = float(freezing.collision_probability(alpha, n))
+        known = {"n": n, r"\alpha": alpha, "s": s, "c": c, "E": mean, r"\sigma": expit}
+        at.display().holds(relative=1e-6, B=bound, **known)
+        known |= {"E": itself, "Y": collisions(alpha, n)}
+        for at_least in at.beginning(r"\operatorname{E}Y \ge B", 2):
+            at_least.holds(B=bound, **known)
+    alpha = 0.4 * critical(10**12)
+    assert collisions(alpha, 10**12) < 1.01 * freezing.collision_probability(alpha, 10**12)
+    row = of_row([0.3, -0.8, 1.1], 1.3)
+    others = row["Z"] - math.exp(1.3 * 0.3)
+    at.formula("p_1 = e^").holds(s=0.3, p=[None, row["p"][0]], **{r"\alpha": 1.3, "Z'": others})
+    n, x, y = 1e15, 0.5, 0.7
+    terms, largest = n * math.exp((x * critical(n)) ** 2 / 2), math.exp(x * y * critical(n) ** 2)
+    at.formula(r"m/M \approx").holds(rough=1e-9, n=n, x=x, y=y, m=terms, M=largest)
+
+
+@cache
+def mean_of_one_key(x: float, log_n: float) -> float:
+    """Return B/(e^{α²}/n) at α = xα_c for very many keys, without the numbers of keys."""
+    alpha = x * math.sqrt(2 * log_n)
+    shift = 1.5 * alpha**2 - log_n
+
+    def integrand(s):
+        return math.exp(-s * s / 2 - 2 * np.logaddexp(0.0, alpha * s + shift))
+
+    edge = -shift / alpha
+    points = sorted({-30.0, min(max(edge, -30.0), 30.0), 30.0})
+    total = sum(quad(integrand, a, b, limit=400)[0] for a, b in pairwise(points))
+    return total / math.sqrt(2 * math.pi)
+
+
+EQUIVALENT["thm-freezing-annealed", r"\int e^{-(1-\delta)w}"] = "the integral is even in δ"
+
+
+@tied("thm-freezing-annealed")
+def annealed_in_the_mean(at: Place) -> None:
+    for x in (0.3, 0.55, 1 / math.sqrt(3), 0.62):
+        limit = mean_of_one_key(x, 1e6)
+        assert abs(float(at.display().value(x=x)) - limit) < 1e-3
+    alpha = 0.3 * critical(MANY)
+    formula = at.same(r"e^{\alpha^2}/n").value(n=MANY, **{r"\alpha": alpha})
+    assert np.isclose(collisions(alpha, MANY) / formula, at.display().value(x=0.3), rtol=1e-3)
+    bound = at.formula(r"1/\sqrt3 < x < 1")
+    bound.holds(x=0.8)
+    low, _, high = bound.values(x=0.8)[0]
+    assert np.isclose(low, freezing.annealed_mean_bound(50.0) / critical(50.0))
+    assert high == 1.0
+    between = at.formula(r"\operatorname{E}Y &\sim")
+    n = 1e300
+    for x in (0.65, 0.75):
+        alpha = x * critical(n)
+        between.holds(
+            rough=3e-2,
+            n=n,
+            x=x,
+            Y=float(freezing.collision_probability(alpha, n)),
+            E=itself,
+            **{
+                r"\alpha": alpha,
+                r"\tau": float(freezing.collision_exponent(x)),
+                r"\delta": math.log(n) / alpha**2 - 0.5,
+            },
+        )
+    (s,), mean = independent(normal(80))
+    n, alpha = 50.0, 1.1
+    known = {"n": n, r"\alpha": alpha, "c": crowd(n, alpha), "s": s, "E": mean}
+    library = float(freezing.collision_probability(alpha, n))
+    at.formula(r"B = \frac{n\,e").holds(relative=1e-7, B=library, **known)
+    at.formula(r"\sigma(u)^2 =").holds(u=0.4, **{r"\sigma": expit})
+    integral = at.formula(r"\int e^{-(1+\delta)w}")
+    integral.holds(
+        {r"\int": r"\int_{-60}^{60}"}, relative=1e-7, **{r"\delta": 0.3, r"\sigma": expit}
+    )
+    n, x = 1e300, 0.7
+    alpha = x * critical(n)
+    known = {r"\alpha": alpha, "c": crowd(n, alpha), "x": x, "n": n, r"\alpha_c": critical(n)}
+    known[r"\delta"] = float(1 / x**2 - 1) / 2
+    for limit in (r"2\alpha^2 - c \approx", r"c/\alpha^2 \to", r"c/\alpha \approx"):
+        at.formula(limit).holds(rough=1e-9, **known)
+    moved = at.formula(r"\varphi(s) =")
+    density = lambda z: math.exp(-z * z / 2) / math.sqrt(2 * math.pi)  # noqa: E731
+    w, c, alpha = 0.3, 1.4, 1.2
+    moved.holds(w=w, c=c, s=(c + w) / alpha, **{r"\alpha": alpha, r"\varphi": density})
+    at.formula(r"s = (c + w)/").holds(w=w, c=c, s=(c + w) / alpha, **{r"\alpha": alpha})
+
+
+@tied("eq-freezing-typical")
+def logarithm(at: Place) -> None:
+    row = normal_rows(3)
+    at.display().holds(relative=1e-7, **row, **{r"\Phi": free_energy(3)})
+
+
+def rest(n: int, alpha: float) -> float:
+    """Return R of the theorem with the bounds."""
+    return math.log(n) + alpha**2 / 2 - free_energy(n)(alpha)
+
+
+@tied("prop-freezing-typical")
+def typical(at: Place) -> None:
+    below, above = at.beginning(r"x < \frac12", 2), at.beginning(r"x > \frac12", 2)
+    bound = float(freezing.annealed_typical_bound(50.0)) / critical(50.0)
+    for side in (*below, *above):
+        x = 0.3 if side in below else 0.7
+        side.holds(x=x)
+        assert np.isclose(side.values(x=x)[0][-1], bound)
+    for x, low, high in ((0.3, 0.99, 1.0), (0.7, 0.0, 0.2)):
+        alpha = x * critical(MANY)
+        log_y = free_energy(MANY)(2 * alpha) - 2 * free_energy(MANY)(alpha)
+        known = {"n": MANY, r"\alpha": alpha, "E": itself, "Y": math.exp(log_y)}
+        mean = float(at.same(r"e^{\operatorname{E}\log Y}").value(**known))
+        assert low < mean / float(at.same(r"e^{\alpha^2}/n").value(**known)) < high
+    ratio = at.formula(r"2R(\alpha) - R(2\alpha)")
+    for n, alpha in ((50, 0.8), (10**6, 3.0)):
+        known = {"n": n, r"\alpha": alpha, "R": lambda a, n=n: rest(n, a)}
+        logarithm = free_energy(n)(2 * alpha) - 2 * free_energy(n)(alpha)
+        assert np.isclose(ratio.value(**known), logarithm - alpha**2 + math.log(n), atol=1e-9)
+    n = 10**6
+    alpha = 0.8 * critical(n)
+    known = {"n": n, r"\alpha": alpha, r"\alpha_c": critical(n), "R": lambda a: rest(n, a)}
+    at.display().holds(**known)
+    left, right_, _ = at.display().values(**known)[0]
+    assert left < 2 * right_
+    small = at.formula(r"R \le \frac12\alpha^2\operatorname{E}Y")
+    for n in (100, 10**6):
+        known = {r"\alpha": 0.3, "E": itself, "Y": collisions(0.3, n)}
+        small.holds(rough=1.0, R=rest(n, 0.3), **known)
+        left, bound, limit = small.values(R=rest(n, 0.3), **known)[0]
+        assert left > 0.9 * bound
+        assert abs(bound - limit) < 1 / n
+
+
+@tied("eq-freezing-scales")
+def scales(at: Place) -> None:
+    n = 4096.0
+    library = (freezing.annealed_typical_bound, freezing.annealed_mean_bound, critical)
+    values = [float(value) for [value] in at.display().values(n=n)]
+    assert np.allclose(values, [float(function(n)) for function in library])
+    ratios = at.formula(r"\frac12 :").values()[0]
+    assert np.allclose(np.array(ratios) * critical(n), values)
+
+
+@tied("thm-freezing-limit")
+def limits(at: Place) -> None:
+    for x in (0.5, 2.0):
+        for n in (10**6, 10**12):
+            alpha = x * critical(n)
+            known = {"x": x, "n": n, r"\alpha_c": critical(n), "E": itself}
+            at.display().holds(
+                rough=1e-9,
+                G=float(freezing.gradient(alpha, n)),
+                Y=max(0.0, float(1 - critical(n) / alpha)),
+                H=float(freezing.entropy(alpha, n)),
+                **known,
+            )
+        found = [
+            (
+                gradient(x * critical(n), n) / critical(n),
+                collisions(x * critical(n), n),
+                entropy(x * critical(n), n) / math.log(n),
+            )
+            for n in (10**3, MANY)
+        ]
+        stated = [
+            float(values[1])
+            for values in at.display().values(
+                G=0.0, Y=0.0, H=0.0, E=itself, n=10.0, x=x, **{r"\alpha_c": 1.0}
+            )
+        ]
+        near, far = (np.abs(np.array(values) - stated) for values in found)
+        assert (far < near).all()
+        assert (far < 0.1).all()
+    alpha = 3 * critical(MANY)
+    known = {r"\alpha": alpha, "E": itself, "x": 3.0}
+    at.formula(r"\operatorname{E}Y = 1 - G/").holds(
+        rough=0.06, Y=collisions(alpha, MANY), G=gradient(alpha, MANY), **known
+    )
+    at.formula(r"\operatorname{E}H = \Phi").holds(
+        relative=1e-8,
+        E=itself,
+        H=entropy(2.0, 50),
+        G=gradient(2.0, 50),
+        **{r"\alpha": 2.0, r"\Phi": free_energy(50)(2.0)},
+    )
+
+
+@cache
+def beta_entropy(x: float) -> float:
+    """Return the mean of −log p under the Beta law with 1 − 1/x and 1/x, by quadrature in log p."""
+    a, b = 1 - 1 / x, 1 / x
+    norm = gammaln(a) + gammaln(b) - gammaln(a + b)
+
+    def integrand(u):  # p = 1/(1 + e^{-u}), du = dp/(p(1 − p))
+        p, rest_ = expit(u), expit(-u)
+        return -math.log(p) * math.exp(xlogy(a, p) + xlogy(b, rest_) - norm)
+
+    return quad(integrand, -200, 200, points=[0.0], limit=400)[0]
+
+
+@tied("eq-freezing-entropy")
+def frozen_entropy(at: Place) -> None:
+    for x in (1.5, 3.0):
+        for value in (beta_entropy(x), float(freezing.frozen_entropy(x))):
+            at.display().holds(rough=1e-8, x=x, H=value, E=itself)
+        at.formula(r"\operatorname{E}Y = 1 - \frac1x").holds(x=x, Y=1 - 1 / x, E=itself)
+    near, far = (
+        collisions(critical(n), n) / float(at.formula(r"1/\sqrt{\pi\log n}").value(n=n))
+        for n in (10**4, MANY)
+    )
+    assert abs(far - 1) < abs(near - 1) < 0.3
+
+
+@tied("prop-freezing-hold")
+def held_entropy(at: Place) -> None:
+    h = 1.1
+    x = brentq(lambda x: float(freezing.frozen_entropy(x)) - h, 1.01, 10, xtol=1e-13)
+    at.formula(r"\psi(1) - \psi(1 - \frac1x) =").holds(x=x, h=h)
+    n = 1e20
+    alpha = at.formula(r"\alpha(n) \sim")
+    alpha.holds(rough=1e-9, x=x, n=n, **{r"\alpha": lambda n: x * critical(n)})
+    assert np.isclose(digamma(1) - digamma(1 - 1 / x), h)
+    slope_ = at.formula(r"\operatorname{E}H = \Phi - \alpha\Phi'")
+    slope_.holds(
+        relative=1e-8,
+        H=entropy(1.4, 20),
+        E=itself,
+        **{r"\alpha": 1.4, r"\Phi": free_energy(20)(1.4), r"\Phi'": gradient(1.4, 20)},
+    )
+
+
+@tied("prop-freezing-gap")
+def scale_for_a_gap(at: Place) -> None:
+    n = 200.0
+    condition = at.formula(r"\alpha\Delta = \log n + \kappa")
+    alpha_of = at.formula(r"\alpha = \frac{2\log n}")
+    for gap in (3.4, 6.0):
+        known = {"n": n, r"\Delta": gap, r"\kappa": lambda a: a * a / 2}
+        alpha = right(alpha_of, r"\alpha", **known)
+        known[r"\alpha"] = alpha
+        condition.holds(**known)
+        low, high = at.formula(r"\log n/\Delta"), at.formula(r"2\log n/\Delta")
+        assert low.value(**known) < alpha < high.value(**known)
+    exists = at.formula(r"\Delta \ge \sqrt{2\log n}")
+    exists.holds(n=n, **{r"\Delta": 3.4})
+    edge = float(exists.value({r"\Delta \ge": ""}, n=n))
+    assert np.isclose(edge, critical(n))
+    at_edge = {"n": n, r"\Delta": edge * (1 + 1e-12)}
+    assert np.isclose(high.value(**at_edge), right(alpha_of, r"\alpha", **at_edge), rtol=1e-4)
+    far = {"n": n, r"\Delta": 1e4}
+    assert np.isclose(low.value(**far), right(alpha_of, r"\alpha", **far), rtol=1e-4)
+    # The weight of the key in the mean, by brute force over three other keys.
+    gap, n = 2.0, 3.0
+    alpha = right(alpha_of, r"\alpha", n=n, **{r"\Delta": gap})
+    s, mean = independent(*[normal(30)] * 3)
+    total = sum(np.exp(alpha * x) for x in s)
+    weight = at.formula(r"1/(1 + e^{-\alpha\Delta}Z)").value(
+        Z=total, **{r"\alpha": alpha, r"\Delta": gap}
+    )
+    assert np.allclose(weight, math.exp(alpha * gap) / (math.exp(alpha * gap) + total))
+    assert 0.5 < mean(weight) < 0.6
+    at.formula(r"\operatorname{E}Z =").holds(
+        relative=1e-7, E=mean, Z=total, n=3, **{r"\alpha": alpha, r"\kappa": lambda a: a * a / 2}
+    )
+    at.formula(r"\kappa = \frac12\alpha^2").holds(**{r"\alpha": alpha, r"\kappa": alpha**2 / 2})
+
+
+@tied("eq-freezing-tokens")
+def tokens(at: Place) -> None:
+    d, a, rho = 64, 9.0, 0.4
+
+    @cache
+    def kappa(alpha: float) -> float:
+        return float(Cosine(d).log_mgf(alpha))
+
+    # A gap of 1 − ρ against scores (1 − ρ)u: αΔ = log n + κ_u(α(1 − ρ)).
+    alpha = a / (1 - rho)
+    n = math.exp(alpha * (1 - rho) - kappa(alpha * (1 - rho)))
+    at.display().holds(a=a, n=n, **{r"\kappa": kappa})
+    at.formula(r"a = \alpha(1-\rho)").holds(a=a, **{r"\alpha": alpha, r"\rho": rho})
+    far = at.formula(r"\kappa(a) \approx")
+    known = {"d": d, r"\kappa": kappa}
+    one, two = (far.values(a=at_, **known)[0] for at_ in (1e7, 2e7))
+    assert np.isclose(two[0] - one[0] - 1e7, two[1] - one[1] - 1e7, rtol=1e-4)
+    growth = at.formula("n^{2/(d-1)}").value(n=2.0, d=d)
+    # a grows like the power of n that a fall of (d − 1)/2 log a leaves.
+    assert np.isclose(math.log2(growth), -math.log(2) / (two[0] - one[0] - 1e7), rtol=1e-4)
