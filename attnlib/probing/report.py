@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import exact, freezing
+from attnlib import checking, exact, freezing
 from attnlib.checking import FloatArray
+from attnlib.probing import summary
 from attnlib.probing.measure import Measured, Rows
 from attnlib.probing.random_scores import RANDOM, RandomScores
 
@@ -185,36 +185,18 @@ class Report:
         bar.update_ticks()
         return figure
 
+    def unusual(self, count: int = 5) -> list[tuple[str, int, int, str]]:
+        """Return the `count` heads that stand out most: layer, call, head, and why in words.
+
+        Those whose numbers are not finite; then those far from random scores of their spread in the
+        number of keys that share the weight (a factor of 1.5), with a sink (0.3 of the weight on
+        the first key), with wide rows (half of them), or with even weights (1/Y above 0.9 n).
+        """
+        found = summary.unusual(self._lines(), checking.integer("count", count, minimum=1))
+        return [(line["layer"], line["call"], line["head"], why) for line, why in found]
+
     def __repr__(self) -> str:
-        layers: dict[str, list[dict[str, Any]]] = {}
-        for line in self._lines():
-            name = line["layer"] if not line["call"] else f"{line['layer']} {line['call']}"
-            layers.setdefault(name, []).append(line)
-        text = [
-            "Means over the heads of a layer; on the right of a number that of random scores.",
-            "",
-            f"{'layer':20}{'α':>6}{'α_c':>6}{'wide':>10}{'keys 1/Y':>14}{'entropy':>12}"
-            f"{'gradient':>12}{'output std':>14}",
-        ]
-        for name, lines in layers.items():
-
-            def of(column: str, lines: list[dict[str, Any]] = lines) -> float:
-                return _mean(np.array([line[column] for line in lines]))
-
-            def both(column: str, spec: str, of: Callable[[str], float] = of) -> str:
-                return _shown(of(column), spec) + _shown(of(f"random_{column}"), spec)
-
-            text.append(
-                f"{name if len(name) < 20 else '…' + name[-18:]:20}"
-                f"{_shown(of('alpha'), '6.2f')}{_shown(of('critical_alpha'), '6.2f')}"
-                f"{both('wide', '5.2f')}"
-                f"{both('effective_keys', '7.1f')}{both('entropy', '6.2f')}"
-                f"{both('gradient', '6.2f')}{both('output_std', '7.3f')}"
-            )
-        text.append("")
-        shown = ("alpha", "critical_alpha", "wide", "effective_keys", "entropy", "gradient")
-        text += [f"{name}: {DEFINITIONS[name]}" for name in (*shown, "output_std")]
-        return "\n".join([*text, RANDOM])
+        return summary.text(self._lines())
 
     def _heads(self) -> list["_Head"]:
         return [
@@ -294,11 +276,6 @@ def _head(
 
 def _mean(numbers: FloatArray | NDArray[np.bool_]) -> float:
     return float(numbers.mean()) if numbers.size else math.nan
-
-
-def _shown(number: float, spec: str) -> str:
-    """Return the number as `spec` says, and a dash of that width where there is none."""
-    return f"{number:{spec}}" if math.isfinite(number) else f"{'–':>{spec.partition('.')[0]}}"
 
 
 def _root_mean(squares: FloatArray) -> float:
