@@ -43,7 +43,8 @@ class OneLineErrors(TyperGroup):
         """Run the command of the arguments and end the process."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(encoding="utf-8")  # a pipe on Windows has no √ and no α
+                # A pipe on Windows has no √ and no α, and a file's name may be no text.
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
             status = super().main(*arguments, **{**options, "standalone_mode": False})
         except CommandError as error:

@@ -25,7 +25,7 @@ UNKNOWN_MEMORY = 2**40
 """What a machine may have that does not say."""
 
 
-def open_model(name: str, *, trust_remote_code: bool = False) -> tuple[Any, nn.Module]:
+def open_model(name: str, *, trust_remote_code: bool = False) -> tuple[Any, Any]:
     """Return the tokenizer and the model of a name on Hugging Face, or of a folder.
 
     Code that the model brings is run with `trust_remote_code` only. Weights are read from

@@ -200,7 +200,7 @@ class _Sums(NamedTuple):
     second: Tensor
     peak: Tensor  # largest of the weights that the other logits have among themselves
     length: Tensor  # Euclidean, of those weights
-    weighted: Tensor  # mean of the other logits with those weights
+    weighted: Tensor  # mean with those weights of the other logits, less the second
     first: Tensor  # weight of the first key among them
     first_is_largest: Tensor
 
@@ -234,6 +234,7 @@ def _sums(
     largest = logits.gather(-1, chosen).squeeze(-1)
     logits.scatter_(-1, chosen, -FAR)
     second = logits.amax(dim=-1)
+    logits -= second.unsqueeze(-1)  # what all have in common would cost digits
     weights = torch.softmax(logits, dim=-1)
     sums = _Sums(
         number.expand(total.shape),
@@ -271,7 +272,7 @@ def _from_sums(sums: _Sums, shift: Tensor) -> tuple[Tensor, ...]:
     squares = (total * sums.length) ** 2
     normaliser = 1.0 + epsilon * total
     collision_probability = (1.0 + epsilon**2 * squares) / normaliser**2
-    below = total * (gap + sums.second - sums.weighted)  # Σ f (s₁ − s_i)
+    below = total * (gap - sums.weighted)  # Σ f (s₁ − s_i)
     entropy = torch.log(normaliser) + epsilon * below / normaliser
     pairs = 2.0 * total + epsilon * (total**2 - squares)
     log_complement = torch.log(pairs) - gap - 2.0 * torch.log(normaliser)
