@@ -19,8 +19,8 @@ from tests.notebooks.planting import KINDS, code, metadata, outputs
 
 WITHOUT_EXECUTION = [name for name, kind in KINDS.items() if kind.check in CHECKS]
 BY_EXECUTION = [name for name, kind in KINDS.items() if kind.check == "execution"]
-RUN = "variance"
-"""The chapter of which copies are run: the first, which glues, has tables and a figure."""
+RUN = "entropy"
+"""The chapter of which copies are run: a quick one, which glues twice and has tables and figures."""
 
 IN_A_COPY = {
     "outputs": [
@@ -106,7 +106,7 @@ def executed(tmp_path_factory):
     faults = {}
     for name, plants in IN_A_COPY.items():
         notebook = nbformat.read(CHAPTERS / f"{RUN}.ipynb", as_version=4)
-        faults[name] = {plant.__name__: plant(notebook, Random(7)) for plant in plants}
+        faults[name] = {plant.__name__: plant(notebook, Random(5)) for plant in plants}
         nbformat.write(notebook, folder / f"{name}.ipynb")
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", f"--rootdir={folder}"]
