@@ -5,6 +5,7 @@ The lowest floor of the library: it imports nothing of ours.
 
 import operator
 from collections.abc import Sequence
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,13 @@ def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be true or false, got {name}={_short(value)}")
     return value
+
+
+def instance(name: str, value: Any, kind: type | UnionType) -> None:
+    """Raise TypeError unless `value` is of this class."""
+    if not isinstance(value, kind):
+        allowed = kind.__name__ if isinstance(kind, type) else kind
+        raise TypeError(f"{name} must be of {allowed}, got {name}={_short(value)}")
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
@@ -393,18 +392,25 @@ def sweep_command(
     """
     sweep = _lab("sweep")
     try:
-        found = sweep.run(
-            sweep.read(file, text), workers=workers, device=str(device), progress=True
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show_warning
+            found = sweep.run(
+                sweep.read(file, text), workers=workers, device=str(device), progress=True
+            )
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
-    except sweep.WorkerError as error:
+    except sweep.UnfinishedError as error:
         raise CommandError(str(error), 1) from error
     except KeyboardInterrupt:
         typer.echo("Stopped; the same command goes on from here.", err=True)
-        os._exit(130)  # a graceful end would wait for the runs under way
+        raise typer.Exit(130) from None
     diverged = sum(outcome.run.diverged_at is not None for outcome in found)
     typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"Warning: {message}", err=True)
 
 
 @app.command("data")

@@ -1,9 +1,53 @@
-"""What a number was made with: it stands in every record."""
+"""What a number was made with, and what it takes to make it again: it stands in every record."""
 
+import json
+import os
 import platform
 import re
-from importlib.metadata import version
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
+from typing import Any
+
+COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?")
+
+
+def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
+    """Return the library's version and commit, other versions, the processor and its threads.
+
+    `on` is by default `processor()`. Raises as `versions`.
+
+    >>> list(made("numpy", threads=1))
+    ['attnlib', 'commit', 'python', 'numpy', 'processor', 'threads']
+    """
+    return {
+        # Not imported: the root stands on floors above this one.
+        "attnlib": sys.modules["attnlib"].__version__,
+        "commit": commit(),
+        **versions(*packages),
+        "processor": on or processor(),
+        "threads": threads,
+    }
+
+
+def check(found: Any) -> None:
+    """Raise ValueError, which says what is wrong, for what `made` cannot have returned."""
+    if not isinstance(found, dict):
+        raise ValueError(f"made must be a table, got {found!r:.80}")
+    for name in ("attnlib", "commit", "python", "processor", "threads"):
+        if name not in found:
+            raise ValueError(f"made must have {name}, got {', '.join(found) or 'nothing'}")
+    for name, value in found.items():
+        if name == "threads":
+            right = type(value) is int and value >= 1
+        elif name == "commit":
+            right = value is None or (isinstance(value, str) and bool(COMMIT.fullmatch(value)))
+        else:
+            right = isinstance(value, str | int | float) and value != ""
+        if not right:
+            raise ValueError(f"made has no such {name}: {value!r:.80}")
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -17,9 +61,45 @@ def versions(*packages: str) -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
+@cache
+def commit() -> str | None:
+    """Return the commit of this library, or None where nothing says it.
+
+    In a checkout it is git's, with "-dirty" where code differs from it; else the one that pip
+    installed.
+    """
+    root = Path(__file__).parents[1]
+    if (root / ".git").exists():
+        head = _git(root, "rev-parse", "HEAD")
+        if head is None or head.returncode:
+            return None
+        changed = _git(root, "diff", "--quiet", "HEAD", "--", "*.py")
+        return head.stdout.strip() + ("-dirty" if changed is None or changed.returncode else "")
+    try:
+        source = json.loads(distribution("attnlib").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None
+    found = source.get("vcs_info", {}).get("commit_id")
+    return found if isinstance(found, str) and COMMIT.fullmatch(found) else None
+
+
+def _git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[str] | None":
+    try:
+        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
+    except OSError:  # there is no git
+        return None
+
+
 def processor() -> str:
     """Return the name of this machine's processor, or its kind where the system does not say."""
     cpus = Path("/proc/cpuinfo")
     text = cpus.read_text("utf-8") if cpus.exists() else ""
     found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -21,8 +21,8 @@ import torch
 import typer
 
 import benchmarks
+from attnlib import provenance
 from attnlib.files import replace
-from attnlib.provenance import processor, versions
 from benchmarks import Ratio
 from experiments.records import Entry, Record, path_of, save
 
@@ -74,7 +74,7 @@ def page(record: Record) -> str:
     facts = dict(record.made)
     shown = {name: facts.pop(name) for name in ("processor", "cores", "threads", "date", "busy")}
     facts = {"Python": facts.pop("python"), **facts}
-    listed = ", ".join(f"{name} {number}" for name, number in facts.items())
+    listed = ", ".join(f"{name} {number}" for name, number in facts.items() if number)
     lines = [PROSE.format(versions=listed, **shown)]
     for entry in record.entries:
         lines.append(f"\n{entry.found['what']}\n\n" + TABLE)
@@ -117,11 +117,9 @@ def main(
         raise typer.BadParameter(f"{name!r} is no benchmark; there are {', '.join(names())}")
     made = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "processor": processor(),
         "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
         "busy": psutil.cpu_percent(interval=3.0),
-        **versions("numpy", "scipy", "torch"),
+        **provenance.made("numpy", "scipy", "torch", threads=torch.get_num_threads()),
     }
     entries = []
     for name in chosen or names():

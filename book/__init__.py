@@ -15,6 +15,7 @@ from book.style import (
     PURPLE,
     VERMILLION,
     figure,
+    readings,
     set_style,
 )
 from book.values import Table, glue
@@ -32,5 +33,6 @@ __all__ = [
     "figure",
     "glue",
     "ledger",
+    "readings",
     "set_style",
 ]

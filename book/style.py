@@ -1,9 +1,11 @@
 """One style for every figure of the book, and its colours."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 from cycler import cycler
 from IPython import get_ipython
 from matplotlib.axes import Axes
@@ -74,3 +76,29 @@ def figure(xlabel: str, ylabel: str, *, height: float = 3.6, panels: int = 1) ->
         panel.set_ylabel(ylabel)
     column[-1].set_xlabel(xlabel)
     return drawing, column[0] if panels == 1 else column
+
+
+MANY_CURVES = 12
+
+
+def readings(*panels: Axes, at: Iterable[float] = ()) -> None:
+    """Print where the curves of a drawn figure begin, end and are highest and lowest.
+
+    The text that stands in place of the picture is compared with it. `at` lists further abscissae.
+    Of more than MANY_CURVES only those with a label are read.
+    """
+    for panel in panels:
+        curves = panel.get_lines()
+        for index, curve in enumerate(curves):
+            x, y = (np.asarray(values, float) for values in curve.get_data())
+            label = str(curve.get_label())
+            if label.startswith("_"):
+                label = f"curve {index}"
+                if len(curves) > MANY_CURVES:
+                    continue
+            order = np.argsort(x)
+            ends = {"begins": order[0], "ends": order[-1]}
+            ends |= {"highest": np.nanargmax(y), "lowest": np.nanargmin(y)}
+            places = [f"{name} ({x[i]:.4g}, {y[i]:.3g})" for name, i in ends.items()]
+            places += [f"({x0:g}, {np.interp(x0, x[order], y[order]):.3g})" for x0 in at]
+            print(f"{label}: {', '.join(places)}")

@@ -12,9 +12,9 @@ from typing import Any
 
 import attnlib.claims
 from attnlib.claims.training import EARLY, RUNS
-from attnlib.files import replace
-from attnlib.lab import sweep
-from experiments.records import runs
+from attnlib.files import read_json, replace
+from attnlib.lab import results, sweep
+from experiments.records import HERE, runs
 
 OUT = Path(attnlib.claims.__path__[0]) / RUNS
 NAMES = ("learning_rate", "encoder", "encoder_longer", "residual", "cause")
@@ -31,7 +31,16 @@ def content() -> str:
     """Return the whole file, one run a line."""
     parts = ",\n".join(f"{json.dumps(name)}: {experiment(name)}" for name in NAMES)
     command = json.dumps("python -m experiments.claim_records")
-    return f'{{"command": {command},\n"recorded": {{\n{parts}\n}}}}\n'
+    made = ",\n".join(makings())
+    return f'{{"command": {command},\n"made": [\n{made}\n],\n"recorded": {{\n{parts}\n}}}}\n'
+
+
+def makings() -> list[str]:
+    """Return what the runs were made with, each of it once."""
+    described = [sweep.read(HERE / f"{name}.toml") for name in NAMES]
+    tables = (read_json(one.path(setting)) for one in described for setting in one.settings)
+    found = (table.get(results.MADE, table.get(results.VERSIONS)) for table in tables)
+    return list(dict.fromkeys(map(json.dumps, found)))
 
 
 def experiment(name: str) -> str:
@@ -54,7 +63,7 @@ def run(outcome: sweep.Outcome, step_by_step: bool) -> dict[str, Any]:
         "final_loss": result.final_loss,
         "early_loss": float(result.losses[EARLY].mean()),
     }
-    return {**entry, "losses": sweep.encoded(*outcome)["losses"]} if step_by_step else entry
+    return {**entry, "losses": results.encoded(*outcome, {})["losses"]} if step_by_step else entry
 
 
 if __name__ == "__main__":

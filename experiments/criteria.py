@@ -16,7 +16,7 @@ import numpy as np
 import typer
 
 from attnlib import criteria, exact, freezing, typical
-from attnlib.provenance import versions
+from attnlib.provenance import cores, made
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 from experiments.records import Fields, Work, complete, path_of
 
@@ -43,7 +43,8 @@ def main(
 ) -> None:
     """Compute what the record does not hold yet."""
     settings = {"seed": SEED, "budget": budget}
-    complete(out, work(budget), command=COMMAND, settings=settings, made=versions("numpy", "scipy"))
+    made_with = made("numpy", "scipy", threads=cores())
+    complete(out, work(budget), command=COMMAND, settings=settings, made=made_with)
 
 
 def work(budget: int) -> Work:

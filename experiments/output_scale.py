@@ -21,7 +21,7 @@ from attnlib import exact, rows
 from attnlib.annealed import unit_scaling_std
 from attnlib.checking import FloatArray
 from attnlib.initialisation import TEMPERATURES
-from attnlib.provenance import versions
+from attnlib.provenance import made
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
 from experiments.records import Work, complete, path_of
@@ -75,8 +75,8 @@ def main(
     """Compute what the record does not hold yet."""
     torch.set_num_threads(1)
     settings = {"seed": SEED, "scores": scores, "heads": heads}
-    made = versions("numpy", "scipy", "torch")
-    complete(out, work(scores, heads), command=COMMAND, settings=settings, made=made)
+    made_with = made("numpy", "scipy", "torch", threads=1)
+    complete(out, work(scores, heads), command=COMMAND, settings=settings, made=made_with)
 
 
 def work(budget: int, heads: int) -> Work:

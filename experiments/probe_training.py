@@ -29,7 +29,7 @@ from attnlib.lab import data
 from attnlib.lab.model import Config, Transformer, loss
 from attnlib.lab.train import Training, train_model
 from attnlib.probing import Report, probe
-from attnlib.provenance import versions
+from attnlib.provenance import made
 from attnlib.scores import Normal
 from experiments.records import Entry, Record, path_of, save
 
@@ -56,6 +56,7 @@ def main(
 ) -> None:
     """Train, measure, and write the record."""
     torch.set_num_threads(1)
+    made_with = made("numpy", "scipy", "torch", threads=1)
     corpus = data.load(data.SHAKESPEARE, text)
     windows = data.validation_batch(
         data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
@@ -80,8 +81,7 @@ def main(
             for alpha in ALPHAS
         ),
     ]
-    made = versions("numpy", "scipy", "torch")
-    save(out, Record(COMMAND, settings, made, tuple(entries)))
+    save(out, Record(COMMAND, settings, made_with, tuple(entries)))
 
 
 @torch.no_grad()

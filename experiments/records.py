@@ -4,14 +4,15 @@ experiments/recorded/NAME.json holds what the recorder NAME computed:
 
     command    what to type to make it again
     settings   all that the numbers depend on, by name
-    made       with which versions
+    made       with which version and commit of attnlib, other versions, processor, threads
     entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
 
-`load` reads one. The training runs are files of `attnlib.lab.sweep`, one for each run, and `runs`
-reads those of a TOML file.
+`load` reads one, and believes it when everything in it is as it should be. The training runs are
+files of `attnlib.lab.sweep`, one for each run, and `runs` reads those of a TOML file.
 """
 
 import json
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from attnlib.files import write_json
+from attnlib import provenance
+from attnlib.files import read_json, set_aside, write_json
 from attnlib.lab import sweep
 from attnlib.lab.sweep import Outcome
 
@@ -69,15 +71,41 @@ def path_of(name: str) -> Path:
 def load(name: str | Path) -> Record:
     """Return the record of that name, or the one in the file at a path.
 
-    Raises ValueError for a file that is not a record, OSError where it cannot be read.
+    Raises ValueError, in one line, for a file that is not a record, OSError where it cannot be
+    read.
     """
     path = name if isinstance(name, Path) else path_of(name)
     try:
-        table = json.loads(path.read_bytes())
-        entries = tuple(Entry(**entry) for entry in table.pop("entries"))
-        return Record(**table, entries=entries)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is not a record: {type(error).__name__}: {error}") from error
+        return _record(read_json(path))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a record: {error}") from error
+
+
+def _record(table: Any) -> Record:
+    if not isinstance(table, dict) or table.keys() != set(Record._fields):
+        raise ValueError(f"it must be a table of {', '.join(Record._fields)}, got {table!r:.80}")
+    kinds = {"command": str, "settings": dict, "made": dict, "entries": list}
+    for key, kind in kinds.items():
+        if not isinstance(table[key], kind):
+            raise ValueError(f"{key} must be a {kind.__name__}, got {table[key]!r:.80}")
+    if "commit" in table["made"]:
+        provenance.check(table["made"])
+    entries = [_entry(entry) for entry in table.pop("entries")]
+    if len({json.dumps(entry.at) for entry in entries}) < len(entries):
+        raise ValueError("two entries are of the same")
+    return Record(**table, entries=tuple(entries))
+
+
+def _entry(table: Any) -> Entry:
+    if not isinstance(table, dict) or table.keys() != set(Entry._fields):
+        raise ValueError(f"an entry must be a table of at and found, got {table!r:.80}")
+    at = table["at"]
+    if not isinstance(at, dict) or not at:
+        raise ValueError(f"at must be a table that is not empty, got {at!r:.80}")
+    for value in at.values():
+        if not isinstance(value, str | int | float | None):
+            raise ValueError(f"at must hold words and numbers, got {value!r:.80}")
+    return Entry(**table)
 
 
 def save(path: Path, record: Record) -> None:
@@ -90,11 +118,16 @@ def complete(path: Path, work: Work, *, command: str, settings: Fields, made: Fi
     """Compute what the file does not hold yet of `work`, with a bar, and return the record.
 
     Every entry is written when it is done, so a recorder that was stopped goes on where it was.
-    What was recorded with other settings or versions is computed again.
+    What was recorded with other settings, versions or code is computed again, and so is what is in
+    a damaged file, which is set aside with a warning.
     """
     wanted = {json.dumps(at): (at, compute) for at, compute in work}
-    record = Record(command, settings, made, ())
-    before = load(path) if path.exists() else record
+    record = before = Record(command, settings, made, ())
+    if path.exists():
+        try:
+            before = load(path)
+        except ValueError as error:
+            warnings.warn(f"{error}; it is now {set_aside(path).name}", stacklevel=2)
     same = before._replace(entries=()) == _as_read(record)
     found = {json.dumps(entry.at): entry for entry in before.entries if same}
     for key, (at, compute) in tqdm(wanted.items(), unit="entry"):
@@ -133,6 +166,22 @@ def training_files() -> list[Path]:
 
 
 def timings() -> list[Fields]:
-    """Return how long those training runs took that were timed, and on which processor."""
-    files = sorted((RECORDED / "training" / "timings").glob("*.json"))
-    return [json.loads(file.read_bytes()) for file in files]
+    """Return how long those training runs took that were timed, and on which processor.
+
+    Raises ValueError, in one line, for a file that does not say it.
+    """
+    return [_timing(file) for file in sorted((RECORDED / "training" / "timings").glob("*.json"))]
+
+
+def _timing(path: Path) -> Fields:
+    try:
+        table = read_json(path)
+        kinds = {"seconds": float, "processor_seconds": float, "processor": str}
+        if not isinstance(table, dict) or table.keys() != kinds.keys():
+            raise ValueError(f"it must be a table of {', '.join(kinds)}, got {table!r:.80}")
+        for key, kind in kinds.items():
+            if type(table[key]) is not kind or not table[key]:
+                raise ValueError(f"{key} must be a {kind.__name__}, got {table[key]!r:.80}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a timing: {error}") from error
+    return dict(table)

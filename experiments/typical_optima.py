@@ -16,7 +16,7 @@ import typer
 
 from attnlib import typical
 from attnlib.checking import FloatArray
-from attnlib.provenance import versions
+from attnlib.provenance import cores, made
 from attnlib.sampling import Estimate
 from attnlib.scores import Normal
 from experiments.records import Work, complete, path_of
@@ -37,7 +37,8 @@ def main(
 ) -> None:
     """Compute what the record does not hold yet."""
     settings = {"law": "Normal()", "seed": SEED, "budget": budget}
-    complete(out, work(budget), command=COMMAND, settings=settings, made=versions("numpy", "scipy"))
+    made_with = made("numpy", "scipy", threads=cores())
+    complete(out, work(budget), command=COMMAND, settings=settings, made=made_with)
 
 
 def work(budget: int) -> Work:

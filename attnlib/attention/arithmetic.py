@@ -170,6 +170,8 @@ def scaled(
         q = q * of_queries.unsqueeze(-1)
         if dtype == torch.float16 and options.policy is None:
             q = _within_half(q)
+    if kernel_scale < torch.finfo(wide).tiny:  # a kernel multiplies the −∞ of is_causal by it
+        q, kernel_scale = q * 0.0, 1.0
     if k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
         output = (q.to(dtype) @ v.new_zeros(q.shape[-1], v.shape[-1])).expand(*shape, -1)
     else:

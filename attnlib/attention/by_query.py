@@ -85,11 +85,8 @@ def _token(policy: Policy) -> str:
 )
 def _numbers_of_rows(*row: Any) -> Tensor:
     """Return `_numbers` as a tensor."""
-    *what, dtype, device = row
-    numbers = _numbers(*what)
-    if what[0] == "alpha":
-        within_range("policy", float(numbers.max(initial=0.0)), dtype)
-    return torch.tensor(numbers, dtype=_wide(dtype), device=device)
+    *what, device = row
+    return torch.tensor(_numbers(*what), dtype=_wide(what[-1]), device=device)
 
 
 @_numbers_of_rows.register_fake
@@ -113,6 +110,7 @@ def _numbers(
     visible: str,
     queries: int,
     keys: int,
+    dtype: torch.dtype,
 ) -> FloatArray:
     """Return α or c for all queries ("all"), for each ("causal"), or for 0 to `keys` keys."""
     if visible == "all":
@@ -127,5 +125,6 @@ def _numbers(
         unit = 1.0 if cosine else 1.0 / math.sqrt(d)
         scale = _RULES[policy].scale(n, d) / unit
     if quantity == "alpha":
+        within_range("policy", float(scale.max(initial=0.0)), dtype)
         return scale
     return exact.post_scale(Cosine(d) if cosine else DotProduct(d), scale, n)

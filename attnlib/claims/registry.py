@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from attnlib import scores
+
 SOURCES = {
     "000": "su2023gradient",
     "001": "scores_post",
@@ -15,8 +17,30 @@ SOURCES = {
 """The documents whose statements the ledger carries: their number in this book, and their key in
 its bibliography. 000 is the English translation of 003, which adds its readers' comments."""
 
-LIMIT = 4.5
-"""A simulation refutes a number that lies this many standard errors away: chance 7 in a million."""
+LIMIT = 6.0
+"""A simulation refutes a number that lies this many standard errors away.
+
+By chance 2 in a billion do, so that no seed decides. What is closer, exact numbers tell apart.
+"""
+
+ROUNDING = 1e-12
+"""Numbers that are equal and were computed in two ways differ by less: some thousand roundings."""
+
+IN_THE_LIMIT = 1e-3
+"""What is said of a limit is computed so far out that less than this is left to it."""
+
+ONE_HOT = 0.9
+"""The largest weight of a row that is nearly one-hot: the other keys share less than a tenth."""
+
+FADED = 0.5
+"""A gradient that is less than half of what it is compared with does not flow as that does."""
+
+TENTH = 0.1
+"""What has vanished is less than a tenth of what it was; what is about right is off by less."""
+
+
+ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
+"""The exact mean and variance of one of the d products that q·k adds up."""
 
 
 class Verdict(StrEnum):
@@ -84,6 +108,11 @@ def claim(
         return function
 
     return register
+
+
+def reproduced(holds: bool) -> str:
+    """Return what the evidence says of a figure."""
+    return "Reproduced" if holds else "Not reproduced"
 
 
 def check(identifier: str) -> Outcome:

@@ -48,13 +48,25 @@ def interval(values: ArrayLike) -> Interval:
     count = given.shape[-1] if given.ndim else 0
     if count < 2:
         raise ValueError(f"values must be at least two along the last axis, got {count}")
-    error = given.std(axis=-1, ddof=1) / np.sqrt(count)
+    # A power of two, so that no sum and no square overflows and no digit is lost.
+    power = np.frexp(np.abs(given).max(axis=-1))[1]
+    unit = np.ldexp(given, -power[..., None])
+    error = unit.std(axis=-1, ddof=1) / np.sqrt(count)
     factor = stats.t.ppf((1.0 + CONFIDENCE) / 2.0, count - 1)
-    return Interval(np.asarray(given.mean(axis=-1)), np.asarray(factor * error))
+    with np.errstate(over="ignore"):
+        half_width = np.ldexp(factor * error, power)
+    return Interval(np.asarray(np.ldexp(unit.mean(axis=-1), power)), np.asarray(half_width))
 
 
 def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
-    """Return the learning rates of a sweep, shape (rates,), in its order. Chapter: training."""
+    """Return the learning rates of a sweep, shape (rates,), in its order.
+
+    Raises TypeError for what are no outcomes. Chapter: training.
+    """
+    checking.instance("outcomes", outcomes, Sequence)
+    for one in outcomes:
+        if not (hasattr(one, "setting") and hasattr(one, "run")):
+            raise TypeError(f"outcomes must be those of a sweep, got one of {type(one).__name__}")
     return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
 
 
@@ -62,16 +74,21 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
 
     A run that diverged has the loss ∞. Raises ValueError where a run is missing, and for another
-    `measure` than "final_loss" and "validation_loss". Chapter: training.
+    `measure` than "final_loss" and "validation_loss"; TypeError as `learning_rates`. Chapter:
+    training.
     """
+    rates = learning_rates(outcomes)
     checking.choice("measure", measure, MEASURES)
+    checking.choice(
+        "variant", variant, list(dict.fromkeys(one.setting.variant for one in outcomes))
+    )
     found = {
         (one.setting.training.learning_rate, one.setting.training.seed): getattr(one.run, measure)
         for one in outcomes
         if one.setting.variant == variant
     }
     seeds = dict.fromkeys(one.setting.training.seed for one in outcomes)
-    wanted = [[(rate, seed) for seed in seeds] for rate in learning_rates(outcomes)]
+    wanted = [[(rate, seed) for seed in seeds] for rate in rates]
     for rate, seed in chain.from_iterable(wanted):
         if (rate, seed) not in found:
             raise ValueError(
@@ -91,7 +108,8 @@ def harm(
 ) -> FloatArray:
     """Return the loss of the variant `changed` less that of `against`, shape (rates, seeds).
 
-    In nats a byte, and above 0 where the change is for the worse. Raises ValueError as `losses`.
-    Chapter: training.
+    In nats a byte, and above 0 where the change is for the worse; 0 where both diverged. Raises
+    ValueError as `losses`. Chapter: training.
     """
-    return losses(outcomes, changed, measure) - losses(outcomes, against, measure)
+    one, other = losses(outcomes, changed, measure), losses(outcomes, against, measure)
+    return np.subtract(one, other, out=np.zeros_like(one), where=(one != other))

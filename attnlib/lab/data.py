@@ -7,6 +7,7 @@ Source 002. Chapter: training.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -61,8 +62,7 @@ def load(name: str, path: str | Path | None = None) -> Text:
     for a text that is none of these and for a file that is not tiny-shakespeare, OSError when a
     file cannot be read or fetched. Chapter: training.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"corpus must be a name or the path of a file, got corpus={name!r}")
+    checking.instance("corpus", name, str)
     if path is not None and name != SHAKESPEARE:
         raise ValueError(f"a path can be given only for {SHAKESPEARE}, got corpus={name!r}")
     if name == EMBEDDED:
@@ -79,7 +79,11 @@ def load(name: str, path: str | Path | None = None) -> Text:
 
 def read(path: str | Path) -> Text:
     """Return the bytes of a file; ValueError if it has none, OSError if it cannot be read."""
-    text = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
+    checking.instance("path", path, str | os.PathLike)
+    try:
+        text = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
+    except ValueError as error:
+        raise ValueError(f"path must be one of a file, got path={path!r:.80}: {error}") from None
     if text.size == 0:
         raise ValueError(f"the text must have at least one byte, got the empty file {path}")
     return text
@@ -126,7 +130,8 @@ def fetch(url: str, sha256: str, name: str) -> Path:
 
 
 def digest(text: Text) -> str:
-    """Return the sha256 of a text, 64 hexadecimal digits."""
+    """Return the sha256 of a text, 64 hexadecimal digits; TypeError for what is no text."""
+    _check_text(text)
     return hashlib.sha256(text.tobytes()).hexdigest()
 
 
@@ -192,11 +197,13 @@ class Split(NamedTuple):
 def split(text: Text, fraction: float = 0.1) -> Split:
     """Return the text without its last `fraction`, and that fraction, for validation.
 
-    Raises ValueError for a fraction that is not between 0 and 1. Chapter: training.
+    Raises ValueError for a fraction that is not between 0 and 1, TypeError for what is no text.
+    Chapter: training.
 
     >>> [part.size for part in split(embedded(1000))]
     [900, 100]
     """
+    _check_text(text)
     share = checking.number("fraction", fraction)
     if not 0.0 < share < 1.0:
         raise ValueError(f"fraction must be between 0 and 1, got fraction={share:g}")
@@ -221,7 +228,8 @@ def batches(
     text, `sequence`, `batch` and `seed`, so runs that differ in the model see the same ones.
 
     Raises ValueError for a text that is shorter than a window, and ValueError or TypeError for
-    numbers that are not whole or too small. Chapter: training.
+    what is no text, for numbers that are not whole or too small, and for a `masked` that is not
+    above 0 and at most 1. Chapter: training.
 
     >>> first, _ = batches(embedded(1000), sequence=16, batch=2, steps=2, seed=0)
     >>> first.inputs.shape, bool((first.inputs[:, 1:] == first.targets[:, :-1]).all())
@@ -230,7 +238,7 @@ def batches(
     checking.integer("batch", batch, minimum=1)
     checking.integer("steps", steps, minimum=0)
     checking.integer("seed", seed, minimum=0)
-    windows = _window_count(text, sequence)
+    windows = _window_count(text, sequence, masked)
     starts = np.random.default_rng([seed, STARTS])
     masks = np.random.default_rng([seed, MASKS])
     for _ in range(steps):
@@ -249,14 +257,25 @@ def validation_batch(
     (9, 16)
     """
     checking.integer("windows", windows, minimum=1)
-    last = _window_count(text, sequence) - 1
+    last = _window_count(text, sequence, masked) - 1
     count = min(windows, 1 + last // sequence)
     starts = np.linspace(0, last, count).astype(np.int64)
     return _batch(text, starts, sequence, masked, np.random.default_rng([0, MASKS]))
 
 
-def _window_count(text: Text, sequence: int) -> int:
+def _check_text(text: Text) -> None:
+    checking.instance("text", text, np.ndarray)
+    if text.dtype != np.uint8 or text.ndim != 1:
+        raise TypeError(
+            f"text must be bytes, numpy.uint8, on one axis, got {text.dtype} of shape {text.shape}"
+        )
+
+
+def _window_count(text: Text, sequence: int, masked: float | None) -> int:
     """Return how many windows of `sequence` bytes and a next one there are."""
+    _check_text(text)
+    if masked is not None and checking.positive("masked", masked) > 1.0:
+        raise ValueError(f"masked must be at most 1, got masked={masked:g}")
     checking.integer("sequence", sequence, minimum=1)
     if text.size <= sequence:
         raise ValueError(

@@ -36,6 +36,8 @@ BYTES = 256
 """What a decoder tells apart; an encoder has one token more, for a hidden byte."""
 LARGEST_ALPHA = 1e4
 """The range of `attnlib.exact`, and of `alpha` here."""
+LARGEST_FACTOR = 1e30
+"""Of `post_scale`, `residual_weight` and `projection_gain`: float32 ends at 3e38."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Config:
         if not isinstance(self.policy, str):
             raise TypeError(
                 "policy must be a name in attnlib.policies.POLICIES, "
-                f"got policy={self.policy!r:.80}"
+                f"got policy={' '.join(repr(self.policy).split()):.80}"
             )
         if self.alpha != 1.0:
             raise ValueError(
@@ -165,7 +167,10 @@ def _factor(name: str, value: float | str, words: Sequence[str]) -> float | str:
     if isinstance(value, str):
         return checking.choice(name, value, words)
     try:
-        return checking.positive(name, value)
+        factor = checking.positive(name, value)
+        if factor > LARGEST_FACTOR:
+            raise ValueError(f"{name} must be at most {LARGEST_FACTOR:g}, got {name}={factor:g}")
+        return factor
     except (ValueError, TypeError) as error:
         raise type(error)(f"{error}; or one of {', '.join(map(repr, words))}") from None
 
@@ -280,8 +285,8 @@ class Transformer(nn.Module):
     Matrices have independent normal entries of variance 1/(number of inputs), embeddings of
     variance ½ (so that token plus position has variance 1), biases are 0 and gains 1. So variants
     of one size start from the same numbers, except that W is multiplied by `projection_gain`.
-    Raises ValueError or TypeError for a seed that is no whole number from 0 on. Source 002.
-    Chapter: training.
+    Raises ValueError or TypeError for a seed that is no whole number from 0 on, and TypeError for
+    another `config` or `dtype`. Source 002. Chapter: training.
 
     >>> model = Transformer(Config(width=8, depth=1, head_size=4, sequence=16), seed=0)
     >>> model(torch.zeros(2, 16, dtype=torch.long)).shape
@@ -290,6 +295,10 @@ class Transformer(nn.Module):
 
     def __init__(self, config: Config, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
+        checking.instance("config", config, Config)
+        checking.instance("dtype", dtype, torch.dtype)
+        if not dtype.is_floating_point:
+            raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
         self.config = config
         tokens = BYTES if config.causal else BYTES + 1  # and one for a masked byte
         self.token = _embedding(tokens, config.width)
@@ -321,13 +330,25 @@ class Transformer(nn.Module):
         """Return logits, shape (batch, sequence, 256), from tokens of shape (batch, sequence).
 
         `ratios`, if given, gets rms(attention branch)/rms(skip) of each block. Raises ValueError
-        for tokens longer than `sequence`.
+        for tokens longer than `sequence` or, on a CPU, that the model does not know, and TypeError
+        for what are none.
         """
-        length = tokens.shape[-1]
-        if length > self.config.sequence:
+        checking.instance("tokens", tokens, Tensor)
+        if tokens.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"tokens must be int32 or int64, got {tokens.dtype}")
+        length = tokens.shape[-1] if tokens.ndim else 0
+        if not 0 < length <= self.config.sequence:
             raise ValueError(
-                f"tokens must be at most sequence={self.config.sequence} long, got {length}"
+                f"tokens must be 1 to sequence={self.config.sequence} long, got {length}"
             )
+        # Elsewhere to look would be to wait, and PyTorch sees to it itself.
+        if tokens.is_cpu and tokens.numel():
+            low, high = (int(end) for end in tokens.aminmax())
+            if low < 0 or high >= self.token.num_embeddings:
+                raise ValueError(
+                    f"tokens must be from 0 to {self.token.num_embeddings - 1}, "
+                    f"got {low if low < 0 else high}"
+                )
         x = self.token(tokens) + self.position.weight[:length]
         for block in self.blocks:
             x = block(x, ratios)
@@ -337,11 +358,26 @@ class Transformer(nn.Module):
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean of −log p(target) over the targets that are not −100, in nats a byte.
 
-    logits: (…, 256), targets: (…). Chapter: training.
+    logits: (…, 256), targets: (…). Raises ValueError for other shapes and, on a CPU, for targets
+    that are all −100 or no byte. Chapter: training.
 
     >>> loss(torch.zeros(2, 16, 256), torch.zeros(2, 16, dtype=torch.long))  # log 256
     tensor(5.5452)
     """
+    checking.instance("logits", logits, Tensor)
+    checking.instance("targets", targets, Tensor)
+    if logits.ndim < 2 or logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"logits must have one axis more than targets, and else the same, got the shapes "
+            f"{tuple(logits.shape)} and {tuple(targets.shape)}"
+        )
+    if targets.is_cpu:
+        wanted = targets[targets != data.IGNORED]
+        if not len(wanted) or wanted.min() < 0 or wanted.max() >= logits.shape[-1]:
+            raise ValueError(
+                f"targets must be from 0 to {logits.shape[-1] - 1} or {data.IGNORED}, and not all "
+                f"{data.IGNORED}, got targets={targets.tolist()!r:.80}"
+            )
     return functional.cross_entropy(
         logits.flatten(0, -2), targets.flatten(), ignore_index=data.IGNORED
     )

@@ -4,11 +4,12 @@ Chapters: gradient, alternatives.
 """
 
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlib import checking
 from attnlib.checking import FloatArray
 
 Normaliser = Literal["softmax", "power"]
@@ -29,13 +30,22 @@ class Retrieval(NamedTuple):
     weights: FloatArray  # (d²,): where training starts; scores of variance 1
 
 
-@cache
 def retrieval(seed: int, count: int = 64, n: int = 8, d: int = 16) -> Retrieval:
     """Return a task drawn with `seed`: `count` rows of n keys.
 
     The score is qᵀWk/√d, and W is to be learned. The key to be found is the one that maximises
-    qᵀTk with a hidden rotation T. Chapter: gradient.
+    qᵀTk with a hidden rotation T. Raises ValueError or TypeError for what is no whole number from 1
+    on, or from 0 for the seed. Chapter: gradient.
     """
+    sizes = {"count": count, "n": n, "d": d}
+    return _retrieval(
+        checking.integer("seed", seed, minimum=0),
+        **{name: checking.integer(name, size, minimum=1) for name, size in sizes.items()},
+    )
+
+
+@cache
+def _retrieval(seed: int, count: int, n: int, d: int) -> Retrieval:
     rng = np.random.default_rng(seed)
     keys = rng.standard_normal((count, n, d))
     rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
@@ -63,20 +73,27 @@ def train_retrieval(
 
     The output is z = p·v with p = softmax(α s), or the power softmax of s; the loss is the mean of
     (z − wanted)², over all rows in each step. 1 is what the constant output 0 gets. `size`
-    multiplies the weights at the start. Chapters: gradient, alternatives.
+    multiplies the weights at the start. Where the numbers overflow, the loss is ∞ from there on.
+    Raises ValueError or TypeError for a `rate` that is not above 0, for `alpha`, `size` and `steps`
+    below 0 and for another word. Chapters: gradient, alternatives.
     """
     task = retrieval(seed)
-    weights = size * task.weights
+    alpha = float(checking.alpha(checking.number("alpha", alpha)))
+    size = float(checking.finite("size", checking.number("size", size), minimum=0.0))
+    steps = checking.integer("steps", steps, minimum=0)
+    checking.choice("normaliser", normaliser, get_args(Normaliser))
     step = _Step(optimiser, rate)
     losses = []
-    for _ in range(steps + 1):
-        p, slopes = _weights_and_slopes(task.features @ weights, alpha, normaliser)
-        z = (p * task.values).sum(axis=1)
-        error = z - task.wanted
-        losses.append(float((error**2).mean()))
-        by_score = 2.0 * error[:, None] * slopes * (task.values - z[:, None]) / error.size
-        weights = step(weights, np.tensordot(by_score, task.features, 2))
-    return np.array(losses)
+    with np.errstate(all="ignore"):
+        weights = size * task.weights
+        for _ in range(steps + 1):
+            p, slopes = _weights_and_slopes(task.features @ weights, alpha, normaliser)
+            z = (p * task.values).sum(axis=1)
+            error = z - task.wanted
+            losses.append(float((error**2).mean()))
+            by_score = 2.0 * error[:, None] * slopes * (task.values - z[:, None]) / error.size
+            weights = step(weights, np.tensordot(by_score, task.features, 2))
+    return _infinite_from_overflow(losses)
 
 
 def train_classifier(
@@ -90,10 +107,12 @@ def train_classifier(
     """Train a network of one hidden layer whose ten outputs `normaliser` turns into probabilities.
 
     512 points in 16 dimensions around ten centres, 64 hidden units, cross-entropy loss over all
-    points in each step. Returns the loss before each step and after the last. Chapter:
-    alternatives.
+    points in each step. Returns the loss before each step and after the last; ∞ and errors as in
+    `train_retrieval`. Chapter: alternatives.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checking.integer("seed", seed, minimum=0))
+    steps = checking.integer("steps", steps, minimum=0)
+    checking.choice("normaliser", normaliser, get_args(Normaliser))
     count, d, hidden, classes = 512, 16, 64, 10
     centres = rng.standard_normal((classes, d))
     labels = rng.integers(0, classes, count)
@@ -106,19 +125,26 @@ def train_classifier(
     inner_step, outer_step = _Step(optimiser, rate), _Step(optimiser, rate)
     own = np.arange(count), labels
     losses = []
-    for _ in range(steps + 1):
-        units = np.maximum(points @ inner, 0.0)
-        x = units @ outer
-        p, slopes = _weights_and_slopes(x, 1.0, normaliser)
-        losses.append(float(-np.log(np.maximum(p[own], 1e-300)).mean()))
-        # ∂(−log p_c)/∂x_j = slope_j − δ_cj slope_c/p_c, and slope/p is 1 or 6/x.
-        by_output = slopes.copy()
-        by_output[own] -= 1.0 if normaliser == "softmax" else EXPONENT / x[own]
-        by_output /= count
-        by_unit = (by_output @ outer.T) * (units > 0.0)
-        outer = outer_step(outer, units.T @ by_output)
-        inner = inner_step(inner, points.T @ by_unit)
-    return np.array(losses)
+    with np.errstate(all="ignore"):
+        for _ in range(steps + 1):
+            units = np.maximum(points @ inner, 0.0)
+            x = units @ outer
+            p, slopes = _weights_and_slopes(x, 1.0, normaliser)
+            losses.append(float(-np.log(np.maximum(p[own], 1e-300)).mean()))
+            # ∂(−log p_c)/∂x_j = slope_j − δ_cj slope_c/p_c, and slope/p is 1 or 6/x.
+            by_output = slopes.copy()
+            by_output[own] -= 1.0 if normaliser == "softmax" else EXPONENT / x[own]
+            by_output /= count
+            by_unit = (by_output @ outer.T) * (units > 0.0)
+            outer = outer_step(outer, units.T @ by_output)
+            inner = inner_step(inner, points.T @ by_unit)
+    return _infinite_from_overflow(losses)
+
+
+def _infinite_from_overflow(losses: list[float]) -> FloatArray:
+    found = np.array(losses)
+    found[np.logical_or.accumulate(~np.isfinite(found))] = np.inf
+    return found
 
 
 BITS = 10
@@ -134,7 +160,8 @@ class _Step:
     """
 
     def __init__(self, optimiser: Optimiser, rate: float) -> None:
-        self.optimiser, self.rate = optimiser, rate
+        self.optimiser = checking.choice("optimiser", optimiser, get_args(Optimiser))
+        self.rate = checking.positive("rate", rate)
         self.count = 0
         self.mean: Any = 0.0
         self.square: Any = 0.0
@@ -169,6 +196,8 @@ def _weights_and_slopes(
 
 TINY = 1e-100
 """The complex step: f(x + i·TINY·v) has imaginary part TINY·f'(x)v, without rounding error."""
+DEEPEST = 64
+"""Layers: through more, what the complex step carries could grow beyond what is tiny."""
 
 
 def stack_gradients(
@@ -179,9 +208,13 @@ def stack_gradients(
     A layer is h + A(u)u W, u = h brought to mean 0 and variance 1 per token ("residual"), or
     without h ("no residual"). "scores" is the residual stack again, but of its derivative it keeps
     only the product of the paths through the scores, one softmax Jacobian a layer. The mean square
-    over v is that of backpropagation: ‖J‖_F² over the size of h. Chapter: gradient.
+    over v is that of backpropagation: ‖J‖_F² over the size of h. Raises ValueError or TypeError for
+    a `depth` that is not from 1 to 64, n below 1 or d below 2. Chapter: gradient.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checking.integer("seed", seed, minimum=0))
+    checking.choice("path", path, get_args(Path))
+    depth = checking.integer("depth", depth, minimum=1, maximum=DEEPEST)
+    n, d = checking.integer("n", n, minimum=1), checking.integer("d", d, minimum=2)
     v = rng.standard_normal((n, d))
     h: NDArray[np.complex128] = rng.standard_normal((n, d)) + 1j * TINY * v
     ratios = []
@@ -209,9 +242,15 @@ def recurrent_gradients(
     """Return the same for h ↦ tanh(g·Wh + x_t), a recurrent network with random inputs x_t.
 
     W has entries of variance 1/d and is the same in each step; the inputs have standard deviation
-    ½. Chapter: gradient.
+    ½. Raises ValueError or TypeError for a `gain` g that is not from 0 to 10, a `depth` that is not
+    from 1 to 64, and d below 1. Chapter: gradient.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checking.integer("seed", seed, minimum=0))
+    gain = float(checking.finite("gain", checking.number("gain", gain), minimum=0.0))
+    if gain > 10.0:
+        raise ValueError(f"gain must be at most 10, got gain={gain:g}")
+    depth = checking.integer("depth", depth, minimum=1, maximum=DEEPEST)
+    d = checking.integer("d", d, minimum=1)
     matrix = gain * rng.standard_normal((d, d)) / np.sqrt(d)
     v = rng.standard_normal(d)
     h: NDArray[np.complex128] = rng.standard_normal(d) + 1j * TINY * v

@@ -23,10 +23,13 @@ Each finished run is one whole JSON file in the folder, named by a hash of its c
 is there is not run again, so a sweep that was stopped, in whatever way, goes on where it was and
 ends with the same bytes. How long a run took is in the subfolder `timings`, apart from its result.
 
+Several sweeps may use one folder at once, also of one file: a lock of the operating system on
+`.NAME.lock`, which ends with its process, says whose a run is, and the others leave it alone.
+
 Source 002. Chapter: training.
 """
 
-import json
+import math
 import multiprocessing
 import os
 import platform
@@ -35,35 +38,35 @@ import textwrap
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
+    FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
     Future,
     ProcessPoolExecutor,
-    as_completed,
+    wait,
 )
-from dataclasses import asdict, dataclass, fields
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from hashlib import sha256
 from itertools import product
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-import attnlib
-from attnlib import checking
-from attnlib.checking import FloatArray
-from attnlib.files import write_json
-from attnlib.lab import data
+from attnlib import checking, provenance
+from attnlib.files import set_aside, write_json
+from attnlib.lab import data, results
 from attnlib.lab.data import Text
 from attnlib.lab.model import Config
+from attnlib.lab.results import ResultError, Setting
 from attnlib.lab.train import Run, Training, train
-from attnlib.provenance import versions
 
 Table = dict[str, Any]
 
@@ -74,54 +77,25 @@ MODEL_KEYS = tuple(field.name for field in fields(Config))
 TRAINING_KEYS = tuple(field.name for field in fields(Training) if field.name != "seed")
 """What [training] may have, and [grid] and a variant."""
 
+MOST_RUNS = 10**5
+"""Of a sweep: more are a slip of the grid."""
+POLL = 0.5
+"""Seconds between two looks at runs that another sweep is at."""
+
 
 class SweepError(ValueError):
     """A sweep that cannot be run as it is written; the message is one line."""
 
 
-class WorkerError(RuntimeError):
-    """A worker died. What was finished is kept, and running the sweep again goes on from there."""
+class UnfinishedError(RuntimeError):
+    """A sweep that could not end: a full disk, too little memory. What was finished is kept.
+
+    Running the sweep again goes on from there. The message is one line.
+    """
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One run of a sweep. Chapter: training."""
-
-    variant: str
-    """What the file calls it."""
-    config: Config
-    """The model."""
-    training: Training
-    """How it is trained, the seed included."""
-    corpus: str
-    """The name of the text."""
-    sha256: str
-    """Of the text."""
-
-    def identity(self) -> Table:
-        """Return the whole configuration, as it stands in the file of the result.
-
-        A JSON object with the keys "model", "training" and "corpus". A word, such as
-        alpha = "typical", stands there as the word.
-        """
-        return _plain(asdict(self.config), asdict(self.training), self)
-
-    @property
-    def name(self) -> str:
-        """A hash of what differs from the defaults: a field that is added later changes none."""
-        identity = _plain(_changed(self.config), _changed(self.training), self)
-        return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _plain(model: Table, training: Table, setting: Setting) -> Table:
-    text = {"name": setting.corpus, "sha256": setting.sha256}
-    plain: Table = json.loads(json.dumps({"model": model, "training": training, "corpus": text}))
-    return plain
-
-
-def _changed(given: Config | Training) -> Table:
-    defaults = asdict(type(given)())
-    return {name: value for name, value in asdict(given).items() if value != defaults[name]}
+class WorkerError(UnfinishedError):
+    """A worker died."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +133,15 @@ def read(path: str | Path, text: str | Path | None = None) -> Sweep:
     SweepError, whose message is one line that begins with the path, for a file that cannot be read,
     is not TOML, or says what cannot be. Chapter: training.
     """
+    for name, given in (("path", path), ("text", text)):
+        if given is not None or name == "path":
+            checking.instance(name, given, str | os.PathLike)
     path = Path(path)
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise SweepError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SweepError(f"{path}: not a TOML file: {_line(error)}") from None
     try:
         return _sweep(path, table, None if text is None else Path(text))
@@ -194,11 +171,15 @@ def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
         _once(f"[variants.{name}] and [grid]", variants[name], grid)
     _once("[model] and [grid]", model, grid)
     _once("[training] and [grid]", training, grid)
+    seeds = _list("seeds", table.get("seeds", [0]))
+    runs = math.prod(map(len, (seeds, variants, *grid.values())))
+    if runs > MOST_RUNS:
+        raise ValueError(f"a sweep may have at most {MOST_RUNS} runs, got {runs}")
     settings = tuple(
         _setting(
             name, {**model, **training, **variants[name], **point, "seed": seed}, corpus, digest
         )
-        for seed in _list("seeds", table.get("seeds", [0]))
+        for seed in seeds
         for point in (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
         for name in variants
     )
@@ -281,24 +262,33 @@ def run(
     Without an executor, `workers` processes of this machine do it, by default one for each core, or
     one on the device "cuda". Any executor will do, for example Dask's `client.get_executor()`, if
     its workers find a text that is a file at the same path. A run keeps its process to one thread,
-    so that its bytes do not depend on the executor.
+    so that its bytes do not depend on the executor. What another sweep is running is waited for.
 
-    `progress` shows a bar with the time left. Raises SweepError when the text is not the sweep's or
-    too short, when a file of another configuration is in a result's place, and when there is no
-    GPU; WorkerError when a worker dies. Chapter: training.
+    A file in a result's place that `results.stored` refuses is set aside under another name, with a
+    warning that says why, and its run is done again. `progress` shows a bar with the time left.
+
+    Raises SweepError when the text is not the sweep's or too short, when a file cannot be read, and
+    when there is no GPU; UnfinishedError when the disk is full or memory too small, and WorkerError
+    when a worker dies. Chapter: training.
     """
+    checking.instance("sweep", sweep, Sweep)
+    if executor is not None:
+        checking.instance("executor", executor, Executor)
+    checking.flag("progress", progress)
     checking.choice("device", device, ("cpu", "cuda"))
     if device == "cuda" and not torch.cuda.is_available():
         raise SweepError("device must be 'cpu' where PyTorch finds no GPU, got device='cuda'")
+    if workers is None:
+        workers = 1 if device == "cuda" else provenance.cores()
+    checking.integer("workers", workers, minimum=1)
     _check_text(sweep)
     try:
         (sweep.results / "timings").mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise SweepError(f"{sweep.file}: results cannot be written: {_line(error)}") from error
-    pending = [setting for setting in sweep.settings if stored(sweep, setting) is None]
-    for setting in pending:
-        for left_over in sweep.results.rglob(f".{setting.name}.json.*.part"):  # by a kill
-            left_over.unlink(missing_ok=True)
+    pending = [setting for setting in sweep.settings if not _is_there(sweep, setting)]
+    for setting in set(sweep.settings).difference(pending):
+        _remove(_lock(sweep, setting))  # of a sweep that was killed
     # Without smoothing the time left comes from the mean over all runs of this call.
     with tqdm(
         total=len(sweep.settings),
@@ -307,81 +297,190 @@ def run(
         smoothing=0.0,
         disable=not progress,
     ) as bar:
-        for setting, result, timing in _finished(sweep, pending, device, executor, workers):
-            write_json(sweep.results / "timings" / f"{setting.name}.json", timing)
-            write_json(sweep.path(setting), encoded(setting, result))
-            bar.update()
+        try:
+            if executor is not None:
+                failed = _run(sweep, pending, executor, len(pending), device, bar.update)
+            else:
+                with _processes(workers) as pool:
+                    failed = _run(sweep, pending, pool, workers, device, bar.update)
+        except BrokenExecutor as error:
+            raise WorkerError(f"a worker process died; {_kept(sweep)}") from error
+        except (OSError, ValueError, MemoryError) as error:
+            raise UnfinishedError(f"{_line(error) or 'out of memory'}; {_kept(sweep)}") from error
+    if failed:
+        (first, why), *_ = failed
+        raise UnfinishedError(
+            f"{len(failed)} of {len(pending)} runs need more memory than there is, the first of "
+            f"them variant {first.variant!r} with seed={first.training.seed} "
+            f"({_line(why) or 'MemoryError'}); {_kept(sweep)}"
+        ) from why
     return outcomes(sweep)
 
 
 def outcomes(sweep: Sweep) -> list[Outcome]:
     """Return the finished runs of a sweep, in its order.
 
-    Raises SweepError when the file in a result's place is none, or of another configuration.
-    Chapter: training.
+    Raises SweepError, whose message is one line, when the file in a result's place is none, is
+    damaged or of another configuration, or cannot be read. Chapter: training.
     """
     found = [(setting, stored(sweep, setting)) for setting in sweep.settings]
     return [Outcome(setting, run) for setting, run in found if run is not None]
 
 
-def _finished(
+def stored(sweep: Sweep, setting: Setting) -> Run | None:
+    """Return the run whose result is in its place, or None; errors as `outcomes`."""
+    try:
+        return results.stored(sweep.path(setting), setting)
+    except (ResultError, OSError) as error:
+        raise SweepError(_line(error)) from error
+
+
+def _is_there(sweep: Sweep, setting: Setting) -> bool:
+    try:
+        return results.stored(sweep.path(setting), setting) is not None
+    except ResultError:
+        return False
+    except OSError as error:
+        raise SweepError(_line(error)) from error
+
+
+def _run(
     sweep: Sweep,
     pending: Sequence[Setting],
+    pool: Executor,
+    abreast: int,
     device: str,
-    executor: Executor | None,
-    workers: int | None,
-) -> Iterator[tuple[Setting, Run, Table]]:
-    """Yield the runs as an executor finishes them."""
-    if not pending:
-        return
-    pool = executor or _processes(workers or (1 if device == "cuda" else _cores()))
-    futures: dict[Future[tuple[Run, Table]], Setting] = {}
-    complete = False
+    count: Callable[[], object],
+) -> list[tuple[Setting, Exception]]:
+    """Run what is pending, `abreast` at a time, and write each result when it is there.
+
+    Returns the runs for which memory was too small: they do not keep the others from being done.
+    """
+    waiting = list(pending)
+    failed: list[tuple[Setting, Exception]] = []
+    running: dict[Future[tuple[Run, Table, Table]], Setting] = {}
+    locks = {setting: FileLock(_lock(sweep, setting)) for setting in pending}
     try:
-        for setting in pending:
-            futures[pool.submit(_work, setting, sweep.text, device)] = setting
-        for future in as_completed(futures):
-            yield futures[future], *future.result()
-        complete = True
-    except BrokenExecutor as error:
-        raise WorkerError(
-            f"a worker process died; what was finished is in {sweep.results}, and running the "
-            "sweep again goes on from there"
-        ) from error
+        while waiting or running:
+            for setting in tuple(waiting):
+                if len(running) >= abreast:
+                    break
+                try:
+                    locks[setting].acquire(blocking=False)
+                except Timeout:  # another sweep is at it
+                    continue
+                waiting.remove(setting)
+                if _is_to_be_run(sweep, setting):
+                    running[pool.submit(_work, setting, sweep.text, device)] = setting
+                else:
+                    _give_back(locks[setting])
+                    count()
+            if not running:
+                time.sleep(POLL if waiting else 0.0)
+                continue
+            look_again = POLL if waiting and len(running) < abreast else None
+            finished = wait(running, timeout=look_again, return_when=FIRST_COMPLETED).done
+            # First what has succeeded, so that it is kept whatever has happened to the others.
+            for future in sorted(finished, key=lambda one: one.exception() is not None):
+                setting = running[future]
+                try:
+                    run, made, timing = future.result()
+                except (MemoryError, RuntimeError) as error:
+                    if not _no_memory(error):
+                        raise
+                    failed.append((setting, error))
+                    locks[setting].release()
+                else:
+                    write_json(sweep.results / "timings" / f"{setting.name}.json", timing)
+                    write_json(sweep.path(setting), results.encoded(setting, run, made))
+                    _give_back(locks[setting])
+                    count()
+                del running[future]
     finally:
-        for future in futures:
+        for future in running:
             future.cancel()
-        if executor is None:
-            pool.shutdown(wait=complete)
+        for lock in locks.values():
+            lock.release()
+    return failed
 
 
-def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run, Table]:
-    """Train one run with one thread; return it and how long it took."""
+def _is_to_be_run(sweep: Sweep, setting: Setting) -> bool:
+    """Return whether a result is missing, in a place that nobody else writes to, made clean."""
+    path = sweep.path(setting)
+    try:
+        if results.stored(path, setting) is not None:
+            return False
+    except ResultError as error:
+        aside = set_aside(path)
+        warnings.warn(
+            f"{_line(error)}; it is now {aside.name}, and the run is done again", stacklevel=4
+        )
+    for left_over in sweep.results.rglob(f".{path.name}.*.part"):  # by a kill
+        left_over.unlink(missing_ok=True)
+    return True
+
+
+def _lock(sweep: Sweep, setting: Setting) -> Path:
+    return sweep.results / f".{setting.name}.lock"
+
+
+def _give_back(lock: FileLock) -> None:
+    """Release a lock whose result is there: whoever takes it now sees that, with or without it."""
+    lock.release()
+    _remove(Path(lock.lock_file))
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # a folder that is read only; Windows, where it is open
+        path.unlink(missing_ok=True)
+
+
+def _kept(sweep: Sweep) -> str:
+    return (
+        f"what was finished is in {sweep.results}, and running the sweep again goes on from there"
+    )
+
+
+def _no_memory(error: Exception) -> bool:
+    """Return whether memory is too small, which PyTorch says in words."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in str(error) for words in ("DefaultCPUAllocator", "bad_alloc", "not enough memory")
+    )
+
+
+def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run, Table, Table]:
+    """Train one run with one thread; return it, what it was made with, and how long it took."""
     torch.set_num_threads(1)
     text = _loaded(setting.corpus, setting.sha256, path)
+    kernels = torch.backends.cpu.get_cpu_capability()
+    gpu = torch.cuda.get_device_name() if device == "cuda" else None
+    processor = gpu or f"{provenance.processor()}, {kernels}"
+    made = provenance.made("numpy", "torch", threads=1, on=processor)
     start, processor_start = time.perf_counter(), time.process_time()
     result = train(setting.config, setting.training, text, device=device)
-    processor = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
-    return result, {
+    timing = {
         "seconds": time.perf_counter() - start,
         "processor_seconds": time.process_time() - processor_start,
-        "processor": torch.cuda.get_device_name() if device == "cuda" else processor,
+        "processor": gpu or f"{platform.machine()}, {kernels}",
     }
+    return result, made, timing
 
 
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _processes(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(
-        checking.integer("workers", workers, minimum=1),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin_worker,
+@contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    """Yield so many processes; after an error their runs are not waited for."""
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
     )
+    try:
+        yield pool
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown()
 
 
 def _begin_worker() -> None:
@@ -418,76 +517,3 @@ def _check_text(sweep: Sweep) -> None:
                 )
     except (ValueError, OSError) as error:
         raise SweepError(f"{sweep.file}: {_line(error)}") from error
-
-
-# --- the file of a result ------------------------------------------------------------------------
-
-
-def encoded(setting: Setting, run: Run) -> Table:
-    """Return a run with its whole configuration, as it is written.
-
-    Numbers of float32 precision have the digits that tell them apart; what is not finite is null.
-    Chapter: training.
-    """
-    type_ = _number_type(setting)
-
-    def plain(values: FloatArray) -> list[Any]:
-        if values.ndim > 1:
-            return [plain(row) for row in values]
-        return [float(str(x)) if np.isfinite(x) else None for x in values.astype(type_)]
-
-    return {
-        **setting.identity(),
-        "versions": {"attnlib": attnlib.__version__, **versions("numpy", "torch")},
-        "diverged_at": run.diverged_at,
-        "final_loss": run.final_loss,
-        "validation_loss": run.validation_loss,
-        "losses": plain(run.losses),
-        "recorded_at": run.recorded_at.tolist(),
-        "gradient_norms": plain(run.gradient_norms),
-        "branch_ratios": plain(run.branch_ratios),
-    }
-
-
-def stored(sweep: Sweep, setting: Setting) -> Run | None:
-    """Return the run whose result is in its place, or None.
-
-    The file may lack a field of the configuration that is younger. Raises SweepError when the file
-    is not a result, or is one of another configuration. Chapter: training.
-    """
-    path = sweep.path(setting)
-    try:
-        table = json.loads(path.read_bytes())
-        for part, wanted in setting.identity().items():
-            for key, value in table[part].items():
-                if wanted[key] != value:
-                    raise SweepError(
-                        f"{path} is of another run: {key}={value!r}, not {wanted[key]!r}"
-                    )
-        return _decoded(table, setting)
-    except FileNotFoundError:
-        return None
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise SweepError(
-            f"{path} is not the result of a run ({type(error).__name__}: {_line(error)}); "
-            "move it away"
-        ) from error
-
-
-def _decoded(table: Table, setting: Setting) -> Run:
-    def numbers(name: str) -> FloatArray:
-        return np.array(table[name], dtype=_number_type(setting)).astype(np.float64)
-
-    return Run(
-        losses=numbers("losses"),
-        diverged_at=table["diverged_at"],
-        final_loss=table["final_loss"],
-        validation_loss=table["validation_loss"],
-        recorded_at=np.array(table["recorded_at"], dtype=np.int64),
-        gradient_norms=numbers("gradient_norms"),
-        branch_ratios=numbers("branch_ratios").reshape(-1, setting.config.depth),
-    )
-
-
-def _number_type(setting: Setting) -> type[np.floating[Any]]:
-    return np.float64 if setting.training.precision == "float64" else np.float32

@@ -77,6 +77,21 @@ class Training:
         if self.masked > 1.0:
             raise ValueError(f"masked must be at most 1, got masked={self.masked:g}")
 
+    def records(self, step: int) -> bool:
+        """Return whether gradient norm and ratios are recorded at a step: these, and the last."""
+        return step % self.record_every == 0 or step == self.steps - 1
+
+
+def final_loss(losses: FloatArray) -> float:
+    """Return the mean of the last 20 losses, or of all where there are fewer; ValueError for none.
+
+    Chapter: training.
+    """
+    given = checking.finite("losses", losses)
+    if given.ndim != 1 or not given.size:
+        raise ValueError(f"losses must have one axis and not be empty, got shape {given.shape}")
+    return float(given[-LAST_STEPS:].mean())
+
 
 @dataclass(frozen=True)
 class Run:
@@ -89,7 +104,7 @@ class Run:
     final_loss: float | None
     """The mean of the last 20 losses; None if the run diverged."""
     validation_loss: float | None
-    """After the last step, in nats a byte; None if the run diverged."""
+    """After the last step, in nats a byte; None if the run diverged, be it in its last step."""
     recorded_at: NDArray[np.int64]
     """Shape (records,): the steps of the two records below, the first and the last among them."""
     gradient_norms: FloatArray
@@ -102,8 +117,8 @@ def train(config: Config, training: Training, text: Text, *, device: str = "cpu"
     """Train one model on the first nine tenths of `text`; the rest gives the validation loss.
 
     On a CPU the result depends on the arguments, the number of threads, the processor and
-    PyTorch's version only. Raises ValueError for a text too short for a window. Source 002.
-    Chapter: training.
+    PyTorch's version only. Raises ValueError for a text too short for a window, and TypeError or
+    ValueError for arguments of another kind. Source 002. Chapter: training.
 
     >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
     >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), data.embedded(10_000))
@@ -123,6 +138,15 @@ def train_model(
     >>> model(torch.zeros(1, 16, dtype=torch.long)).shape, len(run.losses)
     (torch.Size([1, 16, 256]), 2)
     """
+    checking.instance("config", config, Config)
+    checking.instance("training", training, Training)
+    checking.instance("device", device, str)
+    try:
+        torch.device(device)
+    except RuntimeError:
+        raise ValueError(
+            f"device must be one of PyTorch's, as 'cpu' or 'cuda', got device={device!r:.80}"
+        ) from None
     precision = PRECISIONS[training.precision]
     model = Transformer(config, training.seed, precision).to(device)
     adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate, fused=True)
@@ -147,7 +171,6 @@ def train_model(
     )
     # Losses stay on the device: reading each one would make a GPU wait.
     losses = torch.full((training.steps,), math.nan, device=device, dtype=precision)
-    recorded_at: list[int] = []
     norms: list[Tensor] = []
     ratios: list[Tensor] = []
     for step, batch in enumerate(batches):
@@ -157,8 +180,7 @@ def train_model(
             value = loss(model(inputs), targets)
         value.backward()  # type: ignore[no-untyped-call]
         losses[step] = value.detach()
-        if step % training.record_every == 0 or step == training.steps - 1:
-            recorded_at.append(step)
+        if training.records(step):
             norms.append(
                 nn.utils.get_total_norm([cast(Tensor, p.grad) for p in model.parameters()])
             )
@@ -173,12 +195,12 @@ def train_model(
     bad = np.flatnonzero(~(every <= training.loss_limit))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
-    steps = np.array([step for step in recorded_at if step < kept.size], dtype=np.int64)
+    steps = np.array([step for step in range(kept.size) if training.records(step)], dtype=np.int64)
     return model, Run(
         losses=kept,
         diverged_at=diverged_at,
-        final_loss=None if bad.size else float(kept[-LAST_STEPS:].mean()),
-        validation_loss=None if bad.size else validation_loss,
+        final_loss=None if bad.size else final_loss(kept),
+        validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
         recorded_at=steps,
         gradient_norms=torch.stack(norms).double().cpu().numpy()[: steps.size],
         branch_ratios=torch.stack(ratios).double().cpu().numpy()[: steps.size],

@@ -29,6 +29,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "attnlib.lab.model",
         "attnlib.lab.train",
         "attnlib.lab.sweep",
+        "attnlib.lab.results",
         "attnlib.lab.comparison",
         "attnlib.lab.small_models",
     ),

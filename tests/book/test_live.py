@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from numpy.polynomial import chebyshev
 
-from attnlib import exact, freezing, rows, rules, typical
+from attnlib import annealed, criteria, exact, freezing, rows, rules, typical
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import stills
 from book.live import script, tables
 from experiments import criteria as recorder
 from experiments.records import load
+from tests.books import CHAPTERS
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +162,45 @@ def test_rows_made_like_the_sample_row_have_the_exact_mean(monkeypatch):
     expected = float(exact.collision_probability(Normal(), alpha, n))
     # The others' mean in place of their sum: too small a difference to be seen here.
     assert abs(np.mean(found) - expected) < 4.5 * error < 0.15 * expected
+
+
+def test_the_calculator_page_says_what_its_still_shows():
+    n, d = stills.CALCULATOR_KEYS, stills.CALCULATOR_DIMENSION
+    law = DotProduct(d)
+    best = float(annealed.best_alpha(law, n))
+    held, critical = criteria.same_entropy(law, n), float(freezing.critical_alpha(n, law))
+    drawn = np.linspace(0, 2.2 * critical, 120)
+    row = [a * (1 - stills.sample_row(n, a).collision_probability) for a in drawn]
+    text = (CHAPTERS / "calculator.md").read_text("utf-8")
+    (smallest_n, largest_n), (smallest_d, largest_d) = tables.KEYS, tables.DIMENSIONS
+    powers = rf"2^{{{np.log2(largest_n):.0f}}}", rf"2^{{{np.log2(largest_d):.0f}}}"
+    for said in (
+        f"Two panels for {n} keys.",
+        f"peaks near {best:.2f} and",
+        f"levels off near {exact.gradient(law, drawn[-1], n):.1f}, a sample row rises to "
+        f"{max(row):.1f} and",
+        f"at 1, entropy at {held:.2f}, annealed at {best:.2f} and freezing at {critical:.2f}.",
+        f"the largest is {stills.sample_row(n, best).weights[0]:.2f}.",
+        f"dot products with {n} keys and {d} dimensions,",
+        f"as {criteria.REFERENCE_KEYS} keys are under",
+        f"for $n$ from {smallest_n} to ${powers[0]}$ and $d$ from {smallest_d} to ${powers[1]}$.",
+    ):
+        assert said in text, said
+    assert "below 312 keys or a little more," in text
+    assert criteria.same_entropy(Normal(), 311) is None
+    assert criteria.same_entropy(Normal(), 312) is not None
+    assert criteria.same_entropy(law, 311) is None
+
+
+def test_the_chapters_say_what_their_stills_show():
+    few, some, many = (stills.sample_row(n, stills.FROZEN_ALPHA) for n in stills.FROZEN_KEYS)
+    said = (
+        f"With 16 keys the largest weight is {few.weights[0]:.2f}, with 4096 keys "
+        f"{some.weights[0]:.2f}, and with 2 to the 24 keys no bar is higher than 0.05."
+    )
+    assert stills.FROZEN_KEYS == (16, 4096, 2**24)
+    assert stills.FROZEN_ALPHA == 4
+    assert said in (CHAPTERS / "freezing.ipynb").read_text("utf-8")
+    assert 0.04 < many.weights[0] < 0.05
+    assert stills.JACOBIAN_ALPHAS == (1, 3, 12)
+    assert "At α = 3 and 12 the two" in (CHAPTERS / "jacobian.ipynb").read_text("utf-8")

@@ -2,16 +2,20 @@
 
 import importlib
 import json
+import re
 from functools import partial
 
 import pytest
 
+from attnlib import provenance
 from attnlib.lab.sweep import SweepError
 from experiments import records
 from experiments.records import HERE, RECORDED, Entry, Record, complete, load, save
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))
 SWEEPS = sorted(path.stem for path in HERE.glob("*.toml"))
+OLDER = {"benchmarks", "criteria", "output_scale", "typical_optima"}
+"""Made before records said of which commit they are: that cannot be known any more."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -22,10 +26,10 @@ def test_every_record_says_what_it_is_and_how_it_was_made(name):
     assert module.removeprefix("experiments.") == name
     assert {"numpy", "scipy"} <= set(record.made)
     assert record.entries
-    assert len({json.dumps(entry.at) for entry in record.entries}) == len(record.entries)
-    for entry in record.entries:
-        assert entry.at, "fields, not a sentence"
-        assert all(isinstance(value, str | int | float | None) for value in entry.at.values())
+    assert ("commit" not in record.made) == (name in OLDER)
+    if name not in OLDER:
+        provenance.check(record.made)
+        assert re.fullmatch("[0-9a-f]{40}", record.made["commit"]), "a record is made of a commit"
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -116,14 +120,54 @@ def test_one_entry_is_found_or_none():
         record.find(m=2)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"entries": 3}', '{"entries": [{"at": 1}]}', "\xff", "null"]
-)
-def test_a_file_that_is_no_record_is_named(tmp_path, text):
+WRONG = [
+    (b"", "Expecting value"),
+    (b"{", "Expecting property name"),
+    (b"[]", "it must be a table of command, settings, made, entries, got []"),
+    (b"{}", "it must be a table of command"),
+    (b"\xff", "'utf-8' codec can't decode"),
+    (b"[" * 10**5, "it is nested too deeply"),
+    (b'{"entries": NaN}', "it holds NaN"),
+    ({"command": None}, "command must be a str, got None"),
+    ({"settings": []}, "settings must be a dict, got []"),
+    ({"made": {"commit": None}}, "made must have attnlib, got commit"),
+    ({"made": {**provenance.made(threads=1), "commit": 3}}, "made has no such commit: 3"),
+    ({"entries": 3}, "entries must be a list, got 3"),
+    ({"entries": [{"at": 1}]}, "an entry must be a table of at and found, got {'at': 1}"),
+    ({"entries": [{"at": {}, "found": 1}]}, "at must be a table that is not empty, got {}"),
+    ({"entries": [{"at": {"n": []}, "found": 1}]}, "at must hold words and numbers, got []"),
+    ({"entries": [{"at": {"n": 1}, "found": 1}] * 2}, "two entries are of the same"),
+]
+
+
+@pytest.mark.parametrize(("damage", "shown"), WRONG, ids=[shown for _, shown in WRONG])
+def test_a_file_that_is_no_record_is_named_and_set_aside(tmp_path, damage, shown):
     path = tmp_path / "record.json"
-    path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ValueError, match=r"record\.json is not a record"):
+    whole = complete(path, work([]), **MADE)
+    text = path.read_bytes()
+    table = json.loads(text)
+    path.write_bytes(
+        json.dumps({**table, **damage}).encode() if isinstance(damage, dict) else damage
+    )
+    with pytest.raises(ValueError, match=rf"record\.json is not a record: {re.escape(shown)}"):
         load(path)
+    with pytest.warns(UserWarning, match=r"record\.json is not a record: .*record\.json\.damaged"):
+        assert complete(path, work([]), **MADE) == whole
+    assert path.read_bytes() == text
+    assert {file.name for file in tmp_path.iterdir()} == {"record.json", "record.json.damaged"}
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"seconds": 1.0, "processor_seconds": 1.0, "processor": 3}', "{"]
+)
+def test_a_damaged_timing_is_named(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(records, "RECORDED", tmp_path)
+    path = tmp_path / "training" / "timings" / "one.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"one\.json is not a timing: ") as caught:
+        records.timings()
+    assert "\n" not in str(caught.value)
 
 
 def test_a_damaged_training_run_is_named(tmp_path):
@@ -134,5 +178,5 @@ def test_a_damaged_training_run_is_named(tmp_path):
     path = described.path(described.settings[0])
     path.parent.mkdir()
     path.write_text("{}")
-    with pytest.raises(SweepError, match="not the result of a run"):
+    with pytest.raises(SweepError, match="is not the result of its run: it has no model"):
         records.sweep.outcomes(described)

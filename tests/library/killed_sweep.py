@@ -1,8 +1,8 @@
-"""Start a sweep again and again, and kill each start with -9 at a random moment, the last excepted.
+"""Start a sweep twice at once, again and again, and kill both with -9 at random, but the last.
 
     python -m tests.library.killed_sweep FILE KILLS SECONDS
 
-SECONDS are the longest that the first start gets. The process that is killed is a fork, so that
+SECONDS are the longest that the first start gets. The processes that are killed are forks, so that
 torch is loaded and warm in all. Before them, one is killed between writing a result and putting it
 in its place. Prints how many starts were killed before their end, and how many results there were
 after the last kill.
@@ -56,18 +56,20 @@ def main(file, kills, seconds):
     assert results(file) == {}
     assert list(sweep.read(file).results.rglob(".*.part"))
     clock, killed = random.Random(0), 0
-    for _ in range(kills):
+    for _ in range(kills // 2):
         before = results(file)
-        process = start(file)
-        time.sleep(clock.uniform(0.0, seconds))
-        os.kill(process, signal.SIGKILL)
-        killed += os.waitpid(process, 0)[1] == signal.SIGKILL
+        processes = [start(file) for _ in range(2)]
+        for process in processes:
+            time.sleep(clock.uniform(0.0, seconds))
+            os.kill(process, signal.SIGKILL)
+            killed += os.waitpid(process, 0)[1] == signal.SIGKILL
         after = results(file)
         assert before.items() <= after.items()
         # However busy the machine is, a start should finish about one run.
-        seconds *= {0: 1.3, 1: 1.0}.get(len(after) - len(before), 0.5)
+        seconds *= {0: 1.3, 1: 1.0, 2: 1.0}.get(len(after) - len(before), 0.5)
     kept = len(results(file))
-    assert os.waitpid(start(file), 0)[1] == 0
+    for process in [start(file) for _ in range(2)]:
+        assert os.waitpid(process, 0)[1] == 0
     print(killed, kept)
 
 

@@ -25,7 +25,7 @@ from attnlib.probing import DEFINITIONS, probe
 from attnlib.probing.random_scores import RandomScores
 from attnlib.scores import Cosine, DotProduct
 
-HOW_MANY = pytest.mark.parametrize("many", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+HOW_MANY = pytest.mark.parametrize("many", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 
 
 def try_all(many, strategy, check):
@@ -134,6 +134,7 @@ def cases(draw):
     if not enable_gqa and draw(st.integers(0, 3)) == 0:
         shared = tuple(1 if draw(st.booleans()) else size for size in heads)
     queries, keys, size, values = (draw(st.integers(least, 6)) for least in (0, 0, 1, 1))
+    values = size if draw(st.booleans()) else values  # as the fused kernel wants it
     cosine = draw(st.integers(0, 2)) == 0
     most = {torch.float16: 4.5, torch.float64: 70.0}.get(dtype, 8.0)
     case = Case(
@@ -274,6 +275,11 @@ def assert_right(case, result):
     low = v.masked_fill(~kept, math.inf).amin(-2)
     high = v.masked_fill(~kept, -math.inf).amax(-2)
     low, high = (torch.where(x.isinf(), 0.0, x) for x in (low, high))
+    beyond = everything.unsqueeze(-1)  # the sum with a large logit is −∞, and the row zeros
+    low, high = (
+        torch.where(beyond, low.clamp(max=0), low),
+        torch.where(beyond, high.clamp(min=0), high),
+    )
     known = ((slips < 0.5) & ~everything).unsqueeze(-1)
 
     c = factor_of(case, n).unsqueeze(-1)
@@ -436,7 +442,7 @@ def check_probe(call):
         warnings.simplefilter("always", UserWarning)
         try:
             with probe(model) as report:
-                model(case.q, case.k, case.v, **own)
+                result = model(case.q, case.k, case.v, **own)
         except RuntimeError as error:
             assert "no queries or no keys" in str(error)  # noqa: PT017
             assert not case.q.numel() or not case.k.numel()
@@ -447,7 +453,7 @@ def check_probe(call):
     large = max(most, abs(scale) * most, v.abs().amax().item()) > 1e18
     assert report.not_finite in ([], ["Plain"])
     assert bool(report.not_finite) == any("NaN or infinity in Plain" in str(one) for one in caught)
-    assert large or not report.not_finite
+    assert large or result.isnan().any() or not report.not_finite  # PyTorch at scales ≤ 0
     assert "nan" not in str(report)
     assert "NaN" not in report.to_json()
     rows = report.rows()

@@ -676,6 +676,15 @@ def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_directi
     assert q.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("alpha", [0.0, 5e-324, 1e-320])
+def test_an_alpha_of_zero_is_the_mean_in_every_kernel(alpha, dtype):
+    q = draw(2, 3, LENGTH, 8, dtype=dtype)
+    expected = q.double().cumsum(-2) / torch.arange(1.0, LENGTH + 1.0)[:, None]
+    tolerance = {torch.float16: 2e-3, torch.float32: 1e-6}.get(dtype, 1e-12)
+    assert_close(attend(q, q, q, alpha=alpha, is_causal=True), expected.numpy(), tolerance)
+
+
 def test_without_a_key_half_precision_gives_zeros_and_gradients():
     q, k, v = (x.requires_grad_() for x in qkv(torch.float16, keys=0))
     result = attend(6e4 * q.sign(), k, v)

@@ -3,11 +3,15 @@
 import json
 import os
 import platform
+import shutil
+import subprocess
 from importlib.metadata import version
 
 import pytest
 
+import attnlib
 from attnlib import files, provenance
+from tests.books import ROOT
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -59,6 +63,25 @@ def test_json_has_a_line_for_each_key_and_each_entry(tmp_path):
     ]
 
 
+def test_what_is_not_finite_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write_json(tmp_path / "t.json", {"loss": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_is_set_aside_over_nothing(tmp_path):
+    path = tmp_path / "t.json"
+    for number in range(3):
+        path.write_text(str(number))
+        aside = files.set_aside(path)
+        assert aside.read_text() == str(number)
+    names = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert names == {"t.json.damaged": "0", "t.json.damaged1": "1", "t.json.damaged2": "2"}
+
+
+# --- provenance ----------------------------------------------------------------------------------
+
+
 def test_versions_are_those_that_are_installed():
     assert provenance.versions("numpy", "scipy") == {
         "python": platform.python_version(),
@@ -66,3 +89,80 @@ def test_versions_are_those_that_are_installed():
         "scipy": version("scipy"),
     }
     assert provenance.processor()
+    assert 1 <= provenance.cores() <= os.cpu_count()
+
+
+def test_what_a_record_is_made_with_is_whole():
+    made = provenance.made("numpy", threads=2)
+    provenance.check(made)
+    assert made["attnlib"] == attnlib.__version__
+    assert made["numpy"] == version("numpy")
+    assert made["threads"] == 2
+    assert provenance.made(threads=1, on="another")["processor"] == "another"
+    assert not any(str(ROOT) in str(value) for value in made.values())
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Return the root of a copy of nothing but the package's folder, and forget the real commit."""
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "attnlib" / "provenance.py"))
+    (tmp_path / "attnlib").mkdir()
+    provenance.commit.cache_clear()
+    yield tmp_path
+    provenance.commit.cache_clear()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_commit_of_a_checkout_says_whether_code_has_changed(checkout):
+    def git(*arguments):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        command = ["git", "-C", checkout, *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    assert provenance.commit() is None  # there is none yet
+    for name in ("code.py", "record.json"):
+        (checkout / name).write_text("1")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    head = git("rev-parse", "HEAD")
+    (checkout / "record.json").write_text("2")
+    for changed, expected in (("", head), ("2", f"{head}-dirty")):
+        (checkout / "code.py").write_text(changed or "1")
+        provenance.commit.cache_clear()
+        assert provenance.commit() == expected
+
+
+def test_without_git_no_commit_is_known(checkout, monkeypatch):
+    (checkout / ".git").mkdir()
+    monkeypatch.setenv("PATH", str(checkout))
+    assert provenance.commit() is None
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (f'{{"vcs_info": {{"commit_id": "{"a1" * 20}"}}}}', "a1" * 20),
+        ('{"vcs_info": {"commit_id": "main"}}', None),
+        ('{"dir_info": {"editable": true}, "url": "file:///home"}', None),
+        ("{", None),
+        (None, None),
+    ],
+)
+def test_what_pip_installed_from_a_repository_has_its_commit(
+    checkout, monkeypatch, source, expected
+):
+    class Installed:
+        @staticmethod
+        def read_text(name):
+            assert name == "direct_url.json"
+            return source
+
+    monkeypatch.setattr(provenance, "distribution", lambda name: Installed)
+    assert provenance.commit() == expected
+
+
+@pytest.mark.parametrize("found", [None, [], {}, {"attnlib": "1"}, "made"])
+def test_what_a_record_cannot_be_made_with_is_named(found):
+    with pytest.raises(ValueError, match="made must"):
+        provenance.check(found)

@@ -282,7 +282,7 @@ def test_a_shorter_input_is_the_beginning_of_a_longer_one():
     for name in ("baseline", "exact", "policy"):
         model, whole = Transformer(variant(name)), tokens(SMALL)
         torch.testing.assert_close(model(whole[:, :5]), model(whole)[:, :5])
-    with pytest.raises(ValueError, match=r"tokens must be at most sequence=12 long, got 13"):
+    with pytest.raises(ValueError, match=r"tokens must be 1 to sequence=12 long, got 13"):
         Transformer(SMALL)(torch.zeros(1, 13, dtype=torch.long))
 
 

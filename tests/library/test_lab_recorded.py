@@ -1,7 +1,7 @@
 """The recorded runs are those of today's code: bit for bit a plain model's, and trained anew."""
 
+import json
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,11 +131,13 @@ def test_the_words_for_alpha_are_the_numbers_of_the_recorded_runs():
 # --- trained anew --------------------------------------------------------------------------------
 
 # On the recording processor the losses are the same to the last bit. Another one adds in another
-# order: with the kernels of AVX2 or of no vector unit, ten steps are at most 3e-7 (float32) and
-# 3e-16 (float64) away, relatively, two or three units in the last place. A step of Adam divides by
-# the gradient's size, so that rounding grows from step to step: there is a margin of six for that.
-TOLERANCE = {"float32": 2e-6, "float64": 2e-15}
-STEPS = 10
+# order: with the kernels of AVX2 or of no vector unit, or with two threads, the first twelve losses
+# of every experiment are at most 3e-7 (float32) and 3e-16 (float64) away, relatively, two or three
+# units in the last place. A step of Adam divides by the gradient's size, so that rounding grows:
+# after 200 steps it is still below 1e-6, after 400 it is 3e-4, and at the end the final loss of one
+# run is 2.0173 and not 2.0191. So the first steps are compared, with a margin of three to seven.
+TOLERANCE = {"float32": 1e-6, "float64": 2e-15}
+STEPS = 3
 
 
 def assert_replayed(found, setting, text):
@@ -151,14 +153,40 @@ def test_the_first_steps_of_a_recorded_run_are_replayed(setting):
     assert_replayed(REPLAY, setting, data.embedded())
 
 
-@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
-def test_the_first_steps_of_every_experiment_are_replayed(file):
-    pooch = pytest.importorskip("pooch")
-    cache = Path(os.environ.get("ATTNLIB_CACHE") or pooch.os_cache("attnlib"))
-    text = cache / "tiny-shakespeare.txt"
-    if not text.exists():
-        pytest.skip("needs tiny-shakespeare, which `attnlib data tiny-shakespeare` fetches")
-    found = sweep.read(file)
-    last = {one.variant: one for one in found.settings}
-    for setting in last.values():
-        assert_replayed(found, setting, data.read(text))
+def first_of_each_kind():
+    """Yield one run of seed 0 of each kind in the experiments, and at least one of each."""
+    seen = set()
+    for file in EXPERIMENTS:
+        found = sweep.read(file)
+        kinds = {
+            (one.config, one.training.precision): one
+            for one in found.settings
+            if one.training.seed == 0
+        }
+        for kind in [kind for kind in kinds if kind not in seen] or list(kinds)[-1:]:
+            seen.add(kind)
+            name = f"{file.stem}-{kinds[kind].variant}-{kind[1]}"
+            yield pytest.param(found, kinds[kind], id=name)
+
+
+@pytest.fixture(scope="module")
+def shakespeare():
+    """Return what the first steps of seed 0 see of tiny-shakespeare, and zeros for the rest.
+
+    A machine without the text, and without a network, has enough of it that way.
+    """
+    seen = json.loads((REPLAY.file.parent / "shakespeare.json").read_text("utf-8"))
+    text = np.zeros(seen["bytes"], dtype=np.uint8)
+    for start, window in seen["windows"].items():
+        text[int(start) :][: len(window)] = np.frombuffer(window.encode("ascii"), dtype=np.uint8)
+    return text
+
+
+@pytest.mark.parametrize(("found", "setting"), list(first_of_each_kind()))
+def test_the_first_steps_of_every_experiment_are_replayed(found, setting, shakespeare):
+    assert_replayed(found, setting, shakespeare)
+
+
+def test_every_experiment_is_among_them():
+    named = {parameter.values[0].file.stem for parameter in first_of_each_kind()}
+    assert named == {file.stem for file in EXPERIMENTS}

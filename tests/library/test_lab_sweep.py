@@ -1,14 +1,19 @@
 """Sweeps: what a file says, the results that a run leaves, and kills at any moment."""
 
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from attnlib import provenance
 from attnlib.cli import app
 from attnlib.lab import data, sweep
 from attnlib.lab.train import train
@@ -158,6 +164,8 @@ WRONG = [
     ('"text"', '"texts"', "corpus must be 'embedded', 'tiny-shakespeare' or the path of a file"),
     ('"text"', "7", "corpus must be a string that is not empty, got corpus=7"),
     ('results = "results"', "", "results must be a string that is not empty, got results=None"),
+    ("[3, 4]", "[" * 10**5, "not a TOML file"),
+    ("[3, 4]", str(list(range(30_000))), "a sweep may have at most 100000 runs, got 120000"),
 ]
 
 
@@ -282,7 +290,10 @@ def test_results_are_the_runs_with_their_whole_configuration(folder):
         assert written["model"]["post_scale"] == setting.config.post_scale
         assert written["training"]["learning_rate"] == setting.training.learning_rate
         assert written["corpus"] == {"name": "text", "sha256": data.digest(data.embedded(5000))}
-        assert written["versions"]["torch"] == torch.__version__
+        assert written["made"]["torch"] == torch.__version__
+        assert written["made"]["commit"] == provenance.commit()
+        assert written["made"]["threads"] == 1
+        assert written["made"]["processor"].endswith(torch.backends.cpu.get_cpu_capability())
         timing = json.loads((folder / "results" / "timings" / f"{setting.name}.json").read_text())
         assert timing["seconds"] > 0.0
 
@@ -331,25 +342,192 @@ def test_a_longer_sweep_adds_to_a_shorter_one(folder):
     assert shorter.items() <= results(folder).items()
 
 
-@pytest.mark.parametrize(
-    ("content", "shown"),
-    [
-        (b'{"model": {"width": 16}}', "is of another run: width=16, not 8"),
-        (b'{"model": {}, "training": {}, "corpus": {"name": "x"}}', "name='x', not 'text'"),
-        (b'{"model": {}}', "is not the result of a run (KeyError: 'training'); move it away"),
-        (b'{"model": {}, "train', "is not the result of a run (JSONDecodeError"),
-        (b"[]", "is not the result of a run (TypeError"),
-        (b"", "is not the result of a run (JSONDecodeError"),
-    ],
-)
-def test_a_file_that_is_not_the_result_is_not_overwritten(folder, content, shown):
+def test_a_damaged_result_is_named_set_aside_and_made_again(folder):
+    file = folder / "sweep.toml"
+    file.write_text(SMALL.replace("[3, 4]", "[3]"))
+    run_here(file)
+    whole = results(folder)
+    first, second, *_ = sorted(whole)
+    for damage in (b'{"model": {}, "train', b"\xff"):  # twice: the first is not overwritten
+        (folder / "results" / first).write_bytes(damage)
+        (folder / "results" / second).rename(folder / "results" / "elsewhere")
+        with pytest.raises(sweep.SweepError, match=f"{first} is not the result of its run: "):
+            sweep.outcomes(sweep.read(file))
+        with pytest.warns(UserWarning, match=rf"{first} is not .*; it is now {first}\.damaged"):
+            assert len(run_here(file)) == 4
+        assert results(folder) == whole
+    aside = [path.read_bytes() for path in sorted((folder / "results").glob("*.damaged*"))]
+    assert aside == [b'{"model": {}, "train', b"\xff"]
+
+
+def test_the_command_names_what_it_sets_aside(folder, monkeypatch):
+    file = folder / "sweep.toml"
+    file.write_text(SMALL.replace("[3, 4]", "[3]"))
+    run_here(file)
+    path = folder / "results" / min(results(folder))
+    path.write_text(path.read_text().replace('"final_loss": ', '"final_loss": 1'))
+    monkeypatch.setattr(sweep, "_processes", one_thread_of_this_process)
+    finished = CliRunner().invoke(app, ["sweep", str(file)])
+    assert finished.exit_code == 0, finished.stderr
+    (line,) = [one for one in finished.stderr.splitlines() if "Warning" in one]
+    assert f"{path} is not the result of its run: final_loss is 1" in line
+    assert f"it is now {path.name}.damaged, and the run is done again" in line
+
+
+@contextmanager
+def one_thread_of_this_process(workers):
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def test_a_result_that_cannot_be_read_is_left_alone(folder):
     found = sweep.read(folder / "sweep.toml")
-    found.results.mkdir()
-    path = found.path(found.settings[0])
-    path.write_bytes(content)
-    with pytest.raises(sweep.SweepError, match=re.escape(shown)):
+    found.path(found.settings[0]).mkdir(parents=True)
+    with pytest.raises(sweep.SweepError, match=r"Is a directory|Permission denied"):
         run_here(folder / "sweep.toml")
-    assert path.read_bytes() == content
+    assert "Error: " in CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml")]).stderr
+
+
+# --- full disks and too little memory ------------------------------------------------------------
+
+
+def test_on_a_full_disk_the_command_ends_in_one_line_and_keeps_what_is_finished(
+    folder, monkeypatch
+):
+    file = folder / "sweep.toml"
+    expected = copied(folder, "expected")
+    run_here(expected / "sweep.toml")
+    really, written = os.fsync, count(1)
+
+    def full(descriptor):
+        if next(written) > 7:  # in the middle of the fourth run: a timing and a result each
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(sweep, "_processes", one_thread_of_this_process)
+    finished = CliRunner().invoke(app, ["sweep", str(file)])
+    assert finished.exit_code == 1
+    assert finished.stdout == ""
+    *_, line = finished.stderr.splitlines()
+    assert line.startswith("Error: [Errno 28] No space left on device; what was finished is in ")
+    assert len([one for one in finished.stderr.splitlines() if "Error" in one]) == 1
+    kept = results(folder)
+    assert len(kept) == 3
+    assert kept.items() <= results(expected).items()
+    assert not list((folder / "results").rglob("*.part"))
+    monkeypatch.undo()
+    run_here(file)
+    assert results(folder) == results(expected)
+    assert not list((folder / "results").rglob(".*"))
+
+
+OUT_OF_MEMORY = [
+    MemoryError(),
+    MemoryError("Unable to allocate 96.0 GiB for an array"),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes."),
+    torch.OutOfMemoryError("CUDA out of memory."),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: str(error)[:20])
+def test_runs_too_large_for_memory_do_not_keep_the_others_from_being_done(
+    folder, monkeypatch, error
+):
+    work = sweep._work
+
+    def limited(setting, *others):
+        if setting.variant == "note":
+            raise error
+        return work(setting, *others)
+
+    monkeypatch.setattr(sweep, "_work", limited)
+    with pytest.raises(sweep.UnfinishedError, match="4 of 8 runs need more memory") as caught:
+        run_here(folder / "sweep.toml")
+    assert "the first of them variant 'note' with seed=3 (" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(results(folder)) == 4
+
+
+def test_another_error_of_a_run_is_not_taken_for_one_of_memory(folder, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(sweep, "_work", broken)
+    with pytest.raises(RuntimeError, match=r"^a fault of ours$"):
+        run_here(folder / "sweep.toml")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to a limit of memory")
+def test_a_model_that_memory_does_not_hold_ends_the_command_in_one_line(folder):
+    large = SMALL.replace('post_scale = "constant"', "width = 65536").replace("width = 8\n", "")
+    large = large.replace("[variants.baseline]", "[variants.baseline]\nwidth = 8")
+    (folder / "sweep.toml").write_text(large.replace("[3, 4]", "[3]").replace("0.01, ", ""))
+    command = [sys.executable, "-m", "tests.library.limited_sweep", folder / "sweep.toml"]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert finished.returncode == 1
+    *_, line = finished.stderr.splitlines()
+    assert line.startswith("Error: 1 of 2 runs need more memory than there is, the first of them")
+    assert "Traceback" not in finished.stderr
+    assert len(results(folder)) == 1
+
+
+# --- two at once ---------------------------------------------------------------------------------
+
+
+def test_two_sweeps_of_one_file_share_the_runs_and_give_the_same_bytes(folder, monkeypatch):
+    expected = copied(folder, "expected")
+    run_here(expected / "sweep.toml")
+    done, work = [], sweep._work
+
+    def noted(setting, *others):
+        done.append(setting.name)
+        return work(setting, *others)
+
+    monkeypatch.setattr(sweep, "_work", noted)
+    monkeypatch.setattr(sweep, "POLL", 0.01)
+    monkeypatch.setattr(sweep, "_processes", one_thread_of_this_process)
+    found = sweep.read(folder / "sweep.toml")
+    with ThreadPoolExecutor(3) as three:
+        for future in [three.submit(sweep.run, found, workers=1) for _ in range(3)]:
+            assert len(future.result(timeout=120)) == 8
+    assert sorted(done) == sorted(setting.name for setting in found.settings)
+    assert results(folder) == results(expected)
+    assert not list((folder / "results").rglob(".*"))
+
+
+def test_a_sweep_leaves_alone_what_another_is_writing(folder, monkeypatch):
+    """The first is stopped in the middle of a write, and the second waits for that run alone."""
+    really, writing, go_on = os.fsync, threading.Event(), threading.Event()
+
+    def stopped(descriptor):
+        if not writing.is_set():
+            writing.set()
+            assert go_on.wait(60)
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", stopped)
+    monkeypatch.setattr(sweep, "POLL", 0.01)
+    found = sweep.read(folder / "sweep.toml")
+    seven = threading.Event()
+
+    def go_on_when_the_others_are_done():
+        wait_until(lambda: len(results(folder)) == 7)
+        (part,) = (folder / "results").rglob("*.part")
+        seven.set()
+        go_on.set()
+        return part
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(sweep.run, replace(found, settings=found.settings[:1]), executor=pool)
+        assert writing.wait(60)
+        second = pool.submit(run_here, folder / "sweep.toml")
+        part = pool.submit(go_on_when_the_others_are_done).result(timeout=120)
+        assert seven.is_set()
+        assert len(first.result(timeout=60)) == 1
+        assert len(second.result(timeout=60)) == 8
+    assert found.settings[0].name in part.name
+    assert not list((folder / "results").rglob(".*"))
 
 
 # --- executors and kills -------------------------------------------------------------------------
@@ -384,7 +562,7 @@ def test_dask_is_an_executor_like_any_other(folder):
     run_here(expected / "sweep.toml")
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -434,7 +612,6 @@ def test_an_interrupted_command_says_that_it_goes_on(folder, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sweep, "run", interrupted)
-    monkeypatch.setattr(os, "_exit", sys.exit)
     finished = CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml")])
     assert finished.exit_code == 130
     assert finished.stderr == "Stopped; the same command goes on from here.\n"

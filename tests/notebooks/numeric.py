@@ -1,8 +1,10 @@
 """A pytest plug-in: nbval compares the numbers in outputs as numbers.
 
-The last digits of a float depend on the processor that ran the notebook. So words, integers, signs
-and the number of outputs must be the same, and floats agree to a relative 1e-5. Inside the tags of
-an SVG, numbers are pixels and also agree within a thousandth of one.
+The last digits of a float depend on the processor that ran the notebook. So words, integers, signs,
+line breaks, metadata and the number of outputs must be the same, and floats agree to a relative
+1e-5. Inside the tags of an SVG, numbers are pixels and also agree within a thousandth of one. The
+blanks between words must be the same too, unless a number of the text got longer or shorter: then
+columns may be wider.
 """
 
 import os
@@ -38,16 +40,19 @@ TOKEN = re.compile(
 HASHED_ID = re.compile(r"\b(?:[pmh]|image|C[0-9a-f]+_[0-9a-f]+_)[0-9a-f]{10}\b")
 """Matplotlib names clip paths, markers, hatches and images by a hash of their coordinates."""
 
-IGNORED = {"execution_count", "metadata", "output_type"}
 EXCERPT = 200
 
 
 class Token(NamedTuple):
-    """A word, a number or a sign of punctuation; `pixels` inside the tag of an SVG."""
+    """A word, a number or a sign of punctuation; `pixels` inside the tag of an SVG.
+
+    `space` is what stands before it. The last token of a text is empty.
+    """
 
     text: str
     is_number: bool
     pixels: bool
+    space: str
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,12 +72,19 @@ def compare_outputs(
 
 
 def values(outputs: list[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """Return what the outputs show, in order: pairs of a stream or MIME type and its content."""
-    found = []
+    """Return what the outputs show, in order: pairs of a stream or MIME type and its content.
+
+    After the content of each output come its metadata, which end it: there is the name of a glued
+    value, by which a page takes it.
+    """
+    found: list[tuple[str, Any]] = []
     for output in transform_streams_for_comparison(outputs):
-        shown = {**output.get("data", {}), **output}
-        shown.pop("data", None)
-        found += [(kind, shown[kind]) for kind in sorted(shown) if kind not in IGNORED]
+        kind = output["output_type"]
+        if kind in ("display_data", "execute_result"):
+            found += sorted(output["data"].items())
+            found.append((f"metadata of {kind}", output["metadata"]))
+        else:
+            found += [item for item in sorted(output.items()) if item[0] != "output_type"]
     return found
 
 
@@ -97,25 +109,43 @@ def text_difference(old: str, new: str) -> str | None:
         return None
     numbers = 0
     before: list[str] = []
+    space: str | None = None
+    same_widths = True
     for was, now in zip_longest(tokens(old), tokens(new)):
         both_numbers = was is not None and now is not None and was.is_number and now.is_number
         numbers += both_numbers
+        after = f", after {' '.join(before[-6:])!r}" if before else ""
         if was is None or now is None or not agree(was, now):
             what = f"number {numbers}" if both_numbers else "text"
-            place = f"{what}, after {' '.join(before[-6:])!r}" if before else what
-            return report(place, was and was.text, now and now.text)
+            return report(what + after, was and was.text, now and now.text)
+        if lines(was) != lines(now):
+            return report(f"lines{after}", repr(was.space), repr(now.space))
+        if space is None and was.space != now.space:
+            space = report(f"space{after}", repr(was.space), repr(now.space))
         before.append(was.text)
-    return None
+        same_widths = same_widths and len(was.text) == len(now.text)
+    return space if same_widths else None
+
+
+def lines(token: Token) -> int:
+    """Return how many lines end before a token."""
+    return token.space.count("\n")
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Split a text into words, numbers and punctuation, whatever the space between them."""
+    """Split a text into words, numbers and punctuation, each with the space before it."""
+    space = ""
     for position, part in enumerate(SVG.split(text)):
         inside = position % 2 == 1
         pieces = TAG.split(renamed(part)) if inside else [part]
         for index, piece in enumerate(pieces):
+            end = 0
             for match in TOKEN.finditer(piece):
-                yield Token(match[0], match["number"] is not None, index % 2 == 1)
+                space += piece[end : match.start()]
+                yield Token(match[0], match["number"] is not None, index % 2 == 1, space)
+                space, end = "", match.end()
+            space += piece[end:]
+    yield Token("", is_number=False, pixels=False, space=space)
 
 
 def renamed(svg: str) -> str:

@@ -1,13 +1,17 @@
 """What a committed chapter must be, beyond what nbval sees: it passes a cell that never ran.
 
+Nothing may hide an output from the page, or a cell from the checks, unless `tags.toml` names it.
+
 `python -m tests.notebooks.rules FILE...` prints what is wrong in each.
 """
 
 import ast
 import re
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
@@ -19,22 +23,47 @@ FORBIDDEN_TAG = re.compile(r"nbval-|raises-exception$|skip-execution$")
 FORBIDDEN_COMMENT = re.compile(r"^\s*#+\s*(NBVAL_|PYTEST_VALIDATE_)", re.MULTILINE)
 TIMESTAMPS = {"execution", "ExecuteTime", "papermill"}
 BITMAPS = {"image/png", "image/jpeg", "image/gif"}
+GLUED = "application/papermill.record/text/plain"
 ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
 
+METADATA: dict[str, set[str]] = {
+    "markdown": {"states"},
+    "code": {"states", "tags", "mystnb"},
+}
+"""What the metadata of a cell may have. Others, such as Jupyter's `source_hidden`, hide cells."""
 
-def violations(notebook: NotebookNode) -> list[str]:
-    """Return what is wrong, each named by its cell, numbered among the code cells as nbval does."""
+FIGURE_METADATA = {"figure": {"caption", "name"}, "image": {"alt"}}
+"""What `mystnb` may have. Its other fields remove code and outputs from the page."""
+
+NOTEBOOK_METADATA = {"kernelspec", "language_info"}
+TAGS = tomllib.loads(Path(__file__).with_name("tags.toml").read_text(encoding="utf-8"))
+
+
+def violations(notebook: NotebookNode, tags: Mapping[str, set[str]] | None = None) -> list[str]:
+    """Return what is wrong, each named by its cell, numbered among the code cells as nbval does.
+
+    `tags` has the tags of the cells that have one, by the cell's id.
+    """
     invalid = [f"not a valid notebook: {error.message}" for error in iter_validate(notebook)]
     if invalid:
         return invalid
-    found = [*repeated_ids(notebook), *opening_violations(notebook), *hidden_names(notebook)]
-    code_cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for index, cell in enumerate(code_cells):
-        messages = [*source_violations(cell), *output_violations(cell)]
+    found = [
+        *repeated_ids(notebook),
+        *metadata_violations(notebook, tags or {}),
+        *opening_violations(notebook),
+        *hidden_names(notebook),
+    ]
+    for index, cell in enumerate(code_cells(notebook)):
+        messages = [*source_violations(cell), *output_violations(cell), *glue_violations(cell)]
         if cell.execution_count != index + 1:
             messages.append(f"execution count {cell.execution_count}, not {index + 1}")
         found += [f"Cell {index}: {message}" for message in messages]
     return found
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """Return the cells that nbval runs and counts."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def repeated_ids(notebook: NotebookNode) -> Iterator[str]:
@@ -42,6 +71,41 @@ def repeated_ids(notebook: NotebookNode) -> Iterator[str]:
     for identifier, count in Counter(cell.get("id") for cell in notebook.cells).items():
         if count > 1:
             yield f"{count} cells have the id {identifier!r}"
+
+
+def allowed_tags(chapter: str) -> dict[str, set[str]]:
+    """Return the tags that `tags.toml` gives the cells of a chapter, by the cell's id."""
+    allowed: dict[str, set[str]] = {}
+    for tag, chapters in TAGS.items():
+        for identifier in chapters.get(chapter, []):
+            allowed.setdefault(identifier, set()).add(tag)
+    return allowed
+
+
+def metadata_violations(notebook: NotebookNode, allowed: Mapping[str, set[str]]) -> Iterator[str]:
+    """Report tags that are not those of `allowed`, and other ways to hide a cell."""
+    unknown = notebook.metadata.keys() - NOTEBOOK_METADATA
+    if unknown:
+        yield f"the notebook has the metadata {sorted(unknown)}"
+    for cell in notebook.cells:
+        tags, named = sorted(cell.metadata.get("tags", [])), sorted(allowed.get(cell.id, []))
+        if tags != named:
+            yield f"the cell {cell.id!r} has the tags {tags}, not {named}"
+        if cell.cell_type not in METADATA:
+            yield f"the cell {cell.id!r} is of type {cell.cell_type}"
+            continue
+        unknown = cell.metadata.keys() - METADATA[cell.cell_type]
+        for field, content in cell.metadata.get("mystnb", {}).items():
+            known = isinstance(content, dict) and content.keys() <= FIGURE_METADATA.get(
+                field, set()
+            )
+            if not known:
+                unknown.add(f"mystnb.{field}")
+        if unknown:
+            yield f"the cell {cell.id!r} has the metadata {sorted(unknown)}"
+    missing = allowed.keys() - {cell.id for cell in notebook.cells}
+    if missing:
+        yield f"tags are given to cells that are not there: {sorted(missing)}"
 
 
 def opening_violations(notebook: NotebookNode) -> Iterator[str]:
@@ -151,11 +215,34 @@ def output_violations(cell: NotebookNode) -> Iterator[str]:
             yield "a memory address"
 
 
+def glue_violations(cell: NotebookNode) -> Iterator[str]:
+    """Report a glued value that the cell does not print, and what else a removed cell displays."""
+    values = glued(cell)
+    printed = "".join(output.get("text", "") for output in cell.outputs).splitlines()
+    for name, value in values:
+        if f"{name} = {value}" not in printed:
+            yield f"it glues and does not print {name} = {value}"
+    displayed = [output for output in cell.outputs if output.output_type != "stream"]
+    if "remove-cell" in cell.metadata.get("tags", []) and len(displayed) > len(values):
+        yield "it is removed from the page and displays more than what it glues"
+
+
+def glued(cell: NotebookNode) -> list[tuple[str, str]]:
+    """Return the names and values that a code cell glues, as a page will find them."""
+    return [
+        (output.metadata.scrapbook.name, output.data[GLUED].strip("'"))
+        for output in cell.outputs
+        if GLUED in output.get("data", {}) and "scrapbook" in output.metadata
+    ]
+
+
 if __name__ == "__main__":
     found = [
         f"{path}: {violation}"
         for path in sys.argv[1:]
-        for violation in violations(nbformat.read(path, as_version=nbformat.NO_CONVERT))
+        for violation in violations(
+            nbformat.read(path, as_version=nbformat.NO_CONVERT), allowed_tags(Path(path).stem)
+        )
     ]
     print(*found, sep="\n", end="\n" if found else "")
     sys.exit(bool(found))

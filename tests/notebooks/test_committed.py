@@ -9,11 +9,12 @@ from nbformat.v4 import (
     new_markdown_cell,
     new_notebook,
     new_output,
+    new_raw_cell,
     reads,
 )
 
 from book.contents import page_names
-from tests.notebooks.rules import violations
+from tests.notebooks.rules import TAGS, allowed_tags, violations
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
@@ -21,7 +22,8 @@ CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_chapter_keeps_the_rules(path):
-    found = violations(reads(path.read_text(encoding="utf-8")))
+    notebook = reads(path.read_text(encoding="utf-8"))
+    found = violations(notebook, allowed_tags(path.stem))
     assert not found, "\n".join(found)
 
 
@@ -139,8 +141,74 @@ def test_a_name_in_a_visible_cell_is_not_defined_in_a_hidden_one(hidden, visible
     notebook = tidy_notebook()
     notebook.cells[1].source, notebook.cells[2].source = hidden, visible
     notebook.cells[1].metadata["tags"] = ["remove-cell"]
+    notebook.cells[1].outputs = []
     expected = [f"the cell 'code-2' uses {wrong}, which 'code-1' defines"] if wrong else []
-    assert violations(notebook) == expected
+    assert violations(notebook, {"code-1": {"remove-cell"}}) == expected
+
+
+@pytest.mark.parametrize("tag", ["remove-cell", "remove-output", "hide-input", "x"])
+def test_a_tag_is_for_cells_that_are_named(tag):
+    notebook = tidy_notebook()
+    notebook.cells[2].update(metadata={"tags": [tag]}, outputs=[])
+    assert violations(notebook, {"code-2": {tag}}) == []
+    for allowed in ({}, {"code-1": {tag}}, {"code-2": {tag, "scroll-output"}}):
+        assert any("'code-2' has the tags" in line for line in violations(notebook, allowed))
+    notebook.cells[2].metadata["tags"] = []
+    assert violations(notebook, {"code-2": {tag}}) != []
+
+
+def test_a_tag_is_not_kept_for_a_cell_that_is_gone():
+    found = violations(tidy_notebook(), {"code-7": {"remove-cell"}})
+    assert found == ["tags are given to cells that are not there: ['code-7']"]
+
+
+def test_tags_are_given_to_chapters_that_exist():
+    named = {chapter for chapters in TAGS.values() for chapter in chapters}
+    assert named <= {path.stem for path in CHAPTERS}
+    assert allowed_tags("variance") == {"figure": {"hide-input"}, "glue": {"remove-cell"}}
+
+
+@pytest.mark.parametrize(
+    ("cell", "metadata", "named"),
+    [
+        (2, {"jupyter": {"outputs_hidden": True}}, "jupyter"),
+        (2, {"collapsed": True}, "collapsed"),
+        (2, {"mystnb": {"remove_code_outputs": True}}, "mystnb.remove_code_outputs"),
+        (2, {"mystnb": {"image": {"alt": "x", "width": "0"}}}, "mystnb.image"),
+        (0, {"mystnb": {"figure": {"name": "x"}}}, "mystnb"),
+    ],
+)
+def test_other_metadata_that_may_hide_a_cell_are_reported(cell, metadata, named):
+    notebook = tidy_notebook()
+    notebook.cells[cell].metadata = nbformat.from_dict(metadata)
+    [found] = violations(notebook)
+    assert f"has the metadata ['{named}']" in found
+
+
+def test_metadata_of_the_notebook_and_raw_cells_are_reported():
+    notebook = tidy_notebook()
+    notebook.metadata["mystnb"] = {"remove_code_outputs": True}
+    notebook.cells.append(new_raw_cell("hidden", id="raw"))
+    assert violations(notebook) == [
+        "the notebook has the metadata ['mystnb']",
+        "the cell 'raw' is of type raw",
+    ]
+
+
+def test_a_glued_value_is_printed_and_a_removed_cell_displays_no_more():
+    notebook = tidy_notebook()
+    value = displayed(**{"application_papermill.record/text/plain": "'0.50'"})
+    value.metadata["scrapbook"] = {"name": "half"}
+    printed = new_output("stream", name="stdout", text="half = 0.50\n")
+    notebook.cells[2].update(outputs=[printed, value], metadata={"tags": ["remove-cell"]})
+    tags = {"code-2": {"remove-cell"}}
+    assert violations(notebook, tags) == []
+    printed.text = "half = 0.51\n"
+    assert violations(notebook, tags) == ["Cell 1: it glues and does not print half = 0.50"]
+    printed.text = "half = 0.50\n"
+    notebook.cells[2].outputs.append(displayed(text_html="<table></table>"))
+    [found] = violations(notebook, tags)
+    assert found == "Cell 1: it is removed from the page and displays more than what it glues"
 
 
 def test_as_a_command_it_names_the_file_and_the_cell(tmp_path):

@@ -1,8 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nbformat.v4 import new_output
 
-from tests.notebooks.numeric import EXCERPT, first_difference, text_difference
+from tests.notebooks.numeric import EXCERPT, first_difference, text_difference, values
 
 PATH = '<svg><path clip-path="url(#p0123456789)" d="M 10.5 {} L 20 30.25"/></svg>'
 
@@ -23,6 +24,8 @@ PATH = '<svg><path clip-path="url(#p0123456789)" d="M 10.5 {} L 20 30.25"/></svg
         ("[3.        1.5]", "[2.9999999 1.5      ]"),
         ("1.25e-5000", "1.2500001e-5000"),
         ("nan inf -inf", "nan inf -inf"),
+        ("law    mean\nsign   0.50\n", "law     mean\nsign   0.500\n"),
+        ("law    mean\nsign  10.50\n", "law    mean\nsign  10.5000001\n"),
     ],
 )
 def test_rounding_is_no_difference(old, new):
@@ -66,6 +69,15 @@ def test_rounding_is_no_difference(old, new):
         ("0x1e5000", "0x1e5001"),
         ("5e80000000", "5e80000001"),
         ("commit 1e5000ab", "commit 1e5001ab"),
+        ("first 0.5\nsecond 0.5", "first 0.5 second 0.5"),
+        ("first 0.5\nsecond 0.5", "first 0.5000001 second 0.5"),
+        ("first\n\nsecond", "first\nsecond"),
+        ("law   mean\nsign  0.50", "  law mean\nsign  0.50"),
+        ("law   mean\nsign  0.50", "law   mean\nsign   0.50"),
+        ("law  mean  \n", "law  mean\n"),
+        ("0.5\n", "0.5"),
+        ("<tr><td>1.5</td></tr>", "<tr><th>1.5</th></tr>"),
+        ("<td>a</td><td>b</td>", "<td>a</td></tr><tr><td>b</td>"),
     ],
 )
 def test_anything_else_is_a_difference(old, new):
@@ -120,6 +132,40 @@ def test_outputs_are_compared_in_order_and_reported_briefly():
         difference = first_difference([text, figure], other)
         assert difference is not None
         assert len(difference) < 3 * EXCERPT
+
+
+def output(kind="display_data", data=("text/plain", "0.5"), **metadata):
+    return new_output(kind, data=dict([data]), metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (output(scrapbook={"name": "error"}), "error"),
+        (output(), "{}"),
+        (output(kind="execute_result", scrapbook={"name": "variance"}), "execute_result"),
+        (output(data=("text/html", "0.5"), scrapbook={"name": "variance"}), "text/html"),
+    ],
+)
+def test_metadata_are_compared_the_names_of_glued_values_among_them(other, what):
+    glued = output(scrapbook={"name": "variance"})
+    assert first_difference(values([glued]), values([glued])) is None
+    difference = first_difference(values([glued]), values([other]))
+    assert difference is not None
+    assert what in difference.split("new: ")[1]
+
+
+def test_two_outputs_are_not_one():
+    one = new_output("display_data", data={"text/html": "0.5", "text/plain": "0.5"})
+    two = [output(data=("text/html", "0.5")), output()]
+    assert first_difference(values([one]), values(two)) is not None
+
+
+def test_a_moved_word_is_told_with_its_place():
+    difference = text_difference("law   mean\nsign  0.5", "  law mean\nsign  0.5")
+    assert difference == "space\n  old: ''\n  new: '  '"
+    difference = text_difference("law\nmean", "law mean")
+    assert difference == "lines, after 'law'\n  old: '\\n'\n  new: ' '"
 
 
 def test_structured_content_is_compared_exactly():

@@ -1,0 +1,217 @@
+"""The file of a run: its whole configuration, what it was made with, and what it gave.
+
+One JSON object, in a file that a hash of the configuration names. It is believed when everything in
+it agrees, and else the error says in one line which file it is and what is wrong with it.
+
+Source 002. Chapter: training.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlib import checking, provenance
+from attnlib.checking import FloatArray
+from attnlib.files import read_json
+from attnlib.lab.model import Config
+from attnlib.lab.train import Run, Training, final_loss
+
+Table = dict[str, Any]
+
+SETTING_KEYS = ("model", "training", "corpus")
+RUN_KEYS = (
+    *("diverged_at", "final_loss", "validation_loss", "losses"),
+    *("recorded_at", "gradient_norms", "branch_ratios"),
+)
+MADE = "made"
+"""What the run was made with: `attnlib.provenance.made`."""
+VERSIONS = "versions"
+"""In its place until 1.0.0: versions of packages, and neither commit nor processor nor threads."""
+
+
+class ResultError(ValueError):
+    """A file that is not the result of a run, or not of this one; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run of a sweep. Chapter: training."""
+
+    variant: str
+    """What the file calls it."""
+    config: Config
+    """The model."""
+    training: Training
+    """How it is trained, the seed included."""
+    corpus: str
+    """The name of the text."""
+    sha256: str
+    """Of the text."""
+
+    def identity(self) -> Table:
+        """Return the whole configuration, as it stands in the file of the result.
+
+        A JSON object with the keys "model", "training" and "corpus". A word, such as
+        alpha = "typical", stands there as the word.
+        """
+        return _plain(asdict(self.config), asdict(self.training), self)
+
+    @property
+    def name(self) -> str:
+        """A hash of what differs from the defaults: a field that is added later changes none."""
+        identity = _plain(_changed(self.config), _changed(self.training), self)
+        return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _plain(model: Table, training: Table, setting: Setting) -> Table:
+    text = {"name": setting.corpus, "sha256": setting.sha256}
+    plain: Table = json.loads(json.dumps({"model": model, "training": training, "corpus": text}))
+    return plain
+
+
+def _changed(given: Config | Training) -> Table:
+    defaults = asdict(type(given)())
+    return {name: value for name, value in asdict(given).items() if value != defaults[name]}
+
+
+def encoded(setting: Setting, run: Run, made: Table) -> Table:
+    """Return a run with its whole configuration and what it was made with, as it is written.
+
+    Numbers of float32 precision have the digits that tell them apart; a norm or a ratio that is not
+    finite is null. Raises TypeError for what is no setting. Chapter: training.
+    """
+    checking.instance("setting", setting, Setting)
+    type_ = _number_type(setting)
+
+    def plain(values: FloatArray) -> list[Any]:
+        if values.ndim > 1:
+            return [plain(row) for row in values]
+        return [float(str(x)) if np.isfinite(x) else None for x in values.astype(type_)]
+
+    return {
+        **setting.identity(),
+        MADE: made,
+        "diverged_at": run.diverged_at,
+        "final_loss": run.final_loss,
+        "validation_loss": run.validation_loss,
+        "losses": plain(run.losses),
+        "recorded_at": run.recorded_at.tolist(),
+        "gradient_norms": plain(run.gradient_norms),
+        "branch_ratios": plain(run.branch_ratios),
+    }
+
+
+def stored(path: Path, setting: Setting) -> Run | None:
+    """Return the run in the file of a result, or None where there is no file.
+
+    The file may lack a field of the configuration that is younger, and has then its default. Raises
+    ResultError for a file of another configuration, one that is not JSON, that lacks something or
+    has too much, and one whose numbers are not all there, not finite or do not agree; OSError for
+    one that cannot be read. Chapter: training.
+    """
+    try:
+        table = read_json(path)
+        _check_setting(table, setting)
+        return _decoded(table, setting)
+    except FileNotFoundError:
+        return None
+    except RecursionError:
+        raise ResultError(f"{path} is not the result of its run: it is nested too deeply") from None
+    except ValueError as error:
+        raise ResultError(f"{path} is not the result of its run: {error}") from error
+
+
+def _check_setting(table: Any, setting: Setting) -> None:
+    """Raise ValueError unless the table has all keys, and says that it is of this setting."""
+    if not isinstance(table, dict):
+        raise ValueError(f"it must be a table, got {table!r:.80}")
+    made = VERSIONS if VERSIONS in table else MADE
+    for key in (*SETTING_KEYS, made, *RUN_KEYS):
+        if key not in table:
+            raise ValueError(f"it has no {key}")
+    if len(table) > len(SETTING_KEYS) + 1 + len(RUN_KEYS):
+        raise ValueError(f"it has too much: {', '.join(map(repr, table))!s:.200}")
+    if made == MADE:
+        provenance.check(table[MADE])
+    elif not isinstance(table[made], dict) or not all(
+        isinstance(v, str) for v in table[made].values()
+    ):
+        raise ValueError(f"versions must be a table of words, got {table[made]!r:.80}")
+    younger = _plain(asdict(Config()), asdict(Training()), setting)
+    for part, wanted in setting.identity().items():
+        if not isinstance(table[part], dict) or not table[part].keys() <= wanted.keys():
+            raise ValueError(f"{part} must be a table of {', '.join(wanted)}")
+        for key, value in wanted.items():
+            found = table[part].get(key, younger[part][key])
+            if type(found) is not type(value) or found != value:
+                raise ValueError(f"it is of another run, with {key}={found!r:.80}, not {value!r}")
+
+
+def _decoded(table: Table, setting: Setting) -> Run:
+    training, depth = setting.training, setting.config.depth
+    diverged_at, type_ = table["diverged_at"], _number_type(setting)
+    if diverged_at is not None and not _whole(diverged_at, training.steps - 1):
+        raise ValueError(f"diverged_at must be null or a step, got {diverged_at!r:.80}")
+    kept = training.steps if diverged_at is None else diverged_at
+    largest = float(np.finfo(type_).max)
+    limit = min(training.loss_limit, largest)
+    losses = _numbers("losses", table["losses"], kept, limit).astype(type_)
+    steps = [step for step in range(kept) if training.records(step)]
+    if repr(table["recorded_at"]) != repr(steps):
+        raise ValueError(f"recorded_at must be {steps!s:.80}, got {table['recorded_at']!r:.80}")
+    norms = _numbers("gradient_norms", table["gradient_norms"], len(steps), largest, gaps=True)
+    rows = table["branch_ratios"]
+    if not isinstance(rows, list) or len(rows) != len(steps):
+        raise ValueError(f"branch_ratios must be {len(steps)} lists, got {rows!r:.80}")
+    ratios = [_numbers("branch_ratios", row, depth, largest, gaps=True) for row in rows]
+    run = Run(
+        losses=losses.astype(np.float64),
+        diverged_at=diverged_at,
+        final_loss=_one("final_loss", table, diverged_at is not None),
+        validation_loss=_one("validation_loss", table, None),
+        recorded_at=np.array(steps, dtype=np.int64),
+        gradient_norms=norms.astype(type_).astype(np.float64),
+        branch_ratios=np.reshape(ratios, (-1, depth)).astype(type_).astype(np.float64),
+    )
+    if run.final_loss is None:
+        if run.validation_loss is not None:
+            raise ValueError("validation_loss must be null where a run diverged")
+    elif not math.isclose(run.final_loss, final_loss(run.losses), rel_tol=1e-12):
+        raise ValueError(
+            f"final_loss is {run.final_loss!r}, and its losses say {final_loss(run.losses)!r}"
+        )
+    return run
+
+
+def _whole(value: Any, most: int) -> bool:
+    return type(value) is int and 0 <= value <= most
+
+
+def _one(name: str, table: Table, gap: bool | None) -> float | None:
+    """Return a number, or None where there is a `gap`; None for one allows both."""
+    value = table[name]
+    if gap is not False and value is None:
+        return None
+    if gap is True:
+        raise ValueError(f"{name} must be null where a run diverged, got {value!r:.80}")
+    return float(_numbers(name, [value], 1, math.inf)[0])
+
+
+def _numbers(name: str, values: Any, count: int, most: float, *, gaps: bool = False) -> FloatArray:
+    """Return a list of so many floats from 0 to `most`, with NaN where `gaps` may be null."""
+    if not isinstance(values, list) or len(values) != count:
+        got = f"{len(values)}" if isinstance(values, list) else f"{values!r:.80}"
+        raise ValueError(f"{name} must be {count} numbers, got {got}")
+    for value in values:
+        if not ((type(value) is float and 0.0 <= value <= most) or (gaps and value is None)):
+            raise ValueError(f"{name} must be numbers from 0 to {most:g}, got {value!r:.80}")
+    return np.array(values, dtype=np.float64)
+
+
+def _number_type(setting: Setting) -> type[np.floating[Any]]:
+    return np.float64 if setting.training.precision == "float64" else np.float32

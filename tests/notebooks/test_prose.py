@@ -1,0 +1,181 @@
+"""Every number in the text of the book is proved, and a wrong digit is not."""
+
+import re
+from collections import Counter
+from itertools import cycle
+
+import pytest
+from nbformat.v4 import new_code_cell, new_output
+
+from tests.books import bibliography_keys
+from tests.notebooks.prose import (
+    CONSTANTS,
+    Page,
+    Piece,
+    Scope,
+    constants,
+    covers,
+    numbers,
+    pages,
+    proof,
+    read,
+)
+
+PAGES = {page.name: page for page in map(Page, pages())}
+BOOK = [(page, number) for page in PAGES.values() for p in page.pieces for number in numbers(p)]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_number_is_proved(name):
+    page, listed = PAGES[name], constants(name)
+    found = [number for piece in page.pieces for number in numbers(piece)]
+    unproved = [str(number) for number in found if proof(page, number, listed) is None]
+    assert not unproved, "\n".join(unproved)
+
+
+def test_every_constant_is_needed():
+    """A text in the list stands on its page, and a number in it has no other proof."""
+    needed = Counter()
+    for page, number in BOOK:
+        if proof(page, number, {}) is None:
+            needed.update(
+                (page.name, text)
+                for text in constants(page.name)
+                if covers(number, text) is not None
+            )
+    everywhere = constants("no page")
+    for name in PAGES:
+        for text in constants(name).keys() - everywhere.keys():
+            assert needed[name, text], f"{CONSTANTS.name}: {name} does not need {text!r}"
+    for text in everywhere:
+        assert any(needed[name, text] for name in PAGES), (
+            f"{CONSTANTS.name}: no page needs {text!r}"
+        )
+
+
+def test_every_citation_is_in_the_bibliography():
+    keys = bibliography_keys()
+    for name in PAGES:
+        for text, reason in constants(name).items():
+            if reason.startswith("cited: "):
+                assert keys & set(reason.split()) or "arXiv" in reason, (text, reason)
+
+
+def test_every_tie_is_needed():
+    """A number that the metadata of a cell name stands in it."""
+    for name, page in PAGES.items():
+        for position, cell in enumerate(page.cells):
+            pieces = [piece for piece in page.pieces if piece.position == position]
+            for stated in cell.metadata.get("states", {}).values():
+                found = [number for piece in pieces for number in numbers(piece)]
+                assert any(covers(number, stated) is not None for number in found), (name, stated)
+
+
+def test_a_wrong_last_digit_is_caught():
+    """Of the numbers with another last digit, one for each, at least 95 in 100 are caught."""
+    wrong = [wrong_number(*one, digit) for digit, one in zip(cycle("7294618350"), BOOK)]
+    assert_caught([found for found in wrong if found is not None])
+
+
+@pytest.mark.slow
+def test_any_wrong_last_digit_is_caught():
+    wrong = [wrong_number(*one, digit) for digit in "0123456789" for one in BOOK]
+    assert_caught([found for found in wrong if found is not None])
+
+
+def assert_caught(planted):
+    missed = [message for message in planted if message]
+    share = len(missed) / len(planted)
+    assert share < 0.05, "\n".join([*missed, f"{share:.1%} pass"])
+
+
+def wrong_number(page, number, digit):
+    """Return what a number with this last digit says if it passes; empty if it is caught.
+
+    None if it is the right one. Caught are a number that nothing proves, and a text that is listed
+    or tied and no longer there.
+    """
+    piece, listed = number.piece, constants(page.name)
+    place = last_digit(number)
+    if digit == piece.source[place]:
+        return None
+    texts = [*(listed.keys() - constants("no page").keys()), *piece.ties.values()]
+    if any(covers(number, text) is not None and occurrences(page, text) == 1 for text in texts):
+        return ""
+    source = piece.source[:place] + digit + piece.source[place + 1 :]
+    planted = piece._replace(source=source, read=read(source))
+    seen = [other for other in numbers(planted) if other.start <= place < other.end]
+    passes = not seen or proof(page, seen[0], listed)
+    return f"{page.name}, {number} → {digit}" if passes else ""
+
+
+def occurrences(page, text):
+    return sum(piece.source.count(text) for piece in page.pieces)
+
+
+def last_digit(number):
+    """Return the place of the last digit: of an exponent, else of the number before its error."""
+    if number.value.power:
+        return number.end - len(re.search(r"\D*$", number.text)[0]) - 1
+    return (
+        number.start + re.match(r"[-−]?\d[\d.]*(?:[^\d.]{1,3}\d{3}(?!\d))*", number.text).end() - 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It grows by 0.34 ± 0.01 in $n = 512$ keys.", ["0.34 ± 0.01", "512"]),
+        ("Of 12 rows, 5 % and 10,000 and 3 thousand.", ["12", "5 %", "10,000", "3 thousand"]),
+        (r"$\alpha = 2.35$, $n = 3$, $512^2 = 262\,144$", ["2.35", "3", "512^2", r"262\,144"]),
+        (
+            r"up to $10^{-6}$, $2^{24}$, 10⁷ and 2 to the 9",
+            ["10^{-6}", "2^{24}", "10⁷", "2 to the 9"],
+        ),
+        (r"$H \approx \log n - \frac12\alpha^2$ and $\sqrt{2\log n}$ or √(2 log n), 1/√3", []),
+        (r"At $\alpha = 1$ and 0. Source 003 of 2023, `x = 7`, [see 4](page5), {eq}`eq-6`", ["4"]),
+        ("```python\nx = 5\n```\n\n:name: fig-7\n:alt: From 3 to 8.", ["3", "8"]),
+        ("GPT-2, H₂ and x1; Llama 4", ["4"]),
+        (r"$$\nu \ge 25 , \frac{10395}{225} = 46.2$$", ["25", "10395", "225", "46.2"]),
+    ],
+)
+def test_numbers_are_read(text, expected):
+    assert [number.text for number in numbers(Piece("a cell", text, read(text)))] == expected
+
+
+def scope(printed, source="x"):
+    output = new_output("stream", name="stdout", text=printed)
+    return Scope([new_code_cell(source, outputs=[output])])
+
+
+@pytest.mark.parametrize(
+    ("typed", "printed", "source", "proved"),
+    [
+        ("2.3", "2.31", "x", True),
+        ("2.4", "2.31", "x", False),
+        ("2.31", "2.3", "x", False),  # more digits than are printed
+        ("2.3", "2.31 2.42", "x", False),  # 2.4 is printed beside it
+        ("37 %", "0.367", "x", True),
+        ("37 %", "37", "x", False),
+        ("37", "37 %", "x", False),
+        ("0.34 ± 0.01", "0.34 ± 0.01", "x", True),
+        ("0.34 ± 0.02", "0.34 ± 0.01 and 0.34, 0.02", "x", False),
+        ("512 keys", "", "n = 2**9", True),
+        ("5 % of them", "", "np.mean(loss < 0.05)", True),
+        ("0.34", "", "x = 0.341", False),  # code is exact
+        ("from 2 to 8", "2 3 7 8", "set(xlim=(2, 8))", True),
+        ("from 2 to 7", "2 3 7 8", "set(xlim=(2, 8))", False),
+        ("$n = 2$", "2 3", "n = 2", True),
+        (r"$\rho = 0.5$", "0.4 0.5", "ρ = 0.5", True),
+        ("$10^6$", "1e6", "x", True),
+        ("$10^6$", "", "(10**6, 10**7)", False),
+    ],
+)
+def test_a_number_is_found_or_not(typed, printed, source, proved):
+    number = numbers(Piece("a cell", typed, read(typed)))[0]
+    assert scope(printed, source).proves(number, [-1, 1]) == proved
+
+
+def test_generated_pages_are_left_to_their_makers():
+    assert not {"notation", "performance"} & PAGES.keys()
+    assert "README" in PAGES
