@@ -127,7 +127,7 @@ def checked():
     gradient._best_scales_by_largest_entry.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         for identifier in claims.CLAIMS:
-            small_models.retrieval.cache_clear()
+            small_models._retrieval.cache_clear()
             patch.setattr(
                 np.random, "default_rng", lambda seed, i=identifier: drew.add(i) or draw(seed)
             )

@@ -20,7 +20,7 @@ from tests.notebooks.planting import KINDS, code, metadata, outputs
 WITHOUT_EXECUTION = [name for name, kind in KINDS.items() if kind.check in CHECKS]
 BY_EXECUTION = [name for name, kind in KINDS.items() if kind.check == "execution"]
 RUN = "entropy"
-"""The chapter of which copies are run: a quick one, which glues twice and has tables and figures."""
+"""The chapter of which copies are run: a quick one with two glued values, tables and figures."""
 
 IN_A_COPY = {
     "outputs": [
