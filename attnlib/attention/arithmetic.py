@@ -15,7 +15,7 @@ from torch.nn import functional
 from attnlib.attention import options as told
 from attnlib.attention import shapes
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
-from attnlib.attention.options import Options
+from attnlib.attention.options import Factor, Options
 from attnlib.interception import OPERATOR
 from attnlib.policies import Policy, Rule
 
@@ -120,8 +120,12 @@ def scaled(
     enable_gqa: bool,
     options: Options,
     kernel: Callable[..., Tensor],
+    relative: Policy | Factor | None = None,
 ) -> Tensor:
-    """Return what `attend` does, with scaled_dot_product_attention or what stands in for it."""
+    """Return what `attend` does, with scaled_dot_product_attention or what stands in for it.
+
+    `relative` multiplies the scale that the options give.
+    """
     scale, factor = told.checked(options)
     dropout_p = told.checked_probability("dropout_p", dropout_p)
     shape = shapes.checked(q, k, v, attn_mask, is_causal, enable_gqa)
@@ -144,7 +148,6 @@ def scaled(
         within_range("policy", kernel_scale, wide)
     else:
         of_queries = each_query("alpha", scale, *rows)
-    relative = options.factor
     if isinstance(relative, Policy):
         # Its number is what it is: as for cosines it is not divided by 1/√d.
         relative = each_query("alpha", relative, *rows[:4], True)

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from attnlib import checking
 from attnlib.attention.arithmetic import ENTERED, UNSEEN, Call, scaled
-from attnlib.attention.options import Options, checked, checked_relative
+from attnlib.attention.options import Factor, Options, checked, checked_relative
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
@@ -95,9 +95,9 @@ def rescale(
             raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
         if isinstance(post_scale, str):
             raise ValueError("post_scale='exact' needs the scale, and factor is relative to it")
-        options = options._replace(factor=checked_relative(factor, train_length))
         checked(options)
-    return _Context(options, _places("layers", layers), _places("heads", heads))
+    relative = None if factor is None else checked_relative(factor, train_length)
+    return _Context(options, relative, _places("layers", layers), _places("heads", heads))
 
 
 def _places(name: str, chosen: Iterable[int] | None) -> list[int] | None:
@@ -114,8 +114,14 @@ def _places(name: str, chosen: Iterable[int] | None) -> list[int] | None:
 class _Context(ContextDecorator):
     """What `rescale` returns. It can be entered again, within itself and in several threads."""
 
-    def __init__(self, options: Options, layers: list[int] | None, heads: list[int] | None) -> None:
-        self._made = options, layers, heads
+    def __init__(
+        self,
+        options: Options,
+        relative: Policy | Factor | None,
+        layers: list[int] | None,
+        heads: list[int] | None,
+    ) -> None:
+        self._made = options, relative, layers, heads
 
     def __enter__(self) -> Self:
         mode = _Rescaled(*self._made)
@@ -156,9 +162,15 @@ _SEEN_FROM_INSIDE = [
 class _Rescaled(TorchFunctionMode):
     """Hands a model's calls of scaled_dot_product_attention to `scaled`."""
 
-    def __init__(self, options: Options, layers: list[int] | None, heads: list[int] | None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        relative: Policy | Factor | None,
+        layers: list[int] | None,
+        heads: list[int] | None,
+    ) -> None:
         super().__init__()
-        self.options = options
+        self.options, self.relative = options, relative
         self.layers, self.heads = layers, heads
         self.calls = 0
         self.thread = threading.get_ident()
@@ -209,7 +221,7 @@ class _Rescaled(TorchFunctionMode):
         if post_scale is None:
             post_scale = options.post_scale
         if all(said is None for said in self.options[:3]):
-            return options._replace(post_scale=post_scale, factor=self.options.factor)
+            return options._replace(post_scale=post_scale)
         return self.options._replace(post_scale=post_scale)
 
     def scaled(self, call: Call, options: Options) -> Tensor:
@@ -217,7 +229,7 @@ class _Rescaled(TorchFunctionMode):
         self.calls += 1
         if not self.here():
             return scaled(*call, options, UNSEEN)
-        output = scaled(*call, self.changed(options), UNSEEN)
+        output = scaled(*call, self.changed(options), UNSEEN, self.relative)
         if self.heads is None:
             return output
         heads = output.shape[-3] if output.ndim > 2 else 1

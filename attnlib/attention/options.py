@@ -24,13 +24,11 @@ class Options(NamedTuple):
     scale: ArrayLike | Tensor | None = None
     post_scale: ArrayLike | Tensor | None = None
     normalize_qk: bool = False
-    factor: Policy | Factor | None = None
-    """What multiplies the scale that all that gives; `attnlib.attention.rescale` sets it."""
 
 
 def checked(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
     """Return the policy, α or the scale, and c; α and c are 1 where nothing is said."""
-    policy, alpha, scale, post_scale, normalize_qk = options[:5]
+    policy, alpha, scale, post_scale, normalize_qk = options
     checking.flag("normalize_qk", normalize_qk)
     given = {"policy": policy, "alpha": alpha, "scale": scale}
     named = [name for name, value in given.items() if value is not None]
