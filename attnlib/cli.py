@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from importlib import import_module
@@ -18,9 +19,11 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import attnlib
+from attnlib import files
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from attnlib.policies import Policy
+    from attnlib.probing import Report
     from attnlib.scores import Law
 
 ParsingError: Any = typer.BadParameter.__mro__[2]
@@ -215,6 +218,13 @@ def _print(title: str, rows: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
+class Device(StrEnum):
+    """Where a model runs or trains."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
 @app.command("probe")
 def probe_command(
     model: Annotated[str, typer.Argument(help="A model's name on Hugging Face, or its folder.")],
@@ -223,12 +233,24 @@ def probe_command(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run the code that the model brings.")
     ] = False,
+    policy: Annotated[
+        str | None, typer.Option(help="Measure it under this rule for the scale.")
+    ] = None,
+    heads: Annotated[bool, typer.Option("--heads", help="Print a line for each head.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw each head beside random scores, into this file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the table of all heads to this CSV file.")
+    ] = None,
+    device: Annotated[Device, typer.Option(help="Where the model runs.")] = Device.CPU,
     as_json: AsJson = False,
 ) -> None:
     """Measure the attention of a model while it reads a text.
 
-    Each layer and head (in JSON) beside what random scores of the same size would give: how many
-    keys share the weight, how many rows are wide, entropy, gradient, size of the output.
+    Each layer and head (in JSON, with --heads or --out) beside what random scores of the same size
+    would give: how many keys share the weight, how many rows are wide, entropy, gradient, size of
+    the output; and which heads stand out.
 
     A model is opened as data: no code of its own runs, unless you trust it, and weights are read as
     numbers only.
@@ -245,6 +267,16 @@ def probe_command(
         content = text.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{text} cannot be read: {error}") from error
+    changed: AbstractContextManager[Any] = nullcontext()
+    if policy is not None:
+        from attnlib.attention import rescale
+        from attnlib.policies import POLICIES
+
+        cosines = policy in POLICIES and POLICIES[policy].applied_to == "cosine"
+        try:
+            changed = rescale(policy, normalize_qk=cosines)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
@@ -261,7 +293,9 @@ def probe_command(
         if network.config.is_encoder_decoder:
             inputs["decoder_input_ids"] = ids
         try:
-            with torch.no_grad(), probing.probe(network) as report:
+            network.to(device)
+            inputs = {name: given.to(device) for name, given in inputs.items()}
+            with torch.no_grad(), probing.probe(network) as report, changed:
                 outputs = network(**inputs)
         except Exception as error:  # a model raises what its parts raise
             kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
@@ -271,7 +305,47 @@ def probe_command(
         raise CommandError(f"{model} computes NaN or infinity, first in {broken[0]}", 1)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
-    typer.echo(report.to_json() if as_json else f"{ids.shape[-1]} tokens of {text}\n\n{report}")
+    if plot is not None:
+        _save(plot, _drawing(report, plot.suffix.removeprefix(".") or "svg"))
+    if out is not None:
+        _save(out, report.table().to_csv(index=False).encode())
+    if as_json:
+        typer.echo(report.to_json())
+        return
+    typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{report}")
+    if heads:
+        table = report.table()[list(HEAD_COLUMNS)].round(3)
+        typer.echo(f"\n{table.to_string(index=False)}")
+
+
+HEAD_COLUMNS = (
+    *("layer", "call", "head", "keys", "scale", "alpha", "critical_alpha", "wide"),
+    *("effective_keys", "random_effective_keys", "entropy", "random_entropy"),
+    *("largest_logit", "largest_weight", "first_weight"),
+)
+"""What `attnlib probe --heads` prints of each head; --out and --json have all columns."""
+
+
+def _drawing(report: "Report", kind: str) -> bytes:
+    """Return the figure of a report as a file of that kind."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        raise _missing(error, "book") from error
+    matplotlib.use("agg")
+    drawn = io.BytesIO()
+    try:
+        report.plot().savefig(drawn, format=kind)
+    except ValueError as error:
+        raise CommandError(f"a figure cannot be a file of the kind {kind!r}: {error}") from error
+    return drawn.getvalue()
+
+
+def _save(path: Path, content: bytes) -> None:
+    try:
+        files.replace(path, content)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error}", 1) from error
 
 
 @app.command("claims")
@@ -300,13 +374,6 @@ def claims_command(
         cells = (outcome.source, statement, outcome.verdict, outcome.evidence)
         table.add_row(*(Text(cell) for cell in cells))
     Console().print(table)
-
-
-class Device(StrEnum):
-    """Where training runs."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 @app.command("sweep")

@@ -115,6 +115,20 @@ FAST_PATH = {
 """The kernels of the fast path, self-attention both, and the names of their arguments."""
 
 
+HIDDEN = -1e4
+"""A number in a mask that hides a key, and so do lower ones. Its weight is 0 in every precision."""
+
+
+def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
+    """Return how many keys the first query sees beside its own, None for another kind of mask.
+
+    Where torch.nn.attention.bias has its masks, the compiler is loaded too.
+    """
+    if type(mask).__name__ != "CausalBias":
+        return None
+    return keys - queries if mask.variant.name == "LOWER_RIGHT" else 0
+
+
 class Watcher(TorchFunctionMode):
     """A mode that changes nothing. Inside FAST_PATH_KEPT models take the fast path under it."""
 

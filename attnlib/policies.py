@@ -152,6 +152,84 @@ class Policy:
         with np.errstate(over="ignore"):
             return np.asarray(scale / root if self.applied_to == "cosine" else scale * root)
 
+    def relative(self, train_length: float) -> "Policy":
+        """Return the policy whose scale is this one's at n keys over this one's at `train_length`.
+
+        1 at `train_length`: what multiplies the scale that a model was trained with. Raises
+        ValueError or TypeError for a length below 1 or where this scale is 0. Chapter: policies.
+
+        >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
+        array([0.5, 1. , 2. ])
+        """
+        length = float(checking.keys(checking.number("train_length", train_length)))
+        return replace(
+            self,
+            name=f"{self.name} over that at {length:g} keys",
+            family="length",
+            rule=_Relative(self.rule, length),
+        )
+
+
+@dataclass(frozen=True)
+class _Relative:
+    """A rule over what it is at a length."""
+
+    rule: Rule
+    length: float
+
+    def __call__(self, case: Case, **constants: float) -> Any:
+        there = Case(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
+        unit = self.rule(there, **constants)
+        if not np.all(np.asarray(unit) > 0.0):
+            raise ValueError(
+                f"train_length must be one at which the scale is positive, "
+                f"got train_length={self.length:g}"
+            )
+        return self.rule(case, **constants) / unit
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A function of n, d and the position as a rule."""
+
+    function: Callable[..., ArrayLike]
+
+    def __call__(self, case: Case) -> Any:
+        return checking.finite("the policy's scale", self.function(*case), minimum=0.0)
+
+
+def own(
+    function: Callable[..., ArrayLike],
+    applied_to: Literal["dot product", "cosine"] = "dot product",
+) -> Policy:
+    """Return a rule of one's own as a policy, for all that takes one.
+
+    `function(n, d, position)` gets arrays of one shape, the number of keys that a query sees, the
+    dimension and the query's position from 0, and returns what multiplies q·k (or the cosine): a
+    number, or an array of that shape, from 0 on. What it returns otherwise is a ValueError or
+    TypeError where it is used. TypeError for what cannot be called. Chapter: policies.
+
+    >>> mine = own(lambda n, d, position: np.log(n) / np.sqrt(d))
+    >>> attended = mine.alpha(n=[2, 8], d=64)
+    >>> attended / np.log(2)
+    array([1., 3.])
+    """
+    if not callable(function):
+        raise TypeError(f"function must be one of n, d and position, got {function!r:.80}")
+    checking.choice("applied_to", applied_to, ("dot product", "cosine"))
+    name = getattr(function, "__name__", type(function).__name__)
+    return Policy(
+        name=name,
+        title=name,
+        family="length",
+        applied_to=applied_to,
+        formula=name,
+        source="",
+        read="",
+        meaning="a rule of one's own",
+        rule=_Own(function),
+    )
+
 
 def table(n: ArrayLike, d: ArrayLike) -> "pd.DataFrame":
     """Return a pandas DataFrame of all policies for one n and d, a row each, in their order.

@@ -2,7 +2,8 @@
 
 - `attend`: scaled_dot_product_attention under a policy or an α of your choice, with a post-scale;
 - `Attention`: the same as a module with heads and projections;
-- `rescale`: a context in which somebody else's model runs at another scale.
+- `rescale`: a context in which somebody else's model runs at another scale;
+- `register`: the same for good, in a model of transformers.
 
 The logits are α q·k/√d, so that α = 1 is PyTorch's default, or α cos(q, k) with normalised queries
 and keys. One α for all queries goes into the kernel's own `scale`; one for each query multiplies
@@ -10,7 +11,8 @@ the queries. So every kernel can be used, and no matrix of scores is kept. Numbe
 are multiplied in float32 and rounded once.
 
 `options` says what a call may be told, `shapes` which tensors go together, `by_query` what a query
-that sees n keys gets, `arithmetic` multiplies; `module` and `foreign` are made of it.
+that sees n keys gets, `arithmetic` multiplies; `module`, `foreign` and
+`registered` are made of it.
 
 Chapter: policies.
 """
@@ -18,5 +20,6 @@ Chapter: policies.
 from attnlib.attention.arithmetic import attend
 from attnlib.attention.foreign import is_rescaled, rescale
 from attnlib.attention.module import Attention
+from attnlib.attention.registered import register
 
-__all__ = ["Attention", "attend", "is_rescaled", "rescale"]
+__all__ = ["Attention", "attend", "is_rescaled", "register", "rescale"]

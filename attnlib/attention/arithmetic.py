@@ -15,13 +15,17 @@ from torch.nn import functional
 from attnlib.attention import options as told
 from attnlib.attention import shapes
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
-from attnlib.attention.options import Options
+from attnlib.attention.options import Factor, Options
 from attnlib.interception import OPERATOR
-from attnlib.policies import Policy
+from attnlib.policies import Policy, Rule
 
 UNSEEN = OPERATOR
 """A name of scaled_dot_product_attention that no context takes for a model's: graphs in which it is
 already called at the right scale may run inside the context too."""
+
+
+Call = tuple[Tensor, Tensor, Tensor, Tensor | None, float, bool, bool]
+"""q, k, v, attn_mask, dropout_p, is_causal and enable_gqa."""
 
 
 class _Entered(threading.local):
@@ -39,7 +43,7 @@ def attend(
     k: Tensor,
     v: Tensor,
     *,
-    policy: str | Policy | None = None,
+    policy: str | Policy | Rule | None = None,
     alpha: ArrayLike | Tensor | None = None,
     scale: ArrayLike | Tensor | None = None,
     post_scale: ArrayLike | Tensor | None = None,
@@ -57,10 +61,11 @@ def attend(
 
     The scale σ is given by one of:
 
-    - `policy`, a name in `attnlib.policies.POLICIES` or a Policy. Its n is the number of keys that
+    - `policy`, a name in `attnlib.policies.POLICIES`, a Policy, or a function of n, d and the
+      position as for `attnlib.policies.own`. Its n is the number of keys that
       the query sees: S; under `is_causal` position + 1, at most S; under a mask those where it is
-      True, or, in a mask of numbers, above the lowest of its type. Its position is n − 1. For a
-      policy of dot products at one n for all queries pass `alpha=policy.alpha(n, d)`.
+      True, or, in a mask of numbers, above −10⁴. Its position is n − 1. For a policy of dot
+      products at one n for all queries pass `alpha=policy.alpha(n, d)`.
     - `alpha`, the standard deviation of the logits for q and k of independent entries with mean 0
       and variance 1: σ = α/√d. A number α ≥ 0, or one for each query that broadcasts to
       q.shape[:-1]: of shape (L,), (heads, 1) and so on. A tensor may be learned, and its numbers
@@ -99,10 +104,10 @@ def attend(
             [0.3799, 0.6201]])
     """
     options = Options(policy, alpha, scale, post_scale, normalize_qk)
-    kernel = functional.scaled_dot_product_attention
+    call = q, k, v, attn_mask, dropout_p, is_causal, enable_gqa
     if ENTERED.modes:
-        options, kernel = ENTERED.modes[-1].changed(options), UNSEEN
-    return scaled(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa, options, kernel)
+        return cast(Tensor, ENTERED.modes[-1].scaled(call, options))
+    return scaled(*call, options, functional.scaled_dot_product_attention)
 
 
 def scaled(
@@ -115,8 +120,12 @@ def scaled(
     enable_gqa: bool,
     options: Options,
     kernel: Callable[..., Tensor],
+    relative: Policy | Factor | None = None,
 ) -> Tensor:
-    """Return what `attend` does, with scaled_dot_product_attention or what stands in for it."""
+    """Return what `attend` does, with scaled_dot_product_attention or what stands in for it.
+
+    `relative` multiplies the scale that the options give.
+    """
     scale, factor = told.checked(options)
     dropout_p = told.checked_probability("dropout_p", dropout_p)
     shape = shapes.checked(q, k, v, attn_mask, is_causal, enable_gqa)
@@ -139,6 +148,14 @@ def scaled(
         within_range("policy", kernel_scale, wide)
     else:
         of_queries = each_query("alpha", scale, *rows)
+    if isinstance(relative, Policy):
+        # Its number is what it is: as for cosines it is not divided by 1/√d.
+        relative = each_query("alpha", relative, *rows[:4], True)
+    if isinstance(relative, Tensor):
+        relative = _fitting("factor", relative, shape, wide, q.device)
+        of_queries = relative if of_queries is None else of_queries * relative
+    elif relative is not None:
+        kernel_scale *= relative
     if isinstance(factor, Tensor):
         _array_within_range("post_scale", options.post_scale, wide)
         factor = _fitting("post_scale", factor, shape, wide, q.device)

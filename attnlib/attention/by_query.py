@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnlib import exact
 from attnlib.checking import FloatArray
-from attnlib.interception import constant_in_graphs
+from attnlib.interception import HIDDEN, constant_in_graphs
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 
@@ -58,7 +58,7 @@ def each_query(
 def _count(attn_mask: Tensor, keys: int) -> Tensor:
     """Return the number of keys that each query sees."""
     if attn_mask.dtype != torch.bool:
-        attn_mask = attn_mask > torch.finfo(attn_mask.dtype).min
+        attn_mask = attn_mask > HIDDEN
     return attn_mask.expand(*attn_mask.shape[:-1], keys).sum(-1)
 
 

@@ -1,41 +1,63 @@
 """Somebody else's model at another scale."""
 
+import threading
 import warnings
+from collections.abc import Iterable
 from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from torch.overrides import TorchFunctionMode
 
-from attnlib.attention.arithmetic import ENTERED, UNSEEN, scaled
-from attnlib.attention.options import Options, checked
+from attnlib import checking
+from attnlib.attention.arithmetic import ENTERED, UNSEEN, Call, scaled
+from attnlib.attention.options import Factor, Options, checked, checked_relative
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
     seen_from_inside,
 )
-from attnlib.policies import Policy
+from attnlib.policies import Policy, Rule
 
 
 def rescale(
-    policy: str | Policy | None = None,
+    policy: str | Policy | Rule | None = None,
     *,
     alpha: ArrayLike | Tensor | None = None,
     scale: ArrayLike | Tensor | None = None,
+    factor: str | Policy | Rule | ArrayLike | Tensor | None = None,
+    train_length: float | None = None,
     post_scale: ArrayLike | Tensor | None = None,
     normalize_qk: bool = False,
+    layers: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None,
 ) -> "_Context":
     """Return a context in which every scaled_dot_product_attention call runs at another scale.
 
     What would this model do under that policy? Nothing in the model is touched. The arguments as in
-    `attend`, and they replace the scale that the model passes; with `post_scale` alone the model's
-    own scale stays. n is the number of keys that a query sees in the call at hand, a cache
+    `attend`, and they replace the scale that the model passes, so that α = 1 changes a model whose
+    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper); with `post_scale` alone the
+    model's own scale stays. n is the number of keys that a query sees in the call at hand, a cache
     included. Also a decorator of functions.
+
+    `factor` multiplies the model's own scale, whatever that is: by a number, by one for each query,
+    or by a rule: a policy (a name or a Policy) over what it is at `train_length` keys, where it
+    changes nothing; or a function of n, d and the position, arrays of one shape, which is the
+    factor itself, or over its value at `train_length` where that is given.
+
+    `layers` are those that change: modules that attend, counted from 0 as they first do so in the
+    context. In a graph of torch.compile they cannot be told apart (RuntimeError). `heads` are those
+    of the queries, on the axis before their last two. By default all of both change.
 
     It reaches every way to that function in this thread: from torch.nn.functional, an import of
     the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and models under
@@ -59,24 +81,53 @@ def rescale(
     >>> torch.testing.assert_close(same, model(x))
     """
     options = Options(policy, alpha, scale, post_scale, normalize_qk)
-    if all(said is None for said in options[:4]) and not normalize_qk:
+    if all(said is None for said in options[:4]) and not normalize_qk and factor is None:
         raise ValueError(
-            "rescale needs a policy, an alpha, a scale or a post_scale: nothing would change"
+            "rescale needs a policy, an alpha, a scale, a factor or a post_scale: nothing would "
+            "change"
         )
-    checked(options)
-    return _Context(options)
+    if factor is None:
+        if train_length is not None:
+            raise ValueError("train_length is for a factor, which is not given")
+        checked(options)
+    else:
+        if any(said is not None for said in options[:3]) or normalize_qk:
+            raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
+        if isinstance(post_scale, str):
+            raise ValueError("post_scale='exact' needs the scale, and factor is relative to it")
+        checked(options)
+    relative = None if factor is None else checked_relative(factor, train_length)
+    return _Context(options, relative, _places("layers", layers), _places("heads", heads))
+
+
+def _places(name: str, chosen: Iterable[int] | None) -> list[int] | None:
+    if chosen is None:
+        return None
+    if not isinstance(chosen, Iterable):
+        raise TypeError(f"{name} must be integers from 0 on, got {name}={chosen!r:.80}")
+    places = sorted({checking.integer(name, place, minimum=0) for place in chosen})
+    if not places:
+        raise ValueError(f"{name} must name one or more, got none")
+    return places
 
 
 class _Context(ContextDecorator):
     """What `rescale` returns. It can be entered again, within itself and in several threads."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(
+        self,
+        options: Options,
+        relative: Policy | Factor | None,
+        layers: list[int] | None,
+        heads: list[int] | None,
+    ) -> None:
+        self._made = options, relative, layers, heads
 
     def __enter__(self) -> Self:
-        mode = _Rescaled(self._options)
+        mode = _Rescaled(*self._made)
         ENTERED.modes.append(mode)
         FAST_PATH_OFF.__enter__()
+        mode.watch()
         mode.__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -88,6 +139,7 @@ class _Context(ContextDecorator):
     ) -> None:
         mode = ENTERED.modes.pop()
         mode.__exit__(kind, error, trace)
+        mode.watch_no_more()
         FAST_PATH_OFF.__exit__()
         if mode.calls == 0 and error is None:
             warnings.warn(
@@ -110,20 +162,81 @@ _SEEN_FROM_INSIDE = [
 class _Rescaled(TorchFunctionMode):
     """Hands a model's calls of scaled_dot_product_attention to `scaled`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self,
+        options: Options,
+        relative: Policy | Factor | None,
+        layers: list[int] | None,
+        heads: list[int] | None,
+    ) -> None:
         super().__init__()
-        self.options = options
+        self.options, self.relative = options, relative
+        self.layers, self.heads = layers, heads
         self.calls = 0
+        self.thread = threading.get_ident()
+        self.running: list[nn.Module] = []
+        self.found: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+        self.hooks: list[Any] = []
+
+    def watch(self) -> None:
+        """Note which modules run, where layers are to be told apart."""
+        if self.layers is not None:
+            self.hooks = [
+                register_module_forward_pre_hook(self.enter_module),
+                register_module_forward_hook(self.leave_module, always_call=True),
+            ]
+
+    def watch_no_more(self) -> None:
+        """Leave modules alone."""
+        while self.hooks:
+            self.hooks.pop().remove()
+
+    def enter_module(self, module: nn.Module, _: Any) -> None:
+        """Note that a module starts."""
+        if threading.get_ident() == self.thread and not torch.compiler.is_compiling():
+            self.running.append(module)
+
+    def leave_module(self, module: nn.Module, *_: Any) -> None:
+        """Note that a module has ended."""
+        if threading.get_ident() == self.thread and not torch.compiler.is_compiling():
+            self.running.pop()
+
+    def here(self) -> bool:
+        """Return whether the layer that attends is one of those that change."""
+        if self.layers is None:
+            return True
+        if torch.compiler.is_compiling():
+            raise RuntimeError(
+                "rescale cannot tell layers apart in a graph of torch.compile: leave layers out, "
+                "or run the model that was given to torch.compile"
+            )
+        if not self.running:
+            return 0 in self.layers
+        module = self.running[-1]
+        return self.found.setdefault(module, len(self.found)) in self.layers
 
     def changed(self, options: Options) -> Options:
-        """Return the options of a call, as far as the context leaves them."""
-        self.calls += 1
+        """Return the options of a call that changes, as far as the context leaves them."""
         post_scale = self.options.post_scale
         if post_scale is None:
             post_scale = options.post_scale
         if all(said is None for said in self.options[:3]):
             return options._replace(post_scale=post_scale)
         return self.options._replace(post_scale=post_scale)
+
+    def scaled(self, call: Call, options: Options) -> Tensor:
+        """Return attention as the context has it; `options` are those that the call has."""
+        self.calls += 1
+        if not self.here():
+            return scaled(*call, options, UNSEEN)
+        output = scaled(*call, self.changed(options), UNSEEN, self.relative)
+        if self.heads is None:
+            return output
+        heads = output.shape[-3] if output.ndim > 2 else 1
+        if self.heads[-1] >= heads:
+            raise ValueError(f"heads must be below {heads}, got heads={self.heads}")
+        chosen = torch.tensor([place in self.heads for place in range(heads)], device=output.device)
+        return torch.where(chosen[:, None, None], output, scaled(*call, options, UNSEEN))
 
     def __torch_function__(
         self,
@@ -161,10 +274,8 @@ class _Rescaled(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> Tensor:
         """Return attention at this context's scale; the arguments are PyTorch's."""
-        options = self.changed(Options(scale=scale))
-        return scaled(
-            query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, options, UNSEEN
-        )
+        call = query, key, value, attn_mask, dropout_p, is_causal, enable_gqa
+        return self.scaled(call, Options(scale=scale))
 
 
 def is_rescaled() -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from attnlib import checking
 from attnlib.attention.arithmetic import attend
 from attnlib.attention.options import Options, checked, checked_factor
-from attnlib.policies import Policy
+from attnlib.policies import Policy, Rule
 
 
 class Attention(nn.Module):
@@ -46,7 +46,7 @@ class Attention(nn.Module):
         head_size: int | None = None,
         context_width: int | None = None,
         bias: bool = True,
-        policy: str | Policy | None = None,
+        policy: str | Policy | Rule | None = None,
         alpha: ArrayLike | Tensor | None = None,
         scale: ArrayLike | Tensor | None = None,
         post_scale: ArrayLike | Tensor | None = None,

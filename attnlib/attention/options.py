@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from attnlib import checking
-from attnlib.policies import POLICIES, Policy
+from attnlib.policies import POLICIES, Policy, Rule, own
 
 Factor = float | Tensor
 """A number for all queries, or a tensor with one for each, which broadcasts to (…, L)."""
@@ -19,7 +19,7 @@ Factor = float | Tensor
 class Options(NamedTuple):
     """The arguments of `attnlib.attention.attend` that say what the scale is."""
 
-    policy: str | Policy | None = None
+    policy: str | Policy | Rule | None = None
     alpha: ArrayLike | Tensor | None = None
     scale: ArrayLike | Tensor | None = None
     post_scale: ArrayLike | Tensor | None = None
@@ -65,22 +65,33 @@ def checked(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"
     return chosen, 1.0 if post_scale is None else checked_factor("post_scale", post_scale)
 
 
+def named_policy(name: str, policy: str | Policy | Rule) -> Policy | None:
+    """Return the policy of that name, the policy itself, or None for a function: a rule."""
+    if isinstance(policy, Policy):
+        return policy
+    if isinstance(policy, str):
+        if policy in POLICIES:
+            return POLICIES[policy]
+        similar = difflib.get_close_matches(policy, POLICIES, n=3, cutoff=0.0)
+        raise ValueError(
+            f"{name} must be a name in attnlib.policies.POLICIES, a Policy or a function of n, d "
+            f"and position, got {name}={policy!r:.80}; similar names: {', '.join(similar)}"
+        )
+    if callable(policy):
+        return None
+    raise TypeError(
+        f"{name} must be a name in attnlib.policies.POLICIES, a Policy or a function of n, d and "
+        f"position, got {name}={policy!r:.80}"
+    )
+
+
 def checked_policy(
-    policy: str | Policy, normalize_qk: bool, called: str = "normalize_qk"
+    policy: str | Policy | Rule, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
     """Return the policy; `called` is what the caller's argument for cosines is called."""
-    if not isinstance(policy, str | Policy):
-        raise TypeError(
-            "policy must be a name in attnlib.policies.POLICIES or a Policy, "
-            f"got policy={policy!r:.80}"
-        )
-    rule = POLICIES.get(policy) if isinstance(policy, str) else policy
+    rule = named_policy("policy", policy)
     if rule is None:
-        similar = difflib.get_close_matches(str(policy), POLICIES, n=3, cutoff=0.0)
-        raise ValueError(
-            "policy must be a name in attnlib.policies.POLICIES or a Policy, "
-            f"got policy={policy!r:.80}; similar names: {', '.join(similar)}"
-        )
+        return own(cast(Rule, policy), "cosine" if normalize_qk else "dot product")
     if rule.applied_to == "cosine" and not normalize_qk:
         raise ValueError(
             f"the policy {rule.name} multiplies cosines, not q·k: pass {called}=True with it"
@@ -114,3 +125,21 @@ def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
         return float(cast(float, value))
     array = checking.finite(name, cast(ArrayLike, value), minimum=0.0)
     return float(array) if array.ndim == 0 else torch.from_numpy(array)
+
+
+def checked_relative(
+    factor: str | Policy | Rule | ArrayLike | Tensor, train_length: float | None
+) -> Policy | Factor:
+    """Return the numbers, or the rule over what it is at `train_length`."""
+    if not isinstance(factor, str | Policy) and not callable(factor):
+        if train_length is not None:
+            raise ValueError("train_length is for a factor that is a rule, got a number")
+        return checked_factor("factor", factor)
+    rule = named_policy("factor", factor)
+    if rule is None:
+        rule = own(cast(Rule, factor))
+    elif train_length is None:
+        raise ValueError(
+            f"factor={rule.name!r} needs train_length: at that many keys the model keeps its scale"
+        )
+    return rule if train_length is None else rule.relative(train_length)

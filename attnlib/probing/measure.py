@@ -11,17 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from attnlib.checking import FloatArray
-from attnlib.interception import hidden_from_modes
+from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
 
 BLOCK = {"cpu": 2**19}
 """How many scores are worked on at a time: what fits the cache."""
 BLOCK_ELSEWHERE = 2**24
-
-HIDDEN = -1e4
-"""A mask's number that hides a key. Its weight is 0 in every precision."""
 
 FAR = 1e30
 """How far hidden keys and the largest logit are moved down: their weights are 0."""
@@ -48,6 +44,10 @@ class Rows(NamedTuple):
     collision_probability: FloatArray
     entropy: FloatArray
     log_complement: FloatArray  # log(1 − Y)
+    largest_logit: FloatArray
+    log_sum_exp: FloatArray
+    largest_weight: FloatArray
+    first_weight: FloatArray  # of the first key that any query of the sequence sees
     output_square: FloatArray
 
 
@@ -78,11 +78,10 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         scale = 1.0 / math.sqrt(dimension) if call.scale is None else float(call.scale)
 
         masks: list[Tensor | None] = [None]
-        past = 0 if call.is_causal else None
-        if isinstance(call.mask, CausalBias):
-            lower = call.mask.variant == CausalVariant.LOWER_RIGHT
-            past = k.shape[-2] - q.shape[-2] if lower else 0
-        elif call.mask is not None:
+        past = causal_bias(call.mask, q.shape[-2], k.shape[-2])
+        if call.is_causal:
+            past = 0
+        if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
             masks = [full[index] for index in np.ndindex(*leading[:-1])]
 
@@ -110,18 +109,23 @@ def _sequence(
     past: int | None,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return the fields of Rows, (7, heads, queries), and the values' variance, (heads, 1).
+    """Return the fields of Rows, (11, heads, queries), and the values' variance, (heads, 1).
 
     q, k, v, z: (heads, queries or keys, size); mask: (heads, queries, keys). With `past`, query i
     sees the keys up to past + i.
     """
     heads, queries, dimension = q.shape
     keys = k.shape[-2]
-    # A shift of all keys shifts all logits of a row: it changes nothing but rounding errors.
-    k = (k - k.mean(dim=-2, keepdim=True)).mT
+    # A shift of all keys shifts all logits of a row: weights keep more digits without it.
+    centre = k.mean(dim=-2, keepdim=True)
+    k = (k - centre).mT
     q = q / math.sqrt(dimension)
+    shift = torch.matmul(q, centre.mT).squeeze(-1)
     factor = scale * math.sqrt(dimension)
     factor = 1.0 if math.isclose(factor, 1.0, rel_tol=1e-12) else factor
+    first_key = torch.zeros((), dtype=torch.long, device=q.device)
+    if mask is not None:
+        first_key = _first_key(mask)
     sums = q.new_empty((len(_Sums._fields), heads, queries))
     computed = q.new_empty((heads, queries, v.shape[-1]))
     seen = torch.zeros((heads, keys), dtype=torch.bool, device=q.device)
@@ -138,7 +142,7 @@ def _sequence(
             if mask is not None and visible is not None:
                 seen[here[0]] |= visible.any(dim=-2)
             scores = torch.matmul(q[here], k[here[0], :, :stop])
-            found, weights, chosen = _sums(scores, factor, visible, bias)
+            found, weights, chosen = _sums(scores, factor, visible, bias, first_key)
             sums[:, *here] = torch.stack(found)
             if z is None:
                 values = v[here[0], :stop]
@@ -153,7 +157,15 @@ def _sequence(
     variance = squares / (number[..., 0] - 1.0).clamp(min=1.0)
     output = computed if z is None else z
     output_square = (output - mean).square().mean(dim=-1) + variance / number[..., 0]
-    return torch.stack([*_from_sums(_Sums(*sums.double())), output_square.double()]), variance
+    measured = _from_sums(_Sums(*sums.double()), factor * shift.double())
+    return torch.stack([*measured, output_square.double()]), variance
+
+
+def _first_key(mask: Tensor) -> Tensor:
+    """Return the place of the first key that any query sees."""
+    one = mask[:1] if mask.stride(0) == 0 else mask  # the same for all heads
+    visible = one.any(dim=-2) if one.dtype == torch.bool else one.amax(dim=-2) > HIDDEN
+    return visible.any(dim=0).to(torch.uint8).argmax()
 
 
 def _seen_by(
@@ -189,10 +201,16 @@ class _Sums(NamedTuple):
     peak: Tensor  # largest of the weights that the other logits have among themselves
     length: Tensor  # Euclidean, of those weights
     weighted: Tensor  # mean with those weights of the other logits, less the second
+    first: Tensor  # weight of the first key among them
+    first_is_largest: Tensor
 
 
 def _sums(
-    scores: Tensor, factor: float, visible: Tensor | None, bias: Tensor | None
+    scores: Tensor,
+    factor: float,
+    visible: Tensor | None,
+    bias: Tensor | None,
+    first_key: Tensor,
 ) -> tuple[_Sums, Tensor, Tensor]:
     """Return the sums, the weights of all keys but that of the largest logit, and which that is.
 
@@ -229,6 +247,8 @@ def _sums(
         weights.amax(dim=-1),
         torch.linalg.vector_norm(weights, dim=-1),
         logits.mul_(weights).sum(dim=-1),
+        weights.index_select(-1, first_key.reshape(1)).squeeze(-1),
+        (chosen.squeeze(-1) == first_key).to(total.dtype),
     )
     return sums, weights, chosen
 
@@ -240,11 +260,11 @@ def _argmax(numbers: Tensor) -> Tensor:
     return numbers.argmax(dim=-1)
 
 
-def _from_sums(sums: _Sums) -> tuple[Tensor, ...]:
-    """Return the first six fields of Rows, from sums in double precision.
+def _from_sums(sums: _Sums, shift: Tensor) -> tuple[Tensor, ...]:
+    """Return the fields of Rows but the last, from sums in double precision.
 
     With ε = e^{s₂ − s₁} for the two largest logits, the others have the weights ε f_i in units of
-    the largest; F = Σ f = 1/peak.
+    the largest; F = Σ f = 1/peak. `shift` is what centred keys lack of each logit.
     """
     gap = sums.largest - sums.second
     epsilon = torch.exp(-gap)
@@ -256,6 +276,8 @@ def _from_sums(sums: _Sums) -> tuple[Tensor, ...]:
     entropy = torch.log(normaliser) + epsilon * below / normaliser
     pairs = 2.0 * total + epsilon * (total**2 - squares)
     log_complement = torch.log(pairs) - gap - 2.0 * torch.log(normaliser)
+    rest = epsilon * total / normaliser  # the weight of all but the largest
+    largest_logit = sums.largest + shift
     return (
         sums.number,
         _variance(sums.score_total, sums.score_length, sums.number),
@@ -263,6 +285,10 @@ def _from_sums(sums: _Sums) -> tuple[Tensor, ...]:
         collision_probability,
         entropy,
         log_complement,
+        largest_logit,
+        largest_logit + torch.log(normaliser),
+        1.0 / normaliser,
+        torch.where(sums.first_is_largest > 0.5, 1.0 / normaliser, rest * sums.first),
     )
 
 

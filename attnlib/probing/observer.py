@@ -4,7 +4,7 @@ import re
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,12 +19,15 @@ from attnlib.interception import ATTENTION, FAST_PATH, MULTI_HEAD, MULTI_HEAD_FR
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
 
+Sample = Callable[[Call, Tensor | None], tuple[Call, Tensor | None]]
+"""From a call and its output to those of some of its rows."""
+
 LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 NAMES_SHOWN = 3
 
 
 @contextmanager
-def probe(model: nn.Module) -> Iterator[Report]:
+def probe(model: nn.Module, *, theory: bool = True) -> Iterator[Report]:
     """Measure every scaled_dot_product_attention call of the model inside the context.
 
     Nothing in the model is touched; outputs, gradients and random numbers are bitwise those of a
@@ -36,7 +39,9 @@ def probe(model: nn.Module) -> Iterator[Report]:
     the axes of q before its last two, the last is the heads, the others are sequences.
 
     It adds once or twice the time of the attention itself, and memory linear in the number of keys:
-    28 bytes a row and head are kept.
+    44 bytes a row and head are kept.
+
+    `theory=False` leaves out the columns of random scores, which take a second for each length.
 
     What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
     it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all. Queries
@@ -68,8 +73,8 @@ def probe(model: nn.Module) -> Iterator[Report]:
             "model is compiled, and a graph cannot be seen into: probe and run the model that was "
             "given to torch.compile"
         )
-    observer = Observer(model)
-    with _watched_modules(observer), interception.FAST_PATH_KEPT, observer:
+    observer = Observer(model, Report(theory=theory))
+    with observer.at_work():
         yield observer.report
     observer.finish()
 
@@ -77,9 +82,10 @@ def probe(model: nn.Module) -> Iterator[Report]:
 class Observer(interception.Watcher):
     """Measures each call of attention on the way, and keeps account of what it could not."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, report: Report, sample: Sample | None = None) -> None:
         super().__init__()
-        self.report = Report()
+        self.report = report
+        self.sample = sample
         self.model_name = type(model).__name__
         self.names = {id(module): name for name, module in model.named_modules()}
         self.kinds = {  # a scripted module has an original name
@@ -93,6 +99,12 @@ class Observer(interception.Watcher):
         self.seen: dict[str, None] = {}
         self.unmeasured: dict[str, str] = {}
         self.compiled = False
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Watch what this thread runs."""
+        with _watched_modules(self), interception.FAST_PATH_KEPT, self:
+            yield
 
     # Modules as they run
 
@@ -169,6 +181,7 @@ class Observer(interception.Watcher):
         """Measure a call of scaled_dot_product_attention; the arguments are PyTorch's."""
         call = Call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         module = self.running[-1]
+        call, result = _unpacked(module, call, result)
         self.record(module, [call], None if dropout_p > 0.0 else result)
 
     def fast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -189,6 +202,8 @@ class Observer(interception.Watcher):
             self.unmeasured[name] = reason
             return
         for call in calls:
+            if self.sample is not None:
+                call, output = self.sample(call, output)
             self.report.add(name or self.model_name, number, measure(call, output))
 
     # What is said at the end
@@ -250,6 +265,27 @@ class Observer(interception.Watcher):
             for name in without
             if not any(inside(other, name) and other != name for other in without)
         ]
+
+
+def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tensor]:
+    """Return a call with a head for each head of queries.
+
+    Where a query is one token, transformers takes the queries that share a key for a sequence: they
+    come as (batch, heads of keys, group, d), the mask, if it differs by head, likewise.
+    """
+    group: Any = getattr(module, "num_key_value_groups", 1)
+    heads: Any = getattr(getattr(module, "config", None), "num_attention_heads", 0)
+    q, mask = call.query, call.mask
+    packed = heads and q.ndim == 4 and group > 1
+    if not packed or q.shape[1:3] != (heads // group, group) or call.key.shape[1] != q.shape[1]:
+        return call, result
+
+    def by_head(t: Tensor) -> Tensor:
+        return t.reshape(t.shape[0], heads, 1, t.shape[-1])
+
+    if isinstance(mask, Tensor) and mask.ndim == 4 and mask.shape[1] != 1:
+        mask = by_head(mask)
+    return call._replace(query=by_head(q), mask=mask, enable_gqa=True), by_head(result)
 
 
 def _why_not(query: Tensor, key: Tensor) -> str:

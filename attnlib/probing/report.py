@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import exact, freezing
+from attnlib import checking, exact, freezing
 from attnlib.checking import FloatArray
+from attnlib.probing import summary
 from attnlib.probing.measure import Measured, Rows
 from attnlib.probing.random_scores import RANDOM, RandomScores
 
@@ -46,6 +46,11 @@ DEFINITIONS = {
     "gradient_median": "median of g",
     "gradient_mean_log": "mean of log g",
     "gradient_share": "mean g / its limit for random scores as α → ∞",
+    "largest_logit": "largest logit of a row: the largest over the rows",
+    "log_sum_exp": "log Σ e^logit, the normaliser of a row: mean over the rows",
+    "largest_weight": "largest weight of a row: mean over the rows",
+    "first_weight": "weight of the first key that any query of the sequence sees, where attention "
+    "sinks are: mean over the rows",
     "value_std": "standard deviation of the values: over the keys that are seen, root of the "
     "mean square of the components",
     "output_std": "standard deviation of the outputs z = Σ p v: root of the mean of "
@@ -59,7 +64,8 @@ DEFINITIONS = {
 class Report:
     """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, theory: bool = True) -> None:
+        self._theory = theory
         self._measured: dict[tuple[str, int, int, int], list[Measured]] = {}
         self._written: list[dict[str, Any]] = []
         self._not_finite: dict[str, None] = {}
@@ -104,7 +110,8 @@ class Report:
         """Return a pandas DataFrame, one row for each row of attention that sees two keys or more.
 
         Columns: layer, call, head, sequence, query, keys (n), alpha (standard deviation of its own
-        logits), collision_probability, entropy, gradient (with the head's α).
+        logits), collision_probability, entropy, gradient (with the head's α), largest_logit,
+        log_sum_exp, largest_weight, first_weight.
         """
         import pandas as pd
 
@@ -121,6 +128,10 @@ class Report:
                     "collision_probability": head.rows.collision_probability,
                     "entropy": head.rows.entropy,
                     "gradient": head.alpha * np.exp(head.rows.log_complement),
+                    "largest_logit": head.rows.largest_logit,
+                    "log_sum_exp": head.rows.log_sum_exp,
+                    "largest_weight": head.rows.largest_weight,
+                    "first_weight": head.rows.first_weight,
                 }
             )
             for head in self._heads()
@@ -174,40 +185,22 @@ class Report:
         bar.update_ticks()
         return figure
 
+    def unusual(self, count: int = 5) -> list[tuple[str, int, int, str]]:
+        """Return the `count` heads that stand out most: layer, call, head, and why in words.
+
+        Those whose numbers are not finite; then those far from random scores of their spread in the
+        number of keys that share the weight (a factor of 1.5), with a sink (0.3 of the weight on
+        the first key), with wide rows (half of them), or with even weights (1/Y above 0.9 n).
+        """
+        found = summary.unusual(self._lines(), checking.integer("count", count, minimum=1))
+        return [(line["layer"], line["call"], line["head"], why) for line, why in found]
+
     def __repr__(self) -> str:
-        layers: dict[str, list[dict[str, Any]]] = {}
-        for line in self._lines():
-            name = line["layer"] if not line["call"] else f"{line['layer']} {line['call']}"
-            layers.setdefault(name, []).append(line)
-        text = [
-            "Means over the heads of a layer; on the right of a number that of random scores.",
-            "",
-            f"{'layer':20}{'α':>6}{'α_c':>6}{'wide':>10}{'keys 1/Y':>14}{'entropy':>12}"
-            f"{'gradient':>12}{'output std':>14}",
-        ]
-        for name, lines in layers.items():
-
-            def of(column: str, lines: list[dict[str, Any]] = lines) -> float:
-                return _mean(np.array([line[column] for line in lines]))
-
-            def both(column: str, spec: str, of: Callable[[str], float] = of) -> str:
-                return _shown(of(column), spec) + _shown(of(f"random_{column}"), spec)
-
-            text.append(
-                f"{name if len(name) < 20 else '…' + name[-18:]:20}"
-                f"{_shown(of('alpha'), '6.2f')}{_shown(of('critical_alpha'), '6.2f')}"
-                f"{both('wide', '5.2f')}"
-                f"{both('effective_keys', '7.1f')}{both('entropy', '6.2f')}"
-                f"{both('gradient', '6.2f')}{both('output_std', '7.3f')}"
-            )
-        text.append("")
-        shown = ("alpha", "critical_alpha", "wide", "effective_keys", "entropy", "gradient")
-        text += [f"{name}: {DEFINITIONS[name]}" for name in (*shown, "output_std")]
-        return "\n".join([*text, RANDOM])
+        return summary.text(self._lines())
 
     def _heads(self) -> list["_Head"]:
         return [
-            _head(layer, call, head, dimension, calls)
+            _head(layer, call, head, heads, dimension, calls)
             for (layer, call, heads, dimension), calls in self._measured.items()
             for head in range(heads)
         ]
@@ -218,12 +211,18 @@ class Report:
             heads = self._heads()
             lines = {}
             for random, alike in _by_theory(heads).items():
-                columns = random.columns(np.array([head.alpha for head in alike]))
+                alphas = np.array([head.alpha for head in alike])
+                columns = random.columns(alphas) if self._theory else _without_theory(alphas)
+                limit = random.gradient_limit if self._theory else math.nan
                 for i, head in enumerate(alike):
                     expected = {name: float(column[i]) for name, column in columns.items()}
-                    lines[head.place] = _line(head, random, expected)
+                    lines[head.place] = _line(head, random.critical_alpha, limit, expected)
             self._written = [lines[head.place] for head in heads]
         return self._written
+
+
+def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:
+    return {name: np.full(alphas.shape, math.nan) for name in DEFINITIONS if "random_" in name}
 
 
 class _Head(NamedTuple):
@@ -232,6 +231,7 @@ class _Head(NamedTuple):
     layer: str
     call: int
     head: int
+    heads: int
     dimension: int
     scale: float
     alpha: float
@@ -241,11 +241,13 @@ class _Head(NamedTuple):
     rows: Rows
 
     @property
-    def place(self) -> tuple[str, int, int, int]:
-        return self.layer, self.call, self.head, self.dimension
+    def place(self) -> tuple[str, int, int, int, int]:
+        return self.layer, self.call, self.head, self.heads, self.dimension
 
 
-def _head(layer: str, call: int, head: int, dimension: int, calls: list[Measured]) -> _Head:
+def _head(
+    layer: str, call: int, head: int, heads: int, dimension: int, calls: list[Measured]
+) -> _Head:
     fields = [
         np.concatenate([part[:, head].ravel() for part in parts])
         for parts in zip(*(one.rows for one in calls), strict=True)
@@ -261,6 +263,7 @@ def _head(layer: str, call: int, head: int, dimension: int, calls: list[Measured
             layer,
             call,
             head,
+            heads,
             dimension,
             calls[-1].scale,
             alpha=_root_mean(rows.variance),
@@ -275,18 +278,15 @@ def _mean(numbers: FloatArray | NDArray[np.bool_]) -> float:
     return float(numbers.mean()) if numbers.size else math.nan
 
 
-def _shown(number: float, spec: str) -> str:
-    """Return the number as `spec` says, and a dash of that width where there is none."""
-    return f"{number:{spec}}" if math.isfinite(number) else f"{'–':>{spec.partition('.')[0]}}"
-
-
 def _root_mean(squares: FloatArray) -> float:
     return math.sqrt(_mean(squares))
 
 
 @np.errstate(invalid="ignore")
-def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict[str, Any]:
-    """Return a line of the table."""
+def _line(
+    head: _Head, critical_alpha: float, limit: float, expected: dict[str, float]
+) -> dict[str, Any]:
+    """Return a line of the table; `limit` is that of the gradient of random scores."""
     rows, alpha = head.rows, head.alpha
     relative = np.sqrt(rows.variance) / freezing.critical_alpha(rows.keys)
     complement = np.exp(rows.log_complement)
@@ -301,7 +301,7 @@ def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict
         "scale": head.scale,
         "score_std": _root_mean(rows.score_variance),
         "alpha": alpha,
-        "critical_alpha": random.critical_alpha,
+        "critical_alpha": critical_alpha,
         "alpha_to_critical": _mean(relative),
         "wide": _mean(relative >= 1.0),
         "collision_probability": collision_probability,
@@ -310,7 +310,11 @@ def _line(head: _Head, random: RandomScores, expected: dict[str, float]) -> dict
         "gradient": alpha * _mean(complement),
         "gradient_median": alpha * float(np.median(complement)) if complement.size else math.nan,
         "gradient_mean_log": _mean(rows.log_complement) + (math.log(alpha) if alpha else -math.inf),
-        "gradient_share": alpha * _mean(complement) / random.gradient_limit,
+        "gradient_share": alpha * _mean(complement) / limit,
+        "largest_logit": float(rows.largest_logit.max()) if rows.keys.size else math.nan,
+        "log_sum_exp": _mean(rows.log_sum_exp),
+        "largest_weight": _mean(rows.largest_weight),
+        "first_weight": _mean(rows.first_weight),
         "value_std": head.value_std,
         "output_std": _root_mean(rows.output_square),
         **expected,

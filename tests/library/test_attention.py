@@ -866,3 +866,14 @@ def test_no_heads_give_no_result():
 def test_the_factor_behind_multiplies_the_result(factor):
     expected = factor * attend(Q, K, V)
     torch.testing.assert_close(attend(Q, K, V, post_scale=factor), expected, rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize("number", [-1e4, -1e9, -math.inf, torch.finfo(torch.float32).min])
+def test_a_key_that_a_mask_of_numbers_hides_is_none_of_the_n(number):
+    q, k, v = (
+        torch.randn(1, 2, 6, 4, generator=torch.Generator().manual_seed(i)) for i in (1, 2, 3)
+    )
+    seen = torch.ones(6, 6, dtype=torch.bool).tril()
+    numbers = torch.zeros(6, 6).masked_fill(~seen, number)
+    expected = attend(q, k, v, policy="ssmax", attn_mask=seen)
+    torch.testing.assert_close(attend(q, k, v, policy="ssmax", attn_mask=numbers), expected)

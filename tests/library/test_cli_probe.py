@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from attnlib.cli import app
-from attnlib.probing import RANDOM, probe
+from attnlib.probing import DEFINITIONS, RANDOM, probe
 
 TEXT = "to be or not to be that is the question " * 8
 
@@ -263,3 +263,42 @@ def test_two_tokens_are_enough(folder, tmp_path):
     result = run(folder, "--text", tmp_path / "two.txt")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("2 tokens of ")
+
+
+def test_it_measures_the_model_under_another_rule(folder, text):
+    from transformers import AutoModel, AutoTokenizer
+
+    from attnlib.attention import rescale
+
+    model = AutoModel.from_pretrained(folder).eval()
+    ids = AutoTokenizer.from_pretrained(folder)(TEXT, return_tensors="pt")["input_ids"][:, :9]
+    for policy, cosines in (("ssmax", False), ("swin_v2", True)):
+        arguments = ("--text", text, "--tokens", 9, "--json", "--policy", policy)
+        result = run(folder, *arguments)
+        with torch.no_grad(), probe(model) as report, rescale(policy, normalize_qk=cosines):
+            model(ids)
+        assert json.loads(result.stdout) == json.loads(report.to_json())
+    refused("similar names: ssmax", folder, "--text", text, "--policy", "ssmaxx")
+
+
+def test_it_prints_draws_and_writes_every_head(folder, text, tmp_path):
+    files = {"--plot": tmp_path / "heads.svg", "--out": tmp_path / "heads.csv"}
+    options = [part for option in files.items() for part in option]
+    result = run(folder, "--text", text, "--heads", *options)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert [line.split()[:3] for line in lines[-4:]] == [
+        [f"h.{layer}.attn", "0", str(head)] for layer in range(2) for head in range(2)
+    ]
+    assert "<svg" in files["--plot"].read_text()
+    table = files["--out"].read_text().splitlines()
+    assert table[0].split(",") == list(DEFINITIONS)
+    assert len(table) == 1 + 4
+
+
+def test_a_file_that_cannot_be_written_is_one_line(folder, text, tmp_path):
+    (tmp_path / "file").touch()
+    common = (folder, "--text", text)
+    refused("cannot be written", *common, "--out", tmp_path / "file" / "x.csv", status=1)
+    refused("of the kind 'txt'", *common, "--plot", tmp_path / "x.txt")
+    refused("--device", *common, "--device", "tpu")

@@ -57,8 +57,10 @@ def one_call(q, k, v, attn_mask=None, is_causal=False, scale=None, past=0, **_):
 
 
 def one_head(scale, q, products, logits, visible, v):
-    found = {name: [] for name in ("n", "score", "logit", "y", "entropy", "rest", "z", "value")}
+    names = ("n", "score", "logit", "y", "entropy", "rest", "z", "value", "peak", "sum", "first")
+    found = {name: [] for name in names}
     for sequence in range(len(q)):
+        first = visible[sequence].any(dim=0).nonzero()[0]
         values = v[sequence][visible[sequence].any(dim=0)]
         variance = float(values.var(dim=0).mean())
         for row, seen in enumerate(visible[sequence]):
@@ -79,10 +81,13 @@ def one_head(scale, q, products, logits, visible, v):
                 "rest": float((others * (1 - others)).sum() + p[top] * others.sum()),
                 "z": square,
                 "value": variance,
+                "peak": float(logits[sequence, row][seen].max()),
+                "sum": float(logits[sequence, row][seen].exp().sum().log()),
+                "first": float(p[(seen.nonzero() == first).squeeze(1)].sum()),
             }
             for name, number in numbers.items():
                 found[name].append(number)
-    n, score, logit, y, entropy, rest, z, value = map(np.array, found.values())
+    n, score, logit, y, entropy, rest, z, value, peak, total, first = map(np.array, found.values())
     alpha, critical = math.sqrt(logit.mean()), np.sqrt(2 * np.log(n))
     return {
         "rows": len(n),
@@ -100,6 +105,10 @@ def one_head(scale, q, products, logits, visible, v):
         "gradient": (alpha * rest).mean(),
         "gradient_median": np.median(alpha * rest),
         "gradient_mean_log": np.log(alpha * rest).mean(),
+        "largest_logit": peak.max(),
+        "log_sum_exp": total.mean(),
+        "largest_weight": np.exp(peak - total).mean(),
+        "first_weight": first.mean(),
         "value_std": math.sqrt(value.mean()),
         "output_std": math.sqrt(z.mean()),
     }
@@ -349,3 +358,38 @@ def test_a_layer_by_itself_is_seen_on_its_fast_path():
     with torch.no_grad(), probe(layer) as report:
         layer(torch.randn(1, 5, 8))
     assert len(report.table()) == 2
+
+
+# --- generation, and modules that change ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_generation_with_grouped_queries_is_measured_by_head_of_the_queries(padded):
+    model = foreign.llama(bos_token_id=1, eos_token_id=None)
+    mask = torch.ones(2, foreign.LENGTH, dtype=torch.long)
+    if padded:
+        mask[1, :5] = 0
+    with torch.no_grad():
+        past = model(foreign.tokens()[:, :-1], attention_mask=mask[:, :-1], use_cache=True)
+        with probe(model) as decoded:
+            last = foreign.tokens()[:, -1:]
+            model(last, attention_mask=mask, past_key_values=past.past_key_values)
+        with probe(model) as whole:
+            model(foreign.tokens(), attention_mask=mask)
+    found, expected = decoded.rows(), whole.rows()
+    expected = expected[expected["query"] == foreign.LENGTH - 1].reset_index(drop=True)
+    assert len(found) == len(expected) == 2 * foreign.HEADS * 2  # layers, heads, sequences
+    for name in ("layer", "head", "sequence", "keys"):
+        assert list(found[name]) == list(expected[name])
+    for name in ("alpha", "entropy", "largest_logit", "first_weight"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_module_called_with_another_number_of_heads_has_lines_of_its_own():
+    model = Caller()
+    few, many = ([draw(1, heads, 6, 4, seed=i) for i in range(3)] for heads in (2, 4))
+    few[0] = 10.0 * few[0]
+    with probe(model) as report:
+        model(*many)
+        model(*few)
+    assert_same(report, [many, few])

@@ -1,10 +1,12 @@
 """Other people's models at another scale: what they would do if their own were changed."""
 
+import copy
 import math
 import threading
 import warnings
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -498,3 +500,133 @@ def test_a_context_is_entered_as_what_it_was_made():
     with context as entered:
         scaled_dot_product_attention(x, x, x)
     assert entered is context
+
+
+# --- relative to the model's own scale, and for some layers and heads ----------------------------
+
+
+def test_a_factor_multiplies_the_model_s_own_scale():
+    for own in (None, 0.5):
+        model = Plain(own)
+        expected = copy.deepcopy(model)
+        expected.scale = 3.0 * (WIDTH**-0.5 if own is None else own)
+        x = numbers(2, LENGTH, WIDTH)
+        with rescale(factor=3.0):
+            found = model(x)
+        torch.testing.assert_close(found, expected(x))
+
+
+def test_a_factor_of_one_changes_nothing_in_a_model_with_a_scale_of_its_own():
+    model = Plain(0.7)
+    expected = model(numbers(2, LENGTH, WIDTH))
+    with rescale(factor=1.0):
+        assert torch.equal(model(numbers(2, LENGTH, WIDTH)), expected)
+    with rescale(alpha=1.0):  # which replaces it
+        assert not torch.allclose(model(numbers(2, LENGTH, WIDTH)), expected)
+
+
+def test_a_rule_is_one_at_the_length_of_training():
+    q, k, v = (numbers(1, HEADS, LENGTH, WIDTH, seed=i) for i in range(3))
+    n = torch.arange(1, LENGTH + 1)
+    factors = (n.double().log() / math.log(4)).float()
+    factors[0] = 0.0
+    logits = (q @ k.mT) * 0.3 * factors[:, None]
+    hidden = ~torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+    expected = logits.masked_fill(hidden, -math.inf).softmax(-1) @ v
+    by_function = lambda n, d, position: np.log(position + 1.0)  # noqa: E731
+    for rule in ("ssmax", POLICIES["ssmax"], by_function):
+        with rescale(factor=rule, train_length=4):
+            found = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+        torch.testing.assert_close(found, expected)
+    with rescale(factor=lambda n, d, position: np.log(n) / math.log(4)):
+        found = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_function_is_a_policy():
+    q, k, v = (numbers(1, HEADS, LENGTH, WIDTH, seed=i) for i in range(3))
+    rule = POLICIES["ssmax"]
+    expected = attend(q, k, v, policy="ssmax", is_causal=True)
+    found = attend(q, k, v, policy=lambda n, d, position: rule.scale(n, d), is_causal=True)
+    torch.testing.assert_close(found, expected)
+    cosine = attend(q, k, v, policy=lambda n, d, position: 10.0, normalize_qk=True)
+    torch.testing.assert_close(cosine, attend(q, k, v, scale=10.0, normalize_qk=True))
+    with pytest.raises(ValueError, match="the policy's scale"):
+        attend(q, k, v, policy=lambda n, d, position: -n)
+
+
+@pytest.mark.parametrize("layers", [[0], [1], [0, 1]])
+def test_some_layers_change_and_the_others_do_not(layers):
+    model = llama()
+    expected = llama()
+    for place in layers:
+        expected.model.layers[place].self_attn.scaling *= 3.0
+    logits, unchanged = expected(IDS).logits, model(IDS).logits
+    with rescale(factor=3.0, layers=layers):
+        for _ in range(2):  # the second run counts as the first does
+            torch.testing.assert_close(model(IDS).logits, logits)
+    with rescale(factor=3.0, layers=[7]):
+        torch.testing.assert_close(model(IDS).logits, unchanged)
+
+
+def llama():
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=17,
+        hidden_size=WIDTH,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        num_key_value_heads=1,
+        initializer_range=0.3,
+        attn_implementation="sdpa",
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def test_some_layers_change_where_they_are_computed_twice():
+    def gradient(model):
+        model.train()
+        model.model.gradient_checkpointing = True
+        model.activation_checkpointing_enable()
+        model(IDS).logits.square().mean().backward()
+        return [p.grad for p in model.parameters()]
+
+    expected = llama()
+    expected.model.layers[1].self_attn.scaling *= 3.0
+    with rescale(factor=3.0, layers=[1]):
+        found = gradient(llama())
+    for ours, theirs in zip(found, gradient(expected), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_some_heads_change_and_the_others_do_not():
+    q, k, v = (numbers(2, 3, LENGTH, WIDTH, seed=i) for i in range(3))
+    own, all_of_them = attend(q, k, v), attend(q, k, v, alpha=2.0)
+    for function in (scaled_dot_product_attention, attend):
+        with rescale(factor=2.0, heads=[0, 2]):
+            found = function(q, k, v)
+        torch.testing.assert_close(found[:, 1], own[:, 1])
+        torch.testing.assert_close(found[:, ::2], all_of_them[:, ::2])
+    with rescale(factor=2.0, heads=[3]), pytest.raises(ValueError, match="heads must be below 3"):
+        attend(q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"factor": 2.0, "alpha": 1.0}, "factor multiplies the model's own scale"),
+        ({"factor": 2.0, "post_scale": "exact"}, "factor is relative"),
+        ({"factor": "ssmax"}, "needs train_length"),
+        ({"factor": "ssmaxx", "train_length": 4}, "similar names: ssmax"),
+        ({"factor": 2.0, "train_length": 4}, "train_length is for a factor that is a rule"),
+        ({"alpha": 2.0, "train_length": 4}, "train_length is for a factor"),
+        ({"factor": -1.0}, "factor"),
+        ({"factor": "ssmax", "train_length": 0}, "n must be"),
+        ({"factor": 2.0, "layers": []}, "layers must name one or more"),
+        ({"factor": 2.0, "heads": [-1]}, "heads must be from 0"),
+    ],
+)
+def test_what_a_relative_change_does_not_take(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rescale(**arguments)

@@ -1,0 +1,219 @@
+"""Watch the attention of a model while it trains."""
+
+import csv
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import numpy as np
+from torch import nn
+
+from attnlib import checking, interception
+from attnlib.probing.observer import Observer
+from attnlib.probing.report import Report
+from attnlib.probing.sample import some_rows
+
+Log = Callable[[str, float, int], object]
+"""What a number is told to: its name, the number, the step. TensorBoard's add_scalar is one."""
+
+SHOWN: dict[str, Callable[[Any], float]] = {
+    "alpha_to_critical": np.max,
+    "largest_logit": np.max,
+    "entropy": np.min,
+    "effective_keys": np.mean,
+    "largest_weight": np.max,
+    "first_weight": np.max,
+    "gradient": np.min,
+    "output_std": np.mean,
+}
+"""The columns of a report that are logged, each as one number for the heads of a layer."""
+
+
+class Monitor:
+    """Measure a model's attention every so many training steps, and log it.
+
+        with Monitor(model, every=100, log=writer.add_scalar) as monitor:
+            for batch in batches:
+                ...                    # the training loop as it was
+        monitor.table()                # all that was measured, by step, layer and head
+
+    A step is a call of the model in training mode; from the first on, every `every`-th is watched
+    as `attnlib.probing.probe` does. Where a step is several calls, say so: `monitor.step = number`
+    at its beginning, and the first call of a step that is due is watched. `callback()` does that in
+    transformers' Trainer, `lightning_callback()` in Lightning.
+
+    `log` gets ("attention/LAYER/COLUMN", number, step): for each layer the largest over its heads
+    of `alpha_to_critical`, `largest_logit`, `largest_weight` and `first_weight`, the smallest of
+    `entropy` and `gradient`, the mean of `effective_keys` and `output_std`, columns of
+    `attnlib.probing.DEFINITIONS`. It is a function such as SummaryWriter.add_scalar, a path that
+    ends in .csv, to which lines are appended, "tensorboard", which writes to ./runs, or None.
+
+    About `rows` rows of each head are measured, from up to four sequences and all along their
+    length; `rng` draws them. Outputs, gradients and the model's random numbers stay bitwise the
+    same. Nothing is done between the steps that are watched.
+
+    Raises ValueError or TypeError for `every` or `rows` below 1, for what is not a model, and for
+    one that is compiled, where the model that was given to torch.compile is to be monitored; and
+    what `probe` raises where a step calls no attention that can be seen. Chapter: probe.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        every: int = 100,
+        log: Log | str | Path | None = None,
+        rows: int = 256,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
+        if interception.is_compiled(model):
+            raise ValueError(
+                "model is compiled, and a graph cannot be seen into: monitor the model that was "
+                "given to torch.compile"
+            )
+        self.model = model
+        self.every = checking.integer("every", every, minimum=1)
+        self.rows = checking.integer("rows", rows, minimum=1)
+        self.reports: dict[int, Report] = {}
+        """The reports by their steps."""
+        self.step: int | None = None
+        self._rng = np.random.default_rng(0) if rng is None else checking.generator("rng", rng)
+        self._log = _logger(log)
+        self._calls = 0
+        self._observer: Observer | None = None
+
+    def __enter__(self) -> Self:
+        self._hooks = [
+            self.model.register_forward_pre_hook(self._before, prepend=True),
+            self.model.register_forward_hook(self._after, always_call=True),
+        ]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def table(self) -> Any:
+        """Return a pandas DataFrame: the tables of all reports one after the other, with `step`."""
+        import pandas as pd
+
+        parts = []
+        for step, report in self.reports.items():
+            part = report.table()
+            part.insert(0, "step", step)
+            parts.append(part)
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})
+
+    def _before(self, module: nn.Module, _: Any) -> None:
+        """Start to watch, if the step is due."""
+        if not module.training or interception.in_backward_pass():
+            return
+        step = self._calls if self.step is None else self.step
+        self._calls += 1
+        if step % self.every or step in self.reports or self._observer is not None:
+            return
+        sample = partial(some_rows, rows=self.rows, rng=self._rng)
+        self._observer = Observer(module, Report(theory=False), sample)
+        self._watched = ExitStack()
+        self._watched.enter_context(self._observer.at_work())
+        self._observer.enter_module(module, None)
+        self.reports[step] = self._observer.report
+
+    def _after(self, module: nn.Module, arguments: Any, output: Any) -> None:
+        """Tell what was measured, if this call was watched."""
+        observer, self._observer = self._observer, None
+        if observer is None:
+            return
+        self._watched.close()
+        step = next(reversed(self.reports))
+        if output is None:  # the call has raised
+            del self.reports[step]
+            return
+        if len(self.reports) == 1:
+            observer.finish()
+        for line in _numbers(observer.report):
+            self._log(*line, step)
+
+    def callback(self) -> Any:
+        """Return a TrainerCallback for the Trainer of transformers: its steps are those counted."""
+        from transformers import TrainerCallback
+
+        monitor = self
+
+        class Callback(TrainerCallback):  # type: ignore[misc]
+            """Watches from the beginning of training to its end."""
+
+            def on_train_begin(self, *_: Any, **__: Any) -> None:
+                monitor.__enter__()
+
+            def on_step_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+                monitor.step = state.global_step
+
+            def on_train_end(self, *_: Any, **__: Any) -> None:
+                monitor.__exit__(None, None, None)
+
+        return Callback()
+
+    def lightning_callback(self) -> Any:
+        """Return a Callback for the Trainer of Lightning: its steps are those counted."""
+        from lightning.pytorch import Callback as LightningCallback
+
+        monitor = self
+
+        class Callback(LightningCallback):  # type: ignore[misc]
+            """Watches from the beginning of training to its end."""
+
+            def on_fit_start(self, *_: Any) -> None:
+                monitor.__enter__()
+
+            def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+                monitor.step = trainer.global_step
+
+            def on_fit_end(self, *_: Any) -> None:
+                monitor.__exit__(None, None, None)
+
+        return Callback()
+
+
+def _numbers(report: Report) -> Iterable[tuple[str, float]]:
+    """Return what is logged of a report: names and numbers."""
+    for (layer, call), heads in report.table().groupby(["layer", "call"], sort=False):
+        place = f"{layer} {call}" if call else layer
+        for column, summary in SHOWN.items():
+            yield f"attention/{place}/{column}", float(summary(heads[column]))
+
+
+def _logger(log: Log | str | Path | None) -> Log:
+    """Return the function that numbers are told to."""
+    if log is None:
+        return lambda *_: None
+    if callable(log):
+        return log
+    if log == "tensorboard":
+        from torch.utils.tensorboard import SummaryWriter
+
+        return cast(Log, SummaryWriter().add_scalar)
+    if isinstance(log, str | Path) and Path(log).suffix == ".csv":
+        return partial(_append, Path(log))
+    raise ValueError(
+        "log must be a function of a name, a number and a step, 'tensorboard' or a path that ends "
+        f"in .csv, got log={log!r:.80}"
+    )
+
+
+def _append(path: Path, name: str, number: float, step: int) -> None:
+    """Append a line to a file of comma-separated values, which is whole whenever it is read."""
+    with path.open("a", newline="", encoding="utf-8") as file:
+        if not file.tell():
+            file.write("step,name,value\r\n")
+        csv.writer(file).writerow([step, name, number])
