@@ -161,7 +161,8 @@ class Policy:
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
         array([0.5, 1. , 2. ])
         """
-        length = float(checking.keys(checking.number("train_length", train_length)))
+        length = checking.number("train_length", train_length)
+        checking.finite("train_length", length, minimum=1.0)
         return replace(
             self,
             name=f"{self.name} over that at {length:g} keys",

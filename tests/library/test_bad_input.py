@@ -76,6 +76,7 @@ WHOLE = ("scores", "typical", "sampling", "criteria", "initialisation", "symboli
 ARGUMENTS = {
     "alpha": (1.0, [*NUMBER, *RAGGED, *INFINITE, *NEGATIVE]),
     "axis": (-1, [(2, "2"), (-3, "-3"), (1.0, "1.0"), (None, "None"), ([0], "[0]")]),
+    "applied_to": ("cosine", [("product", "'product'"), (3, "3"), (None, "None")]),
     "best_alpha.rows": (200, [*COUNT[:1], *COUNT[2:], (99, "99")]),
     "best_alpha.statistic": ("median", STATISTIC),
     "causal": (False, [(1, "1"), (None, "None"), ("yes", "'yes'")]),
@@ -91,6 +92,7 @@ ARGUMENTS = {
     "exponent": (6.0, [*NUMBER, *INFINITE, *SINGLE, *NEGATIVE, (0.5, "0.5")]),
     "factor": (1.0, [*NUMBER, *INFINITE, *SINGLE]),
     "fit.n": ([40, 80], [*NUMBER, *INFINITE, *NEGATIVE, ([], "empty")]),
+    "function": (np.add, [(3, "3"), (None, "None"), ("ssmax", "'ssmax'")]),
     "gradient.statistic": ("median", STATISTIC),
     "heads": (1, COUNT),
     "law": (Normal(), [(None, "None"), ("normal", "'normal'"), (64, "64"), (Normal, "Normal")]),
@@ -134,6 +136,7 @@ ARGUMENTS = {
         [(lambda n: -n, "-40"), (lambda n: n[:1], "40"), (lambda n: n * np.nan, "nan")],
     ),
     "statistic": (rows.gradient, [(None, "None"), ("mean", "'mean'"), (3.0, "3.0")]),
+    "train_length": (4.0, [*NUMBER, *INFINITE, *SINGLE, *NEGATIVE, (0.9, "0.9")]),
     "v": (
         SCORES,
         [

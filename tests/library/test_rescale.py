@@ -622,7 +622,7 @@ def test_some_heads_change_and_the_others_do_not():
         ({"factor": 2.0, "train_length": 4}, "train_length is for a factor that is a rule"),
         ({"alpha": 2.0, "train_length": 4}, "train_length is for a factor"),
         ({"factor": -1.0}, "factor"),
-        ({"factor": "ssmax", "train_length": 0}, "n must be"),
+        ({"factor": "ssmax", "train_length": 0}, "train_length must be"),
         ({"factor": 2.0, "layers": []}, "layers must name one or more"),
         ({"factor": 2.0, "heads": [-1]}, "heads must be from 0"),
     ],
