@@ -4,6 +4,7 @@ import csv
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -166,11 +167,10 @@ class Monitor:
 
     def lightning_callback(self) -> Any:
         """Return a Callback for the Trainer of Lightning: its steps are those counted."""
-        from lightning.pytorch import Callback as LightningCallback
-
+        lightning: Any = import_module("lightning.pytorch")  # who has a Trainer of its has it
         monitor = self
 
-        class Callback(LightningCallback):  # type: ignore[misc]
+        class Callback(lightning.Callback):  # type: ignore[misc]
             """Watches from the beginning of training to its end."""
 
             def on_fit_start(self, *_: Any) -> None:
