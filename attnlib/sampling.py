@@ -11,7 +11,6 @@ rounded to 15 significant bits, from which the quantiles are read.
 Chapter: typical.
 """
 
-import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlib import checking
+from attnlib import checking, provenance
 from attnlib.checking import FloatArray
 
 IntegerArray = NDArray[np.int64]
@@ -531,7 +530,7 @@ def _in_order(
     if executor is None and len(indices) <= 1:
         yield from map(function, indices)
         return
-    pool = ThreadPoolExecutor(_processors()) if executor is None else executor
+    pool = ThreadPoolExecutor(provenance.cores()) if executor is None else executor
     waiting: deque[Future[Result | _Raised]] = deque()
     failure: Exception | None = None
     try:
@@ -562,13 +561,6 @@ def _result(future: Future[Result | _Raised]) -> Result:
     if isinstance(result, _Raised):
         raise result.error
     return result
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _bar(progress: bool, total: int, done: int) -> Any:

@@ -11,8 +11,7 @@ the queries. So every kernel can be used, and no matrix of scores is kept. Numbe
 are multiplied in float32 and rounded once.
 
 `options` says what a call may be told, `shapes` which tensors go together, `by_query` what a query
-that sees n keys gets, `arithmetic` multiplies; `module`, `foreign` and
-`registered` are made of it.
+that sees n keys gets, `arithmetic` multiplies; `module`, `foreign` and `registered` are made of it.
 
 Chapter: policies.
 """

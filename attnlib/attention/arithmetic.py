@@ -62,10 +62,10 @@ def attend(
     The scale σ is given by one of:
 
     - `policy`, a name in `attnlib.policies.POLICIES`, a Policy, or a function of n, d and the
-      position as for `attnlib.policies.own`. Its n is the number of keys that
-      the query sees: S; under `is_causal` position + 1, at most S; under a mask those where it is
-      True, or, in a mask of numbers, above −10⁴. Its position is n − 1. For a policy of dot
-      products at one n for all queries pass `alpha=policy.alpha(n, d)`.
+      position as for `attnlib.policies.own`. Its n is the number of keys that the query sees: S;
+      under `is_causal` position + 1, at most S; under a mask those where it is True, or, in a mask
+      of numbers, above −10⁴. Its position is n − 1. For a policy of dot products at one n for all
+      queries pass `alpha=policy.alpha(n, d)`.
     - `alpha`, the standard deviation of the logits for q and k of independent entries with mean 0
       and variance 1: σ = α/√d. A number α ≥ 0, or one for each query that broadcasts to
       q.shape[:-1]: of shape (L,), (heads, 1) and so on. A tensor may be learned, and its numbers
@@ -156,6 +156,7 @@ def scaled(
         of_queries = relative if of_queries is None else of_queries * relative
     elif relative is not None:
         kernel_scale *= relative
+        within_range("factor", kernel_scale, wide)
     if isinstance(factor, Tensor):
         _array_within_range("post_scale", options.post_scale, wide)
         factor = _fitting("post_scale", factor, shape, wide, q.device)

@@ -2,8 +2,9 @@
 
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -97,7 +98,8 @@ def rescale(
             raise ValueError("post_scale='exact' needs the scale, and factor is relative to it")
         checked(options)
     relative = None if factor is None else checked_relative(factor, train_length)
-    return _Context(options, relative, _places("layers", layers), _places("heads", heads))
+    places = _places("layers", layers), _places("heads", heads)
+    return _Context(partial(_Rescaled, options, relative, *places))
 
 
 def _places(name: str, chosen: Iterable[int] | None) -> list[int] | None:
@@ -114,17 +116,11 @@ def _places(name: str, chosen: Iterable[int] | None) -> list[int] | None:
 class _Context(ContextDecorator):
     """What `rescale` returns. It can be entered again, within itself and in several threads."""
 
-    def __init__(
-        self,
-        options: Options,
-        relative: Policy | Factor | None,
-        layers: list[int] | None,
-        heads: list[int] | None,
-    ) -> None:
-        self._made = options, relative, layers, heads
+    def __init__(self, mode: Callable[[], "_Rescaled"]) -> None:
+        self._mode = mode
 
     def __enter__(self) -> Self:
-        mode = _Rescaled(*self._made)
+        mode = self._mode()
         ENTERED.modes.append(mode)
         FAST_PATH_OFF.__enter__()
         mode.watch()

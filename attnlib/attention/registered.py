@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.attention.by_query import each_query
-from attnlib.attention.options import checked_policy
+from attnlib.attention.options import named_policy
 from attnlib.interception import constant_in_graphs
-from attnlib.policies import POLICIES, Policy
+from attnlib.policies import Policy, Rule, own
 
 
-def register(policy: str | Policy, *, name: str | None = None) -> str:
+def register(policy: str | Policy | Rule, *, name: str | None = None) -> str:
     """Put a policy into transformers' registry of attention functions; return its name there.
 
-    The name is "attnlib-" and that of the policy, unless `name` says otherwise. It is for
-    `model.set_attn_implementation(name)`, or for `attn_implementation=name` where a model is made,
-    and stays with the model: in training, in generation with a cache, under torch.compile.
+    The name is "attnlib-" and that of the policy or function, unless `name` says otherwise. It is
+    for `model.set_attn_implementation(name)`, or for `attn_implementation=name` where a model is
+    made, and stays with the model: in training, in generation with a cache, under torch.compile.
     Registering a name again replaces what it stood for.
 
     The scale replaces the model's own: the logits are σ q·k, with σ of the policy for the n keys
@@ -44,8 +44,7 @@ def register(policy: str | Policy, *, name: str | None = None) -> str:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    given = POLICIES.get(policy) if isinstance(policy, str) else policy
-    rule = checked_policy(policy, isinstance(given, Policy) and given.applied_to == "cosine")
+    rule = named_policy("policy", policy) or own(cast(Rule, policy))
     name = f"attnlib-{rule.name}" if name is None else name
     AttentionInterface.register(name, _Registered(rule))
     AttentionMaskInterface.register(name, sdpa_mask)

@@ -102,11 +102,11 @@ def product_rule(factor: float = 1.0, means: tuple[float, ...] = (0.0, 0.5, 1.0)
 def scale(exponent: float = -0.5, seed: int = 3) -> Finding:
     """The claim is that Z = d^exponent gives variance 1."""
     holds, worst = _compared(power=exponent, predicted=lambda d: 1.0, seed=seed)
+    exactly = "1" if exponent == -0.5 else f"d^{2.0 * exponent + 1.0:g}"
     return Finding(
         Verdict.HOLDS if holds else Verdict.WRONG,
-        f"Exactly Z²d, here d^{2.0 * exponent + 1.0:g}. With Z = d^{exponent:g} the mean row "
-        f"variance at d = {_listed(DIMENSIONS)} is at most {abs(worst):.1f} standard errors "
-        "from 1.",
+        f"With Z = d^{exponent:g} it is exactly {exactly}. The mean row variance at "
+        f"d = {_listed(DIMENSIONS)} is at most {abs(worst):.1f} standard errors from 1.",
     )
 
 

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, cast
 
 import numpy as np
@@ -54,7 +53,8 @@ class Monitor:
 
     About `rows` rows of each head are measured, from up to four sequences and all along their
     length; `rng` draws them. Outputs, gradients and the model's random numbers stay bitwise the
-    same. Nothing is done between the steps that are watched.
+    same. Nothing is done between the steps that are watched, and of one of them a line a head is
+    kept.
 
     Raises ValueError or TypeError for `every` or `rows` below 1, for what is not a model, and for
     one that is compiled, where the model that was given to torch.compile is to be monitored; and
@@ -80,8 +80,8 @@ class Monitor:
         self.model = model
         self.every = checking.integer("every", every, minimum=1)
         self.rows = checking.integer("rows", rows, minimum=1)
-        self.reports: dict[int, Report] = {}
-        """The reports by their steps."""
+        self.tables: dict[int, Any] = {}
+        """What was measured at each step that was watched: `Report.table`, without theory."""
         self.step: int | None = None
         self._rng = np.random.default_rng(0) if rng is None else checking.generator("rng", rng)
         self._log = _logger(log)
@@ -95,24 +95,15 @@ class Monitor:
         ]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for hook in self._hooks:
             hook.remove()
 
     def table(self) -> Any:
-        """Return a pandas DataFrame: the tables of all reports one after the other, with `step`."""
+        """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
         import pandas as pd
 
-        parts = []
-        for step, report in self.reports.items():
-            part = report.table()
-            part.insert(0, "step", step)
-            parts.append(part)
+        parts = [table.assign(step=step) for step, table in self.tables.items()]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})
 
     def _before(self, module: nn.Module, _: Any) -> None:
@@ -121,14 +112,13 @@ class Monitor:
             return
         step = self._calls if self.step is None else self.step
         self._calls += 1
-        if step % self.every or step in self.reports or self._observer is not None:
+        if step % self.every or step in self.tables or self._observer is not None:
             return
         sample = partial(some_rows, rows=self.rows, rng=self._rng)
-        self._observer = Observer(module, Report(theory=False), sample)
+        self._observer, self._watched_step = Observer(module, Report(theory=False), sample), step
         self._watched = ExitStack()
         self._watched.enter_context(self._observer.at_work())
         self._observer.enter_module(module, None)
-        self.reports[step] = self._observer.report
 
     def _after(self, module: nn.Module, arguments: Any, output: Any) -> None:
         """Tell what was measured, if this call was watched."""
@@ -136,14 +126,13 @@ class Monitor:
         if observer is None:
             return
         self._watched.close()
-        step = next(reversed(self.reports))
         if output is None:  # the call has raised
-            del self.reports[step]
             return
-        if len(self.reports) == 1:
+        if not self.tables:
             observer.finish()
-        for line in _numbers(observer.report):
-            self._log(*line, step)
+        table = self.tables[self._watched_step] = observer.report.table()
+        for line in _numbers(table):
+            self._log(*line, self._watched_step)
 
     def callback(self) -> Any:
         """Return a TrainerCallback for the Trainer of transformers: its steps are those counted."""
@@ -185,9 +174,9 @@ class Monitor:
         return Callback()
 
 
-def _numbers(report: Report) -> Iterable[tuple[str, float]]:
-    """Return what is logged of a report: names and numbers."""
-    for (layer, call), heads in report.table().groupby(["layer", "call"], sort=False):
+def _numbers(table: Any) -> Iterable[tuple[str, float]]:
+    """Return what is logged of a table: names and numbers."""
+    for (layer, call), heads in table.groupby(["layer", "call"], sort=False):
         place = f"{layer} {call}" if call else layer
         for column, summary in SHOWN.items():
             yield f"attention/{place}/{column}", float(summary(heads[column]))

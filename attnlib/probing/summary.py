@@ -64,11 +64,13 @@ def text(lines: list[dict[str, Any]]) -> str:
 def unusual(lines: list[dict[str, Any]], count: int = 5) -> list[tuple[dict[str, Any], str]]:
     """Return the heads that differ most from random scores of their spread, and why.
 
-    First those that cannot be measured; then by the ratio of 1/Y to that of random scores, without
-    theory to n, that is by |log|; those within a factor of 1.5 of it and without a sink are usual.
+    First those whose numbers are not finite, then by how far 1/Y is from that of random scores, or
+    from n where there is no theory. A head without any of the reasons is usual.
     """
     found = []
     for line in lines:
+        if not line["rows"]:
+            continue
         if not math.isfinite(line["effective_keys"]):
             found.append((math.inf, line, "its numbers are NaN or infinite"))
             continue

@@ -217,7 +217,12 @@ def scale_of(case, n):
 
 def check_attend(case):
     result, refusal = outcome(attend, case.q, case.k, case.v, **case.told)
-    if refusal and not case.refused and isinstance(case.told.get("post_scale"), str):
+    judge(case, result, refusal, case.told)
+
+
+def judge(case, result, refusal, told):
+    """Assert that the outcome is right, or refused by the name of what is wrong."""
+    if refusal and not case.refused and isinstance(told.get("post_scale"), str):
         assert names("alpha", refusal) or names("d", refusal)
         assert not exactly_known(case) or not math.prod(case.rows)
     elif refusal:
@@ -405,14 +410,8 @@ def check_rescale(case):
     result, refusal = outcome(run)
     if refusal and not said:
         assert "nothing would change" in refusal
-    elif refusal and not case.refused and isinstance(said.get("post_scale"), str):
-        assert names("alpha", refusal) or names("d", refusal)
-        assert not exactly_known(case) or not math.prod(case.rows)
-    elif refusal:
-        assert any(names(one, refusal) for one in case.refused), refusal
     else:
-        assert not case.refused
-        assert_right(case, result)
+        judge(case, result, refusal, said)
 
 
 @HOW_MANY

@@ -27,12 +27,7 @@ CONFIG = Config(width=4, head_size=4, depth=1, sequence=6)
 TRAINING = Training(steps=3, batch=1, validation_windows=2, record_every=2)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --- what is drawn -------------------------------------------------------------------------------

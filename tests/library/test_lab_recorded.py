@@ -21,12 +21,7 @@ EXPERIMENTS = sorted((ROOT / "experiments").glob("*.toml"))
 REPLAY = sweep.read(Path(__file__).parent / "replay" / "replay.toml")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --- bit by bit ----------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_training_is_bitwise_what_it_is_without():
         watched = train(model, 5)
     assert all(map(torch.equal, plain[0], watched[0]))
     assert torch.equal(plain[1], watched[1])
-    assert list(monitor.reports) == [0, 2, 4]
+    assert list(monitor.tables) == [0, 2, 4]
     table = monitor.table()
     assert list(table["step"].unique()) == [0, 2, 4]
     assert len(table) == 3 * 2 * foreign.HEADS
@@ -45,7 +45,7 @@ def test_with_all_rows_it_measures_what_the_probe_does():
         model(foreign.tokens())
     with probe(model, theory=False) as report:
         model(foreign.tokens())
-    found, expected = monitor.reports[0].table(), report.table()
+    found, expected = monitor.tables[0], report.table()
     for name in found.columns:
         assert (found[name] == expected[name]).all() or found[name].isna().all(), name
     assert expected["random_entropy"].isna().all()
@@ -56,11 +56,11 @@ def test_nothing_is_watched_in_evaluation_and_after_the_context():
     model = foreign.llama()
     with Monitor(model, every=1) as monitor:
         model(foreign.tokens())
-        assert not monitor.reports
+        assert not monitor.tables
         model.train()(foreign.tokens())
-        assert list(monitor.reports) == [0]
+        assert list(monitor.tables) == [0]
     model(foreign.tokens())
-    assert list(monitor.reports) == [0]
+    assert list(monitor.tables) == [0]
     assert not model._forward_hooks
     assert not model._forward_pre_hooks
 
@@ -72,8 +72,8 @@ def test_steps_that_are_told_are_those_that_count():
             monitor.step = step
             for _ in range(2):  # two calls a step
                 model(foreign.tokens())
-    assert list(monitor.reports) == [3, 6]
-    assert monitor.reports[3].table()["rows"].eq(2 * (foreign.LENGTH - 1)).all()
+    assert list(monitor.tables) == [3, 6]
+    assert monitor.tables[3]["rows"].eq(2 * (foreign.LENGTH - 1)).all()
 
 
 def test_an_error_in_the_model_is_the_model_s():
@@ -82,10 +82,10 @@ def test_an_error_in_the_model_is_the_model_s():
         model.layers[0].self_attn.forward = nonsense
         with pytest.raises(TypeError, match="nonsense"):
             model(foreign.tokens())
-        assert not monitor.reports
+        assert not monitor.tables
         del model.layers[0].self_attn.forward
         model(foreign.tokens())
-    assert len(monitor.reports) == 1
+    assert len(monitor.tables) == 1
 
 
 def nonsense(*_, **__):
@@ -139,7 +139,7 @@ def test_a_trainer_of_transformers_calls_it():
             model(foreign.tokens())
         handler.on_step_end(arguments, state, control)
     handler.on_train_end(arguments, state, control)
-    assert list(monitor.reports) == [0, 2, 4]
+    assert list(monitor.tables) == [0, 2, 4]
     assert not model._forward_hooks
 
 
@@ -155,7 +155,7 @@ def test_a_trainer_of_lightning_calls_it(monkeypatch):
         callback.on_train_batch_start(SimpleNamespace(global_step=step), None, None, step)
         model(foreign.tokens())
     callback.on_fit_end(None, None)
-    assert list(monitor.reports) == [0, 2]
+    assert list(monitor.tables) == [0, 2]
     assert not model._forward_hooks
 
 

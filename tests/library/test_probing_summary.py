@@ -12,6 +12,7 @@ USUAL = {
     "layer": "attention",
     "call": 0,
     "head": 0,
+    "rows": 50,
     "keys": 100.0,
     "alpha": 1.0,
     "critical_alpha": 3.0,
@@ -55,6 +56,7 @@ def test_a_head_that_stands_out_is_named_with_its_reason(changed, reason):
         {"first_weight": 0.29},
         {"first_weight": 0.3, "keys": 6.0, "effective_keys": 5.0, "random_effective_keys": 5.0},
         {"wide": 0.49},
+        {"rows": 0, "effective_keys": math.nan},
         {"effective_keys": 89.0, "random_effective_keys": 89.0},
     ],
 )

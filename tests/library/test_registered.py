@@ -196,6 +196,19 @@ def test_a_policy_for_cosines_normalises_queries_and_keys():
         torch.testing.assert_close(model(tokens())[0], expected)
 
 
+def test_a_function_is_a_policy():
+    def mine(n, d, position):
+        return POLICIES["ssmax"].scale(n, d)
+
+    model = tiny("Llama")
+    with torch.no_grad():
+        model.set_attn_implementation(register("ssmax"))
+        expected = model(tokens())[0]
+        assert register(mine) == "attnlib-mine"
+        model.set_attn_implementation("attnlib-mine")
+        assert torch.equal(model(tokens())[0], expected)
+
+
 def test_what_it_does_not_take():
     with pytest.raises(ValueError, match="similar names: ssmax"):
         register("ssmaxx")

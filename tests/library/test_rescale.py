@@ -558,7 +558,7 @@ def test_a_function_is_a_policy():
 @pytest.mark.parametrize("layers", [[0], [1], [0, 1]])
 def test_some_layers_change_and_the_others_do_not(layers):
     model = llama()
-    expected = llama()
+    expected = copy.deepcopy(model)
     for place in layers:
         expected.model.layers[place].self_attn.scaling *= 3.0
     logits, unchanged = expected(IDS).logits, model(IDS).logits
@@ -569,33 +569,18 @@ def test_some_layers_change_and_the_others_do_not(layers):
         torch.testing.assert_close(model(IDS).logits, unchanged)
 
 
-def llama():
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=17,
-        hidden_size=WIDTH,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=HEADS,
-        num_key_value_heads=1,
-        initializer_range=0.3,
-        attn_implementation="sdpa",
-    )
-    return LlamaForCausalLM(config).eval()
-
-
 def test_some_layers_change_where_they_are_computed_twice():
     def gradient(model):
         model.train()
-        model.model.gradient_checkpointing = True
         model.activation_checkpointing_enable()
         model(IDS).logits.square().mean().backward()
         return [p.grad for p in model.parameters()]
 
-    expected = llama()
+    model = llama()
+    expected = copy.deepcopy(model)
     expected.model.layers[1].self_attn.scaling *= 3.0
     with rescale(factor=3.0, layers=[1]):
-        found = gradient(llama())
+        found = gradient(model)
     for ours, theirs in zip(found, gradient(expected), strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -630,3 +615,9 @@ def test_some_heads_change_and_the_others_do_not():
 def test_what_a_relative_change_does_not_take(arguments, message):
     with pytest.raises(ValueError, match=message):
         rescale(**arguments)
+
+
+def test_a_factor_beyond_the_range_of_the_numbers_is_named():
+    q = k = v = numbers(1, HEADS, LENGTH, WIDTH)
+    with rescale(factor=1e30), pytest.raises(ValueError, match=r"factor must be at most 1\.84e"):
+        scaled_dot_product_attention(q, k, v)
