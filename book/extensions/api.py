@@ -158,7 +158,7 @@ def arguments(name: str) -> frozenset[str]:
     module = module_of(name)
     value: Any = importlib.import_module(module)
     for part in name.removeprefix(module).split(".")[1:]:
-        value = getattr(value, part)
+        value = getattr(value, part, None)  # an object's own attribute is not the class's
     return frozenset(inspect.signature(value).parameters) if callable(value) else frozenset()
 
 

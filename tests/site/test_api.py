@@ -114,6 +114,11 @@ def test_docstrings_become_what_autodoc_reads(docstring, expected):
     assert restructured(docstring, name, {"chapters/exact"}).strip() == expected
 
 
+def test_what_only_an_object_has_is_read_like_what_its_class_has():
+    text = "What `Report.table` returns."
+    assert "py:obj" in restructured(text, "attnlib.probing.monitor.Monitor.tables", set())
+
+
 def test_an_argument_is_no_link_to_what_else_has_its_name():
     docstring = restructured("With `rows` rows.", "attnlib.scores.Law.sample", set())
     assert docstring.strip() == r"With \ ``rows``\  rows."
