@@ -9,9 +9,11 @@ functions whose docstrings name it.
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import groupby
+from pkgutil import iter_modules
 from typing import Any
 
 from docutils import nodes
@@ -143,13 +145,23 @@ def reference(text: str, name: str) -> str:
     A method comes before a function of its module, and that before one of another module.
     """
     called = text.partition("(")[0]
-    if called in arguments(name):
+    if called in arguments(name) or called in inmates(name):
         return f"\\ ``{text}``\\ "
     parts = name.split(".")
+    modules = {module for names in PAGES.values() for module in names}
     targets = [".".join([*parts[:end], called]) for end in range(len(parts), 0, -1)]
-    targets += [target for target in documented() if target.endswith(f".{called}")]
+    elsewhere = [target for target in documented() if target.endswith(f".{called}")]
+    # The method of a class that is not at hand has the name of its class before its own.
+    targets += [one for one in elsewhere if "." in called or one.rpartition(".")[0] in modules]
     known = [target for target in targets if target in documented()]
     return f"\\ :py:obj:`{text} <{known[0]}>`\\ " if known else f"\\ ``{text}``\\ "
+
+
+@cache
+def inmates(name: str) -> frozenset[str]:
+    """Return the names of a package's own modules, none where `name` is no package."""
+    path = getattr(sys.modules.get(name), "__path__", ())
+    return frozenset(module.name for module in iter_modules(path))
 
 
 @cache

@@ -124,6 +124,12 @@ def test_an_argument_is_no_link_to_what_else_has_its_name():
     assert docstring.strip() == r"With \ ``rows``\  rows."
 
 
+def test_a_method_of_another_class_and_a_module_of_a_package_are_no_links_either():
+    assert restructured("`alpha`", "attnlib.rows", set()).strip(" \\\n") == "``alpha``"
+    assert restructured("`sample`", "attnlib.probing", set()).strip(" \\\n") == "``sample``"
+    assert "py:obj" in restructured("`sampling.sample`", "attnlib.rows", set())
+
+
 def test_every_command_is_on_its_page_with_all_that_it_takes(site):
     page = soup(site / "api" / "command_line.html")
     for name, command in typer.main.get_command(app).commands.items():
