@@ -16,7 +16,7 @@ Source 002. Chapters: output_scale, training.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -81,6 +81,10 @@ class Config:
     """r multiplies the bias too."""
     projection_gain: float | str = 1.0
     """What W is multiplied by at initialisation: as for r."""
+    initialisation: str = "unit"
+    """"unit" or "pytorch", as source 002 has it: see `Transformer`."""
+    input_norm: bool = False
+    """A LayerNorm of the sum of the embeddings, as in source 002."""
     attention: str = "fused"
     """"fused" (PyTorch's kernel) or "written_out" (with the matrix of scores)."""
 
@@ -92,12 +96,15 @@ class Config:
             },
             **{
                 name: checking.flag(name, getattr(self, name))
-                for name in ("causal", "biases", "cosine", "weighted_bias")
+                for name in ("causal", "biases", "cosine", "weighted_bias", "input_norm")
             },
             "alpha": _alpha(self.alpha),
             "post_scale": _factor("post_scale", self.post_scale, ("none", "constant", "exact")),
             "residual_weight": _factor("residual_weight", self.residual_weight, NAMED_FACTORS),
             "projection_gain": _factor("projection_gain", self.projection_gain, NAMED_FACTORS),
+            "initialisation": checking.choice(
+                "initialisation", self.initialisation, ("unit", "pytorch")
+            ),
             "attention": checking.choice("attention", self.attention, ("fused", "written_out")),
         }
         for name, value in checked.items():
@@ -282,9 +289,12 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """The model. Its initial parameters depend on the size and on `seed`, on nothing else.
 
-    Matrices have independent normal entries of variance 1/(number of inputs), embeddings of
-    variance ½ (so that token plus position has variance 1), biases are 0 and gains 1. So variants
-    of one size start from the same numbers, except that W is multiplied by `projection_gain`.
+    "unit": matrices have independent normal entries of variance 1/(number of inputs), embeddings of
+    variance ½ (so that token plus position has variance 1), biases are 0. "pytorch", its defaults:
+    matrices and biases are uniform between ±1/√(number of inputs), a third of that variance, and
+    embeddings normal of variance 1. Gains are 1. So variants of one size start from the same
+    numbers, except that W is multiplied by `projection_gain`; source 002's model is "pytorch" with
+    `input_norm`.
     Raises ValueError or TypeError for a seed that is no whole number from 0 on, and TypeError for
     another `config` or `dtype`. Source 002. Chapter: training.
 
@@ -303,6 +313,9 @@ class Transformer(nn.Module):
         tokens = BYTES if config.causal else BYTES + 1  # and one for a masked byte
         self.token = _embedding(tokens, config.width)
         self.position = _embedding(config.sequence, config.width)
+        self.input_norm = (
+            nn.LayerNorm(config.width, bias=config.biases) if config.input_norm else nn.Identity()
+        )
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(config.width, bias=config.biases)
         self.output = _linear(config.width, BYTES, config.biases)
@@ -314,13 +327,21 @@ class Transformer(nn.Module):
         # NumPy draws them, in the order of the modules: the same numbers on every device, and
         # modules without biases draw as many.
         rng = np.random.default_rng([seed, data.WEIGHTS])
+        unit = self.config.initialisation == "unit"
         for module in self.modules():
-            if isinstance(module, nn.Embedding | nn.Linear):
-                variance = 0.5 if isinstance(module, nn.Embedding) else 1.0 / module.in_features
-                drawn = rng.standard_normal(module.weight.shape) * math.sqrt(variance)
+            if isinstance(module, nn.Embedding):
+                std = math.sqrt(0.5) if unit else 1.0
+                drawn = rng.standard_normal(module.weight.shape) * std
                 module.weight.copy_(torch.from_numpy(drawn))
+            elif isinstance(module, nn.Linear):
+                std = 1.0 / math.sqrt(module.in_features)
+                draw = rng.standard_normal if unit else partial(rng.uniform, -1.0, 1.0)
+                module.weight.copy_(torch.from_numpy(draw(size=module.weight.shape) * std))
+        for module in self.modules():  # after all matrices: those are the same without biases
             if isinstance(module, nn.Linear) and module.bias is not None:
-                module.bias.zero_()
+                bound = 0.0 if unit else 1.0 / math.sqrt(module.in_features)
+                drawn = rng.uniform(-bound, bound, module.bias.shape)
+                module.bias.copy_(torch.from_numpy(drawn))
         gain = self.config.factor(self.config.projection_gain)
         for module in self.modules():
             if isinstance(module, Attention):
@@ -349,7 +370,7 @@ class Transformer(nn.Module):
                     f"tokens must be from 0 to {self.token.num_embeddings - 1}, "
                     f"got {low if low < 0 else high}"
                 )
-        x = self.token(tokens) + self.position.weight[:length]
+        x = self.input_norm(self.token(tokens) + self.position.weight[:length])
         for block in self.blocks:
             x = block(x, ratios)
         return cast(Tensor, self.output(self.norm(x)))

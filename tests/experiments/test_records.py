@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from attnlib import provenance
+from attnlib.lab import sweep
 from attnlib.lab.sweep import SweepError
 from experiments import records
 from experiments.records import HERE, RECORDED, Entry, Record, complete, load, save
@@ -45,6 +46,16 @@ def test_there_is_no_training_run_that_no_sweep_describes():
     timed = {path.stem for path in (RECORDED / "training" / "timings").glob("*.json")}
     assert timed <= described
     assert len(records.timings()) == len(timed)
+
+
+def test_what_is_under_way_agrees_with_what_describes_it():
+    described, recorded = set(), set()
+    for path in (HERE / "underway").glob("*.toml"):
+        plan = sweep.read(path)
+        described |= {setting.name for setting in plan.settings}
+        recorded |= {outcome.setting.name for outcome in sweep.outcomes(plan)}
+    assert {path.stem for path in (HERE / "underway" / "training").glob("*.json")} == recorded
+    assert recorded <= described
 
 
 def test_runs_that_are_missing_are_named(monkeypatch):

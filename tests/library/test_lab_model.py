@@ -9,6 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from torch import nn
+from torch.nn import functional
 
 from attnlib import annealed, exact, typical
 from attnlib.lab import data
@@ -32,6 +35,7 @@ VARIANTS = {
     "policy": {"policy": "ssmax", "post_scale": "exact"},
     "policy of an encoder": {"policy": "ssmax", "causal": False},
     "policy of cosines": {"cosine": True, "policy": "adacos"},
+    "source 002": {"initialisation": "pytorch", "input_norm": True},
 }
 POLICY = {
     "ssmax": lambda n: 0.168 * math.log(n) / math.sqrt(8),
@@ -96,6 +100,8 @@ def row_by_row(model):
 
     ids = tokens(config)[0].numpy()
     x = weights["token.weight"][ids] + weights["position.weight"]
+    if config.input_norm:
+        x = norm("input_norm", x)
     n, d, width = config.sequence, config.head_size, config.width
     for number in range(config.depth):
         block = f"blocks.{number}"
@@ -240,6 +246,11 @@ def test_variants_start_from_the_same_numbers():
     for name in ("constant", "exact", "cosine", "no biases", "policy"):
         for key, parameter in Transformer(variant(name), seed=3).named_parameters():
             assert torch.equal(parameter, start[key]), key
+    source = dict(Transformer(variant("source 002"), seed=3).named_parameters())
+    for key, parameter in Transformer(
+        replace(variant("source 002"), biases=False), seed=3
+    ).named_parameters():
+        assert torch.equal(parameter, source[key]), key
     gained = dict(Transformer(replace(SMALL, projection_gain=0.25), seed=3).named_parameters())
     for key, parameter in gained.items():
         gain = 0.25 if key.endswith("attention.output.weight") else 1.0
@@ -259,6 +270,88 @@ def test_initial_numbers_have_the_variances_that_the_docstring_states():
             assert abs(parameter.mean().item()) < 4.5 * math.sqrt(variance / parameter.numel())
         else:
             assert (parameter == (0.0 if name.endswith("bias") else 1.0)).all(), name
+
+
+class Written(nn.Module):
+    """Source 002's model from its description, as one would write it in PyTorch."""
+
+    def __init__(self, config, c=1.0):
+        super().__init__()
+        self.config, self.c = config, c
+        width = config.width
+        self.token = nn.Embedding(256, width)
+        self.position = nn.Embedding(config.sequence, width)
+        self.first = nn.LayerNorm(width)
+        self.parts = nn.ModuleList()
+        for _ in range(config.depth):
+            self.parts.append(nn.LayerNorm(width))
+            self.parts.append(nn.Linear(width, 3 * width))
+            self.parts.append(nn.Linear(width, width))
+            self.parts.append(nn.LayerNorm(width))
+            self.parts.append(nn.Linear(width, 4 * width))
+            self.parts.append(nn.Linear(4 * width, width))
+        self.last = nn.LayerNorm(width)
+        self.logits = nn.Linear(width, 256)
+
+    def forward(self, tokens):
+        n, d = tokens.shape[1], self.config.head_size
+        x = self.first(self.token(tokens) + self.position(torch.arange(n)))
+        for i in range(0, len(self.parts), 6):
+            norm, qkv, w, hidden_norm, up, down = self.parts[i : i + 6]
+            heads = []
+            width = self.config.width
+            q, k, v = (part.split(d, dim=2) for part in qkv(norm(x)).split(width, dim=2))
+            for one in range(width // d):
+                scores = torch.einsum("bnd,bmd->bnm", q[one], k[one]) / d**0.5
+                scores = scores + torch.full((n, n), -1e4).triu(1)
+                heads.append(scores.softmax(2) @ v[one])
+            x = x + w(self.c * torch.cat(heads, 2))
+            x = x + down(functional.gelu(up(hidden_norm(x))))
+        return self.logits(self.last(x))
+
+
+SOURCE = replace(SMALL, width=64, head_size=16, initialisation="pytorch", input_norm=True)
+
+
+@pytest.mark.parametrize("post_scale", ["none", "constant"])
+def test_the_source_s_model_is_the_one_written_out_in_pytorch_loss_by_loss(post_scale):
+    config = replace(SOURCE, post_scale=post_scale)
+    model = Transformer(config, seed=1, dtype=torch.float64)
+    written = Written(config, config.factor(post_scale) if post_scale != "none" else 1.0).double()
+    ours, theirs = list(model.parameters()), list(written.parameters())
+    assert [p.shape for p in ours] == [p.shape for p in theirs]
+    with torch.no_grad():
+        for mine, other in zip(ours, theirs, strict=True):
+            other.copy_(mine)
+    optimisers = [torch.optim.Adam(one.parameters(), lr=2**-8) for one in (model, written)]
+    batches = data.batches(data.embedded(4000), sequence=12, batch=3, steps=8, seed=0)
+    for inputs, targets in (map(torch.from_numpy, batch) for batch in batches):
+        losses = []
+        for one, optimiser in zip((model, written), optimisers, strict=True):
+            optimiser.zero_grad()
+            value = functional.cross_entropy(one(inputs).flatten(0, 1), targets.flatten())
+            value.backward()
+            optimiser.step()
+            losses.append(value.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+
+
+def test_the_source_s_model_starts_as_pytorch_s_own_parameter_by_parameter():
+    torch.manual_seed(0)
+    written = Written(SOURCE)
+    inputs = {id(p): one.in_features for one in linear_layers(written) for p in one.parameters()}
+    ours = Transformer(SOURCE, seed=0).parameters()
+    for (name, theirs), mine in zip(written.named_parameters(), ours, strict=True):
+        if theirs.unique().numel() == 1:  # gains and biases of the norms
+            assert torch.equal(mine, theirs), name
+            continue
+        assert ks_2samp(mine.detach().ravel(), theirs.detach().ravel()).pvalue > 1e-4, name
+        if id(theirs) in inputs:
+            assert 0.9 < mine.abs().max() * inputs[id(theirs)] ** 0.5 <= 1.0, name
+
+
+def linear_layers(model):
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
 
 
 def test_building_a_model_leaves_the_global_random_state_alone():

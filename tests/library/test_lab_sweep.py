@@ -683,12 +683,14 @@ def test_after_a_failure_no_other_run_is_begun(folder, monkeypatch):
 
     def fails(*arguments, **_):
         begun.append(arguments)
+        if len(begun) > 1:
+            time.sleep(1.0)  # until the first failure has been seen
         raise RuntimeError("broken")
 
     monkeypatch.setattr(sweep, "train", fails)
     with pytest.raises(RuntimeError, match="broken"):
         run_here(folder / "sweep.toml")
-    assert len(begun) <= 3  # those that the one thread took before it was stopped
+    assert len(begun) <= 2  # one more may have begun before the failure was seen
 
 
 def test_no_bar_is_shown_unless_asked_for(folder, capsys):
