@@ -22,6 +22,7 @@ from tests.library.claim_copies import (
     THRESHOLDS,
     UNRESOLVED,
 )
+from tests.notebooks.numeric import text_difference
 
 CLAIMS_OF_SOURCES = {
     "001": {
@@ -118,26 +119,34 @@ def proofs_are_made_once():
         yield
 
 
+class Checked(dict):
+    """Outcomes by id, each checked when it is asked for; `drew` has those that drew numbers."""
+
+    def __init__(self):
+        self.drew = set()
+        for cached in (gradient._losses, gradient._retrieval_losses):
+            cached.cache_clear()
+        gradient._best_scales_by_largest_entry.cache_clear()
+
+    def __missing__(self, identifier):
+        draw = np.random.default_rng
+        small_models._retrieval.cache_clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                np.random, "default_rng", lambda seed: self.drew.add(identifier) or draw(seed)
+            )
+            self[identifier] = claims.check(identifier)
+        return self[identifier]
+
+
 @pytest.fixture(scope="module")
 def checked():
-    """Every outcome by its id, and the ids of the checks that drew random numbers."""
-    outcomes, drew, draw = {}, set(), np.random.default_rng
-    for cached in (gradient._losses, gradient._retrieval_losses):
-        cached.cache_clear()
-    gradient._best_scales_by_largest_entry.cache_clear()
-    with pytest.MonkeyPatch.context() as patch:
-        for identifier in claims.CLAIMS:
-            small_models._retrieval.cache_clear()
-            patch.setattr(
-                np.random, "default_rng", lambda seed, i=identifier: drew.add(i) or draw(seed)
-            )
-            outcomes[identifier] = claims.check(identifier)
-    return outcomes, drew
+    return Checked()
 
 
 @pytest.fixture(scope="module")
 def outcomes(checked):
-    return checked[0]
+    return {identifier: checked[identifier] for identifier in claims.CLAIMS}
 
 
 def verdict(copy):
@@ -259,8 +268,8 @@ def with_a_seed():
     ]
 
 
-def test_every_check_that_draws_numbers_has_a_seed(checked):
-    assert set(checked[1]) == set(with_a_seed())
+def test_every_check_that_draws_numbers_has_a_seed(checked, outcomes):
+    assert checked.drew == set(with_a_seed())
 
 
 @pytest.mark.slow
@@ -308,6 +317,26 @@ def test_every_box_in_the_book_repeats_the_verdict_of_its_check(outcomes):
     assert len(shown) >= 2 * len(outcomes)  # in its chapter, and in the ledger
     for verdict, identifier in shown:
         assert outcomes[identifier].verdict == verdict, identifier
+
+
+@cache
+def written():
+    """Return each box of the ledger as text, by its id."""
+    cells = nbformat.read(CHAPTERS / "claims.ipynb", as_version=4).cells
+    boxes = [
+        output["data"]["text/plain"]
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if "claim-evidence" in output.get("data", {}).get("text/html", "")
+    ]
+    return {box.split(" — ")[0]: box for box in boxes}
+
+
+@pytest.mark.parametrize("identifier", claims.CLAIMS)
+def test_every_box_has_the_statement_and_the_evidence_of_its_check(identifier, checked):
+    outcome = checked[identifier]
+    box = f"{identifier} — {outcome.verdict}\n  Claim: {outcome.statement}\n  Check: "
+    assert text_difference(written()[identifier], box + outcome.evidence) is None
 
 
 def test_every_claim_that_is_not_true_as_it_stands_is_in_the_errata(outcomes):
