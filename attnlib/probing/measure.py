@@ -19,6 +19,9 @@ BLOCK = {"cpu": 2**19}
 """How many scores are worked on at a time: what fits the cache."""
 BLOCK_ELSEWHERE = 2**24
 
+CAUSAL_ROWS = 128
+"""How many rows of a causal mask are worked on at a time: few, or many scores are hidden ones."""
+
 FAR = 1e30
 """How far hidden keys and the largest logit are moved down: their weights are 0."""
 
@@ -132,8 +135,8 @@ def _sequence(
     if mask is None:
         seen[:, : keys if past is None else max(0, queries + past)] = True
     block = BLOCK.get(q.device.type, BLOCK_ELSEWHERE)
-    several = max(1, block // max(1, queries * keys))
-    at_once = queries if several > 1 else max(1, block // max(1, keys))
+    at_once = min(queries, max(1, block // keys), queries if past is None else CAUSAL_ROWS)
+    several = max(1, block // (at_once * keys))
     for first in range(0, heads, several):
         for start in range(0, queries, at_once):
             here = slice(first, first + several), slice(start, start + at_once)
@@ -163,29 +166,38 @@ def _sequence(
 
 def _first_key(mask: Tensor) -> Tensor:
     """Return the place of the first key that any query sees."""
-    one = mask[:1] if mask.stride(0) == 0 else mask  # the same for all heads
+    one = _of_all_heads(mask)
     visible = one.any(dim=-2) if one.dtype == torch.bool else one.amax(dim=-2) > HIDDEN
     return visible.any(dim=0).to(torch.uint8).argmax()
+
+
+def _of_all_heads(mask: Tensor) -> Tensor:
+    """Return the mask for one head, if it is the same for all."""
+    return mask[:1] if mask.stride(0) == 0 else mask
 
 
 def _seen_by(
     mask: Tensor | None,
     past: int | None,
     here: tuple[slice, slice],
-    keys: int,
+    stop: int,
     q: Tensor,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return which keys the queries of a block see, and what the mask adds to their logits."""
+    """Return which keys the queries of a block see, and what the mask adds to their logits.
+
+    The first is for the last keys up to `stop`: those before them, if any, all queries see.
+    """
     if mask is not None:
-        block = mask[here]
+        block = _of_all_heads(mask[here])
         if block.dtype == torch.bool:
             return block, None
         bias = block.to(q.dtype)
         return bias > HIDDEN, bias.clamp(min=HIDDEN)
     if past is None:
         return None, None
-    query = torch.arange(q.shape[-2], device=q.device)[here[1], None]
-    return (torch.arange(keys, device=q.device) <= query + past)[None], None
+    last = past + torch.arange(q.shape[-2], device=q.device)[here[1], None]
+    keys = torch.arange(max(0, min(here[1].start + past + 1, stop - 1)), stop, device=q.device)
+    return (keys <= last)[None], None
 
 
 class _Sums(NamedTuple):
@@ -219,8 +231,8 @@ def _sums(
     number = scores.new_full((1,), scores.shape[-1])
     shown = None if visible is None else visible.to(scores.dtype)
     if shown is not None:
-        number = shown.sum(dim=-1)
-        scores *= shown
+        number = scores.shape[-1] - shown.shape[-1] + shown.sum(dim=-1)
+        scores[..., -shown.shape[-1] :] *= shown
     total, length = scores.sum(dim=-1), torch.linalg.vector_norm(scores, dim=-1)
     logits = scores if factor == 1.0 else scores.mul_(factor)
     logit_total, logit_length = factor * total, abs(factor) * length
@@ -228,7 +240,7 @@ def _sums(
         logits += bias * shown
         logit_total, logit_length = logits.sum(dim=-1), torch.linalg.vector_norm(logits, dim=-1)
     if shown is not None:
-        logits += (shown - 1.0) * FAR
+        logits[..., -shown.shape[-1] :] += (shown - 1.0) * FAR
 
     chosen = _argmax(logits).unsqueeze(-1)
     largest = logits.gather(-1, chosen).squeeze(-1)
