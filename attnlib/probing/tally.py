@@ -22,6 +22,9 @@ SUMMED = (
 """What is summed over the rows, `target…` over those with a target."""
 
 
+PARTS = 256
+"""So many calls are kept apart before they are put together."""
+
 Part = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
@@ -75,6 +78,8 @@ class Tally:
         sequence = (measured.sequence + self.before)[:, None]
         place = np.stack(np.broadcast_arrays(sequence, measured.position), axis=-1)
         some = counted.any(axis=1)
+        if len(self.parts) >= PARTS:
+            self.kept()
         self.parts.append((values.swapaxes(1, 2)[:, :, some], place[some].T))
         self.padding += measured.padding
         self.scale = measured.scale
