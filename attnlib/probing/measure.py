@@ -183,9 +183,8 @@ def _sequence(
     keys = k.shape[-2]
     # A shift of all keys shifts all logits of a row: weights keep more digits without it.
     centre = k.mean(dim=-2, keepdim=True)
-    k = (k - centre).mT
-    q = q / math.sqrt(dimension)
-    shift = torch.matmul(q, centre.mT).squeeze(-1)
+    k = (k - centre).div_(math.sqrt(dimension)).mT
+    shift = torch.matmul(q, centre.mT).squeeze(-1) / math.sqrt(dimension)
     factor = scale * math.sqrt(dimension)
     factor = 1.0 if math.isclose(factor, 1.0, rel_tol=1e-12) else factor
     first_key = torch.zeros((), dtype=torch.long, device=q.device)
@@ -220,13 +219,13 @@ def _sequence(
                 first_value = values.take_along_dim(chosen, dim=-2)
                 computed[here] = torch.lerp(first_value, weights @ values, share.unsqueeze(-1))
 
-    counted = seen.to(v.dtype).unsqueeze(-1)
-    number = counted.sum(dim=-2, keepdim=True)
-    mean = (v * counted).sum(dim=-2, keepdim=True) / number
-    squares = (((v - mean) * counted) ** 2).sum(dim=-2).mean(dim=-1, keepdim=True).double()
+    counted = seen.to(v.dtype).unsqueeze(-2)
+    number = counted.sum(dim=-1, keepdim=True)
+    mean = counted @ v / number
+    squares = (counted @ (v - mean).square_()).mean(dim=-1).double()
     variance = squares / (number[..., 0] - 1.0).clamp(min=1.0)
-    output = computed if z is None else z
-    output_square = (output - mean).square().mean(dim=-1) + variance / number[..., 0]
+    lengths = torch.linalg.vector_norm((computed if z is None else z) - mean, dim=-1)
+    output_square = lengths**2 / v.shape[-1] + variance / number[..., 0]
     wide = _Sums(*sums.double())
     number, *others = _from_sums(wide, factor * shift.double())
     if real is not None:
