@@ -6,19 +6,22 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
 
-from attnlib import interception
+from attnlib import checking, interception
 from attnlib.attention import is_rescaled
 from attnlib.interception import ATTENTION, FAST_PATH, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
+from attnlib.probing.sample import some_rows
 from attnlib.probing.tokens import Reader, Targets, Tokens
 
 Sample = Callable[[Call, Tensor | None], tuple[Call, Tensor | None]]
@@ -34,6 +37,7 @@ def probe(
     *,
     mask: ArrayLike | None = None,
     targets: Targets | None = None,
+    rows: int | None = None,
     theory: bool = True,
 ) -> Iterator[Report]:
     """Measure every scaled_dot_product_attention call of the model inside the context.
@@ -60,6 +64,8 @@ def probe(
     the context; beam search, which exchanges sequences between the steps, is not followed.
 
     `theory=False` leaves out the columns of random scores, which take a second for each length.
+    `rows` measures a sample, about so many rows of each head in a call, from up to four sequences
+    and all along their length: means, quantiles and numbers of rows are then those of the sample.
 
     It adds once or twice the time of the attention itself, and memory linear in the number of keys.
     Of each row and head 56 bytes are kept, of at most 2²² rows: of more, a random sample.
@@ -70,7 +76,7 @@ def probe(
     `attnlib.attention.rescale` inside (RuntimeError the other way round); its post_scale comes
     after what is measured. A UserWarning names the layers that have computed NaN or infinity, or
     logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a module; ValueError for
-    a mask or targets that are not as above. Chapter: probe.
+    a mask, targets or a number of rows that are not as above. Chapter: probe.
 
     >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
     >>> with probe(layer) as report:
@@ -94,10 +100,13 @@ def probe(
             "model is compiled, and a graph cannot be seen into: probe and run the model that was "
             "given to torch.compile"
         )
+    if rows is not None:
+        rows = checking.integer("rows", rows, minimum=1)
     observer = Observer(
         model,
         Report(theory=theory, targets=targets is not None),
-        reader=Reader(mask, targets),
+        None if rows is None else partial(some_rows, rows=rows, rng=np.random.default_rng(0)),
+        Reader(mask, targets),
     )
     with observer.at_work():
         yield observer.report

@@ -238,3 +238,14 @@ def test_another_format_is_refused(tmp_path):
     refusal(path.with_suffix(".npy"))
     with pytest.raises(FileNotFoundError):
         Report.load(tmp_path / "none.npz")
+
+
+def test_many_calls_of_one_row_are_put_together():
+    with probe(model := Caller(), theory=False) as found:
+        for seed in range(600):
+            model(draw(1, 1, 1, 4, seed=seed), *(draw(1, 1, 5, 4, seed=i) for i in range(2)))
+    (tally,) = found._tallies.values()
+    assert len(tally.parts) <= 257
+    rows = found.rows()
+    assert list(rows["sequence"]) == list(range(600))
+    assert rows["entropy"].mean() == pytest.approx(found.table()["entropy"][0], rel=1e-14)

@@ -521,3 +521,39 @@ def test_infinite_logits_of_a_target_show():
     with pytest.warns(UserWarning, match="NaN or infinity"), watched as report:
         model(q, k, k)
     assert report.table()["targets"][0] == 0
+
+
+# --- a sample of the rows ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sample_is_of_the_rows_it_says(name, side):
+    model, real = both(name, side)
+    ids = few_tokens().repeat(4, 1)
+    masks = real.repeat(4, 1).long()
+    found = []
+    for rows in (None, 20):
+        with probe(model, rows=rows, targets="duplicate", theory=False) as report:
+            model(ids, attention_mask=masks)
+            model(ids.flip(0), attention_mask=masks.flip(0))
+        found.append(report.rows())
+    every, some = found
+    place = ["layer", "head", "sequence", "query"]
+    one = some[(some["layer"] == some["layer"][0]) & (some["head"] == 0)]
+    assert 20 <= len(one) <= 2 * 20
+    assert one["sequence"].nunique() == 8  # four of each call
+    assert one["sequence"].max() >= 8
+    both_found = some.merge(every, on=place, suffixes=("", "_all"))
+    assert len(both_found) == len(some)
+    for column in ("keys", "alpha", "entropy", "largest_logit", "target_gap", "target_weight"):
+        # The first key that the chosen queries see may be another.
+        np.testing.assert_allclose(
+            both_found[column], both_found[f"{column}_all"], rtol=1e-5, atol=2e-6
+        )
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.5, True, "all"])
+def test_rows_must_be_a_number(rows):
+    with pytest.raises((TypeError, ValueError), match="rows must be"):
+        probe(Caller(), rows=rows).__enter__()
