@@ -523,7 +523,7 @@ def test_infinite_logits_of_a_target_show():
     assert report.table()["targets"][0] == 0
 
 
-# --- a sample of the rows ---------------------------------------------------------------------------
+# --- a sample of the rows -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("side", SIDES)
