@@ -178,19 +178,22 @@ def test_a_mask_must_be_one(mask):
         probe(Caller(), mask=mask).__enter__()
 
 
-def test_values_and_first_key_are_those_that_real_queries_see():
+@pytest.mark.parametrize("masked", [False, True])
+def test_values_and_first_key_are_those_that_real_queries_see(masked):
     q, k, v = qkv()
     real = torch.ones(2, 11, dtype=torch.bool)
     real[:, 7:] = False
     causal = torch.ones(11, 11, dtype=torch.bool).tril()
-    causal[7:, 0] = True
-    for options in ({"is_causal": True}, {"attn_mask": causal}):
-        with probe(model := Caller(), mask=real) as report:
-            model(q, k, v, **options)
-        (expected, *_) = by_full_weights([(q[:, :, :7], k[:, :, :7], v[:, :, :7], None, True)])
-        line = report.table().loc[0]
+    causal[:7, 0] = not masked  # then only padding sees the first key
+    options = {"attn_mask": causal} if masked else {"is_causal": True}
+    with probe(model := Caller(), mask=real) as report:
+        model(q, k, v, **options)
+    own = causal[:7, :7]
+    for head, expected in enumerate(
+        by_full_weights([(q[:, :, :7], k[:, :, :7], v[:, :, :7], own)])
+    ):
         for name, number in expected.items():
-            assert line[name] == pytest.approx(number, rel=3e-6), name
+            assert report.table()[name][head] == pytest.approx(number, rel=3e-6), name
 
 
 def test_a_batch_of_padding_has_no_rows():
@@ -478,6 +481,24 @@ def test_crossed_attention_has_no_targets():
         "layers.1.multihead_attn": 0,
         "layers.1.self_attn": 2 * 8,
     }
+
+
+def test_padding_is_no_target():
+    model, real = both("GPT-2", "left")
+    for targets in ("previous", last_earlier(torch.zeros(2, LENGTH), torch.ones(2, LENGTH))):
+        with probe(model, mask=real, targets=targets) as report:
+            model(foreign.tokens())
+        assert (report.table()["targets"] == LENGTH + SHORT - 2).all()
+        rows = report.rows()
+        first = rows[(rows["sequence"] == 1) & (rows["query"] == LENGTH - SHORT)]
+        assert first["target_gap"].isna().all()
+        assert len(first) == 2 * HEADS
+
+
+def test_queries_and_keys_of_other_numbers_have_no_targets():
+    model, other = Caller(), qkv(5, 9)
+    with pytest.warns(UserWarning, match="no row has one"), probe(model, targets="previous"):
+        model(*other)
 
 
 def test_targets_that_no_row_has_are_named():
