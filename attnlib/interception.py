@@ -9,6 +9,7 @@ PyTorch lacks is an error where it is needed, not before.
 """
 
 import operator
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -61,6 +62,14 @@ def is_traced() -> bool:
 def is_compiled(model: nn.Module) -> bool:
     """Return whether the model is what torch.compile has returned."""
     return hasattr(model, "_orig_mod")
+
+
+def named_arguments() -> dict[str, Any]:
+    """Return what a module is called with by name, in a hook for all modules that runs before it.
+
+    PyTorch hands that hook the other arguments alone, and has these in the frame that calls it.
+    """
+    return sys._getframe(2).f_locals.get("kwargs") or {}
 
 
 def constant_in_graphs(function: F) -> F:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlib.checking import FloatArray
@@ -19,12 +20,26 @@ BLOCK = {"cpu": 2**19}
 """How many scores are worked on at a time: what fits the cache."""
 BLOCK_ELSEWHERE = 2**24
 
+CAUSAL_ROWS = 128
+"""How many rows of a causal mask are worked on at a time: few, or many scores are hidden ones."""
+
 FAR = 1e30
 """How far hidden keys and the largest logit are moved down: their weights are 0."""
 
 
+class Queries(NamedTuple):
+    """What is known of the queries of a call; arrays over its sequences and its queries."""
+
+    sequence: Tensor  # place in the batch, (sequences,)
+    position: Tensor  # in the sequence, from 0
+    batch: int  # how many sequences the batch has
+    past: int = 0  # how many tokens of each sequence are in a cache
+    real: Tensor | None = None  # False where the query is padding
+    target: Tensor | None = None  # place of the key that is meant, −1 where none is
+
+
 class Call(NamedTuple):
-    """The arguments of a call."""
+    """The arguments of a call, and what is known of its queries."""
 
     query: Tensor
     key: Tensor
@@ -33,6 +48,7 @@ class Call(NamedTuple):
     is_causal: bool = False
     scale: float | None = None
     enable_gqa: bool = False
+    queries: Queries | None = None
 
 
 class Rows(NamedTuple):
@@ -51,13 +67,27 @@ class Rows(NamedTuple):
     output_square: FloatArray
 
 
+class Targets(NamedTuple):
+    """What is kept of the key that is meant: arrays like those of Rows, NaN where none is."""
+
+    target_gap: FloatArray
+    target_weight: FloatArray
+    target_kappa: FloatArray
+
+
 class Measured(NamedTuple):
     """What is kept of a call."""
 
     rows: Rows
+    targets: Targets | None
     value_variance: FloatArray  # (sequences, heads)
     dimension: int
     scale: float
+    sequence: NDArray[np.int64]  # as in Queries
+    position: NDArray[np.int64]
+    batch: int
+    past: int
+    padding: int  # how many rows are left out because their query is padding
 
 
 @torch.no_grad()
@@ -77,6 +107,11 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         heads, dimension = leading[-1] if leading else 1, q.shape[-1]
         scale = 1.0 / math.sqrt(dimension) if call.scale is None else float(call.scale)
 
+        about = call.queries or _unknown(math.prod(leading[:-1]), q.shape[-2], q.device)
+        real, target = about.real, about.target
+        if real is not None and real.all():
+            real = None
+
         masks: list[Tensor | None] = [None]
         past = causal_bias(call.mask, q.shape[-2], k.shape[-2])
         if call.is_causal:
@@ -91,13 +126,40 @@ def measure(call: Call, output: Tensor | None) -> Measured:
 
         q, k, v = map(by_sequence, (q, k, v))
         z = [None] * len(masks) if output is None else by_sequence(output.to(wide))
+
+        def of_heads(t: Tensor | None, i: int) -> Tensor | None:
+            # (heads, queries), where the sequences are worked on as heads (sequences · heads, …)
+            if t is None or len(masks) == 1:
+                return None if t is None else t.repeat_interleave(heads, 0)
+            return t[i].expand(heads, -1)
+
         found = [
-            _sequence(q[i], k[i], v[i], z[i], mask, past, scale) for i, mask in enumerate(masks)
+            _sequence(
+                q[i], k[i], v[i], z[i], mask, past, scale, of_heads(real, i), of_heads(target, i)
+            )
+            for i, mask in enumerate(masks)
         ]
         rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
     arrays = rows.reshape(rows.shape[0], -1, heads, rows.shape[-1]).float().cpu().numpy()
     variance = variances.reshape(-1, heads).cpu().numpy()
-    return Measured(Rows(*arrays), variance, dimension, scale)
+    return Measured(
+        Rows(*arrays[: len(Rows._fields)]),
+        None if target is None else Targets(*arrays[len(Rows._fields) :]),
+        variance,
+        dimension,
+        scale,
+        about.sequence.cpu().numpy(),
+        about.position.cpu().numpy(),
+        about.batch,
+        about.past,
+        0 if real is None else heads * int((~real).sum()),
+    )
+
+
+def _unknown(sequences: int, queries: int, device: torch.device) -> Queries:
+    """Return the queries of a call of which nothing is known."""
+    position = torch.arange(queries, device=device).expand(sequences, -1)
+    return Queries(torch.arange(sequences, device=device), position, sequences)
 
 
 def _sequence(
@@ -108,41 +170,48 @@ def _sequence(
     mask: Tensor | None,
     past: int | None,
     scale: float,
+    real: Tensor | None,
+    target: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the fields of Rows, (11, heads, queries), and the values' variance, (heads, 1).
+    """Return the fields of Rows and, for a target, of Targets, and the values' variance.
 
-    q, k, v, z: (heads, queries or keys, size); mask: (heads, queries, keys). With `past`, query i
-    sees the keys up to past + i.
+    q, k, v, z: (heads, queries or keys, size); mask: (heads, queries, keys); real, target: (heads,
+    queries); returned (fields, heads, queries) and (heads, 1). With `past`, query i sees the keys
+    up to past + i.
     """
     heads, queries, dimension = q.shape
     keys = k.shape[-2]
     # A shift of all keys shifts all logits of a row: weights keep more digits without it.
     centre = k.mean(dim=-2, keepdim=True)
-    k = (k - centre).mT
-    q = q / math.sqrt(dimension)
-    shift = torch.matmul(q, centre.mT).squeeze(-1)
+    k = (k - centre).div_(math.sqrt(dimension)).mT
+    shift = torch.matmul(q, centre.mT).squeeze(-1) / math.sqrt(dimension)
     factor = scale * math.sqrt(dimension)
     factor = 1.0 if math.isclose(factor, 1.0, rel_tol=1e-12) else factor
     first_key = torch.zeros((), dtype=torch.long, device=q.device)
     if mask is not None:
-        first_key = _first_key(mask)
+        first_key = _first_key(mask, real)
     sums = q.new_empty((len(_Sums._fields), heads, queries))
     computed = q.new_empty((heads, queries, v.shape[-1]))
     seen = torch.zeros((heads, keys), dtype=torch.bool, device=q.device)
     if mask is None:
-        seen[:, : keys if past is None else max(0, queries + past)] = True
+        last = torch.arange(queries, device=q.device).expand(heads, -1)
+        last = (last if real is None else last.where(real, -1)).amax(dim=-1, keepdim=True)
+        reach = last + (keys if past is None else past)
+        seen = (torch.arange(keys, device=q.device) <= reach) & (last >= 0)
     block = BLOCK.get(q.device.type, BLOCK_ELSEWHERE)
-    several = max(1, block // max(1, queries * keys))
-    at_once = queries if several > 1 else max(1, block // max(1, keys))
+    at_once = min(queries, max(1, block // keys), queries if past is None else CAUSAL_ROWS)
+    several = max(1, block // (at_once * keys))
     for first in range(0, heads, several):
         for start in range(0, queries, at_once):
             here = slice(first, first + several), slice(start, start + at_once)
             stop = keys if past is None else max(1, min(keys, start + at_once + past))
             visible, bias = _seen_by(mask, past, here, stop, q)
             if mask is not None and visible is not None:
-                seen[here[0]] |= visible.any(dim=-2)
+                counted = visible if real is None else visible & real[here].unsqueeze(-1)
+                seen[here[0]] |= counted.any(dim=-2)
             scores = torch.matmul(q[here], k[here[0], :, :stop])
-            found, weights, chosen = _sums(scores, factor, visible, bias, first_key)
+            meant = None if target is None else target[here]
+            found, weights, chosen = _sums(scores, factor, visible, bias, first_key, meant)
             sums[:, *here] = torch.stack(found)
             if z is None:
                 values = v[here[0], :stop]
@@ -150,42 +219,61 @@ def _sequence(
                 first_value = values.take_along_dim(chosen, dim=-2)
                 computed[here] = torch.lerp(first_value, weights @ values, share.unsqueeze(-1))
 
-    counted = seen.to(v.dtype).unsqueeze(-1)
-    number = counted.sum(dim=-2, keepdim=True)
-    mean = (v * counted).sum(dim=-2, keepdim=True) / number
-    squares = (((v - mean) * counted) ** 2).sum(dim=-2).mean(dim=-1, keepdim=True).double()
+    counted = seen.to(v.dtype).unsqueeze(-2)
+    number = counted.sum(dim=-1, keepdim=True)
+    mean = counted @ v / number
+    squares = (counted @ (v - mean).square_()).mean(dim=-1).double()
     variance = squares / (number[..., 0] - 1.0).clamp(min=1.0)
-    output = computed if z is None else z
-    output_square = (output - mean).square().mean(dim=-1) + variance / number[..., 0]
-    measured = _from_sums(_Sums(*sums.double()), factor * shift.double())
-    return torch.stack([*measured, output_square.double()]), variance
+    lengths = torch.linalg.vector_norm((computed if z is None else z) - mean, dim=-1)
+    output_square = lengths**2 / v.shape[-1] + variance / number[..., 0]
+    wide = _Sums(*sums.double())
+    number, *others = _from_sums(wide, factor * shift.double())
+    if real is not None:
+        number = number.where(real, 0.0)
+    measured = [number, *others, output_square.double()]
+    if target is not None:
+        measured += _of_target(wide, number)
+    return torch.stack(measured), variance
 
 
-def _first_key(mask: Tensor) -> Tensor:
-    """Return the place of the first key that any query sees."""
-    one = mask[:1] if mask.stride(0) == 0 else mask  # the same for all heads
+def _first_key(mask: Tensor, real: Tensor | None) -> Tensor:
+    """Return the place of the first key that any query sees that is not padding."""
+    one = _of_all_heads(mask)
+    if one.stride(-2) == 0:  # the same for all queries
+        one = one[:, :1]
+    elif real is not None:
+        one = one[:, real[0]]
     visible = one.any(dim=-2) if one.dtype == torch.bool else one.amax(dim=-2) > HIDDEN
     return visible.any(dim=0).to(torch.uint8).argmax()
+
+
+def _of_all_heads(mask: Tensor) -> Tensor:
+    """Return the mask for one head, if it is the same for all."""
+    return mask[:1] if mask.stride(0) == 0 else mask
 
 
 def _seen_by(
     mask: Tensor | None,
     past: int | None,
     here: tuple[slice, slice],
-    keys: int,
+    stop: int,
     q: Tensor,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return which keys the queries of a block see, and what the mask adds to their logits."""
+    """Return which keys the queries of a block see, and what the mask adds to their logits.
+
+    The first is for the last keys up to `stop`: those before them, if any, all queries see.
+    """
     if mask is not None:
-        block = mask[here]
+        block = _of_all_heads(mask[here])
         if block.dtype == torch.bool:
             return block, None
         bias = block.to(q.dtype)
         return bias > HIDDEN, bias.clamp(min=HIDDEN)
     if past is None:
         return None, None
-    query = torch.arange(q.shape[-2], device=q.device)[here[1], None]
-    return (torch.arange(keys, device=q.device) <= query + past)[None], None
+    last = past + torch.arange(q.shape[-2], device=q.device)[here[1], None]
+    keys = torch.arange(max(0, min(here[1].start + past + 1, stop - 1)), stop, device=q.device)
+    return (keys <= last)[None], None
 
 
 class _Sums(NamedTuple):
@@ -203,6 +291,7 @@ class _Sums(NamedTuple):
     weighted: Tensor  # mean with those weights of the other logits, less the second
     first: Tensor  # weight of the first key among them
     first_is_largest: Tensor
+    target: Tensor  # its logit, −FAR where the row has none or does not see it
 
 
 def _sums(
@@ -211,6 +300,7 @@ def _sums(
     visible: Tensor | None,
     bias: Tensor | None,
     first_key: Tensor,
+    target: Tensor | None,
 ) -> tuple[_Sums, Tensor, Tensor]:
     """Return the sums, the weights of all keys but that of the largest logit, and which that is.
 
@@ -219,8 +309,8 @@ def _sums(
     number = scores.new_full((1,), scores.shape[-1])
     shown = None if visible is None else visible.to(scores.dtype)
     if shown is not None:
-        number = shown.sum(dim=-1)
-        scores *= shown
+        number = scores.shape[-1] - shown.shape[-1] + shown.sum(dim=-1)
+        scores[..., -shown.shape[-1] :] *= shown
     total, length = scores.sum(dim=-1), torch.linalg.vector_norm(scores, dim=-1)
     logits = scores if factor == 1.0 else scores.mul_(factor)
     logit_total, logit_length = factor * total, abs(factor) * length
@@ -228,8 +318,12 @@ def _sums(
         logits += bias * shown
         logit_total, logit_length = logits.sum(dim=-1), torch.linalg.vector_norm(logits, dim=-1)
     if shown is not None:
-        logits += (shown - 1.0) * FAR
+        logits[..., -shown.shape[-1] :] += (shown - 1.0) * FAR
 
+    meant = torch.full_like(total, -FAR)
+    if target is not None:
+        place = target.clamp(0, logits.shape[-1] - 1)  # where no row sees as far, another key
+        meant = logits.gather(-1, place.unsqueeze(-1)).squeeze(-1).where(place == target, -FAR)
     chosen = _argmax(logits).unsqueeze(-1)
     largest = logits.gather(-1, chosen).squeeze(-1)
     logits.scatter_(-1, chosen, -FAR)
@@ -249,6 +343,7 @@ def _sums(
         logits.mul_(weights).sum(dim=-1),
         weights.index_select(-1, first_key.reshape(1)).squeeze(-1),
         (chosen.squeeze(-1) == first_key).to(total.dtype),
+        meant,
     )
     return sums, weights, chosen
 
@@ -261,7 +356,7 @@ def _argmax(numbers: Tensor) -> Tensor:
 
 
 def _from_sums(sums: _Sums, shift: Tensor) -> tuple[Tensor, ...]:
-    """Return the fields of Rows but the last, from sums in double precision.
+    """Return the fields of Rows but the output's, from sums in double precision.
 
     With ε = e^{s₂ − s₁} for the two largest logits, the others have the weights ε f_i in units of
     the largest; F = Σ f = 1/peak. `shift` is what centred keys lack of each logit.
@@ -290,6 +385,25 @@ def _from_sums(sums: _Sums, shift: Tensor) -> tuple[Tensor, ...]:
         1.0 / normaliser,
         torch.where(sums.first_is_largest > 0.5, 1.0 / normaliser, rest * sums.first),
     )
+
+
+def _of_target(sums: _Sums, counted: Tensor) -> tuple[Tensor, ...]:
+    """Return the fields of Targets; `counted` is the number of keys, 0 for padding.
+
+    Of a target with the logit t, m the mean of the n − 1 other logits: its gap t − m, its weight,
+    and κ = log(Σ e^ℓ / (n − 1)) − m of the others. The weight is 1/(1 + (n − 1) e^{κ − gap}).
+    """
+    beside = sums.second - torch.log(sums.peak)  # log Σ e^ℓ of all but the largest
+    log_sum_exp = torch.logaddexp(sums.largest, beside)
+    wins = sums.target == sums.largest
+    weight = torch.where(
+        wins, torch.sigmoid(sums.largest - beside), torch.exp(sums.target - log_sum_exp)
+    )
+    others = torch.where(wins, beside, log_sum_exp + torch.log1p(-weight))
+    mean = (sums.logit_total - sums.target) / (sums.number - 1.0)
+    kappa = others - mean - torch.log(sums.number - 1.0)
+    known = (sums.target > -FAR / 2.0) & (counted >= 2.0)
+    return tuple(one.where(known, math.nan) for one in (sums.target - mean, weight, kappa))
 
 
 def _variance(total: Tensor, length: Tensor, number: Tensor) -> Tensor:

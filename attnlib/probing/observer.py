@@ -6,18 +6,23 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
 
-from attnlib import interception
+from attnlib import checking, interception
 from attnlib.attention import is_rescaled
 from attnlib.interception import ATTENTION, FAST_PATH, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
+from attnlib.probing.sample import some_rows
+from attnlib.probing.tokens import Reader, Targets, Tokens
 
 Sample = Callable[[Call, Tensor | None], tuple[Call, Tensor | None]]
 """From a call and its output to those of some of its rows."""
@@ -27,7 +32,14 @@ NAMES_SHOWN = 3
 
 
 @contextmanager
-def probe(model: nn.Module, *, theory: bool = True) -> Iterator[Report]:
+def probe(
+    model: nn.Module,
+    *,
+    mask: ArrayLike | None = None,
+    targets: Targets | None = None,
+    rows: int | None = None,
+    theory: bool = True,
+) -> Iterator[Report]:
     """Measure every scaled_dot_product_attention call of the model inside the context.
 
     Nothing in the model is touched; outputs, gradients and random numbers are bitwise those of a
@@ -38,18 +50,33 @@ def probe(model: nn.Module, *, theory: bool = True) -> Iterator[Report]:
     mask hides a key, others add to the logits. The weights are those before dropout. Of
     the axes of q before its last two, the last is the heads, the others are sequences.
 
-    It adds once or twice the time of the attention itself, and memory linear in the number of keys:
-    44 bytes a row and head are kept.
+    Queries that are padding are no rows. By default they are those of the `attention_mask` of shape
+    (batch, tokens), or the key_padding_mask of PyTorch's modules, that the model or a part of it is
+    called with; `mask` (1 or True for a token; by position, those in a cache included) goes before
+    it, and mask=False counts all. `report.padding` is how many rows are left out.
+
+    `targets` says which key each query is meant to find, and the table and `rows` tell its gap, its
+    weight and κ: "previous" is the key before, "duplicate" the last earlier one of the same token,
+    "induction" the one after that. Or an array of integers (batch, tokens), the position of each
+    query's key, −1 for none; or a function from the model's token ids (batch, tokens) to such an
+    array. Targets are for attention of tokens to one another; one that is hidden from its query
+    counts as none. The tokens in the cache of transformers are known if the model got them inside
+    the context; beam search, which exchanges sequences between the steps, is not followed.
 
     `theory=False` leaves out the columns of random scores, which take a second for each length.
+    `rows` measures a sample, about so many rows of each head in a call, from up to four sequences
+    and all along their length: means, quantiles and numbers of rows are then those of the sample.
+
+    It adds once or twice the time of the attention itself, and memory linear in the number of keys.
+    Of each row and head 56 bytes are kept, of at most 2²² rows: of more, a random sample.
 
     What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
-    it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all. Queries
-    that are padding are rows too, unless the mask leaves them no key. To measure a model under
-    another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round); its
-    post_scale comes after what is measured. A UserWarning names the layers that have computed NaN
-    or infinity, or logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a
-    module. Chapter: probe.
+    it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all; so it
+    does with a `mask` and `targets` that fit no call. To measure a model under another scale, enter
+    `attnlib.attention.rescale` inside (RuntimeError the other way round); its post_scale comes
+    after what is measured. A UserWarning names the layers that have computed NaN or infinity, or
+    logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a module; ValueError for
+    a mask, targets or a number of rows that are not as above. Chapter: probe.
 
     >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
     >>> with probe(layer) as report:
@@ -73,7 +100,14 @@ def probe(model: nn.Module, *, theory: bool = True) -> Iterator[Report]:
             "model is compiled, and a graph cannot be seen into: probe and run the model that was "
             "given to torch.compile"
         )
-    observer = Observer(model, Report(theory=theory))
+    if rows is not None:
+        rows = checking.integer("rows", rows, minimum=1)
+    observer = Observer(
+        model,
+        Report(theory=theory, targets=targets is not None),
+        None if rows is None else partial(some_rows, rows=rows, rng=np.random.default_rng(0)),
+        Reader(mask, targets),
+    )
     with observer.at_work():
         yield observer.report
     observer.finish()
@@ -82,8 +116,15 @@ def probe(model: nn.Module, *, theory: bool = True) -> Iterator[Report]:
 class Observer(interception.Watcher):
     """Measures each call of attention on the way, and keeps account of what it could not."""
 
-    def __init__(self, model: nn.Module, report: Report, sample: Sample | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        report: Report,
+        sample: Sample | None = None,
+        reader: Reader | None = None,
+    ) -> None:
         super().__init__()
+        self.reader = Reader() if reader is None else reader
         self.report = report
         self.sample = sample
         self.model_name = type(model).__name__
@@ -93,7 +134,7 @@ class Observer(interception.Watcher):
             for name, module in model.named_modules()
         }
         self.thread = threading.get_ident()
-        self.running: list[nn.Module] = []
+        self.running: list[tuple[nn.Module, Tokens]] = []
         self.calls: Counter[str] = Counter()
         self.ran: dict[str, None] = {}  # names of modules that look like attention, in order
         self.seen: dict[str, None] = {}
@@ -112,13 +153,16 @@ class Observer(interception.Watcher):
         """Return whether the module is a part of the model, and runs in its thread."""
         return id(module) in self.names and threading.get_ident() == self.thread
 
-    def enter_module(self, module: nn.Module, _: Any) -> None:
-        """Note that a module starts."""
+    def enter_module(self, module: nn.Module, args: Any) -> None:
+        """Note that a module starts. Without arguments, the tokens stay unknown."""
         if torch.compiler.is_compiling() or not self.belongs(module):
             return
         if not self.running:
             self.calls.clear()
-        self.running.append(module)
+        tokens = self.running[-1][1] if self.running else Tokens()
+        if args is not None:
+            tokens = self.reader.read(module, args, interception.named_arguments(), tokens)
+        self.running.append((module, tokens))
         name = self.names[id(module)]
         if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
             self.ran[name] = None
@@ -180,14 +224,14 @@ class Observer(interception.Watcher):
     ) -> None:
         """Measure a call of scaled_dot_product_attention; the arguments are PyTorch's."""
         call = Call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-        module = self.running[-1]
+        module, _ = self.running[-1]
         call, result = _unpacked(module, call, result)
         self.record(module, [call], None if dropout_p > 0.0 else result)
 
     def fast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Measure the attention in a kernel of PyTorch's fast path."""
         given = {**dict(zip(FAST_PATH[function], args, strict=False)), **kwargs}
-        for module in self.running[-1].modules():
+        for module in self.running[-1][0].modules():
             if getattr(module, "in_proj_weight", None) is given["qkv_weight"]:
                 self.record(module, _fast_calls(given), None)
 
@@ -202,6 +246,7 @@ class Observer(interception.Watcher):
             self.unmeasured[name] = reason
             return
         for call in calls:
+            call = call._replace(queries=self.reader.queries(self.running[-1][1], call))
             if self.sample is not None:
                 call, output = self.sample(call, output)
             self.report.add(name or self.model_name, number, measure(call, output))
@@ -236,6 +281,8 @@ class Observer(interception.Watcher):
             )
         if lines:
             warnings.warn(f"not measured: {'; '.join(lines)}", stacklevel=4)
+        if unused := self.reader.unused():
+            warnings.warn(f"not used: {'; '.join(unused)}", stacklevel=4)
         broken = self.report.not_finite
         if broken:
             names = ", ".join(broken[:NAMES_SHOWN])

@@ -21,7 +21,7 @@ def some_rows(
     of equal parts. q, k and v have the axes (batch, heads, tokens, size); another call, and one
     with no more rows, stays as it is.
     """
-    q, k, v, mask, is_causal, scale, enable_gqa = call
+    q, k, v, mask, is_causal, scale, enable_gqa, known = call
     batch, length, keys = q.shape[0], q.shape[-2], k.shape[-2]
     alike = q.ndim == k.ndim == v.ndim == 4 and k.shape[0] == v.shape[0] == batch
     if not alike or batch * length <= rows:
@@ -43,4 +43,12 @@ def some_rows(
         heads = mask.shape[-3] if mask.ndim > 2 else 1
         mask = of(mask.expand(batch, heads, length, keys))
     k, v = k.index_select(0, sequences), v.index_select(0, sequences)
-    return Call(of(q), k, v, mask, False, scale, enable_gqa), None if output is None else of(output)
+    if known is not None:
+        known = known._replace(
+            sequence=known.sequence[sequences],
+            position=known.position[sequences][:, queries],
+            real=None if known.real is None else known.real[sequences][:, queries],
+            target=None if known.target is None else known.target[sequences][:, queries],
+        )
+    some = Call(of(q), k, v, mask, False, scale, enable_gqa, known)
+    return some, None if output is None else of(output)

@@ -1,0 +1,242 @@
+"""The tokens behind a call of attention: which are padding, where they stand, which key is meant.
+
+Attention gets vectors. What the modules around it were called with, token ids, masks and caches,
+says whose they are.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from attnlib import checking
+from attnlib.interception import HIDDEN
+from attnlib.probing.measure import Call, Queries
+
+Places = NDArray[np.int64]
+Targets = str | ArrayLike | Callable[[Tensor], ArrayLike]
+
+TARGETS = ("previous", "duplicate", "induction")
+NONE = -1
+"""The target of a query that has none."""
+
+
+class Tokens(NamedTuple):
+    """What the model around a call was called with; columns are positions, the past first."""
+
+    length: int | None = None  # of each sequence, without the past
+    past: int = 0  # how many tokens of each are in a cache
+    ids: Tensor | None = None  # (batch, past + length)
+    real: Tensor | None = None  # likewise; False for padding
+    crossed: bool = False  # the keys are of other tokens than the queries
+
+
+class Reader:
+    """Follows the tokens through a model, and says of each call what is known of its queries."""
+
+    def __init__(self, mask: Any = None, targets: Targets | None = None) -> None:
+        self.mask: Tensor | None = None
+        self.masked: bool | None = None  # whether the mask was of use; None where there is none
+        self.by_model = mask is None
+        if mask is not None and mask is not False:
+            self.mask, self.masked = _mask(mask), False
+        self.targets = None if targets is None else _targets(targets)
+        self.meant: bool | None = None if targets is None else False  # likewise of targets
+        self._ids: dict[int, Tensor] = {}  # of each model, as far as its cache goes
+        self._last: tuple[Tokens, Places | None] = Tokens(), None
+
+    def read(
+        self, module: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any], before: Tokens
+    ) -> Tokens:
+        """Return the tokens of a module, from its arguments and the tokens of that around it."""
+        scripted = isinstance(module, torch.jit.ScriptModule)
+        parameters = () if scripted else _parameters(type(module).forward)
+        given = {**dict(zip(parameters, args, strict=False)), **named}
+        first = args[0] if args else None
+        if "input_ids" in parameters:
+            return self._of_model(module, given.get("input_ids"), given)
+        if _is_matrix(first) and not first.is_floating_point():
+            return self._of_model(module, first, given)
+        if isinstance(module, nn.MultiheadAttention):
+            crossed = given.get("key") is not given.get("query")
+        else:
+            others = given.get("key_value_states"), given.get("encoder_hidden_states")
+            crossed = any(isinstance(other, Tensor) for other in others)
+        if crossed != before.crossed:
+            before = before._replace(crossed=crossed)
+        real = None if crossed else _real(given, first)
+        if real is None or (before.real is not None and before.length == real.shape[1]):
+            return before
+        return Tokens(real.shape[1], real=real)
+
+    def _of_model(self, module: nn.Module, ids: Any, given: Mapping[str, Any]) -> Tokens:
+        """Return the tokens of a module that takes token ids."""
+        ids = ids if _is_matrix(ids) else None
+        vectors = given.get("inputs_embeds") if ids is None else ids
+        if not isinstance(vectors, Tensor) or vectors.ndim < 2:
+            return Tokens()
+        batch, length = vectors.shape[:2]
+        mask: Any = given.get("attention_mask")
+        kept: Any = given.get("past_key_values")
+        columns = mask.shape[1] if _is_matrix(mask) and mask.shape[0] == batch else 0
+        past = max(0, columns - length)
+        if hasattr(kept, "get_seq_length"):
+            past = int(kept.get_seq_length())
+        if ids is not None and self.targets is not None:
+            if past:
+                before = self._ids.get(id(module), ids[:, :0])
+                ids = torch.cat([before, ids], dim=1) if before.shape == (batch, past) else None
+            if ids is not None:
+                self._ids[id(module)] = ids
+        return Tokens(length, past, ids, mask != 0 if columns == past + length else None)
+
+    def queries(self, tokens: Tokens, call: Call) -> Queries | None:
+        """Return what is known of the queries of a call, or None."""
+        if call.query.ndim != 4:
+            return None
+        batch, _, length, _ = call.query.shape
+        keys, device = call.key.shape[-2], call.query.device
+        known = tokens.length == length
+        if not known:
+            tokens = Tokens(length, crossed=tokens.crossed or keys != length)
+        past = tokens.past
+        real = tokens.real if self.by_model else self.mask
+        if real is not None and (real.shape[0] != batch or not (known or real.shape[1] == length)):
+            real = None
+        counted = None
+        if real is not None:
+            real = real.to(device)
+            counted = _columns(real, past, length, True)
+            self.masked = None if self.masked is None else True
+        target = None
+        if self.targets is not None:
+            target = torch.full((batch, length), NONE, device=device)
+            places = None if tokens.crossed else self._places(tokens, batch, real)
+            if places is not None:
+                places = places - max(0, past + length - keys)  # what a window has left behind
+                places = np.where((places >= 0) & (places < keys), places, NONE)
+                target = torch.from_numpy(places).to(device)
+                self.meant = self.meant or bool((places >= 0).any())
+        sequence = torch.arange(batch, device=device)
+        position = past + torch.arange(length, device=device).expand(batch, -1)
+        return Queries(sequence, position, batch, past, counted, target)
+
+    def _places(self, tokens: Tokens, batch: int, real: Tensor | None) -> Places | None:
+        """Return the positions that are meant, (batch, length), or None if they are unknown."""
+        if tokens is self._last[0]:
+            return self._last[1]
+        past, length = tokens.past, tokens.length or 0
+        shown = None if real is None else _columns(real, 0, past + length, True).cpu().numpy()
+        places: Places | None = None
+        if isinstance(self.targets, str) and self.targets == "previous":
+            places = np.broadcast_to(np.arange(past - 1, past + length - 1), (batch, length))
+        elif isinstance(self.targets, np.ndarray):
+            if self.targets.shape[0] == batch:
+                places = _columns(torch.from_numpy(self.targets), past, length, NONE).numpy()
+        elif tokens.ids is not None and tokens.ids.shape[0] == batch:
+            if callable(self.targets):
+                places = _integers(self.targets(tokens.ids), tuple(tokens.ids.shape))
+            else:
+                places = earlier(tokens.ids.cpu().numpy(), shown)
+                if self.targets == "induction":
+                    places = np.where(places >= 0, places + 1, NONE)
+            places = places[:, past:]
+        if places is not None and shown is not None:
+            seen = np.take_along_axis(shown, places.clip(0, past + length - 1), axis=1)
+            places = np.where(seen, places, NONE)
+        self._last = tokens, places
+        return places
+
+    def unused(self) -> list[str]:
+        """Return what was given and of no use, a line each."""
+        lines = []
+        if self.masked is False and self.mask is not None:
+            lines.append(f"mask of shape {tuple(self.mask.shape)}: no call has such queries")
+        if self.meant is False:
+            lines.append(
+                f"targets={_short(self.targets)}: no row has one; they want tokens that attend to "
+                "one another, an array the model's own (batch, tokens), and tokens that are alike "
+                "or a function a model called with their ids, as `input_ids` or first"
+            )
+        return lines
+
+
+def earlier(ids: NDArray[Any], real: NDArray[np.bool_] | None) -> Places:
+    """Return where each token, (batch, tokens), stood last before, −1 where it did not."""
+    ids = ids.astype(np.int64)
+    if real is not None:  # no padding is like another
+        ids = np.where(real, ids, -1 - np.arange(ids.shape[1]))
+    order = np.argsort(ids, axis=1, kind="stable")
+    ordered = np.take_along_axis(ids, order, axis=1)
+    before = np.where(ordered[:, 1:] == ordered[:, :-1], order[:, :-1], NONE)
+    found = np.full(ids.shape, NONE)
+    np.put_along_axis(found, order[:, 1:], before, axis=1)
+    return found
+
+
+@cache
+def _parameters(forward: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of what a module is called with, in their order."""
+    return tuple(inspect.signature(forward).parameters)[1:]
+
+
+def _is_matrix(value: Any) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.ndim == 2
+
+
+def _real(given: Mapping[str, Any], first: Any) -> Tensor | None:
+    """Return which tokens are real by a mask among the arguments that is over (batch, tokens)."""
+    if "src" in given and "tgt" in given:  # of nn.Transformer; its parts are asked themselves
+        return None
+    for name in ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask"):
+        padding = given.get(name)
+        if _is_matrix(padding):
+            return ~padding if padding.dtype == torch.bool else padding > HIDDEN
+    mask = given.get("attention_mask")
+    if not _is_matrix(mask) or mask.is_floating_point() or not isinstance(first, Tensor):
+        return None
+    return mask != 0 if mask.shape == first.shape[:2] else None
+
+
+def _columns(matrix: Tensor, start: int, length: int, beyond: int) -> Tensor:
+    """Return columns of the matrix; those beyond its last are filled."""
+    missing = max(0, start + length - matrix.shape[1])
+    return nn.functional.pad(matrix, (0, missing), value=beyond)[:, start : start + length]
+
+
+def _mask(value: Any) -> Tensor:
+    """Return the argument `mask`, (batch, tokens), as booleans."""
+    mask = torch.as_tensor(value)
+    if mask.ndim != 2 or not ((mask == 0) | (mask == 1)).all():
+        raise ValueError(
+            "mask must be of shape (batch, tokens), 1 or True for tokens and 0 or False for "
+            f"padding, or False for no mask, got mask={_short(value)}"
+        )
+    return mask != 0
+
+
+def _targets(value: Targets) -> Targets:
+    """Return the argument `targets`: a name, a function, or an array of integers."""
+    if isinstance(value, str):
+        return checking.choice("targets", value, TARGETS)
+    return value if callable(value) else _integers(value, None)
+
+
+def _integers(value: Any, shape: tuple[int, ...] | None) -> Places:
+    array = np.asarray(value.cpu() if isinstance(value, Tensor) else value)
+    if array.dtype.kind not in "iu" or array.ndim != 2 or (shape and array.shape != shape):
+        raise ValueError(
+            f"targets must be integers of shape {shape or '(batch, tokens)'}, the position of each "
+            f"query's key or −1, one of {', '.join(map(repr, TARGETS))}, or a function of the "
+            f"token ids that returns such integers, got targets={_short(value)}"
+        )
+    return array.astype(np.int64)
+
+
+def _short(value: Any) -> str:
+    return f"{' '.join(repr(value).split()):.80}"
