@@ -15,6 +15,7 @@ from torch import nn
 
 from attnlib import checking, interception
 from attnlib.probing.alarms import WATCHED, Alarm, reasons
+from attnlib.probing.clipping import clip
 from attnlib.probing.observer import NAMES_SHOWN, Observer
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
@@ -114,6 +115,7 @@ class Monitor:
             raise TypeError(f"on_alarm must be a function of an alarm, got {on_alarm!r:.80}")
         self._on_alarm = on_alarm
         self._recent: Recent = defaultdict(lambda: deque(maxlen=WATCHED))
+        self._unclipped: Any = None
         self._calls = 0
         self._observer: Observer | None = None
 
@@ -127,6 +129,15 @@ class Monitor:
     def __exit__(self, *_: object) -> None:
         for hook in self._hooks:
             hook.remove()
+
+    def clip(self, limit: float = 100.0) -> list[tuple[str, int, float]]:
+        """Apply `attnlib.probing.clip` where a step has been watched since the last call.
+
+        Call it after each step of the optimiser. It knows the logits of the sampled rows: with
+        `rows` at least the tokens of a batch it knows all. Returns and raises as `clip`.
+        """
+        table, self._unclipped = self._unclipped, None
+        return [] if table is None else clip(self.model, table, limit)
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
@@ -159,7 +170,7 @@ class Monitor:
             return
         if not self.tables:
             observer.finish()
-        table = self.tables[self._watched_step] = observer.report.table()
+        table = self._unclipped = self.tables[self._watched_step] = observer.report.table()
         for line in _numbers(table):
             self._log(*line, self._watched_step)
         if self._looks:
