@@ -113,6 +113,7 @@ def test_a_head_that_sharpens_is_not_dead():
     assert names(alpha=(0.05, 0.055, 0.061)) == []
     assert names(alpha=(0.05, 0.07, 0.061)) == ["dead head"]
     assert names(alpha=0.0) == ["dead head"]
+    assert names(alpha=(0.01, 0.015, 0.02), gradient=(0.01, 0.015, 0.02)) == []
 
 
 def test_a_head_that_sees_only_the_first_key_is_dead():

@@ -161,8 +161,23 @@ def test_heads_that_share_keys(name):
     np.testing.assert_allclose(after["largest_logit"], expected, rtol=1e-5)
     other = slice(2 * (1 - clipped), 2 * (1 - clipped) + 2)
     assert before[other].equals(after[other])
-    mate = before["head"].eq(2 * clipped + 1 - one[1] % 2)
+    mate = before["head"].eq(2 * clipped + 1 - one[1] % 2)  # with the same keys
     assert after["entropy"][mate].item() == pytest.approx(before["entropy"][mate].item(), rel=1e-5)
+
+
+def test_shared_keys_get_the_root_for_the_largest_of_their_heads():
+    torch.manual_seed(3)
+    model = SHARED["attnlib's module"]()
+    before = measured(model)
+    keys = model.attention.key.weight.detach().clone()
+    queries = model.attention.query.weight.detach().clone()
+    largest = before["largest_logit"].to_numpy()
+    clip(model, before, largest.min() / 2.0)
+    factors = largest.min() / 2.0 / largest
+    of_keys = (model.attention.key.weight / keys)[::8, 0].detach().numpy()
+    np.testing.assert_allclose(of_keys, np.sqrt(factors.reshape(2, 2).min(axis=1)), rtol=1e-5)
+    of_queries = (model.attention.query.weight / queries)[::8, 0].detach().numpy()
+    np.testing.assert_allclose(of_queries * of_keys.repeat(2), factors, rtol=1e-5)
 
 
 def test_all_calls_of_a_module_count():
