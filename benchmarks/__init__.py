@@ -6,8 +6,9 @@ for a look at it. `python -m benchmarks NAME` prints the ratios of one.
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Ratio(NamedTuple):
@@ -31,6 +32,19 @@ class Ratio(NamedTuple):
         costs = [f"{cost:.3g} {self.unit}" for cost in (self.our_cost, self.their_cost)]
         end = f"; {self.note}" if self.note else ""
         return f"{self.ours} {costs[0]}; {self.theirs} {costs[1]}; ratio {self.ratio:.3g}{end}"
+
+
+def measured(name: str, quick: bool) -> dict[str, Any]:
+    """Return what a benchmark says that it is and its ratios, and print them as they come.
+
+    It is here because a process of its own cannot find what `python -m benchmarks` has in its main.
+    """
+    module = import_module(f"benchmarks.{name}")
+    found = []
+    for ratio in module.measure(**(module.QUICK if quick else {})):
+        print(f"{name}: {ratio}", flush=True)
+        found.append(ratio._asdict())
+    return {"what": str(module.__doc__).splitlines()[0], "ratios": found}
 
 
 def peak_growth(call: Callable[[], object]) -> float:

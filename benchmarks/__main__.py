@@ -10,11 +10,10 @@ import math
 import os
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Annotated, Any
+from typing import Annotated
 
 import psutil
 import torch
@@ -23,7 +22,7 @@ import typer
 import benchmarks
 from attnlib import provenance
 from attnlib.files import replace
-from benchmarks import Ratio
+from benchmarks import Ratio, measured
 from experiments.records import Entry, Record, path_of, save
 
 ROOT = Path(__file__).parents[1]
@@ -57,16 +56,6 @@ def names() -> list[str]:
     """Return the benchmarks: the modules of this package."""
     found = (module.name for module in iter_modules(benchmarks.__path__))
     return sorted(name for name in found if name != "__main__")
-
-
-def measured(name: str, quick: bool) -> dict[str, Any]:
-    """Return what a benchmark says that it is and its ratios, and print them as they come."""
-    module = import_module(f"benchmarks.{name}")
-    found = []
-    for ratio in module.measure(**(module.QUICK if quick else {})):
-        typer.echo(f"{name}: {ratio}")
-        found.append(ratio._asdict())
-    return {"what": str(module.__doc__).splitlines()[0], "ratios": found}
 
 
 def page(record: Record) -> str:

@@ -211,6 +211,9 @@ def _embedding(count: int, width: int) -> nn.Embedding:
 class Attention(nn.Module):
     """The attention branch, r · W (c · z) + b or r · (W (c · z) + b). Chapter: training."""
 
+    packed_projection = "input"
+    """What gives q, k and v, one after the other: for `attnlib.probing.clip`."""
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config

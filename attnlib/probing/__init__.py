@@ -8,17 +8,20 @@ The report has one line for each layer and head: how sharp attention is, how muc
 and what the exact theory says of random scores of the same size. `DEFINITIONS` says what each
 column is.
 
-`Monitor` does that every so many steps of training, on some of the rows, and logs it.
+`Monitor` does that every so many steps of training, on some of the rows, logs it, and says where
+there is a reason to look. `clip` makes logits smaller that have grown too large.
 
 `observer` watches the model, `sample` chooses rows, `measure` turns a call into sums of its rows,
-`random_scores` has the theory, and `report` shows both; `monitor` is made of them.
+`random_scores` has the theory, and `report` shows both; `monitor` is made of them and of `alarms`.
 
 Chapter: probe.
 """
 
+from attnlib.probing.alarms import Alarm
+from attnlib.probing.clipping import clip
 from attnlib.probing.monitor import Monitor
 from attnlib.probing.observer import probe
 from attnlib.probing.random_scores import RANDOM
 from attnlib.probing.report import DEFINITIONS, Report
 
-__all__ = ["DEFINITIONS", "RANDOM", "Monitor", "Report", "probe"]
+__all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "Report", "clip", "probe"]

@@ -1,6 +1,8 @@
 """Watch the attention of a model while it trains."""
 
 import csv
+import warnings
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -12,12 +14,17 @@ import numpy as np
 from torch import nn
 
 from attnlib import checking, interception
-from attnlib.probing.observer import Observer
+from attnlib.probing.alarms import WATCHED, Alarm, reasons
+from attnlib.probing.clipping import clip
+from attnlib.probing.observer import NAMES_SHOWN, Observer
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
 
 Log = Callable[[str, float, int], object]
 """What a number is told to: its name, the number, the step. TensorBoard's add_scalar is one."""
+
+Recent = defaultdict[tuple[str, int], deque[dict[str, Any]]]
+"""The last lines of each head."""
 
 SHOWN: dict[str, Callable[[Any], float]] = {
     "alpha_to_critical": np.max,
@@ -45,6 +52,19 @@ class Monitor:
     at its beginning, and the first call of a step that is due is watched. `callback()` does that in
     transformers' Trainer, `lightning_callback()` in Lightning.
 
+    `monitor.alarms` lists what in those numbers is a reason to look, an `Alarm` for each head and
+    kind: the first step at which it holds, the layer, the head, the name, and why in words.
+    - "entropy collapse": α/α_c and the largest logit have both grown by a fifth over the last three
+      watched steps, and α is above 2 α_c, where a few keys hold the weight of every row;
+    - "dilution": of 256 keys or more none stands out, α is below α_c/2, and the largest weight has
+      fallen by a factor of e over those steps;
+    - "dead head": over those steps its weights are even (1/Y above 0.9 n) and do not sharpen, the
+      first key has 99 % of the weight, or no gradient passes (g below α_c/100). A head that has
+      learned a fixed pattern to the end is told too;
+    - "not finite": NaN, infinity or an overflow, at once.
+    Each is also a UserWarning, or where `on_alarm` is given handed to that; `alarms=False` looks
+    for none.
+
     `log` gets ("attention/LAYER/COLUMN", number, step): for each layer the largest over its heads
     of `alpha_to_critical`, `largest_logit`, `largest_weight` and `first_weight`, the smallest of
     `entropy` and `gradient`, the mean of `effective_keys` and `output_std`, columns of
@@ -56,9 +76,10 @@ class Monitor:
     same. Nothing is done between the steps that are watched, and of one of them a line a head is
     kept.
 
-    Raises ValueError or TypeError for `every` or `rows` below 1, for what is not a model, and for
-    one that is compiled, where the model that was given to torch.compile is to be monitored; and
-    what `probe` raises where a step calls no attention that can be seen. Chapter: probe.
+    Raises ValueError or TypeError for `every` or `rows` below 1, for `alarms` that is no bool and
+    `on_alarm` that is no function, for what is not a model, and for one that is compiled, where the
+    model that was given to torch.compile is to be monitored; and what `probe` raises where a step
+    calls no attention that can be seen. Chapter: probe.
     """
 
     def __init__(
@@ -69,6 +90,8 @@ class Monitor:
         log: Log | str | Path | None = None,
         rows: int = 256,
         rng: np.random.Generator | None = None,
+        alarms: bool = True,
+        on_alarm: Callable[[Alarm], object] | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
@@ -82,9 +105,17 @@ class Monitor:
         self.rows = checking.integer("rows", rows, minimum=1)
         self.tables: dict[int, Any] = {}
         """What was measured at each step that was watched: `Report.table`, without theory."""
+        self.alarms: list[Alarm] = []
+        """Each head's first alarm of each kind."""
         self.step: int | None = None
         self._rng = np.random.default_rng(0) if rng is None else checking.generator("rng", rng)
         self._log = _logger(log)
+        self._looks = checking.flag("alarms", alarms)
+        if on_alarm is not None and not callable(on_alarm):
+            raise TypeError(f"on_alarm must be a function of an alarm, got {on_alarm!r:.80}")
+        self._on_alarm = on_alarm
+        self._recent: Recent = defaultdict(lambda: deque(maxlen=WATCHED))
+        self._unclipped: Any = None
         self._calls = 0
         self._observer: Observer | None = None
 
@@ -98,6 +129,15 @@ class Monitor:
     def __exit__(self, *_: object) -> None:
         for hook in self._hooks:
             hook.remove()
+
+    def clip(self, limit: float = 100.0) -> list[tuple[str, int, float]]:
+        """Apply `attnlib.probing.clip` where a step has been watched since the last call.
+
+        Call it after each step of the optimiser. It knows the logits of the sampled rows: with
+        `rows` at least the tokens of a batch it knows all. Returns and raises as `clip`.
+        """
+        table, self._unclipped = self._unclipped, None
+        return [] if table is None else clip(self.model, table, limit)
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
@@ -130,9 +170,35 @@ class Monitor:
             return
         if not self.tables:
             observer.finish()
-        table = self.tables[self._watched_step] = observer.report.table()
+        table = self._unclipped = self.tables[self._watched_step] = observer.report.table()
         for line in _numbers(table):
             self._log(*line, self._watched_step)
+        if self._looks:
+            self._look(table, self._watched_step)
+
+    def _look(self, table: Any, step: int) -> None:
+        """Tell the alarms that are new at this step."""
+        known = {(alarm.layer, alarm.head, alarm.name) for alarm in self.alarms}
+        found = []
+        for line in table.to_dict("records"):
+            layer = _place(line["layer"], line["call"])
+            recent = self._recent[layer, line["head"]]
+            recent.append(line)
+            for name, why in reasons(recent):
+                if (layer, line["head"], name) not in known:
+                    found.append(Alarm(step, layer, line["head"], name, why))
+        self.alarms += found
+        if self._on_alarm is not None:
+            for alarm in found:
+                self._on_alarm(alarm)
+        elif found:
+            shown = "; ".join(
+                f"{alarm.name} in {alarm.layer} head {alarm.head}: {alarm.why}"
+                for alarm in found[:NAMES_SHOWN]
+            )
+            more = len(found) - NAMES_SHOWN
+            end = f"; and {more} more in monitor.alarms" if more > 0 else ""
+            warnings.warn(f"step {step}: {shown}{end}", stacklevel=2)
 
     def callback(self) -> Any:
         """Return a TrainerCallback for the Trainer of transformers: its steps are those counted."""
@@ -177,9 +243,13 @@ class Monitor:
 def _numbers(table: Any) -> Iterable[tuple[str, float]]:
     """Return what is logged of a table: names and numbers."""
     for (layer, call), heads in table.groupby(["layer", "call"], sort=False):
-        place = f"{layer} {call}" if call else layer
+        place = _place(layer, call)
         for column, summary in SHOWN.items():
             yield f"attention/{place}/{column}", float(summary(heads[column]))
+
+
+def _place(layer: str, call: int) -> str:
+    return f"{layer} {call}" if call else layer
 
 
 def _logger(log: Log | str | Path | None) -> Log:

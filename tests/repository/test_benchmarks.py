@@ -96,6 +96,11 @@ class Here:
         return {"what": "One thing.", "ratios": [Ratio("a", "b", 1.0, 2.0, "s")._asdict()]}
 
 
+def test_a_process_of_its_own_finds_what_it_runs():
+    # Not in what `python -m benchmarks` has for its main.
+    assert bench.measured.__module__ == "benchmarks"
+
+
 def test_another_name_is_refused(folder):
     finished = CliRunner().invoke(COMMAND, ["row"])
     assert finished.exit_code == 2

@@ -1,0 +1,116 @@
+"""What in the numbers of a head that trains is a reason to look, by the theory of random scores.
+
+An alarm has a reason in words, with the numbers it is made of. It looks at the last few steps that
+were watched, so that one odd batch is none.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+Lines = Sequence[dict[str, Any]]
+"""Lines of `Report.table` for one head, of steps that were watched, the oldest first."""
+
+WATCHED = 3
+"""Steps in a row that an alarm looks at: two could be chance, more would come later."""
+
+COLLAPSED = 2.0
+"""α/α_c above which entropy collapses. Random rows freeze at 1, and beyond 1.94 (the largest for n
+from 16 to 4096) the median row passes less gradient the sharper it gets. Trained heads live around
+1: there are keys that they mean."""
+
+GROWN = 1.2
+"""By which factor α/α_c and the largest logit must both have grown over those steps: sharp heads
+are well as long as they stay as they are."""
+
+LONG = 256
+"""Keys from which dilution is looked for. With fewer, a head that averages is no surprise."""
+
+DILUTED = 0.5
+"""α/α_c below which the typical row follows 1/Y = n·e^(−α²): no key holds a share of its own."""
+
+FALLEN = math.e
+"""By which factor the largest weight must have fallen: as if n were e times as long."""
+
+EVEN = math.sqrt(-math.log(0.9))
+"""α below which 1/Y = n·e^(−α²) is above 0.9 n. In α it also holds for rows of unequal n."""
+
+FROZEN = 0.01
+"""Gradient in units of α_c below which none passes: random scores have up to 1 at every α above."""
+
+FIRST_ONLY = 0.99
+"""Weight of the first key at which the output is the same for every query: that key's value."""
+
+
+class Alarm(NamedTuple):
+    """A reason to look at a head: at which step, where, of which kind, and why."""
+
+    step: int
+    layer: str
+    head: int
+    name: str
+    """"entropy collapse", "dilution", "dead head" or "not finite"."""
+    why: str
+
+
+def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
+    """Return the name of each alarm that a head gives at the last of its lines, and why."""
+    now, first = lines[-1], lines[0]
+    if not now["rows"]:
+        return
+    if not (math.isfinite(now["alpha"]) and math.isfinite(now["largest_logit"])):
+        yield "not finite", "its logits are NaN or infinite, or overflow when they are squared"
+        return
+    if len(lines) < WATCHED:
+        return
+    since = f"over the last {len(lines)} watched steps"
+    relative, logit = (growth(lines, name) for name in ("alpha_to_critical", "largest_logit"))
+    if now["alpha_to_critical"] >= COLLAPSED and min(relative, logit) >= GROWN:
+        yield (
+            "entropy collapse",
+            f"α has grown to {now['alpha_to_critical']:.1f} α_c and the largest logit from "
+            f"{first['largest_logit']:.3g} to {now['largest_logit']:.3g} {since}: beyond "
+            f"√(2 log n) rows freeze, and {now['effective_keys']:.1f} of {now['keys']:.0f} keys "
+            f"share the weight",
+        )
+    fall = first["largest_weight"] / now["largest_weight"]
+    if now["keys"] >= LONG and now["alpha_to_critical"] <= DILUTED and fall >= FALLEN:
+        yield (
+            "dilution",
+            f"the largest weight has fallen from {first['largest_weight']:.2g} to "
+            f"{now['largest_weight']:.2g} {since}, and {now['effective_keys']:.0f} of "
+            f"{now['keys']:.0f} keys share the weight: at {now['alpha_to_critical']:.2f} α_c no "
+            f"logit is log n = {math.log(now['keys']):.1f} above the others",
+        )
+    dead = _dead(lines)
+    if dead:
+        yield "dead head", f"{dead}, {since}"
+
+
+def growth(lines: Lines, name: str) -> float:
+    """Return by which factor the last number is above all before it; 0 for one that is not."""
+    *before, now = (line[name] for line in lines)
+    most = max(before)
+    return now / before[0] if now > most and before[0] > 0.0 else 0.0
+
+
+def _dead(lines: Lines) -> str:
+    """Return why a head is dead, or nothing: at each of the lines, and getting no better."""
+    now = lines[-1]
+    if all(line["alpha"] < EVEN for line in lines) and growth(lines, "alpha") < GROWN:
+        share = math.exp(-(now["alpha"] ** 2))
+        return f"its weights are even: at α = {now['alpha']:.2g}, 1/Y is {share:.2f} n"
+    if all(line["first_weight"] >= FIRST_ONLY for line in lines):
+        return (
+            f"the first key has {now['first_weight']:.1%} of the weight: every query gets its value"
+        )
+    if all(line["alpha"] >= EVEN and _share(line) < FROZEN for line in lines):
+        return (
+            f"no gradient passes: g = α(1 − Y) is {now['gradient']:.2g}, where random scores have "
+            f"up to √(2 log n) = {now['critical_alpha']:.2g}"
+        )
+    return ""
+
+
+def _share(line: dict[str, Any]) -> float:
+    return float(line["gradient"] / line["critical_alpha"])

@@ -1,0 +1,142 @@
+"""QK-clip: make queries and keys smaller where a logit was too large."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnlib import checking
+from attnlib.checking import FloatArray
+
+PAIRS = (("q_proj", "k_proj"), ("query", "key"), ("q_lin", "k_lin"))
+"""How modules call the linear layers of queries and keys."""
+
+NORMALISES = re.compile(r"(q|k|qk|query|key)_?(norm|ln|layer_?norm)|(norm|ln)_?(q|k)")
+"""How they call a part that brings queries and keys to one size."""
+
+Parts = list[Tensor]
+"""Views of weights and biases, each with the axes (heads, size of a head, …)."""
+
+
+@torch.no_grad()
+def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, int, float]]:
+    """Scale the projections of heads whose largest logit is above `limit`, in place: QK-clip.
+
+    `table` is what was measured of this model, `Report.table()` or one of `Monitor.tables`; call it
+    after the optimiser's step. Where the largest logit of a head is s > limit, the weights and
+    biases of its queries and of its keys are multiplied by √(limit/s) each, so that on the same
+    input it is the limit; other heads stay bitwise as they are. Where several heads share their
+    keys, these get √(limit/s) of the largest s, and the queries of each head the rest: one that
+    was below the limit keeps its logits, but for rounding. A rotation by position changes nothing
+    of this, and what a mask adds to the logits is not scaled.
+
+    Returns layer, head and s for the heads that were clipped. It knows nn.MultiheadAttention,
+    attnlib's modules and the laboratory's, those of transformers with linear layers q_proj and
+    k_proj, query and key, or q_lin and k_lin, and GPT-2. A module of your own whose linear layer
+    gives queries, keys and values one after the other, each head by head, says so by an attribute
+    `packed_projection`, the name of that layer.
+
+    Raises ValueError that names the layer, before anything is changed: for another module, for one
+    that normalises its queries and keys, where smaller ones change nothing, and for logits that are
+    not finite. Also ValueError or TypeError for what is no model and for a limit that is not above
+    0. Chapter: probe.
+
+    >>> from attnlib.probing import probe
+    >>> layer, x = nn.MultiheadAttention(8, 2, batch_first=True), 100.0 * torch.eye(8)[None]
+    >>> with probe(layer, theory=False) as report:
+    ...     output = layer(x, x, x)
+    >>> [head for _, head, largest in clip(layer, report.table())]
+    [0, 1]
+    """
+    checking.instance("model", model, nn.Module)
+    limit = checking.positive("limit", limit)
+    if not hasattr(table, "groupby"):
+        raise TypeError(f"table must be one of Report.table(), got {table!r:.80}")
+    work, clipped = [], []
+    for layer, lines in table.groupby("layer", sort=False):
+        largest = lines.groupby("head")["largest_logit"].max().to_numpy()
+        if not np.isfinite(largest).all():
+            raise ValueError(f"{layer} has logits that are not finite, and no factor changes that")
+        if (largest > limit).any():
+            size = int(lines["dimension"].iloc[0])
+            work.append((largest, *_projections(model, str(layer), len(largest), size)))
+            clipped += [(str(layer), i, float(s)) for i, s in enumerate(largest) if s > limit]
+    for largest, queries, keys in work:
+        factors = limit / np.maximum(largest, limit)
+        groups = factors.reshape(len(keys[0]), -1)
+        of_keys = np.sqrt(groups.min(axis=1, keepdims=True))
+        _multiply(keys, of_keys.ravel())
+        _multiply(queries, (groups / of_keys).ravel())
+    return clipped
+
+
+def _multiply(parts: Parts, factors: FloatArray) -> None:
+    """Multiply each head by its factor. 1 changes no bit."""
+    for part in parts:
+        precision = torch.promote_types(part.dtype, torch.float32)
+        by_head = torch.as_tensor(factors, dtype=precision, device=part.device)
+        part.mul_(by_head.reshape(-1, *[1] * (part.ndim - 1)))
+
+
+def _projections(model: nn.Module, layer: str, heads: int, size: int) -> tuple[Parts, Parts]:
+    """Return what makes the queries and the keys of a layer; ValueError where that is not known."""
+    modules = dict(model.named_modules())
+    module: Any = modules.get(layer, model)
+    normalises = any(NORMALISES.fullmatch(name) for name, _ in module.named_children())
+    options = getattr(module, "options", module)
+    if normalises or getattr(options, "normalize_qk", False):
+        raise ValueError(
+            f"{layer} normalises its queries and keys, so that smaller projections change nothing: "
+            "clip its scale, or the weights of its norms"
+        )
+    queries, keys = ([_by_head(t, size) for t in side] for side in _found(module, heads * size))
+    right = all(len(part) == heads for part in queries) and len({len(part) for part in keys}) == 1
+    if not queries or not keys or not right or not len(keys[0]) or heads % len(keys[0]):
+        raise ValueError(
+            f"{layer} is a {type(module).__name__}, and which of its weights make {heads} heads of "
+            f"queries and keys of size {size} is not known: if one linear layer makes queries, "
+            "keys and values, one after the other, give its name in module.packed_projection"
+        )
+    return queries, keys
+
+
+def _by_head(t: Tensor, size: int) -> Tensor:
+    """Return a view with the axes (heads, size, …); no heads where the size does not fit."""
+    return t.view(-1, size, *t.shape[1:]) if len(t) % size == 0 else t[:0]
+
+
+def _found(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the weights and biases of queries and of keys, the first axis that of the outputs."""
+    if isinstance(module, nn.MultiheadAttention):
+        own = {name: t for name, t in module._parameters.items() if t is not None}
+        both = [own[name] for name in ("in_proj_weight", "in_proj_bias") if name in own]
+        queries, keys = [t[:width] for t in both], [t[width : 2 * width] for t in both]
+        if "q_proj_weight" in own:
+            queries.append(own["q_proj_weight"])
+            keys.append(own["k_proj_weight"])
+        if "bias_k" in own:  # a key beside the others
+            keys.append(own["bias_k"][0, 0])
+        return queries, keys
+    for query, key in PAIRS:
+        if hasattr(module, query) and hasattr(module, key):
+            return list(_linear(getattr(module, query))), list(_linear(getattr(module, key)))
+    said = getattr(module, "packed_projection", "")
+    layer = getattr(module, said or "c_attn", None)
+    known = said or type(layer).__name__ == "Conv1D"  # a c_attn of others has another order
+    packed = [t for t in _linear(layer) if known and len(t) == 3 * width]
+    return [t[:width] for t in packed], [t[width : 2 * width] for t in packed]
+
+
+def _linear(layer: Any) -> Iterator[Tensor]:
+    """Return the weight and the bias of a linear layer, if that is what it is."""
+    transposed = type(layer).__name__ == "Conv1D"
+    if not (transposed or isinstance(layer, nn.Linear)):
+        return
+    weight, bias = layer._parameters.get("weight"), layer._parameters.get("bias")
+    if weight is not None and weight.is_floating_point():
+        yield weight.T if transposed else weight
+        if bias is not None:
+            yield bias

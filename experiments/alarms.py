@@ -1,0 +1,244 @@
+"""Record how long before training diverges a monitor's alarm comes, and how often it is false.
+
+    python -m experiments.alarms
+
+trains sixty small models, some ten minutes of one core, and goes on where it was stopped. In the
+runs that are meant to diverge the learning rate doubles every 50 steps and never stops, a warm-up
+that was forgotten; in the others the same warm-up ends at a rate that the model can bear. A run has
+diverged when the mean of its last 20 losses is half a nat above the smallest such mean so far, or
+is not a number, and ends there.
+
+What was tried before, with the seeds 100 and 101 only: these groups, and the alarms' thresholds as
+they are. PREDICTIONS was written after that and before the first recorded run.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import torch
+import typer
+
+from attnlib.lab import data
+from attnlib.lab.data import Text
+from attnlib.lab.model import Config, Transformer, loss
+from attnlib.probing import Monitor
+from attnlib.provenance import made
+from experiments.records import Fields, Record, Work, complete, path_of
+
+COMMAND = "python -m experiments.alarms"
+RECORD = path_of("alarms")
+
+SEEDS = tuple(range(10))
+STEPS, BATCH, EVERY = 600, 8, 20
+FIRST_RATE, DOUBLING = 2.0**-12, 50
+MEAN_OF, RISE = 20, 0.5
+
+
+def config(depth: int = 2, alpha: float = 1.0) -> Config:
+    """Return a model."""
+    return Config(width=64, depth=depth, head_size=32, sequence=64, alpha=alpha)
+
+
+class Group(NamedTuple):
+    """Runs that are alike but for the seed."""
+
+    name: str
+    config: Config
+    highest_rate: float | None
+    """Where the warm-up ends; None if it does not, and the run is meant to diverge."""
+
+
+GROUPS = (
+    Group("no end, 2 layers", config(), None),
+    Group("no end, 4 layers", config(depth=4), None),
+    Group("to 2⁻⁹", config(), 2.0**-9),
+    Group("to 2⁻⁸", config(), 2.0**-8),
+    Group("to 2⁻⁷", config(), 2.0**-7),
+    Group("to 2⁻⁸, α = 4", config(alpha=4.0), 2.0**-8),
+)
+DIVERGING = tuple(group.name for group in GROUPS if group.highest_rate is None)
+USUAL = ("to 2⁻⁹", "to 2⁻⁸", "to 2⁻⁷")
+COLLAPSE = "entropy collapse"
+
+
+def main(
+    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
+    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
+) -> None:
+    """Compute what the record does not hold yet, and say which predictions held."""
+    torch.set_num_threads(1)
+    corpus = data.split(data.load(data.SHAKESPEARE, text)).training
+    settings = {
+        **{"steps": STEPS, "batch": BATCH, "every": EVERY, "seeds": SEEDS},
+        **{"first_rate": FIRST_RATE, "doubling": DOUBLING, "mean_of": MEAN_OF, "rise": RISE},
+        "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
+    }
+    made_with = made("numpy", "scipy", "torch", threads=1)
+    record = complete(out, work(corpus), command=COMMAND, settings=settings, made=made_with)
+    for line, found, held in verdicts(record):
+        typer.echo(f"{'held' if held else 'FAILED'}: {line}: {found}")
+
+
+def work(corpus: Text) -> Work:
+    """Yield what each entry is of, and what computes it."""
+    for group in GROUPS:
+        for seed in SEEDS:
+            yield {"group": group.name, "seed": seed}, partial(run, group, seed, corpus)
+
+
+def run(group: Group, seed: int, corpus: Text) -> Fields:
+    """Return when a run diverged, its alarms, and what was watched, the largest over the heads.
+
+    `lowest_at` is the last step of the smallest mean of losses. Of the alarms the first of each
+    kind is kept, with the number of heads that gave one.
+    """
+    model = Transformer(group.config, seed).train()
+    adam = torch.optim.Adam(model.parameters(), lr=FIRST_RATE, fused=True)
+    batches = data.batches(
+        corpus, sequence=group.config.sequence, batch=BATCH, steps=STEPS, seed=seed
+    )
+    losses: list[float] = []
+    diverged_at = None
+    lowest = math.inf, 0
+    with Monitor(model, every=EVERY, on_alarm=lambda _: None) as monitor:
+        for step, batch in enumerate(batches):
+            adam.param_groups[0]["lr"] = rate(group, step)
+            inputs, targets = map(torch.from_numpy, batch)
+            adam.zero_grad()
+            value = loss(model(inputs), targets)
+            value.backward()  # type: ignore[no-untyped-call]
+            adam.step()
+            losses.append(value.item())
+            mean = float(np.mean(losses[-MEAN_OF:]))
+            if step >= MEAN_OF - 1 and mean < lowest[0]:
+                lowest = mean, step
+            if not mean <= lowest[0] + RISE:
+                diverged_at = step
+                break
+    table = monitor.table().groupby("step")
+    kinds = {alarm.name: alarm for alarm in reversed(monitor.alarms)}
+    told = [alarm.name for alarm in monitor.alarms]
+    return {
+        "diverged_at": diverged_at,
+        "lowest": lowest[0],
+        "lowest_at": lowest[1],
+        "alarms": {
+            name: {**alarm._asdict(), "heads": told.count(name)} for name, alarm in kinds.items()
+        },
+        "loss": [finite(losses[step]) for step in monitor.tables],
+        "alpha_to_critical": [finite(a) for a in table["alpha_to_critical"].max()],
+        "largest_logit": [finite(logit) for logit in table["largest_logit"].max()],
+    }
+
+
+def rate(group: Group, step: int) -> float:
+    """Return the learning rate of a step."""
+    rising: float = FIRST_RATE * 2.0 ** (step / DOUBLING)
+    return rising if group.highest_rate is None else min(rising, group.highest_rate)
+
+
+def finite(number: float) -> float | None:
+    """Return a number for JSON, with the digits that a reader needs."""
+    return float(f"{number:.4g}") if math.isfinite(number) else None
+
+
+# --- what was expected ----------------------------------------------------------------------------
+
+
+def alarmed(record: Record, group: str, name: str = COLLAPSE) -> list[int]:
+    """Return the first step of that alarm in each run of a group that gave it."""
+    entries = record.select(group=group)
+    return [one.found["alarms"][name]["step"] for one in entries if name in one.found["alarms"]]
+
+
+def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
+    """Return by how many steps the collapse alarm came before, in each run that has both."""
+    return [
+        entry.found[until] - entry.found["alarms"][COLLAPSE]["step"]
+        for entry in record.select(group=group)
+        if COLLAPSE in entry.found["alarms"] and entry.found["diverged_at"] is not None
+    ]
+
+
+def count_diverged(record: Record, groups: tuple[str, ...]) -> int:
+    """Return how many runs of these groups diverged."""
+    found = [entry.found for group in groups for entry in record.select(group=group)]
+    return sum(one["diverged_at"] is not None for one in found)
+
+
+def count_warned(record: Record) -> int:
+    """Return how many diverging runs gave the alarm before they diverged."""
+    return sum(lead > 0 for group in DIVERGING for lead in leads(record, group))
+
+
+def count_before_turning(record: Record) -> int:
+    """Return how many diverging runs gave it before their loss turned."""
+    return sum(lead > 0 for group in DIVERGING for lead in leads(record, group, "lowest_at"))
+
+
+def count_dead(record: Record) -> int:
+    """Return how many usual runs gave a dead head."""
+    return sum(len(alarmed(record, group, "dead head")) for group in USUAL)
+
+
+class Prediction(NamedTuple):
+    """What was expected: in words, what is counted, and the least and the most that it may be."""
+
+    text: str
+    of: Callable[[Record], float]
+    least: float
+    most: float
+
+
+PREDICTIONS = (
+    Prediction(
+        "runs without an end that diverge, of 20", lambda r: count_diverged(r, DIVERGING), 20, 20
+    ),
+    Prediction(
+        "runs with an end that diverge, of 40",
+        lambda r: count_diverged(r, tuple(g.name for g in GROUPS if g.name not in DIVERGING)),
+        0,
+        0,
+    ),
+    Prediction("runs that are warned of entropy collapse before, of 20", count_warned, 18, 20),
+    Prediction(
+        "steps before, the median with 2 layers",
+        lambda r: float(np.median(leads(r, DIVERGING[0]))),
+        40,
+        120,
+    ),
+    Prediction(
+        "steps before, the median with 4 layers",
+        lambda r: float(np.median(leads(r, DIVERGING[1]))),
+        40,
+        120,
+    ),
+    Prediction("runs that are warned before their loss turns, of 20", count_before_turning, 10, 20),
+    Prediction("false alarms of collapse to 2⁻⁹, of 10", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
+    Prediction("false alarms of collapse to 2⁻⁸, of 10", lambda r: len(alarmed(r, USUAL[1])), 0, 1),
+    Prediction("false alarms of collapse to 2⁻⁷, of 10", lambda r: len(alarmed(r, USUAL[2])), 0, 5),
+    Prediction(
+        "false alarms of collapse from α = 4, of 10",
+        lambda r: len(alarmed(r, GROUPS[-1].name)),
+        8,
+        10,
+    ),
+    Prediction("false alarms of a dead head in the usual runs, of 30", count_dead, 0, 0),
+)
+
+
+def verdicts(record: Record) -> Iterator[tuple[str, float, bool]]:
+    """Return each prediction in words, what was found, and whether it held."""
+    for text, of, least, most in PREDICTIONS:
+        found = of(record)
+        ends = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        yield f"{text}: {ends} predicted", found, least <= found <= most
+
+
+if __name__ == "__main__":
+    typer.run(main)

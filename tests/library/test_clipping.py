@@ -1,0 +1,286 @@
+"""QK-clip: the logits of the same batch afterwards, for every kind of module; what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attnlib.attention import Attention
+from attnlib.lab.model import Config, Transformer
+from attnlib.probing import Monitor, clip, probe
+from tests.library.test_probing import Caller, draw
+
+WIDTH, HEADS, LENGTH = 32, 4, 12
+TOKENS = torch.arange(2 * LENGTH).reshape(2, LENGTH) % 7
+
+
+class One(nn.Module):
+    """A model that is one module, called as `call` says."""
+
+    def __init__(self, attention, call):
+        super().__init__()
+        self.attention, self.call = attention, call
+
+    def forward(self):
+        return self.call(self.attention)
+
+
+def vectors(width=WIDTH, seed=1):
+    return draw(2, LENGTH, width, seed=seed)
+
+
+def multi_head(**options):
+    attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True, **options)
+    keys = vectors(options.get("kdim", WIDTH), seed=2)
+    return One(attention, lambda m: m(vectors(), keys, vectors()))
+
+
+def of_transformers(name, **options):
+    import transformers
+
+    sizes = {
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 1,
+        "num_attention_heads": HEADS,
+        "intermediate_size": 48,
+        "vocab_size": 60,
+        "max_position_embeddings": 16,
+        "attn_implementation": "sdpa",
+    }
+    ends = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+    model = getattr(transformers, name)._from_config(
+        getattr(transformers, name).config_class(**sizes, **ends, **options)
+    )
+    return One(model.eval(), lambda m: m(TOKENS))
+
+
+MODELS = {
+    "nn.MultiheadAttention": multi_head,
+    "keys of another width": lambda: multi_head(kdim=24, vdim=WIDTH),
+    "a key beside the others": lambda: multi_head(add_bias_kv=True),
+    "without biases": lambda: multi_head(bias=False),
+    "the laboratory": lambda: One(
+        Transformer(Config(width=WIDTH, depth=1, head_size=8, sequence=LENGTH, alpha=3.0)),
+        lambda m: m(TOKENS),
+    ),
+    "attnlib's module": lambda: One(
+        Attention(WIDTH, HEADS, policy="ssmax"), lambda m: m(vectors(), is_causal=True)
+    ),
+    "GPT-2": lambda: of_transformers("GPT2Model", initializer_range=0.3),
+    "BERT": lambda: of_transformers("BertModel", initializer_range=0.3),
+    "OPT": lambda: of_transformers("OPTModel", word_embed_proj_dim=WIDTH, init_std=0.3),
+    "Llama": lambda: of_transformers("LlamaModel", num_key_value_heads=HEADS),
+}
+
+
+def made(model):
+    """Return the model with random biases."""
+    torch.manual_seed(0)
+    model = MODELS[model]()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "bias" in name:
+                parameter.normal_()
+    return model
+
+
+def measured(model):
+    with probe(model, theory=False) as report:
+        model()
+    return report.table()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_largest_logit_of_the_same_batch_is_the_limit(name):
+    model = made(name)
+    before = measured(model)
+    limit = float(np.sort(before["largest_logit"])[[1, 2]].mean())  # two of four are above
+    assert limit > 0.0
+    found = clip(model, before, limit)
+    above = (before["largest_logit"] > limit).to_numpy()
+    assert [head for _, head, _ in found] == list(np.flatnonzero(above))
+    assert [largest for *_, largest in found] == list(before["largest_logit"][above])
+    after = measured(model)
+    assert after["largest_logit"][above].to_numpy() == pytest.approx(limit, rel=1e-5)
+    for column in before.columns:
+        same = before[column][~above].equals(after[column][~above])
+        assert same, column
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_queries_and_keys_share_the_factor(name):
+    model = made(name)
+    copy = {name: p.detach().clone() for name, p in model.named_parameters()}
+    before = measured(model)
+    clip(model, before, float(before["largest_logit"].min()) / 4.0)
+    ratios = [p / copy[name] for name, p in model.named_parameters() if p.ne(copy[name]).any()]
+    factors = np.sqrt(before["largest_logit"].min() / 4.0 / before["largest_logit"])
+    changed = torch.cat([ratio.flatten() for ratio in ratios])
+    changed = changed[(changed != 1.0) & changed.isfinite()]
+    found = np.unique(np.round(changed.detach().numpy(), 4))
+    assert found == pytest.approx(np.unique(np.round(factors, 4)), abs=2e-4)
+    counts = [(changed - factor).abs().lt(1e-3).sum().item() for factor in factors]
+    assert len(set(counts)) == 1  # as many numbers of each head
+
+
+def test_no_head_above_the_limit_is_no_change():
+    model = made("nn.MultiheadAttention")
+    copy = [p.detach().clone() for p in model.parameters()]
+    assert clip(model, measured(model)) == []
+    assert all(map(torch.equal, copy, model.parameters()))
+    # Nor is a module that is not known, while nothing is to be done.
+    with probe(caller := Caller(), theory=False) as report:
+        caller(*(draw(1, 2, 4, 8, seed=i) for i in range(3)))
+    assert clip(caller, report.table()) == []
+
+
+SHARED = {
+    "Llama": lambda: of_transformers("LlamaModel", num_key_value_heads=2),
+    "attnlib's module": lambda: One(
+        Attention(WIDTH, HEADS, key_value_heads=2), lambda m: m(vectors(), is_causal=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_heads_that_share_keys(name):
+    torch.manual_seed(3)
+    model = SHARED[name]()
+    before = measured(model)
+    largest = before["largest_logit"].to_numpy()
+    pairs = largest.reshape(2, 2)
+    clipped = int(pairs.max(axis=1).argmax())
+    limit = max(pairs[1 - clipped].max(), pairs[clipped].min()) * 1.01
+    assert limit < largest.max()
+    (one,) = clip(model, before, limit)
+    assert one[1] == largest.argmax()
+    after = measured(model)
+    expected = np.minimum(largest, limit)
+    np.testing.assert_allclose(after["largest_logit"], expected, rtol=1e-5)
+    other = slice(2 * (1 - clipped), 2 * (1 - clipped) + 2)
+    assert before[other].equals(after[other])
+    mate = before["head"].eq(2 * clipped + 1 - one[1] % 2)  # with the same keys
+    assert after["entropy"][mate].item() == pytest.approx(before["entropy"][mate].item(), rel=1e-5)
+
+
+def test_shared_keys_get_the_root_for_the_largest_of_their_heads():
+    torch.manual_seed(3)
+    model = SHARED["attnlib's module"]()
+    before = measured(model)
+    keys = model.attention.key.weight.detach().clone()
+    queries = model.attention.query.weight.detach().clone()
+    largest = before["largest_logit"].to_numpy()
+    clip(model, before, largest.min() / 2.0)
+    factors = largest.min() / 2.0 / largest
+    of_keys = (model.attention.key.weight / keys)[::8, 0].detach().numpy()
+    np.testing.assert_allclose(of_keys, np.sqrt(factors.reshape(2, 2).min(axis=1)), rtol=1e-5)
+    of_queries = (model.attention.query.weight / queries)[::8, 0].detach().numpy()
+    np.testing.assert_allclose(of_queries * of_keys.repeat(2), factors, rtol=1e-5)
+
+
+def test_all_calls_of_a_module_count():
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+    small, large = vectors(), 3.0 * vectors()
+    model = One(attention, lambda m: (m(large, large, large), m(small, small, small)))
+    before = measured(model)
+    limit = float(before["largest_logit"].min())
+    clip(model, before, limit)
+    assert measured(model)["largest_logit"].max() == pytest.approx(limit, rel=1e-5)
+
+
+def normalised():
+    return of_transformers("Qwen3Model", num_key_value_heads=HEADS, head_dim=8)
+
+
+def cosines():
+    config = Config(width=WIDTH, depth=1, head_size=8, sequence=LENGTH, cosine=True, alpha=9.0)
+    return One(Transformer(config), lambda m: m(TOKENS))
+
+
+class Packed(nn.Module):
+    """Attention with one linear layer, whose name says nothing of its order."""
+
+    def __init__(self):
+        super().__init__()
+        self.c_attn = nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x):
+        q, k, v = self.c_attn(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def wider_queries():
+    attention = Attention(WIDTH, HEADS)
+    model = One(attention, lambda m: m(vectors()))
+    attention.query = nn.utils.parametrizations.weight_norm(attention.query)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (normalised, "attention.layers.0.self_attn normalises its queries and keys"),
+        (cosines, "attention.blocks.0.attention normalises its queries and keys"),
+        (lambda: One(Packed(), lambda m: m(vectors())), "attention is a Packed, and which of its"),
+        (wider_queries, "attention is a Attention, and which of its weights make 4 heads"),
+        (
+            lambda: of_transformers("GPTNeoXModel"),
+            "attention.layers.0.attention is a GPTNeoXAttention, and which of its weights",
+        ),
+    ],
+)
+def test_where_the_weights_are_not_known_nothing_is_changed(build, message):
+    torch.manual_seed(0)
+    model = build()
+    copy = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(ValueError, match="^" + message):
+        clip(model, measured(model), 1e-3)
+    assert all(map(torch.equal, copy, model.parameters()))
+
+
+def test_a_module_says_how_it_is_packed():
+    torch.manual_seed(0)
+    model = One(Packed(), lambda m: m(vectors()))
+    model.attention.packed_projection = "c_attn"
+    clip(model, measured(model), 0.1)
+    assert measured(model)["largest_logit"].to_numpy() == pytest.approx(0.1, rel=1e-5)
+
+
+def test_a_monitor_clips_after_a_step_that_it_has_watched():
+    model = made("the laboratory").train()
+    with Monitor(model, every=2, rows=10**6) as monitor:
+        model()
+        limit = monitor.tables[0]["largest_logit"].min() / 2.0
+        assert len(monitor.clip(limit)) == HEADS
+        assert monitor.clip(limit) == []
+        model()
+        assert monitor.clip(limit) == []
+    assert measured(model)["largest_logit"].to_numpy() == pytest.approx(limit, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("table", "limit", "error", "message"),
+    [
+        (None, 0.0, ValueError, "limit must be"),
+        (None, math.nan, ValueError, "limit must not contain NaN"),
+        (None, "100", TypeError, "limit must be"),
+        ("table", 100.0, TypeError, r"table must be one of Report\.table\(\), got 'table'"),
+    ],
+)
+def test_what_it_does_not_take(table, limit, error, message):
+    model = made("nn.MultiheadAttention")
+    with pytest.raises(error, match=message):
+        clip(model, measured(model) if table is None else table, limit)
+
+
+def test_logits_that_are_not_finite_are_refused():
+    model = made("nn.MultiheadAttention")
+    table = measured(model)
+    table.loc[1, "largest_logit"] = math.inf
+    with pytest.raises(ValueError, match="attention has logits that are not finite"):
+        clip(model, table)
+    with pytest.raises(TypeError, match="model must be"):
+        clip("model", table)
