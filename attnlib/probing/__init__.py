@@ -11,14 +11,16 @@ column is.
 `Monitor` does that every so many steps of training, on some of the rows, and logs it.
 
 `observer` watches the model, `sample` chooses rows, `measure` turns a call into sums of its rows,
-`random_scores` has the theory, and `report` shows both; `monitor` is made of them.
+`random_scores` has the theory, and `report` shows both, by `summary` in words, by `figures`, and
+`one_head` by itself; `monitor` is made of them.
 
 Chapter: probe.
 """
 
 from attnlib.probing.monitor import Monitor
 from attnlib.probing.observer import probe
+from attnlib.probing.one_head import OneHead
 from attnlib.probing.random_scores import RANDOM
 from attnlib.probing.report import DEFINITIONS, Report
 
-__all__ = ["DEFINITIONS", "RANDOM", "Monitor", "Report", "probe"]
+__all__ = ["DEFINITIONS", "RANDOM", "Monitor", "OneHead", "Report", "probe"]
