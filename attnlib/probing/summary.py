@@ -92,9 +92,9 @@ def text(lines: list[Line]) -> str:
     beside = "; in brackets those of random scores that spread as much" if with_theory else ""
     sinks, wides = (sum(map(which, lines)) for which in (has_sink, is_wide))
     count = (
-        f"Of {len(lines)} heads {sinks} {'has' if sinks == 1 else 'have'} an attention sink "
-        f"({SINK:.0%} of the weight or more on the first key), and {wides} "
-        f"{'is' if wides == 1 else 'are'} wide ({WIDE:.0%} of the rows or more)."
+        f"Of {len(lines)} heads {sinks or 'none'} {'have' if sinks > 1 else 'has'} an attention "
+        f"sink ({SINK:.0%} of the weight or more on the first key), and {wides or 'none'} "
+        f"{'are' if wides > 1 else 'is'} wide ({WIDE:.0%} of the rows or more)."
     )
     parts = [fill(f"Means over the heads of a layer{beside}.", PAGE), "\n".join(shown)]
     parts.append(fill(count, PAGE))
