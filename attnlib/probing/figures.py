@@ -18,6 +18,7 @@ from attnlib.probing.summary import (
     is_wide,
     layer_name,
     log_ratio,
+    number,
     short,
 )
 from attnlib.scores import DotProduct
@@ -105,14 +106,15 @@ def heads(lines: Sequence[Line]) -> "Figure":
     size = max(5.4, 0.4 * min(columns, 30) + 2.0), min(1.9 + 0.34 * len(layers), 16.0)
     figure, axes = plt.subplots(figsize=size, layout="constrained")
     image = axes.imshow(ratios, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
+    letters = "medium" if columns <= NUMBERED // 2 else "x-small"
     dark = image.to_rgba(ratios)[..., :3] ** 2.2 @ LUMINANCE < 0.18
     for i, layer in enumerate(layers):
         for j, line in enumerate(layer):
-            known, keys = np.isfinite(ratios[i, j]), line["effective_keys"]
+            known = np.isfinite(ratios[i, j])
             ink = "white" if dark[i, j] and known else "black"
             if columns <= NUMBERED or not known:
-                number = f"{keys:.{1 if keys < 100.0 else 0}f}" if known else "–"
-                axes.text(j, i, number, color=ink, size="x-small", ha="center", va="center")
+                keys = number(line["effective_keys"])
+                axes.text(j, i, keys, color=ink, size=letters, ha="center", va="center")
             for mark, side, marked in (("o", -0.34, has_sink(line)), ("^", 0.34, is_wide(line))):
                 if marked:
                     axes.plot(j + side, i, mark, color=ink, markersize=3.5)
@@ -139,7 +141,7 @@ def heads(lines: Sequence[Line]) -> "Figure":
             ("^", f"wide: {WIDE:.0%} of the rows or more spread beyond √(2 log n)"),
         )
     ]
-    figure.legend(handles=marks, loc="outside lower center", fontsize="small", frameon=False)
+    figure.legend(handles=marks, loc="outside lower center", fontsize="medium", frameon=False)
     return figure
 
 

@@ -15,16 +15,16 @@ Line = dict[str, Any]
 WIDTH = 18
 """What is shown of a layer's name."""
 
-PAGE = 80
+PAGE = 78
 """Characters in a line of what is printed."""
 
 COLUMNS = (
-    ("keys 1/Y", "effective_keys", ".1f", 14),
+    ("keys 1/Y", "effective_keys", "", 12),
     ("entropy", "entropy", ".2f", 12),
     ("gradient", "gradient", ".2f", 12),
     ("wide", "wide", ".0%", 12),
 )
-"""Of each layer's columns that random scores have too: heading, name, format and width."""
+"""What random scores have too: heading, name, format and width; an empty format is that of keys."""
 
 LEGEND = (
     "α is the spread of a row's logits, their standard deviation; α_c = √(2 log n) that at which a "
@@ -38,7 +38,7 @@ WORDS = {
     "critical_alpha": ("α_c = √(2 log n), where random rows freeze", ".2f"),
     "alpha_to_critical": ("α / α_c", ".2f"),
     "wide": ("rows that spread beyond α_c", ".0%"),
-    "effective_keys": ("keys that share the weight, 1/Y", ".1f"),
+    "effective_keys": ("keys that share the weight, 1/Y", ""),
     "collision_probability": ("Y = Σp²", ".3g"),
     "entropy": ("entropy −Σ p log p, in nats", ".2f"),
     "largest_weight": ("largest weight of a row", ".2f"),
@@ -113,14 +113,14 @@ def one_head(line: Line) -> str:
     known = math.isfinite(line["random_entropy"])
     name = f"{layer_name(line)} head {line['head']}"
     rows = f"{line['rows']} rows of {line['keys']:.1f} keys on average"
-    shown = [f"{'':48}{'model':>10}{'random':>10}" if known else f"{'':48}{'model':>10}"]
+    shown = [f"{'model':>8}{'random' if known else '':>8}"]
     for column in [*WORDS, *(column for column in line if column not in WORDS)]:
         if column in PLACE or column.startswith("random_"):
             continue
         words, spec = WORDS.get(column, (column.replace("_", " "), ".3g"))
         random = line.get(f"random_{column}", math.nan)
-        cells = _number(line[column], spec), _number(random, spec) if random == random else ""
-        shown.append(f"{words:48}{cells[0]:>10}{cells[1]:>10}".rstrip())
+        beside = number(random, spec) if math.isfinite(random) else ""
+        shown.append(f"{number(line[column], spec):>8}{beside:>8}  {words}")
     reasons = "; ".join(_reasons(line, known)) or "nothing"
     dimensions = f"{line['dimension']} dimensions, q·k times {line['scale']:.4g}"
     above, below = f"{name}: {rows}, {dimensions}.", f"What stands out: {reasons}."
@@ -193,9 +193,11 @@ def _reasons(line: Line, known: bool) -> Iterator[str]:
         yield f"it spreads its weight evenly, over {keys:.1f} of {n:.1f} keys"
 
 
-def _number(value: float, spec: str) -> str:
+def number(value: float, spec: str = "") -> str:
+    """Return a number as it is shown: by default a number of keys; a dash if it is not finite."""
+    spec = spec or (".1f" if value < 100.0 else ".0f")
     return f"{value:{spec}}" if math.isfinite(value) else "–"
 
 
 def _mean(heads: list[Line], column: str, spec: str) -> str:
-    return _number(float(np.mean([line[column] for line in heads])), spec)
+    return number(float(np.mean([line[column] for line in heads])), spec)
