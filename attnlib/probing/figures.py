@@ -21,7 +21,6 @@ from attnlib.probing.summary import (
     number,
     short,
 )
-from attnlib.scores import DotProduct
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -175,16 +174,21 @@ def head(line: Line, rows: Mapping[str, FloatArray]) -> "Figure":
     edges = np.unique(np.ceil(cuts(across.min(), across.max() + 1.0, BINS + 1)))
     places = np.digitize(across, edges)
     bins = [places == place for place in np.unique(places)]
-    at, n = (np.array([values[here].mean() for here in bins]) for values in (across, rows["keys"]))
+    at = np.array([across[here].mean() for here in bins])
+    critical = freezing.critical_alpha(rows["keys"])
     figure, panels = plt.subplots(2, 1, figsize=(5.4, 5.0), sharex=True, layout="constrained")
     for axes, name in zip(panels, ("alpha", "entropy"), strict=True):
         low, high = np.array([np.quantile(rows[name][here], (0.1, 0.9)) for here in bins]).T
         mean = [rows[name][here].mean() for here in bins]
         axes.fill_between(at, low, high, color=COLOUR, alpha=0.2, linewidth=0)
         axes.plot(at, mean, "-", color=COLOUR, label="mean of the rows; 10 % to 90 %")
-    panels[0].plot(at, freezing.critical_alpha(n), ":", color="0.4", label="α_c = √(2 log n)")
+    mean = [critical[here].mean() for here in bins]
+    panels[0].plot(at, mean, ":", color="0.4", label="α_c = √(2 log n)")
     if line["alpha"] <= exact.LARGEST_SCALE:
-        random = exact.entropy(DotProduct(line["dimension"]), line["alpha"], np.round(n))
+        n, place, counts = np.unique(rows["keys"], return_inverse=True, return_counts=True)
+        theory = RandomScores(line["dimension"], tuple(n.tolist()), tuple(counts.tolist()))
+        entropies = theory.entropy(line["alpha"])[place]
+        random = [entropies[here].mean() for here in bins]
         label = f"random scores, α = {line['alpha']:.2f}"
         panels[1].plot(at, random, "--", color="0.4", label=label)
     panels[0].set(ylabel="spread α of a row", title=f"{layer_name(line)}, head {line['head']}")

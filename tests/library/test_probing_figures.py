@@ -201,6 +201,21 @@ def test_a_heads_rows_are_drawn_by_the_keys_that_they_see():
     assert figure.axes[1].get_xlabel() == "keys that a row sees"
 
 
+def test_in_a_group_of_rows_random_scores_have_their_mean():
+    with probe(model := Caller()) as report:
+        model(*(draw(1, 1, 150, 8, seed=i) for i in range(3)), is_causal=True)
+    alpha = report.table()["alpha"][0]
+    (random,) = (
+        points
+        for name, points in curves(report.head(0, 0).plot())[1].items()
+        if name.startswith("random scores")
+    )
+    last = np.arange(2 * random[-1, 0] - 150, 151)  # its mean is where it is drawn
+    assert last.size > 10
+    expected = exact.entropy(DotProduct(8), alpha, last).mean()
+    assert random[-1, 1] == pytest.approx(expected, rel=1e-6)
+
+
 def test_rows_that_see_as_many_keys_are_drawn_by_position():
     with probe(model := Caller()) as report:
         model(*(draw(1, 1, 100, 8, seed=i) for i in range(3)))
