@@ -31,6 +31,9 @@ NUMBERED = 16
 NAMED = 40
 """Of more layers than these not every one is named."""
 
+COLOURS = 21
+"""In a picture, fewer than what Matplotlib would make a bitmap of; the middle one is neutral."""
+
 BINS = 32
 """In so many groups of rows the figure of a head has its quantiles."""
 
@@ -104,7 +107,11 @@ def heads(lines: Sequence[Line]) -> "Figure":
 
     size = max(5.4, 0.4 * min(columns, 30) + 2.0), min(1.9 + 0.34 * len(layers), 16.0)
     figure, axes = plt.subplots(figsize=size, layout="constrained")
-    image = axes.imshow(ratios, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
+    edges = np.arange(columns + 1) - 0.5, np.arange(len(layers) + 1) - 0.5
+    colours = plt.get_cmap("PuOr", COLOURS)
+    image = axes.pcolormesh(
+        *edges, ratios, cmap=colours, vmin=-limit, vmax=limit, edgecolors="face"
+    )
     letters = "medium" if columns <= NUMBERED // 2 else "x-small"
     dark = image.to_rgba(ratios)[..., :3] ** 2.2 @ LUMINANCE < 0.18
     for i, layer in enumerate(layers):
@@ -124,8 +131,7 @@ def heads(lines: Sequence[Line]) -> "Figure":
     axes.tick_params(length=0)
     axes.set(xlabel="head", ylabel=pattern)
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(len(layers) - 0.5, -0.5))
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     axes.set_title("Keys 1/Y that share a head's weight", size="medium")
     known = any(np.isfinite(line["random_effective_keys"]) for line in lines)
     bar = figure.colorbar(image, label=f"measured / {'random scores' if known else 'all keys'}")

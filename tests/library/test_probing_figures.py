@@ -1,5 +1,6 @@
 """The figures of a report: what stands where, in which colour, under which name."""
 
+import io
 import math
 
 import matplotlib.pyplot as plt
@@ -41,7 +42,7 @@ def drawn(figure):
     axes = figure.axes[0]
     return (
         axes,
-        np.ma.filled(axes.images[0].get_array(), math.nan),
+        np.ma.filled(axes.collections[0].get_array(), math.nan),
         {text.get_position(): text.get_text() for text in axes.texts},
     )
 
@@ -62,13 +63,13 @@ def test_a_picture_has_layers_down_and_heads_across():
 
 
 def test_colours_are_centred_on_random_scores():
-    image = figures.heads(grid([8.0, 2.0])).axes[0].images[0]
+    image = figures.heads(grid([8.0, 2.0])).axes[0].collections[0]
     assert (image.norm.vmin, image.norm.vmax) == (-2.0, 2.0)
     assert min(to_rgb(image.cmap(image.norm(0.0))[:3])) > 0.95  # white, or black in the dark
     fewer, more = (image.cmap(image.norm(power)) for power in (-1.5, 1.5))
     assert fewer[0] > fewer[2]  # orange
     assert more[2] > more[0]  # violet
-    usual = figures.heads(grid([8.0, 8.1])).axes[0].images[0]
+    usual = figures.heads(grid([8.0, 8.1])).axes[0].collections[0]
     assert (usual.norm.vmin, usual.norm.vmax) == (-1.0, 1.0)  # a trifle is not shown as much
 
 
@@ -109,7 +110,7 @@ def test_sinks_and_wide_heads_are_marked_and_explained():
 
 def test_what_is_written_can_be_read_on_its_colour():
     axes, colours, _ = drawn(figures.heads(grid(np.geomspace(1.0, 64.0, 13))))
-    image = axes.images[0]
+    image = axes.collections[0]
 
     def luminance(colour):
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
@@ -128,6 +129,13 @@ def test_heads_without_numbers_are_a_dash():
     assert np.isnan(colours).tolist() == [[True, False], [True, False]]
     assert written == {(0, 0): "–", (1, 0): "8.0", (0, 1): "–", (1, 1): "200"}
     figures.heads([{**line, "rows": 0} for line in grid([math.nan])])
+
+
+def test_a_picture_is_drawn_without_bitmaps():
+    content = io.StringIO()
+    figures.heads(grid([8.0, 2.0], [16.0])).savefig(content, format="svg")
+    assert "<path" in content.getvalue()
+    assert "<image" not in content.getvalue()
 
 
 def test_a_large_model_fits_a_page():
