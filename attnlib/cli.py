@@ -7,6 +7,7 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,8 +23,12 @@ import attnlib
 from attnlib import files
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
     from attnlib.policies import Policy
-    from attnlib.probing import Report
+    from attnlib.probing import OneHead, Report
     from attnlib.scores import Law
 
 ParsingError: Any = typer.BadParameter.__mro__[2]
@@ -237,8 +242,14 @@ def probe_command(
         str | None, typer.Option(help="Measure it under this rule for the scale.")
     ] = None,
     heads: Annotated[bool, typer.Option("--heads", help="Print a line for each head.")] = False,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYER:HEAD", help="Print, and draw, this head; LAYER by name or 0, 1…"
+        ),
+    ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw each head beside random scores, into this file.")
+        Path | None, typer.Option(help="Draw all heads beside random scores, into this file.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the table of all heads to this CSV file.")
@@ -248,9 +259,9 @@ def probe_command(
 ) -> None:
     """Measure the attention of a model while it reads a text.
 
-    Each layer and head (in JSON, with --heads or --out) beside what random scores of the same size
-    would give: how many keys share the weight, how many rows are wide, entropy, gradient, size of
-    the output; and which heads stand out.
+    Each layer (each head in JSON, with --heads or --out) beside what random scores of the same size
+    would give: how many keys share the weight, how many rows are wide, entropy and gradient; and
+    which heads stand out. With --head all that is measured of one.
 
     A model is opened as data: no code of its own runs, unless you trust it, and weights are read as
     numbers only.
@@ -305,14 +316,16 @@ def probe_command(
         raise CommandError(f"{model} computes NaN or infinity, first in {broken[0]}", 1)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
+    chosen = None if head is None else _one_head(report, head)
     if plot is not None:
-        _save(plot, _drawing(report, plot.suffix.removeprefix(".") or "svg"))
+        draw = partial(report.plot, "heads") if chosen is None else chosen.plot
+        _save(plot, _drawing(draw, plot.suffix.removeprefix(".") or "svg"))
     if out is not None:
         _save(out, report.table().to_csv(index=False).encode())
     if as_json:
         typer.echo(report.to_json())
         return
-    typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{report}")
+    typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{report if chosen is None else chosen}")
     if heads:
         table = report.table()[list(HEAD_COLUMNS)].round(3)
         typer.echo(f"\n{table.to_string(index=False)}")
@@ -326,8 +339,17 @@ HEAD_COLUMNS = (
 """What `attnlib probe --heads` prints of each head; --out and --json have all columns."""
 
 
-def _drawing(report: "Report", kind: str) -> bytes:
-    """Return the figure of a report as a file of that kind."""
+def _one_head(report: "Report", place: str) -> "OneHead":
+    """Return the head that LAYER:HEAD names."""
+    layer, _, head = place.rpartition(":")
+    try:
+        return report.head(int(layer) if layer.isdecimal() else layer, int(head))
+    except ValueError as error:
+        raise CommandError(f"--head must be LAYER:HEAD, got {place!r}: {error}") from error
+
+
+def _drawing(draw: "Callable[[], Figure]", kind: str) -> bytes:
+    """Return a figure as a file of that kind."""
     try:
         import matplotlib
     except ModuleNotFoundError as error:
@@ -335,9 +357,9 @@ def _drawing(report: "Report", kind: str) -> bytes:
     matplotlib.use("agg")
     drawn = io.BytesIO()
     try:
-        report.plot().savefig(drawn, format=kind)
+        draw().savefig(drawn, format=kind)
     except ValueError as error:
-        raise CommandError(f"a figure cannot be a file of the kind {kind!r}: {error}") from error
+        raise CommandError(f"--plot cannot be drawn as {kind!r}: {error}") from error
     return drawn.getvalue()
 
 

@@ -12,7 +12,9 @@ column is.
 there is a reason to look. `clip` makes logits smaller that have grown too large.
 
 `observer` watches the model, `sample` chooses rows, `measure` turns a call into sums of its rows,
-`random_scores` has the theory, and `report` shows both; `monitor` is made of them and of `alarms`.
+`random_scores` has the theory, `tally` the sums, `tokens` what is known of them, and `report`
+shows all, by `summary` in words, by `figures`, and `one_head` by itself; `monitor` is made of them
+and of `alarms`.
 
 Chapter: probe.
 """
@@ -21,7 +23,8 @@ from attnlib.probing.alarms import Alarm
 from attnlib.probing.clipping import clip
 from attnlib.probing.monitor import Monitor
 from attnlib.probing.observer import probe
+from attnlib.probing.one_head import OneHead
 from attnlib.probing.random_scores import RANDOM
 from attnlib.probing.report import DEFINITIONS, Report
 
-__all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "Report", "clip", "probe"]
+__all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "OneHead", "Report", "clip", "probe"]

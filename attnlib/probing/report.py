@@ -14,10 +14,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import checking, exact, files
+from attnlib import checking, files
 from attnlib.checking import FloatArray
-from attnlib.probing import summary
+from attnlib.probing import figures, summary
 from attnlib.probing.measure import Measured, Targets
+from attnlib.probing.one_head import OneHead
 from attnlib.probing.random_scores import RANDOM, RandomScores
 from attnlib.probing.tally import FIELDS, SUMMED, Tally
 
@@ -294,40 +295,47 @@ class Report:
         content = {"definitions": self.definitions, "heads": heads}
         return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
 
-    def plot(self) -> "Figure":
-        """Return a figure: each head's effective number of keys, beside random scores.
+    def plot(self, kind: str = "spread") -> "Figure":
+        """Return a figure of all heads beside random scores.
 
-        Across, α in units of the critical one. A head on the curve does what random scores of its
-        spread would do; the thin line shows how far from that it is. Rows of random scores freeze
-        at the dotted line.
+        "spread": the effective number of keys against α in units of the critical one. A head on the
+        curve does what random scores of its spread would do; the thin line shows how far from that
+        it is. Rows of random scores freeze at the dotted line.
+
+        "heads": a picture, layers down and heads across. The colour is 1/Y over that of random
+        scores of the head's spread, without theory over the number of keys; marks are sinks and
+        wide heads, as in `unusual`. ValueError for another kind.
         """
-        import matplotlib.pyplot as plt
-        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+        if checking.choice("kind", kind, ("spread", "heads")) == "heads":
+            return figures.heads(self._lines())
+        theories = _by_theory(self._heads()).items()
+        alike = [(random, [head.alpha for head in heads]) for random, heads in theories]
+        return figures.spread(self._lines(), alike)
 
-        table = self.table()
-        across = table["alpha"] / table["critical_alpha"]
-        layers = table.groupby(["layer", "call"], sort=False).ngroup()
-        figure, axes = plt.subplots()
-        axes.axvline(1.0, color="0.5", linewidth=0.8, linestyle=":")
-        theory, found = table["random_effective_keys"], table["effective_keys"]
-        axes.vlines(across, theory, found, color="0.5", linewidth=0.8)
-        heads = axes.scatter(across, found, c=layers, cmap="viridis", zorder=2)
-        for random, alike in _by_theory(self._heads()).items():
-            alphas = [head.alpha for head in alike if 0.0 < head.alpha < exact.LARGEST_SCALE]
-            if alphas:
-                most = min(1.2 * max(random.critical_alpha, *alphas), exact.LARGEST_SCALE)
-                grid = np.geomspace(0.8 * min(alphas), most, 40)
-                keys = random.columns(grid)["random_effective_keys"]
-                axes.plot(grid / random.critical_alpha, keys, "-", color="0.3")
-        axes.set(xscale="log", yscale="log", xlabel="effective α / critical α", ylabel="keys 1/Y")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_locator(NullLocator())
-        bar = figure.colorbar(heads, label="layer, in the order of the calls")
-        bar.locator = MaxNLocator(integer=True)
-        bar.update_ticks()
-        return figure
+    def head(self, layer: str | int, head: int, call: int = 0) -> OneHead:
+        """Return one head: print it, or draw it with its `plot`.
+
+        `layer` is its name, or its number in the order of the calls. ValueError for a head that was
+        not measured.
+        """
+        lines = self._lines()
+        names = list(dict.fromkeys(line["layer"] for line in lines))
+        if not isinstance(layer, str):
+            layer = names[checking.integer("layer", layer, minimum=0, maximum=len(names) - 1)]
+        for line, one in zip(lines, self._heads(), strict=True):
+            if (line["layer"], line["call"], line["head"]) == (layer, call, head):
+                kept = one.kept
+                rows = {
+                    "keys": kept["keys"],
+                    "query": one.place[1],
+                    "alpha": np.sqrt(kept["variance"]),
+                    "entropy": kept["entropy"],
+                }
+                return OneHead(line, rows)
+        raise ValueError(
+            f"layer, head and call must be those of a head that was measured, such as {names[0]!r} "
+            f"0 0, got layer={layer!r:.80}, head={head!r:.80}, call={call!r:.80}"
+        )
 
     def unusual(self, count: int = 5) -> list[tuple[str, int, int, str]]:
         """Return the `count` heads that stand out most: layer, call, head, and why in words.

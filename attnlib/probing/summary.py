@@ -1,67 +1,133 @@
-"""A report in words: its layers beside random scores, and the heads that stand out."""
+"""A report in words: its layers beside random scores, the heads that stand out, and one head."""
 
 import math
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 
 from attnlib.probing.random_scores import RANDOM
 
-WIDTH = 24
+Line = dict[str, Any]
+"""A head: a line of `Report.table`."""
+
+WIDTH = 18
 """What is shown of a layer's name."""
 
-COLUMNS = (
-    ("keys 1/Y", "effective_keys", ".1f"),
-    ("entropy", "entropy", ".2f"),
-    ("gradient", "gradient", ".2f"),
-    ("wide", "wide", ".2f"),
-    ("output std", "output_std", ".3f"),
-)
-"""The columns that random scores have too: heading, name and format."""
+PAGE = 78
+"""Characters in a line of what is printed."""
 
-LEGEND = """\
-α is the spread of a row's logits, α_c = √(2 log n) that at which a row of n random scores freezes:
-a few keys hold its weight. 1/Y, with Y = Σp², is the number of keys that share the weight, the
-entropy is −Σ p log p in nats, the gradient α(1 − Y), wide the share of rows that spread beyond α_c,
-output std the standard deviation of the outputs."""
+COLUMNS = (
+    ("keys 1/Y", "effective_keys", "", 12),
+    ("entropy", "entropy", ".2f", 12),
+    ("gradient", "gradient", ".2f", 12),
+    ("wide", "wide", ".0%", 12),
+)
+"""What random scores have too: heading, name, format and width; an empty format is that of keys."""
+
+LEGEND = (
+    "α is the spread of a row's logits, their standard deviation; α_c = √(2 log n) that at which a "
+    "row of n random scores freezes: a few keys hold its weight. 1/Y, with Y = Σp², is the number "
+    "of keys that share the weight, the entropy is −Σ p log p in nats, the gradient α(1 − Y), wide "
+    "the share of rows that spread beyond α_c."
+)
+
+WORDS = {
+    "alpha": ("α, the spread of the logits of a row", ".2f"),
+    "critical_alpha": ("α_c = √(2 log n), where random rows freeze", ".2f"),
+    "alpha_to_critical": ("α / α_c", ".2f"),
+    "wide": ("rows that spread beyond α_c", ".0%"),
+    "effective_keys": ("keys that share the weight, 1/Y", ""),
+    "collision_probability": ("Y = Σp²", ".3g"),
+    "entropy": ("entropy −Σ p log p, in nats", ".2f"),
+    "largest_weight": ("largest weight of a row", ".2f"),
+    "first_weight": ("weight of the first key", ".2f"),
+    "largest_logit": ("largest logit of all rows", ".2f"),
+    "log_sum_exp": ("log Σ e^logit", ".2f"),
+    "gradient": ("gradient g = α(1 − Y)", ".2f"),
+    "gradient_median": ("its median", ".2f"),
+    "gradient_mean_log": ("mean of log g", ".2f"),
+    "gradient_share": ("g / its limit for random scores", ".2f"),
+    "score_std": ("standard deviation of q·k/√d", ".2f"),
+    "value_std": ("standard deviation of the values", ".3f"),
+    "output_std": ("standard deviation of the outputs", ".3f"),
+}
+"""What is said of one head: words and format of its columns. Others are said by their names."""
+
+PLACE = ("layer", "call", "head", "rows", "keys", "dimension", "scale")
+"""The columns that say which head it is, and of what."""
 
 SINK = 0.3
 """A head whose first key has this share of the weight has an attention sink there."""
 
+WIDE = 0.5
+"""A head is called wide if this share of its rows is."""
+
 EVENLY = 0.9
 """A head that spreads its weight over this share of the keys tells none of them apart."""
 
+FAR = 1.5
+"""A head is far from random scores if its number of keys is so many times theirs, or less."""
 
-def text(lines: list[dict[str, Any]]) -> str:
+
+def text(lines: list[Line]) -> str:
     """Return the means over the heads of each layer, and the heads that stand out."""
-    layers: dict[str, list[dict[str, Any]]] = {}
+    layers: dict[str, list[Line]] = {}
     for line in lines:
-        layers.setdefault(_layer(line), []).append(line)
+        layers.setdefault(layer_name(line), []).append(line)
     with_theory = any(math.isfinite(line["random_entropy"]) for line in lines)
-    above = [f"{'':{WIDTH + 12}}"]
-    headings = [f"{'layer':{WIDTH}}{'α':>6}{'α_c':>6}"]
-    for heading, *_ in COLUMNS:
-        above.append(f"{heading:>18}" if with_theory else "")
-        headings.append(f"{'model':>10}{'random':>8}" if with_theory else f"{heading:>12}")
-    shown = ["".join(above)] if with_theory else []
-    shown.append("".join(headings))
+    wide = min(WIDTH, max([*map(len, layers), len("layer")]))
+    headings = "".join(f"{heading:>{width}}" for heading, *_, width in COLUMNS)
+    shown = [f"{'layer':{wide}}{'α':>6}{'α_c':>6}{headings}"]
     for name, heads in layers.items():
-        cells = [f"{name if len(name) < WIDTH else '…' + name[2 - WIDTH :]:{WIDTH}}"]
+        cells = [f"{short(name, wide):{wide}}"]
         cells += [f"{_mean(heads, column, '.2f'):>6}" for column in ("alpha", "critical_alpha")]
-        for _, column, spec in COLUMNS:
-            cells.append(f"{_mean(heads, column, spec):>{10 if with_theory else 12}}")
+        for _, column, spec, width in COLUMNS:
+            cell = _mean(heads, column, spec)
             if with_theory:
-                cells.append(f"{_mean(heads, f'random_{column}', spec):>8}")
+                cell += f" ({_mean(heads, f'random_{column}', spec)})"
+            cells.append(f"{cell:>{width}}")
         shown.append("".join(cells))
-    parts = ["Means over the heads of a layer.", "\n".join(shown)]
-    notable = [f"{_layer(line)} head {line['head']}: {why}" for line, why in unusual(lines)]
+    beside = "; in brackets those of random scores that spread as much" if with_theory else ""
+    sinks, wides = (sum(map(which, lines)) for which in (has_sink, is_wide))
+    count = (
+        f"Of {len(lines)} heads {sinks or 'none'} {'have' if sinks > 1 else 'has'} an attention "
+        f"sink ({SINK:.0%} of the weight or more on the first key), and {wides or 'none'} "
+        f"{'are' if wides > 1 else 'is'} wide ({WIDE:.0%} of the rows or more)."
+    )
+    parts = [fill(f"Means over the heads of a layer{beside}.", PAGE), "\n".join(shown)]
+    parts.append(fill(count, PAGE))
+    notable = [
+        fill(f"- {layer_name(line)} head {line['head']}: {why}", PAGE, subsequent_indent="  ")
+        for line, why in unusual(lines)
+    ]
     if notable:
-        parts.append("\n".join(["What stands out:", *(f"- {line}" for line in notable)]))
-    return "\n\n".join([*parts, f"{LEGEND}\n{RANDOM}" if with_theory else LEGEND])
+        parts.append("\n".join(["What stands out:", *notable]))
+    legend = fill(LEGEND, PAGE)
+    return "\n\n".join([*parts, f"{legend}\n{fill(RANDOM, PAGE)}" if with_theory else legend])
 
 
-def unusual(lines: list[dict[str, Any]], count: int = 5) -> list[tuple[dict[str, Any], str]]:
+def one_head(line: Line) -> str:
+    """Return all that is measured of one head, beside random scores, and why it stands out."""
+    known = math.isfinite(line["random_entropy"])
+    name = f"{layer_name(line)} head {line['head']}"
+    rows = f"{line['rows']} rows of {line['keys']:.1f} keys on average"
+    shown = [f"{'model':>8}{'random' if known else '':>8}"]
+    for column in [*WORDS, *(column for column in line if column not in WORDS)]:
+        if column in PLACE or column.startswith("random_"):
+            continue
+        words, spec = WORDS.get(column, (column.replace("_", " "), ".3g"))
+        random = line.get(f"random_{column}", math.nan)
+        beside = number(random, spec) if math.isfinite(random) else ""
+        shown.append(f"{number(line[column], spec):>8}{beside:>8}  {words}")
+    reasons = "; ".join(_reasons(line, known)) or "nothing"
+    dimensions = f"{line['dimension']} dimensions, q·k times {line['scale']:.4g}"
+    above, below = f"{name}: {rows}, {dimensions}.", f"What stands out: {reasons}."
+    return "\n\n".join([fill(above, PAGE), "\n".join(shown), fill(below, PAGE)])
+
+
+def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
     """Return the heads that differ most from random scores of their spread, and why.
 
     First those whose numbers are not finite, then by how far 1/Y is from that of random scores, or
@@ -69,46 +135,69 @@ def unusual(lines: list[dict[str, Any]], count: int = 5) -> list[tuple[dict[str,
     """
     found = []
     for line in lines:
-        if not line["rows"]:
-            continue
-        if not math.isfinite(line["effective_keys"]):
-            found.append((math.inf, line, "its numbers are NaN or infinite"))
-            continue
-        expected = line["random_effective_keys"]
-        known = math.isfinite(expected)
-        far = abs(math.log(line["effective_keys"] / (expected if known else line["keys"])))
-        reasons = list(_reasons(line, known))
+        reasons = "; ".join(_reasons(line, math.isfinite(line["random_effective_keys"])))
         if reasons:
-            found.append((far, line, "; ".join(reasons)))
+            far = abs(log_ratio(line))
+            found.append((far if math.isfinite(far) else math.inf, line, reasons))
     found.sort(key=lambda one: -one[0])
     return [(line, why) for _, line, why in found[:count]]
 
 
-def _reasons(line: dict[str, Any], known: bool) -> Iterator[str]:
+def log_ratio(line: Line) -> float:
+    """Return log of 1/Y over that of random scores, or over n where there is no theory; or NaN."""
+    keys, random = line["effective_keys"], line["random_effective_keys"]
+    if not line["rows"] or not math.isfinite(keys):
+        return math.nan
+    return math.log(keys / (random if math.isfinite(random) else line["keys"]))
+
+
+def has_sink(line: Line) -> bool:
+    """Return whether the first key has much of the weight, and more than its even share."""
+    return bool(line["first_weight"] >= SINK and line["keys"] > 2.0 / SINK)
+
+
+def is_wide(line: Line) -> bool:
+    """Return whether many rows spread beyond √(2 log n)."""
+    return bool(line["wide"] >= WIDE)
+
+
+def layer_name(line: Line) -> str:
+    """Return the layer, with the number of its call from the second on."""
+    return f"{line['layer']} {line['call']}" if line["call"] else str(line["layer"])
+
+
+def short(name: str, width: int) -> str:
+    """Return the end of a long name."""
+    return name if len(name) <= width else "…" + name[1 - width :]
+
+
+def _reasons(line: Line, known: bool) -> Iterator[str]:
     keys, n = line["effective_keys"], line["keys"]
-    if line["first_weight"] >= SINK and n > 2.0 / SINK:
+    if not line["rows"]:
+        return
+    if not math.isfinite(keys):
+        yield "its numbers are NaN or infinite"
+        return
+    if has_sink(line):
         yield f"the first key has {line['first_weight']:.0%} of the weight, an attention sink"
     ratio = keys / line["random_effective_keys"] if known else 1.0
-    if ratio < 1.0 / 1.5:
+    if not 1.0 / FAR <= ratio <= FAR:
+        why = "a few logits stand out" if ratio < 1.0 else "many keys tie near the top"
         yield (
             f"{keys:.1f} keys share the weight, where random scores that spread as much "
-            f"have {line['random_effective_keys']:.1f}: a few logits stand out"
+            f"have {line['random_effective_keys']:.1f}: {why}"
         )
-    elif ratio > 1.5:
-        yield (
-            f"{keys:.1f} keys share the weight, where random scores that spread as much "
-            f"have {line['random_effective_keys']:.1f}: many keys tie near the top"
-        )
-    if line["wide"] >= 0.5:
+    if is_wide(line):
         yield f"{line['wide']:.0%} of its rows spread beyond √(2 log n)"
     if keys > EVENLY * n and n > 2.0:
         yield f"it spreads its weight evenly, over {keys:.1f} of {n:.1f} keys"
 
 
-def _layer(line: dict[str, Any]) -> str:
-    return f"{line['layer']} {line['call']}" if line["call"] else str(line["layer"])
+def number(value: float, spec: str = "") -> str:
+    """Return a number as it is shown: by default a number of keys; a dash if it is not finite."""
+    spec = spec or (".1f" if value < 100.0 else ".0f")
+    return f"{value:{spec}}" if math.isfinite(value) else "–"
 
 
-def _mean(heads: list[dict[str, Any]], column: str, spec: str) -> str:
-    number = float(np.mean([line[column] for line in heads]))
-    return f"{number:{spec}}" if math.isfinite(number) else "–"
+def _mean(heads: list[Line], column: str, spec: str) -> str:
+    return number(float(np.mean([line[column] for line in heads])), spec)

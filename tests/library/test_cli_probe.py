@@ -57,7 +57,7 @@ def test_it_prints_the_report(folder, text):
     assert result.exit_code == 0, result.output
     assert result.output.startswith("32 tokens of ")  # what the model can read
     assert "h.0.attn" in result.output
-    assert RANDOM in result.output
+    assert RANDOM in " ".join(result.output.split())
 
 
 def test_json_is_the_report_of_the_model_on_the_text(folder, text):
@@ -290,15 +290,29 @@ def test_it_prints_draws_and_writes_every_head(folder, text, tmp_path):
     assert [line.split()[:3] for line in lines[-4:]] == [
         [f"h.{layer}.attn", "0", str(head)] for layer in range(2) for head in range(2)
     ]
-    assert "<svg" in files["--plot"].read_text()
+    assert "that share a head's weight" in files["--plot"].read_text()
     table = files["--out"].read_text().splitlines()
     assert table[0].split(",") == list(DEFINITIONS)
     assert len(table) == 1 + 4
+
+
+def test_one_head_is_printed_and_drawn(folder, text, tmp_path):
+    drawn = tmp_path / "head.svg"
+    result = run(folder, "--text", text, "--head", "h.1.attn:1", "--plot", drawn)
+    assert result.exit_code == 0, result.output
+    assert "h.1.attn head 1: 31 rows of 17.0 keys" in result.output
+    assert "h.0.attn" not in result.output
+    assert "keys that a row sees" in drawn.read_text()
+    assert run(folder, "--text", text, "--head", "1:1").output == result.output
+    for wrong in ("1", "1:x", "2:0", "h.1.attn:2", ":"):
+        refused(
+            f"--head must be LAYER:HEAD, got '{wrong}'", folder, "--text", text, "--head", wrong
+        )
 
 
 def test_a_file_that_cannot_be_written_is_one_line(folder, text, tmp_path):
     (tmp_path / "file").touch()
     common = (folder, "--text", text)
     refused("cannot be written", *common, "--out", tmp_path / "file" / "x.csv", status=1)
-    refused("of the kind 'txt'", *common, "--plot", tmp_path / "x.txt")
+    refused("drawn as 'txt': Format 'txt' is not supported", *common, "--plot", tmp_path / "x.txt")
     refused("--device", *common, "--device", "tpu")

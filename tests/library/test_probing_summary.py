@@ -1,19 +1,23 @@
 """What a report says in words."""
 
 import math
+import re
 
 import pytest
 import torch
 
-from attnlib.probing import probe, summary
+from attnlib.probing import DEFINITIONS, RANDOM, probe, summary
 from tests.library import foreign
 
 USUAL = {
+    **dict.fromkeys(DEFINITIONS, 0.0),
     "layer": "attention",
     "call": 0,
     "head": 0,
     "rows": 50,
     "keys": 100.0,
+    "dimension": 64,
+    "scale": 0.125,
     "alpha": 1.0,
     "critical_alpha": 3.0,
     "effective_keys": 40.0,
@@ -70,37 +74,82 @@ def test_the_furthest_come_first():
 
 
 def test_the_text_has_a_line_for_each_layer_beside_random_scores():
-    heads = [{**USUAL, "head": i, "alpha": float(i)} for i in range(4)]
+    heads = [{**USUAL, "head": i, "alpha": float(i), "wide": 0.6 * (i == 3)} for i in range(4)]
     second = {**USUAL, "call": 1, "random_entropy": math.nan, "effective_keys": math.inf}
-    lines = summary.text([*heads, second]).splitlines()
-    assert lines[2].split() == ["keys", "1/Y", "entropy", "gradient", "wide", "output", "std"]
-    assert lines[3].split() == ["layer", "α", "α_c", *["model", "random"] * 5]
-    numbers = [
-        "1.50",
-        "3.00",
-        "40.0",
-        "40.0",
-        "4.00",
-        "4.00",
-        "0.90",
-        "0.90",
-        "0.00",
-        "0.00",
-        "0.100",
-        "0.100",
-    ]
-    assert lines[4].split() == ["attention", *numbers]
-    assert lines[5].split()[:6] == ["attention", "1", "1.00", "3.00", "–", "40.0"]
-    assert lines[5].split()[7] == "–"
+    text = summary.text([*heads, {**second, "first_weight": 0.3}])
+    lines = text.splitlines()
+    assert "in brackets those of random scores" in text
+    assert lines[3].split() == ["layer", "α", "α_c", "keys", "1/Y", "entropy", "gradient", "wide"]
+    numbers = "1.50 3.00 40.0 (40.0) 4.00 (4.00) 0.90 (0.90) 15% (0%)"
+    assert lines[4].split() == ["attention", *numbers.split()]
+    assert lines[5].split()[:6] == ["attention", "1", "1.00", "3.00", "–", "(40.0)"]
+    assert lines[5].split()[7] == "(–)"
+    assert "Of 5 heads 1 has an attention sink" in text
+    assert "and 1 is wide (50% of the rows or more)" in text.replace("\n", " ")
     assert "- attention 1 head 0: its numbers are NaN or infinite" in lines
-    assert len({len(line) for line in lines[2:6]}) == 1
+    assert " ".join(text.split()).endswith(RANDOM)
+    assert len({len(line) for line in lines[3:6]}) == 1
+    assert max(map(len, lines)) <= summary.PAGE
+
+
+def test_a_long_name_keeps_its_end():
+    text = summary.text([{**USUAL, "layer": "encoder.blocks.17.attention"}])
+    assert "\n…ocks.17.attention" in text
+    assert max(map(len, text.splitlines())) <= summary.PAGE
+
+
+def test_all_that_is_measured_of_a_head_is_said():
+    line = {name: 7001.0 + i for i, name in enumerate(DEFINITIONS)}
+    line |= {"layer": "a.b", "call": 1, "head": 3, "wide": 0.625, "random_wide": 0.375}
+    text = summary.one_head({**line, "gap_of_target": 2.5})
+    assert text.startswith("a.b 1 head 3: ")
+    assert max(map(len, text.splitlines())) <= summary.PAGE
+    assert "\n     2.5          gap of target\n" in text
+    for name, value in line.items():
+        if name not in ("layer", "call", "head", "rows", "dimension"):
+            shown = f"{value:.0%}" if name.endswith("wide") else str(int(value))
+            assert shown in text or f"{value:.3g}" in text, name
+
+
+def test_a_head_is_beside_random_scores_where_they_are_known():
+    model, run = foreign.MODELS["Llama, grouped queries"]()
+    with probe(model) as report:
+        run()
+    line = report.table().iloc[3]
+    (entropy,) = (one for one in str(report.head(0, 3)).splitlines() if "entropy" in one)
+    assert entropy.split()[:2] == [f"{line.entropy:.2f}", f"{line.random_entropy:.2f}"]
+    assert report.head(line.layer, 3).line["entropy"] == line.entropy
+    assert "What stands out: " in str(report.head(0, 3))
+    with probe(model, theory=False) as report:
+        run()
+    assert "random" not in str(report.head(0, 3)).split("\n\n")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (("attention", 0), "such as 'layers.0.self_attn' 0 0, got layer='attention', head=0"),
+        ((0, 4), "got layer='layers.0.self_attn', head=4, call=0"),
+        ((0, 0, 1), "head=0, call=1"),
+        ((2, 0), "layer must be from 0 to 1, got layer=2"),
+        ((-1, 0), "layer must be from 0 to 1"),
+    ],
+)
+def test_a_head_that_was_not_measured_is_refused(place, message):
+    model, run = foreign.MODELS["Llama, grouped queries"]()
+    with probe(model) as report:
+        run()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        report.head(*place)
+    with pytest.raises(TypeError, match=r"layer must be an integer, got layer=1\.5"):
+        report.head(1.5, 0)
 
 
 def test_without_theory_there_is_nothing_beside():
     model, run = foreign.MODELS["Llama, grouped queries"]()
     with probe(model, theory=False) as report:
         run()
-    assert "model" not in str(report)
+    assert "(" not in str(report).split("Of ")[0]
     assert "layers.1.self_attn" in str(report)
 
 

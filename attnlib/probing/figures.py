@@ -1,0 +1,208 @@
+"""The figures of a report: its heads against random scores, layer by layer, and one of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnlib import exact, freezing
+from attnlib.checking import FloatArray
+from attnlib.probing.random_scores import RandomScores
+from attnlib.probing.summary import (
+    SINK,
+    WIDE,
+    WIDTH,
+    Line,
+    has_sink,
+    is_wide,
+    layer_name,
+    log_ratio,
+    number,
+    short,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NUMBERED = 16
+"""In a picture of at most so many heads a layer there is room for numbers."""
+
+NAMED = 40
+"""Of more layers than these not every one is named."""
+
+COLOURS = 21
+"""In a picture, fewer than what Matplotlib would make a bitmap of; the middle one is neutral."""
+
+BINS = 32
+"""In so many groups of rows the figure of a head has its quantiles."""
+
+COLOUR = "tab:blue"
+
+LUMINANCE = (0.2126, 0.7152, 0.0722)
+"""Of red, green and blue light."""
+
+
+def spread(
+    lines: Sequence[Line], alike: Iterable[tuple[RandomScores, Sequence[float]]]
+) -> "Figure":
+    """Return a figure: each head's number of keys against its α in units of the critical one.
+
+    `alike` has the theory of random scores and the α of the heads that it is for.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    across = np.array([line["alpha"] / line["critical_alpha"] for line in lines])
+    found, theory = (
+        np.array([line[name] for line in lines])
+        for name in ("effective_keys", "random_effective_keys")
+    )
+    order = {name: i for i, name in enumerate(dict.fromkeys(map(layer_name, lines)))}
+    layers = [order[layer_name(line)] for line in lines]
+    figure, axes = plt.subplots()
+    axes.axvline(1.0, color="0.5", linewidth=0.8, linestyle=":")
+    axes.vlines(across, theory, found, color="0.5", linewidth=0.8)
+    heads = axes.scatter(across, found, c=layers, cmap="viridis", zorder=2)
+    for random, alphas in alike:
+        alphas = [alpha for alpha in alphas if 0.0 < alpha < exact.LARGEST_SCALE]
+        if alphas:
+            most = min(1.2 * max(random.critical_alpha, *alphas), exact.LARGEST_SCALE)
+            grid = np.geomspace(0.8 * min(alphas), most, 40)
+            keys = random.columns(grid)["random_effective_keys"]
+            axes.plot(grid / random.critical_alpha, keys, "-", color="0.3")
+    axes.set(xscale="log", yscale="log", xlabel="effective α / critical α", ylabel="keys 1/Y")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
+    bar = figure.colorbar(heads, label="layer, in the order of the calls")
+    bar.locator = MaxNLocator(integer=True)
+    bar.update_ticks()
+    return figure
+
+
+def heads(lines: Sequence[Line]) -> "Figure":
+    """Return a picture of all heads, layers down: 1/Y, and in colour how far it is from random.
+
+    Colours are centred on random scores of the head's spread: orange has fewer keys, violet more;
+    without theory, on even weights. Marks are sinks and wide heads. Of layers with few heads the
+    rest stays empty.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    layers: list[list[Line]] = []
+    for line in lines:  # one place may have been called with several numbers of heads
+        if not layers or line["head"] == 0:
+            layers.append([])
+        layers[-1].append(line)
+    columns = max(map(len, layers))
+    ratios = np.full((len(layers), columns), np.nan)
+    for ratio, layer in zip(ratios, layers, strict=True):
+        ratio[: len(layer)] = [log_ratio(line) / np.log(2.0) for line in layer]
+    finite = np.abs(ratios[np.isfinite(ratios)])
+    limit = max(1.0, finite.max(initial=0.0))
+
+    size = max(5.4, 0.4 * min(columns, 30) + 2.0), min(1.9 + 0.34 * len(layers), 16.0)
+    figure, axes = plt.subplots(figsize=size, layout="constrained")
+    edges = np.arange(columns + 1) - 0.5, np.arange(len(layers) + 1) - 0.5
+    colours = plt.get_cmap("PuOr", COLOURS)
+    image = axes.pcolormesh(
+        *edges, ratios, cmap=colours, vmin=-limit, vmax=limit, edgecolors="face"
+    )
+    letters = "medium" if columns <= NUMBERED // 2 else "x-small"
+    dark = image.to_rgba(ratios)[..., :3] ** 2.2 @ LUMINANCE < 0.18
+    for i, layer in enumerate(layers):
+        for j, line in enumerate(layer):
+            known = np.isfinite(ratios[i, j])
+            ink = "white" if dark[i, j] and known else "black"
+            if columns <= NUMBERED or not known:
+                keys = number(line["effective_keys"])
+                axes.text(j, i, keys, color=ink, size=letters, ha="center", va="center")
+            for mark, side, marked in (("o", -0.34, has_sink(line)), ("^", 0.34, is_wide(line))):
+                if marked:
+                    axes.plot(j + side, i, mark, color=ink, markersize=3.5)
+    names, pattern = _names([layer_name(layer[0]) for layer in layers])
+    step = -(-len(names) // NAMED)
+    axes.set_yticks(range(0, len(names), step), names[::step])
+    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    axes.tick_params(length=0)
+    axes.set(xlabel="head", ylabel=pattern)
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(len(layers) - 0.5, -0.5))
+    axes.spines[:].set_visible(False)
+    axes.set_title("Keys 1/Y that share a head's weight", size="medium")
+    known = any(np.isfinite(line["random_effective_keys"]) for line in lines)
+    bar = figure.colorbar(image, label=f"measured / {'random scores' if known else 'all keys'}")
+    bar.locator = MaxNLocator(5, integer=True)
+    bar.formatter = FuncFormatter(lambda power, _: f"{2.0**power:.3g}")
+    bar.update_ticks()
+    bar.outline.set_visible(False)
+    marks = [
+        Line2D([], [], marker=mark, linestyle="", color="black", markersize=3.5, label=label)
+        for mark, label in (
+            ("o", f"sink: the first key has {SINK:.0%} of the weight or more"),
+            ("^", f"wide: {WIDE:.0%} of the rows or more spread beyond √(2 log n)"),
+        )
+    ]
+    figure.legend(handles=marks, loc="outside lower center", fontsize="medium", frameon=False)
+    return figure
+
+
+def _names(names: list[str]) -> tuple[list[str], str]:
+    """Return what tells the layers apart, and the pattern of their names, such as h.*.attn."""
+    parts = [name.split(".") for name in names]
+    first, last = _alike(parts), _alike([part[::-1] for part in parts])
+    apart = [".".join(part[first : len(part) - last]) for part in parts]
+    if not all(apart):  # one layer, or one within another
+        return [short(name, WIDTH) for name in names], "layer"
+    end = len(parts[0]) - last
+    pattern = ".".join([*parts[0][:first], "*", *parts[0][end:]])
+    return [short(name, WIDTH) for name in apart], "layer" if pattern == "*" else f"layer {pattern}"
+
+
+def _alike(parts: list[list[str]]) -> int:
+    """Return how many parts of the names are the same in all, from the first on."""
+    return len(list(takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))))
+
+
+def head(line: Line, rows: Mapping[str, FloatArray]) -> "Figure":
+    """Return a figure of the rows of one head: their spread, and their entropy against random.
+
+    `rows` has arrays with a number for each row: keys, query, alpha, entropy.
+    """
+    import matplotlib.pyplot as plt
+
+    by_keys = len(np.unique(rows["keys"])) > 1
+    across = rows["keys"] if by_keys else rows["query"].astype(float)
+    cuts = np.geomspace if by_keys else np.linspace
+    edges = np.unique(np.ceil(cuts(across.min(), across.max() + 1.0, BINS + 1)))
+    places = np.digitize(across, edges)
+    bins = [places == place for place in np.unique(places)]
+    at = np.array([across[here].mean() for here in bins])
+    critical = freezing.critical_alpha(rows["keys"])
+    figure, panels = plt.subplots(2, 1, figsize=(5.4, 5.0), sharex=True, layout="constrained")
+    for axes, name in zip(panels, ("alpha", "entropy"), strict=True):
+        low, high = np.array([np.quantile(rows[name][here], (0.1, 0.9)) for here in bins]).T
+        mean = [rows[name][here].mean() for here in bins]
+        axes.fill_between(at, low, high, color=COLOUR, alpha=0.2, linewidth=0)
+        axes.plot(at, mean, "-", color=COLOUR, label="mean of the rows; 10 % to 90 %")
+    mean = [critical[here].mean() for here in bins]
+    panels[0].plot(at, mean, ":", color="0.4", label="α_c = √(2 log n)")
+    if line["alpha"] <= exact.LARGEST_SCALE:
+        n, place, counts = np.unique(rows["keys"], return_inverse=True, return_counts=True)
+        theory = RandomScores(line["dimension"], tuple(n.tolist()), tuple(counts.tolist()))
+        entropies = theory.entropy(line["alpha"])[place]
+        random = [entropies[here].mean() for here in bins]
+        label = f"random scores, α = {line['alpha']:.2f}"
+        panels[1].plot(at, random, "--", color="0.4", label=label)
+    panels[0].set(ylabel="spread α of a row", title=f"{layer_name(line)}, head {line['head']}")
+    panels[1].set(ylabel="entropy, nats", xlabel="keys that a row sees" if by_keys else "position")
+    if by_keys:
+        panels[1].set_xscale("log", base=2)
+        panels[1].xaxis.set_major_formatter("{x:g}")
+    for axes in panels:
+        axes.legend(frameon=False, fontsize="small")
+        axes.set_ylim(bottom=0.0)
+    return figure
