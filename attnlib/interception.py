@@ -9,6 +9,7 @@ PyTorch lacks is an error where it is needed, not before.
 """
 
 import operator
+import re
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -61,6 +62,34 @@ def is_traced() -> bool:
 def is_compiled(model: nn.Module) -> bool:
     """Return whether the model is what torch.compile has returned."""
     return hasattr(model, "_orig_mod")
+
+
+LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
+"""In the name of a class."""
+
+
+def is_of_transformers(module: nn.Module) -> bool:
+    """Return whether a module is a model of transformers, which loads when it is asked for."""
+    return hasattr(module, "_supports_sdpa")
+
+
+def refuses_sdpa(kind: type[nn.Module]) -> bool:
+    """Return whether a kind of model of transformers says that the fused kernel is wrong for it."""
+    return getattr(kind, "_supports_sdpa", None) is False
+
+
+def way_to_be_seen(model: nn.Module) -> str:
+    """Return what lets the attention of a model of transformers be seen that cannot be, if any."""
+    parts: list[Any] = [part for part in model.modules() if is_of_transformers(part)]
+    for part in parts:
+        if refuses_sdpa(type(part)):
+            return (
+                f"{type(part).__name__} refuses that function: attn_implementation='eager' and "
+                "output_attentions=True give its weights, and attnlib.rows measures them"
+            )
+    if all(part.config._attn_implementation == "sdpa" for part in parts):
+        return ""
+    return "a model of transformers wants attn_implementation='sdpa'"
 
 
 def constant_in_graphs(function: F) -> F:

@@ -21,11 +21,19 @@ from torch.overrides import TorchFunctionMode
 
 from attnlib import checking
 from attnlib.attention.arithmetic import ENTERED, UNSEEN, Call, scaled
-from attnlib.attention.options import Factor, Options, checked, checked_relative
+from attnlib.attention.options import (
+    Factor,
+    Options,
+    checked,
+    checked_relative,
+    warn_of_replaced,
+)
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
+    is_of_transformers,
+    refuses_sdpa,
     seen_from_inside,
 )
 from attnlib.policies import Policy, Rule
@@ -47,9 +55,9 @@ def rescale(
 
     What would this model do under that policy? Nothing in the model is touched. The arguments as in
     `attend`, and they replace the scale that the model passes, so that α = 1 changes a model whose
-    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper); with `post_scale` alone the
-    model's own scale stays. n is the number of keys that a query sees in the call at hand, a cache
-    included. Also a decorator of functions.
+    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper): a UserWarning says so. With
+    `post_scale` alone the model's own scale stays. n is the number of keys that a query sees in the
+    call at hand, a cache included. Also a decorator of functions.
 
     `factor` multiplies the model's own scale, whatever that is: by a number, by one for each query,
     or by a rule: a policy (a name or a Policy) over what it is at `train_length` keys, where it
@@ -140,9 +148,23 @@ class _Context(ContextDecorator):
         if mode.calls == 0 and error is None:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
-                "has changed nothing; a model of transformers wants attn_implementation='sdpa'",
+                f"has changed nothing; {_way_out(mode.kinds)}",
                 stacklevel=2,
             )
+
+
+def _way_out(kinds: Iterable[type[Any]]) -> str:
+    """Return what can be done where these kinds of models of transformers made no call."""
+    refused = [kind for kind in kinds if refuses_sdpa(kind)]
+    if not refused:
+        return "a model of transformers wants attn_implementation='sdpa'"
+    name = refused[0].__name__
+    if all(kind._can_set_attn_implementation() for kind in refused):
+        return (
+            f"{name} refuses that function: model.set_attn_implementation(register(…)), of "
+            "attnlib.attention, changes its scale"
+        )
+    return f"{name} has attention written out: only its own code can change the scale"
 
 
 _SEEN_FROM_INSIDE = [
@@ -170,17 +192,17 @@ class _Rescaled(TorchFunctionMode):
         self.layers, self.heads = layers, heads
         self.calls = 0
         self.thread = threading.get_ident()
+        self.kinds: dict[type[Any], None] = {}
+        """The models of transformers that have run."""
         self.running: list[nn.Module] = []
         self.found: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
         self.hooks: list[Any] = []
 
     def watch(self) -> None:
-        """Note which modules run, where layers are to be told apart."""
+        """Note which models run, and which modules where layers are to be told apart."""
+        self.hooks = [register_module_forward_pre_hook(self.enter_module)]
         if self.layers is not None:
-            self.hooks = [
-                register_module_forward_pre_hook(self.enter_module),
-                register_module_forward_hook(self.leave_module, always_call=True),
-            ]
+            self.hooks.append(register_module_forward_hook(self.leave_module, always_call=True))
 
     def watch_no_more(self) -> None:
         """Leave modules alone."""
@@ -189,7 +211,11 @@ class _Rescaled(TorchFunctionMode):
 
     def enter_module(self, module: nn.Module, _: Any) -> None:
         """Note that a module starts."""
-        if threading.get_ident() == self.thread and not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or threading.get_ident() != self.thread:
+            return
+        if self.calls == 0 and is_of_transformers(module):
+            self.kinds[type(getattr(module, "_orig_mod", module))] = None
+        if self.layers is not None:
             self.running.append(module)
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
@@ -225,6 +251,10 @@ class _Rescaled(TorchFunctionMode):
         self.calls += 1
         if not self.here():
             return scaled(*call, options, UNSEEN)
+        by_alpha = self.options.policy is not None or self.options.alpha is not None
+        own: Any = options.scale
+        if by_alpha and not self.options.normalize_qk and isinstance(own, float):
+            warn_of_replaced(own, call[0].shape[-1], "rescale")
         output = scaled(*call, self.changed(options), UNSEEN, self.relative)
         if self.heads is None:
             return output

@@ -1,6 +1,5 @@
 """Watch a model run: which module attends, what it hands to attention, and what cannot be seen."""
 
-import re
 import threading
 import warnings
 from collections import Counter
@@ -22,7 +21,6 @@ from attnlib.probing.report import Report
 Sample = Callable[[Call, Tensor | None], tuple[Call, Tensor | None]]
 """From a call and its output to those of some of its rows."""
 
-LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 NAMES_SHOWN = 3
 
 
@@ -92,6 +90,7 @@ class Observer(interception.Watcher):
             name: getattr(module, "original_name", type(module).__name__)
             for name, module in model.named_modules()
         }
+        self.way_to_be_seen = interception.way_to_be_seen(model)
         self.thread = threading.get_ident()
         self.running: list[nn.Module] = []
         self.calls: Counter[str] = Counter()
@@ -120,7 +119,7 @@ class Observer(interception.Watcher):
             self.calls.clear()
         self.running.append(module)
         name = self.names[id(module)]
-        if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
+        if interception.LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
             self.ran[name] = None
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
@@ -211,19 +210,20 @@ class Observer(interception.Watcher):
     def finish(self) -> None:
         """Name what was not seen: a warning, or an error if nothing was seen at all."""
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
-        if self.compiled:
+        silent = self.silent()
+        if self.compiled and not self.way_to_be_seen:
             lines.append(
                 "a part is compiled, and a graph cannot be seen into: run it under "
                 "torch.compiler.set_stance('force_eager')"
             )
-        silent = self.silent()
-        if silent:
+        if silent or (self.compiled and self.way_to_be_seen):
             kinds = [f"{name or 'the model'} ({self.kinds[name]})" for name in silent[:NAMES_SHOWN]]
             more = len(silent) - len(kinds)
+            which = f"{', '.join(kinds)}{f' and {more} more' if more else ''}"
             lines.append(
-                f"{', '.join(kinds)}{f' and {more} more' if more else ''} ran without calling "
-                "scaled_dot_product_attention: attention that is written out or uses another "
-                "kernel cannot be seen; a model of transformers wants attn_implementation='sdpa'"
+                f"{which or 'its attention'} ran without calling scaled_dot_product_attention: "
+                "attention that is written out or uses another kernel cannot be seen"
+                + (f"; {self.way_to_be_seen}" if self.way_to_be_seen else "")
             )
         if self.report.empty:
             if not lines:

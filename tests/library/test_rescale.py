@@ -24,6 +24,7 @@ from transformers import (
 
 from attnlib.attention import Attention, attend, rescale
 from attnlib.policies import POLICIES
+from experiments.compatibility import tiny
 from tests.library.test_bad_input import assert_refused
 
 WIDTH, HEADS, LENGTH = 16, 2, 7
@@ -378,6 +379,19 @@ def test_a_context_without_a_call_warns():
         model(IDS)
 
 
+@pytest.mark.parametrize(
+    ("family", "way_out"),
+    [
+        ("Gemma2", r"Gemma2Model refuses .*set_attn_implementation\(register\(…\)\)"),
+        ("GPTJ", "GPTJModel has attention written out: only its own code"),
+    ],
+)
+def test_advice_does_not_lead_to_the_next_refusal(family, way_out):
+    model = tiny(family)
+    with pytest.warns(UserWarning, match=way_out), rescale(alpha=2.0):
+        model(IDS)
+
+
 def test_attention_written_out_by_pytorch_is_refused():
     model, _ = built("MultiheadAttention")
     with pytest.raises(RuntimeError, match="need_weights=False"), rescale(alpha=2.0):
@@ -521,7 +535,8 @@ def test_a_factor_of_one_changes_nothing_in_a_model_with_a_scale_of_its_own():
     expected = model(numbers(2, LENGTH, WIDTH))
     with rescale(factor=1.0):
         assert torch.equal(model(numbers(2, LENGTH, WIDTH)), expected)
-    with rescale(alpha=1.0):  # which replaces it
+    said = r"own scale is 0.7, not 1/√d = 0.25, .* rescale\(factor=…\) multiplies it"
+    with rescale(alpha=1.0), pytest.warns(UserWarning, match=said):
         assert not torch.allclose(model(numbers(2, LENGTH, WIDTH)), expected)
 
 
