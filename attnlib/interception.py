@@ -101,6 +101,20 @@ def constant_in_graphs(function: F) -> F:
     return function
 
 
+def not_compiled(function: F) -> F:
+    """Mark a function whose own frames the compiler leaves alone; in a graph it is followed.
+
+    PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
+    them by their place in memory, and took the next one there for the one before.
+    """
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
+    return function
+
+
 OPERATOR = torch.ops.aten.scaled_dot_product_attention
 
 ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default)

@@ -32,8 +32,7 @@ from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
-    is_of_transformers,
-    refuses_sdpa,
+    not_compiled,
     seen_from_inside,
 )
 from attnlib.policies import Policy, Rule
@@ -148,23 +147,11 @@ class _Context(ContextDecorator):
         if mode.calls == 0 and error is None:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
-                f"has changed nothing; {_way_out(mode.kinds)}",
+                "has changed nothing; a model of transformers wants attn_implementation='sdpa', or "
+                "where it refuses that model.set_attn_implementation(attnlib.attention.register(…))"
+                ", or where transformers logs that it does not support setting it, other code",
                 stacklevel=2,
             )
-
-
-def _way_out(kinds: Iterable[type[Any]]) -> str:
-    """Return what can be done where these kinds of models of transformers made no call."""
-    refused = [kind for kind in kinds if refuses_sdpa(kind)]
-    if not refused:
-        return "a model of transformers wants attn_implementation='sdpa'"
-    name = refused[0].__name__
-    if all(kind._can_set_attn_implementation() for kind in refused):
-        return (
-            f"{name} refuses that function: model.set_attn_implementation(register(…)), of "
-            "attnlib.attention, changes its scale"
-        )
-    return f"{name} has attention written out: only its own code can change the scale"
 
 
 _SEEN_FROM_INSIDE = [
@@ -192,17 +179,17 @@ class _Rescaled(TorchFunctionMode):
         self.layers, self.heads = layers, heads
         self.calls = 0
         self.thread = threading.get_ident()
-        self.kinds: dict[type[Any], None] = {}
-        """The models of transformers that have run."""
         self.running: list[nn.Module] = []
         self.found: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
         self.hooks: list[Any] = []
 
     def watch(self) -> None:
-        """Note which models run, and which modules where layers are to be told apart."""
-        self.hooks = [register_module_forward_pre_hook(self.enter_module)]
+        """Note which modules run, where layers are to be told apart."""
         if self.layers is not None:
-            self.hooks.append(register_module_forward_hook(self.leave_module, always_call=True))
+            self.hooks = [
+                register_module_forward_pre_hook(self.enter_module),
+                register_module_forward_hook(self.leave_module, always_call=True),
+            ]
 
     def watch_no_more(self) -> None:
         """Leave modules alone."""
@@ -211,11 +198,7 @@ class _Rescaled(TorchFunctionMode):
 
     def enter_module(self, module: nn.Module, _: Any) -> None:
         """Note that a module starts."""
-        if torch.compiler.is_compiling() or threading.get_ident() != self.thread:
-            return
-        if self.calls == 0 and is_of_transformers(module):
-            self.kinds[type(getattr(module, "_orig_mod", module))] = None
-        if self.layers is not None:
+        if threading.get_ident() == self.thread and not torch.compiler.is_compiling():
             self.running.append(module)
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
@@ -264,6 +247,7 @@ class _Rescaled(TorchFunctionMode):
         chosen = torch.tensor([place in self.heads for place in range(heads)], device=output.device)
         return torch.where(chosen[:, None, None], output, scaled(*call, options, UNSEEN))
 
+    @not_compiled
     def __torch_function__(
         self,
         func: Any,

@@ -16,9 +16,12 @@ column is.
 Chapter: probe.
 """
 
-from attnlib.probing.monitor import Monitor
-from attnlib.probing.observer import probe
-from attnlib.probing.random_scores import RANDOM
-from attnlib.probing.report import DEFINITIONS, Report
+from attnlib.extras import brought_by
+
+with brought_by("torch"):
+    from attnlib.probing.monitor import Monitor
+    from attnlib.probing.observer import probe
+    from attnlib.probing.random_scores import RANDOM
+    from attnlib.probing.report import DEFINITIONS, Report
 
 __all__ = ["DEFINITIONS", "RANDOM", "Monitor", "Report", "probe"]

@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from attnlib import checking, interception
+from attnlib.extras import brought_by
 from attnlib.probing.observer import Observer
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
@@ -101,7 +102,8 @@ class Monitor:
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
-        import pandas as pd
+        with brought_by("table"):
+            import pandas as pd
 
         parts = [table.assign(step=step) for step, table in self.tables.items()]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})

@@ -129,6 +129,7 @@ class Observer(interception.Watcher):
 
     # Functions as they are called
 
+    @interception.not_compiled
     def __torch_function__(
         self,
         func: Any,

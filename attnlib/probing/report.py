@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnlib import checking, exact, freezing
 from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
 from attnlib.probing import summary
 from attnlib.probing.measure import Measured, Rows
 from attnlib.probing.random_scores import RANDOM, RandomScores
@@ -101,7 +102,8 @@ class Report:
         Its columns are those of `DEFINITIONS`. NaN stands for a mean over no rows, and for random
         scores at an α above 10⁴.
         """
-        import pandas as pd
+        with brought_by("table"):
+            import pandas as pd
 
         return pd.DataFrame(self._lines(), columns=list(DEFINITIONS))
 
@@ -113,7 +115,8 @@ class Report:
         logits), collision_probability, entropy, gradient (with the head's α), largest_logit,
         log_sum_exp, largest_weight, first_weight.
         """
-        import pandas as pd
+        with brought_by("table"):
+            import pandas as pd
 
         parts = [
             pd.DataFrame(
@@ -157,8 +160,9 @@ class Report:
         spread would do; the thin line shows how far from that it is. Rows of random scores freeze
         at the dotted line.
         """
-        import matplotlib.pyplot as plt
-        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+        with brought_by("book"):
+            import matplotlib.pyplot as plt
+            from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
         table = self.table()
         across = table["alpha"] / table["critical_alpha"]
