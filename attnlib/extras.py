@@ -12,6 +12,8 @@ class MissingExtraError(ModuleNotFoundError):
 def brought_by(extra: str) -> Iterator[None]:
     """Import inside what `pip install "attnlib[extra]"` brings: MissingExtraError where it is not.
 
+    Of nested contexts the outermost is what was asked for.
+
     >>> with brought_by("torch"):
     ...     import a_package_that_nobody_has
     Traceback (most recent call last):
@@ -19,8 +21,6 @@ def brought_by(extra: str) -> Iterator[None]:
     """
     try:
         yield
-    except MissingExtraError:
-        raise
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f'{error.name} is missing; pip install "attnlib[{extra}]" brings what this needs',

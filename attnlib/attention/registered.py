@@ -15,6 +15,7 @@ from torch.nn import functional
 from attnlib.attention.by_query import each_query
 from attnlib.attention.options import checked_relative, named_policy, warn_of_replaced
 from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
 from attnlib.interception import LOOKS_LIKE_ATTENTION, constant_in_graphs
 from attnlib.policies import Policy, Rule, own
 
@@ -52,7 +53,8 @@ def register(
     >>> register("ssmax")
     'attnlib-ssmax'
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
+    with brought_by("probe"):
+        from transformers import AttentionInterface, AttentionMaskInterface
 
     if (policy is None) == (factor is None):
         raise ValueError("register needs a policy or a factor, and not both")

@@ -138,7 +138,8 @@ class Monitor:
 
     def callback(self) -> Any:
         """Return a TrainerCallback for the Trainer of transformers: its steps are those counted."""
-        from transformers import TrainerCallback
+        with brought_by("probe"):
+            from transformers import TrainerCallback
 
         monitor = self
 
