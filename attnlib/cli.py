@@ -4,7 +4,7 @@ import io
 import json
 import sys
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 
 import attnlib
 from attnlib import files
+from attnlib.extras import MissingExtraError, brought_by
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from collections.abc import Callable
@@ -57,6 +58,9 @@ class OneLineErrors(TyperGroup):
         except CommandError as error:
             typer.echo(f"Error: {error}", err=True)
             status = error.status
+        except MissingExtraError as error:
+            typer.echo(f"Error: {error}", err=True)
+            status = 1
         except ParsingError as error:
             typer.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
             status = error.exit_code
@@ -267,13 +271,11 @@ def probe_command(
     numbers only.
     """
     probing = _needed("probing", "probe")
-    try:
+    with brought_by("probe"):
         import torch
         import transformers  # noqa: F401 - said here what to install
 
         from attnlib import opening
-    except ModuleNotFoundError as error:
-        raise _missing(error, "probe") from error
     try:
         content = text.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -350,10 +352,8 @@ def _one_head(report: "Report", place: str) -> "OneHead":
 
 def _drawing(draw: "Callable[[], Figure]", kind: str) -> bytes:
     """Return a figure as a file of that kind."""
-    try:
+    with brought_by("book"):
         import matplotlib
-    except ModuleNotFoundError as error:
-        raise _missing(error, "book") from error
     matplotlib.use("agg")
     drawn = io.BytesIO()
     try:
@@ -406,20 +406,27 @@ def sweep_command(
         int | None, typer.Option(min=1, help="Processes; by default one a core.")
     ] = None,
     device: Annotated[Device, typer.Option(help="Where to train.")] = Device.CPU,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A Dask scheduler, whose workers train instead."),
+    ] = None,
 ) -> None:
     """Train the models that a TOML file describes.
 
     Only what is missing is run. It can be stopped at any moment: the same command goes on where it
     was.
     """
+    if scheduler is not None and workers is not None:
+        raise CommandError("--workers are processes of this machine: not with --scheduler")
     sweep = _lab("sweep")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), ExitStack() as stack:
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _show_warning
-            found = sweep.run(
-                sweep.read(file, text), workers=workers, device=str(device), progress=True
-            )
+            described = sweep.read(file, text)
+            executor = None if scheduler is None else _cluster(scheduler, stack)
+            options = {"executor": executor, "workers": workers, "device": str(device)}
+            found = sweep.run(described, **options, progress=True)
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
     except sweep.UnfinishedError as error:
@@ -429,6 +436,17 @@ def sweep_command(
         raise typer.Exit(130) from None
     diverged = sum(outcome.run.diverged_at is not None for outcome in found)
     typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
+
+
+def _cluster(address: str, stack: ExitStack) -> Any:
+    """Return the executor of a Dask scheduler, connected until the stack ends."""
+    with brought_by("cluster"):
+        from distributed import Client
+    connect: Any = Client  # without types
+    try:
+        return stack.enter_context(connect(address)).get_executor()
+    except (OSError, ValueError) as error:
+        raise CommandError(f"no Dask scheduler answers at {address}: {error}") from error
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -473,12 +491,5 @@ def _lab(module: str) -> Any:
 
 def _needed(module: str, extra: str) -> Any:
     """Return a module of attnlib that needs what an extra brings."""
-    try:
+    with brought_by(extra):
         return import_module(f"attnlib.{module}")
-    except ModuleNotFoundError as error:
-        raise _missing(error, extra) from error
-
-
-def _missing(error: ModuleNotFoundError, extra: str) -> CommandError:
-    install = f'pip install "attnlib[{extra}]"'
-    return CommandError(f"{error.name} is missing; {install} brings what this needs", 1)

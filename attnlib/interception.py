@@ -9,6 +9,7 @@ PyTorch lacks is an error where it is needed, not before.
 """
 
 import operator
+import re
 import sys
 import threading
 import types
@@ -72,12 +73,54 @@ def named_arguments() -> dict[str, Any]:
     return sys._getframe(2).f_locals.get("kwargs") or {}
 
 
+LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
+"""In the name of a class."""
+
+
+def is_of_transformers(module: nn.Module) -> bool:
+    """Return whether a module is a model of transformers, which loads when it is asked for."""
+    return hasattr(module, "_supports_sdpa")
+
+
+def refuses_sdpa(kind: type[nn.Module]) -> bool:
+    """Return whether a kind of model of transformers says that the fused kernel is wrong for it."""
+    return getattr(kind, "_supports_sdpa", None) is False
+
+
+def way_to_be_seen(model: nn.Module) -> str:
+    """Return what lets the attention of a model of transformers be seen that cannot be, if any."""
+    parts: list[Any] = [part for part in model.modules() if is_of_transformers(part)]
+    for part in parts:
+        if refuses_sdpa(type(part)):
+            return (
+                f"{type(part).__name__} refuses that function: attn_implementation='eager' and "
+                "output_attentions=True give its weights, and attnlib.rows measures them"
+            )
+    if all(part.config._attn_implementation == "sdpa" for part in parts):
+        return ""
+    return "a model of transformers wants attn_implementation='sdpa'"
+
+
 def constant_in_graphs(function: F) -> F:
     """Mark a function whose result the compiler may take for a constant.
 
     torch.compiler.assume_constant_result does this, and loads the compiler, which takes a second.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+def not_compiled(function: F) -> F:
+    """Mark a function whose own frames the compiler leaves alone; in a graph it is followed.
+
+    PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
+    them by their place in memory, and took the next one there for the one before.
+    """
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
     return function
 
 

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from attnlib import checking, rules
 from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
 from attnlib.rules import Case
 
 if TYPE_CHECKING:
@@ -242,7 +243,8 @@ def table(n: ArrayLike, d: ArrayLike) -> "pd.DataFrame":
     >>> table(n=4096, d=128).set_index("name").loc["transformer", ["scale", "alpha"]].tolist()
     [0.08838..., 1.0]
     """
-    import pandas as pd  # takes longer to load than all of attnlib
+    with brought_by("table"):
+        import pandas as pd  # takes longer to load than all of attnlib
 
     keys, dimension = checking.number("n", n), checking.number("d", d)
     rows = [

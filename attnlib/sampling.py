@@ -531,36 +531,45 @@ def _in_order(
         yield from map(function, indices)
         return
     pool = ThreadPoolExecutor(provenance.cores()) if executor is None else executor
-    waiting: deque[Future[Result | _Raised]] = deque()
+    waiting: deque[tuple[int, Future[Result | _Raised]]] = deque()
     failure: Exception | None = None
+
+    def submitted(index: int) -> Future[Result | _Raised]:
+        return pool.submit(partial(_attempt, function), index)
+
+    def oldest() -> Result:
+        index, future = waiting.popleft()
+        try:
+            result = future.result()
+        except Exception as error:
+            # A cluster may lose a result with the worker that holds it, and the error need not say
+            # so; the batch is the same wherever and however often it is computed.
+            try:
+                result = submitted(index).result()
+            except Exception:
+                raise _ExecutorError from error
+        if isinstance(result, _Raised):
+            raise result.error
+        return result
+
     try:
         for index in indices:
             if len(waiting) == IN_FLIGHT:
-                yield _result(waiting.popleft())
+                yield oldest()
             try:
-                waiting.append(pool.submit(partial(_attempt, function), index))
+                waiting.append((index, submitted(index)))
             except Exception as error:  # a broken pool: what it finished before is still good
                 failure = error
                 break
         while waiting:
-            yield _result(waiting.popleft())
+            yield oldest()
         if failure is not None:
             raise _ExecutorError from failure
     finally:
-        for future in waiting:
+        for _, future in waiting:
             future.cancel()
         if executor is None:
             pool.shutdown(cancel_futures=True)
-
-
-def _result(future: Future[Result | _Raised]) -> Result:
-    try:
-        result = future.result()
-    except Exception as error:
-        raise _ExecutorError from error
-    if isinstance(result, _Raised):
-        raise result.error
-    return result
 
 
 def _bar(progress: bool, total: int, done: int) -> Any:

@@ -8,10 +8,12 @@ log Z, near-ties), policies (scales in use that are one rule in different words)
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
-from sympy.stats import E, Normal, variance
-
 from attnlib import checking
+from attnlib.extras import brought_by
+
+with brought_by("claims"):
+    import sympy
+    from sympy.stats import E, Normal, variance
 
 MU_Q, MU_K = sympy.symbols("mu_q mu_k", real=True)
 SIGMA_Q, SIGMA_K = sympy.symbols("sigma_q sigma_k", positive=True)

@@ -16,9 +16,12 @@ that sees n keys gets, `arithmetic` multiplies; `module`, `foreign` and `registe
 Chapter: policies.
 """
 
-from attnlib.attention.arithmetic import attend
-from attnlib.attention.foreign import is_rescaled, rescale
-from attnlib.attention.module import Attention
-from attnlib.attention.registered import register
+from attnlib.extras import brought_by
+
+with brought_by("torch"):
+    from attnlib.attention.arithmetic import attend
+    from attnlib.attention.foreign import is_rescaled, rescale
+    from attnlib.attention.module import Attention
+    from attnlib.attention.registered import register
 
 __all__ = ["Attention", "attend", "is_rescaled", "register", "rescale"]

@@ -21,11 +21,18 @@ from torch.overrides import TorchFunctionMode
 
 from attnlib import checking
 from attnlib.attention.arithmetic import ENTERED, UNSEEN, Call, scaled
-from attnlib.attention.options import Factor, Options, checked, checked_relative
+from attnlib.attention.options import (
+    Factor,
+    Options,
+    checked,
+    checked_relative,
+    warn_of_replaced,
+)
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
+    not_compiled,
     seen_from_inside,
 )
 from attnlib.policies import Policy, Rule
@@ -47,9 +54,9 @@ def rescale(
 
     What would this model do under that policy? Nothing in the model is touched. The arguments as in
     `attend`, and they replace the scale that the model passes, so that α = 1 changes a model whose
-    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper); with `post_scale` alone the
-    model's own scale stays. n is the number of keys that a query sees in the call at hand, a cache
-    included. Also a decorator of functions.
+    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper): a UserWarning says so. With
+    `post_scale` alone the model's own scale stays. n is the number of keys that a query sees in the
+    call at hand, a cache included. Also a decorator of functions.
 
     `factor` multiplies the model's own scale, whatever that is: by a number, by one for each query,
     or by a rule: a policy (a name or a Policy) over what it is at `train_length` keys, where it
@@ -140,7 +147,9 @@ class _Context(ContextDecorator):
         if mode.calls == 0 and error is None:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
-                "has changed nothing; a model of transformers wants attn_implementation='sdpa'",
+                "has changed nothing; a model of transformers wants attn_implementation='sdpa', or "
+                "where it refuses that model.set_attn_implementation(attnlib.attention.register(…))"
+                ", or where transformers logs that it does not support setting it, other code",
                 stacklevel=2,
             )
 
@@ -225,6 +234,10 @@ class _Rescaled(TorchFunctionMode):
         self.calls += 1
         if not self.here():
             return scaled(*call, options, UNSEEN)
+        by_alpha = self.options.policy is not None or self.options.alpha is not None
+        own: Any = options.scale
+        if by_alpha and not self.options.normalize_qk and isinstance(own, float):
+            warn_of_replaced(own, call[0].shape[-1], "rescale")
         output = scaled(*call, self.changed(options), UNSEEN, self.relative)
         if self.heads is None:
             return output
@@ -234,6 +247,7 @@ class _Rescaled(TorchFunctionMode):
         chosen = torch.tensor([place in self.heads for place in range(heads)], device=output.device)
         return torch.where(chosen[:, None, None], output, scaled(*call, options, UNSEEN))
 
+    @not_compiled
     def __torch_function__(
         self,
         func: Any,

@@ -1,6 +1,7 @@
 """What a call of attention may be told about its scale, and what of it has a meaning."""
 
 import difflib
+import math
 import sys
 import warnings
 from typing import Literal, NamedTuple, cast
@@ -125,6 +126,17 @@ def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
         return float(cast(float, value))
     array = checking.finite(name, cast(ArrayLike, value), minimum=0.0)
     return float(array) if array.ndim == 0 else torch.from_numpy(array)
+
+
+def warn_of_replaced(scale: float, d: int, tool: str) -> None:
+    """Say that α, which is relative to 1/√d, replaces another scale of the model's own."""
+    if torch.compiler.is_compiling() or math.isclose(scale * math.sqrt(d), 1.0, rel_tol=1e-3):
+        return
+    warnings.warn(
+        f"the model's own scale is {scale:.3g}, not 1/√d = {d**-0.5:.3g}, and {tool} replaces it: "
+        f"{tool}(factor=…) multiplies it",
+        stacklevel=3,
+    )
 
 
 def checked_relative(

@@ -1,9 +1,11 @@
 """Models of transformers at another scale, for good: a policy in its registry of attention."""
 
+import inspect
 import math
 import sys
+import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import torch
@@ -11,29 +13,39 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.attention.by_query import each_query
-from attnlib.attention.options import named_policy
-from attnlib.interception import constant_in_graphs
+from attnlib.attention.options import checked_relative, named_policy, warn_of_replaced
+from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
+from attnlib.interception import LOOKS_LIKE_ATTENTION, constant_in_graphs
 from attnlib.policies import Policy, Rule, own
 
 
-def register(policy: str | Policy | Rule, *, name: str | None = None) -> str:
+def register(
+    policy: str | Policy | Rule | None = None,
+    *,
+    factor: str | Policy | Rule | float | None = None,
+    train_length: float | None = None,
+    name: str | None = None,
+) -> str:
     """Put a policy into transformers' registry of attention functions; return its name there.
 
     The name is "attnlib-" and that of the policy or function, unless `name` says otherwise. It is
-    for `model.set_attn_implementation(name)`, or for `attn_implementation=name` where a model is
-    made, and stays with the model: in training, in generation with a cache, under torch.compile.
-    Registering a name again replaces what it stood for.
+    for `model.set_attn_implementation(name)`, and stays with the model: in training, in generation
+    with a cache, under torch.compile. Registering a name again replaces what it stood for.
 
     The scale replaces the model's own: the logits are σ q·k, with σ of the policy for the n keys
     that each query sees, those of a cache included, those that padding or a sliding window hides
-    not. Soft caps, sinks and biases of positions stay as they are, and come after the scale. With a
-    policy for cosines q and k are divided by their lengths.
+    not. A UserWarning says so where the model's own is not 1/√d. `factor`, with `train_length`,
+    multiplies the model's own instead, as in `rescale`. Soft caps, sinks and biases of positions
+    stay as they are, and come after the scale. With a policy for cosines q and k are divided by
+    their lengths.
 
     q is multiplied by what it lacks, in float32 and rounded once, and goes to the function that
     the model would use: PyTorch's fused kernel, or where the model refuses that (Gemma 2, GPT-OSS)
     its own eager one, whose memory grows with n². What cannot be reached is refused in the model's
     call with RuntimeError: a paged cache, and a model that refuses the fused kernel and has no
-    eager function. transformers itself warns of a model that does not ask the registry.
+    eager function. Where some classes beside the model's write attention out, a UserWarning names
+    them. `set_attn_implementation` itself logs that a model does not ask the registry.
 
     Raises as `attend` for the policy, ModuleNotFoundError without transformers 5.
     Chapter: policies.
@@ -41,21 +53,79 @@ def register(policy: str | Policy | Rule, *, name: str | None = None) -> str:
     >>> register("ssmax")
     'attnlib-ssmax'
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
+    with brought_by("probe"):
+        from transformers import AttentionInterface, AttentionMaskInterface
+
+    if (policy is None) == (factor is None):
+        raise ValueError("register needs a policy or a factor, and not both")
+    if policy is None:
+        relative = checked_relative(cast(Rule, factor), train_length)
+        if isinstance(relative, Tensor):
+            raise TypeError("factor must be a number or a rule: it stays with the model")
+        rule = relative if isinstance(relative, Policy) else own(partial(_constant, relative))
+        title = rule.name if isinstance(relative, Policy) else f"times {relative:g}"
+    else:
+        if train_length is not None:
+            raise ValueError("train_length is for a factor, which is not given")
+        rule = named_policy("policy", policy) or own(cast(Rule, policy))
+        title = rule.name
+    name = f"attnlib-{title.replace(' ', '-')}" if name is None else name
+    AttentionInterface.register(name, _Registered(rule, policy is None))
+    AttentionMaskInterface.register(name, _mask)
+    return name
+
+
+def _constant(factor: float, n: FloatArray, d: FloatArray, position: FloatArray) -> float:
+    return factor
+
+
+def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
+    """Return the mask that the fused kernel takes.
+
+    A model that does not ask the registry for attention may ask for this, and would add it.
+    """
     from transformers.masking_utils import sdpa_mask
 
-    rule = named_policy("policy", policy) or own(cast(Rule, policy))
-    name = f"attnlib-{rule.name}" if name is None else name
-    AttentionInterface.register(name, _Registered(rule))
-    AttentionMaskInterface.register(name, sdpa_mask)
-    return name
+    asking, written_out = _parts(type(config))
+    if written_out and not asking:
+        raise RuntimeError(
+            f"{written_out[0]} has attention written out and does not ask the registry, so attnlib "
+            "cannot change its scale: make the model with attn_implementation='eager'"
+        )
+    mask: Tensor | None = sdpa_mask(*arguments, config=config, **named)
+    return mask
+
+
+@constant_in_graphs
+def _parts(kind: type) -> tuple[list[str], list[str]]:
+    """Return which classes beside this one ask the registry, and which write attention out.
+
+    A configuration is beside its model.
+    """
+    return _parts_of(kind.__module__.replace("configuration_", "modeling_"))
+
+
+@cache
+def _parts_of(file: str) -> tuple[list[str], list[str]]:
+    asking: list[str] = []
+    written_out: list[str] = []
+    if not file.startswith("transformers.models.") or file not in sys.modules:
+        return asking, written_out
+    for name, one in vars(sys.modules[file]).items():
+        if isinstance(one, type) and issubclass(one, nn.Module) and one.__module__ == file:
+            source = inspect.getsource(one)
+            if "ALL_ATTENTION_FUNCTIONS" in source:
+                asking.append(name)
+            elif LOOKS_LIKE_ATTENTION.search(name) and "softmax(" in source:
+                written_out.append(name)
+    return asking, written_out
 
 
 class _Registered:
     """A function of attention as transformers calls it."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self, policy: Policy, relative: bool) -> None:
+        self._policy, self._relative = policy, relative
 
     def __call__(
         self,
@@ -72,6 +142,13 @@ class _Registered:
 
         if rest.get("cache") is not None:
             raise RuntimeError("attnlib's scales do not reach a paged cache: use another one")
+        written_out = _parts(type(module))[1]
+        if written_out and not torch.compiler.is_compiling():
+            warnings.warn(
+                f"{' and '.join(written_out)} in {type(module).__module__} write attention out: "
+                "where the model has them their scale stays",
+                stacklevel=2,
+            )
         wide = torch.promote_types(query.dtype, torch.float32)
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
@@ -81,9 +158,14 @@ class _Registered:
         if of_cosines:
             q = functional.normalize(q, dim=-1)
             key = functional.normalize(key.to(wide), dim=-1).to(key.dtype)
-        alpha = each_query("alpha", self._policy, query, key, attention_mask, is_causal, of_cosines)
+        rows = query, key, attention_mask, is_causal
         # What α is relative to is 1/√d, and 1 for cosines; it goes into the kernel's own scale.
         unit = 1.0 if of_cosines else 1.0 / math.sqrt(query.shape[-1])
+        if self._relative:
+            unit = unit if scaling is None else scaling
+        elif scaling is not None and not of_cosines:
+            warn_of_replaced(scaling, query.shape[-1], "register")
+        alpha = each_query("alpha", self._policy, *rows, of_cosines or self._relative)
         query = (q * alpha.unsqueeze(-1)).to(query.dtype)
         if rest.get("softcap") is None and rest.get("s_aux") is None and _fused(type(module)):
             function: Callable[..., Any] = sdpa_attention_forward

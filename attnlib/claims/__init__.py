@@ -8,17 +8,20 @@ Nothing is read from outside the package: what the claims on training need of re
 file beside them. Needs the `claims` extra, sympy.
 """
 
-from attnlib.claims import gradient, jacobian, output, scales, training, variance
-from attnlib.claims.registry import (
-    CLAIMS,
-    SOURCES,
-    Claim,
-    Finding,
-    Outcome,
-    Verdict,
-    check,
-    check_all,
-)
+from attnlib.extras import brought_by
+
+with brought_by("claims"):
+    from attnlib.claims import gradient, jacobian, output, scales, training, variance
+    from attnlib.claims.registry import (
+        CLAIMS,
+        SOURCES,
+        Claim,
+        Finding,
+        Outcome,
+        Verdict,
+        check,
+        check_all,
+    )
 
 __all__ = [
     "CLAIMS",

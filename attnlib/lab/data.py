@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlib import checking
+from attnlib.extras import brought_by
 
 Text = NDArray[np.uint8]
 """A text: its bytes."""
@@ -111,7 +112,8 @@ def fetch(url: str, sha256: str, name: str) -> Path:
 
     Raises ValueError when its sha256 is another, OSError when the address cannot be reached.
     """
-    import pooch
+    with brought_by("lab"):
+        import pooch
 
     cache = pooch.create(
         path=pooch.os_cache("attnlib"),

@@ -20,17 +20,21 @@ from functools import lru_cache, partial
 from typing import Any, cast
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-from torch.nn.utils import skip_init
 
 from attnlib import annealed, checking, typical
-from attnlib.attention import attend
-from attnlib.attention.arithmetic import scaled
-from attnlib.attention.options import Options, checked_policy
+from attnlib.extras import brought_by
 from attnlib.lab import data
 from attnlib.scores import Cosine, DotProduct
+
+with brought_by("lab"):
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+    from torch.nn.utils import skip_init
+
+    from attnlib.attention import attend
+    from attnlib.attention.arithmetic import scaled
+    from attnlib.attention.options import Options, checked_policy
 
 BYTES = 256
 """What a decoder tells apart; an encoder has one token more, for a hidden byte."""

@@ -56,17 +56,20 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from attnlib import checking, provenance
+from attnlib.extras import brought_by
 from attnlib.files import set_aside, write_json
 from attnlib.lab import data, results
 from attnlib.lab.data import Text
 from attnlib.lab.model import Config
 from attnlib.lab.results import ResultError, Setting
 from attnlib.lab.train import Run, Training, train
+
+with brought_by("lab"):
+    import torch
+    from filelock import FileLock, Timeout
 
 Table = dict[str, Any]
 

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from attnlib import checking
 from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
 from attnlib.lab import data
 from attnlib.lab.data import Batch, Text
 from attnlib.lab.model import Config, Transformer, loss
+
+with brought_by("lab"):
+    import torch
+    from torch import Tensor, nn
 
 LAST_STEPS = 20
 """The final loss is the mean over so many last steps, as in source 002."""

@@ -19,12 +19,15 @@ and of `alarms`.
 Chapter: probe.
 """
 
-from attnlib.probing.alarms import Alarm
-from attnlib.probing.clipping import clip
-from attnlib.probing.monitor import Monitor
-from attnlib.probing.observer import probe
-from attnlib.probing.one_head import OneHead
-from attnlib.probing.random_scores import RANDOM
-from attnlib.probing.report import DEFINITIONS, Report
+from attnlib.extras import brought_by
+
+with brought_by("torch"):
+    from attnlib.probing.alarms import Alarm
+    from attnlib.probing.clipping import clip
+    from attnlib.probing.monitor import Monitor
+    from attnlib.probing.observer import probe
+    from attnlib.probing.one_head import OneHead
+    from attnlib.probing.random_scores import RANDOM
+    from attnlib.probing.report import DEFINITIONS, Report
 
 __all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "OneHead", "Report", "clip", "probe"]

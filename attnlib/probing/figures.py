@@ -8,6 +8,7 @@ import numpy as np
 
 from attnlib import exact, freezing
 from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
 from attnlib.probing.random_scores import RandomScores
 from attnlib.probing.summary import (
     SINK,
@@ -50,8 +51,9 @@ def spread(
 
     `alike` has the theory of random scores and the α of the heads that it is for.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+    with brought_by("book"):
+        import matplotlib.pyplot as plt
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     across = np.array([line["alpha"] / line["critical_alpha"] for line in lines])
     found, theory = (
@@ -89,9 +91,10 @@ def heads(lines: Sequence[Line]) -> "Figure":
     without theory, on even weights. Marks are sinks and wide heads. Of layers with few heads the
     rest stays empty.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    with brought_by("book"):
+        import matplotlib.pyplot as plt
+        from matplotlib.lines import Line2D
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     layers: list[list[Line]] = []
     for line in lines:  # one place may have been called with several numbers of heads
@@ -172,7 +175,8 @@ def head(line: Line, rows: Mapping[str, FloatArray]) -> "Figure":
 
     `rows` has arrays with a number for each row: keys, query, alpha, entropy.
     """
-    import matplotlib.pyplot as plt
+    with brought_by("book"):
+        import matplotlib.pyplot as plt
 
     by_keys = len(np.unique(rows["keys"])) > 1
     across = rows["keys"] if by_keys else rows["query"].astype(float)

@@ -14,6 +14,7 @@ import numpy as np
 from torch import nn
 
 from attnlib import checking, interception
+from attnlib.extras import brought_by
 from attnlib.probing.alarms import WATCHED, Alarm, reasons
 from attnlib.probing.clipping import clip
 from attnlib.probing.observer import NAMES_SHOWN, Observer
@@ -141,7 +142,8 @@ class Monitor:
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
-        import pandas as pd
+        with brought_by("table"):
+            import pandas as pd
 
         parts = [table.assign(step=step) for step, table in self.tables.items()]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})
@@ -202,7 +204,8 @@ class Monitor:
 
     def callback(self) -> Any:
         """Return a TrainerCallback for the Trainer of transformers: its steps are those counted."""
-        from transformers import TrainerCallback
+        with brought_by("probe"):
+            from transformers import TrainerCallback
 
         monitor = self
 

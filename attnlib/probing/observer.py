@@ -1,6 +1,5 @@
 """Watch a model run: which module attends, what it hands to attention, and what cannot be seen."""
 
-import re
 import threading
 import warnings
 from collections import Counter
@@ -27,7 +26,6 @@ from attnlib.probing.tokens import Reader, Targets, Tokens
 Sample = Callable[[Call, Tensor | None], tuple[Call, Tensor | None]]
 """From a call and its output to those of some of its rows."""
 
-LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 NAMES_SHOWN = 3
 
 
@@ -133,6 +131,7 @@ class Observer(interception.Watcher):
             name: getattr(module, "original_name", type(module).__name__)
             for name, module in model.named_modules()
         }
+        self.way_to_be_seen = interception.way_to_be_seen(model)
         self.thread = threading.get_ident()
         self.running: list[tuple[nn.Module, Tokens]] = []
         self.calls: Counter[str] = Counter()
@@ -164,7 +163,7 @@ class Observer(interception.Watcher):
             tokens = self.reader.read(module, args, interception.named_arguments(), tokens)
         self.running.append((module, tokens))
         name = self.names[id(module)]
-        if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
+        if interception.LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
             self.ran[name] = None
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
@@ -174,6 +173,7 @@ class Observer(interception.Watcher):
 
     # Functions as they are called
 
+    @interception.not_compiled
     def __torch_function__(
         self,
         func: Any,
@@ -256,19 +256,20 @@ class Observer(interception.Watcher):
     def finish(self) -> None:
         """Name what was not seen: a warning, or an error if nothing was seen at all."""
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
-        if self.compiled:
+        silent = self.silent()
+        if self.compiled and not self.way_to_be_seen:
             lines.append(
                 "a part is compiled, and a graph cannot be seen into: run it under "
                 "torch.compiler.set_stance('force_eager')"
             )
-        silent = self.silent()
-        if silent:
+        if silent or (self.compiled and self.way_to_be_seen):
             kinds = [f"{name or 'the model'} ({self.kinds[name]})" for name in silent[:NAMES_SHOWN]]
             more = len(silent) - len(kinds)
+            which = f"{', '.join(kinds)}{f' and {more} more' if more else ''}"
             lines.append(
-                f"{', '.join(kinds)}{f' and {more} more' if more else ''} ran without calling "
-                "scaled_dot_product_attention: attention that is written out or uses another "
-                "kernel cannot be seen; a model of transformers wants attn_implementation='sdpa'"
+                f"{which or 'its attention'} ran without calling scaled_dot_product_attention: "
+                "attention that is written out or uses another kernel cannot be seen"
+                + (f"; {self.way_to_be_seen}" if self.way_to_be_seen else "")
             )
         if self.report.empty:
             if not lines:

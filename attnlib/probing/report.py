@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from attnlib import checking, files
 from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
 from attnlib.probing import figures, summary
 from attnlib.probing.measure import Measured, Targets
 from attnlib.probing.one_head import OneHead
@@ -235,7 +236,8 @@ class Report:
         Its columns are those of `definitions`. NaN stands for a mean over no rows, and for random
         scores at an α above 10⁴.
         """
-        import pandas as pd
+        with brought_by("table"):
+            import pandas as pd
 
         return pd.DataFrame(self._lines(), columns=list(self._columns))
 
@@ -255,7 +257,8 @@ class Report:
         only the median is of the rows kept, knows more. With k rows of a head, the rank of their
         median is off by 1/(2√k) on average.
         """
-        import pandas as pd
+        with brought_by("table"):
+            import pandas as pd
 
         if self._share < 1.0:
             warnings.warn(

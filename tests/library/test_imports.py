@@ -1,5 +1,6 @@
 """Importing the library stays cheap: it loads NumPy and SciPy, and nothing heavier."""
 
+import re
 import subprocess
 import sys
 
@@ -34,3 +35,54 @@ def test_texts_comparisons_and_claims_need_no_torch(statement):
 def test_attention_and_the_probe_do_not_load_the_compiler():
     loaded = modules_after("import attnlib.attention, attnlib.probing")
     assert loaded.isdisjoint({"torch._dynamo", "torch._inductor", "pandas", "transformers"})
+
+
+WANTING = {
+    "import attnlib.attention": ("torch", "torch"),
+    "import attnlib.probing": ("torch", "torch"),
+    "from attnlib.lab import sweep": ("torch", "lab"),
+    "from attnlib.lab import data; data.fetch('', '', '')": ("pooch", "lab"),
+    "import attnlib.symbolic": ("sympy", "claims"),
+    "import attnlib.claims": ("sympy", "claims"),
+    "from attnlib import policies; policies.table(8, 8)": ("pandas", "table"),
+}
+WANTING_WITH_TORCH = {
+    "from attnlib.lab import sweep": ("filelock", "lab"),
+    "from attnlib.probing import Report; Report().table()": ("pandas", "table"),
+    "from attnlib.probing import Report; Report().rows()": ("pandas", "table"),
+    "from attnlib.probing import Report; Report().plot()": ("matplotlib", "book"),
+    "from attnlib.attention import register; register('mup')": ("transformers", "probe"),
+}
+
+
+@pytest.mark.parametrize("statements", [WANTING, WANTING_WITH_TORCH])
+def test_what_is_missing_names_the_extra_that_brings_it(statements):
+    code = [
+        "import sys",
+        f"sys.modules.update(dict.fromkeys({[m for m, _ in statements.values()]}))",
+    ]
+    for statement in statements:
+        code += [
+            "try:",
+            f"    {statement}",
+            "except ModuleNotFoundError as error:",
+            "    print(error)",
+        ]
+    answer = subprocess.run(
+        [sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=True
+    )
+    lines = answer.stdout.splitlines()
+    for (missing, extra), line in zip(statements.values(), lines, strict=True):
+        named = (
+            rf"{missing}\S* is missing; pip install \"attnlib\[{extra}\]\" brings what this needs"
+        )
+        assert re.fullmatch(named, line)
+
+
+def test_a_text_that_needs_pooch_says_so_in_a_line():
+    code = "import sys; sys.modules['pooch'] = None\nfrom attnlib.cli import app; app()"
+    command = [sys.executable, "-c", code, "data", "tiny-shakespeare"]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 1
+    said = 'Error: pooch is missing; pip install "attnlib[lab]" brings what this needs\n'
+    assert answer.stderr == said

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -567,7 +568,27 @@ def test_dask_is_an_executor_like_any_other(folder):
         distributed.Client(cluster) as client,
     ):
         sweep.run(sweep.read(folder / "sweep.toml"), executor=client.get_executor())
-    assert results(folder) == results(expected)
+        assert results(folder) == results(expected)
+        told = ["sweep", str(copied(folder, "again") / "sweep.toml")]
+        shutil.rmtree(folder / "again" / "results", ignore_errors=True)
+        finished = CliRunner().invoke(app, [*told, "--scheduler", cluster.scheduler_address])
+    assert finished.exit_code == 0, finished.output
+    assert "8 runs finished, 0 of them diverged" in finished.output
+    assert results(folder / "again") == results(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--scheduler", "127.0.0.1:9", "--workers", "2"], "not with --scheduler"),
+        (["--scheduler", "nonsense://127.0.0.1:9"], "no Dask scheduler answers at nonsense://"),
+    ],
+)
+def test_a_scheduler_that_cannot_be_used_is_one_line(folder, arguments, said):
+    finished = CliRunner().invoke(app, ["sweep", str(folder / "sweep.toml"), *arguments])
+    assert finished.exit_code == 2
+    assert finished.stderr.count("\n") == 1
+    assert said in finished.stderr
 
 
 @kill_9

@@ -374,7 +374,7 @@ def test_a_context_without_a_call_warns():
     with pytest.warns(UserWarning, match="no call of scaled"), rescale(alpha=2.0):
         pass
     model = bert("eager").eval()
-    with pytest.warns(UserWarning, match="attn_implementation"), rescale(alpha=2.0):
+    with pytest.warns(UserWarning, match=r"='sdpa', or where .* register\("), rescale(alpha=2.0):
         model(IDS)
 
 
@@ -521,7 +521,8 @@ def test_a_factor_of_one_changes_nothing_in_a_model_with_a_scale_of_its_own():
     expected = model(numbers(2, LENGTH, WIDTH))
     with rescale(factor=1.0):
         assert torch.equal(model(numbers(2, LENGTH, WIDTH)), expected)
-    with rescale(alpha=1.0):  # which replaces it
+    said = r"own scale is 0.7, not 1/√d = 0.25, .* rescale\(factor=…\) multiplies it"
+    with rescale(alpha=1.0), pytest.warns(UserWarning, match=said):
         assert not torch.allclose(model(numbers(2, LENGTH, WIDTH)), expected)
 
 

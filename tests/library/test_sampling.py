@@ -285,6 +285,28 @@ def test_batches_stay_small_however_long_the_rows():
 # --- interruptions -------------------------------------------------------------------------------
 
 
+class Losing(Inline):
+    """An executor that loses some results, as a cluster does with the worker that holds them."""
+
+    def __init__(self, lost):
+        super().__init__()
+        self.lost, self.calls = lost, 0
+
+    def submit(self, function, *arguments):
+        self.calls += 1
+        if self.calls not in self.lost:
+            return super().submit(function, *arguments)
+        future = Future()
+        future.set_exception(ValueError("not enough values to unpack (expected 3, got 2)"))
+        return future
+
+
+def test_a_result_that_is_lost_is_computed_once_more(expected):
+    assert content(of_three(executor=Losing({3, 9}))) == expected
+    with pytest.raises(sampling.SamplingInterrupted, match="not enough values"):
+        of_three(executor=Losing(range(3, 99)))
+
+
 @kill_9
 def test_a_killed_process_is_one_clear_error_and_the_rest_can_be_resumed(tmp_path, expected):
     statistic = partial(three_numbers_after_a_death, folder=str(tmp_path), call=5 * 8 + 3)

@@ -42,8 +42,8 @@ from book.contents import page_names
 
 ROOT = Path(__file__).parents[2]
 CONSTANTS = Path(__file__).with_name("constants.toml")
-GENERATED = {"notation", "performance", "bibliography"}
-"""Pages that commands write, `make notation`, `make bench`, Sphinx: their numbers are not typed."""
+GENERATED = {"notation", "performance", "compatibility", "bibliography"}
+"""Pages that commands write, among them `make notation` and `make bench`: nobody types them."""
 
 LARGEST_COEFFICIENT = 12
 """In a formula, integers up to here belong to its form, but for one that is a whole side of it."""
