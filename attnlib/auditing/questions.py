@@ -96,14 +96,17 @@ def slope(
             break
         x = min(x * factor, most)
     estimates, differences = [], []
-    for part in (x, -x, x / 2.0, -x / 2.0):
-        found, given = asked(part)
-        unit = given.cosine if of_cosine else given.product
-        differences.append(np.abs(found - nothing))
-        estimates.append((found - nothing) / unit)
+    for part in (x, -x):
+        whole, half = (asked(part / divisor) for divisor in (1.0, 2.0))
+        ratios = [
+            (found - nothing) / (given.cosine if of_cosine else given.product)
+            for found, given in (whole, half)
+        ]
+        estimates.append((4.0 * ratios[1] - ratios[0]) / 3.0)  # a soft cap bends by x³
+        differences.append(np.abs(half[0] - nothing))
     every = np.stack(estimates)
-    # A weight, its output and both logits are rounded, each by half of a unit in the last place.
-    relative = 4.0 * eps / np.maximum(np.min(differences, axis=0), 1e-30)
+    # A weight and its output are rounded, each by half of a unit in the last place.
+    relative = 6.0 * eps / np.maximum(np.min(differences, axis=0), 1e-30)
     value = every.mean(axis=0)
     low, high = every.min(axis=0), every.max(axis=0)
     margin = np.abs(value) * relative
