@@ -88,7 +88,7 @@ def slope(
     # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
     goal = 4.0 if eps > STEEP else 1.0
     nothing, _ = asked(0.0)
-    x, most = 1.0, math.sqrt(subject.size.dimension)
+    x, most = 1.0, max(math.sqrt(subject.size.dimension), abs(shift) / 4.0)
     for _ in range(8):
         moved = float(np.nanmedian(np.abs(asked(x)[0] - nothing)))
         factor = min(max(goal / moved, 0.125), 8.0) if moved > 0.0 else 8.0
