@@ -196,6 +196,7 @@ def uncapped(exhibit):
         expected = expected - expected[..., :1]
         close(logits(attention, q, k), expected, 1e-10)
     assert np.abs(scores - capped).max() > 1e-2
+    assert exhibit.found == math.inf
 
 
 def keys_seen(exhibit):
@@ -243,10 +244,10 @@ def other_heads(exhibit):
 
 def without_a_sink(exhibit):
     q, k = qk(exhibit)
-    broken, mended = weights(exhibit.broken, q, k), weights(exhibit.mended, q, k)
-    total = torch.from_numpy(logits_meant(exhibit, q, k)).exp().sum(-1, keepdim=True)
-    close(broken.sum(-1), 1.0)
-    close(mended, broken * total / (total + math.exp(exhibit.right)))
+    plain = np.exp(logits_meant(exhibit, q, k))
+    for attention, sink in ((exhibit.broken, exhibit.found), (exhibit.mended, exhibit.right)):
+        total = plain.sum(-1, keepdims=True) + math.exp(sink)
+        close(weights(attention, q, k), plain / total)
 
 
 def factor_on_the_values(exhibit):
@@ -284,16 +285,19 @@ def imprecise(exhibit):
     largest = math.isinf(exhibit.right)
     dtype = torch.float16 if largest else torch.bfloat16
     q, k = ((32 * x).round() / 32 for x in qk(exhibit, size=1.0))
-    scores = (q @ k.mT).to(dtype).double() * exhibit.expected
-    expected = scores - scores[..., :1]
+    exact = q @ k.mT
+    rounded = exact.to(dtype).double()
+    expected = exhibit.expected * (rounded - rounded[..., :1])
     close(logits(exhibit.broken, q, k), expected, 1e-12)
-    exact = logits(exhibit.mended, q, k)
-    assert float((expected - exact).abs().max()) > (1e-4 if largest else 1e-3)
+    assert not torch.equal(rounded, exact)
     if largest:
         q, k = torch.full_like(q, 32.0), torch.full_like(k, exhibit.found / 32.0 / exhibit.d)
         assert torch.all(weights(exhibit.broken, q, k) == 1 / 20)
         assert torch.all(torch.isnan(weights(exhibit.broken, 1.01 * q, k)))
         assert weights(exhibit.mended, 1.01 * q, k) == pytest.approx(1 / 20)
+    else:
+        error = float((rounded / exact - 1.0)[exact != 0].abs().max())
+        assert 0.98 * exhibit.found < error <= exhibit.found
 
 
 KINDS = {

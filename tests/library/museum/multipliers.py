@@ -293,8 +293,9 @@ EXHIBITS = (
         link=GITHUB + "TransformerLensOrg/TransformerLens/pull/694",
         kind="dimension",
         what=(
-            "Gemma 2 of 9 billion parameters divides by the root of its head dimension, 256, not "
-            "of its width over its heads, 224, which several libraries had taken."
+            "Gemma 2 of 9 billion parameters divides by the root of its head dimension, 256, and "
+            "several libraries took its width over its heads, 224. This thread says only that its "
+            "number was wrong; 224 is that of the others."
         ),
         broken=partial(attend, scale=224**-0.5),
         mended=attend,

@@ -178,8 +178,8 @@ EXHIBITS = (
         mended=attend,
         d=64,
         expected=0.125,
-        quantity="relative error of q·k",
-        found=2.0**-9,
+        quantity="largest relative error of q·k by rounding",
+        found=2.0**-8,
         right=0.0,
     ),
 )
