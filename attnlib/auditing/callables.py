@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,6 +16,10 @@ from attnlib.policies import POLICIES, Policy
 
 AGREES = 0.005
 """A number is the one that was meant if it may be within this share of it."""
+NOTHING = 1e-9
+"""Logits of random queries and keys that are smaller are none."""
+LONGER = 64
+"""The length at which other keys than the query's own are asked."""
 BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 15}
 """How many digits of a logit have to count."""
 
@@ -29,6 +33,10 @@ class Meant:
     window: int | None
     sink: bool | None
     factor: float
+    causal_from: str | None
+    """"first" or "last": to which key queries are aligned where they are fewer."""
+    rotates: bool
+    """Whether it rotates q and k by position, so that other keys tell nothing of the scale."""
 
 
 def audit_callable(subject: Subject, meant: Meant, length: int) -> Report:
@@ -42,27 +50,34 @@ def audit_callable(subject: Subject, meant: Meant, length: int) -> Report:
         finding(report, "dropout", "the same output twice", f"{dropped:.0%} of weights dropped")
         return report
     seen = questions.structure(subject, short, short)
-    causal = _visible(report, subject, seen.visible)
     report.facts["by position"] = "nothing is added" if seen.even else "logits depend on position"
-    _scale(report, subject, meant, causal, length)
-    assert report.scale is not None
-    of_cosine = report.scale.applied_to == "cosine"
-    here = questions.slope(subject, short, [short - 1], causal=causal, of_cosine=of_cosine)
+    subject.sees_past = _visible(report, subject, seen.visible)
+    here = questions.slope(subject, short, [short - 1])
+    if float(np.abs(here.value).max()) * math.sqrt(subject.size.dimension) < NOTHING:
+        nothing = np.zeros(1)
+        keys = np.array([float(short)])
+        report.scale = Scale(
+            "dot product", keys, keys - 1.0, nothing, nothing, nothing, "scores do not count"
+        )
+        finding(report, "scale", "scores that count", "0", "weights stay the same")
+        return report
+    _scale(report, subject, meant, length)
+    _everywhere(report, subject, meant)
     unit = float(np.median(here.value))
-    if not of_cosine:
-        _cap(report, subject, meant, causal)
-    else:
+    if subject.normalises:
         report.facts["soft cap"] = "unknown: a cosine is at most 1"
-    _total(report, subject, meant, unit, of_cosine, causal)
-    _window(report, subject, meant, length)
+    else:
+        _cap(report, subject, meant)
+    _total(report, subject, meant, unit)
+    window = _window(report, subject, meant, length)
     if subject.size.heads > 1:
-        _groups(report, subject)
+        _groups(report, subject, int(seen.visible[-1].sum()))
     if subject.mask:
         _mask(report, subject)
     if subject.causal:
-        _causal(report, subject, short)
-    _cache(report, subject, causal, short)
-    if not of_cosine and report.facts["soft cap"] == "none" and seen.even:
+        _causal(report, subject, meant, short)
+    _cache(report, subject, short, window)
+    if report.facts["soft cap"] == "none":
         _precision(report, subject, unit)
     else:
         report.facts["precision"] = "unknown"
@@ -99,24 +114,28 @@ def _visible(report: Report, subject: Subject, visible: np.ndarray) -> bool:
     return False
 
 
-def _scale(report: Report, subject: Subject, meant: Meant, causal: bool, length: int) -> None:
+def _scale(report: Report, subject: Subject, meant: Meant, length: int) -> None:
     """Find what multiplies q·k or the cosine, in several rows."""
     d = subject.size.dimension
-    by_q, by_k = questions.powers(subject, min(SHORT, d), causal=causal)
-    normalised = [abs(power - 1.0) < 0.1 for power in (by_q, by_k)]
-    of_cosine = any(normalised)
-    if of_cosine and not all(normalised):
+    powers = questions.powers(subject, min(SHORT, d))
+    normalised = [abs(power - 1.0) < 0.1 for power in powers]
+    subject.normalises = any(normalised)
+    if subject.normalises and not all(normalised):
         only = "q" if normalised[0] else "k"
         finding(report, "cosine", "both q and k of length 1, or neither", f"only {only} normalised")
     ladder = [2**i - 1 for i in range(1, 16) if 2**i <= length][: d - 1]
-    if causal:
-        asked = questions.slope(subject, ladder[-1] + 1, ladder, causal=True, of_cosine=of_cosine)
+    if subject.sees_past:
+        asked = questions.slope(subject, ladder[-1] + 1, ladder)
     else:
-        parts = [
-            questions.slope(subject, row + 1, [row], causal=False, of_cosine=of_cosine)
-            for row in ladder
-        ]
-        asked = Slope(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
+        *parts, straight = zip(
+            *(questions.slope(subject, row + 1, [row]) for row in ladder), strict=True
+        )
+        arrays = [np.concatenate(part, axis=-1) for part in parts]
+        asked = Slope(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], all(straight))
+    if not asked.straight:
+        worst = np.argmax(asked.high - asked.low)
+        ends = f"{asked.low.flat[worst]:.4g} to {asked.high.flat[worst]:.4g}"
+        finding(report, "law", "one scale for all products", ends, "larger and smaller ones")
     apart = [
         head
         for head in range(subject.size.heads)
@@ -129,11 +148,32 @@ def _scale(report: Report, subject: Subject, meant: Meant, causal: bool, length:
             finding(report, "heads", "one scale", "several", each)
     value = np.median(asked.value, axis=0)
     low, high = asked.low.min(axis=0), asked.high.max(axis=0)
-    applied_to = "cosine" if of_cosine else "dot product"
+    applied_to = "cosine" if subject.normalises else "dot product"
     law = _law(applied_to, asked, value, low, high, d)
     report.scale = Scale(applied_to, asked.keys, asked.position, value, low, high, law)
     if meant.scale is not None:
         _compare(report, meant.scale, d)
+
+
+def _everywhere(report: Report, subject: Subject, meant: Meant) -> None:
+    """Ask keys at other places than the query's, and other components of q and k."""
+    d = subject.size.dimension
+    short = min(LONGER, max(SHORT, d - 1))
+    ask = partial(questions.slope, subject, short, [short - 1])
+    found = {f"component {along}": ask(along=along) for along in (0, d // 2, d - 1)}
+    if not meant.rotates:
+        found |= {f"key {place}": ask(places=[place]) for place in (0, short // 4, short // 2)}
+        if subject.normalises:
+            found["a key twice as long"] = ask(places=[short // 2], lengthen=2.0)
+    own = found.pop("component 0")
+    for name, other in found.items():
+        if not np.isfinite(other.value).all():
+            continue  # outside of a window
+        margin = AGREES * np.abs(own.value)
+        if (other.low > own.high + margin).any() or (other.high < own.low - margin).any():
+            told = f"{other.value.flat[0]:.4g}, for the query's own key {own.value.flat[0]:.4g}"
+            finding(report, "law", "one scale", told, f"{name}, n = {short}")
+            return
 
 
 def _law(
@@ -176,47 +216,46 @@ def _compare(report: Report, meant: float | Policy, d: int) -> None:
     right = _agree(wanted, scale.low, scale.high)
     if right.all():
         return
-    worst = int(np.argmax(np.abs(np.log(np.abs(scale.value / wanted)))))
-    ratio = scale.value / wanted
-    at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
-    constant = np.ptp(ratio) <= 0.01 * abs(ratio[-1])
+    with np.errstate(divide="ignore"):
+        ratio = scale.value / wanted
+        worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
     found = Interval(*(float(part[worst]) for part in (scale.value, scale.low, scale.high)))
-    evidence = f"{ratio[worst]:.4g} times what was meant" + ("" if constant else f" {at}")
-    finding(
-        report,
-        "scale" if constant else "law",
-        f"{wanted[worst]:.4g}"
-        if constant
-        else f"{meant.name if isinstance(meant, Policy) else 'one number'}, {wanted[worst]:.4g} {at}",
-        shown(found),
-        evidence + _reason(float(scale.value[worst]), float(wanted[worst]), d, scale.applied_to),
-    )
+    told = f"{wanted[worst]:.4g}"
+    evidence = f"{ratio[worst]:.4g} times what was meant"
+    constant = bool(np.ptp(ratio) <= 0.01 * abs(ratio[-1]))
+    if not constant:
+        at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
+        told = f"{meant.name if isinstance(meant, Policy) else 'one number'}, {told} {at}"
+        evidence += f" {at}"
+    evidence += _reason(found.value, float(wanted[worst]), d)
+    finding(report, "scale" if constant else "law", told, shown(found), evidence)
 
 
-def _reason(found: float, wanted: float, d: int, applied_to: str) -> str:
-    """Return what would explain a ratio, if something simple does."""
-    ratio = found / wanted
+def _reason(found: float, wanted: float, d: int) -> str:
+    """Return what would explain a number, if something simple does."""
+    default = d**-0.5
     known = {
-        "the scale is applied twice": wanted,
-        "the scale is missing": 1.0 / wanted,
-        "1/d in place of 1/√d, or the other way round": d**-0.5,
-        "√d in place of 1/√d": float(d),
-        "the softmax is in base 2": math.log(2.0),
-        "a factor log₂ e too much": 1.0 / math.log(2.0),
-        "the sign is wrong": -1.0,
+        "scores are not scaled": 1.0,
+        "the scale is applied twice": wanted**2,
+        "PyTorch's default, 1/√d": default,
+        "1/d": 1.0 / d,
+        "√d": d**0.5,
+        "the sign is wrong": -wanted,
+        "log 2 of what was meant: base 2 for e": math.log(2.0) * wanted,
+        "log₂ e times what was meant: e for base 2": wanted / math.log(2.0),
     }
-    for reason, factor in known.items():
-        if math.isclose(ratio, factor, rel_tol=1e-2):
+    for reason, number in known.items():
+        if math.isclose(found, number, rel_tol=1e-3):
             return f": {reason}"
-    if math.isclose(wanted, d**-0.5, rel_tol=1e-6) and found > 0.0 and applied_to != "cosine":
-        other = found**-2.0
-        if other < 1e6 and math.isclose(other, round(other), rel_tol=5e-3):
-            return f": that of a dimension of {round(other)}, not {d}"
+    other = found**-2.0 if found > 0.0 else 0.5
+    whole = 1.0 < other < 8192.0 and math.isclose(other, round(other), rel_tol=1e-4)
+    if whole and math.isclose(wanted, default, rel_tol=1e-6):
+        return f": 1/√{round(other)}, where d is {d}"
     return ""
 
 
-def _cap(report: Report, subject: Subject, meant: Meant, causal: bool) -> None:
-    found = questions.cap(subject, min(SHORT, subject.size.dimension), causal=causal)
+def _cap(report: Report, subject: Subject, meant: Meant) -> None:
+    found = questions.cap(subject, min(SHORT, subject.size.dimension))
     report.facts["soft cap"] = "none" if found is None else shown(found)
     if meant.cap is None:
         return
@@ -231,10 +270,8 @@ def _cap(report: Report, subject: Subject, meant: Meant, causal: bool) -> None:
         finding(report, "cap", f"a soft cap of {meant.cap:g}", shown(found), "logits bend")
 
 
-def _total(
-    report: Report, subject: Subject, meant: Meant, unit: float, of_cosine: bool, causal: bool
-) -> None:
-    found = questions.total(subject, SHORT, unit, of_cosine=of_cosine, causal=causal)
+def _total(report: Report, subject: Subject, meant: Meant, unit: float) -> None:
+    found = questions.total(subject, SHORT, unit)
     report.facts["sink"] = "none" if found.sink is None else f"a logit of {shown(found.sink)}"
     report.facts["factor on the output"] = shown(found.factor)
     if meant.sink is False and found.sink is not None:
@@ -246,16 +283,17 @@ def _total(
         finding(report, "values", f"a factor of {meant.factor:g}", shown(found.factor), "v = 1")
 
 
-def _window(report: Report, subject: Subject, meant: Meant, length: int) -> None:
+def _window(report: Report, subject: Subject, meant: Meant, length: int) -> int:
     found = questions.window(subject, length)
     report.facts["window"] = "none" if found == length else f"{found} keys"
     if meant.window is not None and found != min(meant.window, length):
         finding(report, "window", f"{meant.window} keys", report.facts["window"], f"n = {length}")
+    return found
 
 
-def _groups(report: Report, subject: Subject) -> None:
+def _groups(report: Report, subject: Subject, seen: int) -> None:
     heads, key_heads, _ = subject.size
-    found = questions.key_head_of(subject, min(SHORT, subject.size.dimension))
+    found = questions.key_head_of(subject, min(SHORT, subject.size.dimension), seen)
     wanted = np.arange(heads) // (heads // key_heads)
     for kind, column in zip(("keys", "values"), found.T, strict=True):
         told = ", ".join(str(one) if one >= 0 else "?" for one in column)
@@ -269,6 +307,8 @@ def _mask(report: Report, subject: Subject) -> None:
     report.facts["a mask of True and False"] = f"True: {found.true_means}"
     if found.true_means == "nothing":
         finding(report, "hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
+    if found.total < 1.0 - 0.02:
+        finding(report, "padding", "weights that add up to 1", f"{found.total:.4g}", "with a mask")
     if found.multiplier is None:
         report.facts["a mask of numbers"] = "not taken"
         return
@@ -284,37 +324,45 @@ def _mask(report: Report, subject: Subject) -> None:
         )
 
 
-def _causal(report: Report, subject: Subject, short: int) -> None:
+def _causal(report: Report, subject: Subject, meant: Meant, short: int) -> None:
     name = str(subject.causal)
     visible = questions.structure(subject, short, short, **{name: True}).visible
-    right = np.tril(np.ones_like(visible))
-    if (visible != right).any():
-        row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
-        finding(
-            report, "causal", "keys up to its own", f"row {row} sees {visible[row].sum()} keys",
-            f"{name}=True",
-        )  # fmt: skip
+    _compare_visible(report, visible, np.tril(np.ones_like(visible)), name)
+    few = short // 2
     try:
-        longer = questions.structure(subject, 2, short, **{name: True}).visible
+        visible = questions.structure(subject, few, short, **{name: True}).visible
     except ValueError:
         return
-    last = longer[:, -1].any()
+    last = visible[:, few:].any()
     report.facts[f"{name} of fewer queries"] = f"aligned to the {'last' if last else 'first'} key"
+    if meant.causal_from is not None:
+        ahead = short - few if meant.causal_from == "last" else 0
+        right = np.tril(np.ones_like(visible), ahead)
+        _compare_visible(report, visible, right, f"{name}, {few} queries of {short} keys")
 
 
-def _cache(report: Report, subject: Subject, causal: bool, short: int) -> None:
+def _compare_visible(report: Report, visible: np.ndarray, right: np.ndarray, name: str) -> None:
+    if (visible != right).any():
+        row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
+        expected, found = right[row].sum(), visible[row].sum()
+        code = "causal" if len(visible) == visible.shape[1] else "cache"
+        finding(report, code, f"{expected} keys", f"{found}", f"{name}, row {row}")
+
+
+def _cache(report: Report, subject: Subject, short: int, window: int) -> None:
     try:
         visible = questions.structure(subject, 1, short).visible
     except ValueError:
         report.facts["one query, many keys"] = "not taken"
         return
     report.facts["one query, many keys"] = f"sees {visible.sum()} of {short}"
-    if not visible.all():
-        finding(report, "cache", f"all {short} keys", f"{visible.sum()}", "one query of a cache")
+    wanted = min(short, window)
+    if visible.sum() != wanted:
+        finding(report, "cache", f"{wanted} keys", f"{visible.sum()}", "one query of a cache")
 
 
 def _precision(report: Report, subject: Subject, unit: float) -> None:
-    found = questions.precision(subject, unit)
+    found = questions.precision(subject, unit, min(SHORT, subject.size.dimension))
     report.facts["precision"] = f"{found.bits:.0f} binary digits of a logit"
     if not found.finite:
         finding(report, "precision", "finite weights", "NaN or infinity", "logits up to 1000")

@@ -8,6 +8,7 @@ module itself, shows in the length of q beside that of what its projection or no
 
 import math
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -67,20 +68,21 @@ def calls_of(model: nn.Module, run: Callable[[], object]) -> dict[str, Noted]:
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
-    was = model.config._attn_implementation
+    was = cast(Any, model).config._attn_implementation
+    change = cast(Any, model).set_attn_implementation
     hooks = [
         module.register_forward_hook(lambda one, _, output: given.__setitem__(one, output))
         for name, module in model.named_modules()
         if name.rpartition(".")[2] in (*QUERIES, *KEYS, *FUSED)
     ]
     try:
-        model.set_attn_implementation(NAME)
+        change(NAME)
         with torch.no_grad():
             run()
     finally:
         for hook in hooks:
             hook.remove()
-        model.set_attn_implementation(was)
+        change(was)
     return noted
 
 
@@ -175,7 +177,13 @@ def audit_model(
         wanted, said = meant_by(one.module, one.module.config, one.size.dimension)
         if expected is not None:
             wanted, said = expected, "expected"
-        key = type(one.module), one.size, one.scaling, tuple(one.options), one.options.get("softcap")
+        key = (
+            type(one.module),
+            one.size,
+            one.scaling,
+            tuple(one.options),
+            one.options.get("softcap"),
+        )
         if key not in audited:
             audited[key] = _by_kernel(one, length)
         before = 1.0 if one.before is None else one.before
@@ -204,19 +212,35 @@ def _by_kernel(one: Noted, length: int) -> list[Report]:
     """Return the reports of a module's attention, one for each implementation."""
     reports = []
     cap = one.options.get("softcap")
-    meant = Meant(None, math.inf if cap is None else float(cap), None, "s_aux" in one.options, 1.0)
+    meant = Meant(
+        None,
+        math.inf if cap is None else float(cap),
+        None,
+        "s_aux" in one.options,
+        1.0,
+        None,
+        False,
+    )
     for function in _implementations(one.module):
         kernel = "eager" if isinstance(function, partial) else "sdpa"
         if kernel == "sdpa" and one.options:
             continue  # transformers refuses it
 
-        def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, function: Any = function) -> Tensor:
+        def attention(
+            q: Tensor,
+            k: Tensor,
+            v: Tensor,
+            attn_mask: Tensor | None = None,
+            function: Any = function,
+        ) -> Tensor:
             options = {**one.options, "scaling": one.scaling, "is_causal": False, "dropout": 0.0}
             found = function(one.module, q, k, v, attn_mask, **options)[0]
             return cast(Tensor, found.transpose(1, 2))
 
         kind = next(one.module.parameters())
-        part = audit_callable(Subject(attention, one.size, kind.dtype, str(kind.device)), meant, length)
+        part = audit_callable(
+            Subject(attention, one.size, kind.dtype, str(kind.device)), meant, length
+        )
         part.facts["kernel"] = kernel
         reports.append(part)
     return reports
@@ -224,18 +248,21 @@ def _by_kernel(one: Noted, length: int) -> list[Report]:
 
 def _kernels(report: Report, model: nn.Module, run: Callable[[], Any]) -> None:
     """Compare what the model gives in each implementation that it takes."""
-    was = model.config._attn_implementation
+    was = cast(Any, model).config._attn_implementation
+    change = cast(Any, model).set_attn_implementation
     outputs: dict[str, Tensor] = {}
     try:
         for name in IMPLEMENTATIONS:
             try:
-                model.set_attn_implementation(name)
-                with torch.no_grad():
+                change(name)
+                # transformers warns of its own ways to call flex attention
+                with torch.no_grad(), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
                     outputs[name] = run()[0].double()
             except (ValueError, RuntimeError, NotImplementedError, ImportError) as error:
                 report.facts[name] = f"refused: {' '.join(str(error).split()):.80}"
     finally:
-        model.set_attn_implementation(was)
+        change(was)
     first, *others = outputs
     spread = float(outputs[first].std())
     eps = torch.finfo(next(model.parameters()).dtype).eps

@@ -1,6 +1,7 @@
 """Questions to a callable: each finds one thing from its answers, with an interval."""
 
 import math
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,12 @@ from attnlib.checking import FloatArray
 
 SHORT = 16
 """Rows that are looked at key by key."""
-STEEP = 1e-3
+STEEP = 1e-4
 """Types whose numbers are coarser than this are asked for larger differences of logits."""
+CURVED = 2e-3
+"""How far the slope of a curve is from that between points on both sides, at most."""
+BENT = 0.02
+"""Slopes that differ by more above and below the other keys' logits are not those of one number."""
 
 
 class Interval(NamedTuple):
@@ -39,13 +44,13 @@ class Structure(NamedTuple):
 
 
 def structure(subject: Subject, queries: int, keys: int, **options: object) -> Structure:
-    """Ask equal keys: which of them does each query see?"""
+    """Ask equal keys which of them each query sees."""
     given = contents(subject, queries, keys, torch.tensor([0]), 0.0)
     k = given.k[:, -1:].expand(-1, keys, -1)
     weights = subject.weights(given.q, k, torch.arange(keys), **options)
     total = weights.sum(axis=-1)
     with np.errstate(invalid="ignore"):
-        visible = (weights > 1e-3 / keys).any(axis=0)
+        visible = np.asarray((weights > 1e-3 / keys).any(axis=0))
         shown = np.where(visible, weights, np.nan)
         spread = np.nanmax(shown, axis=-1) / np.nanmin(shown, axis=-1)
     rounding = 8.0 * torch.finfo(subject.dtype).eps
@@ -55,34 +60,50 @@ def structure(subject: Subject, queries: int, keys: int, **options: object) -> S
 class Slope(NamedTuple):
     """What multiplies q·k, or the cosine, in each row asked: (heads, rows)."""
 
-    keys: FloatArray
-    """The number of keys that each row sees."""
-    position: FloatArray
     value: FloatArray
     low: FloatArray
     high: FloatArray
+    keys: FloatArray
+    """(rows,), the number of keys that each row sees."""
+    position: FloatArray
+    straight: bool
+    """Whether it is the same for products above and below those of the other keys."""
 
 
+@np.errstate(invalid="ignore", divide="ignore")  # keys that are not seen weigh nothing
 def slope(
     subject: Subject,
     length: int,
     rows: list[int],
     *,
-    causal: bool,
-    of_cosine: bool = False,
+    places: list[int] | None = None,
     shift: float = 0.0,
     stretch: tuple[float, float] = (1.0, 1.0),
+    along: int = 0,
+    lengthen: float = 1.0,
     **options: object,
 ) -> Slope:
     """Return how the log-odds of a key grow with its product with the query, per unit of it.
 
-    The key is that at the place of the query: a rotation by position leaves their product alone.
+    Without `places` the key is that at the place of the query: a rotation by position leaves their
+    product alone.
     """
-    places = torch.tensor(rows)
+    chosen = torch.tensor(rows)
+    special = chosen if places is None else torch.tensor(places)
 
-    def asked(x: FloatArray | float) -> tuple[FloatArray, Contents]:
-        given = contents(subject, length, length, places, x, shift=shift, stretch=stretch)
-        return log_odds(subject, given, places, places, **options), given
+    def asked(x: float) -> tuple[FloatArray, Contents]:
+        given = contents(
+            subject,
+            length,
+            length,
+            special,
+            x,
+            shift=shift,
+            stretch=stretch,
+            along=along,
+            lengthen=lengthen,
+        )
+        return log_odds(subject, given, chosen, special, **options), given
 
     eps = torch.finfo(subject.dtype).eps
     # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
@@ -90,7 +111,7 @@ def slope(
     nothing, _ = asked(0.0)
     x, most = 1.0, max(math.sqrt(subject.size.dimension), abs(shift) / 4.0)
     for _ in range(8):
-        moved = float(np.nanmedian(np.abs(asked(x)[0] - nothing)))
+        moved = float(np.median(np.abs(asked(x)[0] - nothing)))
         factor = min(max(goal / moved, 0.125), 8.0) if moved > 0.0 else 8.0
         if 0.5 < factor < 2.0 or (factor > 1.0 and x >= most):
             break
@@ -99,24 +120,25 @@ def slope(
     for part in (x, -x):
         whole, half = (asked(part / divisor) for divisor in (1.0, 2.0))
         ratios = [
-            (found - nothing) / (given.cosine if of_cosine else given.product)
+            (found - nothing) / (given.cosine if subject.normalises else given.product)
             for found, given in (whole, half)
         ]
         estimates.append((4.0 * ratios[1] - ratios[0]) / 3.0)  # a soft cap bends by x³
         differences.append(np.abs(half[0] - nothing))
-    every = np.stack(estimates)
+    above, below = estimates
     # A weight and its output are rounded, each by half of a unit in the last place.
-    relative = 6.0 * eps / np.maximum(np.min(differences, axis=0), 1e-30)
-    value = every.mean(axis=0)
-    low, high = every.min(axis=0), every.max(axis=0)
-    margin = np.abs(value) * relative
-    number = np.asarray(rows, dtype=np.float64)
+    rounding = 6.0 * eps / np.maximum(np.min(differences, axis=0), eps)
+    value = (above + below) / 2.0
+    margin = np.abs(value) * rounding
+    apart = np.abs(above - below)
+    position = np.asarray(rows, dtype=np.float64)
     return Slope(
-        number + 1.0 if causal else np.full(len(rows), float(length)),
-        number,
         value,
-        low - margin,
-        high + margin,
+        np.minimum(above, below) - margin,
+        np.maximum(above, below) + margin,
+        position + 1.0 if subject.sees_past else np.full(len(rows), float(length)),
+        position,
+        bool((apart <= np.maximum(2.0 * margin, BENT * np.abs(value))).all()),
     )
 
 
@@ -129,36 +151,31 @@ def over(slope: Slope, index: int) -> Interval:
     )
 
 
-def powers(subject: Subject, length: int, *, causal: bool) -> tuple[float, float]:
-    """Return by what the logits grow when q, and when k, is twice as long: 2, or 1 if normalised."""
-    last = [length - 1]
-    once = slope(subject, length, last, causal=causal)
-    q = slope(subject, length, last, causal=causal, stretch=(2.0, 1.0))
-    k = slope(subject, length, last, causal=causal, stretch=(1.0, 2.0))
-    whole = np.median(once.value)
-    return 2.0 * float(np.median(q.value) / whole), 2.0 * float(np.median(k.value) / whole)
+def powers(subject: Subject, length: int) -> tuple[float, float]:
+    """Return how much the logits grow where q, and where k, is twice as long: 2, or 1."""
+    whole, q, k = (
+        float(np.median(slope(subject, length, [length - 1], stretch=by).value))
+        for by in ((1.0, 1.0), (2.0, 1.0), (1.0, 2.0))
+    )
+    return 2.0 * q / whole, 2.0 * k / whole
 
 
-def cap(subject: Subject, length: int, *, causal: bool) -> Interval | None:
+def cap(subject: Subject, length: int) -> Interval | None:
     """Return c where the logits are c tanh(x/c), or None where they are straight up to 64.
 
     Where all keys have the logit T, a difference shows as sech²(T/c) of what it is near 0.
     """
     last = [length - 1]
-    straight = over(slope(subject, length, last, causal=causal), 0)
+    straight = over(slope(subject, length, last), 0)
     unit = straight.value * math.sqrt(subject.size.dimension)
-    for logit in (16.0, 64.0):
-        bent = over(slope(subject, length, last, causal=causal, shift=logit / unit), 0)
-        rounding = 4.0 * torch.finfo(subject.dtype).eps * logit  # of the logits themselves
-        ends = [
-            part / whole
-            for part, whole in (
-                (bent.value, straight.value),
-                (bent.low - abs(bent.low) * rounding, straight.high),
-                (bent.high + abs(bent.high) * rounding, straight.low),
-            )
-        ]
-        if ends[2] < 1.0:
+    for logit in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
+        bent = over(slope(subject, length, last, shift=logit / unit), 0)
+        ratio = bent.value / straight.value
+        # Above and below the two bend apart, and their mean does not; logits are rounded.
+        eps = torch.finfo(subject.dtype).eps
+        error = CURVED + (straight.high - straight.low) / straight.value + 4.0 * eps * logit
+        ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
+        if ends[2] < 1.0 and (ends[0] < 0.9 or logit == 64.0):
             bounds = [logit / math.acosh(max(end, 1e-12) ** -0.5) for end in ends]
             return Interval(bounds[0], min(bounds), max(bounds))
     return None
@@ -172,19 +189,20 @@ class Total(NamedTuple):
     """The logit of that key; None if there is none."""
 
 
-def total(subject: Subject, length: int, unit: float, *, of_cosine: bool, causal: bool) -> Total:
+def total(subject: Subject, length: int, unit: float) -> Total:
     """Ask rows of equal logits, of about −4, 0 and as much as there is above.
 
-    A factor is the same for all. A sink takes less the larger the logits are.
+    `unit` is what the logits grow by per unit of q·k, for q and k of length √d. A factor is the
+    same for all. A sink takes less the larger the logits are.
     """
     d = subject.size.dimension
-    most = math.sqrt(d) if of_cosine else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
+    most = math.sqrt(d) if subject.normalises else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
     found, logits = [], []
     for shift in (-most / 4.0, 0.0, most):
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
         v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
         found.append(subject.output(given.q, given.k, v)[:, -1].mean())
-        logits.append(unit * (shift if of_cosine else shift * math.sqrt(d)))
+        logits.append(unit * shift * math.sqrt(d))
     low, none, high = map(float, found)
     eps = 4.0 * torch.finfo(subject.dtype).eps
     factor = Interval(high, high * (1.0 - eps), high * (1.0 + eps))
@@ -210,6 +228,8 @@ class Mask(NamedTuple):
     """What True says of a key: "seen", "hidden", or "nothing" where it is not heeded."""
     multiplier: Interval | None
     """What multiplies a number in the mask before it is added to a logit; None if it takes none."""
+    total: float
+    """What the weights add up to where a mask hides no key, over that without a mask."""
 
 
 def mask(subject: Subject, length: int) -> Mask:
@@ -218,6 +238,13 @@ def mask(subject: Subject, length: int) -> Mask:
     given = contents(subject, length, length, torch.tensor([last]), 0.0)
     groups = torch.arange(length).clamp(max=2)
     shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
+    added = torch.zeros(1, 1, length, length, dtype=subject.dtype, device=subject.device)
+    total, usual = 1.0, subject.weights(given.q, given.k, groups)[:, -1].sum(axis=-1)
+    for nothing in (shown, added):
+        with suppress(ValueError):
+            found = subject.weights(given.q, given.k, groups, **{name: nothing})[:, -1]
+            share = float((found.sum(axis=-1) / usual).min())
+            total = share if 0.0 < share < total else total  # 0 where True hides
     shown[..., 0] = False
     try:
         weights = subject.weights(given.q, given.k, groups, **{name: shown})[:, -1]
@@ -226,53 +253,53 @@ def mask(subject: Subject, length: int) -> Mask:
             true_means = "seen"
     except ValueError:
         true_means = "not taken"
-    added = torch.zeros(1, 1, length, length, dtype=subject.dtype, device=subject.device)
     try:
         before = subject.weights(given.q, given.k, groups, **{name: added})[:, -1]
         added[..., 1] = 2.0
         after = subject.weights(given.q, given.k, groups, **{name: added})[:, -1]
     except ValueError:
-        return Mask(true_means, None)
+        return Mask(true_means, None, total)
     change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
     eps = 4.0 * torch.finfo(subject.dtype).eps
     found = change / 2.0
     return Mask(
         true_means,
         Interval(float(np.median(found)), float(found.min()) - eps, float(found.max()) + eps),
+        total,
     )
 
 
-def key_head_of(subject: Subject, length: int) -> FloatArray:
+def key_head_of(subject: Subject, length: int, seen: int) -> np.ndarray:
     """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
 
-    Each head of keys prefers another key, and each head of values has another unit vector.
+    Each head of keys prefers another of the last `seen` keys, each head of values has another unit
+    vector.
     """
     heads, key_heads, d = subject.size
-    steps = range(0, key_heads, min(length, d) - 1)
     found = np.full((heads, 2), -1)
-    for first in steps:
-        here = list(range(first, min(first + min(length, d) - 1, key_heads)))
-        plain = contents(subject, length, length, torch.tensor([0]), 0.0)
+    at_once = min(seen, d - 1)
+    plain = contents(subject, length, length, torch.tensor([0]), 0.0)
+    for first in range(0, key_heads, at_once):
+        here = np.arange(first, min(first + at_once, key_heads))
         k = plain.k.clone()
-        for place, head in enumerate(here):
-            k[head, place] *= -1.0
-            k[head, place, 0] = math.sqrt(d)
-        weights = subject.weights(plain.q, k, torch.arange(length).clamp(max=d - 1))[:, -1]
+        groups = torch.full((length,), len(here))
         v = torch.zeros(key_heads, length, d, dtype=torch.float64)
         for place, head in enumerate(here):
+            groups[length - 1 - place] = place
+            k[head, length - 1 - place, :] = 0.0
+            k[head, length - 1 - place, 0] = math.sqrt(d)
             v[head, :, place] = 1.0
-        values = subject.output(plain.q, plain.k, v)[:, -1]
-        for kind, seen in enumerate((weights, values)):
-            best = seen[:, : len(here)].argmax(axis=-1)
-            rest = np.delete(seen, np.s_[len(here) :], axis=-1)
-            sure = rest[np.arange(heads), best] > 1.5 * np.sort(seen, axis=-1)[:, -2]
-            found[sure, kind] = np.asarray(here)[best[sure]]
+        before, after = (subject.weights(plain.q, t, groups)[:, -1] for t in (plain.k, k))
+        values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]
+        for kind, gain in enumerate((after[:, : len(here)] - before[:, : len(here)], values)):
+            best = gain.argmax(axis=-1)
+            sure = gain.max(axis=-1) > 1e-6
+            found[sure, kind] = here[best[sure]]
     return found
 
 
 def dropout(subject: Subject, length: int) -> float | None:
-    """Return the share of weights that are dropped, 0 where two calls agree, None where they differ
-    in another way."""
+    """Return the share of weights that are dropped, 0 if none; None if calls differ otherwise."""
     given = contents(subject, length, length, torch.tensor([0]), 0.0)
     k = given.k[:, -1:].expand(-1, length, -1)
     groups = torch.arange(length)
@@ -293,12 +320,10 @@ def window(subject: Subject, length: int) -> int:
     k = given.k[:, -1:].expand(-1, length, -1)
     first, size = 0, length
     while size > 1:  # in which part is the first key that it sees?
-        parts = min(subject.size.dimension - 2, size)
+        parts = min(subject.size.dimension - 1, size)
         edges = first + np.arange(parts + 1) * size // parts
-        groups = np.searchsorted(edges, np.arange(length), side="right") - 1
-        groups = np.where(np.arange(length) < first, parts, np.minimum(groups, parts - 1))
-        groups[first + size :] = parts + 1
-        groups = torch.from_numpy(np.clip(groups, 0, subject.size.dimension - 1))
+        place = np.searchsorted(edges, np.arange(length), side="right") - 1
+        groups = torch.from_numpy(np.where(place < 0, parts, np.minimum(place, parts)))
         weights = subject.weights(given.q, k, groups)[:, -1, :parts].max(axis=0)
         seen = int(np.flatnonzero(weights > 1e-3 / length)[0])
         first, size = int(edges[seen]), int(edges[seen + 1] - edges[seen])
@@ -314,19 +339,20 @@ class Precision(NamedTuple):
     """Whether logits of a thousand give finite weights."""
 
 
-def precision(subject: Subject, unit: float) -> Precision:
+def precision(subject: Subject, unit: float, length: int) -> Precision:
     """Compare two keys whose logits are large and differ by little, at logits up to a thousand."""
     d, worst, finite = subject.size.dimension, 0.0, True
-    places = torch.tensor([SHORT - 1])
+    places = torch.tensor([length - 1])
     for logit in (100.0, 300.0, 1000.0):
         shift = logit / (unit * math.sqrt(d))
+        nothing = contents(subject, length, length, places, 0.0, shift=shift)
+        before = log_odds(subject, nothing, places, places)
         for part in (0.37, 0.73, 1.19):
-            x = part * math.copysign(1.0, unit) / (abs(unit) * math.sqrt(d))
-            given = contents(subject, SHORT, SHORT, places, x, shift=shift)
-            odds = log_odds(subject, given, places, places)
+            x = part / (abs(unit) * math.sqrt(d))
+            given = contents(subject, length, length, places, x, shift=shift)
+            odds = log_odds(subject, given, places, places) - before
             if not np.isfinite(odds).all():
                 finite = False
                 continue
-            odds += math.log(SHORT - 1)
             worst = max(worst, float(np.abs(odds - unit * given.product).max()) / logit)
     return Precision(-math.log2(max(worst, 2.0**-53)), finite)

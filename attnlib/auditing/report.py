@@ -1,4 +1,4 @@
-"""What an audit has found: facts with intervals, and findings where a fact is not what was meant."""
+"""What an audit has found: facts with intervals, and findings where one is not what was meant."""
 
 import json
 import math

@@ -43,6 +43,8 @@ class Subject:
         self.mask = _first(MASKS, function)
         self.causal = _first(CAUSAL, function)
         self.grouped = _first(GROUPED, function)
+        self.sees_past = False  # found out by asking: whether it is causal by itself,
+        self.normalises = False  # and whether q and k are brought to length 1
 
     @torch.no_grad()
     def output(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> FloatArray:
@@ -111,14 +113,17 @@ def contents(
     *,
     shift: float = 0.0,
     stretch: tuple[float, float] = (1.0, 1.0),
+    along: int = 0,
+    lengthen: float = 1.0,
 ) -> Contents:
     """Return queries of length √d and keys of length √d whose products with them are chosen.
 
     The component of a special key along the query is x, of the others `shift`, each up to √d;
-    what is left of their length lies at a right angle to it. `stretch` multiplies q and k.
+    what is left of their length lies at a right angle to it. The query has the component `along`
+    only. `stretch` multiplies q and k, `lengthen` special keys alone.
     """
     heads, key_heads, d = subject.size
-    along, across = 0, min(3, d - 1)
+    across = (along + 3) % d
     length = math.sqrt(d)
     room = max(length, 2.0 * abs(shift))
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
@@ -128,6 +133,7 @@ def contents(
     component[special] = shift + torch.as_tensor(x, dtype=torch.float64)
     k[..., along] = component * stretch[1]
     k[..., across] = (room**2 - component**2).clamp(min=0.0).sqrt() * stretch[1]
+    k[:, special] *= lengthen
     q, k = subject.rounded(q), subject.rounded(k)
     product = torch.einsum("d,md->m", q[0, 0], k[0])
     cosine = product / (q[0, 0].norm() * k[0].norm(dim=-1))
