@@ -370,6 +370,53 @@ def _save(path: Path, content: bytes) -> None:
         raise CommandError(f"{path} cannot be written: {error}", 1) from error
 
 
+@app.command("audit")
+def audit_command(
+    model: Annotated[str, typer.Argument(help="A model's name on Hugging Face, or its folder.")],
+    expected: Annotated[
+        float | None,
+        typer.Option(help="What is meant to multiply q·k; by default what its configuration says."),
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the code that the model brings.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find which number multiplies the scores in a model, and whether it is the one that was meant.
+
+    Every attention layer, eager and fused, from its outputs alone, beside the model's
+    configuration; then the implementations beside one another. The exit status is 1 where there is
+    a finding.
+    """
+    auditing = _needed("auditing", "probe")
+    try:
+        import torch
+        import transformers  # noqa: F401 - said here what to install
+
+        from attnlib import opening
+    except ModuleNotFoundError as error:
+        raise _missing(error, "probe") from error
+    try:
+        _, network = opening.open_model(model, trust_remote_code=trust_remote_code)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    ids = torch.arange(AUDITED)[None] % network.config.get_text_config().vocab_size
+    inputs = {"input_ids": ids}
+    if network.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = ids
+    try:
+        report = auditing.audit(network, inputs, expected=expected)
+    except (ValueError, RuntimeError) as error:
+        raise CommandError(f"{model}: {error}", 1) from error
+    typer.echo(report.to_json() if as_json else str(report))
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+AUDITED = 16
+"""Tokens that a model is shown while its attention is noted."""
+
+
 @app.command("claims")
 def claims_command(
     identifiers: Annotated[

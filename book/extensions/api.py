@@ -25,7 +25,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "api/gradients": ("attnlib.annealed", "attnlib.exact", "attnlib.freezing", "attnlib.typical"),
     "api/simulation": ("attnlib.sampling", "attnlib.initialisation"),
     "api/scales": ("attnlib.policies", "attnlib.rules", "attnlib.criteria"),
-    "api/models": ("attnlib.attention", "attnlib.probing"),
+    "api/models": ("attnlib.attention", "attnlib.probing", "attnlib.auditing"),
     "api/laboratory": (
         "attnlib.lab.data",
         "attnlib.lab.model",

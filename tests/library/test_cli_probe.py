@@ -316,3 +316,15 @@ def test_a_file_that_cannot_be_written_is_one_line(folder, text, tmp_path):
     refused("cannot be written", *common, "--out", tmp_path / "file" / "x.csv", status=1)
     refused("drawn as 'txt': Format 'txt' is not supported", *common, "--plot", tmp_path / "x.txt")
     refused("--device", *common, "--device", "tpu")
+
+
+def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding(folder):
+    right = CliRunner().invoke(app, ["audit", str(folder)])
+    assert right.exit_code == 0, right.output
+    assert "h.0.attn: 0.5" in right.stdout  # 1/√4
+    assert right.stdout.endswith("nothing found\n")
+    wrong = CliRunner().invoke(app, ["audit", str(folder), "--expected", "0.25", "--json"])
+    assert wrong.exit_code == 1
+    table = json.loads(wrong.stdout)
+    assert {one["where"] for one in table["findings"]} == {"h.0.attn", "h.1.attn"}
+    assert all(one["found"] == "0.5" for one in table["findings"])

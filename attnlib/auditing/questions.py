@@ -1,0 +1,358 @@
+"""Questions to a callable: each finds one thing from its answers, with an interval."""
+
+import math
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from attnlib.auditing.response import Contents, Subject, contents, log_odds
+from attnlib.checking import FloatArray
+
+SHORT = 16
+"""Rows that are looked at key by key."""
+STEEP = 1e-4
+"""Types whose numbers are coarser than this are asked for larger differences of logits."""
+CURVED = 2e-3
+"""How far the slope of a curve is from that between points on both sides, at most."""
+BENT = 0.02
+"""Slopes that differ by more above and below the other keys' logits are not those of one number."""
+
+
+class Interval(NamedTuple):
+    """A number that was found: its best value, and between which two it lies."""
+
+    value: float
+    low: float
+    high: float
+
+    def holds(self, number: float) -> bool:
+        """Return whether a number lies within."""
+        return self.low <= number <= self.high
+
+
+class Structure(NamedTuple):
+    """Which keys rows of equal logits see."""
+
+    visible: np.ndarray
+    """(queries, keys), True where a key has weight."""
+    even: bool
+    """Whether all that are visible have the same weight: nothing is added by position."""
+    total: FloatArray
+    """(heads, queries), the sum of the weights."""
+
+
+def structure(subject: Subject, queries: int, keys: int, **options: object) -> Structure:
+    """Ask equal keys which of them each query sees."""
+    given = contents(subject, queries, keys, torch.tensor([0]), 0.0)
+    k = given.k[:, -1:].expand(-1, keys, -1)
+    weights = subject.weights(given.q, k, torch.arange(keys), **options)
+    total = weights.sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        visible = np.asarray((weights > 1e-3 / keys).any(axis=0))
+        shown = np.where(visible, weights, np.nan)
+        spread = np.nanmax(shown, axis=-1) / np.nanmin(shown, axis=-1)
+    rounding = 8.0 * torch.finfo(subject.dtype).eps
+    return Structure(visible, bool(np.nanmax(spread, initial=1.0) < 1.0 + rounding), total)
+
+
+class Slope(NamedTuple):
+    """What multiplies q·k, or the cosine, in each row asked: (heads, rows)."""
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    keys: FloatArray
+    """(rows,), the number of keys that each row sees."""
+    position: FloatArray
+    straight: bool
+    """Whether it is the same for products above and below those of the other keys."""
+
+
+@np.errstate(invalid="ignore", divide="ignore")  # keys that are not seen weigh nothing
+def slope(
+    subject: Subject,
+    length: int,
+    rows: list[int],
+    *,
+    places: list[int] | None = None,
+    shift: float = 0.0,
+    stretch: tuple[float, float] = (1.0, 1.0),
+    along: int = 0,
+    lengthen: float = 1.0,
+    **options: object,
+) -> Slope:
+    """Return how the log-odds of a key grow with its product with the query, per unit of it.
+
+    Without `places` the key is that at the place of the query: a rotation by position leaves their
+    product alone.
+    """
+    chosen = torch.tensor(rows)
+    special = chosen if places is None else torch.tensor(places)
+
+    def asked(x: float) -> tuple[FloatArray, Contents]:
+        given = contents(
+            subject,
+            length,
+            length,
+            special,
+            x,
+            shift=shift,
+            stretch=stretch,
+            along=along,
+            lengthen=lengthen,
+        )
+        return log_odds(subject, given, chosen, special, **options), given
+
+    eps = torch.finfo(subject.dtype).eps
+    # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
+    goal = 4.0 if eps > STEEP else 1.0
+    nothing, _ = asked(0.0)
+    x, most = 1.0, max(math.sqrt(subject.size.dimension), abs(shift) / 4.0)
+    for _ in range(8):
+        moved = float(np.median(np.abs(asked(x)[0] - nothing)))
+        factor = min(max(goal / moved, 0.125), 8.0) if moved > 0.0 else 8.0
+        if 0.5 < factor < 2.0 or (factor > 1.0 and x >= most):
+            break
+        x = min(x * factor, most)
+    estimates, differences = [], []
+    for part in (x, -x):
+        whole, half = (asked(part / divisor) for divisor in (1.0, 2.0))
+        ratios = [
+            (found - nothing) / (given.cosine if subject.normalises else given.product)
+            for found, given in (whole, half)
+        ]
+        estimates.append((4.0 * ratios[1] - ratios[0]) / 3.0)  # a soft cap bends by x³
+        differences.append(np.abs(half[0] - nothing))
+    above, below = estimates
+    # A weight and its output are rounded, each by half of a unit in the last place.
+    rounding = 6.0 * eps / np.maximum(np.min(differences, axis=0), eps)
+    value = (above + below) / 2.0
+    margin = np.abs(value) * rounding
+    apart = np.abs(above - below)
+    position = np.asarray(rows, dtype=np.float64)
+    return Slope(
+        value,
+        np.minimum(above, below) - margin,
+        np.maximum(above, below) + margin,
+        position + 1.0 if subject.sees_past else np.full(len(rows), float(length)),
+        position,
+        bool((apart <= np.maximum(2.0 * margin, BENT * np.abs(value))).all()),
+    )
+
+
+def over(slope: Slope, index: int) -> Interval:
+    """Return what a row's heads have in common: the interval that covers them all."""
+    return Interval(
+        float(np.median(slope.value[:, index])),
+        float(slope.low[:, index].min()),
+        float(slope.high[:, index].max()),
+    )
+
+
+def powers(subject: Subject, length: int) -> tuple[float, float]:
+    """Return how much the logits grow where q, and where k, is twice as long: 2, or 1."""
+    whole, q, k = (
+        float(np.median(slope(subject, length, [length - 1], stretch=by).value))
+        for by in ((1.0, 1.0), (2.0, 1.0), (1.0, 2.0))
+    )
+    return 2.0 * q / whole, 2.0 * k / whole
+
+
+def cap(subject: Subject, length: int) -> Interval | None:
+    """Return c where the logits are c tanh(x/c), or None where they are straight up to 64.
+
+    Where all keys have the logit T, a difference shows as sech²(T/c) of what it is near 0.
+    """
+    last = [length - 1]
+    straight = over(slope(subject, length, last), 0)
+    unit = straight.value * math.sqrt(subject.size.dimension)
+    for logit in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
+        bent = over(slope(subject, length, last, shift=logit / unit), 0)
+        ratio = bent.value / straight.value
+        # Above and below the two bend apart, and their mean does not; logits are rounded.
+        eps = torch.finfo(subject.dtype).eps
+        error = CURVED + (straight.high - straight.low) / straight.value + 4.0 * eps * logit
+        ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
+        if ends[2] < 1.0 and (ends[0] < 0.9 or logit == 64.0):
+            bounds = [logit / math.acosh(max(end, 1e-12) ** -0.5) for end in ends]
+            return Interval(bounds[0], min(bounds), max(bounds))
+    return None
+
+
+class Total(NamedTuple):
+    """What the weights of a row add up to: a factor, and what a key without value would take."""
+
+    factor: Interval
+    sink: Interval | None
+    """The logit of that key; None if there is none."""
+
+
+def total(subject: Subject, length: int, unit: float) -> Total:
+    """Ask rows of equal logits, of about −4, 0 and as much as there is above.
+
+    `unit` is what the logits grow by per unit of q·k, for q and k of length √d. A factor is the
+    same for all. A sink takes less the larger the logits are.
+    """
+    d = subject.size.dimension
+    most = math.sqrt(d) if subject.normalises else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
+    found, logits = [], []
+    for shift in (-most / 4.0, 0.0, most):
+        given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
+        v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
+        found.append(subject.output(given.q, given.k, v)[:, -1].mean())
+        logits.append(unit * shift * math.sqrt(d))
+    low, none, high = map(float, found)
+    eps = 4.0 * torch.finfo(subject.dtype).eps
+    factor = Interval(high, high * (1.0 - eps), high * (1.0 + eps))
+    if abs(low / high - 1.0) < 4.0 * eps:
+        return Total(factor, None)
+    n = length
+    # s = c n/(n + e^{b − t}) at two logits t gives b and c.
+    ratio = none / low
+    t = logits[0]
+    missing = n * (ratio - 1.0) / max(math.exp(-t) - ratio, 1e-300)
+    b = math.log(max(missing, 1e-300))
+    width = 8.0 * eps * ratio / max(abs(ratio - 1.0), eps)
+    share = missing / (n + missing)
+    c = none * (n + missing) / n
+    error = c * (eps + share * width)
+    return Total(Interval(c, c - error, c + error), Interval(b, b - width, b + width))
+
+
+class Mask(NamedTuple):
+    """What an argument that hides keys does."""
+
+    true_means: str
+    """What True says of a key: "seen", "hidden", or "nothing" where it is not heeded."""
+    multiplier: Interval | None
+    """What multiplies a number in the mask before it is added to a logit; None if it takes none."""
+    total: float
+    """What the weights add up to where a mask hides no key, over that without a mask."""
+
+
+def mask(subject: Subject, length: int) -> Mask:
+    """Hide the first key from all queries, and add 1 to the logit of another."""
+    name, last = str(subject.mask), length - 1
+    given = contents(subject, length, length, torch.tensor([last]), 0.0)
+    groups = torch.arange(length).clamp(max=2)
+    shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
+    added = torch.zeros(1, 1, length, length, dtype=subject.dtype, device=subject.device)
+    total, usual = 1.0, subject.weights(given.q, given.k, groups)[:, -1].sum(axis=-1)
+    for nothing in (shown, added):
+        with suppress(ValueError):
+            found = subject.weights(given.q, given.k, groups, **{name: nothing})[:, -1]
+            share = float((found.sum(axis=-1) / usual).min())
+            total = share if 0.0 < share < total else total  # 0 where True hides
+    shown[..., 0] = False
+    try:
+        weights = subject.weights(given.q, given.k, groups, **{name: shown})[:, -1]
+        true_means = "hidden" if (weights[:, 1:] < 1e-6).all() else "nothing"
+        if (weights[:, 0] < 1e-6).all():
+            true_means = "seen"
+    except ValueError:
+        true_means = "not taken"
+    try:
+        before = subject.weights(given.q, given.k, groups, **{name: added})[:, -1]
+        added[..., 1] = 2.0
+        after = subject.weights(given.q, given.k, groups, **{name: added})[:, -1]
+    except ValueError:
+        return Mask(true_means, None, total)
+    change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
+    eps = 4.0 * torch.finfo(subject.dtype).eps
+    found = change / 2.0
+    return Mask(
+        true_means,
+        Interval(float(np.median(found)), float(found.min()) - eps, float(found.max()) + eps),
+        total,
+    )
+
+
+def key_head_of(subject: Subject, length: int, seen: int) -> np.ndarray:
+    """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
+
+    Each head of keys prefers another of the last `seen` keys, each head of values has another unit
+    vector.
+    """
+    heads, key_heads, d = subject.size
+    found = np.full((heads, 2), -1)
+    at_once = min(seen, d - 1)
+    plain = contents(subject, length, length, torch.tensor([0]), 0.0)
+    for first in range(0, key_heads, at_once):
+        here = np.arange(first, min(first + at_once, key_heads))
+        k = plain.k.clone()
+        groups = torch.full((length,), len(here))
+        v = torch.zeros(key_heads, length, d, dtype=torch.float64)
+        for place, head in enumerate(here):
+            groups[length - 1 - place] = place
+            k[head, length - 1 - place, :] = 0.0
+            k[head, length - 1 - place, 0] = math.sqrt(d)
+            v[head, :, place] = 1.0
+        before, after = (subject.weights(plain.q, t, groups)[:, -1] for t in (plain.k, k))
+        values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]
+        for kind, gain in enumerate((after[:, : len(here)] - before[:, : len(here)], values)):
+            best = gain.argmax(axis=-1)
+            sure = gain.max(axis=-1) > 1e-6
+            found[sure, kind] = here[best[sure]]
+    return found
+
+
+def dropout(subject: Subject, length: int) -> float | None:
+    """Return the share of weights that are dropped, 0 if none; None if calls differ otherwise."""
+    given = contents(subject, length, length, torch.tensor([0]), 0.0)
+    k = given.k[:, -1:].expand(-1, length, -1)
+    groups = torch.arange(length)
+    one, two = (subject.weights(given.q, k, groups) for _ in range(2))
+    if np.array_equal(one, two, equal_nan=True):
+        return 0.0
+    visible = np.maximum(one, two)[:, -1]
+    dropped = np.stack([one, two])[:, :, -1] == 0.0
+    kept = visible[visible > 0.0]
+    if dropped.any() and np.ptp(kept) < 1e-2 * kept.max():
+        return float(1.0 - 1.0 / (kept.mean() * length))
+    return None
+
+
+def window(subject: Subject, length: int) -> int:
+    """Return how many keys up to its own the last query sees; `length` where it sees all."""
+    given = contents(subject, length, length, torch.tensor([0]), 0.0)
+    k = given.k[:, -1:].expand(-1, length, -1)
+    first, size = 0, length
+    while size > 1:  # in which part is the first key that it sees?
+        parts = min(subject.size.dimension - 1, size)
+        edges = first + np.arange(parts + 1) * size // parts
+        place = np.searchsorted(edges, np.arange(length), side="right") - 1
+        groups = torch.from_numpy(np.where(place < 0, parts, np.minimum(place, parts)))
+        weights = subject.weights(given.q, k, groups)[:, -1, :parts].max(axis=0)
+        seen = int(np.flatnonzero(weights > 1e-3 / length)[0])
+        first, size = int(edges[seen]), int(edges[seen + 1] - edges[seen])
+    return length - first
+
+
+class Precision(NamedTuple):
+    """How logits are kept."""
+
+    bits: float
+    """Of a logit, the number of its binary digits that count."""
+    finite: bool
+    """Whether logits of a thousand give finite weights."""
+
+
+def precision(subject: Subject, unit: float, length: int) -> Precision:
+    """Compare two keys whose logits are large and differ by little, at logits up to a thousand."""
+    d, worst, finite = subject.size.dimension, 0.0, True
+    places = torch.tensor([length - 1])
+    for logit in (100.0, 300.0, 1000.0):
+        shift = logit / (unit * math.sqrt(d))
+        nothing = contents(subject, length, length, places, 0.0, shift=shift)
+        before = log_odds(subject, nothing, places, places)
+        for part in (0.37, 0.73, 1.19):
+            x = part / (abs(unit) * math.sqrt(d))
+            given = contents(subject, length, length, places, x, shift=shift)
+            odds = log_odds(subject, given, places, places) - before
+            if not np.isfinite(odds).all():
+                finite = False
+                continue
+            worst = max(worst, float(np.abs(odds - unit * given.product).max()) / logit)
+    return Precision(-math.log2(max(worst, 2.0**-53)), finite)

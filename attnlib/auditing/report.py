@@ -1,0 +1,131 @@
+"""What an audit has found: facts with intervals, and findings where one is not what was meant."""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnlib.auditing.questions import Interval
+from attnlib.checking import FloatArray
+
+CODES = {
+    "scale": "another number multiplies q·k, or the cosine",
+    "law": "the scale does not follow the law in n or position",
+    "heads": "heads have different scales",
+    "cosine": "the scale multiplies a cosine where a product was meant, or the other way round",
+    "cap": "a soft cap is missing, has another bound, or was not meant",
+    "mask": "a mask is not added as it is",
+    "hidden": "a mask does not hide what it should, or not all",
+    "causal": "queries see keys after their own, or too few",
+    "cache": "a query does not see all keys of a cache",
+    "padding": "hidden keys are counted in n",
+    "window": "the sliding window has another length, is missing, or was not meant",
+    "groups": "a head of queries reads another head of keys or values",
+    "values": "a factor multiplies the output",
+    "sink": "weights do not add up to 1, and were meant to, or the other way round",
+    "dropout": "weights are dropped at random",
+    "precision": "logits are rounded more than their type rounds, or overflow",
+    "kernels": "two implementations of the same attention differ",
+}
+"""The codes of findings."""
+
+
+class Finding(NamedTuple):
+    """Something that is not as it was meant."""
+
+    code: str
+    where: str
+    expected: str
+    found: str
+    evidence: str
+    sure: str = "certain"
+    """"certain", or "likely" where rounding leaves room for another explanation."""
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        return f"{self.code}: {place}expected {self.expected}, found {self.found} ({self.evidence})"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What multiplies q·k, or the cosine: for each row asked, all heads together."""
+
+    applied_to: str
+    """"dot product" or "cosine"."""
+    keys: FloatArray
+    """The number of keys that the row sees."""
+    position: FloatArray
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    law: str
+    """"constant", a name in `attnlib.policies.POLICIES`, or what was fitted."""
+
+    @property
+    def interval(self) -> Interval:
+        """At the last row."""
+        return Interval(float(self.value[-1]), float(self.low[-1]), float(self.high[-1]))
+
+    def __str__(self) -> str:
+        of = "cos(q, k)" if self.applied_to == "cosine" else "q·k"
+        return f"{shown(self.interval)} times {of}, {self.law}"
+
+
+@dataclass
+class Report:
+    """What `audit` returns."""
+
+    scale: Scale | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    """What was found, in words, by name; "unknown" where it cannot be told from outside."""
+    findings: list[Finding] = field(default_factory=list)
+    parts: dict[str, "Report"] = field(default_factory=dict)
+    """The reports of a model's calls, by layer."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is no finding."""
+        return not self.findings
+
+    def to_json(self) -> str:
+        """Return all of it as JSON."""
+
+        def plain(one: Any) -> Any:
+            if isinstance(one, np.ndarray):
+                return [number if math.isfinite(number) else None for number in one.tolist()]
+            raise TypeError(type(one))
+
+        table = {
+            "passed": self.passed,
+            "scale": None if self.scale is None else asdict(self.scale),
+            "facts": self.facts,
+            "findings": [finding._asdict() for finding in self.findings],
+            "parts": {name: json.loads(part.to_json()) for name, part in self.parts.items()},
+        }
+        return json.dumps(table, default=plain, ensure_ascii=False, indent=1, allow_nan=False)
+
+    def __str__(self) -> str:
+        lines = [] if self.scale is None else [f"scale: {self.scale}"]
+        lines += [f"{name}: {said}" for name, said in self.facts.items()]
+        lines += [f"{name}: {part.scale}" for name, part in self.parts.items()]
+        if self.findings:
+            lines += ["", f"{len(self.findings)} findings:", *(f"- {one}" for one in self.findings)]
+        else:
+            lines += ["", "nothing found"]
+        return "\n".join(lines)
+
+
+def shown(one: Interval) -> str:
+    """Return a number with its interval."""
+    half = max(one.high - one.value, one.value - one.low)
+    if not math.isfinite(half):
+        return f"{one.value:.4g}"
+    digits = (
+        1
+        + max(0, min(8, math.floor(math.log10(abs(one.value) / max(half, 1e-12 * abs(one.value))))))
+        if one.value
+        else 2
+    )
+    return f"{one.value:.{digits + 1}g} ± {half:.1g}"

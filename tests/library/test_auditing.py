@@ -1,0 +1,288 @@
+"""The audit: the museum's faults by name and number, and no alarm where there is no fault."""
+
+import json
+import math
+import warnings
+
+import pytest
+import torch
+import transformers
+from torch.nn import functional
+
+from attnlib.attention import attend
+from attnlib.auditing import CODES, assert_scale, audit
+from attnlib.policies import POLICIES
+from tests.library.museum import EXHIBITS
+from tests.library.test_registered import FAMILIES, SMALL
+
+CODE = {
+    "multiplier": "scale",
+    "scale twice": "scale",
+    "dimension": "scale",
+    "law in n": "law",
+    "law in key": "law",
+    "chunks": "law",
+    "part of the dimension": "law",
+    "mask scaled": "mask",
+    "mask capped": "hidden",
+    "window": "window",
+    "future seen": "causal",
+    "mask missing": "causal",
+    "cache missed": "cache",
+    "mask off by one": "cache",
+    "padding counted": "padding",
+    "grouping": "groups",
+    "cap": "cap",
+    "sink dropped": "sink",
+    "value factor": "values",
+    "cosine": "law",
+    "dropout": "dropout",
+    "precision": "precision",
+}
+"""The code of the finding that each kind of exhibit is."""
+NUMBERS = {"scale", "mask", "values"}
+"""Findings that tell the number that is wrong."""
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
+
+
+def with_signature(function, takes):
+    """Return the function with what it takes as its signature."""
+    if "attn_mask" in takes and "is_causal" in takes:
+        return lambda q, k, v, attn_mask=None, is_causal=False: function(
+            q, k, v, attn_mask=attn_mask, is_causal=is_causal
+        )
+    if "attn_mask" in takes:
+        return lambda q, k, v, attn_mask=None: function(q, k, v, attn_mask=attn_mask)
+    if "is_causal" in takes:
+        return lambda q, k, v, is_causal=False: function(q, k, v, is_causal=is_causal)
+    return lambda q, k, v: function(q, k, v)
+
+
+def audited(exhibit, function):
+    meant = exhibit.meant
+    return audit(
+        with_signature(function, exhibit.takes),
+        d=exhibit.d,
+        expected=exhibit.expected,
+        heads=exhibit.heads,
+        key_heads=exhibit.key_heads,
+        cap=meant.get("cap", math.inf),
+        window=int(meant["window"]) if "window" in meant else None,
+        sink="sink" in meant,
+        factor=meant.get("value factor", 1.0),
+        causal_from="last",
+        length=64,
+    )
+
+
+each = pytest.mark.parametrize("exhibit", EXHIBITS, ids=[one.name for one in EXHIBITS])
+
+
+@each
+def test_every_fault_of_the_museum_is_found_with_its_reason_and_number(exhibit):
+    torch.manual_seed(0)
+    report = audited(exhibit, exhibit.broken)
+    assert not report.passed
+    found = {finding.code: finding for finding in report.findings}
+    assert set(found) <= set(CODES)
+    code = CODE[exhibit.kind]
+    assert code in found, report
+    if code in NUMBERS and exhibit.found:
+        words = found[code].found.removeprefix("added ").split()
+        assert float(words[0]) == pytest.approx(exhibit.found, rel=0.01)
+
+
+@each
+def test_what_is_mended_passes(exhibit):
+    report = audited(exhibit, exhibit.mended)
+    assert report.passed, report
+
+
+def plain(q, k, v, attn_mask=None):
+    """Attention with the matrix of scores, in the type of q."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if attn_mask is not None:
+        hides = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, -math.inf) if hides else scores + attn_mask
+    return scores.softmax(-1) @ v
+
+
+KERNELS = {"eager": plain, "fused": functional.scaled_dot_product_attention}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("key_heads", [1, 2, 6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_plain_attention_passes_in_every_type_and_grouping(kernel, key_heads, dtype):
+    report = audit(
+        KERNELS[kernel], d=64, expected=0.125, heads=6, key_heads=key_heads, cap=math.inf,
+        sink=False, length=128, dtype=dtype,
+    )  # fmt: skip
+    assert report.passed, report
+    assert report.scale.low[-1] <= 0.125 <= report.scale.high[-1]
+    width = report.scale.high[-1] - report.scale.low[-1]
+    assert width < 8 * torch.finfo(dtype).eps * 0.125 + 1e-5
+
+
+def under(policy, causal):
+    cosine = policy.applied_to == "cosine"
+
+    def attention(q, k, v, attn_mask=None):
+        past = causal and attn_mask is None and 1 < q.shape[2] == k.shape[2]
+        return attend(
+            q, k, v, policy=policy, normalize_qk=cosine, is_causal=past, attn_mask=attn_mask
+        )
+
+    return attention
+
+
+def passes(name, causal, dtype):
+    policy = POLICIES[name]
+    report = audit(under(policy, causal), d=64, expected=policy, dtype=dtype, length=64)
+    assert report.passed, report
+    assert report.scale.applied_to == policy.applied_to
+
+
+@pytest.mark.parametrize("name", ["transformer", "ssmax", "qwen", "llama_4", "adacos"])
+def test_a_policy_is_found_to_be_what_it_is(name):
+    passes(name, True, torch.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", POLICIES)
+def test_there_is_no_alarm_for_any_policy(name, causal, dtype):
+    passes(name, causal, dtype)
+
+
+def test_a_law_in_n_is_named():
+    report = audit(under(POLICIES["ssmax"], True), d=64, length=256)
+    assert report.scale.law == "ssmax"
+    own = audit(lambda q, k, v: attend(q, k, v, policy=lambda n, d, i: 0.1 + n / 500.0), d=64)
+    assert own.scale.law.startswith("changes with n: 0.104 at n = 2")
+
+
+def test_a_sink_and_a_factor_are_told_apart():
+    def sunk(q, k, v):
+        logits = q @ k.mT / 8.0
+        weights = torch.cat([logits, torch.full_like(logits[..., :1], 1.5)], -1).softmax(-1)
+        return 0.7 * weights[..., :-1] @ v
+
+    report = audit(sunk, d=64, length=64, factor=0.7)
+    sink, factor = report.facts["sink"].split()[3], report.facts["factor on the output"].split()[0]
+    assert float(sink) == pytest.approx(1.5, abs=1e-5)
+    assert float(factor) == pytest.approx(0.7, rel=1e-5)
+    assert report.passed  # nothing was said of the sink
+    assert [one.code for one in audit(sunk, d=64, length=64, sink=False).findings] == [
+        "sink",
+        "values",
+    ]
+
+
+@pytest.mark.parametrize("cap", [5.0, 30.0, 50.0])
+def test_a_cap_is_measured(cap):
+    def capped(q, k, v):
+        return (cap * torch.tanh(q @ k.mT / 8.0 / cap)).softmax(-1) @ v
+
+    assert audit(capped, d=64, expected=0.125, cap=cap, length=64).passed
+    found = audit(capped, d=64, expected=0.125, cap=1.1 * cap, length=64)
+    assert [one.code for one in found.findings] == ["cap"]
+
+
+def rotated(x):
+    """Turn x by its position, as rotary positions do."""
+    d, place = x.shape[-1], torch.arange(x.shape[-2], dtype=x.dtype)[:, None]
+    angle = place * 100.0 ** -torch.linspace(0, 1, d // 2)
+    one, two = x.chunk(2, -1)
+    return torch.cat(
+        [one * angle.cos() - two * angle.sin(), one * angle.sin() + two * angle.cos()], -1
+    )
+
+
+def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
+    def attention(q, k, v):
+        return plain(rotated(q), rotated(k), v)
+
+    report = audit(attention, d=64, expected=0.125, rotates=True, length=64)
+    assert [one.code for one in report.findings if one.code in ("scale", "law")] == []
+    wrong = audit(lambda q, k, v: attention(1.2 * q, k, v), d=64, expected=0.125, rotates=True)
+    assert wrong.findings[0].code == "scale"
+
+
+def test_a_line_for_a_test_says_what_is_wrong():
+    assert_scale(plain, d=32, expected=32**-0.5, length=64)
+    with pytest.raises(AssertionError, match=r"scale: expected 0\.125, found 0\.1767"):
+        assert_scale(plain, d=32, expected=0.125, length=64)
+
+
+def test_a_report_is_json():
+    table = json.loads(audit(plain, d=32, expected=1.0, length=64).to_json())
+    assert not table["passed"]
+    assert table["findings"][0]["code"] == "scale"
+    assert table["scale"]["value"][-1] == pytest.approx(32**-0.5, rel=1e-5)
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def tiny(family):
+    config = getattr(transformers, f"{family}Config")(**{**SMALL, **FAMILIES[family]})
+    torch.manual_seed(0)
+    return getattr(transformers, f"{family}Model")(config).eval()
+
+
+IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "family", ["Llama", "Gemma2", "GptOss", "Granite", "OPT", "GPT2", "GPTNeoX"]
+)
+def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
+    report = audit(tiny(family), IDS, length=64)
+    assert report.passed, report
+    assert len(report.parts) == 2
+
+
+def test_a_configured_scale_that_is_not_used_is_found_by_layer():
+    model = tiny("Granite")
+    model.layers[1].self_attn.scaling = 8**-0.5  # PyTorch's default, and .5 is configured
+    (finding, *others) = audit(model, IDS, length=64).findings
+    assert finding.code == "scale"
+    assert finding.where == "layers.1.self_attn"
+    assert finding.found == "0.3536"
+    assert {one.where for one in others} <= {"layers.1.self_attn"}
+
+
+def test_a_scale_applied_before_attention_is_seen_in_the_length_of_the_queries():
+    model = tiny("OPT")
+    for layer in model.decoder.layers:
+        layer.self_attn.scaling = 1.0  # q is no longer scaled, and attention does not scale either
+    report = audit(model, IDS, length=64)
+    assert {one.code for one in report.findings} == {"scale"}
+    assert report.findings[0].found == "1"
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        (lambda q, k, v: v[:, :, :1], r"must return a tensor of shape \(1, 2, 16, 32\), got"),
+        (lambda q, k, v: None, r"must return a tensor of shape \(1, 2, 16, 32\), got NoneType"),
+        (lambda q, k, v: q / 0 @ 1, r"the callable raises TypeError for q, k and v of the shapes"),
+        (lambda q, k, v: v + torch.rand(()), r"must give the same output twice"),
+    ],
+)
+def test_a_callable_that_cannot_be_audited_is_named_in_a_line(attention, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        audit(attention, d=32, length=64)
+    assert "\n" not in str(raised.value)
