@@ -389,13 +389,11 @@ def audit_command(
     a finding.
     """
     auditing = _needed("auditing", "probe")
-    try:
+    with brought_by("probe"):
         import torch
         import transformers  # noqa: F401 - said here what to install
 
         from attnlib import opening
-    except ModuleNotFoundError as error:
-        raise _missing(error, "probe") from error
     try:
         _, network = opening.open_model(model, trust_remote_code=trust_remote_code)
     except ValueError as error:
