@@ -15,7 +15,7 @@ WATCHED = 3
 """Steps in a row that an alarm looks at: two could be chance, more would come later."""
 
 COLLAPSED = 2.0
-"""α/α_c above which entropy collapses. Random rows freeze at 1, and beyond 1.94 (the largest for n
+"""α/α_c from which entropy collapses. Random rows freeze at 1, and beyond 1.94 (the largest for n
 from 16 to 4096) the median row passes less gradient the sharper it gets. Trained heads live around
 1: there are keys that they mean."""
 
@@ -43,7 +43,7 @@ FIRST_ONLY = 0.99
 
 
 class Alarm(NamedTuple):
-    """A reason to look at a head: at which step, where, of which kind, and why."""
+    """A reason to look at a head: at which step, where, of which kind, and why. Chapter: probe."""
 
     step: int
     layer: str

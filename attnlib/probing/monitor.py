@@ -55,6 +55,7 @@ class Monitor:
 
     `monitor.alarms` lists what in those numbers is a reason to look, an `Alarm` for each head and
     kind: the first step at which it holds, the layer, the head, the name, and why in words.
+
     - "entropy collapse": α/α_c and the largest logit have both grown by a fifth over the last three
       watched steps, and α is above 2 α_c, where a few keys hold the weight of every row;
     - "dilution": of 256 keys or more none stands out, α is below α_c/2, and the largest weight has
@@ -63,6 +64,7 @@ class Monitor:
       first key has 99 % of the weight, or no gradient passes (g below α_c/100). A head that has
       learned a fixed pattern to the end is told too;
     - "not finite": NaN, infinity or an overflow, at once.
+
     Each is also a UserWarning, or where `on_alarm` is given handed to that; `alarms=False` looks
     for none.
 

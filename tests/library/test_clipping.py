@@ -82,7 +82,7 @@ def made(model):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "bias" in name:
-                parameter.normal_()
+                parameter.normal_(std=5.0 if name.endswith("bias_k") else 1.0)
     return model
 
 
@@ -203,16 +203,23 @@ def cosines():
 class Packed(nn.Module):
     """Attention with one linear layer, whose name says nothing of its order."""
 
-    def __init__(self):
+    def __init__(self, parts=3):
         super().__init__()
-        self.c_attn = nn.Linear(WIDTH, 3 * WIDTH)
+        self.c_attn = nn.Linear(WIDTH, parts * WIDTH)
 
     def forward(self, x):
-        q, k, v = self.c_attn(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        parts = self.c_attn(x).unflatten(-1, (-1, HEADS, WIDTH // HEADS))
+        q, k, v, *_ = parts.permute(2, 0, 3, 1, 4)
         return nn.functional.scaled_dot_product_attention(q, k, v)
 
 
-def wider_queries():
+def gated():
+    attention = Packed(parts=4)
+    attention.packed_projection = "c_attn"
+    return One(attention, lambda m: m(vectors()))
+
+
+def normalised_weights():
     attention = Attention(WIDTH, HEADS)
     model = One(attention, lambda m: m(vectors()))
     attention.query = nn.utils.parametrizations.weight_norm(attention.query)
@@ -225,7 +232,8 @@ def wider_queries():
         (normalised, "attention.layers.0.self_attn normalises its queries and keys"),
         (cosines, "attention.blocks.0.attention normalises its queries and keys"),
         (lambda: One(Packed(), lambda m: m(vectors())), "attention is a Packed, and which of its"),
-        (wider_queries, "attention is a Attention, and which of its weights make 4 heads"),
+        (gated, "attention is a Packed, and which of its"),
+        (normalised_weights, "attention is a Attention, and which of its weights make 4 heads"),
         (
             lambda: of_transformers("GPTNeoXModel"),
             "attention.layers.0.attention is a GPTNeoXAttention, and which of its weights",
