@@ -421,7 +421,7 @@ def gradients(model: Any, family: str, twice: bool) -> Tensor:
 def compiled(model: Any, family: str) -> Tensor:
     """Return the output of the model as one that is compiled computes it."""
     torch._dynamo.reset()
-    return whole(torch.compile(model, backend="aot_eager"), family, family not in BOTH)
+    return whole(torch.compile(model, backend="aot_eager"), family, there_is(family, "padding"))
 
 
 Run = Callable[[Any, str], Tensor]
@@ -431,7 +431,7 @@ RUNS: dict[str, tuple[Run, Run]] = {
     "padding": (partial(whole, padded=True),) * 2,
     "cache": (step_by_step, whole),
     "generation": (generated, partial(generated, use_cache=False)),
-    "compile": (compiled, lambda model, family: whole(model, family, family not in BOTH)),
+    "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
     "bfloat16": (whole, whole),
     "checkpointing": (partial(gradients, twice=True), partial(gradients, twice=False)),
 }

@@ -41,17 +41,20 @@ def each_query(
     attn_mask: Tensor | None,
     is_causal: bool,
     cosine: bool,
-) -> Tensor:
+) -> Tensor | float:
     """Return the policy's α, or the exact c ("post_scale"), for the keys that each query sees.
 
-    In float32 or wider; an α is to fit the type of q.
+    In float32 or wider; an α is to fit the type of q. A number where all queries see all keys,
+    unless a graph is made, whose lengths may vary.
     """
     visible = "causal" if is_causal else "all" if attn_mask is None else "masked"
     token, alpha = (_token(scale), 1.0) if isinstance(scale, Policy) else ("", scale)
     lengths = q.shape[-2], k.shape[-2]
-    numbers: Tensor = _numbers_of_rows(
-        quantity, token, alpha, q.shape[-1], cosine, visible, *lengths, q.dtype, q.device
-    )
+    row = quantity, token, alpha, q.shape[-1], cosine, visible, *lengths, q.dtype
+    in_graph = torch.compiler.is_compiling() or type(q) is not Tensor or type(lengths[1]) is not int
+    if visible == "all" and not in_graph:
+        return float(_numbers(*row)[0])
+    numbers: Tensor = (_numbers_of_rows if in_graph else _kept)(*row, q.device)
     return numbers if attn_mask is None else numbers[_count(attn_mask, k.shape[-2])]
 
 
@@ -94,6 +97,14 @@ def _(*row: Any) -> Tensor:
     *_, visible, queries, keys, dtype, device = row
     size = {"all": 1, "causal": queries, "masked": keys + 1}[visible]
     return torch.empty(size, dtype=_wide(dtype), device=device)
+
+
+@lru_cache(maxsize=32)
+def _kept(*row: Any) -> Tensor:
+    """Return what the operator returns, made once."""
+    with torch.inference_mode(False):
+        found: Tensor = _numbers_of_rows(*row)
+    return found
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -166,7 +166,11 @@ class _Registered:
         elif scaling is not None and not of_cosines:
             warn_of_replaced(scaling, query.shape[-1], "register")
         alpha = each_query("alpha", self._policy, *rows, of_cosines or self._relative)
-        query = (q * alpha.unsqueeze(-1)).to(query.dtype)
+        if isinstance(alpha, Tensor):
+            q = q * alpha.unsqueeze(-1)
+        else:
+            unit *= alpha
+        query = q.to(query.dtype)
         if rest.get("softcap") is None and rest.get("s_aux") is None and _fused(type(module)):
             function: Callable[..., Any] = sdpa_attention_forward
         else:
