@@ -10,8 +10,9 @@ column is.
 
 `Monitor` does that every so many steps of training, on some of the rows, and logs it.
 
-`observer` watches the model, `sample` chooses rows, `measure` turns a call into sums of its rows,
-`random_scores` has the theory, and `report` shows both; `monitor` is made of them.
+`observer` watches the model, `tokens` knows whose queries a call has and `sample` chooses some of
+them, `measure` turns a call into rows and `tally` keeps their sums, `random_scores` has the theory
+and `report` shows both; `monitor` is made of them.
 
 Chapter: probe.
 """
