@@ -258,7 +258,20 @@ def test_generate_is_one_sequence_for_each_of_the_batch():
     assert list(one[(one.sequence == 0) & one["target_gap"].notna()]["query"]) == wanted
 
 
-def test_a_window_moves_the_targets(monkeypatch):
+def test_tokens_that_were_kept_elsewhere_are_unknown():
+    model, ids = foreign.llama(bos_token_id=1, eos_token_id=None), few_tokens()
+    with torch.no_grad():
+        other = model(ids[:, :8].flip(1), use_cache=True).past_key_values
+        with probe(model, targets="duplicate", theory=False) as report:
+            kept = model(ids[:, :7], use_cache=True).past_key_values
+            model(ids[:, 7:8], past_key_values=kept)
+            known = report.table()["targets"]
+            model(ids[:, 8:], past_key_values=other)
+    assert (report.table()["targets"] == known).all()
+    assert (report.table()["rows"] == 2 * (6 + 1 + 4)).all()
+
+
+def test_a_window_moves_the_targets():
     from transformers import MistralConfig, MistralModel
 
     torch.manual_seed(0)
