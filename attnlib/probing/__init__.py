@@ -11,10 +11,10 @@ column is.
 `Monitor` does that every so many steps of training, on some of the rows, logs it, and says where
 there is a reason to look. `clip` makes logits smaller that have grown too large.
 
-`observer` watches the model, `sample` chooses rows, `measure` turns a call into sums of its rows,
-`random_scores` has the theory, `tally` the sums, `tokens` what is known of them, and `report`
-shows all, by `summary` in words, by `figures`, and `one_head` by itself; `monitor` is made of them
-and of `alarms`.
+`observer` watches the model, `tokens` knows whose queries a call has and `sample` chooses some of
+them, `measure` turns a call into rows and `tally` keeps their sums, `random_scores` has the theory,
+and `report` shows both: by `summary` in words, by `figures`, and `one_head` by itself; `monitor` is
+made of them and of `alarms`.
 
 Chapter: probe.
 """

@@ -65,8 +65,9 @@ def probe(
     `rows` measures a sample, about so many rows of each head in a call, from up to four sequences
     and all along their length: means, quantiles and numbers of rows are then those of the sample.
 
-    It adds once or twice the time of the attention itself, and memory linear in the number of keys.
-    Of each row and head 56 bytes are kept, of at most 2²² rows: of more, a random sample.
+    It adds about the time of the attention itself, twice that under a mask, and memory linear in
+    the number of keys. Of each row and head 56 bytes are kept, of at most 2²² rows: of more, a
+    random sample, and the sums of all.
 
     What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
     it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all; so it
@@ -152,15 +153,18 @@ class Observer(interception.Watcher):
         """Return whether the module is a part of the model, and runs in its thread."""
         return id(module) in self.names and threading.get_ident() == self.thread
 
-    def enter_module(self, module: nn.Module, args: Any) -> None:
+    def enter_module(
+        self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
+    ) -> None:
         """Note that a module starts. Without arguments, the tokens stay unknown."""
         if torch.compiler.is_compiling() or not self.belongs(module):
             return
         if not self.running:
             self.calls.clear()
         tokens = self.running[-1][1] if self.running else Tokens()
-        if args is not None:
-            tokens = self.reader.read(module, args, interception.named_arguments(), tokens)
+        if args is not None and not interception.is_traced():
+            named = interception.named_arguments() if named is None else named
+            tokens = self.reader.read(module, args, named, tokens)
         self.running.append((module, tokens))
         name = self.names[id(module)]
         if interception.LOOKS_LIKE_ATTENTION.search(self.kinds[name]):

@@ -99,6 +99,7 @@ class Report:
         self._not_finite: dict[str, None] = {}
         self._share = 1.0  # of the rows, that are kept
         self._rng = np.random.default_rng(0)
+        self._kept = 0  # how many rows that is, of all heads
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -138,6 +139,7 @@ class Report:
         tally.add(measured)
         if self._share < 1.0:
             tally.thin(self._share, self._rng, slice(-1, None))
+        self._kept += heads * tally.parts[-1][1].shape[1]
         self._fit()
         self._written = []
         counted = measured.rows.keys >= 2.0
@@ -146,10 +148,11 @@ class Report:
 
     def _fit(self) -> None:
         """Keep half of the rows until they are few enough."""
-        while sum(map(len, self._tallies.values())) > KEPT:
+        while self._kept > KEPT:
             self._share /= 2.0
             for tally in self._tallies.values():
                 tally.thin(0.5, self._rng)
+            self._kept = sum(map(len, self._tallies.values()))
 
     def merge(self, other: "Report") -> None:
         """Add all that another report has measured, as if it had been measured here.
@@ -172,6 +175,7 @@ class Report:
             self._tallies.setdefault(key, Tally.empty(key[2])).merge(tally)
         self._not_finite |= other._not_finite
         self._theory |= other._theory
+        self._kept = sum(map(len, self._tallies.values()))
         self._fit()
         self._written = []
 
@@ -225,6 +229,7 @@ class Report:
                     tally = Tally(scale, sums, largest, lengths, *counts)
                     tally.parts = [(values, place)]
                     report._tallies[layer, call, heads, dimension] = tally
+                    report._kept += len(tally)
         except (ValueError, KeyError, TypeError, IndexError, EOFError, zlib.error, BadZipFile) as e:
             reason = " ".join(str(e).split())
             raise ValueError(f"{path} is not a report that can be read: {reason:.100}") from None

@@ -47,7 +47,9 @@ class Reader:
             self.mask, self.masked = _mask(mask), False
         self.targets = None if targets is None else _targets(targets)
         self.meant: bool | None = None if targets is None else False  # likewise of targets
-        self._ids: dict[int, Tensor] = {}  # of each model, as far as its cache goes
+        self._ids: dict[
+            int, tuple[Tensor, int | None]
+        ] = {}  # of each model, with what they are kept in
         self._last: tuple[Tokens, Places | None] = Tokens(), None
 
     def read(
@@ -89,10 +91,11 @@ class Reader:
             past = int(kept.get_seq_length())
         if ids is not None and self.targets is not None:
             if past:
-                before = self._ids.get(id(module), ids[:, :0])
-                ids = torch.cat([before, ids], dim=1) if before.shape == (batch, past) else None
+                before, where = self._ids.get(id(module), (ids[:, :0], None))
+                same = before.shape == (batch, past) and where in (None, id(kept))
+                ids = torch.cat([before, ids], dim=1) if same else None
             if ids is not None:
-                self._ids[id(module)] = ids
+                self._ids[id(module)] = ids, None if kept is None else id(kept)
         return Tokens(length, past, ids, mask != 0 if columns == past + length else None)
 
     def queries(self, tokens: Tokens, call: Call) -> Queries | None:

@@ -238,10 +238,16 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("blocks", [1, 1000])
+@pytest.fixture(params=[(2**20, 128), (2**20, 4), (100, 4), (1, 128)], ids=str)
+def blocks(request, monkeypatch):
+    """How many scores, and how many rows of a causal mask, are worked on at a time."""
+    monkeypatch.setitem(measure.BLOCK, "cpu", request.param[0])
+    monkeypatch.setattr(measure, "CAUSAL_ROWS", request.param[1])
+
+
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_is_measured_as_its_full_weights(name, blocks, monkeypatch):
-    monkeypatch.setitem(measure.BLOCK, "cpu", 2**20 // blocks**2)
+def test_a_call_is_measured_as_its_full_weights(name):
     model, tensors = Caller(), qkv()
     with probe(model) as report:
         output = model(*tensors, **CALLS[name])
@@ -253,6 +259,7 @@ ORDER = ("attn_mask", "is_causal", "scale")
 
 
 @pytest.mark.filterwarnings("ignore:Lower right causal bias will produce NaNs")
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("lengths", [(5, 9), (9, 5)])
 def test_causal_rows_begin_at_the_first_key_or_end_at_the_last(lengths):
     model, tensors = Caller(), qkv(*lengths)

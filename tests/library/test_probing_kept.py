@@ -180,6 +180,7 @@ def test_what_is_saved_is_loaded(options, tmp_path):
 def test_what_is_loaded_goes_on(tmp_path):
     measured(range(2)).save(path := tmp_path / "report.npz")
     loaded, whole = Report.load(path), measured(range(4))
+    assert loaded._kept == 2 * 4 * (LENGTH - 1) * HEADS
     loaded.merge(measured(range(2, 4)))
     assert_same_tables(loaded, whole)
     pd.testing.assert_frame_equal(loaded.rows(), whole.rows(), rtol=1e-14)

@@ -12,6 +12,7 @@ from attnlib.probing import probe
 from attnlib.probing.tokens import earlier
 from tests.library import foreign
 from tests.library.test_probing import Caller, by_full_weights, calls_of, draw, qkv
+from tests.library.test_probing import blocks as blocks  # a fixture
 
 HEADS, LENGTH, SHORT = foreign.HEADS, foreign.LENGTH, foreign.SHORT
 REAL = ~foreign.PADDING
@@ -75,11 +76,11 @@ def test_padding_is_no_row_where_the_model_is_told(name, side, monkeypatch):
         return model(foreign.tokens(), attention_mask=real.long())
 
     calls = calls_of(run, monkeypatch)
-    with probe(model) as report:
+    with probe(model, theory=False) as report:
         run()
     assert_real_rows(report, calls, real)
     assert report.padding == (LENGTH - SHORT) * HEADS * 2
-    with probe(model, mask=False) as every:
+    with probe(model, mask=False, theory=False) as every:
         run()
     assert every.padding == 0
     left_out = len(every.rows()) - len(report.rows())  # on the left they see no key
@@ -98,7 +99,7 @@ def test_padding_is_no_row_where_the_probe_is_told(side, monkeypatch):
 
     calls = calls_of(run, monkeypatch)
     for mask in (real, real.long().tolist(), real.numpy()):
-        with probe(model, mask=mask) as report:
+        with probe(model, mask=mask, theory=False) as report:
             run()
         assert_real_rows(report, calls, real)
 
@@ -107,7 +108,7 @@ def test_padding_is_no_row_where_the_probe_is_told(side, monkeypatch):
 def test_padding_of_other_modules(name, monkeypatch):
     model, run = foreign.MODELS[name]()
     calls = calls_of(run, monkeypatch)
-    with probe(model) as report:
+    with probe(model, theory=False) as report:
         run()
     assert_real_rows(report, calls, REAL)
 
@@ -121,7 +122,7 @@ def test_padding_on_the_fast_path(monkeypatch):
         return model(foreign.vectors(), src_key_padding_mask=foreign.PADDING)
 
     calls = calls_of(run, monkeypatch)
-    with torch.no_grad(), probe(model) as report:
+    with torch.no_grad(), probe(model, theory=False) as report:
         run()
     assert_real_rows(report, calls, REAL)
 
@@ -141,7 +142,7 @@ def test_padding_of_a_decoder_is_that_of_its_own_tokens(monkeypatch):
         )
 
     calls = calls_of(run, monkeypatch)
-    with probe(model) as report:
+    with probe(model, theory=False) as report:
         run()
     table = report.table()
     rows = dict(zip(table["layer"], table["rows"], strict=True))
@@ -186,7 +187,7 @@ def test_values_and_first_key_are_those_that_real_queries_see(masked):
     causal = torch.ones(11, 11, dtype=torch.bool).tril()
     causal[:7, 0] = not masked  # then only padding sees the first key
     options = {"attn_mask": causal} if masked else {"is_causal": True}
-    with probe(model := Caller(), mask=real) as report:
+    with probe(model := Caller(), mask=real, theory=False) as report:
         model(q, k, v, **options)
     own = causal[:7, :7]
     for head, expected in enumerate(
@@ -213,9 +214,9 @@ def test_generation_counts_positions_on(side):
     model = foreign.llama(bos_token_id=1, eos_token_id=None)
     real = torch.ones(2, LENGTH, dtype=torch.bool) if side == "none" else SIDES["left"]
     with torch.no_grad():
-        with probe(model, targets="duplicate") as whole:
+        with probe(model, targets="duplicate", theory=False) as whole:
             model(foreign.tokens(), attention_mask=real.long())
-        with probe(model, targets="duplicate") as decoded:
+        with probe(model, targets="duplicate", theory=False) as decoded:
             kept = None
             for start, stop in [(0, 7), (7, 8), (8, 11), (11, 12)]:
                 output = model(
@@ -242,7 +243,7 @@ def test_generate_is_one_sequence_for_each_of_the_batch():
     config = foreign.llama(bos_token_id=1, eos_token_id=None, pad_token_id=0).config
     config.max_position_embeddings = 40
     model = LlamaForCausalLM(config).eval()
-    with probe(model, targets="induction") as report:
+    with probe(model, targets="induction", theory=False) as report:
         text = model.generate(
             foreign.tokens()[:, :6],
             attention_mask=SIDES["left"][:, -6:].long(),
@@ -258,7 +259,20 @@ def test_generate_is_one_sequence_for_each_of_the_batch():
     assert list(one[(one.sequence == 0) & one["target_gap"].notna()]["query"]) == wanted
 
 
-def test_a_window_moves_the_targets(monkeypatch):
+def test_tokens_that_were_kept_elsewhere_are_unknown():
+    model, ids = foreign.llama(bos_token_id=1, eos_token_id=None), few_tokens()
+    with torch.no_grad():
+        other = model(ids[:, :8].flip(1), use_cache=True).past_key_values
+        with probe(model, targets="duplicate", theory=False) as report:
+            kept = model(ids[:, :7], use_cache=True).past_key_values
+            model(ids[:, 7:8], past_key_values=kept)
+            known = report.table()["targets"]
+            model(ids[:, 8:], past_key_values=other)
+    assert (report.table()["targets"] == known).all()
+    assert (report.table()["rows"] == 2 * (6 + 1 + 4)).all()
+
+
+def test_a_window_moves_the_targets():
     from transformers import MistralConfig, MistralModel
 
     torch.manual_seed(0)
@@ -271,9 +285,9 @@ def test_a_window_moves_the_targets(monkeypatch):
     ).eval()  # fmt: skip
     ids = foreign.tokens()
     with torch.no_grad():
-        with probe(model, targets="previous") as whole:
+        with probe(model, targets="previous", theory=False) as whole:
             model(ids)
-        with probe(model, targets="previous") as decoded:
+        with probe(model, targets="previous", theory=False) as decoded:
             kept = model(ids[:, :7], use_cache=True).past_key_values
             for i in range(7, LENGTH):
                 model(ids[:, i : i + 1], past_key_values=kept, use_cache=True)
@@ -341,11 +355,13 @@ CALLS = {
     "plain": ({}, torch.ones(11, 11, dtype=torch.bool)),
     "causal": ({"is_causal": True}, CAUSAL),
     "mask": ({"attn_mask": SOME}, SOME),
+    "hiding numbers": ({"attn_mask": torch.where(SOME, 0.0, -1e9)}, SOME),
     "scale": ({"scale": 1.7}, torch.ones(11, 11, dtype=torch.bool)),
     "negative scale": ({"scale": -0.7, "is_causal": True}, CAUSAL),
 }
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("key_heads", [4, 2])
 @pytest.mark.parametrize("name", CALLS)
 def test_targets_of_an_array(name, key_heads):
@@ -359,7 +375,7 @@ def test_targets_of_an_array(name, key_heads):
 
 def test_a_target_far_above_the_others_has_its_digits():
     q, k = torch.tensor([[[[1.0]] * 3]]), torch.tensor([[[[60.0], [0.5], [0.0]]]])
-    with probe(model := Caller(), targets=[[0, 0, 0]]) as report:
+    with probe(model := Caller(), targets=[[0, 0, 0]], theory=False) as report:
         model(q, k, k, scale=1.0)
     line = report.table().loc[0]
     assert line["target_gap"] == pytest.approx(59.75, rel=1e-6)
@@ -369,7 +385,7 @@ def test_a_target_far_above_the_others_has_its_digits():
 
 def test_equal_logits_have_the_gap_zero():
     x = torch.zeros(1, 1, 5, 4)
-    with probe(model := Caller(), targets="previous") as report:
+    with probe(model := Caller(), targets="previous", theory=False) as report:
         model(x, x, x)
     line = report.table().loc[0]
     assert line["targets"] == 4
@@ -441,7 +457,7 @@ def test_a_function_of_the_tokens():
         seen.append(tokens)
         return torch.full(tokens.shape, 2)
 
-    with probe(model, targets=mine) as report:
+    with probe(model, targets=mine, theory=False) as report:
         model(ids)
     assert len(seen) == 1
     assert torch.equal(seen[0], ids)
@@ -472,7 +488,7 @@ def test_a_model_of_ones_own_is_called_with_tokens_first():
 
 def test_crossed_attention_has_no_targets():
     model, run = foreign.decoder_with_padding()
-    with probe(model, targets="previous") as report:
+    with probe(model, targets="previous", theory=False) as report:
         run()
     targets = report.table().groupby("layer")["targets"].max()
     assert dict(targets) == {
@@ -486,7 +502,7 @@ def test_crossed_attention_has_no_targets():
 def test_padding_is_no_target():
     model, real = both("GPT-2", "left")
     for targets in ("previous", last_earlier(torch.zeros(2, LENGTH), torch.ones(2, LENGTH))):
-        with probe(model, mask=real, targets=targets) as report:
+        with probe(model, mask=real, targets=targets, theory=False) as report:
             model(foreign.tokens())
         assert (report.table()["targets"] == LENGTH + SHORT - 2).all()
         rows = report.rows()
@@ -512,7 +528,7 @@ def test_targets_that_no_row_has_are_named():
 
 
 def test_without_targets_there_are_no_such_columns():
-    with probe(model := Caller()) as report:
+    with probe(model := Caller(), theory=False) as report:
         model(*qkv())
     assert not [name for name in report.table().columns if name.startswith("target")]
     assert not [name for name in report.rows().columns if name.startswith("target")]
