@@ -4,7 +4,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -114,6 +114,16 @@ def attend(
     return scaled(*call, options, functional.scaled_dot_product_attention)
 
 
+class Prepared(NamedTuple):
+    """What a kernel is called with, and what multiplies its output."""
+
+    q: Tensor  # in its own type, or in float32 or wider
+    k: Tensor
+    scale: float
+    factor: Tensor | float
+    shape: torch.Size  # of the queries that come out
+
+
 def scaled(
     q: Tensor,
     k: Tensor,
@@ -130,8 +140,15 @@ def scaled(
 
     `relative` multiplies the scale that the options give.
     """
+    call = q, k, v, attn_mask, dropout_p, is_causal, enable_gqa
+    return finished(call, prepared(call, options, relative), kernel)
+
+
+def prepared(call: Call, options: Options, relative: Policy | Factor | None = None) -> Prepared:
+    """Return what a call becomes under its options."""
+    q, k, v, attn_mask, dropout_p, is_causal, enable_gqa = call
     scale, factor = told.checked(options)
-    dropout_p = told.checked_probability("dropout_p", dropout_p)
+    told.checked_probability("dropout_p", dropout_p)
     shape = shapes.checked(q, k, v, attn_mask, is_causal, enable_gqa)
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
     normalize_qk = options.normalize_qk
@@ -184,6 +201,32 @@ def scaled(
             q = _within_half(q)
     if kernel_scale < torch.finfo(wide).tiny:  # a kernel multiplies the −∞ of is_causal by it
         q, kernel_scale = q * 0.0, 1.0
+    return Prepared(q, k, kernel_scale, factor, shape)
+
+
+def of_heads(call: Call, chosen: Tensor, one: Prepared, other: Prepared) -> tuple[Call, Prepared]:
+    """Return a call, and what it becomes: the chosen heads of one, the rest of the other."""
+    q, k, v, attn_mask, dropout_p, is_causal, enable_gqa = call
+    here = chosen[:, None, None]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    mixed = torch.where(here, one.q.to(wide) * (one.scale / other.scale), other.q.to(wide))
+    if one.k is not other.k:
+        groups = q.shape[-3] // k.shape[-3] if enable_gqa else 1
+        ours, k, v = (t.repeat_interleave(groups, -3) for t in (one.k, other.k, v))
+        k, enable_gqa = torch.where(here, ours, k), False
+    factor = one.factor
+    if isinstance(factor, Tensor) or isinstance(other.factor, Tensor) or factor != other.factor:
+        ours, theirs = (torch.as_tensor(made.factor).to(mixed) for made in (one, other))
+        factor = torch.where(here[..., 0], ours, theirs)
+    call = q, k, v, attn_mask, dropout_p, is_causal, enable_gqa
+    return call, Prepared(mixed, k, other.scale, factor, one.shape)
+
+
+def finished(call: Call, made: Prepared, kernel: Callable[..., Tensor]) -> Tensor:
+    """Return attention."""
+    q, _, v, attn_mask, dropout_p, is_causal, enable_gqa = call
+    dtype = q.dtype
+    q, k, kernel_scale, factor, shape = made
     if k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
         output = (q.to(dtype) @ v.new_zeros(q.shape[-1], v.shape[-1])).expand(*shape, -1)
     else:
@@ -192,7 +235,7 @@ def scaled(
             k,
             v,
             attn_mask=attn_mask,
-            dropout_p=dropout_p,
+            dropout_p=float(dropout_p),
             is_causal=is_causal,
             scale=kernel_scale,
             enable_gqa=enable_gqa,

@@ -20,7 +20,15 @@ from torch.nn.modules.module import (
 from torch.overrides import TorchFunctionMode
 
 from attnlib import checking
-from attnlib.attention.arithmetic import ENTERED, UNSEEN, Call, scaled
+from attnlib.attention.arithmetic import (
+    ENTERED,
+    UNSEEN,
+    Call,
+    finished,
+    of_heads,
+    prepared,
+    scaled,
+)
 from attnlib.attention.options import (
     Factor,
     Options,
@@ -238,14 +246,16 @@ class _Rescaled(TorchFunctionMode):
         own: Any = options.scale
         if by_alpha and not self.options.normalize_qk and isinstance(own, float):
             warn_of_replaced(own, call[0].shape[-1], "rescale")
-        output = scaled(*call, self.changed(options), UNSEEN, self.relative)
+        options_here = self.changed(options)
         if self.heads is None:
-            return output
-        heads = output.shape[-3] if output.ndim > 2 else 1
+            return scaled(*call, options_here, UNSEEN, self.relative)
+        heads = call[0].shape[-3] if call[0].ndim > 2 else 1
         if self.heads[-1] >= heads:
             raise ValueError(f"heads must be below {heads}, got heads={self.heads}")
-        chosen = torch.tensor([place in self.heads for place in range(heads)], device=output.device)
-        return torch.where(chosen[:, None, None], output, scaled(*call, options, UNSEEN))
+        places = torch.arange(heads, device=call[0].device)
+        chosen = torch.isin(places, torch.tensor(self.heads, device=places.device))
+        here, elsewhere = prepared(call, options_here, self.relative), prepared(call, options)
+        return finished(*of_heads(call, chosen, here, elsewhere), UNSEEN)
 
     @not_compiled
     def __torch_function__(

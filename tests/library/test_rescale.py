@@ -24,6 +24,7 @@ from transformers import (
 
 from attnlib.attention import Attention, attend, rescale
 from attnlib.policies import POLICIES
+from attnlib.probing import probe
 from tests.library.test_bad_input import assert_refused
 
 WIDTH, HEADS, LENGTH = 16, 2, 7
@@ -586,16 +587,48 @@ def test_some_layers_change_where_they_are_computed_twice():
         torch.testing.assert_close(ours, theirs)
 
 
-def test_some_heads_change_and_the_others_do_not():
-    q, k, v = (numbers(2, 3, LENGTH, WIDTH, seed=i) for i in range(3))
-    own, all_of_them = attend(q, k, v), attend(q, k, v, alpha=2.0)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"factor": 2.0},
+        {"alpha": 2.0},
+        {"scale": 3.0, "normalize_qk": True},
+        {"policy": "ssmax", "post_scale": 1.5},
+        {"alpha": 2.0, "post_scale": "exact"},
+    ],
+)
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_some_heads_change_and_the_others_do_not(changed, key_heads):
+    q, k, v = (numbers(2, 4, LENGTH, WIDTH, seed=i) for i in range(3))
+    k, v = k[:, :key_heads], v[:, :key_heads]
+    own = attend(q, k, v, enable_gqa=True, is_causal=True)
     for function in (scaled_dot_product_attention, attend):
-        with rescale(factor=2.0, heads=[0, 2]):
-            found = function(q, k, v)
-        torch.testing.assert_close(found[:, 1], own[:, 1])
-        torch.testing.assert_close(found[:, ::2], all_of_them[:, ::2])
-    with rescale(factor=2.0, heads=[3]), pytest.raises(ValueError, match="heads must be below 3"):
-        attend(q, k, v)
+        with rescale(**changed):
+            every = function(q, k, v, enable_gqa=True, is_causal=True)
+        with rescale(**changed, heads=[0, 2]):
+            found = function(q, k, v, enable_gqa=True, is_causal=True)
+        torch.testing.assert_close(found[:, 1::2], own[:, 1::2])
+        torch.testing.assert_close(found[:, ::2], every[:, ::2])
+    with rescale(factor=2.0, heads=[4]), pytest.raises(ValueError, match="heads must be below 4"):
+        attend(q, q, q)
+
+
+def test_a_probe_sees_one_call_in_which_some_heads_have_changed():
+    layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+    x = numbers(3, LENGTH, 16)
+    tables = []
+    for changed in (None, {"factor": 3.0}, {"factor": 3.0, "heads": [1]}):
+        with probe(layer) as report:
+            if changed is None:
+                layer(x, x, x, need_weights=False)
+            else:
+                with rescale(**changed):
+                    layer(x, x, x, need_weights=False)
+        tables.append(report.table())
+    own, every, some = (table.alpha.to_numpy() for table in tables)
+    assert tables[2].call.tolist() == [0] * 4
+    np.testing.assert_allclose(some[[0, 2, 3]], own[[0, 2, 3]], rtol=1e-5)
+    np.testing.assert_allclose(some[1], every[1], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
