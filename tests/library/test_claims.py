@@ -177,6 +177,27 @@ def constants(of=float):
     return found
 
 
+@cache
+def written():
+    """Return each box of the ledger as text, by its id."""
+    cells = nbformat.read(CHAPTERS / "claims.ipynb", as_version=4).cells
+    boxes = [
+        output["data"]["text/plain"]
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if "claim-evidence" in output.get("data", {}).get("text/html", "")
+    ]
+    return {box.split(" — ")[0]: box for box in boxes}
+
+
+# The first tests to ask for outcomes: each runs its own check, which `make mutants` wants to know.
+@pytest.mark.parametrize("identifier", claims.CLAIMS)
+def test_every_box_has_the_statement_and_the_evidence_of_its_check(identifier, checked):
+    outcome = checked[identifier]
+    box = f"{identifier} — {outcome.verdict}\n  Claim: {outcome.statement}\n  Check: "
+    assert text_difference(written()[identifier], box + outcome.evidence) is None
+
+
 @pytest.mark.parametrize("copy", named([*FALSIFIED, *OTHER_EVIDENCE]))
 def test_a_falsified_statement_gets_another_verdict(copy, outcomes):
     assert verdict(copy) == copy.verdict != outcomes[copy.id].verdict
@@ -317,26 +338,6 @@ def test_every_box_in_the_book_repeats_the_verdict_of_its_check(outcomes):
     assert len(shown) >= 2 * len(outcomes)  # in its chapter, and in the ledger
     for verdict, identifier in shown:
         assert outcomes[identifier].verdict == verdict, identifier
-
-
-@cache
-def written():
-    """Return each box of the ledger as text, by its id."""
-    cells = nbformat.read(CHAPTERS / "claims.ipynb", as_version=4).cells
-    boxes = [
-        output["data"]["text/plain"]
-        for cell in cells
-        for output in cell.get("outputs", [])
-        if "claim-evidence" in output.get("data", {}).get("text/html", "")
-    ]
-    return {box.split(" — ")[0]: box for box in boxes}
-
-
-@pytest.mark.parametrize("identifier", claims.CLAIMS)
-def test_every_box_has_the_statement_and_the_evidence_of_its_check(identifier, checked):
-    outcome = checked[identifier]
-    box = f"{identifier} — {outcome.verdict}\n  Claim: {outcome.statement}\n  Check: "
-    assert text_difference(written()[identifier], box + outcome.evidence) is None
 
 
 def test_every_claim_that_is_not_true_as_it_stands_is_in_the_errata(outcomes):

@@ -1,5 +1,8 @@
 """Differences of variants over seeds, against formulas written out and simulated coverage."""
 
+import math
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -83,3 +86,10 @@ def test_harm_is_the_difference_within_a_seed():
 def test_one_number_has_no_last_axis():
     with pytest.raises(ValueError, match=r"at least two along the last axis, got 0$"):
         comparison.interval(3.0)
+
+
+def test_half_widths_beyond_the_largest_number_are_infinite_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mean, half_width = comparison.interval([-1.7e308, 1.7e308])
+    assert (float(mean), float(half_width)) == (0.0, math.inf)

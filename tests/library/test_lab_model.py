@@ -477,3 +477,9 @@ def test_a_configuration_keeps_plain_numbers():
 def test_without_biases_there_are_none():
     model = Transformer(Config(width=64, depth=1, biases=False))
     assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == []
+
+
+@pytest.mark.parametrize("target", [-1, 256])
+def test_a_target_that_is_no_byte_is_refused_on_either_side(target):
+    with pytest.raises(ValueError, match="targets must be from 0 to 255 or -100"):
+        loss(torch.zeros(1, 2, 256), torch.tensor([[0, target]]))
