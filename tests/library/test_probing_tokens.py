@@ -173,7 +173,7 @@ def test_a_mask_that_fits_no_call_is_named():
         m(*qkv())
 
 
-@pytest.mark.parametrize("mask", [[1, 1], [[2, 1]], [[0.5]], True])
+@pytest.mark.parametrize("mask", [[1, 1], [[2, 1]], [[0.5]], True, "all", [[1], [1, 0]]])
 def test_a_mask_must_be_one(mask):
     with pytest.raises(ValueError, match="mask must be of shape"):
         probe(Caller(), mask=mask).__enter__()
@@ -535,7 +535,9 @@ def test_without_targets_there_are_no_such_columns():
     assert "target_gap" not in report.definitions
 
 
-@pytest.mark.parametrize("targets", ["next", 3, [1, 2], [[0.5]], np.zeros((1, 2, 3), int)], ids=str)
+@pytest.mark.parametrize(
+    "targets", ["next", 3, [1, 2], [[0.5]], [[1], [1, 2]], np.zeros((1, 2, 3), int)], ids=str
+)
 def test_targets_must_be_some(targets):
     with pytest.raises(ValueError, match=r"targets must be"):
         probe(Caller(), targets=targets).__enter__()
