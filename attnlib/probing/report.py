@@ -90,7 +90,7 @@ KEPT = 2**22
 
 
 class Report:
-    """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
+    """What `probe` has measured: a table, a figure, JSON, a file, and a summary when printed."""
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self._theory = theory
