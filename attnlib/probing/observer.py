@@ -53,13 +53,14 @@ def probe(
     called with; `mask` (1 or True for a token; by position, those in a cache included) goes before
     it, and mask=False counts all. `report.padding` is how many rows are left out.
 
-    `targets` says which key each query is meant to find, and the table and `rows` tell its gap, its
-    weight and κ: "previous" is the key before, "duplicate" the last earlier one of the same token,
-    "induction" the one after that. Or an array of integers (batch, tokens), the position of each
-    query's key, −1 for none; or a function from the model's token ids (batch, tokens) to such an
-    array. Targets are for attention of tokens to one another; one that is hidden from its query
-    counts as none. The tokens in the cache of transformers are known if the model got them inside
-    the context; beam search, which exchanges sequences between the steps, is not followed.
+    `targets` says which key each query is meant to find, and the table and `Report.rows` tell its
+    gap, its weight and κ: "previous" is the key before, "duplicate" the last earlier one of the
+    same token, "induction" the one after that. Or an array of integers (batch, tokens), the
+    position of each query's key, −1 for none; or a function from the model's token ids (batch,
+    tokens) to such an array. Targets are for attention of tokens to one another; one that is hidden
+    from its query counts as none. The tokens in the cache of transformers are known if the model
+    got them inside the context; beam search, which exchanges sequences between the steps, is not
+    followed.
 
     `theory=False` leaves out the columns of random scores, which take a second for each length.
     `rows` measures a sample, about so many rows of each head in a call, from up to four sequences

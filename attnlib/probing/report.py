@@ -84,12 +84,15 @@ FORMAT = "attnlib probe 1"
 ARRAYS = ("sums", "largest_logit", "lengths", "values", "place")
 """What a file says it is, and what it holds of each module."""
 
+UNREADABLE = (BadZipFile, zlib.error, EOFError, LookupError, RuntimeError, TypeError, ValueError)
+"""What reading a damaged file can raise."""
+
 KEPT = 2**22
 """So many rows are kept, of all heads together, at 56 bytes; of more a random sample."""
 
 
 class Report:
-    """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
+    """What `probe` has measured: a table, a figure, JSON, a file, and a summary when printed."""
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self._theory = theory
@@ -230,8 +233,8 @@ class Report:
                     tally.parts = [(values, place)]
                     report._tallies[layer, call, heads, dimension] = tally
                     report._kept += len(tally)
-        except (ValueError, KeyError, TypeError, IndexError, EOFError, zlib.error, BadZipFile) as e:
-            reason = " ".join(str(e).split())
+        except UNREADABLE as error:
+            reason = " ".join(str(error).split())
             raise ValueError(f"{path} is not a report that can be read: {reason:.100}") from None
         return report
 

@@ -1,6 +1,7 @@
 """What a report keeps of the rows of one module: sums of all, and all rows or a random sample.
 
-Sums are in double precision. Memory is bounded by the rows that are kept, not by those measured.
+Sums are in double precision. Memory is bounded by the rows that are kept, not by those measured. A
+sample rather than a sketch of quantiles: it is short, merges, and has every column of a row.
 """
 
 from dataclasses import dataclass, field

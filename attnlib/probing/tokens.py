@@ -214,8 +214,12 @@ def _columns(matrix: Tensor, start: int, length: int, beyond: int) -> Tensor:
 
 def _mask(value: Any) -> Tensor:
     """Return the argument `mask`, (batch, tokens), as booleans."""
-    mask = torch.as_tensor(value)
-    if mask.ndim != 2 or not ((mask == 0) | (mask == 1)).all():
+    try:
+        mask = torch.as_tensor(value)
+        fits = mask.ndim == 2 and bool(((mask == 0) | (mask == 1)).all())
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
         raise ValueError(
             "mask must be of shape (batch, tokens), 1 or True for tokens and 0 or False for "
             f"padding, or False for no mask, got mask={_short(value)}"
@@ -231,7 +235,10 @@ def _targets(value: Targets) -> Targets:
 
 
 def _integers(value: Any, shape: tuple[int, ...] | None) -> Places:
-    array = np.asarray(value.cpu() if isinstance(value, Tensor) else value)
+    try:
+        array = np.asarray(value.cpu() if isinstance(value, Tensor) else value)
+    except ValueError:  # lines of different lengths
+        array = np.empty(0)
     if array.dtype.kind not in "iu" or array.ndim != 2 or (shape and array.shape != shape):
         raise ValueError(
             f"targets must be integers of shape {shape or '(batch, tokens)'}, the position of each "

@@ -113,6 +113,45 @@ def test_padding_of_other_modules(name, monkeypatch):
     assert_real_rows(report, calls, REAL)
 
 
+def test_a_mask_may_come_without_a_name_or_in_a_wrapper():
+    class Wrapper(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, features):
+            return self.inner(**features)
+
+    model, _ = foreign.MODELS["BERT, padding"]()
+    ids, mask = foreign.tokens(), REAL.long()
+    left_out = (LENGTH - SHORT) * HEADS * 2
+    for outer, given in [
+        (model, (ids, mask)),
+        (Wrapper(model), ({"input_ids": ids, "attention_mask": mask},)),
+    ]:
+        with probe(outer, theory=False) as report:
+            outer(*given)
+        assert report.padding == left_out
+    with probe(model, theory=False) as report:
+        model(inputs_embeds=foreign.vectors(), attention_mask=REAL)
+    assert report.padding == left_out
+
+
+def test_a_layer_of_ones_own_may_take_a_mask():
+    class Own(nn.Module):
+        def forward(self, x, attention_mask):
+            x = x[:, None]
+            hidden = attention_mask[:, None, None].bool()
+            return functional.scaled_dot_product_attention(x, x, x, hidden)
+
+    model, x = Own(), foreign.vectors()
+    with probe(model, theory=False) as report:
+        model(x, REAL)
+        model(x, attention_mask=REAL.long())
+    assert report.padding == 2 * (LENGTH - SHORT)
+    assert report.table()["rows"][0] == 2 * (LENGTH + SHORT)
+
+
 def test_padding_on_the_fast_path(monkeypatch):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(32, HEADS, 48, batch_first=True)
@@ -173,7 +212,7 @@ def test_a_mask_that_fits_no_call_is_named():
         m(*qkv())
 
 
-@pytest.mark.parametrize("mask", [[1, 1], [[2, 1]], [[0.5]], True])
+@pytest.mark.parametrize("mask", [[1, 1], [[2, 1]], [[0.5]], True, "all", [[1], [1, 0]]])
 def test_a_mask_must_be_one(mask):
     with pytest.raises(ValueError, match="mask must be of shape"):
         probe(Caller(), mask=mask).__enter__()
@@ -535,7 +574,9 @@ def test_without_targets_there_are_no_such_columns():
     assert "target_gap" not in report.definitions
 
 
-@pytest.mark.parametrize("targets", ["next", 3, [1, 2], [[0.5]], np.zeros((1, 2, 3), int)], ids=str)
+@pytest.mark.parametrize(
+    "targets", ["next", 3, [1, 2], [[0.5]], [[1], [1, 2]], np.zeros((1, 2, 3), int)], ids=str
+)
 def test_targets_must_be_some(targets):
     with pytest.raises(ValueError, match=r"targets must be"):
         probe(Caller(), targets=targets).__enter__()
