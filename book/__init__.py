@@ -18,7 +18,7 @@ from book.style import (
     readings,
     set_style,
 )
-from book.values import Table, glue
+from book.values import Link, Table, glue
 
 __all__ = [
     "BLUE",
@@ -28,6 +28,7 @@ __all__ = [
     "PALETTE",
     "PURPLE",
     "VERMILLION",
+    "Link",
     "Table",
     "claim_box",
     "figure",

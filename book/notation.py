@@ -219,6 +219,22 @@ GROUPS = (
                 "policies",
             ),
             Symbol(
+                r"\ell_i",
+                "logit",
+                r"what softmax is taken of: $\sigma\,q\cdot k_i$, and what a mask adds",
+                "对数几率（logit）",
+                "로짓",
+                "audit",
+            ),
+            Symbol(
+                r"\ell_0",
+                "sink",
+                "a logit without a value, which takes weight from the keys",
+                "注意力汇点",
+                "어텐션 싱크",
+                "audit",
+            ),
+            Symbol(
                 "L",
                 "training length",
                 "number of keys in training",

@@ -27,6 +27,23 @@ def glue(name: str, value: float | str, spec: str = "") -> None:
         paste(name, text, display=False)
 
 
+class Link(str):
+    """A text that leads somewhere: a cell of a `Table`.
+
+    >>> link = Link("a thread", "https://example.org/?a=1&b=2")
+    >>> print(link)
+    a thread
+    """
+
+    def __new__(cls, text: str, address: str) -> "Link":
+        """Return the text; its address is in the HTML alone."""
+        link = super().__new__(cls, text)
+        link.address = address
+        return link
+
+    address: str
+
+
 class Table:
     """A table of numbers: HTML in the book and in Jupyter, aligned text elsewhere.
 
@@ -56,7 +73,7 @@ class Table:
                 f"a row must have {len(self.headings)} cells, one for each heading, "
                 f"got {len(cells)}: {cells}"
             )
-        self.rows.append(tuple(map(str, cells)))
+        self.rows.append(tuple(cell if isinstance(cell, str) else str(cell) for cell in cells))
 
     def __repr__(self) -> str:
         lines = [self.headings, *self.rows]
@@ -76,7 +93,7 @@ class Table:
 
         def cells(name: str, attributes: str, line: tuple[str, ...]) -> str:
             return "".join(
-                f"<{name}{attributes}{NUMBER if right else ''}>{escape(cell)}</{name}>"
+                f"<{name}{attributes}{NUMBER if right else ''}>{_html(cell)}</{name}>"
                 for cell, right in zip(line, sides, strict=True)
             )
 
@@ -101,6 +118,11 @@ NUMBER = ' class="number"'
 
 WORDS = re.compile(r"(?<=\d)e[-+]?\d+|\b(?:to|of)\b")
 """What a number may have of letters: an exponent, as in 1e-05, and "1 to 2" or "1 of 2"."""
+
+
+def _html(cell: str) -> str:
+    text = escape(cell)
+    return f'<a href="{escape(cell.address)}">{text}</a>' if isinstance(cell, Link) else text
 
 
 def _is_number(cell: str) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 import book
-from book.values import Table
+from book.values import Link, Table
 
 
 def test_glue_formats_and_prints_outside_the_book(capsys):
@@ -59,3 +59,11 @@ def test_a_row_of_another_length_is_refused():
 def test_a_table_without_rows_has_its_headings():
     assert repr(Table("a", "b")) == "a  b"
     assert "<tbody>\n</tbody>" in Table("a", "b")._repr_html_()
+
+
+def test_a_link_is_one_in_html_and_its_text_elsewhere():
+    table = Table("bug", "n")
+    table.row(Link("a <b>", "https://example.org/?a=1&b=2"), 4)
+    assert repr(table).splitlines() == ["bug    n", "a <b>  4"]
+    link = '<a href="https://example.org/?a=1&amp;b=2">a &lt;b&gt;</a>'
+    assert f"<td>{link}</td>" in table._repr_html_()
