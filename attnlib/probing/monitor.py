@@ -124,7 +124,7 @@ class Monitor:
 
     def __enter__(self) -> Self:
         self._hooks = [
-            self.model.register_forward_pre_hook(self._before, prepend=True),
+            self.model.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True),
             self.model.register_forward_hook(self._after, always_call=True),
         ]
         return self
@@ -150,7 +150,7 @@ class Monitor:
         parts = [table.assign(step=step) for step, table in self.tables.items()]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})
 
-    def _before(self, module: nn.Module, _: Any) -> None:
+    def _before(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Start to watch, if the step is due."""
         if not module.training or interception.in_backward_pass():
             return
@@ -162,7 +162,7 @@ class Monitor:
         self._observer, self._watched_step = Observer(module, Report(theory=False), sample), step
         self._watched = ExitStack()
         self._watched.enter_context(self._observer.at_work())
-        self._observer.enter_module(module, None)
+        self._observer.enter_module(module, arguments, named)
 
     def _after(self, module: nn.Module, arguments: Any, output: Any) -> None:
         """Tell what was measured, if this call was watched."""

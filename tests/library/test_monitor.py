@@ -52,6 +52,18 @@ def test_with_all_rows_it_measures_what_the_probe_does():
     assert expected["gradient_share"].isna().all()
 
 
+def test_padding_that_the_model_is_told_of_is_left_out():
+    model = foreign.llama().train()
+    mask = (~foreign.PADDING.flip(1)).long()
+    with Monitor(model, every=1) as monitor:
+        model(input_ids=foreign.tokens(), attention_mask=mask)
+    with probe(model, theory=False) as report:
+        model(input_ids=foreign.tokens(), attention_mask=mask)
+    padded = foreign.LENGTH - foreign.SHORT
+    assert report.padding == 2 * foreign.HEADS * padded
+    assert monitor.table().rows.tolist() == report.table().rows.tolist()
+
+
 def test_nothing_is_watched_in_evaluation_and_after_the_context():
     model = foreign.llama()
     with Monitor(model, every=1) as monitor:
