@@ -54,7 +54,7 @@ def test_with_all_rows_it_measures_what_the_probe_does():
 
 def test_padding_that_the_model_is_told_of_is_left_out():
     model = foreign.llama().train()
-    mask = (~foreign.PADDING.flip(1)).long()
+    mask = (~foreign.PADDING).long()
     with Monitor(model, every=1) as monitor:
         model(input_ids=foreign.tokens(), attention_mask=mask)
     with probe(model, theory=False) as report:
