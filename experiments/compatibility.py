@@ -667,8 +667,8 @@ writes this page.
 def page(record: Record) -> str:
     """Return the page that shows a record."""
     letters: dict[str, str] = {}
-    plain = table(record, letters, IMPLEMENTATIONS, "implementation", situation="plain")
-    others = table(record, letters, SITUATIONS, "situation")
+    plain = list(table(record, letters, IMPLEMENTATIONS, "implementation", situation="plain"))
+    others = list(table(record, letters, SITUATIONS, "situation"))
     notes = [f"- {letter}: {line}\n" for line, letter in letters.items()]
     return "".join(
         [
