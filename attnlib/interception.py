@@ -77,21 +77,11 @@ LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 """In the name of a class."""
 
 
-def is_of_transformers(module: nn.Module) -> bool:
-    """Return whether a module is a model of transformers, which loads when it is asked for."""
-    return hasattr(module, "_supports_sdpa")
-
-
-def refuses_sdpa(kind: type[nn.Module]) -> bool:
-    """Return whether a kind of model of transformers says that the fused kernel is wrong for it."""
-    return getattr(kind, "_supports_sdpa", None) is False
-
-
 def way_to_be_seen(model: nn.Module) -> str:
     """Return what lets the attention of a model of transformers be seen that cannot be, if any."""
-    parts: list[Any] = [part for part in model.modules() if is_of_transformers(part)]
+    parts: list[Any] = [part for part in model.modules() if hasattr(part, "_supports_sdpa")]
     for part in parts:
-        if refuses_sdpa(type(part)):
+        if not part._supports_sdpa:
             return (
                 f"{type(part).__name__} refuses that function: attn_implementation='eager' and "
                 "output_attentions=True give its weights, and attnlib.rows measures them"

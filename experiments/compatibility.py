@@ -271,12 +271,13 @@ class ByHand:
         call = 1 + max((one for owner, one in self.calls if owner is module), default=-1)
         self.calls[module, call] = logits, weights, visible
 
-    def rows(self, module: nn.Module, call: int) -> Iterator[tuple[int, Row]]:
-        """Yield the head and the rows of a call that see two keys or more."""
+    def rows(self, module: nn.Module, call: int, there: Tensor | None) -> Iterator[tuple[int, Row]]:
+        """Yield the head and the rows of a call that see two keys or more, and are tokens."""
         logits, weights, visible = self.calls[module, call]
         for sequence, head, query in np.ndindex(*logits.shape[:3]):
             seen = visible[sequence, head, query]
-            if seen.sum() < 2:
+            padding = there is not None and not there[sequence, query]
+            if seen.sum() < 2 or padding:
                 continue
             s, p = logits[sequence, head, query][seen], weights[sequence, head, query][seen]
             yield (
@@ -291,12 +292,15 @@ class ByHand:
                 ),
             )
 
-    def table(self, model: nn.Module) -> dict[tuple[str, int, int], dict[str, float]]:
+    def table(
+        self, model: nn.Module, there: Tensor | None
+    ) -> dict[tuple[str, int, int], dict[str, float]]:
         """Return columns of the probe's report by layer, call and head."""
         names = {module: name for name, module in model.named_modules()}
         found: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
         for module, call in self.calls:
-            for head, row in self.rows(module, call):
+            of_tokens = None if "decoder." in names[module] else there
+            for head, row in self.rows(module, call, of_tokens):
                 found[names[module], call, head].append(row)
         lines = {}
         for place, rows in found.items():
@@ -465,7 +469,7 @@ def cell(family: str, implementation: str, tool: str, situation: str = "plain") 
             if situation != "compile":  # which takes long
                 with in_the_mode(situation):
                     RUNS[situation][0](model, family)
-        except ValueError as error:  # what fails without a tool is not there
+        except Exception as error:  # what fails without a tool, however, is not there
             return {"is": NONE, "line": one_line(error)}
         said.clear()
         try:
@@ -535,6 +539,19 @@ def in_the_mode(situation: str) -> torch.autograd.grad_mode.set_grad_enabled:
     return torch.set_grad_enabled(situation == "checkpointing")
 
 
+PADDING_IS_MEASURED = True
+"""Whether the probe counts the rows of padding that sees keys: in encoders, where no mask hides
+queries."""
+
+
+def texts(family: str, situation: str) -> Tensor | None:
+    """Return which tokens there are where some are padding; what is generated is after them."""
+    if situation not in ("padding", "compile", "generation") or not there_is(family, "padding"):
+        return None
+    after = torch.ones(2, SMALL["max_position_embeddings"], dtype=torch.long)
+    return torch.cat([mask(True), after], 1)
+
+
 def probe_is_right(model: Any, family: str, situation: str) -> float:
     """Return how far the report is from the rows by hand, and the output from that without."""
     run = RUNS[situation][0]
@@ -550,7 +567,7 @@ def probe_is_right(model: Any, family: str, situation: str) -> float:
     if situation == "generation":  # the longest text has the rows of its beginnings
         last = dict(hand.calls.keys())
         hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}
-    lines = hand.table(model)
+    lines = hand.table(model, None if PADDING_IS_MEASURED else texts(family, situation))
     table = report.table().set_index(["layer", "call", "head"])
     if set(table.index) != set(lines):
         return np.inf
@@ -564,9 +581,12 @@ def probe_is_right(model: Any, family: str, situation: str) -> float:
 def rescale_is_right(model: Any, family: str, situation: str) -> float:
     """Return how far the output at another scale is from that by hand."""
     run, distances = RUNS[situation][0], []
+    contexts = {"policy": rescale(POLICY)}
+    if situation != "compile":  # which takes long
+        contexts["factor"] = rescale(factor=FACTOR)
     with in_the_mode(situation):
         own = RUNS[situation][1](model, family)
-        for context, rule in ((rescale(factor=FACTOR), "factor"), (rescale(POLICY), "policy")):
+        for rule, context in contexts.items():
             with context:
                 found = run(model, family)
             distances.append(apart(found, expected(model, family, situation, rule)[0], own))
@@ -647,8 +667,8 @@ writes this page.
 def page(record: Record) -> str:
     """Return the page that shows a record."""
     letters: dict[str, str] = {}
-    plain = table(record, letters, IMPLEMENTATIONS, "implementation", situation="plain")
-    others = table(record, letters, SITUATIONS, "situation")
+    plain = list(table(record, letters, IMPLEMENTATIONS, "implementation", situation="plain"))
+    others = list(table(record, letters, SITUATIONS, "situation"))
     notes = [f"- {letter}: {line}\n" for line, letter in letters.items()]
     return "".join(
         [

@@ -155,9 +155,9 @@ class _Context(ContextDecorator):
         if mode.calls == 0 and error is None:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
-                "has changed nothing; a model of transformers wants attn_implementation='sdpa', or "
-                "where it refuses that model.set_attn_implementation(attnlib.attention.register(…))"
-                ", or where transformers logs that it does not support setting it, other code",
+                "has changed nothing; a model of transformers wants attn_implementation='sdpa', "
+                "one that refuses it model.set_attn_implementation(attnlib.attention.register(…)), "
+                "and one that does not support setting it cannot be changed",
                 stacklevel=2,
             )
 

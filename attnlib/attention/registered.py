@@ -105,6 +105,19 @@ def _parts(kind: type) -> tuple[list[str], list[str]]:
     return _parts_of(kind.__module__.replace("configuration_", "modeling_"))
 
 
+@constant_in_graphs
+def _name_written_out(kind: type) -> bool:
+    """Warn of attention that is not asked for beside this class; in a graph, when that is made."""
+    written_out = _parts(kind)[1]
+    if written_out:
+        warnings.warn(
+            f"{' and '.join(written_out)} in {kind.__module__} write attention out: where the "
+            "model has them their scale stays",
+            stacklevel=3,
+        )
+    return bool(written_out)
+
+
 @cache
 def _parts_of(file: str) -> tuple[list[str], list[str]]:
     asking: list[str] = []
@@ -142,13 +155,7 @@ class _Registered:
 
         if rest.get("cache") is not None:
             raise RuntimeError("attnlib's scales do not reach a paged cache: use another one")
-        written_out = _parts(type(module))[1]
-        if written_out and not torch.compiler.is_compiling():
-            warnings.warn(
-                f"{' and '.join(written_out)} in {type(module).__module__} write attention out: "
-                "where the model has them their scale stays",
-                stacklevel=2,
-            )
+        _name_written_out(type(module))
         wide = torch.promote_types(query.dtype, torch.float32)
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)

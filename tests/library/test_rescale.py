@@ -375,7 +375,7 @@ def test_a_context_without_a_call_warns():
     with pytest.warns(UserWarning, match="no call of scaled"), rescale(alpha=2.0):
         pass
     model = bert("eager").eval()
-    with pytest.warns(UserWarning, match=r"='sdpa', or where .*register\("), rescale(alpha=2.0):
+    with pytest.warns(UserWarning, match=r"='sdpa', one .*register\("), rescale(alpha=2.0):
         model(IDS)
 
 
