@@ -1,6 +1,7 @@
 """The audit of a callable: all questions, and the answers held against what was meant."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +19,8 @@ AGREES = 0.005
 """A number is the one that was meant if it may be within this share of it."""
 NOTHING = 1e-9
 """Logits of random queries and keys that are smaller are none."""
+LONGEST = 2**17
+"""Of the keys of one query; their values take 64 MB at d = 128."""
 LONGER = 64
 """The length at which other keys than the query's own are asked."""
 BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 15}
@@ -132,6 +135,7 @@ def _scale(report: Report, subject: Subject, meant: Meant, length: int) -> None:
         )
         arrays = [np.concatenate(part, axis=-1) for part in parts]
         asked = Slope(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], all(straight))
+    asked = _further(report, subject, meant, asked)
     if not asked.straight:
         worst = np.argmax(asked.high - asked.low)
         ends = f"{asked.low.flat[worst]:.4g} to {asked.high.flat[worst]:.4g}"
@@ -153,6 +157,29 @@ def _scale(report: Report, subject: Subject, meant: Meant, length: int) -> None:
     report.scale = Scale(applied_to, asked.keys, asked.position, value, low, high, law)
     if meant.scale is not None:
         _compare(report, meant.scale, d)
+
+
+def _further(report: Report, subject: Subject, meant: Meant, asked: Slope) -> Slope:
+    """Ask beyond the length at which the law that is meant begins, one query of a cache."""
+    if not isinstance(meant.scale, Policy):
+        return asked
+    n = 2.0 ** np.arange(1, 18)
+    law = meant.scale.scale(n=n, d=subject.size.dimension)
+    changed = n[~np.isclose(law, law[0])]
+    if not changed.size or changed[0] <= asked.keys[-1]:
+        return asked
+    keys = int(min(4 * changed[0], LONGEST))
+    more = None
+    with suppress(ValueError):  # it may not take fewer queries than keys
+        more = questions.slope(subject, keys, [keys - 1], one_query=True)
+    if more is None or not np.isfinite(more.value).all():
+        report.facts["law"] = f"unknown: it begins near {changed[0]:g} keys, and fewer were asked"
+        return asked
+    pairs = zip(asked[:5], more[:5], strict=True)
+    value, low, high, seen, position = (np.concatenate(pair, axis=-1) for pair in pairs)
+    if subject.sees_past:
+        seen[-1] = keys
+    return Slope(value, low, high, seen, position, asked.straight and more.straight)
 
 
 def _everywhere(report: Report, subject: Subject, meant: Meant) -> None:

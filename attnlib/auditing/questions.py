@@ -81,20 +81,21 @@ def slope(
     stretch: tuple[float, float] = (1.0, 1.0),
     along: int = 0,
     lengthen: float = 1.0,
+    one_query: bool = False,
     **options: object,
 ) -> Slope:
     """Return how the log-odds of a key grow with its product with the query, per unit of it.
 
     Without `places` the key is that at the place of the query: a rotation by position leaves their
-    product alone.
+    product alone. With `one_query` there is one, the last, as where the keys are in a cache.
     """
-    chosen = torch.tensor(rows)
-    special = chosen if places is None else torch.tensor(places)
+    chosen = torch.tensor([0] if one_query else rows)
+    special = torch.tensor(rows if places is None else places)
 
     def asked(x: float) -> tuple[FloatArray, Contents]:
         given = contents(
             subject,
-            length,
+            1 if one_query else length,
             length,
             special,
             x,

@@ -109,6 +109,22 @@ def test_there_is_no_alarm_for_any_policy(name, causal, dtype):
     passes(name, causal, dtype)
 
 
+@pytest.mark.parametrize("name", ["yarn", "qwen", "llama_4"])
+def test_a_law_that_begins_beyond_the_length_is_asked_of_one_query(name):
+    (finding,) = audit(KERNELS["fused"], d=32, expected=name, length=64).findings
+    assert finding.code == "law"
+    assert "PyTorch's default" in finding.evidence
+    assert audit(under(POLICIES[name], True), d=32, expected=name, length=64).passed
+
+
+def test_a_law_that_cannot_be_asked_is_unknown():
+    def of_itself(q, k, v):
+        return plain(q[:, :, : k.shape[2]], k[:, :, : q.shape[2]], v[:, :, : q.shape[2]])
+
+    report = audit(of_itself, d=32, expected="yarn", length=64)
+    assert report.facts["law"].startswith("unknown: it begins near 8192 keys")
+
+
 def test_a_law_in_n_is_named():
     report = audit(under(POLICIES["ssmax"], True), d=64, length=256)
     assert report.scale.law == "ssmax"
