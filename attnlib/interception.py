@@ -84,7 +84,7 @@ def way_to_be_seen(model: nn.Module) -> str:
         if not part._supports_sdpa:
             return (
                 f"{type(part).__name__} refuses that function: attn_implementation='eager' and "
-                "output_attentions=True give its weights, and attnlib.rows measures them"
+                "output_attentions=True give its weights; attnlib.rows measures them over their sum"
             )
     if all(part.config._attn_implementation == "sdpa" for part in parts):
         return ""

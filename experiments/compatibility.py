@@ -539,11 +539,6 @@ def in_the_mode(situation: str) -> torch.autograd.grad_mode.set_grad_enabled:
     return torch.set_grad_enabled(situation == "checkpointing")
 
 
-PADDING_IS_MEASURED = True
-"""Whether the probe counts the rows of padding that sees keys: in encoders, where no mask hides
-queries."""
-
-
 def texts(family: str, situation: str) -> Tensor | None:
     """Return which tokens there are where some are padding; what is generated is after them."""
     if situation not in ("padding", "compile", "generation") or not there_is(family, "padding"):
@@ -567,7 +562,7 @@ def probe_is_right(model: Any, family: str, situation: str) -> float:
     if situation == "generation":  # the longest text has the rows of its beginnings
         last = dict(hand.calls.keys())
         hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}
-    lines = hand.table(model, None if PADDING_IS_MEASURED else texts(family, situation))
+    lines = hand.table(model, texts(family, situation))
     table = report.table().set_index(["layer", "call", "head"])
     if set(table.index) != set(lines):
         return np.inf

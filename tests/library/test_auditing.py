@@ -6,15 +6,14 @@ import warnings
 
 import pytest
 import torch
-import transformers
 from torch.nn import functional
 
 from attnlib.attention import attend
 from attnlib.auditing import CODES, assert_scale, audit
 from attnlib.policies import POLICIES
+from experiments.compatibility import tiny
 from tests.library.museum import EXHIBITS
 from tests.library.museum.audited import CODE, audited
-from tests.library.test_registered import FAMILIES, SMALL
 
 NUMBERS = {"scale", "mask", "values"}
 """Findings that tell the number that is wrong."""
@@ -193,12 +192,6 @@ def test_a_report_is_json():
 
 
 # --- models --------------------------------------------------------------------------------------
-
-
-def tiny(family):
-    config = getattr(transformers, f"{family}Config")(**{**SMALL, **FAMILIES[family]})
-    torch.manual_seed(0)
-    return getattr(transformers, f"{family}Model")(config).eval()
 
 
 IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
