@@ -24,10 +24,6 @@ UNSEEN = OPERATOR
 already called at the right scale may run inside the context too."""
 
 
-SHORTEST = 1e-12
-"""Vectors that are shorter are divided by this instead of their length."""
-
-
 Call = tuple[Tensor, Tensor, Tensor, Tensor | None, float, bool, bool]
 """q, k, v, attn_mask, dropout_p, is_causal and enable_gqa."""
 
@@ -193,8 +189,8 @@ def prepared(call: Call, options: Options, relative: Policy | Factor | None = No
         factor = each_query("post_scale", cast(Policy | float, scale), *rows)
 
     if normalize_qk:
-        q, of_queries = q.to(wide), _over_lengths(q, wide, of_queries)
-        k = (k * _over_lengths(k, wide).unsqueeze(-1)).to(k.dtype)
+        q = functional.normalize(q.to(wide), dim=-1)
+        k = functional.normalize(k.to(wide), dim=-1).to(k.dtype)
     if of_queries is not None:
         q = q * of_queries.unsqueeze(-1)
         if dtype == torch.float16 and options.policy is None:
@@ -243,13 +239,6 @@ def finished(call: Call, made: Prepared, kernel: Callable[..., Tensor]) -> Tenso
     if isinstance(factor, Tensor):
         return (output * factor.unsqueeze(-1)).to(output.dtype)
     return output if factor == 1.0 else output * factor
-
-
-def _over_lengths(x: Tensor, dtype: torch.dtype, factor: Tensor | None = None) -> Tensor:
-    """Return the factor of each vector over its length: one multiplication does both."""
-    lengths = torch.linalg.vector_norm(x, dim=-1, dtype=dtype).clamp_min(SHORTEST)
-    inverse: Tensor = lengths.reciprocal() if factor is None else factor / lengths
-    return inverse
 
 
 def _array_within_range(name: str, given: Any, dtype: torch.dtype) -> None:
