@@ -2,6 +2,8 @@
 
 import re
 
+import torch
+
 from tests.books import ROOT
 
 
@@ -9,6 +11,8 @@ def test_the_examples_run(capsys):
     text = (ROOT / "README.md").read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     code, in_models, *_ = blocks  # test_sampling and test_probing_report run the others
+    (in_a_test,) = (block for block in blocks if "assert_scale" in block)
+    exec(in_a_test, {"torch": torch})
     exec(in_models, {})
     assert capsys.readouterr().out == "torch.Size([1, 16, 64])\n"
     exec(code, {})
