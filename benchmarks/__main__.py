@@ -62,7 +62,7 @@ def page(record: Record) -> str:
     """Return the page that shows a recorded run."""
     facts = dict(record.made)
     shown = {name: facts.pop(name) for name in ("processor", "cores", "threads", "date", "busy")}
-    facts = {"Python": facts.pop("python"), **facts}
+    facts = {"Python": facts.pop("python"), **facts, "commit": facts.get("commit", "")[:12]}
     listed = ", ".join(f"{name} {number}" for name, number in facts.items() if number)
     lines = [PROSE.format(versions=listed, **shown)]
     for entry in record.entries:

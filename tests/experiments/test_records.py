@@ -15,7 +15,7 @@ from experiments.records import HERE, RECORDED, Entry, Record, complete, load, s
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))
 SWEEPS = sorted(path.stem for path in HERE.glob("*.toml"))
-OLDER = {"benchmarks", "criteria", "output_scale", "typical_optima"}
+OLDER = {"criteria", "output_scale", "typical_optima"}
 """Made before records said of which commit they are: that cannot be known any more."""
 
 

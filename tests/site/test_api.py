@@ -23,8 +23,8 @@ from book.pdf import ROOT
 from tests.site.html_checks import anchors, soup
 
 NOT_SHOWN = {
-    *("__main__", "checking", "files", "interception", "opening", "provenance", "quadrature"),
-    "special",
+    *("__main__", "checking", "extras", "files", "interception", "opening", "provenance"),
+    *("quadrature", "special"),
 }
 """What serves the modules themselves."""
 
