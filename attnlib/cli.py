@@ -437,8 +437,11 @@ def claims_command(
     for heading in ("source", "claim", "verdict", "evidence"):
         table.add_column(heading, overflow="fold")
     for outcome in outcomes:
+        source = f"{outcome.source}\n{outcome.place}"
         statement = f"{outcome.id}\n{outcome.statement}"
-        cells = (outcome.source, statement, outcome.verdict, outcome.evidence)
+        if outcome.quote:
+            statement += f"\n“{outcome.quote}” {outcome.translation}".rstrip()
+        cells = (source, statement, outcome.verdict, outcome.evidence)
         table.add_row(*(Text(cell) for cell in cells))
     Console().print(table)
 

@@ -8,7 +8,7 @@ from attnlib import claims
 
 
 def claim_box(*identifiers: str) -> None:
-    """Check the claims with these ids and show each: statement, verdict, evidence.
+    """Check the claims with these ids and show each: statement, its place, verdict, evidence.
 
     A verdict is what the check returns when the cell runs. Raises KeyError for an unknown id.
     """
@@ -37,17 +37,26 @@ class ClaimBox:
 
     def __repr__(self) -> str:
         o = self.outcome
-        return f"{o.id} — {o.verdict}\n  Claim: {o.statement}\n  Check: {o.evidence}"
+        quote = f"\n  Words: “{o.quote}” {o.translation}".rstrip() if o.quote else ""
+        return (
+            f"{o.id} — {o.verdict}\n  Claim: {o.statement}{quote}\n"
+            f"  Where: {o.source}, {o.place}\n  Check: {o.evidence}"
+        )
 
     def _repr_html_(self) -> str:
         o = self.outcome
         kind = o.verdict.replace(" ", "-")
         page = f"{o.chapter}.html#claim-{escape(o.id)}"
         link = f' <a href="{page}">In chapter {escape(o.chapter)}.</a>' if self.linked else ""
+        language = ' lang="zh"' if o.translation else ""
+        quote = f" <q{language}>{escape(o.quote)}</q>" if o.quote else ""
+        translation = f" ({escape(o.translation)})" if o.translation else ""
         return (
             f'<div class="claim claim-{kind}" id="claim-{escape(o.id)}">'
             f'<p class="claim-title"><strong>{escape(o.verdict)}</strong> '
             f"<code>{escape(o.id)}</code></p>"
             f"<p>{escape(o.statement)}</p>"
+            f'<p class="claim-place">Source {escape(o.source)}, {escape(o.place)}'
+            f"{':' if quote else '.'}{quote}{translation}</p>"
             f'<p class="claim-evidence">{escape(o.evidence)}{link}</p></div>'
         )

@@ -63,12 +63,7 @@ STUCK = 0.5
 """A loss above half of that: the task is not learned."""
 
 
-@claim(
-    "gradient.variance-any-law",
-    source="000",
-    chapter="gradient",
-    statement="Var[q·k] = d for entries from any law of mean 0 and variance 1.",
-)
+@claim("gradient.variance-any-law")
 def variance_any_law(slope: float = 1.0, mean: float = 0.0, seed: int = 21) -> Finding:
     """The claim is Var[q·k] = slope·d for entries of this mean."""
     rng = np.random.default_rng(seed)
@@ -96,12 +91,7 @@ def variance_any_law(slope: float = 1.0, mean: float = 0.0, seed: int = 21) -> F
     )
 
 
-@claim(
-    "gradient.jacobian",
-    source="000",
-    chapter="gradient",
-    statement="∂p_i/∂s_j = α(p_i δ_ij − p_i p_j).",
-)
+@claim("gradient.jacobian")
 def jacobian(
     diagonal: float = 1.0, off_diagonal: float = -1.0, power: float = 1.0, seed: int = 22
 ) -> Finding:
@@ -124,12 +114,7 @@ def jacobian(
     )
 
 
-@claim(
-    "gradient.zero-at-0",
-    source="000",
-    chapter="gradient",
-    statement="As α → 0 the gradient goes to 0.",
-)
+@claim("gradient.zero-at-0")
 def zero_at_0(at: float = 0.0, value: float = 0.0, seed: int = 23) -> Finding:
     """The claim is g → value as α → at from above, and |g − value| < α − at on the way."""
     s = scores.Normal().sample(np.random.default_rng(seed), 1000, 16)
@@ -144,12 +129,7 @@ def zero_at_0(at: float = 0.0, value: float = 0.0, seed: int = 23) -> Finding:
     )
 
 
-@claim(
-    "gradient.zero-at-infinity",
-    source="000",
-    chapter="gradient",
-    statement="As α → ∞ the gradient goes to 0, if the maximum of the scores is unique.",
-)
+@claim("gradient.zero-at-infinity")
 def zero_at_infinity(winners: int = 1, averaged: bool = False, seed: int = 24) -> Finding:
     """`winners` scores share the maximum; if `averaged`, the claim is about the mean over rows.
 
@@ -176,12 +156,7 @@ def zero_at_infinity(winners: int = 1, averaged: bool = False, seed: int = 24) -
     )
 
 
-@claim(
-    "gradient.both-ends",
-    source="000",
-    chapter="gradient",
-    statement="A scale that is too small and one that is too large both make the gradient vanish.",
-)
+@claim("gradient.both-ends")
 def both_ends(
     small: float = 0.01, large: float = 100.0, typical_row_only: bool = False, seed: int = 25
 ) -> Finding:
@@ -204,13 +179,7 @@ def both_ends(
     )
 
 
-@claim(
-    "gradient.l1",
-    source="000",
-    chapter="gradient",
-    statement="½‖∂p/∂s‖₁ = α(1 − Σp²): the diagonal of the Jacobian and the rest of it have the "
-    "same absolute sum.",
-)
+@claim("gradient.l1")
 def l1(factor: float = 0.5, ratio: float = 1.0, seed: int = 26) -> Finding:
     """The claim is factor·‖∂p/∂s‖₁ = α(1 − Σp²), and a ratio of rest to diagonal."""
     proved = all(symbolic.l1_identity(n).proved for n in (2, 3, 4))
@@ -228,12 +197,7 @@ def l1(factor: float = 0.5, ratio: float = 1.0, seed: int = 26) -> Finding:
     )
 
 
-@claim(
-    "gradient.renyi",
-    source="000",
-    chapter="gradient",
-    statement="Σp² is in essence a Rényi entropy, a measure of uncertainty as Shannon's is.",
-)
+@claim("gradient.renyi")
 def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Finding:
     """The claim is H_order = −log Σp², or Σp² itself without the logarithm."""
     s = scores.Normal().sample(np.random.default_rng(seed), 200, 32)
@@ -252,12 +216,7 @@ def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Finding
     )
 
 
-@claim(
-    "gradient.no-closed-form",
-    source="000",
-    chapter="normal",
-    statement="The maximum of α(1 − e^(α²)/n) has no handy formula and is to be found numerically.",
-)
+@claim("gradient.no-closed-form")
 def no_closed_form(shift: float = 0.5, exists: bool = False) -> Finding:
     """The candidate is α = √(W(n√e/2) − shift); the claim is that a formula exists, or not."""
     from scipy.optimize import brentq
@@ -278,13 +237,7 @@ def no_closed_form(shift: float = 0.5, exists: bool = False) -> Finding:
     )
 
 
-@claim(
-    "comments.max-quarter",
-    source="003",
-    chapter="alternatives",
-    statement="The largest possible entry of the Jacobian of softmax is 0.25, and 4·softmax brings "
-    "it to 1.",
-)
+@claim("comments.max-quarter")
 def max_quarter(bound: float = 0.25, factor: float = 4.0, seed: int = 28) -> Finding:
     """The claim is max ∂p_i/∂s_j = bound, and factor brings that maximum to 1."""
     p = sympy.Symbol("p", real=True)
@@ -322,13 +275,7 @@ def _best_scales_by_largest_entry(n: int, count: int, seed: int) -> FloatArray:
     return at
 
 
-@claim(
-    "comments.max-entry",
-    source="003",
-    chapter="alternatives",
-    statement="Measured by the largest entry of the Jacobian, the best scale follows no log n law "
-    "and lies between 1 and 5.",
-)
+@claim("comments.max-entry")
 def max_entry(
     interval: tuple[float, float] = (1.0, 5.0),
     rises: bool = False,
@@ -357,12 +304,7 @@ def max_entry(
     )
 
 
-@claim(
-    "comments.power",
-    source="003",
-    chapter="alternatives",
-    statement="y = x⁶/Σx⁶ is insensitive to the scale of x, both forward and backward.",
-)
+@claim("comments.power")
 def power(
     exponent: float = 6.0, backward: float = 0.0, relative: bool = False, seed: int = 30
 ) -> Finding:
@@ -390,13 +332,7 @@ def power(
     )
 
 
-@claim(
-    "comments.power-faster",
-    source="003",
-    chapter="alternatives",
-    statement="The gradient of x⁶/Σx⁶ is larger than that of softmax most of the time, so the loss "
-    "falls faster.",
-)
+@claim("comments.power-faster")
 def power_faster(
     comparison: Literal["all", "attention at one rate", "each at its best rate"] = "all",
     slower: bool = False,
@@ -433,12 +369,7 @@ def power_faster(
     )
 
 
-@claim(
-    "comments.not-rnn",
-    source="003",
-    chapter="gradient",
-    statement="The gradients of attention do not multiply along a chain as those of an RNN do.",
-)
+@claim("comments.not-rnn")
 def not_rnn(
     path: Path = "residual", gain: float = 0.9, start: int = 8, depth: int = 32, seed: int = 0
 ) -> Finding:
@@ -461,12 +392,7 @@ def not_rnn(
     )
 
 
-@claim(
-    "comments.epsilon",
-    source="003",
-    chapter="alternatives",
-    statement="With an epsilon in the denominator x⁶/Σx⁶ is no longer scale-invariant.",
-)
+@claim("comments.epsilon")
 def epsilon(constant: float = 1e-6, seed: int = 31) -> Finding:
     """`constant` is the epsilon."""
     x = np.random.default_rng(seed).standard_normal((1000, 16))
@@ -483,12 +409,7 @@ def epsilon(constant: float = 1e-6, seed: int = 31) -> Finding:
     )
 
 
-@claim(
-    "comments.bounded",
-    source="003",
-    chapter="gradient",
-    statement="The gradient is bounded, so that maximising it over α cannot make it explode.",
-)
+@claim("comments.bounded")
 def bounded(
     condition: Literal["none", "fixed scale", "average"] = "none",
     factor: float = 1.0,
@@ -525,12 +446,7 @@ def bounded(
     )
 
 
-@claim(
-    "comments.not-learning-rate",
-    source="003",
-    chapter="gradient",
-    statement="A vanishing gradient cannot be cured by a larger learning rate.",
-)
+@claim("comments.not-learning-rate")
 def not_learning_rate(
     alpha: float = 100.0,
     cure: Literal["learning rate", "scale"] = "learning rate",

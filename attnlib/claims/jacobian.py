@@ -24,12 +24,7 @@ DENSITY = 0.02
 """Densities closer than this look the same: a histogram with 2500 scores in a bin is as rough."""
 
 
-@claim(
-    "jacobian.scores-grow",
-    source="004",
-    chapter="saturation",
-    statement="Scores grow with d: at d = 512 they follow N(0, 512) in place of N(0, 1).",
-)
+@claim("jacobian.scores-grow")
 def scores_grow(variance: float = 512.0, d: int = 512, seed: int = 11) -> Finding:
     """`variance` is the claimed variance at d."""
     measured = row_moments(np.random.default_rng(seed), d).variance
@@ -48,13 +43,7 @@ def scores_grow(variance: float = 512.0, d: int = 512, seed: int = 11) -> Findin
     )
 
 
-@claim(
-    "jacobian.product-moments",
-    source="004",
-    chapter="variance",
-    statement="For independent q and k: E(qk) = E(q)E(k) and "
-    "Var(qk) = (σq² + μq²)(σk² + μk²) − μq²μk².",
-)
+@claim("jacobian.product-moments")
 def product_moments(mean_factor: float = 1.0, last_sign: int = -1) -> Finding:
     """`mean_factor` multiplies E(q)E(k); `last_sign` is the sign of μq²μk²."""
     mean, variance = symbolic.product_mean(), symbolic.product_variance()
@@ -69,12 +58,7 @@ def product_moments(mean_factor: float = 1.0, last_sign: int = -1) -> Finding:
     )
 
 
-@claim(
-    "jacobian.multiply",
-    source="004",
-    chapter="jacobian",
-    statement="Multiplying QKᵀ by √d brings its variance d back to 1.",
-)
+@claim("jacobian.multiply")
 def multiply(exponent: float = 0.5, seed: int = 12) -> Finding:
     """The claim is that multiplication by d^exponent does."""
     d = 512
@@ -91,12 +75,7 @@ def multiply(exponent: float = 0.5, seed: int = 12) -> Finding:
     )
 
 
-@claim(
-    "jacobian.components",
-    source="004",
-    chapter="jacobian",
-    statement="The softmax is applied to the vector QKᵀ = (q₁k₁, q₂k₂, q₃k₃, q₄k₄).",
-)
+@claim("jacobian.components")
 def components(summed: bool = False, seed: int = 13) -> Finding:
     """Entry i is the product q_i k_i; if `summed`, it is the sum of such products with key i."""
     rng = np.random.default_rng(seed)
@@ -113,12 +92,7 @@ def components(summed: bool = False, seed: int = 13) -> Finding:
     )
 
 
-@claim(
-    "jacobian.scale-variant",
-    source="004",
-    chapter="saturation",
-    statement="Softmax is not scale-invariant.",
-)
+@claim("jacobian.scale-variant")
 def scale_variant(factor: float = 10.0, shift: float = 0.0, seed: int = 14) -> Finding:
     """The claim is that softmax(factor·s + shift) differs from softmax(s), in each row."""
     s = scores.Normal().sample(np.random.default_rng(seed), 1000, 16)
@@ -130,12 +104,7 @@ def scale_variant(factor: float = 10.0, shift: float = 0.0, seed: int = 14) -> F
     )
 
 
-@claim(
-    "jacobian.four",
-    source="004",
-    chapter="jacobian",
-    statement="The 4 × 4 Jacobian of softmax has p_i(1 − p_i) on its diagonal and −p_i p_j off it.",
-)
+@claim("jacobian.four")
 def four(diagonal: float = 1.0, off_diagonal: float = -1.0) -> Finding:
     """The arguments multiply p_i(1 − p_i) and p_i p_j."""
     derivative = symbolic.jacobian(4).left
@@ -156,12 +125,7 @@ def four(diagonal: float = 1.0, off_diagonal: float = -1.0) -> Finding:
     )
 
 
-@claim(
-    "jacobian.one-hot",
-    source="004",
-    chapter="jacobian",
-    statement="The Jacobian is zero where the output is one-hot.",
-)
+@claim("jacobian.one-hot")
 def one_hot(winners: int = 1) -> Finding:
     """The output has `winners` equal entries 1/winners; the others are 0."""
     p = sympy.Matrix([sympy.Rational(1, winners)] * winners + [0] * (4 - winners))
@@ -174,13 +138,7 @@ def one_hot(winners: int = 1) -> Finding:
     )
 
 
-@claim(
-    "jacobian.vanishing-chain",
-    source="004",
-    chapter="saturation",
-    statement="A larger d gives scores of larger variance and spread, hence a one-hot output and a "
-    "vanishing gradient; scaling by √d reduces this.",
-)
+@claim("jacobian.vanishing-chain")
 def vanishing_chain(
     dimensions: tuple[int, int] = (16, 1024),
     exponent: float = 0.0,
@@ -216,12 +174,7 @@ def vanishing_chain(
     )
 
 
-@claim(
-    "jacobian.bounded",
-    source="004",
-    chapter="jacobian",
-    statement="Softmax maps scores to probabilities in (0, 1) that sum to 1.",
-)
+@claim("jacobian.bounded")
 def bounded(total: float = 1.0, upper: float = 1.0, lower: float = 0.0) -> Finding:
     """The claim is lower < p_i < upper and Σp = total, for four scores."""
     w = sympy.symbols("w1:5", positive=True)

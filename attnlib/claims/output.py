@@ -60,12 +60,7 @@ DISTANCE = 0.05
 """Two laws are taken for one where no probability of a value below x differs by more."""
 
 
-@claim(
-    "output.pre-scaled",
-    source="002",
-    chapter="output_scale",
-    statement="The factor 1/√d keeps the variance that enters the softmax stable.",
-)
+@claim("output.pre-scaled")
 def pre_scaled(exponent: float = -0.5, seed: int = 41) -> Finding:
     """The factor is d^exponent."""
     rng = np.random.default_rng(seed)
@@ -89,13 +84,7 @@ def pre_scaled(exponent: float = -0.5, seed: int = 41) -> Finding:
     )
 
 
-@claim(
-    "output.under-scaled",
-    source="002",
-    chapter="output_scale",
-    statement="The output of attention is under-scaled: with n = 256 keys and d = 64 its standard "
-    "deviation is 0.102.",
-)
+@claim("output.under-scaled")
 def under_scaled(std: float = 0.102, n: int = 256, d: int = 64, seed: int = 42) -> Finding:
     """The claim is that the output has this std, to three decimals."""
     computed = float(exact.output_std(DotProduct(d), 1.0, n))
@@ -111,12 +100,7 @@ def under_scaled(std: float = 0.102, n: int = 256, d: int = 64, seed: int = 42) 
     )
 
 
-@claim(
-    "output.flat",
-    source="002",
-    chapter="output_scale",
-    statement="As the temperature t → ∞, the output's scale is n^(−1/2).",
-)
+@claim("output.flat")
 def flat(exponent: float = -0.5) -> Finding:
     """The claim is n^exponent."""
     t = np.array([10.0, 100.0, 1000.0])
@@ -130,12 +114,7 @@ def flat(exponent: float = -0.5) -> Finding:
     )
 
 
-@claim(
-    "output.spike",
-    source="002",
-    chapter="output_scale",
-    statement="As the temperature t → 0, the output's scale is 1.",
-)
+@claim("output.spike")
 def spike(scale: float = 1.0) -> Finding:
     """The claim is this scale."""
     t = np.array([0.1, 0.01, 0.001])
@@ -152,13 +131,7 @@ def spike(scale: float = 1.0) -> Finding:
     )
 
 
-@claim(
-    "output.lognormal",
-    source="002",
-    chapter="output_scale",
-    statement="For t > 1/2 the output's scale is (exp(t⁻²)/n)^(1/2), and the softmax's output is "
-    "log-normal.",
-)
+@claim("output.lognormal")
 def lognormal(
     exponent: float = 1.0,
     sizes: tuple[int, ...] = (64, 256, 4096, 65536, 10**9),
@@ -221,12 +194,7 @@ def _distance_of_weights(
     return float(np.abs(ndtr(level).mean(axis=1) - ndtr(quantiles)).max())
 
 
-@claim(
-    "output.factor",
-    source="002",
-    chapter="output_scale",
-    statement="Multiplied by (n/e)^(1/2), the output has about unit variance at t = 1.",
-)
+@claim("output.factor")
 def factor(
     constant: float = np.e, causal: bool = False, sizes: tuple[int, ...] = (64, 256, 1024, 4096)
 ) -> Finding:
@@ -253,13 +221,7 @@ def factor(
     )
 
 
-@claim(
-    "output.figure",
-    source="002",
-    chapter="output_scale",
-    statement="The figure: the output's scale against temperature at n = 4096, simulated, next to "
-    "the three rules.",
-)
+@claim("output.figure")
 def figure(
     exponent: float = 1.0, flat_exponent: float = -0.5, start: float = 0.5, seed: int = 43
 ) -> Finding:

@@ -1,8 +1,13 @@
-"""What a claim is, and the registry of all of them."""
+"""What a claim is, and the registry of all of them.
 
+What each says, and where, stands in `statements.toml` beside this file.
+"""
+
+import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from importlib.resources import files
 from typing import NamedTuple
 
 from attnlib import scores
@@ -44,18 +49,22 @@ ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
 
 
 class Verdict(StrEnum):
-    """What a check can find."""
+    """What a check can find of a statement as it is meant, with every qualifier that it has."""
 
     HOLDS = "holds"
     """Proved, or true to rounding or to the resolution of a simulation that could refute it."""
     HOLDS_WITHIN = "holds within"
     """True up to the error and over the range that the evidence gives."""
+    EXTENDED = "extended"
+    """True as it is meant; what the evidence adds is ours, and corrects nothing."""
     NEEDS_A_CONDITION = "needs a condition"
     """True under a condition that the source leaves out, false without it."""
     WRONG = "wrong"
-    """False; the evidence gives the correction."""
+    """False as it is meant; the evidence gives the correction."""
     OPEN = "open"
     """Evidence for and against."""
+    ANSWERED = "answered"
+    """A question, which can be neither true nor false; the evidence answers it."""
 
 
 class Finding(NamedTuple):
@@ -65,28 +74,43 @@ class Finding(NamedTuple):
     evidence: str
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement of a source, in our words, with its check."""
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a source says, in our words, and where it says it."""
 
     id: str
     source: str
     chapter: str
+    place: str
     statement: str
+    quote: str = ""
+    """Where the wording decides: the few words themselves, in the source's own language."""
+    translation: str = ""
+    """Of a quote that is not English: ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Statement):
+    """A statement with its check."""
+
     check: Callable[..., Finding]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A claim and what its check found."""
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Statement):
+    """A statement and what its check found."""
 
-    id: str
-    source: str
-    statement: str
     verdict: str
     evidence: str
-    chapter: str
 
+
+STATEMENTS = {
+    identifier: Statement(id=identifier, **words)
+    for identifier, words in tomllib.loads(
+        files("attnlib.claims").joinpath("statements.toml").read_text("utf-8")
+    ).items()
+}
+"""Every statement by its id."""
 
 CLAIMS: dict[str, Claim] = {}
 """Every claim by its id."""
@@ -94,17 +118,15 @@ CLAIMS: dict[str, Claim] = {}
 Check = Callable[..., Finding]
 
 
-def claim(
-    identifier: str, *, source: str, chapter: str, statement: str
-) -> Callable[[Check], Check]:
-    """Register the decorated function as the check of a claim. The id must be new."""
+def claim(identifier: str) -> Callable[[Check], Check]:
+    """Register the decorated function as the check of a statement, which must not have one."""
 
     def register(function: Check) -> Check:
         if identifier in CLAIMS:
             raise ValueError(f"identifier must be new, got {identifier!r} a second time")
-        if source not in SOURCES:
-            raise ValueError(f"source must be one of {sorted(SOURCES)}, got source={source!r}")
-        CLAIMS[identifier] = Claim(identifier, source, chapter, statement, function)
+        if identifier not in STATEMENTS:
+            raise ValueError(f"identifier must be in statements.toml, got {identifier!r}")
+        CLAIMS[identifier] = Claim(**asdict(STATEMENTS[identifier]), check=function)
         return function
 
     return register
@@ -122,15 +144,11 @@ def check(identifier: str) -> Outcome:
     """
     if identifier not in CLAIMS:
         raise KeyError(f"no claim has the id {identifier!r}; the ledger has {', '.join(CLAIMS)}")
-    entry = CLAIMS[identifier]
-    finding = entry.check()
+    finding = CLAIMS[identifier].check()
     return Outcome(
-        entry.id,
-        entry.source,
-        entry.statement,
-        str(finding.verdict),
-        finding.evidence,
-        entry.chapter,
+        **asdict(STATEMENTS[identifier]),
+        verdict=str(finding.verdict),
+        evidence=finding.evidence,
     )
 
 

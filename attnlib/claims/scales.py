@@ -74,12 +74,7 @@ SLOW = 0.5
 """An entropy grows slowly if the number of keys in use, its exponential, grows less than √n."""
 
 
-@claim(
-    "normal.mgf",
-    source="000",
-    chapter="normal",
-    statement="For standard normal scores, E exp(αs) = exp(α²/2).",
-)
+@claim("normal.mgf")
 def normal_mgf(exponent: float = 0.5) -> Finding:
     """The claim is E e^(αs) = e^{exponent·α²}."""
     claimed = sympy.exp(sympy.nsimplify(exponent) * symbolic.ALPHA**2)
@@ -91,13 +86,7 @@ def normal_mgf(exponent: float = 0.5) -> Finding:
     )
 
 
-@claim(
-    "normal.approximation",
-    source="000",
-    chapter="normal",
-    statement="Σp² ≈ E exp(2αs)/(n (E exp(αs))²) = exp(α²)/n, so the gradient is about "
-    "α(1 − exp(α²)/n).",
-)
+@claim("normal.approximation")
 def normal_approximation(
     factor: float = 1.0,
     exponent: float = 1.0,
@@ -135,23 +124,13 @@ def normal_approximation(
     )
 
 
-@claim(
-    "normal.fit",
-    source="000",
-    chapter="normal",
-    statement="Within a certain range α* ≈ 0.84√log n (n = 40, 80, …, 20000).",
-)
+@claim("normal.fit")
 def normal_fit(coefficient: float = 0.84, power: float = 0.5) -> Finding:
     """The claim is α* ≈ coefficient·(log n)^power."""
     return _fit(coefficient, 0.01, Normal(), power)
 
 
-@claim(
-    "normal.two-to-three",
-    source="000",
-    chapter="normal",
-    statement="Within a fairly large range of n, α* lies between 2 and 3.",
-)
+@claim("normal.two-to-three")
 def two_to_three(low: float = 2.0, high: float = 3.0) -> Finding:
     """The claim is low ≤ α* ≤ high, for nine tenths of the source's n or more."""
     share, _, narrow = _range(Normal(), low, high)
@@ -164,12 +143,7 @@ def two_to_three(low: float = 2.0, high: float = 3.0) -> Finding:
     )
 
 
-@claim(
-    "normal.recommend",
-    source="000",
-    chapter="normal",
-    statement="2.5/√d is in theory more conducive to optimisation than 1/√d.",
-)
+@claim("normal.recommend")
 def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Finding:
     """The claim is that scale/√d is better than reference/√d: for the mean and the typical row."""
     n, beyond = 512, 2.0 * max(scale, reference)
@@ -188,23 +162,13 @@ def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Fin
     )
 
 
-@claim(
-    "normal.figure",
-    source="000",
-    chapter="normal",
-    statement="The figure: the numerical α* for n = 40 … 20000 next to 0.84√log n.",
-)
+@claim("normal.figure")
 def normal_figure(coefficient: float = 0.84) -> Finding:
     """The fitted curve is coefficient·√log n."""
     return _figure(coefficient, Normal(), 0.5)
 
 
-@claim(
-    "cosine.density",
-    source="000",
-    chapter="cosine",
-    statement="The cosine of two random directions has the density ∝ (1 − s²)^((d−3)/2).",
-)
+@claim("cosine.density")
 def density(
     offset: float = 3.0,
     dimensions: tuple[int, ...] = (3, 5, 32),
@@ -234,12 +198,7 @@ def density(
     )
 
 
-@claim(
-    "cosine.not-elementary",
-    source="000",
-    chapter="cosine",
-    statement="For cosines E exp(αs) can no longer be expressed by elementary functions.",
-)
+@claim("cosine.not-elementary")
 def not_elementary(dimensions: tuple[int, ...] = (3, 4, 5, 6, 7, 8)) -> Finding:
     """The claim is made for each d in `dimensions`."""
     elementary = [d for d in dimensions if symbolic.cosine_mgf_is_elementary(d)]
@@ -259,23 +218,13 @@ def not_elementary(dimensions: tuple[int, ...] = (3, 4, 5, 6, 7, 8)) -> Finding:
     )
 
 
-@claim(
-    "cosine.fit",
-    source="000",
-    chapter="cosine",
-    statement="For d = 128, α* ≈ 3.5 log n (n = 40, 80, …, 20000).",
-)
+@claim("cosine.fit")
 def cosine_fit(coefficient: float = 3.5, dimension: int = 128, power: float = 1.0) -> Finding:
     """The claim is α* ≈ coefficient·(log n)^power at d = `dimension`."""
     return _fit(coefficient, 0.1, Cosine(dimension), power)
 
 
-@claim(
-    "cosine.range",
-    source="000",
-    chapter="cosine",
-    statement="For d = 128, α* lies between 25 and 35 over a considerable range of n.",
-)
+@claim("cosine.range")
 def cosine_range(low: float = 25.0, high: float = 35.0, dimension: int = 128) -> Finding:
     """The claim is low ≤ α* ≤ high, for nine tenths of the source's n or more."""
     share, inside, narrow = _range(Cosine(dimension), low, high)
@@ -288,12 +237,7 @@ def cosine_range(low: float = 25.0, high: float = 35.0, dimension: int = 128) ->
     )
 
 
-@claim(
-    "cosine.explains",
-    source="000",
-    chapter="cosine",
-    statement="This explains the factor near 30 of AM-Softmax, SimCSE and others.",
-)
+@claim("cosine.explains")
 def explains(
     systems: tuple[tuple[str, int, int, float], ...] = (
         ("AM-Softmax", 512, 10_575, 30.0),
@@ -319,12 +263,7 @@ def explains(
     )
 
 
-@claim(
-    "cosine.coefficient",
-    source="000",
-    chapter="cosine",
-    statement="With another d the coefficient of log n changes.",
-)
+@claim("cosine.coefficient")
 def coefficient_changes(changes: bool = True, dimensions: tuple[int, ...] = HEADS) -> Finding:
     """The claim, or with `changes` false its opposite: one coefficient for each d."""
     found = {d: annealed.fit(Cosine(d), GRID, np.log).coefficient for d in dimensions}
@@ -336,23 +275,13 @@ def coefficient_changes(changes: bool = True, dimensions: tuple[int, ...] = HEAD
     )
 
 
-@claim(
-    "cosine.figure",
-    source="000",
-    chapter="cosine",
-    statement="The figure: the numerical α* for d = 128, n = 40 … 20000 next to 3.5 log n.",
-)
+@claim("cosine.figure")
 def cosine_figure(coefficient: float = 3.5, dimension: int = 128) -> Finding:
     """The fitted curve is coefficient·log n, at d = `dimension`."""
     return _figure(coefficient, Cosine(dimension), 1.0)
 
 
-@claim(
-    "cosine.inverse-sqrt",
-    source="003",
-    chapter="cosine",
-    statement="For large d, α* is within a range inversely proportional to √(d−3).",
-)
+@claim("cosine.inverse-sqrt")
 def inverse_sqrt(exponent: float = -0.5) -> Finding:
     """The claim is α* ∝ (d − 3)^exponent at fixed n."""
     n, dimensions = 1024, (64, 4096, 10**6)
@@ -369,13 +298,7 @@ def inverse_sqrt(exponent: float = -0.5) -> Finding:
     )
 
 
-@claim(
-    "cosine.rmsnorm",
-    source="003",
-    chapter="cosine",
-    statement="(A reader asks.) After RMS-normalising q and k, q·k is to be multiplied by 30/d, "
-    "not 30/√d.",
-)
+@claim("cosine.rmsnorm")
 def rmsnorm(exponent: float = -1.0, dimensions: tuple[int, ...] = HEADS) -> Finding:
     """The claim is 30·d^exponent for each d, within a fifth of α*/d for nine tenths of the n."""
     shares = {}
@@ -398,34 +321,19 @@ def rmsnorm(exponent: float = -1.0, dimensions: tuple[int, ...] = HEADS) -> Find
     )
 
 
-@claim(
-    "entropy.renyi-slow",
-    source="000",
-    chapter="entropy",
-    statement="At α*(n) the Rényi entropy −log Σp² changes very slowly with n.",
-)
+@claim("entropy.renyi-slow")
 def renyi_slow(order: float = 2.0, alpha: float | None = None, seed: int = 24) -> Finding:
     """The claim for the Rényi entropy of an order; at a fixed `alpha`, or at α*(n) if None."""
     return _slow(order, alpha, seed)
 
 
-@claim(
-    "entropy.shannon-slow",
-    source="000",
-    chapter="entropy",
-    statement="At α*(n) the Shannon entropy changes very slowly too: about entropy invariance.",
-)
+@claim("entropy.shannon-slow")
 def shannon_slow(order: float = 1.0, alpha: float | None = None, seed: int = 24) -> Finding:
     """The claim for the Rényi entropy of an order; at a fixed `alpha`, or at α*(n) if None."""
     return _slow(order, alpha, seed)
 
 
-@claim(
-    "decoder.half-length",
-    source="000",
-    chapter="entropy",
-    statement="In a decoder, the constant α*(L_max/2) suits the gradient of most tokens.",
-)
+@claim("decoder.half-length")
 def half_length(fraction: float = 0.5) -> Finding:
     """The constant is α*(fraction·L_max); most means that two thirds lose less than 5 %."""
     fractions = np.append(np.arange(1, 11) / 10.0, fraction)

@@ -80,13 +80,7 @@ def recorded(experiment: str) -> Experiment:
     return Experiment(**{**found, "runs": tuple(Run(**run) for run in found["runs"])})
 
 
-@claim(
-    "training.worse",
-    source="002",
-    chapter="training",
-    statement="With the factor (n/e)^(1/2) on attention's output, a small character model trains "
-    "worse at every one of six learning rates.",
-)
+@claim("training.worse")
 def worse(changed: str = "note", against: str = "baseline") -> Finding:
     """The variant `changed` is worse than `against`."""
     above, below, evidence = _compared("learning_rate", changed, against)
@@ -97,12 +91,7 @@ def worse(changed: str = "note", against: str = "baseline") -> Finding:
     return Finding(verdict, evidence)
 
 
-@claim(
-    "training.bert",
-    source="002",
-    chapter="training",
-    statement="The same is seen when BERT, a masked encoder, is trained.",
-)
+@claim("training.bert")
 def bert(changed: str = "note", against: str = "baseline") -> Finding:
     """In small masked encoders the variant `changed` is worse than `against`."""
     above, below, evidence = _compared("encoder", changed, against)
@@ -148,13 +137,7 @@ def _apart(variant: str, precision: str) -> FloatArray:
     return np.abs(losses[variant] - losses["baseline"])
 
 
-@claim(
-    "training.residual",
-    source="002",
-    chapter="training",
-    statement="A relative weight of the attention branch against the skip connection reproduces "
-    "the training of the original model.",
-)
+@claim("training.residual")
 def residual(power_of_two: str = "eight", inexact: str = "undone") -> Finding:
     """The runs of both variants are those of the baseline."""
     exactly = [_apart(power_of_two, precision) for precision in ("float32", "float64")]
@@ -172,13 +155,7 @@ def residual(power_of_two: str = "eight", inexact: str = "undone") -> Finding:
     )
 
 
-@claim(
-    "training.scale-dependent",
-    source="002",
-    chapter="training",
-    statement="The harm comes from operations that depend on scale, in particular from the "
-    "addition of the branch to the skip connection.",
-)
+@claim("training.scale-dependent")
 def scale_dependent(experiment: str = "residual", undone: str = "eight") -> Finding:
     """In `experiment`, the variant `undone` has a factor, but not where the branch is added."""
     full = _excess("cause", "note")
@@ -201,12 +178,7 @@ def _excess(experiment: str, variant: str) -> float:
     return losses[variant] - losses["baseline"]
 
 
-@claim(
-    "training.cause",
-    source="002",
-    chapter="training",
-    statement="Why the factor makes training worse is an open question.",
-)
+@claim("training.cause")
 def cause(suspect: str = "baseline_larger", other: str = "note_smaller") -> Finding:
     """The variant `suspect` alone costs what the factor costs at every rate, and `other` does not.
 

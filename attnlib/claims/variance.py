@@ -25,12 +25,7 @@ WIDE = 10**6
 """The dimension at which a drift that is slow would be seen."""
 
 
-@claim(
-    "variance.mean-zero",
-    source="001",
-    chapter="variance",
-    statement="E[q·k] = 0 at every d.",
-)
+@claim("variance.mean-zero")
 def mean_zero(mean: float = 0.0, seed: int = 1) -> Finding:
     """`mean` is E[q·k]/√d."""
     rng = np.random.default_rng(seed)
@@ -47,12 +42,7 @@ def mean_zero(mean: float = 0.0, seed: int = 1) -> Finding:
     )
 
 
-@claim(
-    "variance.linear",
-    source="001",
-    chapter="variance",
-    statement="Var[q·k] = d: linear in d, with slope 1.",
-)
+@claim("variance.linear")
 def linear(
     slope: float = 1.0, exponent: float = 1.0, offset: float = 0.0, seed: int = 2
 ) -> Finding:
@@ -68,12 +58,7 @@ def linear(
     )
 
 
-@claim(
-    "variance.product-rule",
-    source="001",
-    chapter="variance",
-    statement="Var(XY) = Var(X)·Var(Y) for independent X and Y.",
-)
+@claim("variance.product-rule")
 def product_rule(factor: float = 1.0, means: tuple[float, ...] = (0.0, 0.5, 1.0)) -> Finding:
     """The claim is Var(XY) = factor·Var(X)·Var(Y) for variances 1 and means in `means`."""
     errors = {m: float(scores.product_moments(m, 1.0, m, 1.0).variance) - factor for m in means}
@@ -93,12 +78,7 @@ def product_rule(factor: float = 1.0, means: tuple[float, ...] = (0.0, 0.5, 1.0)
     )
 
 
-@claim(
-    "variance.scale",
-    source="001",
-    chapter="variance",
-    statement="Var(Z q·k) = Z²d, so Z = 1/√d gives variance 1 at every d.",
-)
+@claim("variance.scale")
 def scale(exponent: float = -0.5, seed: int = 3) -> Finding:
     """The claim is that Z = d^exponent gives variance 1."""
     holds, worst = _compared(power=exponent, predicted=lambda d: 1.0, seed=seed)
@@ -110,13 +90,7 @@ def scale(exponent: float = -0.5, seed: int = 3) -> Finding:
     )
 
 
-@claim(
-    "variance.softmax-exaggerates",
-    source="001",
-    chapter="saturation",
-    statement="Unscaled scores give softmax outputs that are extremely small or large, and the "
-    "gradient does not flow.",
-)
+@claim("variance.softmax-exaggerates")
 def softmax_exaggerates(
     exponent: float = 0.0, typical_row_only: bool = False, seed: int = 4
 ) -> Finding:
@@ -147,12 +121,7 @@ def softmax_exaggerates(
     )
 
 
-@claim(
-    "variance.one-hot",
-    source="000",
-    chapter="saturation",
-    statement="Without 1/√d, attention at initialisation is very close to one-hot.",
-)
+@claim("variance.one-hot")
 def one_hot(
     exponent: float = 0.0, dimensions: tuple[int, ...] = (64, 128, 512, 1000), seed: int = 5
 ) -> Finding:
@@ -178,12 +147,7 @@ def one_hot(
     )
 
 
-@claim(
-    "variance.ranges",
-    source="001",
-    chapter="saturation",
-    statement="The scale 1/√d keeps attention distributions in a stable range.",
-)
+@claim("variance.ranges")
 def ranges(exponent: float = -0.5) -> Finding:
     """Scores are multiplied by d^exponent; stable is a distance log n − E H that does not drift."""
     n = np.array([16, 512, 4096])

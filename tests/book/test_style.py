@@ -1,5 +1,7 @@
 """What the book needs: the style of its figures, glued values, the claim box."""
 
+from html import escape
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -81,12 +83,20 @@ def test_the_style_is_what_it_is_whatever_was_set_before():
     assert mpl.rcParams["lines.linewidth"] == style.STYLE["lines.linewidth"]
 
 
-def test_the_claim_box_shows_statement_verdict_and_evidence():
-    outcome = claims.Outcome("a.b", "001", "x < y & z", "needs a condition", "12 of 16", "variance")
+def test_the_claim_box_shows_statement_place_verdict_and_evidence():
+    words = {"id": "a.b", "source": "001", "place": "heading 2", "quote": "x<y", "translation": ""}
+    outcome = claims.Outcome(
+        **words,
+        statement="x < y & z",
+        verdict="needs a condition",
+        evidence="12 of 16",
+        chapter="variance",
+    )
     box = ClaimBox(outcome)
-    for text in (outcome.id, outcome.statement, outcome.verdict, outcome.evidence):
-        assert text in repr(box)
     html = box._repr_html_()
+    for text in (*words.values(), outcome.verdict, outcome.evidence):
+        assert text in repr(box)
+        assert escape(text) in html
     assert 'class="claim claim-needs-a-condition"' in html
     assert "x &lt; y &amp; z" in html
 
