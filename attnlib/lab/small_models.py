@@ -201,18 +201,27 @@ DEEPEST = 64
 
 
 def stack_gradients(
-    seed: int, path: Path, *, depth: int = 32, n: int = 16, d: int = 32
+    seed: int,
+    path: Path,
+    *,
+    gain: float = 1.0,
+    normalised: bool = True,
+    depth: int = 32,
+    n: int = 16,
+    d: int = 32,
 ) -> FloatArray:
     """Return ‖∂h_L/∂h_0 v‖/‖v‖ for L = 1 … `depth` layers of attention and a random direction v.
 
-    A layer is h + A(u)u W, u = h brought to mean 0 and variance 1 per token ("residual"), or
-    without h ("no residual"). "scores" is the residual stack again, but of its derivative it keeps
-    only the product of the paths through the scores, one softmax Jacobian a layer. The mean square
-    over v is that of backpropagation: ‖J‖_F² over the size of h. Raises ValueError or TypeError for
-    a `depth` that is not from 1 to 64, n below 1 or d below 2. Chapter: gradient.
+    A layer is h + gain·A(u)u W ("residual"), or without h ("no residual"); u is h brought to mean 0
+    and variance 1 per token if `normalised`, else h. "scores" is the residual stack again, but of
+    its derivative it keeps only the product of the paths through the scores, one softmax Jacobian a
+    layer. The mean square over v is that of backpropagation: ‖J‖_F² over the size of h. Raises
+    ValueError or TypeError for a `gain` that is not from 0.01 to 4, a `depth` that is not from 1 to
+    64, n below 1 or d below 2. Chapter: gradient.
     """
     rng = np.random.default_rng(checking.integer("seed", seed, minimum=0))
     checking.choice("path", path, get_args(Path))
+    gain, normalised = _gain(gain, 0.01, 4.0), checking.flag("normalised", normalised)
     depth = checking.integer("depth", depth, minimum=1, maximum=DEEPEST)
     n, d = checking.integer("n", n, minimum=1), checking.integer("d", d, minimum=2)
     v = rng.standard_normal((n, d))
@@ -220,12 +229,12 @@ def stack_gradients(
     ratios = []
     for _ in range(depth):
         query, key, value, out = rng.standard_normal((4, d, d)) / np.sqrt(d)
-        centred = h - h.mean(axis=1, keepdims=True)
-        u = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True))
+        u = _standardised(h) if normalised else h
         scores = (u @ query) @ (u @ key).T / np.sqrt(d)
         weights = np.exp(scores - scores.real.max(axis=1, keepdims=True))
         carried = u.real if path == "scores" else u
-        branch = (weights / weights.sum(axis=1, keepdims=True)) @ carried @ value @ out
+        mixed = (weights / weights.sum(axis=1, keepdims=True)) @ carried
+        branch = gain * (mixed @ value @ out)
         if path == "residual":
             h = h + branch
         elif path == "no residual":
@@ -237,25 +246,37 @@ def stack_gradients(
 
 
 def recurrent_gradients(
-    seed: int, *, gain: float = 0.9, depth: int = 32, d: int = 32
+    seed: int, *, gain: float = 0.9, normalised: bool = False, depth: int = 32, d: int = 32
 ) -> FloatArray:
-    """Return the same for h ↦ tanh(g·Wh + x_t), a recurrent network with random inputs x_t.
+    """Return the same for h ↦ tanh(g·Wu + x_t), a recurrent network with random inputs x_t.
 
-    W has entries of variance 1/d and is the same in each step; the inputs have standard deviation
-    ½. Raises ValueError or TypeError for a `gain` g that is not from 0 to 10, a `depth` that is not
-    from 1 to 64, and d below 1. Chapter: gradient.
+    u is h brought to mean 0 and variance 1 if `normalised`, else h. W has entries of variance 1/d
+    and is the same in each step; the inputs have standard deviation ½. Raises ValueError or
+    TypeError for a `gain` g that is not from 0 to 10, a `depth` that is not from 1 to 64, and d
+    below 2. Chapter: gradient.
     """
     rng = np.random.default_rng(checking.integer("seed", seed, minimum=0))
-    gain = float(checking.finite("gain", checking.number("gain", gain), minimum=0.0))
-    if gain > 10.0:
-        raise ValueError(f"gain must be at most 10, got gain={gain:g}")
+    gain, normalised = _gain(gain, 0.0, 10.0), checking.flag("normalised", normalised)
     depth = checking.integer("depth", depth, minimum=1, maximum=DEEPEST)
-    d = checking.integer("d", d, minimum=1)
+    d = checking.integer("d", d, minimum=2)
     matrix = gain * rng.standard_normal((d, d)) / np.sqrt(d)
     v = rng.standard_normal(d)
     h: NDArray[np.complex128] = rng.standard_normal(d) + 1j * TINY * v
     ratios = []
     for _ in range(depth):
-        h = np.tanh(matrix @ h + 0.5 * rng.standard_normal(d))
+        u = _standardised(h) if normalised else h
+        h = np.tanh(matrix @ u + 0.5 * rng.standard_normal(d))
         ratios.append(np.linalg.norm(h.imag / TINY) / np.linalg.norm(v))
     return np.array(ratios)
+
+
+def _gain(gain: float, smallest: float, largest: float) -> float:
+    gain = float(checking.finite("gain", checking.number("gain", gain), minimum=smallest))
+    if gain > largest:
+        raise ValueError(f"gain must be at most {largest:g}, got gain={gain:g}")
+    return gain
+
+
+def _standardised(h: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    centred = h - h.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True))

@@ -265,6 +265,8 @@ CALLS = {
         {
             "seed": SEEDS,
             "path": st.sampled_from(["residual", "no residual", "scores"]),
+            "gain": st.floats(0.01, 4.0),
+            "normalised": st.booleans(),
             "depth": st.integers(1, 64),
             "n": st.integers(1, 6),
             "d": st.integers(2, 6),
@@ -275,8 +277,9 @@ CALLS = {
         {
             "seed": SEEDS,
             "gain": st.floats(0.0, 10.0),
+            "normalised": st.booleans(),
             "depth": st.integers(1, 64),
-            "d": st.integers(1, 6),
+            "d": st.integers(2, 6),
         },
     ),
 }

@@ -124,30 +124,32 @@ def test_a_step_keeps_ten_bits_of_each_entry():
     assert step(np.zeros(4), gradient)[:2].tolist() == expected[:2]
 
 
-def layer(h, matrices, path):
+def layer(h, matrices, path, gain, normalised):
     query, key, value, out = matrices
     d = h.shape[-1]
     centred = h - h.mean(dim=1, keepdim=True)
-    u = centred / (centred**2).mean(dim=1, keepdim=True).sqrt()
+    u = centred / (centred**2).mean(dim=1, keepdim=True).sqrt() if normalised else h
     p = torch.softmax((u @ query) @ (u @ key).T / math.sqrt(d), dim=1)
-    branch = p @ (u.detach() if path == "scores" else u) @ value @ out
+    branch = gain * p @ (u.detach() if path == "scores" else u) @ value @ out
     skip = {"residual": h, "no residual": 0.0 * h, "scores": h.detach()}[path]
     return skip + branch
 
 
 @pytest.mark.parametrize("path", ["residual", "no residual", "scores"])
-def test_gradients_through_a_stack_are_those_of_pytorch(path):
+@pytest.mark.parametrize("which", [{}, {"gain": 0.7, "normalised": False}])
+def test_gradients_through_a_stack_are_those_of_pytorch(path, which):
     n, d, depth = 4, 6, 5
-    found = small_models.stack_gradients(7, path, depth=depth, n=n, d=d)
+    found = small_models.stack_gradients(7, path, depth=depth, n=n, d=d, **which)
+    rest = (path, which.get("gain", 1.0), which.get("normalised", True))
     rng = np.random.default_rng(7)
     v = torch.from_numpy(rng.standard_normal((n, d)))
     h = torch.from_numpy(rng.standard_normal((n, d)))
     direction = v
     for value in found:
         matrices = torch.from_numpy(rng.standard_normal((4, d, d)) / math.sqrt(d))
-        whole = torch.autograd.functional.jacobian(lambda x, m=matrices: layer(x, m, path), h)
+        whole = torch.autograd.functional.jacobian(lambda x, m=matrices: layer(x, m, *rest), h)
         direction = torch.einsum("ijkl,kl->ij", whole, direction)
-        h = layer(h, matrices, path)
+        h = layer(h, matrices, *rest)
         assert value == pytest.approx((direction.norm() / v.norm()).item(), rel=1e-9)
 
 
@@ -162,6 +164,19 @@ def test_gradients_through_time_are_products_of_jacobians():
         h = np.tanh(matrix @ h + rng.standard_normal(d) / 2.0)
         direction = (1.0 - h**2) * (matrix @ direction)
         assert value == pytest.approx(np.linalg.norm(direction) / np.linalg.norm(v), rel=1e-10)
+
+
+def test_a_normalised_recurrent_network_normalises_what_it_multiplies():
+    found = small_models.recurrent_gradients(3, gain=0.6, normalised=True, depth=1, d=4)
+    rng = np.random.default_rng(3)
+    matrix = 0.6 * rng.standard_normal((4, 4)) / 2.0
+    v, h = rng.standard_normal(4), rng.standard_normal(4)
+    inputs = 0.5 * rng.standard_normal(4)
+    after = [
+        np.tanh(matrix @ ((x - x.mean()) / x.std()) + inputs) for x in (h + 1e-6 * v, h - 1e-6 * v)
+    ]
+    expected = np.linalg.norm(after[0] - after[1]) / 2e-6 / np.linalg.norm(v)
+    assert found == pytest.approx([expected], rel=1e-7)
 
 
 def test_stacks_have_their_usual_sizes():
