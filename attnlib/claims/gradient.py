@@ -13,6 +13,7 @@ from attnlib import exact, rows, scores, symbolic
 from attnlib.checking import FloatArray
 from attnlib.claims.registry import LIMIT, ROUNDING, TENTH, Finding, Verdict, claim
 from attnlib.lab.small_models import (
+    EXPONENT,
     Normaliser,
     Optimiser,
     Path,
@@ -41,11 +42,14 @@ ONE_RATE = 1
 ROOT = 1e-9
 """Two ways to one root differ by less: the search stops at 2e-12 of it."""
 
-SHARE = 0.9
-"""What is said of rows holds of nine tenths of them."""
+SHARE = 0.5
+"""What is roughly so of all rows is so of most of them."""
+
+OBVIOUS = 0.5
+"""A law shows in single rows if it makes a quarter of what they vary by: a correlation of ½."""
 
 SIGMAS = 3.0
-"""A mean of twelve differences is away from 0 by more standard errors: chance one in a hundred."""
+"""A mean of twelve differences is away from 0 by more standard errors: chance one in eighty."""
 
 LEVEL = 0.05
 """A gradient that changes by fewer powers of ten a layer keeps its size: 1 to 16 in 24 layers."""
@@ -170,12 +174,14 @@ def both_ends(
     if all(vanishes[:1] if typical_row_only else vanishes):
         verdict = Verdict.HOLDS
     else:
-        verdict = Verdict.NEEDS_A_CONDITION if vanishes[0] else Verdict.WRONG
+        verdict = Verdict.EXTENDED if vanishes[0] else Verdict.WRONG
     return Finding(
         verdict,
-        f"Whether it holds depends on what is averaged. Normal rows, n = {n}, at "
-        f"α = {small:g}, 2 and {large:g}: median g {typical[0]:.2g}, {typical[1]:.2f}, "
-        f"{typical[2]:.1g}; exact mean {mean[0]:.2g}, {mean[1]:.3f}, {mean[2]:.3f}.",
+        f"So it is row by row, and in the typical row: normal rows, n = {n}, have a median g of "
+        f"{typical[0]:.2g}, {typical[1]:.2f} and {typical[2]:.1g} at α = {small:g}, 2 and "
+        f"{large:g}; what has vanished is below {TENTH * typical[1]:.2f}. Ours: the exact mean "
+        f"over rows is {mean[0]:.2g}, {mean[1]:.3f} and {mean[2]:.3f}; it vanishes at the lower "
+        "end only.",
     )
 
 
@@ -217,8 +223,10 @@ def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Finding
 
 
 @claim("gradient.no-closed-form")
-def no_closed_form(shift: float = 0.5, exists: bool = False) -> Finding:
-    """The candidate is α = √(W(n√e/2) − shift); the claim is that a formula exists, or not."""
+def no_closed_form(
+    shift: float = 0.5, says: Literal["not easy", "no formula", "a formula"] = "not easy"
+) -> Finding:
+    """The candidate is α = √(W(n√e/2) − shift); what is said of a formula for the maximum."""
     from scipy.optimize import brentq
     from scipy.special import lambertw
 
@@ -228,12 +236,13 @@ def no_closed_form(shift: float = 0.5, exists: bool = False) -> Finding:
         [brentq(lambda a, m=m: (1 + 2 * a * a) * np.exp(a * a) - m, 0.0, 5.0) for m in n]
     )
     gap = float(np.abs(candidate / found - 1.0).max())
-    decided = Verdict.HOLDS if exists else Verdict.WRONG
+    decided = {"not easy": Verdict.EXTENDED, "no formula": Verdict.WRONG}.get(says, Verdict.HOLDS)
     return Finding(
         decided if gap < ROOT else Verdict.OPEN,
-        f"The maximum solves (1 + 2α²)e^(α²) = n. α = √(W(n√e/2) − {shift:g}), with Lambert's W, "
-        "differs from a root search on the source's 500 values of n by "
-        f"{_distance(gap)}, relatively. For one given row of scores no formula is known to us.",
+        f"The maximum solves (1 + 2α²)e^(α²) = n. Ours: Lambert's W solves that, by "
+        f"α = √(W(n√e/2) − {shift:g}), which differs from a root search on the source's 500 values "
+        f"of n by {_distance(gap)}, relatively. Of the objective of one given row, of which the "
+        "source says that a formula seems impossible, we know none either.",
     )
 
 
@@ -278,57 +287,60 @@ def _best_scales_by_largest_entry(n: int, count: int, seed: int) -> FloatArray:
 @claim("comments.max-entry")
 def max_entry(
     interval: tuple[float, float] = (1.0, 5.0),
-    rises: bool = False,
+    obvious: bool = False,
     sizes: tuple[int, ...] = (4, 16, 64, 256, 1024),
     seed: int = 29,
 ) -> Finding:
-    """The claim is that the best α of a row rises with log n or not, and is in `interval`."""
+    """The claim is that a law in log n shows in single rows or not, and most are in `interval`."""
     count = 800
     best = [_best_scales_by_largest_entry(n, count, seed) for n in sizes]
     logs = np.array([np.log(values) for values in best])
-    x = np.repeat(np.log(sizes), count)
-    slope, correlation = _slope_and_correlation(x, logs.ravel())
-    error = logs.std(axis=1, ddof=1).mean() / (np.std(x) * np.sqrt(x.size))
+    slope, correlation = _slope_and_correlation(np.repeat(np.log(sizes), count), logs.ravel())
     medians = [float(np.median(values)) for values in best]
     shares = [float(np.mean((values >= interval[0]) & (values <= interval[1]))) for values in best]
-    agrees = (slope > LIMIT * error) == rises, min(shares) > SHARE
-    verdict = {2: Verdict.HOLDS, 1: Verdict.OPEN, 0: Verdict.WRONG}[sum(agrees)]
+    inside = [share > SHARE for share in shares]
+    if (correlation > OBVIOUS) != obvious or not any(inside):
+        verdict = Verdict.WRONG
+    else:
+        verdict = Verdict.HOLDS_WITHIN if all(inside) else Verdict.NEEDS_A_CONDITION
     return Finding(
         verdict,
-        f"Normal rows, n = {', '.join(map(str, sizes))}: the median best α is "
-        f"{', '.join(f'{m:.1f}' for m in medians)}, and a share of "
-        f"{', '.join(f'{share:.2f}' for share in shares)} lies in {interval[0]:g} … "
-        f"{interval[1]:g}. Over single rows log α has a correlation of only {correlation:.2f} with "
-        f"log n, which hides the trend from one row a size; its slope is {slope:.2f} ± "
-        f"{error:.2f}.",
+        f"Normal rows, n = {', '.join(map(str, sizes))}: a share of "
+        f"{', '.join(f'{share:.2f}' for share in shares)} has its best α in {interval[0]:g} … "
+        f"{interval[1]:g}, most of the rows (above {SHARE:g}) where n is small; 5 % on either end "
+        f"change no verdict. A law does not show in single rows: log α and log n have a "
+        f"correlation of {correlation:.2f}, and {OBVIOUS:g} would be obvious. There is one, with a "
+        f"slope of {slope:.2f}: the medians are {', '.join(f'{m:.1f}' for m in medians)}.",
     )
 
 
 @claim("comments.power")
 def power(
-    exponent: float = 6.0, backward: float = 0.0, relative: bool = False, seed: int = 30
+    exponent: float = 6.0, backward: float = 0.0, rescaled: bool = False, seed: int = 30
 ) -> Finding:
-    """The claim is J(cx) = c^backward J(x); if `relative`, J is the derivative by log|x|."""
-    x = np.random.default_rng(seed).standard_normal((100, 16))
-    factors = np.array([1e-3, 0.1, 10.0, 1e3])
+    """The claim is that a factor c in y(cx) changes the derivative by x as c^backward does.
+
+    If x itself is `rescaled`, the derivative is by cx.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((100, 16))
+    factors = np.array([1e-3, 0.25, 10.0, 1e3])
     outputs = [rows.power_softmax(c * x, exponent) for c in (1.0, *factors)]
     forward = max(float(np.abs(output - outputs[0]).max()) for output in outputs[1:])
-
-    def size(c: float) -> float:
-        matrix = rows.power_softmax_jacobian(c * x, exponent)
-        if relative:
-            matrix = matrix * (c * x)[:, None, :]
-        return float(np.linalg.norm(matrix))
-
-    logs = [np.log(size(c) / size(1.0)) for c in factors]
-    measured, _ = _slope_and_correlation(np.log(factors), np.array(logs))
+    sizes = [float(np.linalg.norm(rows.power_softmax_jacobian(c * x, exponent))) for c in factors]
+    by_input, _ = _slope_and_correlation(np.log(factors), np.log(sizes))
+    measured = by_input if rescaled else by_input + 1.0  # by the chain rule
     agrees = max(forward, abs(measured - backward)) < ROUNDING
+    keys = (16, 1024)
+    ys = (rows.power_softmax(rng.standard_normal((1000, n)), exponent) for n in keys)
+    sums = [exponent * float(1.0 - rows.collision_probability(y).mean()) for y in ys]
     return Finding(
         Verdict.HOLDS if agrees else Verdict.WRONG,
-        f"Forward it is: from c = 0.001 to 1000 the output changes by {_distance(forward)}. "
-        f"The derivative by {'log|x|' if relative else 'x'} scales as c^{measured + 0.0:.3f}. "
-        "A function that forgets the length of x has a derivative that scales as 1/c; only the "
-        "derivative by log|x| stays.",
+        "With c in the place of 0.25, from 0.001 to 1000, and this exponent as any other, the "
+        f"output changes by {_distance(forward)}, and the derivative by x scales as "
+        f"c^{abs(by_input + 1.0):.3f}. A rescaled input is another matter: the derivative by cx "
+        f"scales as c^{by_input:.3f}. So is length, which does change the gradient: for normal x "
+        f"{exponent:g}(1 − Σy²) is {sums[0]:.1f} at n = {keys[0]} and {sums[1]:.1f} at {keys[1]}.",
     )
 
 
@@ -337,9 +349,13 @@ def power_faster(
     comparison: Literal["all", "attention at one rate", "each at its best rate"] = "all",
     slower: bool = False,
     pairs: int = PAIRS,
+    n: int = 16,
     seed: int = 0,
 ) -> Finding:
-    """Compare the loss after 50 steps in attention and in a classifier; or claim that it is not."""
+    """Compare the loss after 50 steps in attention and in a classifier; or claim that it is not.
+
+    And the gradients of normal rows of n.
+    """
     attention, classifier = (
         {x: _losses(x, model, seed)[:, :pairs] for x in ("power", "softmax")}
         for model in ("attention", "classifier")
@@ -357,38 +373,55 @@ def power_faster(
         for name, numbers in measured.items()
         if comparison in ("all", name)
     ]
-    if all(signs):
+    x = np.random.default_rng(seed).standard_normal((1000, n))
+    y, p = rows.power_softmax(x), rows.softmax(x)
+    larger = float(np.mean((y * (1 - y) * EXPONENT / abs(x) - p * (1 - p)).sum(axis=1) > 0.0))
+    if larger > SHARE and all(signs):
         verdict = Verdict.HOLDS_WITHIN
     else:
-        verdict = Verdict.NEEDS_A_CONDITION if any(signs) else Verdict.WRONG
+        some = larger > SHARE and any(signs)
+        verdict = Verdict.NEEDS_A_CONDITION if some else Verdict.WRONG
     listed = "; ".join(f"{name}: {m:.2f} ± {e:.2f}" for name, (m, e) in measured.items())
     return Finding(
         verdict,
+        f"In a share of {larger:.2f} of normal rows of {n} the L1 norm of its Jacobian is larger. "
         f"log₁₀ of the loss after 50 steps of descent, power minus softmax, over {pairs} seeds. "
-        f"{listed[0].upper()}{listed[1:]}. The one rate is {RATES['attention'][ONE_RATE]:g}.",
+        f"{listed[0].upper()}{listed[1:]}. The one rate is {RATES['attention'][ONE_RATE]:g}; a "
+        f"difference counts from {SIGMAS:g} standard errors on.",
     )
 
 
 @claim("comments.not-rnn")
 def not_rnn(
-    path: Path = "residual", gain: float = 0.9, start: int = 8, depth: int = 32, seed: int = 0
+    path: Path = "residual",
+    gain: float = 0.5,
+    normalised: bool = True,
+    start: int = 8,
+    depth: int = 32,
+    seed: int = 0,
 ) -> Finding:
-    """`path`: what carries the derivative from layer to layer; `gain`: of the RNN's weights."""
+    """`path`: what carries the derivative from layer to layer; the rest is the same in both."""
     layers = np.arange(start, depth + 1, dtype=np.float64)
+    seeds = range(seed, seed + 20)
 
     def decades(runs: list[FloatArray]) -> Estimate:
         fits = [_slope_and_correlation(layers, np.log10(run[start - 1 :]))[0] for run in runs]
         return mean_and_error(np.array(fits))
 
-    stacks = [stack_gradients(seed + i, path, depth=depth) for i in range(8)]
-    chains = [recurrent_gradients(seed + i, gain=gain, depth=depth) for i in range(20)]
+    stacks = [
+        stack_gradients(i, path, gain=gain, normalised=normalised, depth=depth) for i in seeds[:8]
+    ]
+    chains = [recurrent_gradients(i, gain=gain, normalised=normalised, depth=depth) for i in seeds]
     (attention, attention_error), (recurrent, recurrent_error) = decades(stacks), decades(chains)
     differs = abs(attention) < LEVEL and abs(recurrent) > STEEP
     return Finding(
         Verdict.HOLDS_WITHIN if differs else Verdict.WRONG,
-        f"At initialisation, over layers {start} to {depth}, the gradient through attention "
-        f"({path}) changes by {attention:.3f} ± {attention_error:.3f} powers of ten a layer; "
-        f"through an RNN of gain {gain:g} by {recurrent:.3f} ± {recurrent_error:.3f} a step.",
+        f"At initialisation, with{'' if normalised else 'out'} normalisation and the gain {gain:g} "
+        f"in both, from layer {start} to {depth}: the gradient through attention ({path}) changes "
+        f"by {attention:.3f} ± {attention_error:.3f} powers of ten a layer, where {LEVEL:g} would "
+        f"be level, through an RNN by {recurrent:.3f} ± {recurrent_error:.3f} a step, where "
+        f"{STEEP:g} is steep. It takes the normalisation or the residual path: with neither, "
+        "attention's values are such a chain too.",
     )
 
 
@@ -411,12 +444,15 @@ def epsilon(constant: float = 1e-6, seed: int = 31) -> Finding:
 
 @claim("comments.bounded")
 def bounded(
-    condition: Literal["none", "fixed scale", "average"] = "none",
+    every_row: bool = False,
     factor: float = 1.0,
     gaps: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001),
     seed: int = 32,
 ) -> Finding:
-    """The bound claimed: some constant; factor·α at one scale; factor·E max for the mean."""
+    """The claim is g ≤ factor·α at one scale and E g ≤ factor·E max at any.
+
+    If `every_row`, it is that one bound serves all rows, each at its own best scale.
+    """
     rng = np.random.default_rng(seed)
     others = np.linspace(-1.5, 0.6, 6)
     grid = np.geomspace(0.1, 1e5, 400)
@@ -428,21 +464,20 @@ def bounded(
     at_alpha = float(rows.gradient(s, alpha).max())
     means = exact.gradient(scores.Normal(), [2.0, 4.0, 16.0], n)
     top = float(exact.gradient_limit(scores.Normal(), n))
-    if condition == "fixed scale":
-        verdict = Verdict.HOLDS if at_alpha <= factor * alpha else Verdict.WRONG
-    elif condition == "average":
-        verdict = Verdict.HOLDS_WITHIN if (means < factor * top).all() else Verdict.WRONG
+    grows = largest[-1] > FOLLOWED * largest[0]
+    if at_alpha > factor * alpha or (means > factor * top).any() or (every_row and grows):
+        verdict = Verdict.WRONG
     else:
-        grows = largest[-1] > FOLLOWED * largest[0]
-        verdict = Verdict.NEEDS_A_CONDITION if grows else Verdict.HOLDS
+        verdict = Verdict.EXTENDED if grows else Verdict.HOLDS
     return Finding(
         verdict,
-        f"At a given scale g < α (at most {at_alpha:.2f} in 20000 rows at α = {alpha:g}). Over all "
-        "α a row has a maximum that depends on its gap: "
+        f"At a given scale g < α (at most {at_alpha:.2f} in 20000 rows at α = {alpha:g}), and the "
+        f"exact mean over normal rows, n = {n}, is {', '.join(f'{m:.3f}' for m in means)} at "
+        f"α = 2, 4, 16: below E max s = {top:.3f}, its limit. Ours: no bound serves all rows, each "
+        "at its own best scale. The largest g of a row is "
         f"{', '.join(f'{g:.3g}' for g in largest)} for gaps of "
-        f"{', '.join(f'{gap:g}' for gap in gaps)}. The exact mean over normal rows, n = {n}, is "
-        f"{', '.join(f'{m:.3f}' for m in means)} at α = 2, 4, 16, and E max s = {top:.3f} in the "
-        "limit.",
+        f"{', '.join(f'{gap:g}' for gap in gaps)}, as 1/gap: it would have a bound if it grew by "
+        f"less than {FOLLOWED:g}.",
     )
 
 
@@ -473,8 +508,9 @@ def not_learning_rate(
         verdict,
         f"One head, 64 rows of 8 keys, {steps} steps, {SEEDS} seeds. At α = {alpha:g} the best of "
         f"{len(rates['descent'])} learning rates leaves a loss of {descent:.2f} ± "
-        f"{descent_error:.2f}, Adam's best of {len(rates['adam'])} {adam:.2f} ± {adam_error:.2f}; "
-        f"the constant 0 has 1. At α = 1 it falls to {scaled:.4f} ± {scaled_error:.4f}.",
+        f"{descent_error:.2f}, Adam's best of {len(rates['adam'])} {adam:.2f} ± {adam_error:.2f}: "
+        f"above {STUCK:g}, not learned; the constant 0 has 1. At α = 1 it falls to "
+        f"{scaled:.4f} ± {scaled_error:.4f}, below {LEARNED:g}: learned.",
     )
 
 

@@ -279,4 +279,5 @@ def _gain(gain: float, smallest: float, largest: float) -> float:
 
 def _standardised(h: NDArray[np.complex128]) -> NDArray[np.complex128]:
     centred = h - h.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True))
+    u: NDArray[np.complex128] = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True))
+    return u
