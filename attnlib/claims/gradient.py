@@ -336,8 +336,9 @@ def power(
     sums = [exponent * float(1.0 - rows.collision_probability(y).mean()) for y in ys]
     return Finding(
         Verdict.HOLDS if agrees else Verdict.WRONG,
-        "With c in the place of 0.25, from 0.001 to 1000, and this exponent as any other, the "
-        f"output changes by {_distance(forward)}, and the derivative by x scales as "
+        "So it is of the factor, which the conclusion is about: with c in the place of 0.25, from "
+        "0.001 to 1000, and this exponent as any other, the output as a function of x changes by "
+        f"{_distance(forward)}, and its derivative by x scales as "
         f"c^{abs(by_input + 1.0):.3f}. A rescaled input is another matter: the derivative by cx "
         f"scales as c^{by_input:.3f}. So is length, which does change the gradient: for normal x "
         f"{exponent:g}(1 − Σy²) is {sums[0]:.1f} at n = {keys[0]} and {sums[1]:.1f} at {keys[1]}.",
