@@ -14,16 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-import torch
-from torch import Tensor, nn
-
 from attnlib import checking
-from attnlib.attention.options import named_policy
-from attnlib.auditing.callables import Meant, audit_callable
-from attnlib.auditing.models import audit_model
-from attnlib.auditing.report import CODES, Finding, Report, Scale
-from attnlib.auditing.response import Size, Subject
+from attnlib.extras import brought_by
 from attnlib.policies import Policy, Rule, own
+
+with brought_by("torch"):
+    import torch
+    from torch import Tensor, nn
+
+    from attnlib.attention.options import named_policy
+    from attnlib.auditing.callables import Meant, audit_callable
+    from attnlib.auditing.models import audit_model
+    from attnlib.auditing.report import CODES, Finding, Report, Scale
+    from attnlib.auditing.response import Size, Subject
 
 __all__ = ["CODES", "Finding", "Report", "Scale", "assert_scale", "audit"]
 

@@ -1,17 +1,21 @@
 """The audit: the museum's faults by name and number, and no alarm where there is no fault."""
 
+import gc
 import json
 import math
 import warnings
+import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 from attnlib.attention import attend
 from attnlib.auditing import CODES, assert_scale, audit
 from attnlib.policies import POLICIES
-from experiments.compatibility import tiny
+from experiments.compatibility import FAMILIES, given, tiny
 from tests.library.museum import EXHIBITS
 from tests.library.museum.audited import CODE, audited
 
@@ -76,7 +80,87 @@ def test_plain_attention_passes_in_every_type_and_grouping(kernel, key_heads, dt
     assert width < 8 * torch.finfo(dtype).eps * 0.125 + 1e-5
 
 
-def under(policy, causal):
+def written_out(q, k, v, scale, mask):
+    """Attention with the matrix of scores; scale: (queries, 1)."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    logits = (q.float() @ k.float().mT * scale).masked_fill(~mask, -math.inf)
+    return (logits.softmax(-1) @ v.float()).to(q.dtype)
+
+
+def flex(q, k, v, scale, mask):
+    """Attention with PyTorch's flex_attention, not compiled."""
+    there = mask.expand(1, 1, *mask.shape[-2:])
+
+    def score(logit, batch, head, row, key):
+        return torch.where(there[0, 0, row, key], logit * scale[row, 0], -math.inf)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is not compiled
+        return flex_attention(q, k, v, score_mod=score, scale=1.0, enable_gqa=True)
+
+
+def fused(q, k, v, scale, mask):
+    return functional.scaled_dot_product_attention(
+        (q.float() * scale).to(q.dtype), k, v, attn_mask=mask, scale=1.0, enable_gqa=True
+    )
+
+
+RULED = {"eager": written_out, "sdpa": fused, "flex": flex}
+SITUATIONS = {
+    "alone": {"heads": 1},
+    "causal": {"heads": 2},
+    "padded": {"heads": 2},
+    "grouped": {"heads": 4, "key_heads": 2},
+    "cached": {"heads": 2},
+}
+
+
+def under(policy, kernel, situation):
+    """Return attention under a policy: n is the number of keys that a query sees."""
+    causal = situation in ("causal", "cached")
+
+    def attention(q, k, v, mask=None):
+        queries, keys = q.shape[2], k.shape[2]
+        seen = torch.ones(queries, keys, dtype=torch.bool)
+        seen = seen.tril(keys - queries) if causal else seen
+        if mask is not None:
+            seen = seen & mask[0, 0]
+        n = seen.sum(-1).double().clamp(min=1)
+        if policy.applied_to == "cosine":
+            q, k = (functional.normalize(x.float(), dim=-1).to(x.dtype) for x in (q, k))
+        scale = torch.from_numpy(policy.scale(n=n, d=q.shape[-1], position=n - 1))
+        return kernel(q, k, v, scale.float()[:, None], seen)
+
+    if situation == "padded":
+        return attention
+    return lambda q, k, v: attention(q, k, v)
+
+
+def passes(name, kernel, situation, dtype, **more):
+    policy = POLICIES[name]
+    attention = under(policy, RULED[kernel], situation)
+    report = audit(
+        attention, d=64, expected=policy, dtype=dtype, length=64, **SITUATIONS[situation]
+    )
+    assert report.passed, report
+    assert report.scale.applied_to == policy.applied_to
+
+
+@pytest.mark.parametrize("name", ["transformer", "ssmax", "qwen", "llama_4", "adacos"])
+def test_a_policy_is_found_to_be_what_it_is(name):
+    passes(name, "sdpa", "causal", torch.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("kernel", RULED)
+@pytest.mark.parametrize("name", POLICIES)
+def test_there_is_no_alarm_for_any_policy(name, kernel, situation, dtype):
+    passes(name, kernel, situation, dtype)
+
+
+def attended(policy, causal):
     cosine = policy.applied_to == "cosine"
 
     def attention(q, k, v, attn_mask=None):
@@ -88,24 +172,25 @@ def under(policy, causal):
     return attention
 
 
-def passes(name, causal, dtype):
-    policy = POLICIES[name]
-    report = audit(under(policy, causal), d=64, expected=policy, dtype=dtype, length=64)
-    assert report.passed, report
-    assert report.scale.applied_to == policy.applied_to
-
-
-@pytest.mark.parametrize("name", ["transformer", "ssmax", "qwen", "llama_4", "adacos"])
-def test_a_policy_is_found_to_be_what_it_is(name):
-    passes(name, True, torch.float32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", POLICIES)
-def test_there_is_no_alarm_for_any_policy(name, causal, dtype):
-    passes(name, causal, dtype)
+def test_attend_has_the_scale_of_its_policy(name, causal):
+    report = audit(attended(POLICIES[name], causal), d=64, expected=name, length=64)
+    assert report.passed, report
+
+
+def test_a_law_that_counts_padding_is_found():
+    def counts(q, k, v, mask=None):
+        scale = math.log(k.shape[2]) / 8.0
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool) if mask is None else mask
+        return functional.scaled_dot_product_attention(q * scale, k, v, attn_mask=mask, scale=1.0)
+
+    def law(n, d, position):
+        return np.log(n) / np.sqrt(d)
+
+    (finding,) = audit(counts, d=64, expected=law, length=64).findings
+    assert finding.code == "padding"
+    assert float(finding.found.split()[0]) == pytest.approx(math.log(64) / 8.0, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["yarn", "qwen", "llama_4"])
@@ -113,7 +198,7 @@ def test_a_law_that_begins_beyond_the_length_is_asked_of_one_query(name):
     (finding,) = audit(KERNELS["fused"], d=32, expected=name, length=64).findings
     assert finding.code == "law"
     assert "PyTorch's default" in finding.evidence
-    assert audit(under(POLICIES[name], True), d=32, expected=name, length=64).passed
+    assert audit(attended(POLICIES[name], True), d=32, expected=name, length=64).passed
 
 
 def test_a_law_that_cannot_be_asked_is_unknown():
@@ -125,7 +210,7 @@ def test_a_law_that_cannot_be_asked_is_unknown():
 
 
 def test_a_law_in_n_is_named():
-    report = audit(under(POLICIES["ssmax"], True), d=64, length=256)
+    report = audit(attended(POLICIES["ssmax"], True), d=64, length=256)
     assert report.scale.law == "ssmax"
     own = audit(lambda q, k, v: attend(q, k, v, policy=lambda n, d, i: 0.1 + n / 500.0), d=64)
     assert own.scale.law.startswith("changes with n: 0.104 at n = 2")
@@ -204,6 +289,63 @@ def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     report = audit(tiny(family), IDS, length=64)
     assert report.passed, report
     assert len(report.parts) == 2
+
+
+NOT_REACHED = {"Falcon", "Bloom", "GPTJ", "DebertaV2"}
+"""They write attention out in their own module."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_there_is_no_alarm_for_any_family(family):
+    model = tiny(family)
+    if family in NOT_REACHED:
+        with pytest.raises(RuntimeError, match="audit its attention as a callable"):
+            audit(model, given(family, False), length=64)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        report = audit(model, given(family, False), length=64)
+    assert report.passed, report
+    assert report.parts
+
+
+@pytest.mark.parametrize(
+    ("rotary", "factor"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0}, 0.1 * math.log(4.0) + 1.0),
+        ({"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3}, 1.3),
+        (
+            {"rope_type": "yarn", "factor": 4.0, "mscale": 2.0, "mscale_all_dim": 0.5},
+            (0.2 * math.log(4.0) + 1.0) / (0.05 * math.log(4.0) + 1.0),
+        ),
+        (
+            {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4},
+            math.sqrt(1.0 + math.log(4.0) / math.log(16.0)),
+        ),
+    ],
+)
+def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing(rotary, factor):
+    told = {"rope_theta": 1e4, "original_max_position_embeddings": 16, **rotary}
+    if "short_factor" in told:
+        told["long_factor"] = told["short_factor"]
+    model = tiny("Llama", rope_parameters=told)
+    report = audit(model, IDS, length=64)
+    assert report.passed, report
+    model.rotary_emb.attention_scaling = 1.0
+    findings = audit(model, IDS, length=64).findings
+    assert {one.code for one in findings} == {"scale"}
+    found, expected = float(findings[0].found), float(findings[0].expected.split()[0])
+    assert expected / found == pytest.approx(factor**2, rel=1e-3)
+
+
+def test_an_audit_keeps_no_model_alive():
+    model = tiny("Llama")
+    kept = weakref.ref(model.layers[0].self_attn)
+    audit(model, IDS, length=64)
+    del model
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_configured_scale_that_is_not_used_is_found_by_layer():
