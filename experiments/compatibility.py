@@ -644,9 +644,9 @@ PROSE = """\
 # Compatibility
 
 `probe`, `rescale` and `register` were each run on {families} families of models of transformers
-{transformers}, under every implementation of attention and in six situations: {tries} tries. In
-{right} the tool does what it says, in {refused} it refuses in a line that says why, in {wrong} it
-is wrong. Of the refusals, {elsewhere} are of eager or flex attention where the same tool does what
+{transformers}, under each implementation of attention, and in six situations under the one that
+transformers takes: {tries} tries. In {right} the tool does what it says, in {refused} it refuses in
+a line that says why, in {wrong} it is wrong. Of the refusals, {elsewhere} are of eager or flex attention where the same tool does what
 it says with `attn_implementation="sdpa"`.
 
 Three marks stand in each cell: for `probe`, `rescale` and `register`, in this order. ✓ means right,
@@ -714,7 +714,7 @@ def table(
     yield f"|---|{'---|' * len(columns)}\n"
     for family in FAMILIES:
         marks = [
-            " ".join(
+            "\u00a0".join(
                 mark(record.find(family=family, **{of: column}, **fields)[tool], letters)
                 for tool in TOOLS
             )
