@@ -646,8 +646,8 @@ PROSE = """\
 `probe`, `rescale` and `register` were each run on {families} families of models of transformers
 {transformers}, under each implementation of attention, and in six situations under the one that
 transformers takes: {tries} tries. In {right} the tool does what it says, in {refused} it refuses in
-a line that says why, in {wrong} it is wrong. Of the refusals, {elsewhere} are of eager or flex attention where the same tool does what
-it says with `attn_implementation="sdpa"`.
+a line that says why, in {wrong} it is wrong. Of the refusals, {elsewhere} are of eager or flex
+attention where the same tool does what it says with `attn_implementation="sdpa"`.
 
 Three marks stand in each cell: for `probe`, `rescale` and `register`, in this order. ✓ means right,
 a letter that the tool refuses, with the line below the tables, and – that there is no such thing:
