@@ -67,7 +67,7 @@ def audit(
     which key, "first" or "last", queries are aligned that are fewer than keys. None for what may
     be as it is. With `rotates` it turns q and k by position, and only a query's own key is asked.
 
-    It takes n up to `length` for laws in n and windows, some 100 calls and less than 2 s at
+    It takes n up to `length` for laws in n and windows, some 200 calls and less than 2 s at
     d = 128 and 1024 keys on two cores. It cannot see what shows only at other lengths or shapes,
     scales that differ from what was meant by less than 0.5 %, or by less than rounding, and in
     models what is added to the scores and masks.
