@@ -5,17 +5,18 @@ import json
 import math
 import warnings
 import weakref
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
-from torch.nn.attention.flex_attention import flex_attention
 
 from attnlib.attention import attend
 from attnlib.auditing import CODES, assert_scale, audit
 from attnlib.policies import POLICIES
-from experiments.compatibility import FAMILIES, given, tiny
+from experiments.compatibility import tiny
+from experiments.museum import FEW, SITUATIONS, UNREACHED, under_policy
 from tests.library.museum import EXHIBITS
 from tests.library.museum.audited import CODE, audited
 
@@ -80,84 +81,14 @@ def test_plain_attention_passes_in_every_type_and_grouping(kernel, key_heads, dt
     assert width < 8 * torch.finfo(dtype).eps * 0.125 + 1e-5
 
 
-def written_out(q, k, v, scale, mask):
-    """Attention with the matrix of scores; scale: (queries, 1)."""
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    logits = (q.float() @ k.float().mT * scale).masked_fill(~mask, -math.inf)
-    return (logits.softmax(-1) @ v.float()).to(q.dtype)
-
-
-def flex(q, k, v, scale, mask):
-    """Attention with PyTorch's flex_attention, not compiled."""
-    there = mask.expand(1, 1, *mask.shape[-2:])
-
-    def score(logit, batch, head, row, key):
-        return torch.where(there[0, 0, row, key], logit * scale[row, 0], -math.inf)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is not compiled
-        return flex_attention(q, k, v, score_mod=score, scale=1.0, enable_gqa=True)
-
-
-def fused(q, k, v, scale, mask):
-    return functional.scaled_dot_product_attention(
-        (q.float() * scale).to(q.dtype), k, v, attn_mask=mask, scale=1.0, enable_gqa=True
-    )
-
-
-RULED = {"eager": written_out, "sdpa": fused, "flex": flex}
-SITUATIONS = {
-    "alone": {"heads": 1},
-    "causal": {"heads": 2},
-    "padded": {"heads": 2},
-    "grouped": {"heads": 4, "key_heads": 2},
-    "cached": {"heads": 2},
-}
-
-
-def under(policy, kernel, situation):
-    """Return attention under a policy: n is the number of keys that a query sees."""
-    causal = situation in ("causal", "cached")
-
-    def attention(q, k, v, mask=None):
-        queries, keys = q.shape[2], k.shape[2]
-        seen = torch.ones(queries, keys, dtype=torch.bool)
-        seen = seen.tril(keys - queries) if causal else seen
-        if mask is not None:
-            seen = seen & mask[0, 0]
-        n = seen.sum(-1).double().clamp(min=1)
-        if policy.applied_to == "cosine":
-            q, k = (functional.normalize(x.float(), dim=-1).to(x.dtype) for x in (q, k))
-        scale = torch.from_numpy(policy.scale(n=n, d=q.shape[-1], position=n - 1))
-        return kernel(q, k, v, scale.float()[:, None], seen)
-
-    if situation == "padded":
-        return attention
-    return lambda q, k, v: attention(q, k, v)
-
-
-def passes(name, kernel, situation, dtype, **more):
-    policy = POLICIES[name]
-    attention = under(policy, RULED[kernel], situation)
-    report = audit(
-        attention, d=64, expected=policy, dtype=dtype, length=64, **SITUATIONS[situation]
-    )
+@pytest.mark.parametrize(
+    ("name", "kernel", "situation"),
+    [("ssmax", "flex", "causal"), *product(FEW, ("eager", "sdpa"), SITUATIONS)],
+)
+def test_there_is_no_alarm_for_a_policy(name, kernel, situation):
+    report = under_policy(name, kernel, situation, torch.float32)
     assert report.passed, report
-    assert report.scale.applied_to == policy.applied_to
-
-
-@pytest.mark.parametrize("name", ["transformer", "ssmax", "qwen", "llama_4", "adacos"])
-def test_a_policy_is_found_to_be_what_it_is(name):
-    passes(name, "sdpa", "causal", torch.float32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("kernel", RULED)
-@pytest.mark.parametrize("name", POLICIES)
-def test_there_is_no_alarm_for_any_policy(name, kernel, situation, dtype):
-    passes(name, kernel, situation, dtype)
+    assert report.scale.applied_to == POLICIES[name].applied_to
 
 
 def attended(policy, causal):
@@ -173,7 +104,7 @@ def attended(policy, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", ["transformer", "yarn", "llama_4", "adacos"])
 def test_attend_has_the_scale_of_its_policy(name, causal):
     report = audit(attended(POLICIES[name], causal), d=64, expected=name, length=64)
     assert report.passed, report
@@ -291,23 +222,10 @@ def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     assert len(report.parts) == 2
 
 
-NOT_REACHED = {"Falcon", "Bloom", "GPTJ", "DebertaV2"}
-"""They write attention out in their own module."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_there_is_no_alarm_for_any_family(family):
-    model = tiny(family)
-    if family in NOT_REACHED:
-        with pytest.raises(RuntimeError, match="audit its attention as a callable"):
-            audit(model, given(family, False), length=64)
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        report = audit(model, given(family, False), length=64)
-    assert report.passed, report
-    assert report.parts
+@pytest.mark.parametrize("family", UNREACHED)
+def test_a_family_that_writes_attention_out_is_to_be_audited_as_a_callable(family):
+    with pytest.raises(RuntimeError, match="audit its attention as a callable"):
+        audit(tiny(family), IDS, length=64)
 
 
 @pytest.mark.parametrize(
