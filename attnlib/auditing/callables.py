@@ -75,7 +75,7 @@ def audit_callable(subject: Subject, meant: Meant, length: int) -> Report:
     _total(report, subject, meant, unit)
     window = _window(report, subject, meant, length)
     if subject.size.heads > 1:
-        _groups(report, subject, int(seen.visible[-1].sum()))
+        _groups(report, subject, int(seen.visible[-1].sum()), unit)
     if subject.mask:
         _mask(report, subject, meant)
     if subject.causal:
@@ -330,9 +330,9 @@ def _window(report: Report, subject: Subject, meant: Meant, length: int) -> int:
     return found
 
 
-def _groups(report: Report, subject: Subject, seen: int) -> None:
+def _groups(report: Report, subject: Subject, seen: int, unit: float) -> None:
     heads, key_heads, _ = subject.size
-    found = questions.key_head_of(subject, min(SHORT, subject.size.dimension), seen)
+    found = questions.key_head_of(subject, min(SHORT, subject.size.dimension), seen, unit)
     wanted = np.arange(heads) // (heads // key_heads)
     for kind, column in zip(("keys", "values"), found.T, strict=True):
         told = ", ".join(str(one) if one >= 0 else "?" for one in column)

@@ -263,11 +263,11 @@ def mask(subject: Subject, length: int) -> Mask:
     )
 
 
-def key_head_of(subject: Subject, length: int, seen: int) -> np.ndarray:
+def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.ndarray:
     """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
 
     Each head of keys prefers another of the last `seen` keys, each head of values has another unit
-    vector.
+    vector. `sign` is that of the scale.
     """
     heads, key_heads, d = subject.size
     found = np.full((heads, 2), -1)
@@ -281,7 +281,7 @@ def key_head_of(subject: Subject, length: int, seen: int) -> np.ndarray:
         for place, head in enumerate(here):
             groups[length - 1 - place] = place
             k[head, length - 1 - place, :] = 0.0
-            k[head, length - 1 - place, 0] = math.sqrt(d)
+            k[head, length - 1 - place, 0] = math.copysign(math.sqrt(d), sign)
             v[head, :, place] = 1.0
         before, after = (subject.weights(plain.q, t, groups)[:, -1] for t in (plain.k, k))
         values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]

@@ -106,7 +106,7 @@ class Report:
             "findings": [finding._asdict() for finding in self.findings],
             "parts": {name: json.loads(part.to_json()) for name, part in self.parts.items()},
         }
-        return json.dumps(table, default=plain, ensure_ascii=False, indent=1, allow_nan=False)
+        return json.dumps(table, default=plain, ensure_ascii=False, indent=1)
 
     def __str__(self) -> str:
         lines = [] if self.scale is None else [f"scale: {self.scale}"]

@@ -12,8 +12,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attnlib.attention import attend
-from attnlib.auditing import CODES, assert_scale, audit
+from attnlib.attention import attend, register
+from attnlib.auditing import CODES, assert_scale, audit, models
+from attnlib.auditing.questions import Interval
+from attnlib.auditing.report import shown
 from attnlib.policies import POLICIES
 from experiments.compatibility import tiny
 from experiments.museum import FEW, SITUATIONS, UNREACHED, under_policy
@@ -194,6 +196,70 @@ def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
     assert wrong.findings[0].code == "scale"
 
 
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (1.0, "scores are not scaled"),
+        (1 / 64, "the scale is applied twice"),
+        (-1 / 8, "the sign is wrong"),
+        (8.0, "√d"),
+        (math.log(2) / 8, "log 2 of what was meant: base 2 for e"),
+        (1 / 8 / math.log(2), "log₂ e times what was meant: e for base 2"),
+        (56**-0.5, "1/√56, where d is 64"),
+    ],
+)
+def test_what_explains_a_number_is_said(found, reason):
+    def attention(q, k, v):
+        return (found * q @ k.mT).softmax(-1) @ v
+
+    (finding,) = audit(attention, d=64, expected=1 / 8, length=64).findings
+    ratio, _, told = finding.evidence.partition(" times what was meant: ")
+    assert float(ratio) == pytest.approx(8 * found, rel=1e-3)
+    assert told == reason
+    assert finding.sure == "certain"
+
+
+def test_what_is_hardly_more_than_rounding_is_likely():
+    def attention(q, k, v):
+        return plain(1.03 * q, k, v)
+
+    report = audit(attention, d=64, expected=0.125, length=64, dtype=torch.bfloat16)
+    (finding,) = report.findings
+    assert finding.sure == "likely"
+    assert str(finding).endswith("likely")
+
+
+@pytest.mark.parametrize("only", ["q", "k"])
+def test_half_a_cosine_is_found(only):
+    def attention(q, k, v):
+        q, k = (functional.normalize(x, dim=-1) if x is one else x for x in (q, k))
+        return (q @ k.mT).softmax(-1) @ v
+
+    def with_one(q, k, v):
+        nonlocal one
+        one = q if only == "q" else k
+        return attention(q, k, v)
+
+    one = None
+    codes = {found.code: found.found for found in audit(with_one, d=64, length=64).findings}
+    assert codes["cosine"] == f"only {only} normalised"
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.125, 0.125, 0.125), "0.125 ± 0"),
+        ((0.0, -1e-3, 1e-3), "0 ± 0.001"),
+        ((2.0, 1.9, 2.05), "2 ± 0.1"),
+        ((0.125, 0.1249, 0.1251), "0.125 ± 0.0001"),
+        ((3.14159265, 3.14159, 3.14160), "3.141593 ± 7e-06"),
+        ((1.0, 0.0, math.inf), "1"),
+    ],
+)
+def test_a_number_has_the_digits_that_its_interval_supports(ends, text):
+    assert shown(Interval(*ends)) == text
+
+
 def test_a_line_for_a_test_says_what_is_wrong():
     assert_scale(plain, d=32, expected=32**-0.5, length=64)
     with pytest.raises(AssertionError, match=r"scale: expected 0\.125, found 0\.1767"):
@@ -255,6 +321,29 @@ def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing(rot
     assert {one.code for one in findings} == {"scale"}
     found, expected = float(findings[0].found), float(findings[0].expected.split()[0])
     assert expected / found == pytest.approx(factor**2, rel=1e-3)
+
+
+def test_the_factor_of_longrope_is_that_of_the_two_lengths():
+    told = {"rope_theta": 1e4, "rope_type": "longrope", "original_max_position_embeddings": 16}
+    told |= {"short_factor": [1.0] * 4, "long_factor": [1.0] * 4}
+    report = audit(tiny("Llama", rope_parameters=told), IDS, length=64)
+    assert report.passed, report
+    (scale, *_) = (part.scale.interval.value for part in report.parts.values())
+    assert scale == pytest.approx(8**-0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("family", ["GPT2", "GPTNeoX", "Phi3", "OPT", "Llama"])
+def test_what_multiplies_before_attention_is_known_where_the_projection_is(family):
+    report = audit(tiny(family), IDS, length=64)
+    assert not any("unknown" in said for name, said in report.facts.items() if "." in name)
+    assert "eager beside sdpa" in report.facts or "sdpa beside eager" in report.facts
+
+
+def test_implementations_that_differ_are_found(monkeypatch):
+    monkeypatch.setattr(models, "IMPLEMENTATIONS", ("sdpa", register("mup")))
+    (finding,) = audit(tiny("Llama"), IDS, length=64).findings
+    assert finding.code == "kernels"
+    assert finding.expected == "what sdpa gives"
 
 
 def test_an_audit_keeps_no_model_alive():
