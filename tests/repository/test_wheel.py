@@ -34,7 +34,11 @@ def test_it_holds_the_library_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "attnlib").rglob("*.py")}
     about = {name for name in names if ".dist-info/" in name}
-    assert names - about == ours | {"attnlib/py.typed", f"attnlib/claims/{claims.training.RUNS}"}
+    assert names - about == ours | {
+        "attnlib/py.typed",
+        "attnlib/policies.toml",
+        f"attnlib/claims/{claims.training.RUNS}",
+    }
     assert any(name.endswith("licenses/LICENSE") for name in about)
 
 
