@@ -149,6 +149,33 @@ def test_a_law_in_n_is_named():
     assert own.scale.law.startswith("changes with n: 0.104 at n = 2")
 
 
+def test_what_is_seen_is_said():
+    def causal(q, k, v):
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+        return plain(q, k, v, seen)
+
+    def every_other(q, k, v):
+        far = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        return plain(q, k, v, far % 2 == 0)
+
+    facts = audit(plain, d=32, length=64).facts
+    assert facts["sees"] == "all keys"
+    assert facts["by position"] == "nothing is added"
+    assert audit(causal, d=32, length=64).facts["sees"] == "the keys up to its own"
+    assert audit(every_other, d=32, length=64).facts["sees"] == "8 to 8 of 16 keys"
+    biased = lambda q, k, v: plain(q, k, v, 0.1 * torch.arange(k.shape[2]).expand(q.shape[2], -1))  # noqa: E731
+    assert audit(biased, d=32, length=64).facts["by position"] == "logits depend on position"
+
+
+def test_the_interval_of_a_scale_is_that_of_its_last_row():
+    constant = audit(plain, d=32, length=64).scale
+    assert constant.law == "the same for every n"
+    law = audit(attended(POLICIES["ssmax"], True), d=64, length=64).scale
+    assert law.interval == (law.value[-1], law.low[-1], law.high[-1])
+    assert law.keys.tolist() == [2, 4, 8, 16, 32, 64]
+    assert law.interval.value == pytest.approx(0.168 * math.log(64) / 8.0, rel=1e-5)
+
+
 def test_a_sink_and_a_factor_are_told_apart():
     def sunk(q, k, v):
         logits = q @ k.mT / 8.0
