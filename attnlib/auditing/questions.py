@@ -344,9 +344,11 @@ def precision(subject: Subject, unit: float, length: int) -> Precision:
         for part in (0.37, 0.73, 1.19):
             x = part / (abs(unit) * math.sqrt(d))
             given = contents(subject, length, length, places, x, shift=shift)
-            odds = log_odds(subject, given, places, places) - before
-            if not np.isfinite(odds).all():
-                finite = False
+            odds = log_odds(subject, given, places, places)
+            if not np.isfinite([odds, before]).all():  # weights of 0 are none of its faults
+                every = subject.weights(given.q, given.k, torch.zeros(length, dtype=torch.long))
+                finite = finite and bool(np.isfinite(every).all())
                 continue
+            odds = odds - before
             worst = max(worst, float(np.abs(odds - unit * given.product).max()) / logit)
     return Precision(-math.log2(max(worst, 2.0**-53)), finite)

@@ -6,6 +6,7 @@ import math
 import warnings
 import weakref
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ import torch
 from torch.nn import functional
 
 from attnlib.attention import attend, register
-from attnlib.auditing import CODES, assert_scale, audit, models
+from attnlib.auditing import CODES, assert_scale, audit, models, questions
 from attnlib.auditing.questions import Interval
 from attnlib.auditing.report import shown
+from attnlib.auditing.response import Size, Subject
 from attnlib.policies import POLICIES
 from experiments.compatibility import tiny
 from experiments.museum import FEW, SITUATIONS, UNREACHED, under_policy
@@ -149,6 +151,33 @@ def test_a_law_in_n_is_named():
     assert own.scale.law.startswith("changes with n: 0.104 at n = 2")
 
 
+def test_what_is_seen_is_said():
+    def causal(q, k, v):
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+        return plain(q, k, v, seen)
+
+    def every_other(q, k, v):
+        far = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        return plain(q, k, v, far % 2 == 0)
+
+    facts = audit(plain, d=32, length=64).facts
+    assert facts["sees"] == "all keys"
+    assert facts["by position"] == "nothing is added"
+    assert audit(causal, d=32, length=64).facts["sees"] == "the keys up to its own"
+    assert audit(every_other, d=32, length=64).facts["sees"] == "8 to 8 of 16 keys"
+    biased = lambda q, k, v: plain(q, k, v, 0.1 * torch.arange(k.shape[2]).expand(q.shape[2], -1))  # noqa: E731
+    assert audit(biased, d=32, length=64).facts["by position"] == "logits depend on position"
+
+
+def test_the_interval_of_a_scale_is_that_of_its_last_row():
+    constant = audit(plain, d=32, length=64).scale
+    assert constant.law == "the same for every n"
+    law = audit(attended(POLICIES["ssmax"], True), d=64, length=64).scale
+    assert law.interval == (law.value[-1], law.low[-1], law.high[-1])
+    assert law.keys.tolist() == [2, 4, 8, 16, 32, 64]
+    assert law.interval.value == pytest.approx(0.168 * math.log(64) / 8.0, rel=1e-5)
+
+
 def test_a_sink_and_a_factor_are_told_apart():
     def sunk(q, k, v):
         logits = q @ k.mT / 8.0
@@ -254,10 +283,79 @@ def test_half_a_cosine_is_found(only):
         ((0.125, 0.1249, 0.1251), "0.125 ± 0.0001"),
         ((3.14159265, 3.14159, 3.14160), "3.141593 ± 7e-06"),
         ((1.0, 0.0, math.inf), "1"),
+        ((1.23456, 1.0, math.inf), "1.235"),
+        ((1.234, -8.0, 4.0), "1.2 ± 9"),
+        ((1 / 3, 1 / 3, 1 / 3), "0.3333333333 ± 0"),
+        ((-2.0, -2.01, -1.99), "-2 ± 0.01"),
     ],
 )
 def test_a_number_has_the_digits_that_its_interval_supports(ends, text):
     assert shown(Interval(*ends)) == text
+
+
+@pytest.mark.parametrize("sink", [-5.0, -2.0, 0.0, 1.5, 4.0])
+def test_the_interval_of_a_sink_holds_it(sink):
+    def sunk(q, k, v):
+        logits = q @ k.mT / 8.0
+        return (
+            torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1).softmax(-1)[..., :-1]
+            @ v
+        )
+
+    subject = Subject(sunk, Size(2, 2, 64), torch.float32, "cpu")
+    found = questions.total(subject, 16, 1 / 8)
+    assert found.sink.low <= sink <= found.sink.high
+    assert found.factor.low <= 1.0 <= found.factor.high
+    assert found.sink.high - found.sink.low < 0.05
+
+
+def test_a_scale_of_the_first_key_alone_is_found():
+    def attention(q, k, v):
+        logits = q @ k.mT / 8.0
+        return (logits * torch.where(torch.arange(k.shape[2]) == 0, 2.0, 1.0)).softmax(-1) @ v
+
+    finding, *_ = audit(attention, d=64, length=64).findings
+    assert finding.code == "law"
+    assert finding.evidence == "key 0, n = 63"
+
+
+def test_there_may_be_more_heads_of_keys_than_dimensions():
+    assert audit(plain, d=4, expected=0.5, heads=8, key_heads=8, length=32).passed
+
+
+def test_a_report_counts_its_findings():
+    one = audit(plain, d=64, expected=0.25, length=64)
+    assert "\n1 finding:\n- scale: expected 0.25, found 0.125" in str(one)
+    assert "\nnothing found" in str(audit(plain, d=64, expected=0.125, length=64))
+    assert one.to_json().startswith('{\n "passed": false,\n "scale": {\n  "applied_to"')
+    assert "PyTorch's default, 1/√d" in one.to_json()
+    two = audit(lambda q, k, v: 2.0 * plain(q, k, v), d=64, expected=0.25, length=64)
+    assert "\n2 findings:\n" in str(two)
+
+
+@pytest.mark.parametrize(
+    ("rotary", "factor"),
+    [
+        (None, 1.0),
+        ({"rope_type": "default"}, 1.0),
+        ({"rope_type": "linear", "factor": 8.0}, 1.0),
+        ({"rope_type": "yarn", "factor": 1.0}, 1.0),
+        ({"rope_type": "yarn", "factor": 0.5}, 1.0),
+        ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 0.0}, 1.1),
+        ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 1.0}, 1.2 / 1.1),
+        ({"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.0}, 1.0),
+        ({"rope_type": "longrope", "original_max_position_embeddings": 8}, math.sqrt(5 / 3)),
+        (
+            {"rope_type": "longrope", "original_max_position_embeddings": 8, "factor": 8.0},
+            math.sqrt(2.0),
+        ),
+        ({"rope_type": "longrope", "original_max_position_embeddings": 64}, 1.0),
+        ({"rope_type": "longrope", "factor": 4.0}, 1.0),
+    ],
+)
+def test_what_a_rotation_multiplies(rotary, factor):
+    config = SimpleNamespace(rope_parameters=rotary, max_position_embeddings=32)
+    assert models._by_rotation(config) == pytest.approx(factor, rel=1e-12)
 
 
 def test_a_line_for_a_test_says_what_is_wrong():
