@@ -183,7 +183,7 @@ def vanishing_chain(
         f"From d = {dimensions[0]} to {dimensions[1]}, n = {n}: mean spread {spread[0]:.0f} to "
         f"{spread[1]:.0f}, median largest weight {largest[0]:.2f} to {largest[1]:.2f}. Half the L1 "
         f"norm of softmax's Jacobian by its own inputs, 1 − Σp², falls from {typical[0]:.2f} to "
-        f"{typical[1]:.2g} in the median (a tenth is vanished; scaled: {rescued:.2f}) and from "
+        f"{typical[1]:.2g} in the median (a tenth would do; scaled: {rescued:.2f}) and from "
         f"{mean[0] / alpha[0]:.2f} to {mean[1] / alpha[1]:.3f} in the exact mean. Ours: by the "
         f"score q·k/√d it is √d times that. The median still falls, {by_score[0]:.2f} to "
         f"{by_score[1]:.2g}; the exact mean does not, {mean[0]:.2f} to {mean[1]:.2f}.",
