@@ -49,8 +49,8 @@ def moments(at: Place) -> None:
         entries, mean = independent(*[COIN] * d, *[skew] * d)
         dot = sum(a * b for a, b in zip(entries[:d], entries[d:], strict=True))
         known = {"x": dot, "d": d, "E": mean, "Var": variance(mean)}
-        at.display().holds({r"q\cdot k": "x"}, Z=0.3, **known)
-        scale = float(at.formula(r"Z = 1/\sqrt d").value({"Z =": ""}, d=d))
+        at.display().holds({r"q\cdot k": "x"}, w=0.3, **known)
+        scale = float(at.formula(r"w = 1/\sqrt d").value({"w =": ""}, d=d))
         assert np.isclose(variance(mean)(scale * dot), 1.0)
 
 
