@@ -62,7 +62,7 @@ CHANGED = 1.1
 POWER = 0.01
 """A power law's exponent, measured where the law is reached, is off by less."""
 
-ENTROPY_KEYS: FloatArray = 4.0 ** np.arange(3, 8)
+ENTROPY_KEYS: FloatArray = np.array([64.0, 256.0, 1024.0, 4096.0, 16384.0])
 """The numbers of keys over which the growth of an entropy is measured: 64 to 16384."""
 
 ENTROPY_LAWS = (Cosine(3), Cosine(5), Cosine(64), Cosine(128), Cosine(256), Normal())
