@@ -100,7 +100,7 @@ def _words(cell: Cell, formula: Formula) -> Iterator[Introduction]:
         return
     before = " ".join(cell.text[max(0, formula.start - 80) : formula.start].split())
     after = " ".join(cell.text[formula.stop : formula.stop + 80].split())
-    found = [match[1] for match in [BEFORE.search(before)] if match]
+    found = [match[1] for match in [BEFORE.search(before)] if match and after[:7] != "$ times"]
     if alone.end() == len(formula.tex):
         led = LED.search(before)
         if led or IS.match(after):
