@@ -4,6 +4,7 @@ What a check needs of those runs is in training_runs.json, beside this file. Cha
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -179,7 +180,7 @@ def scale_dependent(changed: str = "note", undone: str = "eight", skip: bool = T
     gaps = comparison.interval(harm)
     before = max(_apart(undone, precision).max() for precision in ("float32", "float64"))
     rest, branch = np.sin(np.outer((1.0, 1.7), np.arange(128.0)))
-    c = np.sqrt(128 / np.e)
+    c = (128 / math.e) ** 0.5
     plain = _normalised(rest, branch)
     after = float(np.abs(_normalised(c * rest if skip else rest, c * branch) - plain).max())
     alone = float(np.abs(_normalised(rest, c * branch) - plain).max())
@@ -200,8 +201,8 @@ def scale_dependent(changed: str = "note", undone: str = "eight", skip: bool = T
 def _normalised(skip: FloatArray, branch: FloatArray) -> FloatArray:
     """Return what a LayerNorm without ε makes of the sum."""
     total = skip + branch
-    centred = total - total.mean(axis=-1, keepdims=True)
-    return centred / centred.std(axis=-1, keepdims=True)
+    normalised: FloatArray = (total - total.mean()) / total.std()
+    return normalised
 
 
 @claim("training.cause")
