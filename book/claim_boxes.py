@@ -48,7 +48,7 @@ class ClaimBox:
         kind = o.verdict.replace(" ", "-")
         page = f"{o.chapter}.html#claim-{escape(o.id)}"
         link = f' <a href="{page}">In chapter {escape(o.chapter)}.</a>' if self.linked else ""
-        language = ' lang="zh"' if o.translation else ""
+        language = f' lang="{"ko" if o.source == "004" else "zh"}"' if o.translation else ""
         quote = f" <q{language}>{escape(o.quote)}</q>" if o.quote else ""
         translation = f" ({escape(o.translation)})" if o.translation else ""
         return (

@@ -16,7 +16,7 @@ its mask in silence (Bloom); one that does so in some of its layers was changed 
 import logging
 import re
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
@@ -643,20 +643,26 @@ def usual(family: str) -> str:
 PROSE = """\
 # Compatibility
 
-What `attnlib` does with the models of transformers {transformers}. Each family is a small model of
-two layers with random weights, named as its configuration. In every cell a tool was run, and what
-it gave was compared with attention that is written out in double precision, key by key, and put in
-the place of the model's own. ✓ means the same: the report's numbers, or the model's output (its
-gradients, its generated text) at the changed scale. A letter means that the tool refuses, with the
-line below the tables. – means that there is no such thing: an implementation that transformers has
-not for the family, a cache in an encoder.
+`probe`, `rescale` and `register` were each run on {families} families of models of transformers
+{transformers}, under each implementation of attention, and in six situations under the one that
+transformers takes: {tries} tries. In {right} the tool does what it says, in {refused} it refuses in
+a line that says why, in {wrong} it is wrong. Of the refusals, {elsewhere} are of eager or flex
+attention where the same tool does what it says with `attn_implementation="sdpa"`.
 
-Three marks stand in each cell: for `probe`, `rescale` and `register`, in this order.
+Three marks stand in each cell: for `probe`, `rescale` and `register`, in this order. ✓ means right,
+a letter that the tool refuses, with the line below the tables, and – that there is no such thing:
+an implementation that the family lacks, a cache in an encoder.
 
-Recorded with PyTorch {torch} on a CPU; `python -m experiments.compatibility` records it again and
-writes this page.
+Right means the same as attention that is written out in double precision, key by key, and put in
+the place of the model's own: the same numbers in the report, or the same output (gradients,
+generated text) at the changed scale. Each family is a small model of two layers with random
+weights, named as its configuration. Recorded with PyTorch {torch} on a CPU;
+`python -m experiments.compatibility` records it again and writes this page.
 
 """
+
+
+COUNTED = {"right": RIGHT, "refused": REFUSED, "wrong": WRONG}
 
 
 def page(record: Record) -> str:
@@ -665,9 +671,29 @@ def page(record: Record) -> str:
     plain = list(table(record, letters, IMPLEMENTATIONS, "implementation", situation="plain"))
     others = list(table(record, letters, SITUATIONS, "situation"))
     notes = [f"- {letter}: {line}\n" for line, letter in letters.items()]
+    kinds = Counter(entry.found[tool]["is"] for entry in record.entries for tool in TOOLS)
+    counts = {name: kinds[kind] for name, kind in COUNTED.items()}
+    works = {
+        (entry.at["family"], tool)
+        for entry in record.select(implementation="sdpa", situation="plain")
+        for tool in TOOLS
+        if entry.found[tool]["is"] == RIGHT
+    }
+    elsewhere = sum(
+        entry.found[tool]["is"] == REFUSED and (entry.at["family"], tool) in works
+        for implementation in IMPLEMENTATIONS[1:]
+        for entry in record.select(implementation=implementation, situation="plain")
+        for tool in TOOLS
+    )
     return "".join(
         [
-            PROSE.format(**record.made),
+            PROSE.format(
+                **record.made,
+                **counts,
+                families=len(FAMILIES),
+                tries=sum(counts.values()),
+                elsewhere=elsewhere,
+            ),
             "## By implementation of attention\n\n",
             *plain,
             "\n## By what the model is doing\n\n",
@@ -688,7 +714,7 @@ def table(
     yield f"|---|{'---|' * len(columns)}\n"
     for family in FAMILIES:
         marks = [
-            " ".join(
+            "\u00a0".join(
                 mark(record.find(family=family, **{of: column}, **fields)[tool], letters)
                 for tool in TOOLS
             )

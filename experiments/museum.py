@@ -22,9 +22,11 @@ shown nine costs:
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -33,17 +35,18 @@ import torch
 import typer
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 from torch.overrides import TorchFunctionMode
 
-from attnlib import attention
 from attnlib.attention import rescale
-from attnlib.auditing import audit
+from attnlib.auditing import Report, audit
 from attnlib.lab import data
 from attnlib.lab.model import Config
 from attnlib.lab.train import Training, train_model
-from attnlib.policies import POLICIES, Policy
+from attnlib.policies import POLICIES
 from attnlib.probing import probe
 from attnlib.provenance import made
+from experiments.compatibility import FAMILIES, given, tiny
 from experiments.records import Fields, complete, path_of
 from tests.library.museum import EXHIBITS
 from tests.library.museum.audited import CODE, audited, with_signature
@@ -100,13 +103,16 @@ def work(trained: Callable[[], "Trained"]) -> Iterator[tuple[Fields, Callable[[]
     for exhibit in EXHIBITS:
         yield {"exhibit": exhibit.name}, partial(_exhibited, trained, exhibit)
     for name in TYPES:
-        for causal in (False, True):
-            at = {"alarms": "policies", "dtype": name, "causal": causal}
-            yield at, partial(alarms_of_policies, TYPES[name], causal)
+        for kernel, situation in product(RULED, SITUATIONS):
+            at = {"alarms": "policies", "dtype": name, "kernel": kernel, "situation": situation}
+            yield at, partial(alarms_of_policies, kernel, situation, TYPES[name])
         for kernel in KERNELS:
             at = {"alarms": "kernels", "dtype": name, "kernel": kernel}
             yield at, partial(alarms_of_kernel, KERNELS[kernel], TYPES[name])
     yield {"alarms": "mended"}, alarms_of_mended
+    for family in FAMILIES:
+        if family not in UNREACHED:
+            yield {"alarms": "families", "family": family}, partial(alarms_of_family, family)
 
 
 def _rescaled(trained: Callable[[], "Trained"], ratio: float) -> Fields:
@@ -264,26 +270,82 @@ KERNELS: dict[str, Attend] = {
 }
 
 
-def alarms_of_policies(dtype: torch.dtype, causal: bool) -> Fields:
-    """Audit attention with each policy, which is what is meant."""
-    reports = [
-        audit(under(policy, causal), d=64, expected=policy, dtype=dtype, length=64)
-        for policy in POLICIES.values()
-    ]
+def alarms_of_policies(kernel: str, situation: str, dtype: torch.dtype) -> Fields:
+    """Audit attention under each policy, which is what is meant."""
+    names = FEW if kernel == "flex" and dtype != torch.float32 else POLICIES
+    reports = (under_policy(name, kernel, situation, dtype) for name in names)
     return counted(report.passed for report in reports)
 
 
-def under(policy: Policy, causal: bool) -> Attend:
-    """Return attention with a policy, which is causal by itself, or takes a mask."""
+def under_policy(name: str, kernel: str, situation: str, dtype: torch.dtype) -> Report:
+    """Audit attention under a policy, whose n is the number of keys that a query sees."""
+    policy = POLICIES[name]
+    causal = situation in ("causal", "cached")
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        past = causal and attn_mask is None and 1 < q.shape[2] == k.shape[2]
-        return attention.attend(
-            q, k, v, policy=policy, normalize_qk=policy.applied_to == "cosine",
-            is_causal=past, attn_mask=attn_mask,
-        )  # fmt: skip
+    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        queries, keys = q.shape[2], k.shape[2]
+        seen = torch.ones(queries, keys, dtype=torch.bool)
+        seen = seen.tril(keys - queries) if causal else seen
+        if mask is not None:
+            seen = seen & mask[0, 0]
+        n = seen.sum(-1).double().clamp(min=1)
+        if policy.applied_to == "cosine":
+            q, k = (functional.normalize(x.float(), dim=-1).to(x.dtype) for x in (q, k))
+        scale = torch.from_numpy(policy.scale(n=n, d=q.shape[-1], position=n - 1))
+        return RULED[kernel](q, k, v, scale.float()[:, None], seen)
 
-    return attend
+    takes = attention if situation == "padded" else lambda q, k, v: attention(q, k, v)
+    return audit(takes, d=64, expected=policy, dtype=dtype, length=64, **SITUATIONS[situation])
+
+
+def _eager(q: Tensor, k: Tensor, v: Tensor, scale: Tensor, seen: Tensor) -> Tensor:
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    logits = (q.float() @ k.float().mT * scale).masked_fill(~seen, -math.inf)
+    return (logits.softmax(-1) @ v.float()).to(q.dtype)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, scale: Tensor, seen: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(
+        (q.float() * scale).to(q.dtype), k, v, attn_mask=seen, scale=1.0, enable_gqa=True
+    )
+
+
+def _flex(q: Tensor, k: Tensor, v: Tensor, scale: Tensor, seen: Tensor) -> Tensor:
+    def score(logit: Tensor, batch: Tensor, head: Tensor, row: Tensor, key: Tensor) -> Tensor:
+        return torch.where(seen[row, key], logit * scale[row, 0], -math.inf)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is not compiled
+        return flex_attention(q, k, v, score_mod=score, scale=1.0, enable_gqa=True)
+
+
+RULED: dict[str, Callable[..., Tensor]] = {"eager": _eager, "sdpa": _fused, "flex": _flex}
+"""Attention at a scale for each query, of the keys that it sees."""
+FEW = ("transformer", "ssmax", "llama_4", "adacos")
+"""A constant, a law in n, one in the position, one of cosines: flex attention, which is not
+compiled here and takes some six seconds an audit, is asked about these in half precision."""
+SITUATIONS: dict[str, dict[str, Any]] = {
+    "alone": {"heads": 1},
+    "causal": {},
+    "padded": {},
+    "grouped": {"heads": 4, "key_heads": 2},
+    "cached": {},
+}
+"""What is audited beside plain attention. Causal is by itself; padded takes a mask; cached is of
+fewer queries than keys, which every audit asks of what takes them."""
+
+
+UNREACHED = ("Falcon", "Bloom", "GPTJ", "DebertaV2")
+"""Families that write attention out in their own modules."""
+
+
+def alarms_of_family(family: str) -> Fields:
+    """Audit every call of attention of a small model of transformers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers warns of its own
+        report = audit(tiny(family), given(family, False), length=64)
+    wrong = {finding.where.split(",")[0] for finding in report.findings}
+    return counted(name not in wrong for name in report.parts)
 
 
 def alarms_of_kernel(kernel: Attend, dtype: torch.dtype) -> Fields:

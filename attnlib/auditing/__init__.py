@@ -14,16 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-import torch
-from torch import Tensor, nn
-
 from attnlib import checking
-from attnlib.attention.options import named_policy
-from attnlib.auditing.callables import Meant, audit_callable
-from attnlib.auditing.models import audit_model
-from attnlib.auditing.report import CODES, Finding, Report, Scale
-from attnlib.auditing.response import Size, Subject
+from attnlib.extras import brought_by
 from attnlib.policies import Policy, Rule, own
+
+with brought_by("torch"):
+    import torch
+    from torch import Tensor, nn
+
+    from attnlib.attention.options import named_policy
+    from attnlib.auditing.callables import Meant, audit_callable
+    from attnlib.auditing.models import audit_model
+    from attnlib.auditing.report import CODES, Finding, Report, Scale
+    from attnlib.auditing.response import Size, Subject
 
 __all__ = ["CODES", "Finding", "Report", "Scale", "assert_scale", "audit"]
 
@@ -64,7 +67,7 @@ def audit(
     which key, "first" or "last", queries are aligned that are fewer than keys. None for what may
     be as it is. With `rotates` it turns q and k by position, and only a query's own key is asked.
 
-    It takes n up to `length` for laws in n and windows, some 100 calls and less than 2 s at
+    It takes n up to `length` for laws in n and windows, some 200 calls and less than 2 s at
     d = 128 and 1024 keys on two cores. It cannot see what shows only at other lengths or shapes,
     scales that differ from what was meant by less than 0.5 %, or by less than rounding, and in
     models what is added to the scores and masks.

@@ -4,13 +4,14 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from attnlib.auditing import questions
 from attnlib.auditing.questions import SHORT, Interval, Slope
-from attnlib.auditing.report import Finding, Report, Scale, shown
+from attnlib.auditing.report import Finding, Report, Scale, counted, shown
 from attnlib.auditing.response import Subject
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
@@ -74,9 +75,9 @@ def audit_callable(subject: Subject, meant: Meant, length: int) -> Report:
     _total(report, subject, meant, unit)
     window = _window(report, subject, meant, length)
     if subject.size.heads > 1:
-        _groups(report, subject, int(seen.visible[-1].sum()))
+        _groups(report, subject, int(seen.visible[-1].sum()), unit)
     if subject.mask:
-        _mask(report, subject)
+        _mask(report, subject, meant)
     if subject.causal:
         _causal(report, subject, meant, short)
     _cache(report, subject, short, window)
@@ -108,10 +109,17 @@ def _visible(report: Report, subject: Subject, visible: np.ndarray) -> bool:
         report.facts["sees"] = "the keys up to its own"
         return True
     if (ahead[: n - 2] == 1).all():
-        finding(report, "causal", "keys up to its own", "one key more", f"row 0 sees {counts[0]}")
+        finding(
+            report,
+            "causal",
+            "keys up to its own",
+            "one key more",
+            f"row 0 sees {counted(counts[0], 'key')}",
+        )
         return True
     if (ahead[1:] == -1).all():
-        finding(report, "causal", "keys up to its own", "not its own", f"row 1 sees {counts[1]}")
+        told = f"row 1 sees {counted(counts[1], 'key')}"
+        finding(report, "causal", "keys up to its own", "not its own", told)
         return True
     report.facts["sees"] = f"{counts.min()} to {counts.max()} of {n} keys"
     return False
@@ -255,7 +263,9 @@ def _compare(report: Report, meant: float | Policy, d: int) -> None:
         told = f"{meant.name if isinstance(meant, Policy) else 'one number'}, {told} {at}"
         evidence += f" {at}"
     evidence += _reason(found.value, float(wanted[worst]), d)
-    finding(report, "scale" if constant else "law", told, shown(found), evidence)
+    away = max(found.low - wanted[worst], wanted[worst] - found.high)
+    sure = "certain" if away > found.high - found.low else "likely"
+    finding(report, "scale" if constant else "law", told, shown(found), evidence, sure=sure)
 
 
 def _reason(found: float, wanted: float, d: int) -> str:
@@ -312,15 +322,17 @@ def _total(report: Report, subject: Subject, meant: Meant, unit: float) -> None:
 
 def _window(report: Report, subject: Subject, meant: Meant, length: int) -> int:
     found = questions.window(subject, length)
-    report.facts["window"] = "none" if found == length else f"{found} keys"
+    report.facts["window"] = "none" if found == length else counted(found, "key")
     if meant.window is not None and found != min(meant.window, length):
-        finding(report, "window", f"{meant.window} keys", report.facts["window"], f"n = {length}")
+        finding(
+            report, "window", counted(meant.window, "key"), report.facts["window"], f"n = {length}"
+        )
     return found
 
 
-def _groups(report: Report, subject: Subject, seen: int) -> None:
+def _groups(report: Report, subject: Subject, seen: int, unit: float) -> None:
     heads, key_heads, _ = subject.size
-    found = questions.key_head_of(subject, min(SHORT, subject.size.dimension), seen)
+    found = questions.key_head_of(subject, min(SHORT, subject.size.dimension), seen, unit)
     wanted = np.arange(heads) // (heads // key_heads)
     for kind, column in zip(("keys", "values"), found.T, strict=True):
         told = ", ".join(str(one) if one >= 0 else "?" for one in column)
@@ -329,13 +341,15 @@ def _groups(report: Report, subject: Subject, seen: int) -> None:
             finding(report, "groups", ", ".join(map(str, wanted)), told, f"heads of {kind}")
 
 
-def _mask(report: Report, subject: Subject) -> None:
+def _mask(report: Report, subject: Subject, meant: Meant) -> None:
     found = questions.mask(subject, SHORT)
     report.facts["a mask of True and False"] = f"True: {found.true_means}"
     if found.true_means == "nothing":
         finding(report, "hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
     if found.total < 1.0 - 0.02:
         finding(report, "padding", "weights that add up to 1", f"{found.total:.4g}", "with a mask")
+    if found.true_means == "seen" and isinstance(meant.scale, Policy):
+        _padding(report, subject, meant.scale)
     if found.multiplier is None:
         report.facts["a mask of numbers"] = "not taken"
         return
@@ -349,6 +363,19 @@ def _mask(report: Report, subject: Subject) -> None:
             report.facts["a mask of numbers"],
             reason,
         )
+
+
+def _padding(report: Report, subject: Subject, policy: Policy) -> None:
+    """Hide half of the keys: the law's n is that of the others."""
+    there = torch.ones(1, 1, LONGER, LONGER, dtype=torch.bool, device=subject.device)
+    half = LONGER // 2
+    there[..., :half] = False
+    options: dict[str, Any] = {str(subject.mask): there}
+    found = questions.over(questions.slope(subject, LONGER, [LONGER - 1], **options), 0)
+    wanted = policy.scale(n=half, d=subject.size.dimension, position=[half - 1, LONGER - 1])
+    if not _agree(wanted, np.full(2, found.low), np.full(2, found.high)).any():
+        told = f"{policy.name} of {half} keys, {wanted[0]:.4g}"
+        finding(report, "padding", told, shown(found), f"a mask hides {half} of {LONGER} keys")
 
 
 def _causal(report: Report, subject: Subject, meant: Meant, short: int) -> None:
@@ -373,7 +400,8 @@ def _compare_visible(report: Report, visible: np.ndarray, right: np.ndarray, nam
         row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
         expected, found = right[row].sum(), visible[row].sum()
         code = "causal" if len(visible) == visible.shape[1] else "cache"
-        finding(report, code, f"{expected} keys", f"{found}", f"{name}, row {row}")
+        told = counted(expected, "key"), counted(found, "key")
+        finding(report, code, *told, f"{name}, row {row}")
 
 
 def _cache(report: Report, subject: Subject, short: int, window: int) -> None:
@@ -385,7 +413,8 @@ def _cache(report: Report, subject: Subject, short: int, window: int) -> None:
     report.facts["one query, many keys"] = f"sees {visible.sum()} of {short}"
     wanted = min(short, window)
     if visible.sum() != wanted:
-        finding(report, "cache", f"{wanted} keys", f"{visible.sum()}", "one query of a cache")
+        told = counted(wanted, "key"), counted(visible.sum(), "key")
+        finding(report, "cache", *told, "one query of a cache")
 
 
 def _precision(report: Report, subject: Subject, unit: float) -> None:

@@ -46,6 +46,7 @@ class Noted(NamedTuple):
 def calls_of(model: nn.Module, run: Callable[[], object]) -> dict[str, Noted]:
     """Run the model once and return what each of its modules hands to attention, by name."""
     from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
 
     names = {module: name for name, module in model.named_modules()}
@@ -83,6 +84,7 @@ def calls_of(model: nn.Module, run: Callable[[], object]) -> dict[str, Noted]:
         for hook in hooks:
             hook.remove()
         change(was)
+        AttentionInterface.register(NAME, sdpa_attention_forward)  # which keeps no model alive
     return noted
 
 
@@ -151,14 +153,36 @@ def _eager(
 
 def meant_by(module: nn.Module, config: Any, d: int) -> tuple[float, str]:
     """Return what should multiply q·k by the configuration, and where it says so."""
-    rotary = getattr(config, "rope_parameters", None) or {}
-    factor = rotary.get("attention_factor") if isinstance(rotary, dict) else None
-    rotated = 1.0 if factor is None else float(factor) ** 2
+    rotated = _by_rotation(config) ** 2
     for name, power in (("query_pre_attn_scalar", -0.5), ("attention_multiplier", 1.0)):
         number = getattr(config, name, None)
         if number is not None:
             return rotated * float(number) ** power, name
+    if hasattr(config, "relative_attention_num_buckets"):
+        return 1.0, "the family of T5 does not scale"
     return rotated * d**-0.5, "1/√d, d the head size"
+
+
+def _by_rotation(config: Any) -> float:
+    """Return what the rotation multiplies q and k by: YaRN's factor and LongRoPE's, or 1.
+
+    That of YaRN is .1 m log f + 1, f the factor by which the context grows, or a ratio of two; that
+    of LongRoPE √(1 + log f / log n₀), n₀ the context before.
+    """
+    rotary = getattr(config, "rope_parameters", None) or {}
+    if rotary.get("attention_factor") is not None:
+        return float(rotary["attention_factor"])
+    kind, before = rotary.get("rope_type"), rotary.get("original_max_position_embeddings")
+    if kind == "yarn":
+        grown = math.log(max(rotary["factor"], 1.0))
+        over, under = (rotary.get(name) for name in ("mscale", "mscale_all_dim"))
+        if over and under:
+            return float((0.1 * over * grown + 1.0) / (0.1 * under * grown + 1.0))
+        return 0.1 * grown + 1.0
+    if kind == "longrope" and before:
+        grown = rotary.get("factor") or config.max_position_embeddings / before
+        return math.sqrt(1.0 + math.log(grown) / math.log(before)) if grown > 1.0 else 1.0
+    return 1.0
 
 
 def audit_model(
@@ -259,10 +283,12 @@ def _kernels(report: Report, model: nn.Module, run: Callable[[], Any]) -> None:
                 with torch.no_grad(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     outputs[name] = run()[0].double()
-            except (ValueError, RuntimeError, NotImplementedError, ImportError) as error:
+            except Exception as error:  # of the model, of transformers or of a compiler
                 report.facts[name] = f"refused: {' '.join(str(error).split()):.80}"
     finally:
         change(was)
+    if not outputs:
+        return
     first, *others = outputs
     spread = float(outputs[first].std())
     eps = torch.finfo(next(model.parameters()).dtype).eps

@@ -27,10 +27,6 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def holds(self, number: float) -> bool:
-        """Return whether a number lies within."""
-        return self.low <= number <= self.high
-
 
 class Structure(NamedTuple):
     """Which keys rows of equal logits see."""
@@ -39,8 +35,6 @@ class Structure(NamedTuple):
     """(queries, keys), True where a key has weight."""
     even: bool
     """Whether all that are visible have the same weight: nothing is added by position."""
-    total: FloatArray
-    """(heads, queries), the sum of the weights."""
 
 
 def structure(subject: Subject, queries: int, keys: int, **options: object) -> Structure:
@@ -48,13 +42,12 @@ def structure(subject: Subject, queries: int, keys: int, **options: object) -> S
     given = contents(subject, queries, keys, torch.tensor([0]), 0.0)
     k = given.k[:, -1:].expand(-1, keys, -1)
     weights = subject.weights(given.q, k, torch.arange(keys), **options)
-    total = weights.sum(axis=-1)
     with np.errstate(invalid="ignore"):
         visible = np.asarray((weights > 1e-3 / keys).any(axis=0))
         shown = np.where(visible, weights, np.nan)
         spread = np.nanmax(shown, axis=-1) / np.nanmin(shown, axis=-1)
     rounding = 8.0 * torch.finfo(subject.dtype).eps
-    return Structure(visible, bool(np.nanmax(spread, initial=1.0) < 1.0 + rounding), total)
+    return Structure(visible, bool(np.nanmax(spread, initial=1.0) < 1.0 + rounding))
 
 
 class Slope(NamedTuple):
@@ -270,11 +263,11 @@ def mask(subject: Subject, length: int) -> Mask:
     )
 
 
-def key_head_of(subject: Subject, length: int, seen: int) -> np.ndarray:
+def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.ndarray:
     """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
 
     Each head of keys prefers another of the last `seen` keys, each head of values has another unit
-    vector.
+    vector. `sign` is that of the scale.
     """
     heads, key_heads, d = subject.size
     found = np.full((heads, 2), -1)
@@ -288,7 +281,7 @@ def key_head_of(subject: Subject, length: int, seen: int) -> np.ndarray:
         for place, head in enumerate(here):
             groups[length - 1 - place] = place
             k[head, length - 1 - place, :] = 0.0
-            k[head, length - 1 - place, 0] = math.sqrt(d)
+            k[head, length - 1 - place, 0] = math.copysign(math.sqrt(d), sign)
             v[head, :, place] = 1.0
         before, after = (subject.weights(plain.q, t, groups)[:, -1] for t in (plain.k, k))
         values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]
@@ -351,9 +344,11 @@ def precision(subject: Subject, unit: float, length: int) -> Precision:
         for part in (0.37, 0.73, 1.19):
             x = part / (abs(unit) * math.sqrt(d))
             given = contents(subject, length, length, places, x, shift=shift)
-            odds = log_odds(subject, given, places, places) - before
-            if not np.isfinite(odds).all():
-                finite = False
+            odds = log_odds(subject, given, places, places)
+            if not np.isfinite([odds, before]).all():  # weights of 0 are none of its faults
+                every = subject.weights(given.q, given.k, torch.zeros(length, dtype=torch.long))
+                finite = finite and bool(np.isfinite(every).all())
                 continue
+            odds = odds - before
             worst = max(worst, float(np.abs(odds - unit * given.product).max()) / logit)
     return Precision(-math.log2(max(worst, 2.0**-53)), finite)

@@ -20,7 +20,7 @@ CODES = {
     "hidden": "a mask does not hide what it should, or not all",
     "causal": "queries see keys after their own, or too few",
     "cache": "a query does not see all keys of a cache",
-    "padding": "hidden keys are counted in n",
+    "padding": "with a mask, keys that are hidden or not there are counted",
     "window": "the sliding window has another length, is missing, or was not meant",
     "groups": "a head of queries reads another head of keys or values",
     "values": "a factor multiplies the output",
@@ -41,11 +41,13 @@ class Finding(NamedTuple):
     found: str
     evidence: str
     sure: str = "certain"
-    """"certain", or "likely" where rounding leaves room for another explanation."""
+    """"certain", or "likely" where what was meant lies less than an interval's width away."""
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        return f"{self.code}: {place}expected {self.expected}, found {self.found} ({self.evidence})"
+        why = f" ({self.evidence})" if self.evidence else ""
+        likely = ", likely" if self.sure == "likely" else ""
+        return f"{self.code}: {place}expected {self.expected}, found {self.found}{why}{likely}"
 
 
 @dataclass(frozen=True)
@@ -104,17 +106,23 @@ class Report:
             "findings": [finding._asdict() for finding in self.findings],
             "parts": {name: json.loads(part.to_json()) for name, part in self.parts.items()},
         }
-        return json.dumps(table, default=plain, ensure_ascii=False, indent=1, allow_nan=False)
+        return json.dumps(table, default=plain, ensure_ascii=False, indent=1)
 
     def __str__(self) -> str:
         lines = [] if self.scale is None else [f"scale: {self.scale}"]
         lines += [f"{name}: {said}" for name, said in self.facts.items()]
         lines += [f"{name}: {part.scale}" for name, part in self.parts.items()]
         if self.findings:
-            lines += ["", f"{len(self.findings)} findings:", *(f"- {one}" for one in self.findings)]
+            lines += ["", f"{counted(len(self.findings), 'finding')}:"]
+            lines += [f"- {one}" for one in self.findings]
         else:
             lines += ["", "nothing found"]
         return "\n".join(lines)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def shown(one: Interval) -> str:

@@ -41,7 +41,7 @@ BYTES = 256
 LARGEST_ALPHA = 1e4
 """The range of `attnlib.exact`, and of `alpha` here."""
 LARGEST_FACTOR = 1e19
-"""Of `post_scale`, `residual_weight` and `projection_gain`: a product of two is within float32."""
+"""Of `post_scale`, `residual_weight` and the like: a product of two is within float32."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,10 @@ class Config:
     """"unit" or "pytorch", as source 002 has it: see `Transformer`."""
     input_norm: bool = False
     """A LayerNorm of the sum of the embeddings, as in source 002."""
+    learned_scale: bool = False
+    """Each head multiplies its queries by a number that is learned, 1 at the start."""
+    skip_weight: float | str = 1.0
+    """What multiplies the input that the branch is added to: as for r."""
     attention: str = "fused"
     """"fused" (PyTorch's kernel) or "written_out" (with the matrix of scores)."""
 
@@ -100,12 +104,17 @@ class Config:
             },
             **{
                 name: checking.flag(name, getattr(self, name))
-                for name in ("causal", "biases", "cosine", "weighted_bias", "input_norm")
+                for name in (
+                    *("causal", "biases", "cosine", "weighted_bias", "input_norm"),
+                    "learned_scale",
+                )
             },
             "alpha": _alpha(self.alpha),
             "post_scale": _factor("post_scale", self.post_scale, ("none", "constant", "exact")),
-            "residual_weight": _factor("residual_weight", self.residual_weight, NAMED_FACTORS),
-            "projection_gain": _factor("projection_gain", self.projection_gain, NAMED_FACTORS),
+            **{
+                name: _factor(name, getattr(self, name), NAMED_FACTORS)
+                for name in ("residual_weight", "projection_gain", "skip_weight")
+            },
             "initialisation": checking.choice(
                 "initialisation", self.initialisation, ("unit", "pytorch")
             ),
@@ -225,6 +234,7 @@ class Attention(nn.Module):
         width = config.width
         self.input = _linear(width, 3 * width, config.biases)
         self.output = _linear(width, width, config.biases)
+        self.scale = nn.Parameter(torch.ones(config.heads)) if config.learned_scale else None
         c = config.post_scale
         number = None if config.policy else config.alpha_number()
         self.options = Options(
@@ -239,6 +249,8 @@ class Attention(nn.Module):
         """Return the branch, shape (batch, sequence, width) as x."""
         heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        if self.scale is not None:
+            q = q * self.scale[:, None, None]
         weighted = functional.linear(self.attend(q, k, v), self.output.weight)
         # r multiplies Wz and never b, in one kernel for every r: r·c = 1 stays exact.
         if not self.config.biases:
@@ -277,6 +289,7 @@ class Block(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         width, biases = config.width, config.biases
+        self.skip_weight = config.factor(config.skip_weight)
         self.attention_norm = nn.LayerNorm(width, bias=biases)
         self.attention = Attention(config)
         self.hidden_norm = nn.LayerNorm(width, bias=biases)
@@ -284,8 +297,10 @@ class Block(nn.Module):
         self.output = _linear(4 * width, width, biases)
 
     def forward(self, x: Tensor, ratios: list[Tensor] | None = None) -> Tensor:
-        """Return the block's output; append rms(attention branch)/rms(x) to `ratios`."""
+        """Return the block's output; append rms(attention branch)/rms(skip) to `ratios`."""
         branch = self.attention(self.attention_norm(x))
+        if self.skip_weight != 1.0:
+            x = x * self.skip_weight
         if ratios is not None:
             ratios.append((branch.square().mean() / x.square().mean()).sqrt())
         x = x + branch

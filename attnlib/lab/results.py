@@ -28,6 +28,8 @@ RUN_KEYS = (
     *("diverged_at", "final_loss", "validation_loss", "losses"),
     *("recorded_at", "gradient_norms", "branch_ratios"),
 )
+ATTENTION_KEYS = ("spreads", "effective_keys")
+"""What there is beside these where `Training.record_attention` asks for it."""
 MADE = "made"
 """What the run was made with: `attnlib.provenance.made`."""
 VERSIONS = "versions"
@@ -93,6 +95,7 @@ def encoded(setting: Setting, run: Run, made: Table) -> Table:
             return [plain(row) for row in values]
         return [float(str(x)) if np.isfinite(x) else None for x in values.astype(type_)]
 
+    recorded = {name: getattr(run, name) for name in ATTENTION_KEYS}
     return {
         **setting.identity(),
         MADE: made,
@@ -103,6 +106,7 @@ def encoded(setting: Setting, run: Run, made: Table) -> Table:
         "recorded_at": run.recorded_at.tolist(),
         "gradient_norms": plain(run.gradient_norms),
         "branch_ratios": plain(run.branch_ratios),
+        **{name: plain(rows) for name, rows in recorded.items() if rows is not None},
     }
 
 
@@ -131,10 +135,12 @@ def _check_setting(table: Any, setting: Setting) -> None:
     if not isinstance(table, dict):
         raise ValueError(f"it must be a table, got {table!r:.80}")
     made = VERSIONS if VERSIONS in table else MADE
-    for key in (*SETTING_KEYS, made, *RUN_KEYS):
+    keys = [*SETTING_KEYS, made, *RUN_KEYS]
+    keys += ATTENTION_KEYS if setting.training.record_attention else ()
+    for key in keys:
         if key not in table:
             raise ValueError(f"it has no {key}")
-    if len(table) > len(SETTING_KEYS) + 1 + len(RUN_KEYS):
+    if len(table) > len(keys):
         raise ValueError(f"it has too much: {', '.join(map(repr, table))!s:.200}")
     if made == MADE:
         provenance.check(table[MADE])
@@ -165,10 +171,14 @@ def _decoded(table: Table, setting: Setting) -> Run:
     if repr(table["recorded_at"]) != repr(steps):
         raise ValueError(f"recorded_at must be {steps!s:.80}, got {table['recorded_at']!r:.80}")
     norms = _numbers("gradient_norms", table["gradient_norms"], len(steps), largest, gaps=True)
-    rows = table["branch_ratios"]
-    if not isinstance(rows, list) or len(rows) != len(steps):
-        raise ValueError(f"branch_ratios must be {len(steps)} lists, got {rows!r:.80}")
-    ratios = [_numbers("branch_ratios", row, depth, largest, gaps=True) for row in rows]
+
+    def by_block(name: str) -> FloatArray:
+        rows = table[name]
+        if not isinstance(rows, list) or len(rows) != len(steps):
+            raise ValueError(f"{name} must be {len(steps)} lists, got {rows!r:.80}")
+        numbers = [_numbers(name, row, depth, largest, gaps=True) for row in rows]
+        return np.reshape(numbers, (-1, depth)).astype(type_).astype(np.float64)
+
     run = Run(
         losses=losses.astype(np.float64),
         diverged_at=diverged_at,
@@ -176,7 +186,8 @@ def _decoded(table: Table, setting: Setting) -> Run:
         validation_loss=_one("validation_loss", table, None),
         recorded_at=np.array(steps, dtype=np.int64),
         gradient_norms=norms.astype(type_).astype(np.float64),
-        branch_ratios=np.reshape(ratios, (-1, depth)).astype(type_).astype(np.float64),
+        branch_ratios=by_block("branch_ratios"),
+        **{name: by_block(name) for name in ATTENTION_KEYS if training.record_attention},
     )
     if run.final_loss is None:
         if run.validation_loss is not None:

@@ -7,9 +7,10 @@ grows without bound ends early and says so.
 Source 002. Chapter: training.
 """
 
+import json
 import math
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from attnlib.lab.model import Config, Transformer, loss
 with brought_by("lab"):
     import torch
     from torch import Tensor, nn
+
+    from attnlib.probing import probe
 
 LAST_STEPS = 20
 """The final loss is the mean over so many last steps, as in source 002."""
@@ -61,6 +64,10 @@ class Training:
     """At most so many windows of the validation text give the validation loss."""
     masked: float = 0.15
     """The share of bytes that an encoder has to fill in."""
+    projection_rate: float = 1.0
+    """What multiplies the learning rate of W, the output projection of attention."""
+    record_attention: bool = False
+    """Record the spread of the logits and the effective keys too."""
 
     def __post_init__(self) -> None:
         checked = {
@@ -70,10 +77,11 @@ class Training:
             },
             **{
                 name: checking.positive(name, getattr(self, name))
-                for name in ("learning_rate", "loss_limit", "masked")
+                for name in ("learning_rate", "loss_limit", "masked", "projection_rate")
             },
             "seed": checking.integer("seed", self.seed, minimum=0),
             "precision": checking.choice("precision", self.precision, tuple(PRECISIONS)),
+            "record_attention": checking.flag("record_attention", self.record_attention),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -114,6 +122,11 @@ class Run:
     """Shape (records,): of the gradient of all parameters together."""
     branch_ratios: FloatArray
     """Shape (records, depth): rms(attention branch)/rms(skip) of each block."""
+    spreads: FloatArray | None = None
+    """Shape (records, depth): α, the standard deviation of the logits over the keys of a row, root
+    of the mean square over the rows and heads of a block; None if it was not to be recorded."""
+    effective_keys: FloatArray | None = None
+    """Shape (records, depth): 1/Y, for the mean Y of the same rows; None as for `spreads`."""
 
 
 def train(config: Config, training: Training, text: Text, *, device: str = "cpu") -> Run:
@@ -152,7 +165,7 @@ def train_model(
         ) from None
     precision = PRECISIONS[training.precision]
     model = Transformer(config, training.seed, precision).to(device)
-    adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate, fused=True)
+    adam = torch.optim.Adam(_rates(model, training), lr=training.learning_rate, fused=True)
     parts = data.split(text)
     masked = None if config.causal else training.masked
     batches = data.batches(
@@ -176,6 +189,7 @@ def train_model(
     losses = torch.full((training.steps,), math.nan, device=device, dtype=precision)
     norms: list[Tensor] = []
     ratios: list[Tensor] = []
+    seen: list[Tensor] = []
     for step, batch in enumerate(batches):
         inputs, targets = _tokens(batch, device)
         adam.zero_grad()
@@ -189,6 +203,8 @@ def train_model(
             )
             with rounded:
                 ratios.append(_branch_ratios(model, inputs))
+                if training.record_attention:
+                    seen.append(_attention(model, inputs))
             if not bool((losses[: step + 1] <= training.loss_limit).all()):
                 break
         adam.step()
@@ -199,6 +215,10 @@ def train_model(
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
     steps = np.array([step for step in range(kept.size) if training.records(step)], dtype=np.int64)
+    spreads = keys = None
+    if seen:
+        rounded_as_kept = torch.stack(seen).to(precision).double().numpy()
+        spreads, keys = np.moveaxis(rounded_as_kept, -1, 0)[:, : steps.size]
     return model, Run(
         losses=kept,
         diverged_at=diverged_at,
@@ -207,7 +227,20 @@ def train_model(
         recorded_at=steps,
         gradient_norms=torch.stack(norms).double().cpu().numpy()[: steps.size],
         branch_ratios=torch.stack(ratios).double().cpu().numpy()[: steps.size],
+        spreads=spreads,
+        effective_keys=keys,
     )
+
+
+def _rates(model: Transformer, training: Training) -> list[dict[str, Any]]:
+    """Return the groups of parameters that Adam is given, with their learning rates."""
+    every = dict(model.named_parameters())
+    if training.projection_rate == 1.0:
+        return [{"params": list(every.values())}]
+    names = [name for name in every if name.endswith("attention.output.weight")]
+    projections = [every.pop(name) for name in names]
+    rate = training.projection_rate * training.learning_rate
+    return [{"params": list(every.values())}, {"params": projections, "lr": rate}]
 
 
 def _tokens(batch: Batch, device: str) -> tuple[Tensor, Tensor]:
@@ -221,6 +254,19 @@ def _branch_ratios(model: Transformer, inputs: Tensor) -> Tensor:
     ratios: list[Tensor] = []
     model(inputs, ratios)
     return torch.stack(ratios)
+
+
+@torch.no_grad()
+def _attention(model: Transformer, inputs: Tensor) -> Tensor:
+    """Return the spread of the logits and the effective keys, shape (depth, 2)."""
+    with probe(model, theory=False) as report:
+        model(inputs)
+    heads = json.loads(report.to_json())["heads"]
+    shape = len(model.blocks), model.config.heads
+    names = "alpha", "collision_probability"
+    numbers = [[math.nan if h[name] is None else h[name] for h in heads] for name in names]
+    spreads, shared = torch.tensor(numbers, dtype=torch.float64).reshape(2, *shape)
+    return torch.stack([spreads.square().mean(-1).sqrt(), 1.0 / shared.mean(-1)], dim=-1)
 
 
 @torch.no_grad()

@@ -1,17 +1,26 @@
 """The audit: the museum's faults by name and number, and no alarm where there is no fault."""
 
+import gc
 import json
 import math
 import warnings
+import weakref
+from itertools import product
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from attnlib.attention import attend
-from attnlib.auditing import CODES, assert_scale, audit
+from attnlib.attention import attend, register
+from attnlib.auditing import CODES, assert_scale, audit, models, questions
+from attnlib.auditing.questions import Interval
+from attnlib.auditing.report import shown
+from attnlib.auditing.response import Size, Subject
 from attnlib.policies import POLICIES
 from experiments.compatibility import tiny
+from experiments.museum import FEW, SITUATIONS, UNREACHED, under_policy
 from tests.library.museum import EXHIBITS
 from tests.library.museum.audited import CODE, audited
 
@@ -76,7 +85,17 @@ def test_plain_attention_passes_in_every_type_and_grouping(kernel, key_heads, dt
     assert width < 8 * torch.finfo(dtype).eps * 0.125 + 1e-5
 
 
-def under(policy, causal):
+@pytest.mark.parametrize(
+    ("name", "kernel", "situation"),
+    [("ssmax", "flex", "causal"), *product(FEW, ("eager", "sdpa"), SITUATIONS)],
+)
+def test_there_is_no_alarm_for_a_policy(name, kernel, situation):
+    report = under_policy(name, kernel, situation, torch.float32)
+    assert report.passed, report
+    assert report.scale.applied_to == POLICIES[name].applied_to
+
+
+def attended(policy, causal):
     cosine = policy.applied_to == "cosine"
 
     def attention(q, k, v, attn_mask=None):
@@ -88,24 +107,25 @@ def under(policy, causal):
     return attention
 
 
-def passes(name, causal, dtype):
-    policy = POLICIES[name]
-    report = audit(under(policy, causal), d=64, expected=policy, dtype=dtype, length=64)
-    assert report.passed, report
-    assert report.scale.applied_to == policy.applied_to
-
-
-@pytest.mark.parametrize("name", ["transformer", "ssmax", "qwen", "llama_4", "adacos"])
-def test_a_policy_is_found_to_be_what_it_is(name):
-    passes(name, True, torch.float32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", POLICIES)
-def test_there_is_no_alarm_for_any_policy(name, causal, dtype):
-    passes(name, causal, dtype)
+@pytest.mark.parametrize("name", ["transformer", "yarn", "llama_4", "adacos"])
+def test_attend_has_the_scale_of_its_policy(name, causal):
+    report = audit(attended(POLICIES[name], causal), d=64, expected=name, length=64)
+    assert report.passed, report
+
+
+def test_a_law_that_counts_padding_is_found():
+    def counts(q, k, v, mask=None):
+        scale = math.log(k.shape[2]) / 8.0
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool) if mask is None else mask
+        return functional.scaled_dot_product_attention(q * scale, k, v, attn_mask=mask, scale=1.0)
+
+    def law(n, d, position):
+        return np.log(n) / np.sqrt(d)
+
+    (finding,) = audit(counts, d=64, expected=law, length=64).findings
+    assert finding.code == "padding"
+    assert float(finding.found.split()[0]) == pytest.approx(math.log(64) / 8.0, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["yarn", "qwen", "llama_4"])
@@ -113,7 +133,7 @@ def test_a_law_that_begins_beyond_the_length_is_asked_of_one_query(name):
     (finding,) = audit(KERNELS["fused"], d=32, expected=name, length=64).findings
     assert finding.code == "law"
     assert "PyTorch's default" in finding.evidence
-    assert audit(under(POLICIES[name], True), d=32, expected=name, length=64).passed
+    assert audit(attended(POLICIES[name], True), d=32, expected=name, length=64).passed
 
 
 def test_a_law_that_cannot_be_asked_is_unknown():
@@ -125,10 +145,37 @@ def test_a_law_that_cannot_be_asked_is_unknown():
 
 
 def test_a_law_in_n_is_named():
-    report = audit(under(POLICIES["ssmax"], True), d=64, length=256)
+    report = audit(attended(POLICIES["ssmax"], True), d=64, length=256)
     assert report.scale.law == "ssmax"
     own = audit(lambda q, k, v: attend(q, k, v, policy=lambda n, d, i: 0.1 + n / 500.0), d=64)
     assert own.scale.law.startswith("changes with n: 0.104 at n = 2")
+
+
+def test_what_is_seen_is_said():
+    def causal(q, k, v):
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+        return plain(q, k, v, seen)
+
+    def every_other(q, k, v):
+        far = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        return plain(q, k, v, far % 2 == 0)
+
+    facts = audit(plain, d=32, length=64).facts
+    assert facts["sees"] == "all keys"
+    assert facts["by position"] == "nothing is added"
+    assert audit(causal, d=32, length=64).facts["sees"] == "the keys up to its own"
+    assert audit(every_other, d=32, length=64).facts["sees"] == "8 to 8 of 16 keys"
+    biased = lambda q, k, v: plain(q, k, v, 0.1 * torch.arange(k.shape[2]).expand(q.shape[2], -1))  # noqa: E731
+    assert audit(biased, d=32, length=64).facts["by position"] == "logits depend on position"
+
+
+def test_the_interval_of_a_scale_is_that_of_its_last_row():
+    constant = audit(plain, d=32, length=64).scale
+    assert constant.law == "the same for every n"
+    law = audit(attended(POLICIES["ssmax"], True), d=64, length=64).scale
+    assert law.interval == (law.value[-1], law.low[-1], law.high[-1])
+    assert law.keys.tolist() == [2, 4, 8, 16, 32, 64]
+    assert law.interval.value == pytest.approx(0.168 * math.log(64) / 8.0, rel=1e-5)
 
 
 def test_a_sink_and_a_factor_are_told_apart():
@@ -178,6 +225,139 @@ def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
     assert wrong.findings[0].code == "scale"
 
 
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (1.0, "scores are not scaled"),
+        (1 / 64, "the scale is applied twice"),
+        (-1 / 8, "the sign is wrong"),
+        (8.0, "√d"),
+        (math.log(2) / 8, "log 2 of what was meant: base 2 for e"),
+        (1 / 8 / math.log(2), "log₂ e times what was meant: e for base 2"),
+        (56**-0.5, "1/√56, where d is 64"),
+    ],
+)
+def test_what_explains_a_number_is_said(found, reason):
+    def attention(q, k, v):
+        return (found * q @ k.mT).softmax(-1) @ v
+
+    (finding,) = audit(attention, d=64, expected=1 / 8, length=64).findings
+    ratio, _, told = finding.evidence.partition(" times what was meant: ")
+    assert float(ratio) == pytest.approx(8 * found, rel=1e-3)
+    assert told == reason
+    assert finding.sure == "certain"
+
+
+def test_what_is_hardly_more_than_rounding_is_likely():
+    def attention(q, k, v):
+        return plain(1.03 * q, k, v)
+
+    report = audit(attention, d=64, expected=0.125, length=64, dtype=torch.bfloat16)
+    (finding,) = report.findings
+    assert finding.sure == "likely"
+    assert str(finding).endswith("likely")
+
+
+@pytest.mark.parametrize("only", ["q", "k"])
+def test_half_a_cosine_is_found(only):
+    def attention(q, k, v):
+        q, k = (functional.normalize(x, dim=-1) if x is one else x for x in (q, k))
+        return (q @ k.mT).softmax(-1) @ v
+
+    def with_one(q, k, v):
+        nonlocal one
+        one = q if only == "q" else k
+        return attention(q, k, v)
+
+    one = None
+    codes = {found.code: found.found for found in audit(with_one, d=64, length=64).findings}
+    assert codes["cosine"] == f"only {only} normalised"
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.125, 0.125, 0.125), "0.125 ± 0"),
+        ((0.0, -1e-3, 1e-3), "0 ± 0.001"),
+        ((2.0, 1.9, 2.05), "2 ± 0.1"),
+        ((0.125, 0.1249, 0.1251), "0.125 ± 0.0001"),
+        ((3.14159265, 3.14159, 3.14160), "3.141593 ± 7e-06"),
+        ((1.0, 0.0, math.inf), "1"),
+        ((1.23456, 1.0, math.inf), "1.235"),
+        ((1.234, -8.0, 4.0), "1.2 ± 9"),
+        ((1 / 3, 1 / 3, 1 / 3), "0.3333333333 ± 0"),
+        ((-2.0, -2.01, -1.99), "-2 ± 0.01"),
+    ],
+)
+def test_a_number_has_the_digits_that_its_interval_supports(ends, text):
+    assert shown(Interval(*ends)) == text
+
+
+@pytest.mark.parametrize("sink", [-5.0, -2.0, 0.0, 1.5, 4.0])
+def test_the_interval_of_a_sink_holds_it(sink):
+    def sunk(q, k, v):
+        logits = q @ k.mT / 8.0
+        return (
+            torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1).softmax(-1)[..., :-1]
+            @ v
+        )
+
+    subject = Subject(sunk, Size(2, 2, 64), torch.float32, "cpu")
+    found = questions.total(subject, 16, 1 / 8)
+    assert found.sink.low <= sink <= found.sink.high
+    assert found.factor.low <= 1.0 <= found.factor.high
+    assert found.sink.high - found.sink.low < 0.05
+
+
+def test_a_scale_of_the_first_key_alone_is_found():
+    def attention(q, k, v):
+        logits = q @ k.mT / 8.0
+        return (logits * torch.where(torch.arange(k.shape[2]) == 0, 2.0, 1.0)).softmax(-1) @ v
+
+    finding, *_ = audit(attention, d=64, length=64).findings
+    assert finding.code == "law"
+    assert finding.evidence == "key 0, n = 63"
+
+
+def test_there_may_be_more_heads_of_keys_than_dimensions():
+    assert audit(plain, d=4, expected=0.5, heads=8, key_heads=8, length=32).passed
+
+
+def test_a_report_counts_its_findings():
+    one = audit(plain, d=64, expected=0.25, length=64)
+    assert "\n1 finding:\n- scale: expected 0.25, found 0.125" in str(one)
+    assert "\nnothing found" in str(audit(plain, d=64, expected=0.125, length=64))
+    assert one.to_json().startswith('{\n "passed": false,\n "scale": {\n  "applied_to"')
+    assert "PyTorch's default, 1/√d" in one.to_json()
+    two = audit(lambda q, k, v: 2.0 * plain(q, k, v), d=64, expected=0.25, length=64)
+    assert "\n2 findings:\n" in str(two)
+
+
+@pytest.mark.parametrize(
+    ("rotary", "factor"),
+    [
+        (None, 1.0),
+        ({"rope_type": "default"}, 1.0),
+        ({"rope_type": "linear", "factor": 8.0}, 1.0),
+        ({"rope_type": "yarn", "factor": 1.0}, 1.0),
+        ({"rope_type": "yarn", "factor": 0.5}, 1.0),
+        ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 0.0}, 1.1),
+        ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 1.0}, 1.2 / 1.1),
+        ({"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.0}, 1.0),
+        ({"rope_type": "longrope", "original_max_position_embeddings": 8}, math.sqrt(5 / 3)),
+        (
+            {"rope_type": "longrope", "original_max_position_embeddings": 8, "factor": 8.0},
+            math.sqrt(2.0),
+        ),
+        ({"rope_type": "longrope", "original_max_position_embeddings": 64}, 1.0),
+        ({"rope_type": "longrope", "factor": 4.0}, 1.0),
+    ],
+)
+def test_what_a_rotation_multiplies(rotary, factor):
+    config = SimpleNamespace(rope_parameters=rotary, max_position_embeddings=32)
+    assert models._by_rotation(config) == pytest.approx(factor, rel=1e-12)
+
+
 def test_a_line_for_a_test_says_what_is_wrong():
     assert_scale(plain, d=32, expected=32**-0.5, length=64)
     with pytest.raises(AssertionError, match=r"scale: expected 0\.125, found 0\.1767"):
@@ -204,6 +384,73 @@ def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     report = audit(tiny(family), IDS, length=64)
     assert report.passed, report
     assert len(report.parts) == 2
+
+
+@pytest.mark.parametrize("family", UNREACHED)
+def test_a_family_that_writes_attention_out_is_to_be_audited_as_a_callable(family):
+    with pytest.raises(RuntimeError, match="audit its attention as a callable"):
+        audit(tiny(family), IDS, length=64)
+
+
+@pytest.mark.parametrize(
+    ("rotary", "factor"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0}, 0.1 * math.log(4.0) + 1.0),
+        ({"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3}, 1.3),
+        (
+            {"rope_type": "yarn", "factor": 4.0, "mscale": 2.0, "mscale_all_dim": 0.5},
+            (0.2 * math.log(4.0) + 1.0) / (0.05 * math.log(4.0) + 1.0),
+        ),
+        (
+            {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4},
+            math.sqrt(1.0 + math.log(4.0) / math.log(16.0)),
+        ),
+    ],
+)
+def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing(rotary, factor):
+    told = {"rope_theta": 1e4, "original_max_position_embeddings": 16, **rotary}
+    if "short_factor" in told:
+        told["long_factor"] = told["short_factor"]
+    model = tiny("Llama", rope_parameters=told)
+    report = audit(model, IDS, length=64)
+    assert report.passed, report
+    model.rotary_emb.attention_scaling = 1.0
+    findings = audit(model, IDS, length=64).findings
+    assert {one.code for one in findings} == {"scale"}
+    found, expected = float(findings[0].found), float(findings[0].expected.split()[0])
+    assert expected / found == pytest.approx(factor**2, rel=1e-3)
+
+
+def test_the_factor_of_longrope_is_that_of_the_two_lengths():
+    told = {"rope_theta": 1e4, "rope_type": "longrope", "original_max_position_embeddings": 16}
+    told |= {"short_factor": [1.0] * 4, "long_factor": [1.0] * 4}
+    report = audit(tiny("Llama", rope_parameters=told), IDS, length=64)
+    assert report.passed, report
+    (scale, *_) = (part.scale.interval.value for part in report.parts.values())
+    assert scale == pytest.approx(8**-0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("family", ["GPT2", "GPTNeoX", "Phi3", "OPT", "Llama"])
+def test_what_multiplies_before_attention_is_known_where_the_projection_is(family):
+    report = audit(tiny(family), IDS, length=64)
+    assert not any("unknown" in said for name, said in report.facts.items() if "." in name)
+    assert "eager beside sdpa" in report.facts or "sdpa beside eager" in report.facts
+
+
+def test_implementations_that_differ_are_found(monkeypatch):
+    monkeypatch.setattr(models, "IMPLEMENTATIONS", ("sdpa", register("mup")))
+    (finding,) = audit(tiny("Llama"), IDS, length=64).findings
+    assert finding.code == "kernels"
+    assert finding.expected == "what sdpa gives"
+
+
+def test_an_audit_keeps_no_model_alive():
+    model = tiny("Llama")
+    kept = weakref.ref(model.layers[0].self_attn)
+    audit(model, IDS, length=64)
+    del model
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_configured_scale_that_is_not_used_is_found_by_layer():

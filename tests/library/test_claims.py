@@ -379,5 +379,5 @@ def test_every_statement_has_its_place_and_is_checked():
 def test_a_quote_is_a_few_words_and_what_is_not_english_is_translated():
     for entry in registry.STATEMENTS.values():
         assert len(entry.quote) < 120, entry.id
-        chinese = re.search("[\u4e00-\u9fff]", entry.quote) is not None
-        assert bool(entry.translation) == chinese, entry.id
+        foreign = re.search("[\u4e00-\u9fff\uac00-\ud7a3]", entry.quote) is not None
+        assert bool(entry.translation) == foreign, entry.id

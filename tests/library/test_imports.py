@@ -40,6 +40,7 @@ def test_attention_and_the_probe_do_not_load_the_compiler():
 WANTING = {
     "import attnlib.attention": ("torch", "torch"),
     "import attnlib.probing": ("torch", "torch"),
+    "import attnlib.auditing": ("torch", "torch"),
     "from attnlib.lab import sweep": ("torch", "lab"),
     "from attnlib.lab import data; data.fetch('', '', '')": ("pooch", "lab"),
     "import attnlib.symbolic": ("sympy", "claims"),

@@ -371,6 +371,34 @@ def test_branch_ratios_are_those_of_the_tensors():
     torch.testing.assert_close(ratios[0], expected)
 
 
+def test_the_skip_is_multiplied_where_the_branch_is_added():
+    config = replace(SMALL, depth=1, skip_weight=3.0)
+    model, inputs, ratios = Transformer(config), tokens(SMALL), []
+    output = model(inputs, ratios)
+    block = model.blocks[0]
+    x = model.token(inputs) + model.position.weight
+    branch = block.attention(block.attention_norm(x))
+    y = 3.0 * x + branch
+    hidden = block.output(torch.nn.functional.gelu(block.hidden(block.hidden_norm(y))))
+    torch.testing.assert_close(output, model.output(model.norm(y + hidden)))
+    expected = branch.square().mean().sqrt() / (3.0 * x).square().mean().sqrt()
+    torch.testing.assert_close(ratios[0], expected)
+    assert replace(config, skip_weight="constant").factor("constant") == config.note_factor
+
+
+def test_a_learned_scale_is_one_at_the_start_and_multiplies_the_logits():
+    config = replace(SMALL, learned_scale=True)
+    plain, learned, inputs = Transformer(SMALL), Transformer(config), tokens(SMALL)
+    torch.testing.assert_close(learned(inputs), plain(inputs), rtol=0.0, atol=0.0)
+    for block in learned.blocks:
+        assert block.attention.scale.shape == (config.heads,)
+        block.attention.scale.data.fill_(1.7)
+    other = Transformer(replace(SMALL, alpha=1.7))
+    torch.testing.assert_close(learned(inputs), other(inputs))
+    learned(inputs).square().sum().backward()
+    assert all((block.attention.scale.grad != 0.0).all() for block in learned.blocks)
+
+
 def test_a_shorter_input_is_the_beginning_of_a_longer_one():
     for name in ("baseline", "exact", "policy"):
         model, whole = Transformer(variant(name)), tokens(SMALL)
@@ -397,6 +425,8 @@ def test_a_shorter_input_is_the_beginning_of_a_longer_one():
         ("policy", POLICIES["yarn"], "policy must be a name in attnlib.policies.POLICIES, got pol"),
         ("policy", "ngpt", "multiplies cosines, not q·k: pass cosine=True with it"),
         ("post_scale", "exakt", "post_scale must be one of 'none', 'constant', 'exact'"),
+        ("learned_scale", 1, "learned_scale must be true or false, got learned_scale=1"),
+        ("skip_weight", 0.0, "skip_weight must be a finite number above 0, got skip_weight=0"),
         ("post_scale", 0.0, "post_scale must be a finite number above 0, got post_scale=0"),
         ("post_scale", None, "or one of 'none', 'constant', 'exact'"),
         ("residual_weight", "none", "residual_weight must be one of 'constant', 'inverse'"),

@@ -68,6 +68,19 @@ def test_what_is_written_is_read_again(path, run, whole):
     assert results.stored(path.with_name("nothing.json"), SETTING) is None
 
 
+def test_what_was_seen_of_attention_is_read_again(path):
+    setting = replace(SETTING, training=replace(SETTING.training, record_attention=True))
+    run = train(setting.config, setting.training, TEXT)
+    table = json.loads(json.dumps(results.encoded(setting, run, MADE)))
+    write_json(path, table)
+    assert run.spreads.shape == (4, 1)
+    assert_same(results.stored(path, setting), run)
+    assert "it has too much" in refusal(path)
+    del table["spreads"]
+    write_json(path, table)
+    assert "it has no spreads" in refusal(path, setting)
+
+
 def test_a_run_that_diverged_is_read_again(path):
     run = train(DIVERGING.config, DIVERGING.training, TEXT)
     write_json(path, results.encoded(DIVERGING, run, MADE))

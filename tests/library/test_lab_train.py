@@ -40,6 +40,47 @@ def assert_close(one: Run, other: Run, tolerance):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+def test_the_projection_has_a_rate_of_its_own():
+    training = replace(SHORT, steps=1, projection_rate=0.25)
+    start = dict(Transformer(TINY).named_parameters())
+    model, _ = train_model(TINY, training, TEXT)
+    for name, after in model.named_parameters():
+        # Adam's first step is the rate times the sign of the gradient
+        step = (after - start[name]).abs().max().item()
+        slower = 0.25 if name.endswith("attention.output.weight") else 1.0
+        assert step == pytest.approx(slower * SHORT.learning_rate, rel=1e-3), name
+
+
+def test_the_same_rate_for_the_projection_changes_nothing():
+    assert_same(train(TINY, SHORT, TEXT), train(TINY, replace(SHORT, projection_rate=1.0), TEXT))
+
+
+def test_the_spread_and_the_effective_keys_are_those_of_the_rows_by_hand():
+    config, training = replace(TINY, depth=1), replace(SHORT, steps=1, record_attention=True)
+    run = train(config, training, TEXT)
+    without = train(config, replace(training, record_attention=False), TEXT)
+    assert without.spreads is without.effective_keys is None
+    np.testing.assert_array_equal(run.losses, without.losses)
+    model = Transformer(config, training.seed, torch.float64)
+    parts = data.split(TEXT)
+    (batch,) = data.batches(parts.training, sequence=16, batch=4, steps=1, seed=0)
+    x = model.token(torch.from_numpy(batch.inputs)) + model.position.weight
+    block = model.blocks[0]
+    q, k, _ = block.attention.input(block.attention_norm(x)).chunk(3, dim=-1)
+    q, k = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in (q, k))
+    logits = (q @ k.mT / 2.0).detach().numpy()
+    variances, shared = [], []
+    for row in range(1, 16):
+        seen = logits[:, :, row, : row + 1]
+        variances.append(seen.var(axis=-1, ddof=1))
+        weights = np.exp(seen) / np.exp(seen).sum(-1, keepdims=True)
+        shared.append((weights**2).sum(-1))
+    assert run.spreads.shape == run.effective_keys.shape == (1, 1)
+    assert run.spreads[0, 0] == pytest.approx(np.sqrt(np.mean(variances)), rel=1e-5)
+    by_head = np.mean(shared, axis=(0, 1))
+    assert run.effective_keys[0, 0] == pytest.approx(1.0 / by_head.mean(), rel=1e-5)
+
+
 def rms(tensor):
     return math.sqrt(tensor.detach().square().mean())
 
@@ -214,6 +255,8 @@ def test_a_gpu_trains_as_the_cpu_does(precision):
         ("record_every", True, "record_every must be an integer"),
         ("loss_limit", -math.inf, "loss_limit must be a finite number above 0"),
         ("validation_windows", None, "validation_windows must be an integer"),
+        ("projection_rate", 0.0, "projection_rate must be a finite number above 0"),
+        ("record_attention", 1, "record_attention must be true or false"),
         ("masked", 1.5, "masked must be at most 1, got masked=1.5"),
     ],
 )

@@ -35,7 +35,7 @@ def test_it_holds_the_library_and_nothing_else(wheel):
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "attnlib").rglob("*.py")}
     about = {name for name in names if ".dist-info/" in name}
     data = {f"attnlib/claims/{name}" for name in (claims.training.RUNS, "statements.toml")}
-    assert names - about == ours | {"attnlib/py.typed"} | data
+    assert names - about == ours | data | {"attnlib/py.typed", "attnlib/policies.toml"}
     assert any(name.endswith("licenses/LICENSE") for name in about)
 
 

@@ -49,8 +49,8 @@ def moments(at: Place) -> None:
         entries, mean = independent(*[COIN] * d, *[skew] * d)
         dot = sum(a * b for a, b in zip(entries[:d], entries[d:], strict=True))
         known = {"x": dot, "d": d, "E": mean, "Var": variance(mean)}
-        at.display().holds({r"q\cdot k": "x"}, Z=0.3, **known)
-        scale = float(at.formula(r"Z = 1/\sqrt d").value({"Z =": ""}, d=d))
+        at.display().holds({r"q\cdot k": "x"}, w=0.3, **known)
+        scale = float(at.formula(r"w = 1/\sqrt d").value({"w =": ""}, d=d))
         assert np.isclose(variance(mean)(scale * dot), 1.0)
 
 
@@ -80,22 +80,60 @@ def error_of_the_mean_row_variance(at: Place) -> None:
 @tied("proposition-mixture")
 def mixture(at: Place) -> None:
     d = 3
-    (squares, z1, z2), mean = independent(chi_square(d, 4), normal(5), normal(5))
-    R = np.sqrt(squares / d)  # noqa: N806 - as the page has it
-    known = {"d": d, "R": R, "X": squares, "s": [R * z1, R * z2], "z": [z1, z2], "i": 0, "j": 1}
+    (squares, x1, x2), mean = independent(chi_square(d, 4), normal(5), normal(5))
+    length = {"|q|": "r"}
+    r = np.sqrt(squares)
+    factor = at.same(r"|q|/\sqrt d").value(length, r=r, d=d)
+    known = {"d": d, "r": r, "X": squares, "s": [factor * x1, factor * x2], "x": [x1, x2]}
     known |= {
+        "i": 0,
+        "j": 1,
         "E": mean,
         "Var": variance(mean),
         "Cov": lambda x, y: mean(x * y) - mean(x) * mean(y),
     }
-    at.formula(r"R^2 \sim").holds({r"\chi^2_d": "X"}, rough=1e-12, **known)
+    at.formula(r"|q|^2 \sim").holds({r"\chi^2_d": "X", **length}, rough=1e-12, **known)
     at.formula(r"\operatorname{Cov}(s_i^2, s_j^2) = 2/d").holds(**known)
-    at.formula(r"s_i = Rz_i").holds(**known)
+    at.formula(r"s_i = x_i").holds(length, **known)
     uncorrelated = at.formula(r"\operatorname{E}(s_is_j) =")
-    uncorrelated.holds(absolute=1e-12, **known)
-    z = [z1 + 0.5, z2 + 0.5]  # with means, so that no factor is zero
-    uncorrelated.holds({"= 0": ""}, **{**known, "s": [R * one for one in z], "z": z})
-    at.display().holds({r"\chi^2_d": "X"}, **known)
+    uncorrelated.holds(length, absolute=1e-12, **known)
+    x = [x1 + 0.5, x2 + 0.5]  # with means, so that no factor is zero
+    shifted = {**known, "s": [factor * one for one in x], "x": x}
+    uncorrelated.holds({"= 0": "", **length}, **shifted)
+    at.display().holds({r"\chi^2_d": "X", **length}, **known)
+
+
+@tied("proposition-received")
+def received(at: Place) -> None:
+    q, alpha, d = np.array([1.1, -0.4]), 1.7, 2
+    scores_, mean = independent(*[normal(24)] * 4)
+    keys = np.array(scores_).reshape(2, d, -1)
+    s = np.einsum("c,icx->ix", q, keys) / math.sqrt(d)
+    p = 1 / (1 + np.exp(alpha * (s[1] - s[0])))
+    p = np.array([p, 1 - p])
+    jacobian = alpha * (np.eye(2)[:, :, None] * p - p[:, None] * p)
+    values = 3  # V and the error, each of second degree: means over them taken by hand
+    known = {
+        "d": d,
+        "d_v": values,
+        "C": q @ q,
+        "F": (jacobian**2).sum(axis=(0, 1)),
+        "B": ((jacobian * s).sum(axis=1) ** 2).sum(axis=0),
+        "E": mean,
+        "Q": values * (np.einsum("ijx,icx->jcx", jacobian, keys) ** 2).sum(axis=(0, 1)) / d,
+        "K": values * (q @ q) / d * mean((jacobian**2).sum(axis=(0, 1))),
+    }
+    letters = {
+        r"|\nabla_q|^2": "Q",
+        r"\sum_j\operatorname{E}|\nabla_{k_j}|^2": "K",
+        r"\lVert J\rVert_F^2": "F",
+        "|q|^2": "C",
+        "|Js|^2": "B",
+    }
+    at.display().holds(letters, relative=1e-6, **known)
+    at.formula(r"\operatorname{E}|a|^2 =").holds(
+        {"|a|^2": "A", r"\lVert J\rVert_F^2": "S"}, A=values * 0.37, S=0.37, E=itself, d_v=values
+    )
 
 
 @tied("lemma-cosine-density")
