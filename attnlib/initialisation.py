@@ -4,7 +4,7 @@ All entries are standard normal. These are the measurements that the sources mak
 the scores of source 001, the rows of 000 and 003, the outputs of 002. `sampling` has the means and
 quantiles of any other statistic of random rows.
 
-Chapters: variance, saturation, entropy, output_scale.
+Chapters: variance, saturation, output_scale.
 """
 
 from typing import NamedTuple
@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import annealed, checking, rows, scores
+from attnlib import checking, rows, scores
 from attnlib.checking import FloatArray
-from attnlib.sampling import Estimate, mean_and_error
 
 DIMENSIONS = (10, 50, 100, 500, 1000)
 """The dimensions of source 001's experiment."""
@@ -24,9 +23,6 @@ VECTORS = 512
 
 TEMPERATURES: FloatArray = 2.0 ** np.arange(-4.0, 4.1, 0.5)
 """Those of source 002's figure."""
-
-ENTROPY_KEYS = (64, 256, 1024, 4096, 16384)
-"""The numbers of keys over which the growth of an entropy is measured."""
 
 HEADS_AT_A_TIME = 16
 
@@ -131,31 +127,3 @@ def output_squares(
         output = weights @ v / weights.sum(axis=-1, keepdims=True)
         squares.append((output.astype(np.float64) ** 2).mean(axis=-1))
     return np.concatenate(squares)
-
-
-def entropy_slope(
-    rng: np.random.Generator,
-    *,
-    order: float,
-    alpha: float | None = None,
-    law: scores.Law | None = None,
-    count: int = 100,
-) -> Estimate:
-    """Return the slope of the mean Rényi entropy of an order against log n.
-
-    Over `ENTROPY_KEYS`, from `count` ≥ 2 rows each, by least squares; order 1 is Shannon's entropy.
-    The rows are normal, or of `law`. The scale is `alpha`, or α*(n) of `annealed.best_alpha` where
-    it is None. Raises ValueError or TypeError for a bad argument. Chapter: entropy.
-    """
-    law = scores.Normal() if law is None else law
-    scores.check_law(law)
-    size = checking.integer("count", count, minimum=2)
-    measured = []
-    for n in ENTROPY_KEYS:
-        scale = annealed.best_alpha(law, n) if alpha is None else alpha
-        p = rows.softmax(law.sample(rng, size, n), scale)
-        measured.append(mean_and_error(rows.renyi_entropy(p, order)))
-    mean, error = np.array(measured).T
-    centred = np.log(ENTROPY_KEYS) - np.log(ENTROPY_KEYS).mean()
-    weights = centred / (centred @ centred)
-    return Estimate(weights @ mean, np.sqrt(weights**2 @ error**2))

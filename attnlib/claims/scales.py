@@ -14,7 +14,6 @@ from attnlib import annealed, exact, rows, symbolic
 from attnlib.checking import FloatArray
 from attnlib.claims.registry import (
     IN_THE_LIMIT,
-    LIMIT,
     ROUNDING,
     TENTH,
     Finding,
@@ -22,8 +21,7 @@ from attnlib.claims.registry import (
     claim,
     reproduced,
 )
-from attnlib.initialisation import entropy_slope
-from attnlib.scores import Cosine, Normal
+from attnlib.scores import Cosine, Law, Normal
 
 GRID: FloatArray = np.arange(40.0, 20_001.0, 40.0)
 """The numbers of keys in the source's two figures: 40, 80, …, 20000."""
@@ -64,14 +62,17 @@ CHANGED = 1.1
 POWER = 0.01
 """A power law's exponent, measured where the law is reached, is off by less."""
 
+ENTROPY_KEYS: FloatArray = np.array([64.0, 256.0, 1024.0, 4096.0, 16384.0])
+"""The numbers of keys over which the growth of an entropy is measured: 64 to 16384."""
+
+ENTROPY_LAWS = (Cosine(3), Cosine(5), Cosine(64), Cosine(128), Cosine(256), Normal())
+"""Scores from narrow to wide heads; normal ones are the limit."""
+
 LOST = 0.05
 """A scale suits a row that keeps 95 % of the objective that the best scale of its n has."""
 
 KOLMOGOROV = 3.0
 """√N times the largest distance of N draws from their law stays below: chance 3 in 10⁸."""
-
-SLOW = 0.5
-"""An entropy grows slowly if the number of keys in use, its exponential, grows less than √n."""
 
 
 @claim("normal.mgf")
@@ -92,13 +93,15 @@ def normal_approximation(
     exponent: float = 1.0,
     up_to_the_best: bool = True,
     keys: tuple[int, int] = (512, 4096),
+    fewer: int = 0,
 ) -> Finding:
-    """The claim is Σp² ≈ factor·e^{exponent·α²}/n, up to α*(n) or up to ½√log n only."""
+    """The claim is Σp² ≈ factor·e^{exponent·α²}/(n − fewer), up to α*(n) or ½√log n only."""
     sizes = (*keys, 10**12)
     low, best = (
         [
             float(
-                exact.collision_probability(Normal(), a, n) / (factor * np.exp(exponent * a**2) / n)
+                exact.collision_probability(Normal(), a, n)
+                / (factor * np.exp(exponent * a**2) / (n - fewer))
             )
             for a, n in zip(scales, sizes, strict=True)
         ]
@@ -119,8 +122,9 @@ def normal_approximation(
     return Finding(
         verdict,
         f"The exact mean of Σp² over random rows, divided by the claim: for n = {keys[0]}, "
-        f"{shown[0]}; for n = {keys[1]}, {shown[1]}. It must be within 10 % of 1, and at ½√log n "
-        f"go to 1: for n = 10¹² it is {low[-1]:.6f}.",
+        f"{shown[0]}; for n = {keys[1]}, {shown[1]}. What is about right is within 10 % of 1, and "
+        f"at ½√log n goes to 1: for n = 10¹² it is {low[-1]:.6f}. Only if two thirds counted as "
+        "about right would it hold at the optimum. n − 1 in place of n is not told apart.",
     )
 
 
@@ -139,26 +143,29 @@ def two_to_three(low: float = 2.0, high: float = 3.0) -> Finding:
         Verdict.HOLDS_WITHIN if share >= NINE_TENTHS else Verdict.WRONG,
         f"By n = (1 + 2α²)exp(α²) it does for n from {first + 1:.0f} to {last:.0f}, and so "
         f"for {100 * share:.1f} % of the source's n. Below, α* falls to "
-        f"{float(annealed.best_alpha(Normal(), 40)):.2f} at n = 40. {narrow}",
+        f"{float(annealed.best_alpha(Normal(), 40)):.2f} at n = 40. Nine tenths of the n are asked "
+        f"for. {narrow}",
     )
 
 
 @claim("normal.recommend")
 def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Finding:
-    """The claim is that scale/√d is better than reference/√d: for the mean and the typical row."""
+    """The claim is that scale/√d is better than reference/√d, by the gradient of three kinds."""
     n, beyond = 512, 2.0 * max(scale, reference)
+    own = annealed.gradient(Normal(), scale, GRID) > annealed.gradient(Normal(), reference, GRID)
     s = Normal().sample(np.random.default_rng(seed), 2000, n)
     mean = {a: float(exact.gradient(Normal(), a, n)) for a in (reference, scale, beyond)}
     median = {a: float(np.median(rows.gradient(s, a))) for a in (reference, scale)}
-    better = [size[scale] > size[reference] for size in (mean, median)]
+    better = [own.mean() > NINE_TENTHS, *(size[scale] > size[reference] for size in (mean, median))]
     limit = float(exact.gradient_limit(Normal(), n))
     return Finding(
-        {2: Verdict.HOLDS_WITHIN, 1: Verdict.OPEN, 0: Verdict.WRONG}[sum(better)],
-        f"For rows of {n} normal scores. From α = {reference:g} to {scale:g} the exact mean "
-        f"gradient goes from {mean[reference]:.3f} to {mean[scale]:.3f}, and the median of 2000 "
-        f"rows changes by {median[scale] - median[reference]:+.2f}. {scale:g} is no optimum of the "
-        f"mean, which is {mean[beyond]:.3f} at α = {beyond:g} and {limit:.3f} in the limit of "
-        "large α. Training is not tested by this.",
+        {3: Verdict.HOLDS_WITHIN, 0: Verdict.WRONG}.get(sum(better), Verdict.OPEN),
+        f"By the approximate objective {scale:g} is better than {reference:g} for "
+        f"{100 * own.mean():.1f} % of the source's n; nine tenths are asked for. For {n} keys the "
+        f"exact mean gradient goes from {mean[reference]:.3f} to {mean[scale]:.3f}, and the median "
+        f"of 2000 rows changes by {median[scale] - median[reference]:+.2f}. Other scales near "
+        f"{scale:g} pass as well: the mean is {mean[beyond]:.3f} at α = {beyond:g} and "
+        f"{limit:.3f} in the limit of large α. Training is not tested by this.",
     )
 
 
@@ -233,7 +240,8 @@ def cosine_range(low: float = 25.0, high: float = 35.0, dimension: int = 128) ->
     return Finding(
         Verdict.HOLDS_WITHIN if share >= NINE_TENTHS else Verdict.WRONG,
         f"At d = {dimension} it does for {100 * share:.1f} % of the source's n: {ends}. Over them "
-        f"all, α* goes from {lowest:.1f} to {highest:.1f}. {narrow}",
+        f"all, α* goes from {lowest:.1f} to {highest:.1f}. Nine tenths are asked for. {narrow} "
+        "Training is not tested by this.",
     )
 
 
@@ -243,23 +251,34 @@ def explains(
         ("AM-Softmax", 512, 10_575, 30.0),
         ("SimCSE", 768, 64, 20.0),
     ),
+    dimension: int = 128,
 ) -> Finding:
-    """Each system is its name, d, n and scale; explained means α* within a fifth of the scale."""
-    bests, ratios, lines = [], [], []
+    """Each system is its name, d, n and scale; explained means α* within a fifth of the scale.
+
+    The source's own number is that of d = `dimension`.
+    """
+    lines, kept = [], []
+    at_own, at_128 = [], []
     for name, d, n, scale in systems:
         best = float(annealed.best_alpha(Cosine(d), n))
-        bests.append(best)
-        ratios.append(best / scale)
-        lines.append(f"{name} (d = {d}, n = {n}) uses {scale:g}, the rule gives {best:.1f}")
-    explained = [FIFTH < ratio < 1.0 / FIFTH for ratio in ratios]
-    if all(explained):
-        verdict = Verdict.HOLDS_WITHIN
+        assumed = float(annealed.best_alpha(Cosine(dimension), n))
+        bare, top = annealed.gradient(Cosine(d), np.array([1.0, best]), n)
+        kept.append(float(bare / top))
+        at_own.append(FIFTH < best / scale < 1.0 / FIFTH)
+        at_128.append(FIFTH < assumed / scale < 1.0 / FIFTH)
+        lines.append(
+            f"{name} (d = {d}, n = {n}) uses {scale:g}, the rule gives {best:.1f}, and at "
+            f"d = {dimension} {assumed:.1f}"
+        )
+    if max(kept) > TENTH or not (any(at_own) or all(at_128)):
+        verdict = Verdict.WRONG
     else:
-        verdict = Verdict.NEEDS_A_CONDITION if any(explained) else Verdict.WRONG
+        verdict = Verdict.HOLDS_WITHIN if all(at_own) else Verdict.NEEDS_A_CONDITION
     return Finding(
         verdict,
-        f"At the systems' own d and n: {'; '.join(lines)}. That some large factor is needed is "
-        f"right: bare cosines, α = 1, are {min(bests):.0f} times below the rule or more.",
+        f"{'; '.join(lines)}. Within a fifth counts as explained. That a large factor is needed is "
+        f"right: bare cosines, α = 1, have {100 * max(kept):.0f} % of the largest approximate "
+        f"gradient at most. The number near 30 is that of d = {dimension}.",
     )
 
 
@@ -282,55 +301,67 @@ def cosine_figure(coefficient: float = 3.5, dimension: int = 128) -> Finding:
 
 
 @claim("cosine.inverse-sqrt")
-def inverse_sqrt(exponent: float = -0.5) -> Finding:
-    """The claim is α* ∝ (d − 3)^exponent at fixed n."""
-    n, dimensions = 1024, (64, 4096, 10**6)
-    best = np.array([float(annealed.best_alpha(Cosine(d), n)) for d in dimensions])
-    base = np.array(dimensions) - 3.0
-    first, last = np.diff(np.log(best)) / np.diff(np.log(base))
-    ratio = best / np.sqrt(base) / float(annealed.best_alpha(Normal(), n))
+def inverse_sqrt(
+    exponent: float = -0.5, factors: tuple[str, ...] = ("the cosine", "q·k")
+) -> Finding:
+    """The claim is ∝ (d − 3)^exponent at fixed n, of the factor on each of `factors`."""
+    n, dimensions = 1024, np.array([64.0, 4096.0, 1e6])
+    best = np.array([float(annealed.best_alpha(Cosine(int(d)), n)) for d in dimensions])
+    # RMS normalisation makes |q| = |k| = √d, so q·k = d cos
+    on = {"the cosine": best, "q·k": best / dimensions}
+    powers = {
+        name: np.diff(np.log(factor)) / np.diff(np.log(dimensions - 3.0))
+        for name, factor in on.items()
+    }
+    right = [abs(powers[name][-1] - exponent) < POWER for name in factors]
+    if all(right):
+        verdict = Verdict.HOLDS_WITHIN
+    else:
+        verdict = Verdict.NEEDS_A_CONDITION if any(right) else Verdict.WRONG
     return Finding(
-        Verdict.HOLDS_WITHIN if abs(last - exponent) < POWER else Verdict.WRONG,
-        f"At n = {n} and d = {dimensions[0]} to {dimensions[1]}, α* grows from {best[0]:.1f} to "
-        f"{best[1]:.1f}, like (d−3)^{first:.2f}, and from there to d = 10⁶ like (d−3)^{last:.3f}: "
-        f"proportional to √(d−3), not inversely. It is {ratio[0]:.2f} to {ratio[-1]:.2f} times "
-        "√(d−3)·α* of normal scores.",
+        verdict,
+        f"At n = {n} and d = 64 to 4096, α*, the factor on the cosine, grows from {best[0]:.1f} to "
+        f"{best[1]:.1f}, like (d−3)^{powers['the cosine'][0]:.2f}, and from there to d = 10⁶ like "
+        f"(d−3)^{powers['the cosine'][1]:.3f}: proportional to √(d−3). The factor on q·k after RMS "
+        f"normalisation, of which the reader asks, is α*/d, and goes like "
+        f"(d−3)^({powers['q·k'][1]:.3f}): inversely proportional. Exponents a hundredth apart are "
+        "told apart.",
     )
 
 
 @claim("cosine.rmsnorm")
-def rmsnorm(exponent: float = -1.0, dimensions: tuple[int, ...] = HEADS) -> Finding:
-    """The claim is 30·d^exponent for each d, within a fifth of α*/d for nine tenths of the n."""
-    shares = {}
-    for d in dimensions:
+def rmsnorm(exponents: tuple[float, float] = (-0.5, -1.0), dimension: int = 128) -> Finding:
+    """The question is which 30·d^exponent it is: within a fifth of α*/d for nine tenths of n."""
+    shares = []
+    for exponent in exponents:
         # RMS normalisation makes |q| = |k| = √d, so q·k = d cos
-        ratio = 30.0 * float(d) ** (exponent + 1.0) / annealed.best_alpha(Cosine(d), GRID)
-        shares[d] = float(np.mean((ratio > FIFTH) & (ratio < 1.0 / FIFTH)))
-    fitting = [share >= NINE_TENTHS for share in shares.values()]
-    if all(fitting):
-        verdict = Verdict.HOLDS_WITHIN
-    else:
-        verdict = Verdict.NEEDS_A_CONDITION if any(fitting) else Verdict.WRONG
-    middle = {d: float(annealed.best_alpha(Cosine(d), 4096)) for d in dimensions}
-    shown = ", ".join(f"{alpha:.0f}/d at d = {d}" for d, alpha in middle.items())
-    listed = ", ".join(f"{100 * share:.0f} % (d = {d})" for d, share in shares.items())
+        ratio = 30.0 * dimension ** (exponent + 1.0) / annealed.best_alpha(Cosine(dimension), GRID)
+        shares.append(float(np.mean((ratio > FIFTH) & (ratio < 1.0 / FIFTH))))
+    fitting = [share >= NINE_TENTHS for share in shares]
+    roots = {d: float(annealed.best_alpha(Cosine(d), 4096)) / np.sqrt(d) for d in (*HEADS, 512)}
+    shown = ", ".join(f"{root:.2f}/√d at d = {d}" for d, root in roots.items())
+    listed = ", ".join(
+        f"30·d^{exponent:g} for {100 * share:.0f} %"
+        for exponent, share in zip(exponents, shares, strict=True)
+    )
     return Finding(
-        verdict,
-        f"|q| = |k| = √d, so q·k = d·cos. The claim is within a fifth of α*/d for {listed} of the "
-        f"source's n. For n = 4096 the rule gives {shown}.",
+        Verdict.ANSWERED if sum(fitting) == 1 else Verdict.OPEN,
+        f"|q| = |k| = √d, so q·k = d·cos, and the factor on q·k is α*/d. At d = {dimension} within "
+        f"a fifth of it are: {listed} of the source's n; nine tenths are asked for. So 30/d, at "
+        f"this d. Over all d it is nearer to a multiple of 1/√d, for n = 4096 {shown}.",
     )
 
 
 @claim("entropy.renyi-slow")
-def renyi_slow(order: float = 2.0, alpha: float | None = None, seed: int = 24) -> Finding:
-    """The claim for the Rényi entropy of an order; at a fixed `alpha`, or at α*(n) if None."""
-    return _slow(order, alpha, seed)
+def renyi_slow(laws: tuple[Law, ...] = ENTROPY_LAWS, alpha: float | None = None) -> Finding:
+    """The claim for scores of each law; at a fixed `alpha`, or at α*(n) if None."""
+    return _slow("Rényi", laws, alpha)
 
 
 @claim("entropy.shannon-slow")
-def shannon_slow(order: float = 1.0, alpha: float | None = None, seed: int = 24) -> Finding:
-    """The claim for the Rényi entropy of an order; at a fixed `alpha`, or at α*(n) if None."""
-    return _slow(order, alpha, seed)
+def shannon_slow(laws: tuple[Law, ...] = ENTROPY_LAWS, alpha: float | None = None) -> Finding:
+    """The claim for scores of each law; at a fixed `alpha`, or at α*(n) if None."""
+    return _slow("Shannon", laws, alpha)
 
 
 @claim("decoder.half-length")
@@ -350,7 +381,8 @@ def half_length(fraction: float = 0.5) -> Finding:
     listed = ", ".join(f"{100 * x[-1]:.0f} % (L = {length})" for length, x in shares.items())
     return Finding(
         Verdict.HOLDS_WITHIN if suits[-1] else Verdict.WRONG,
-        f"Of the approximate objective, less than 5 % is lost at {listed} of the positions. Up to "
+        f"Of the approximate objective, less than 5 % is lost at {listed} of the positions; two "
+        "thirds are asked for. Up to "
         f"{100 * negative:.0f} % of them, the first, have a negative objective: there the "
         "approximation has broken down. A half is not special: of the tenths of L_max, those from "
         f"{tenths[0]:g} to {tenths[-1]:g} suit two thirds of the positions.",
@@ -376,7 +408,8 @@ def _fit(coefficient: float, last_digit: float, law: Normal | Cosine, power: flo
         f"The claim is off by {100 * mean:.1f} % on average over these n, {100 * error[0]:+.1f} % "
         f"at n = 40 and {100 * error[-1]:+.1f} % at n = 20000. Least squares give "
         f"{refit.coefficient:.4f} {_name(power)}, off by {100 * refit.largest_error:.1f} % at most "
-        f"(n = {refit.worst_n:.0f}); the claim must be that to its last digit.",
+        f"(n = {refit.worst_n:.0f}). The claim must be that to half of its last digit, and off by "
+        "less than 5 % on average.",
     )
 
 
@@ -401,7 +434,7 @@ def _figure(coefficient: float, law: Normal | Cosine, power: float) -> Finding:
         f"{reproduced(holds)}: the curve rises from {best[0]:.3f} to {best[-1]:.3f}. The source's "
         f"recipe, numerical maximisation, agrees with it to {gap:.0e}. {coefficient:g} "
         f"{_name(power)} is closer to it than 5 % of the figure's height at "
-        f"{100 * share:.1f} % of the n.",
+        f"{100 * share:.1f} % of the n; nine tenths are asked for.",
     )
 
 
@@ -425,14 +458,34 @@ def _maximise(law: Normal | Cosine, n: int) -> float:
     return float(found.x)
 
 
-def _slow(order: float, alpha: float | None, seed: int) -> Finding:
-    at_one, one_error = entropy_slope(np.random.default_rng(seed), order=order, alpha=1.0)
-    slope, error = entropy_slope(np.random.default_rng(seed + 1), order=order, alpha=alpha)
-    name = "Shannon" if order == 1.0 else f"order-{order:g} Rényi"
+def _slow(name: str, laws: tuple[Law, ...], alpha: float | None) -> Finding:
+    slopes = {
+        f"cosine, d = {law.d}" if isinstance(law, Cosine) else "normal": _entropy_slope(
+            name, law, alpha
+        )
+        for law in laws
+    }
+    slow = [slope < TENTH for slope in slopes.values()]
+    if all(slow):
+        verdict = Verdict.HOLDS_WITHIN
+    else:
+        verdict = Verdict.NEEDS_A_CONDITION if any(slow) else Verdict.WRONG
+    listed = ", ".join(f"{max(slope, 0.0):.2f} ({law})" for law, slope in slopes.items())
     return Finding(
-        Verdict.HOLDS_WITHIN if slope + LIMIT * error < SLOW else Verdict.WRONG,
-        f"From n = 64 to 16384 the {name} entropy of normal rows grows by {slope:.2f} ± "
-        f"{error:.2f} per unit of log n, against {at_one:.2f} ± {one_error:.2f} at α = 1. Slow "
-        f"means less than {SLOW:g}: the exponential, the number of keys in use, grows less than "
-        "√n.",
+        verdict,
+        f"From n = 64 to 16384 the exact mean of the {name} entropy grows per unit of log n by "
+        f"{listed}; for normal scores at α = 1 by {_entropy_slope(name, Normal(), 1.0):.2f}. About "
+        "invariant means by less than 0.1; any limit from 0.02 to 0.25 gives the same verdict. At "
+        "a fixed d it converges as n → ∞; in wide heads it still grows at every n in use.",
     )
+
+
+def _entropy_slope(name: str, law: Law, alpha: float | None) -> float:
+    """Return the slope of the mean entropy against log n, by least squares."""
+    scale = annealed.best_alpha(law, ENTROPY_KEYS) if alpha is None else alpha
+    if name == "Shannon":
+        entropy = exact.entropy(law, scale, ENTROPY_KEYS)
+    else:  # −log Σp² = 2 log Z(α) − log Z(2α)
+        once, twice = (exact.free_energy(law, a * scale, ENTROPY_KEYS) for a in (1.0, 2.0))
+        entropy = 2.0 * once - twice
+    return float(np.polyfit(np.log(ENTROPY_KEYS), entropy, 1)[0])

@@ -5,7 +5,7 @@ import pytest
 
 from attnlib import exact, initialisation
 from attnlib.sampling import mean_and_error
-from attnlib.scores import Cosine, DotProduct, Normal
+from attnlib.scores import DotProduct
 
 HONEST = 4.5
 """Standard errors; the seeds are fixed."""
@@ -66,27 +66,9 @@ def test_outputs_are_weighted_means_of_the_values(causal):
                 assert found[start + head, i] == pytest.approx((output**2).mean(), rel=1e-5)
 
 
-def test_the_entropy_of_uniform_rows_grows_as_log_n():
-    rng = np.random.default_rng(4)
-    for order in (0.5, 1.0, 2.0):
-        slope, error = initialisation.entropy_slope(rng, order=order, alpha=0.0, count=2)
-        assert slope == pytest.approx(1.0, rel=1e-12)
-        assert error < 1e-12
-
-
-def test_one_scale_for_all_n_keeps_the_slope_and_the_best_one_does_not():
-    rng = np.random.default_rng(5)
-    law = Cosine(64)
-    slope, error = initialisation.entropy_slope(rng, order=2.0, alpha=1.0, law=law, count=20)
-    assert abs(slope - 1.0) < 1e-3 + HONEST * error
-    slope, error = initialisation.entropy_slope(rng, order=2.0, law=law, count=20)
-    assert slope + HONEST * error < 0.9
-
-
 def test_the_sources_experiments_have_their_sizes():
     assert initialisation.DIMENSIONS == (10, 50, 100, 500, 1000)
     assert initialisation.VECTORS == 512
-    assert initialisation.ENTROPY_KEYS == (64, 256, 1024, 4096, 16384)
     np.testing.assert_allclose(
         initialisation.TEMPERATURES, np.geomspace(1 / 16, 16, 17), rtol=1e-14
     )
@@ -110,7 +92,6 @@ def test_the_smallest_sizes_are_taken():
         ("d", lambda rng: initialisation.standard_errors(0)),
         ("d", lambda rng: initialisation.row_moments(rng, 0)),
         ("count", lambda rng: initialisation.sample_rows(rng, 4, 4, exponent=0.0, count=0)),
-        ("count", lambda rng: initialisation.entropy_slope(rng, order=1.0, count=1)),
         ("n", lambda rng: initialisation.output_squares(rng, 4, 0, 1)),
         ("d", lambda rng: initialisation.output_squares(rng, 0, 4, 1)),
         ("heads", lambda rng: initialisation.output_squares(rng, 4, 4, 0)),
@@ -119,14 +100,6 @@ def test_the_smallest_sizes_are_taken():
 def test_smaller_sizes_are_named(wrong, call):
     with pytest.raises(ValueError, match=rf"^{wrong} must be from \d"):
         call(np.random.default_rng(7))
-
-
-def test_an_entropy_is_measured_on_a_hundred_normal_rows():
-    by_default, asked_for = (
-        initialisation.entropy_slope(np.random.default_rng(8), order=1.0, alpha=1.0, **options)
-        for options in ({}, {"count": 100, "law": Normal()})
-    )
-    assert by_default == asked_for
 
 
 def test_without_a_word_there_is_no_mask():

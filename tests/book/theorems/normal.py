@@ -1,18 +1,27 @@
 """Checks of the approximation and its maximum: normal, entropy.
 
-Optima are found by a search, means by quadrature.
+Optima are found by a search, means by quadrature, limits approached with many keys.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import lambertw
+from scipy.special import betainc, exp1, lambertw
 
 from attnlib import annealed, exact
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.book.formulas import Place
-from tests.book.theorems.numbers import chi_square, independent, normal, of_row, slope, some_rows
+from tests.book.theorems.numbers import (
+    chi_square,
+    independent,
+    itself,
+    normal,
+    of_row,
+    slope,
+    some_rows,
+)
 from tests.book.theorems.registry import tied
 
 
@@ -136,6 +145,105 @@ def entropies(at: Place) -> None:
             **{"H_2": -math.log(float(annealed.collision_probability(Normal(), alpha, n)))},
             **known,
         )
+
+
+@tied("eq-entropies-exact")
+def exact_entropies(at: Place) -> None:
+    alpha = 1.7
+    scores, mean = independent(normal(60), normal(60))
+
+    def free_energy(a: float) -> float:
+        return mean(np.log(of_row(scores, a)["Z"]))
+
+    p = np.array(of_row(scores, alpha)["p"])
+    at.display().holds(
+        relative=1e-7,
+        E=itself,
+        H=mean(-(p * np.log(p)).sum(axis=0)),
+        **{
+            "H_2": mean(-np.log((p**2).sum(axis=0))),
+            r"\alpha": alpha,
+            r"\Phi": free_energy,
+            r"\Phi'": lambda a: float(slope(free_energy, a, 1e-2)),
+        },
+    )
+
+
+@tied("theorem-entropies-normal")
+def entropies_of_normal_rows(at: Place) -> None:
+    def values(n: float) -> list[list[float]]:
+        alpha = float(annealed.best_alpha(Normal(), n))
+        energy, twice = (float(exact.free_energy(Normal(), k * alpha, n)) for k in (1, 2))
+        known = {"H": float(exact.entropy(Normal(), alpha, n)), "H_2": 2 * energy - twice}
+        return at.display().values(n=n, E=itself, **known)
+
+    for near, far in zip(values(1e4), values(2.0**53), strict=True):
+        limit = far[1]
+        assert abs(far[0] - limit) < abs(near[0] - limit)
+        assert abs(far[0] - limit) < 0.12
+
+
+def _points(d: int, n: float) -> tuple[float, float, Callable[[float], float]]:
+    """Return m, α* and the mean number of keys with α(1 − s) below u."""
+    m, alpha = (d - 1) / 2, float(annealed.best_alpha(Cosine(d), n))
+    return m, alpha, lambda u: n * float(betainc(m, m, u / (2 * alpha)))
+
+
+def _ein(v: float) -> float:
+    """Return Ψ(v) at d = 3."""
+    e = math.exp(min(v, 700.0))
+    return e if v < -20.0 else float(exp1(e)) + v + np.euler_gamma
+
+
+@tied("theorem-poisson")
+def poisson(at: Place) -> None:
+    for d, n in ((3, 1e9), (5, 1e12), (6, 1e14)):
+        m = float(at.formula("m = (d-1)/2").value({"m =": ""}, d=d))
+        _, alpha, count = _points(d, n)
+        for u in (0.5, 3.0):
+            known = {"m": m, "u": u, r"\Lambda": lambda u, count=count: count(u)}
+            at.display().holds(relative=1e-3, **known)
+        psi = at.formula(r"\Psi(v) = \int")
+
+        def rises(u: float, count: Callable[[float], float] = count) -> float:
+            return float(slope(count, u, 1e-3 * u))
+
+        if d == 3:
+            value = float(psi.value({r"\Psi(v) =": ""}, v=1.5, **{r"\Lambda'": rises}))
+            assert np.isclose(value, _ein(1.5), rtol=1e-3)
+    row, point = of_row([0.3, 0.9], 2.0), at.formula(r"u_i = \alpha(1")
+    points = [float(point.value({"u_i =": ""}, **{**row, "s_i": x})) for x in (*row["s"], 1.0)]
+    weights = at.formula(r"e^{-u_i}/\sum_j")
+    assert np.isclose(weights.value(**{**row, "u": points[:2]}), row["p"][0])
+    assert points[2] == 0.0
+    m, alpha, _ = _points(3, 1e4)
+    energy, twice = (float(exact.free_energy(Cosine(3), k * alpha, 1e4)) for k in (1, 2))
+    at.formula(r"\operatorname{E} H \to").holds(
+        rough=1e-4,
+        E=itself,
+        m=m,
+        H=float(exact.entropy(Cosine(3), alpha, 1e4)),
+        **{"H_2": 2 * energy - twice, r"\Psi": _ein},
+    )
+
+
+@tied(r"entropy: H &= \log S")
+def entropies_of_points(at: Place) -> None:
+    u = [0.2, 1.1, 3.0]
+    known = {"u": u, "i in": range(3)}
+    S = float(at.formula(r"S = \sum").value({"S =": ""}, **known))  # noqa: N806 - as the page
+    second = float(at.formula(r"S_2 = \sum").value({"S_2 =": ""}, **known))
+    p = np.exp(-np.array(u)) / np.exp(-np.array(u)).sum()
+    entropies = {"H": -(p * np.log(p)).sum(), "H_2": -np.log((p**2).sum())}
+    at.display().holds(S=S, **known, **entropies, **{"S_2": second})
+
+
+@tied(r"entropy: \operatorname{E}\log S \to")
+def mean_logarithm(at: Place) -> None:
+    _, alpha, _ = _points(3, 1e4)
+    S = math.exp(float(exact.free_energy(Cosine(3), alpha, 1e4)) - alpha)  # noqa: N806 - as there
+    at.display().holds(rough=1e-2, absolute=2e-4, S=S, E=itself, **{r"\Psi": _ein})
+    at.formula(r"\log S = \int").holds(relative=1e-8, S=S)
 
 
 @tied("eq-invariant")
