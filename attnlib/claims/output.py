@@ -229,7 +229,7 @@ def factor(
     return Finding(
         Verdict.HOLDS_WITHIN if largest < ABOUT and abs(limit) < IN_THE_LIMIT else Verdict.WRONG,
         f"At d = 64 and t = 1 the std is off from 1 by {listed}; by {100 * largest:.1f} % "
-        f'at most, d = 128 included, where "about" allows {100 * ABOUT:g} %. It is '
+        f'at most, d = 128 included, where "roughly" allows {100 * ABOUT:g} %. It is '
         f"{100 * few:+.0f} % at n = 4. In the limit of many dimensions and keys it is off by "
         f"{100 * abs(limit):.1f} %, and with 2.5 for e it would be by "
         f"{100 * (np.sqrt(np.e / 2.5) - 1.0):.0f} %. Without a "
