@@ -86,7 +86,8 @@ GROUPS = (
             Symbol(
                 r"\Delta",
                 "gap",
-                "the largest score less the second largest",
+                "the largest score less the second largest; of a key that is meant, its score less "
+                "the mean of the others",
                 "间隔",
                 "간격",
                 "jacobian",
@@ -158,6 +159,25 @@ GROUPS = (
                 "F", "distribution function", "of one score", "分布函数", "누적 분포 함수", "exact"
             ),
             Symbol(
+                r"\sigma", "standard deviation", "of a score", "标准差", "표준 편차", "variance"
+            ),
+            Symbol(
+                r"\varrho",
+                "correlation",
+                "of two scores, or of two vectors",
+                "相关系数",
+                "상관 계수",
+                "exact",
+            ),
+            Symbol(
+                r"\rho",
+                "gap density",
+                r"the density of the gap $\Delta$ at 0",
+                "间隔密度",
+                "간격 밀도",
+                "exact",
+            ),
+            Symbol(
                 r"\kappa(\alpha)",
                 "cumulant generating function",
                 r"$\log\operatorname{E}e^{\alpha s}$ of one score",
@@ -211,17 +231,9 @@ GROUPS = (
         "Rules and training",
         (
             Symbol(
-                r"\sigma",
-                "scale",
-                r"what multiplies $q\cdot k$ or the cosine",
-                "缩放因子",
-                "스케일",
-                "policies",
-            ),
-            Symbol(
                 r"\ell_i",
                 "logit",
-                r"what softmax is taken of: $\sigma\,q\cdot k_i$, and what a mask adds",
+                r"what softmax is taken of: the scaled $q\cdot k_i$, and what a mask adds",
                 "对数几率（logit）",
                 "로짓",
                 "audit",
@@ -261,7 +273,8 @@ INTRODUCTION = (
     "# Notation\n\n"
     "The symbols of the book, each with the chapter that defines it, and its names in Chinese and "
     "Korean, the languages of some of the sources. Logarithms are natural. A letter that means "
-    "something else within one section is defined there.\n"
+    'something else in one place is said to do so there: "here" for a section, "in this chapter" '
+    "for all of it.\n"
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attnlib.claims
-from attnlib.claims.training import EARLY, RUNS
+from attnlib.claims.training import RUNS
 from attnlib.files import read_json, replace
 from attnlib.lab import results, sweep
 from experiments.records import HERE, runs
@@ -61,7 +61,6 @@ def run(outcome: sweep.Outcome, step_by_step: bool) -> dict[str, Any]:
         "seed": setting.training.seed,
         "precision": setting.training.precision,
         "final_loss": result.final_loss,
-        "early_loss": float(result.losses[EARLY].mean()),
     }
     return {**entry, "losses": results.encoded(*outcome, {})["losses"]} if step_by_step else entry
 

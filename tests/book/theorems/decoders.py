@@ -194,8 +194,8 @@ def start_and_rate(at: Place) -> None:
     moments = {"m": own, "v": own**2, "m'": other, "v'": other**2}
     letters |= {**moments, "x": second[1] - second[0], "y": first[1] - first[0]}
     at.display().holds({r"\Delta W'": "x", r"\Delta W": "y"}, **letters)
-    at.formula(r"\partial L/\partial W =").holds(
-        {r"\partial L/\partial W'": "h", r"\partial L/\partial W": "g"},
+    at.formula(r"\partial\mathcal L/\partial W =").holds(
+        {r"\partial\mathcal L/\partial W'": "h", r"\partial\mathcal L/\partial W": "g"},
         c=c,
         g=own,
         h=other,
@@ -220,6 +220,19 @@ def residual_weight(at: Place) -> None:
     at.formula(r"r\,W(c\,z) =").holds(
         {"rc": "", "Wz": "x"}, r=r, c=c, z=z, W=lambda z: weight @ z, x=weight @ z
     )
+
+
+@tied("prop-training-weight")
+def only_a_weight(at: Place) -> None:
+    x = np.array([0.5, -1.0, 2.0, 0.3])
+
+    def norm(sum_):
+        return torch.nn.functional.layer_norm(torch.tensor(sum_), x.shape, eps=0.0).numpy()
+
+    for c in (0.4, 3.0):
+        at.formula("c > 0").holds(c=c)
+        at.same("cx")
+        at.formula(r"\operatorname{norm}(cx) =").holds(c=c, x=x, norm=norm)
 
 
 @tied("prop-typical-limit")

@@ -130,10 +130,10 @@ def unit_scaling(at: Place) -> None:
         std = math.exp((1 - a) * math.log(c / n) / 2)
         assert np.isclose(std, annealed.unit_scaling_std(alpha, n, causal=causal))
         at.display().holds(
-            rough=1e-9, n=n, c=c, z=0.0, std=lambda _, std=std: std, **{r"\alpha": alpha}
+            rough=1e-9, n=n, b=c, z=0.0, std=lambda _, std=std: std, **{r"\alpha": alpha}
         )
-    at.formula("c = 1").holds(c=1.0)
-    at.formula(r"c = \log n").holds(c=math.log(n), n=n)
+    at.formula("b = 1").holds(b=1.0)
+    at.formula(r"b = \log n").holds(b=math.log(n), n=n)
 
 
 @cache
@@ -171,7 +171,7 @@ def one_factor(at: Place) -> None:
 @tied("prop-output-correlated")
 def correlated(at: Place) -> None:
     rho = 0.3
-    row = {**outputs(rho), r"\rho": rho}
+    row = {**outputs(rho), r"\varrho": rho}
     at.display().holds(**row)
     at.formula(r"\operatorname{E}v_iv_j =").holds(**row)
 

@@ -1,0 +1,61 @@
+"""The glossary explains the words, in a few lines each, and says where the book does."""
+
+import re
+
+from tests.books import CHAPTERS
+
+TEXT = (CHAPTERS.parent / "glossary.md").read_text(encoding="utf-8")
+ENTRIES = dict(re.findall(r"^(\w[^\n]*)\n  (\S[^\n]*)$", TEXT.split("```")[1], re.MULTILINE))
+
+# What a reader cannot be expected to know.
+JARGON = (
+    "Bernstein",
+    "Debye",
+    "Frullani",
+    "Gershgorin",
+    "Lambert",
+    "Poisson–Dirichlet",
+    "annealed",
+    "disordered system",
+    "log-concave",
+    "nuclear norm",
+    "pre-freezing",
+    "random energy model",
+    "rotary positions",
+    "sink",
+    "soft cap",
+    "typical row",
+    "unit scaling",
+    "wide",
+)
+
+
+def test_every_entry_is_read():
+    assert len(ENTRIES) == TEXT.count("](chapters/")
+    assert list(ENTRIES) == sorted(ENTRIES, key=str.casefold)
+
+
+def test_what_a_reader_cannot_know_is_explained():
+    for word in JARGON:
+        assert any(term.startswith(word) for term in ENTRIES), word
+
+
+def test_every_entry_is_short_and_ends_with_the_page_that_explains_it():
+    for term, words in ENTRIES.items():
+        page = re.search(r"\. \[[\w' ]+\]\(chapters/(\w+)\)$", words)
+        assert page, term
+        assert (CHAPTERS / f"{page[1]}.ipynb").exists(), term
+        assert len(words) < 300, term
+
+
+def test_a_chapter_uses_the_words_that_it_explains():
+    for term, words in ENTRIES.items():
+        chapter = re.search(r"chapters/(\w+)\)$", words)[1]
+        text = (CHAPTERS / f"{chapter}.ipynb").read_text(encoding="utf-8").casefold()
+        stems = [word[:5].casefold() for word in re.findall(r"\w{4,}", term)] or [term.casefold()]
+        assert any(stem in text for stem in stems), (term, chapter)
+
+
+def test_no_term_is_the_name_of_a_chapter():
+    # a link to [the chapter](name) would have two targets
+    assert not {path.stem for path in CHAPTERS.iterdir()} & {term.casefold() for term in ENTRIES}
