@@ -164,13 +164,13 @@ def gumbel_density(x):
 @cache
 def noisy(t: float):
     """Return the density, distribution function and quantiles of V = s + tX for normal s."""
-    x = np.linspace(-4.0, 36.0, 4001)
+    x = np.linspace(-4.0, 36.0, 801)
     weights = gumbel_density(x) * (x[1] - x[0])
     scaled = weights / math.sqrt(2 * math.pi)
     density = cache(lambda v: float(np.exp(-((v - t * x) ** 2) / 2) @ scaled))
     below = cache(lambda v: float(ndtr(v - t * x) @ weights))
     ends = -12.0 - 4.0 * t, 12.0 + 36.0 * t
-    return density, below, cache(lambda u: brentq(lambda v: below(v) - u, *ends, xtol=1e-13))
+    return density, below, cache(lambda u: brentq(lambda v: below(v) - u, *ends, xtol=1e-11))
 
 
 @tied("lem-exact-gumbel")
