@@ -433,16 +433,15 @@ def claims_command(
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in outcomes], ensure_ascii=False, indent=2))
         return
-    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
-    for heading in ("source", "claim", "verdict", "evidence"):
-        table.add_column(heading, overflow="fold")
-    for outcome in outcomes:
-        source = f"{outcome.source}\n{outcome.place}"
-        statement = f"{outcome.id}\n{outcome.statement}"
-        if outcome.quote:
-            statement += f"\n“{outcome.quote}” {outcome.translation}".rstrip()
-        cells = (source, statement, outcome.verdict, outcome.evidence)
-        table.add_row(*(Text(cell) for cell in cells))
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True, expand=True)
+    table.add_column("claim", overflow="fold", width=max(len(one.id) for one in outcomes))
+    for heading in ("statement", "evidence"):
+        table.add_column(heading, overflow="fold", ratio=1)
+    for one in outcomes:
+        claim = f"{one.id}\n{one.verdict}\n{one.source}, {one.place}"
+        translation = f" ({one.translation})" if one.translation else ""
+        words = f"\n“{one.quote}”{translation}" if one.quote else ""
+        table.add_row(*(Text(cell) for cell in (claim, one.statement + words, one.evidence)))
     Console().print(table)
 
 

@@ -36,7 +36,9 @@ def test_claims_prints_a_table_of_all():
     assert result.exit_code == 0
     for identifier in claims.CLAIMS:
         assert identifier in result.output
-    assert "E[q·k] = 0" in result.output  # brackets are text, not markup
+    assert "E[Q·K] = 0" in result.output  # brackets are text, not markup
+    assert "000, opening" in result.output  # a place
+    assert "“本质上” (in essence)" in result.output  # and a quote
 
 
 def test_claims_without_sympy_say_what_to_install(monkeypatch):
@@ -54,7 +56,8 @@ def test_claims_without_sympy_say_what_to_install(monkeypatch):
 def test_claims_as_json():
     result = run("claims", "--json", "jacobian.multiply", "variance.linear")
     first, second = json.loads(result.output)
-    assert list(first) == ["id", "source", "statement", "verdict", "evidence", "chapter"]
+    words = ["id", "source", "chapter", "place", "statement", "quote", "translation"]
+    assert list(first) == [*words, "verdict", "evidence"]
     assert (first["id"], first["verdict"]) == ("jacobian.multiply", "wrong")
     assert (second["id"], second["source"]) == ("variance.linear", "001")
 
