@@ -57,8 +57,8 @@ def standard_errors(d: int, *, vectors: int = VECTORS) -> RowMoments:
     The mean is q̄·k̄, so its variance is d/m². The mean row variance is the trace of the product of
     two independent Wishart matrices, the keys' covariance and the queries' second moments; its
     variance is 2d/m + 2d(m + d + 1)/(m(m − 1)), close to 4d/m + 2d²/m². Treating the m² products as
-    independent would leave only the last term. Raises ValueError or TypeError for d below 1 and
-    fewer than two vectors. Chapter: variance.
+    independent normal numbers would leave only the last term. Raises ValueError or TypeError for d
+    below 1 and fewer than two vectors. Chapter: variance.
 
     >>> [round(x, 3) for x in standard_errors(1000)]
     [0.062, 3.933]

@@ -419,10 +419,10 @@ def not_rnn(
         Verdict.HOLDS_WITHIN if differs else Verdict.WRONG,
         f"At initialisation, with{'' if normalised else 'out'} normalisation and the gain {gain:g} "
         f"in both, from layer {start} to {depth}: the gradient through attention ({path}) changes "
-        f"by {attention:.3f} ± {attention_error:.3f} powers of ten a layer, where {LEVEL:g} would "
-        f"be level, through an RNN by {recurrent:.3f} ± {recurrent_error:.3f} a step, where "
-        f"{STEEP:g} is steep. It takes the normalisation or the residual path: with neither, "
-        "attention's values are such a chain too.",
+        f"by {attention:.3f} ± {attention_error:.3f} powers of ten a layer (level: less than "
+        f"{LEVEL:g}), through an RNN by {recurrent:.3f} ± {recurrent_error:.3f} a step "
+        f"(steep: more than {STEEP:g}). It takes the normalisation or the residual path: with "
+        "neither, attention's values are such a chain too.",
     )
 
 

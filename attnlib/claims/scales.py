@@ -123,8 +123,9 @@ def normal_approximation(
         verdict,
         f"The exact mean of Σp² over random rows, divided by the claim: for n = {keys[0]}, "
         f"{shown[0]}; for n = {keys[1]}, {shown[1]}. What is about right is within 10 % of 1, and "
-        f"at ½√log n goes to 1: for n = 10¹² it is {low[-1]:.6f}. Only if two thirds counted as "
-        "about right would it hold at the optimum. n − 1 in place of n is not told apart.",
+        f"at ½√log n goes to 1: for n = 10¹² it is {low[-1]:.6f}. Only if an error of two "
+        "thirds counted as about right would it hold at the optimum. n − 1 in place of n is not "
+        "told apart.",
     )
 
 
