@@ -76,9 +76,9 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return G = E g = α(1 − E Σp²), broadcasting over α and n; 0 at n = 1.
 
-    Computed without the subtraction: relatively accurate also where E Y is nearly 1. For `Normal`
-    it increases in α, to `gradient_limit`. Accuracy, range and errors as the module says. Chapter:
-    exact.
+    Computed without the subtraction: relatively accurate also where E Y is nearly 1. For every law
+    with a log-concave density it increases in α, to `gradient_limit`. Accuracy, range and errors as
+    the module says. Chapter: exact.
 
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]
     [0.9948, 2.4843, 3.0436]
@@ -104,7 +104,7 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return dΦ/dα = E Σ p_i s_i, broadcasting over α and n: the score that the softmax picks.
 
     E s at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by parts),
-    for other laws it does not. Errors below 1e-10 of the largest score; range and errors as the
+    for no other law at every n. Errors below 1e-10 of the largest score; range and errors as the
     module says. Chapter: exact.
 
     >>> float(mean_score(scores.Normal(), 2.0, 512) / gradient(scores.Normal(), 2.0, 512))

@@ -1,7 +1,7 @@
 """The limit of many keys, for normal scores: Derrida's random energy model.
 
 Rows of n independent N(0, 1) scores freeze at α_c = √(2 log n). Below, very many keys share a row's
-weight; above, a handful holds it, however many keys there are. Everything depends on x = α/α_c:
+weight; above, their number no longer grows with n. Everything depends on x = α/α_c:
 
 - α < α_c/2 = √(½ log n): Σp² ≈ e^{α²}/n for typical rows and in the mean;
 - α_c/2 < α < α_c/√3 = √(⅔ log n): in the mean only;

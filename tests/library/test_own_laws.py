@@ -473,6 +473,37 @@ def test_two_levels_against_the_binomial_sum(n, alpha):
         assert QUANTITIES[name](LEVELS, alpha, n) == pytest.approx(value, rel=1e-9), name
 
 
+@pytest.mark.parametrize(
+    "law", [Laplace(), Uniform(), Exponential(), Gumbel(), Cosine(3), Cosine(8)], ids=ids
+)
+def test_the_mean_gradient_of_a_log_concave_law_rises_to_its_limit(law):
+    sizes = np.array([2, 3, 64, 1000])
+    curve = exact.gradient(law, np.geomspace(0.02, 60, 16)[:, None] / np.sqrt(law.variance), sizes)
+    assert (np.diff(np.log(curve), axis=0) > -1e-8).all()
+    assert (curve < exact.gradient_limit(law, sizes) * (1 + 1e-8)).all()
+
+
+class Outliers(Law):
+    """The chapter's other law without log-concavity: one score in a hundred, six times as wide."""
+
+    variance = 0.99 + 0.01 * 36
+
+    def logpdf(self, s):
+        narrow = np.log(0.99) - s * s / 2.0
+        wide = np.log(0.01 / 6.0) - s * s / 72.0
+        return np.logaddexp(narrow, wide) - np.log(2.0 * np.pi) / 2.0
+
+    def _sample(self, rng, rows, n):
+        raise NotImplementedError
+
+
+def test_outliers_give_the_mean_gradient_a_highest_point():
+    few, many = exact.gradient(Outliers(), np.array([0.7, 2.0, 60.0])[:, None], [3, 1000]).T
+    assert few[0] < few[1] < few[2]
+    assert many[0] > 1.2 * many[2] > 0.0
+    assert many[1] < many[0]
+
+
 def test_the_mean_gradient_of_two_levels_comes_down_after_log_n():
     """The chapter's example, with levels that are spread, and with atoms."""
     alpha = np.linspace(0.1, 16.0, 300)

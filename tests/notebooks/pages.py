@@ -35,12 +35,14 @@ RAW = re.compile(r"[{}$`]|\\[a-z]{2,}")
 """What only a broken role, directive or formula leaves in the text of a page."""
 
 SPAN = re.compile(r'<span lang="\w\w">|</span>')
-CLASSES = {"figure": "drawn", "solution": "dropdown", "solution-start": "dropdown"}
+CLASSES = {"figure": "drawn"} | dict.fromkeys(
+    ("solution", "solution-start", "admonition"), "dropdown"
+)
 RAW_HTML = ('<script defer src="../_static/live.js">', '<p class="site-only">', "<noscript>")
 """How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
 
 STATEMENTS = {f"prf:{kind}" for kind in ("theorem", "proposition", "lemma", "definition")}
-NESTED = STATEMENTS | {"prf:proof", "exercise", "solution", "figure", "only"}
+NESTED = STATEMENTS | {"prf:proof", "admonition", "exercise", "solution", "figure", "only"}
 """Directives that contain Markdown."""
 
 OTHERS = {

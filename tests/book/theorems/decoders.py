@@ -244,11 +244,10 @@ def geometric_mean_in_the_limit(at: Place) -> None:
     def square(k):  # E Σ p^{2k} in the limit law, of which E Y^k is made to first order in 1 − m
         return math.exp(gammaln(2 * k - m) - gammaln(2 * k) - gammaln(1 - m))
 
-    powers = {r"\operatorname{E} Y^k": "y", r"\operatorname{E}Y^k": "y_k"}
-    first = at.formula(r"\operatorname{E} Y^k &\approx")
+    first = at.formula(r"\operatorname{E}\sum_i p_i^{2k} =")
     for k in (1, 2, 3):
-        only = {r"\operatorname{E} Y^k": powers[r"\operatorname{E} Y^k"]}
-        first.holds(only, rough=1e-5, relative=1e-8, y=square(k), m=m, k=k)
+        only = {r"\operatorname{E}\sum_i p_i^{2k}": "P"}
+        first.holds(only, rough=1e-5, relative=1e-8, P=square(k), m=m, k=k)
     logarithm = quad(lambda p: math.log1p(-p * p) / p**2, 0, 1)[0] * (1 - m)
     second = at.formula(r"\operatorname{E}\log(1 - Y) &=")
     second.holds(
@@ -257,11 +256,22 @@ def geometric_mean_in_the_limit(at: Place) -> None:
         rough=1e-3,
         t=logarithm,
         y=square,
-        x=x,
+        m=m,
         **{"k in": range(1, 1000)},
     )
-    stated = at.formula(r"-2\log 2\,(x-1)").value(x=x)
-    assert np.isclose(stated, logarithm, rtol=1e-5)
+    jensen = at.formula(r"\operatorname{E}\log(1 - Y) <")
+    known = {"x": x, "Y": 1 - m, "E": itself, "t": logarithm}
+    jensen.holds({r"\operatorname{E}\log(1 - Y)": "t"}, relative=1e-8, **known)
+    row = rows.softmax(np.array([0.9, 0.5, -8.0]), 1.0)
+    known = {"Y": row @ row, "p": [0.0, *row], r"\alpha": 1.0, r"\Delta": 0.4}
+    y, gap = float(row @ row), math.log(row[0] / row[1])
+    sides = {
+        "1 - Y \\ge 1 - p_1": [1 - y, row[1] + row[2], 1 / (1 + math.exp(gap))],
+        r"-\log(1 - Y) \le": [math.log(1 / (1 - y)), math.log(2) + gap],
+    }
+    for beginning, expected in sides.items():
+        at.formula(beginning).holds(**known)
+        assert np.allclose(at.formula(beginning).values(**known)[0], expected)
     slope = at.formula(r"1 - 2\log 2 < 0")
     slope.holds()
     fall, level = slope.values()[0]
@@ -272,14 +282,7 @@ def geometric_mean_in_the_limit(at: Place) -> None:
     logarithm_of_g = at.formula(r"\operatorname{E}\log(g/\sqrt{2\log n})").value(
         E=itself, g=gradient_, n=MANY
     )
-    for limit in at.all_same(r"\log x", 2):
-        assert np.isclose(logarithm_of_g, limit.value(x=below), atol=1e-6)
-    density = at.formula(r"p^{-m-1}(1-p)^{m-1}/")
-    half = 0.5
-    square_mean = quad(lambda p: p * p * float(density.value(p=p, m=half)), 0, 1)[0]
-    assert np.isclose(square_mean, 1 - half, rtol=1e-6)  # E Y = 1 − 1/x
-    near = at.formula(r"(1-m)\,p^{-2}")
-    assert np.isclose(near.value(p=0.3, m=m), density.value(p=0.3, m=m), rtol=1e-5)
+    assert np.isclose(logarithm_of_g, at.same(r"\log x").value(x=below), atol=1e-6)
     ratio = at.formula(r"x = \alpha/\sqrt{2\log n}")
     ratio.holds(x=0.7, n=1e6, **{r"\alpha": 0.7 * critical})
     at.formula(r"1 - m \approx").holds(rough=1e-5, m=m, x=x)

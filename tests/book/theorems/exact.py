@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 from scipy import stats
 from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from attnlib import exact
@@ -144,8 +145,8 @@ def no_maximum(at: Place) -> None:
     phi = free_energy(2)
     at.formula(r"\Phi(\alpha) =").holds(relative=1e-9, **row, **{r"\Phi": phi})
     (s,), mean = independent(normal(60))
-    at.formula(r"\operatorname{E} s f(s)").holds(
-        s=s, E=mean, f=np.tanh, **{"f'": lambda x: 1 / np.cosh(x) ** 2}, relative=1e-7
+    at.formula(r"\operatorname{E} s b(s)").holds(
+        s=s, E=mean, b=np.tanh, **{"b'": lambda x: 1 / np.cosh(x) ** 2}, relative=1e-7
     )
     by_own_score = at.formula(r"\alpha p_i(1 - p_i)").value(**row)
     shifted = [of_row([row["s"][0] + shift, row["s"][1]], ALPHA)["p"][0] for shift in (1e-5, -1e-5)]
@@ -154,6 +155,43 @@ def no_maximum(at: Place) -> None:
     identity.holds(**row, G=gradient(ALPHA, 2), relative=1e-7)
     bound = at.formula(r"G = \alpha\operatorname{E}(1 - Y) <")
     bound.holds(**row, G=gradient(ALPHA, 2), relative=1e-7)
+
+
+def gumbel_density(x):
+    return np.exp(-x - np.exp(-x))
+
+
+@cache
+def noisy(t: float):
+    """Return the density, distribution function and quantiles of V = s + tX for normal s."""
+    x = np.linspace(-4.0, 36.0, 801)
+    weights = gumbel_density(x) * (x[1] - x[0])
+    scaled = weights / math.sqrt(2 * math.pi)
+    density = cache(lambda v: float(np.exp(-((v - t * x) ** 2) / 2) @ scaled))
+    below = cache(lambda v: float(ndtr(v - t * x) @ weights))
+    ends = -12.0 - 4.0 * t, 12.0 + 36.0 * t
+    return density, below, cache(lambda u: brentq(lambda v: below(v) - u, *ends, xtol=1e-11))
+
+
+@tied("lem-exact-gumbel")
+def density_of_the_gap(at: Place) -> None:
+    density, below, _ = noisy(1 / ALPHA)
+    for n in (2, 3, 5):
+        at.display().holds(
+            relative=1e-6,
+            n=n,
+            G=lambda alpha, n=n: gradient(alpha, n),
+            f_t=density,
+            F_t=below,
+            **{r"\alpha": ALPHA},
+        )
+    row = of_row([0.3, -0.8, 1.1], ALPHA)
+    known = {"s": row["s"], "p": row["p"], "Z": row["Z"], "i": 0, "j": 2, r"\alpha": ALPHA}
+    pair = at.formula(r"\int e^{\alpha s_i - u}")
+    value = pair.value({r"\int": r"\int_{-6}^{40}"}, **known)
+    assert np.isclose(value, row["p"][0] * row["p"][2], rtol=1e-7)
+    at.formula(r"e^{\alpha s_i}e^{\alpha s_j}\int").holds(**known, relative=1e-7)
+    at.formula(r"g = \alpha(1 - Y)").holds(g=ALPHA * (1 - row["Y"]), **{**known, "Y": row["Y"]})
 
 
 @tied("thm-exact-gap")
@@ -173,16 +211,67 @@ def gap(at: Place) -> None:
     known = {r"\rho": largest_of(5), r"\alpha": 1e4}
     limit.holds(rough=1e-6, G=lambda alpha: gradient(alpha, 5), **known)
     of_normal.holds({r"\operatorname{E}\max_i s_i": "m"}, m=largest_of(5), **known)
-    (s1, s2), mean = independent(normal(), normal())
-    p = of_row([s1, s2], ALPHA)["p"]
-    at.formula(r"\operatorname{E}(1 - Y) =").holds(
-        p=[None, *p], n=2, E=mean, Y=p[0] ** 2 + p[1] ** 2
-    )
-    sigma = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
-    known = {r"\alpha": ALPHA, r"\Delta": 0.7, r"\sigma": sigma}
-    at.formula(r"2\alpha p_1p_2").holds(p=[None, *of_row([0.7, 0.0], ALPHA)["p"]], **known)
     fall = at.formula("f' = -sf")
     fall.holds(s=0.3, f=normal_density(0.3), **{"f'": slope(normal_density, 0.3)})
+
+
+@tied("thm-exact-log-concave")
+def log_concave(at: Place) -> None:
+    t = 1 / ALPHA
+    density, _, quantile = noisy(t)
+    integral = at.formula(r"G(\alpha) = n(n-1)")
+    for n in (2, 4):
+        integral.holds(
+            {"Q_t'(u)": "D(u)"},
+            relative=1e-5,
+            n=n,
+            G=lambda alpha, n=n: gradient(alpha, n),
+            D=lambda u: 1 / density(quantile(u)),
+            **{r"\alpha": ALPHA},
+        )
+    moved = (noisy(t + 1e-3)[2](0.7) - noisy(t - 1e-3)[2](0.7)) / 2e-3
+    known = {"t": t, "v": quantile(0.7), "h": lambda x: math.exp(-x - math.exp(-x))}
+    at.formula(r"\frac{\partial Q_t(u)}{\partial t} =").holds(
+        {r"\frac{\partial Q_t(u)}{\partial t}": "D", r"\int": r"\int_{-5}^{40}"},
+        relative=1e-5,
+        D=moved,
+        f=normal_density,
+        **known,
+    )
+    at.formula("h(x) = ").holds(x=0.3, h=stats.gumbel_r.pdf)
+    product = at.formula("f(v - tx)")
+    at_two = {"t": t, "v": 0.3, "v'": 0.9, "x": -0.4, "x'": 0.8}
+    # Equality for densities that are exponential where the four numbers are, of either slope.
+    for f in (normal_density, math.exp, lambda s: math.exp(-s)):
+        product.holds(f=f, **at_two)
+
+
+@tied("prop-exact-only-normal")
+def only_normal(at: Place) -> None:
+    identity = at.formula(r"\Phi'(\alpha) = G(\alpha)")
+    for n in (2, 3):
+        known = {"G": lambda alpha, n=n: gradient(alpha, n), r"\alpha": ALPHA}
+        identity.holds(relative=1e-7, **known, **{r"\Phi'": slope_of_free_energy(n)})
+    other = [gradient(ALPHA, 2, Cosine(5)), slope_of_free_energy(2, Cosine(5))(ALPHA)]
+    assert abs(other[0] / other[1] - 5) < 0.5  # the variance is 1/5, and they differ besides
+    n = 2**53
+    for law in (Normal(), Cosine(5)):
+        kappa = lambda alpha, law=law: float(law.log_mgf(alpha))  # noqa: E731
+        known = {
+            "n": n,
+            r"\alpha": 0.7,
+            r"\kappa": kappa,
+            r"\kappa'": lambda alpha, k=kappa: slope(k, alpha, 1e-3),
+            "G": lambda alpha, law=law: gradient(alpha, n, law),
+            r"\Phi'": slope_of_free_energy(n, law),
+        }
+        at.formula(r"\Phi'(\alpha) \to").holds(rough=1e-6, **known)
+        at.formula(r"G(\alpha) \to").holds(rough=1e-6, **known)
+        shifted = at.formula(r"\Phi - \log n \to")
+        shifted.holds(rough=1e-6, **{**known, r"\Phi": free_energy(n, law)(0.7)})
+    known |= {r"\kappa": lambda alpha: alpha**2 / 2, r"\kappa'": lambda alpha: alpha}
+    at.formula(r"\kappa'(\alpha) = \alpha").holds(**known)
+    at.formula(r"\kappa(\alpha) = \frac12").holds(**known)
 
 
 @tied(r"exact: \Phi'(\alpha) = \frac{\alpha}{d-1}")

@@ -11,12 +11,18 @@ from itertools import pairwise
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import digamma, expit, gammaln, xlogy
+from scipy.special import digamma, erfcx, expit, gammaln, ndtr, xlogy
 
 from attnlib import exact, freezing
 from attnlib.scores import Cosine, Normal
 from tests.book.formulas import Formula, Place
-from tests.book.theorems.exact import free_energy, gradient, mean_gradient, normal_rows
+from tests.book.theorems.exact import (
+    free_energy,
+    gradient,
+    mean_gradient,
+    normal_density,
+    normal_rows,
+)
 from tests.book.theorems.numbers import independent, itself, normal, of_row
 from tests.book.theorems.registry import EQUIVALENT, tied
 
@@ -122,13 +128,13 @@ def bounds(at: Place) -> None:
             assert excess <= float(high.value(**known)) * (1 + 1e-9)
             R = math.log(n) + alpha**2 / 2 - known[r"\Phi"]  # noqa: N806 - as the page has it
             if n < 1000:  # beyond, it is lost in the difference
-                at.formula(r"0 \le R \le").holds(R=R, **known)
+                at.formula(r"0 \le D \le").holds(D=R, **known)
             of_entropy = at.formula(r"\operatorname{E}H =")
             of_entropy.holds(H=entropy(alpha, n), relative=1e-7, **known)
-            assert np.isclose(with_rest.value(R=R, **known), entropy(alpha, n), atol=1e-7)
+            assert np.isclose(with_rest.value(D=R, **known), entropy(alpha, n), atol=1e-7)
             if n == 512:
                 at.display().holds(
-                    R=R,
+                    D=R,
                     relative=1e-7,
                     **{**known, "Y": lambda a: collisions(float(a), 512)},
                 )
@@ -136,7 +142,7 @@ def bounds(at: Place) -> None:
     few = {"n": 16, r"\alpha": 0.01, "Y": collisions(0.01, 16), "E": itself}
     excess = entropy(0.01, 16) - float(entropy_bound.value(**few))
     assert np.isclose(excess, low.value(**few), rtol=1e-2)
-    assert np.isclose(rest(16, 0.01), at.formula(r"0 \le R \le").value(R=0, **few), rtol=1e-2)
+    assert np.isclose(rest(16, 0.01), at.formula(r"0 \le D \le").value(D=0, **few), rtol=1e-2)
     many = {"n": 10**6, r"\alpha": 1.0, r"\Phi": free_energy(10**6)(1.0)}
     assert np.isclose(*spread.values(**many)[0], rtol=1e-5)
     at.formula(r"\Phi' = a(1 -").holds(
@@ -151,12 +157,12 @@ def crowd(n: float, alpha: float) -> float:
 @tied("thm-freezing-crowd")
 def one_against_the_crowd(at: Place) -> None:
     (s,), mean = independent(normal(80))
-    centre = at.formula(r"c = \log(n-1)")
+    centre = at.formula(r"\mu = \log(n-1)")
     for n, alpha in ((10, 1.0), (10**6, 2.0)):
-        c = right(centre, "c", n=n, **{r"\alpha": alpha})
+        c = right(centre, r"\mu", n=n, **{r"\alpha": alpha})
         assert np.isclose(math.exp(c), (n - 1) * mean(np.exp(alpha * s)))
         bound = float(freezing.collision_probability(alpha, n))
-        known = {"n": n, r"\alpha": alpha, "s": s, "c": c, "E": mean, r"\sigma": expit}
+        known = {"n": n, r"\alpha": alpha, "s": s, r"\mu": c, "E": mean, r"\Lambda": expit}
         at.display().holds(relative=1e-6, B=bound, **known)
         known |= {"E": itself, "Y": collisions(alpha, n)}
         for at_least in at.beginning(r"\operatorname{E}Y \ge B", 2):
@@ -220,25 +226,25 @@ def annealed_in_the_mean(at: Place) -> None:
         )
     (s,), mean = independent(normal(80))
     n, alpha = 50.0, 1.1
-    known = {"n": n, r"\alpha": alpha, "c": crowd(n, alpha), "s": s, "E": mean}
+    known = {"n": n, r"\alpha": alpha, r"\mu": crowd(n, alpha), "s": s, "E": mean}
     library = float(freezing.collision_probability(alpha, n))
     at.formula(r"B = \frac{n\,e").holds(relative=1e-7, B=library, **known)
-    at.formula(r"\sigma(u)^2 =").holds(u=0.4, **{r"\sigma": expit})
+    at.formula(r"\Lambda(u)^2 =").holds(u=0.4, **{r"\Lambda": expit})
     integral = at.formula(r"\int e^{-(1+\delta)w}")
     integral.holds(
-        {r"\int": r"\int_{-60}^{60}"}, relative=1e-7, **{r"\delta": 0.3, r"\sigma": expit}
+        {r"\int": r"\int_{-60}^{60}"}, relative=1e-7, **{r"\delta": 0.3, r"\Lambda": expit}
     )
     n, x = 1e300, 0.7
     alpha = x * critical(n)
-    known = {r"\alpha": alpha, "c": crowd(n, alpha), "x": x, "n": n, r"\alpha_c": critical(n)}
+    known = {r"\alpha": alpha, r"\mu": crowd(n, alpha), "x": x, "n": n, r"\alpha_c": critical(n)}
     known[r"\delta"] = float(1 / x**2 - 1) / 2
-    for limit in (r"2\alpha^2 - c \approx", r"c/\alpha^2 \to", r"c/\alpha \approx"):
+    for limit in (r"2\alpha^2 - \mu \approx", r"\mu/\alpha^2 \to", r"\mu/\alpha \approx"):
         at.formula(limit).holds(rough=1e-9, **known)
-    moved = at.formula(r"\varphi(s) =")
+    moved = at.formula("f(s) =")
     density = lambda z: math.exp(-z * z / 2) / math.sqrt(2 * math.pi)  # noqa: E731
     w, c, alpha = 0.3, 1.4, 1.2
-    moved.holds(w=w, c=c, s=(c + w) / alpha, **{r"\alpha": alpha, r"\varphi": density})
-    at.formula(r"s = (c + w)/").holds(w=w, c=c, s=(c + w) / alpha, **{r"\alpha": alpha})
+    moved.holds(w=w, f=density, s=(c + w) / alpha, **{r"\alpha": alpha, r"\mu": c})
+    at.formula(r"s = (\mu + w)/").holds(w=w, s=(c + w) / alpha, **{r"\alpha": alpha, r"\mu": c})
 
 
 @tied("eq-freezing-typical")
@@ -248,7 +254,7 @@ def logarithm(at: Place) -> None:
 
 
 def rest(n: int, alpha: float) -> float:
-    """Return R of the theorem with the bounds."""
+    """Return D of the theorem with the bounds."""
     return math.log(n) + alpha**2 / 2 - free_energy(n)(alpha)
 
 
@@ -266,22 +272,22 @@ def typical(at: Place) -> None:
         known = {"n": MANY, r"\alpha": alpha, "E": itself, "Y": math.exp(log_y)}
         mean = float(at.same(r"e^{\operatorname{E}\log Y}").value(**known))
         assert low < mean / float(at.same(r"e^{\alpha^2}/n").value(**known)) < high
-    ratio = at.formula(r"2R(\alpha) - R(2\alpha)")
+    ratio = at.formula(r"2D(\alpha) - D(2\alpha)")
     for n, alpha in ((50, 0.8), (10**6, 3.0)):
-        known = {"n": n, r"\alpha": alpha, "R": lambda a, n=n: rest(n, a)}
+        known = {"n": n, r"\alpha": alpha, "D": lambda a, n=n: rest(n, a)}
         logarithm = free_energy(n)(2 * alpha) - 2 * free_energy(n)(alpha)
         assert np.isclose(ratio.value(**known), logarithm - alpha**2 + math.log(n), atol=1e-9)
     n = 10**6
     alpha = 0.8 * critical(n)
-    known = {"n": n, r"\alpha": alpha, r"\alpha_c": critical(n), "R": lambda a: rest(n, a)}
+    known = {"n": n, r"\alpha": alpha, r"\alpha_c": critical(n), "D": lambda a: rest(n, a)}
     at.display().holds(**known)
     left, right_, _ = at.display().values(**known)[0]
     assert left < 2 * right_
-    small = at.formula(r"R \le \frac12\alpha^2\operatorname{E}Y")
+    small = at.formula(r"D \le \frac12\alpha^2\operatorname{E}Y")
     for n in (100, 10**6):
         known = {r"\alpha": 0.3, "E": itself, "Y": collisions(0.3, n)}
-        small.holds(rough=1.0, R=rest(n, 0.3), **known)
-        left, bound, limit = small.values(R=rest(n, 0.3), **known)[0]
+        small.holds(rough=1.0, D=rest(n, 0.3), **known)
+        left, bound, limit = small.values(D=rest(n, 0.3), **known)[0]
         assert left > 0.9 * bound
         assert abs(bound - limit) < 1 / n
 
@@ -353,11 +359,84 @@ def beta_entropy(x: float) -> float:
     return quad(integrand, -200, 200, points=[0.0], limit=400)[0]
 
 
+@cache
+def beta_moment(x: float, k: float) -> float:
+    """Return E p^{k−1} under the same Beta law: the mean sum of k-th powers."""
+    a, b = 1 - 1 / x, 1 / x
+    return float(np.exp(gammaln(a + k - 1) - gammaln(a) + gammaln(a + b) - gammaln(a + b + k - 1)))
+
+
+@tied("prop-freezing-moments")
+def frozen_rows(at: Place) -> None:
+    powers = r"\operatorname{E}\sum_i p_i^q"
+    for x, q in ((1.5, 2.0), (3.0, 0.6), (3.0, 3.5)):
+        for value in (beta_entropy(x), float(freezing.frozen_entropy(x))):
+            moment = {"P": beta_moment(x, q)}
+            at.display().holds({powers: "P"}, rough=1e-8, x=x, q=q, H=value, E=itself, **moment)
+        m, sums = (
+            1 / x,
+            {r"\operatorname{E}\sum_j p_j^q": "P", r"\operatorname{E}e^{-\lambda Z}": "L"},
+        )
+        rate = math.gamma(1 - m) * 0.7**m
+        process = at.formula(r"\operatorname{E}e^{-\lambda Z}")
+        known = {"m": m, "q": q, r"\lambda": 0.7}
+        process.holds(sums, relative=1e-6, L=math.exp(-rate), **moment, **known)
+        at.formula(r"m\,\Gamma(q - m)").holds(relative=1e-6, **known)
+    at.formula(r"q > \frac1x").holds(q=0.6, x=3.0)
+    assert np.isclose(float(at.formula(r"q > \frac1x").values(q=0.6, x=3.0)[0][1]), 1 / 3.0)
+
+
+@tied("lem-freezing-tail")
+def small_weights(at: Place) -> None:
+    mills = lambda w: math.sqrt(math.pi / 2) * erfcx(max(w, -37.0) / math.sqrt(2))  # noqa: E731
+    for n, alpha, q in ((2, 0.9, 1.5), (3, 1.7, 0.6), (3, 3.0, 0.7)):
+        a = q * alpha
+
+        def others(m, a=a, n=n):  # with the largest at m: its density, and the mean of the others
+            mean = math.exp(a * a / 2 - a * m) * ndtr(m - a)
+            return n * (n - 1) * normal_density(m) * ndtr(m) ** (n - 2) * mean
+
+        s, mean = independent(*[normal(40)] * n)
+        p = of_row(s, alpha)["p"]
+        known = {"n": n, "q": q, "r": mills, "f": normal_density, "F": ndtr, r"\alpha": alpha}
+        known["P"] = mean(sum(one**q for one in p))
+        bound = at.display()
+        bound.holds({r"\operatorname{E}\sum_i p_i^q": "P"}, **known)
+        [(_, right_)] = bound.values({r"\operatorname{E}\sum_i p_i^q": "P"}, **known)
+        assert np.isclose(right_, 1 + quad(others, -12, 12)[0], rtol=1e-6)
+    at.formula("r(w) =").holds(relative=1e-7, w=0.8, r=mills)
+
+
+@tied("prop-freezing-orders")
+def orders(at: Place) -> None:
+    n, q = MANY, 3.0
+    formula = at.same(r"n^{1-q}e^{(q^2-q)\alpha^2/2}")
+    limits = at.formula("x^2 < 1/(2q"), at.formula("x^2 > 1/(2q")
+    edge = 1 / math.sqrt(5)
+    for x, low, high in ((0.3, 0.98, 1.0), (0.75, 0.0, 0.1)):
+        alpha = x * critical(n)
+        ratio = float(exact.moment(Normal(), alpha, n, order=q))
+        assert low < ratio / float(formula.value(n=n, q=q, **{r"\alpha": alpha})) < high
+    for side, x in zip(limits, (edge - 1e-3, edge + 1e-3), strict=True):
+        side.holds(q=q, x=x)
+        assert np.allclose(side.values(q=q, x=x)[0], [x**2, edge**2])
+    (s,), mean = independent(normal(80))
+    n, alpha = 50.0, 1.1
+    known = {"n": n, "q": 2.5, r"\alpha": alpha, r"\mu": crowd(n, alpha), "s": s, "E": mean}
+    by_one_key = n * mean(expit(alpha * s - crowd(n, alpha)) ** 2.5)
+    at.formula(r"B_q = n\,e").holds(relative=1e-7, B_q=by_one_key, **known)
+    at.formula(r"B_q = n\operatorname{E}").holds(
+        relative=1e-7, B_q=by_one_key, **known, **{r"\Lambda": expit}
+    )
+    n, x = 1e300, 0.7
+    alpha = x * critical(n)
+    shift = at.formula(r"q\alpha^2 - \mu \approx")
+    shift.holds(rough=1e-9, n=n, x=x, q=q, **{r"\alpha": alpha, r"\mu": crowd(n, alpha)})
+
+
 @tied("eq-freezing-entropy")
 def frozen_entropy(at: Place) -> None:
     for x in (1.5, 3.0):
-        for value in (beta_entropy(x), float(freezing.frozen_entropy(x))):
-            at.display().holds(rough=1e-8, x=x, H=value, E=itself)
         at.formula(r"\operatorname{E}Y = 1 - \frac1x").holds(x=x, Y=1 - 1 / x, E=itself)
     near, far = (
         collisions(critical(n), n) / float(at.formula(r"1/\sqrt{\pi\log n}").value(n=n))
@@ -432,7 +511,7 @@ def tokens(at: Place) -> None:
     alpha = a / (1 - rho)
     n = math.exp(alpha * (1 - rho) - kappa(alpha * (1 - rho)))
     at.display().holds(a=a, n=n, **{r"\kappa": kappa})
-    at.formula(r"a = \alpha(1-\rho)").holds(a=a, **{r"\alpha": alpha, r"\rho": rho})
+    at.formula(r"a = \alpha(1-\varrho)").holds(a=a, **{r"\alpha": alpha, r"\varrho": rho})
     far = at.formula(r"\kappa(a) \approx")
     known = {"d": d, r"\kappa": kappa}
     one, two = (far.values(a=at_, **known)[0] for at_ in (1e7, 2e7))

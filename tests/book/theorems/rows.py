@@ -175,17 +175,17 @@ def two_keys(at: Place) -> None:
         method="bounded",
         options={"xatol": 1e-9},
     )
-    x = best.x * gap / 2
-    known = {"x": x, r"\alpha": best.x, r"\Delta": gap, "g": -best.fun}
-    at.formula(r"x\tanh x =").holds(relative=1e-6, **known)
-    at.formula(r"\alpha = 2x/").holds(**known)
+    w = best.x * gap / 2
+    known = {"w": w, r"\alpha": best.x, r"\Delta": gap, "g": -best.fun}
+    at.formula(r"w\tanh w =").holds(relative=1e-6, **known)
+    at.formula(r"\alpha = 2w/").holds(**known)
     assert abs(at.formula(r"\alpha \approx 1.54").value(**known) - best.x) < 0.005 / gap
     assert abs(at.formula(r"0.448/\Delta").value(**known) + best.fun) < 0.0005 / gap
     p = rows.softmax(np.array([gap, 0.0]), best.x)
     at.formula("1 - Y = 2p_1p_2").holds(Y=p @ p, p=[0.0, *p])
     at.formula(r"p_1p_2 =").holds(p=[0.0, *p], **known)
-    at.formula(r"x = \alpha\Delta/2").holds(**known)
-    at.formula(r"2x\tanh x").holds(relative=1e-6, **known)
+    at.formula(r"w = \alpha\Delta/2").holds(**known)
+    at.formula(r"2w\tanh w").holds(relative=1e-6, **known)
 
 
 @tied("eq-entry")
