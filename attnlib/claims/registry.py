@@ -62,7 +62,7 @@ class Verdict(StrEnum):
     WRONG = "wrong"
     """False as it is meant; the evidence gives the correction."""
     OPEN = "open"
-    """Evidence for and against."""
+    """The evidence does not decide it."""
     ANSWERED = "answered"
     """A question, which can be neither true nor false; the evidence answers it."""
 
