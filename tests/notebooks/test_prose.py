@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from itertools import cycle
 
 import pytest
 from nbformat.v4 import new_code_cell, new_output
@@ -72,18 +71,9 @@ def test_every_tie_is_needed():
 
 
 def test_a_wrong_last_digit_is_caught():
-    """Of the numbers with another last digit, one for each, at least 95 in 100 are caught."""
-    wrong = [wrong_number(*one, digit) for digit, one in zip(cycle("7294618350"), BOOK)]
-    assert_caught([found for found in wrong if found is not None])
-
-
-@pytest.mark.slow
-def test_any_wrong_last_digit_is_caught():
+    """Of all numbers with all other last digits at least 95 in 100 are caught."""
     wrong = [wrong_number(*one, digit) for digit in "0123456789" for one in BOOK]
-    assert_caught([found for found in wrong if found is not None])
-
-
-def assert_caught(planted):
+    planted = [found for found in wrong if found is not None]
     missed = [message for message in planted if message]
     share = len(missed) / len(planted)
     assert share < 0.05, "\n".join([*missed, f"{share:.1%} pass"])
