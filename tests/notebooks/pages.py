@@ -42,7 +42,8 @@ RAW_HTML = ('<script defer src="../_static/live.js">', '<p class="site-only">', 
 """How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
 
 STATEMENTS = {f"prf:{kind}" for kind in ("theorem", "proposition", "lemma", "definition")}
-NESTED = STATEMENTS | {"prf:proof", "admonition", "exercise", "solution", "figure", "only"}
+NESTED = STATEMENTS | {"prf:proof", "admonition", "exercise", "solution", "figure"}
+NESTED |= {"glossary", "only"}
 """Directives that contain Markdown."""
 
 OTHERS = {

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from copy import deepcopy
+from itertools import count
 from random import Random
 from xml.etree import ElementTree
 
@@ -106,7 +107,14 @@ def executed(tmp_path_factory):
     faults = {}
     for name, plants in IN_A_COPY.items():
         notebook = nbformat.read(CHAPTERS / f"{RUN}.ipynb", as_version=4)
-        faults[name] = {plant.__name__: plant(notebook, Random(5)) for plant in plants}
+        faults[name] = {}
+        for plant in plants:  # each in a cell of its own
+            for seed in count(5):
+                copy = deepcopy(notebook)
+                fault = plant(copy, Random(seed))
+                if fault.cell not in {other.cell for other in faults[name].values()}:
+                    break
+            notebook, faults[name][plant.__name__] = copy, fault
         nbformat.write(notebook, folder / f"{name}.ipynb")
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", f"--rootdir={folder}"]
