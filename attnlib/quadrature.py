@@ -53,6 +53,9 @@ HALVINGS = 48
 MOST_PANELS = 2**19
 """More are a sign of a density that is nowhere smooth, or of a range too long for its α."""
 
+BLOCK = 2**17
+"""How many numbers are worked on at a time."""
+
 
 class Rule(NamedTuple):
     """Increasing scores and weights, Σ w = 1, that average e^{αs} and the like over a score."""
@@ -60,6 +63,70 @@ class Rule(NamedTuple):
     scores: FloatArray
     weights: FloatArray
     smoothness: float | None = None  # of the largest αs + X, against that of a Gumbel X, if known
+
+
+class Block(NamedTuple):
+    """Some values of u, each against the scores that matter there: arrays (u, scores)."""
+
+    alpha: float
+    scores: FloatArray  # s
+    exponent: FloatArray  # αs − u
+    power: FloatArray  # e^{αs−u}
+    gumbel: FloatArray  # exp(−e^{αs−u})
+
+
+Kernel = Callable[[Block], FloatArray]
+
+
+class Averages:
+    """Averages over a rule of scores at any u: of φ(u) = E exp(−e^{αs−u}), and of a kernel.
+
+    Scores further than `reach` below u are taken to be far below, for which φ is 1 and a kernel 0.
+    All terms are positive where the kernel is: what is tiny has as many digits as the rest.
+    """
+
+    def __init__(self, rule: Rule, alpha: float, reach: float) -> None:
+        self._alpha, self._reach = alpha, reach
+        self._scores, self._weights, _ = rule
+        self._levels = alpha * self._scores
+        self._below = np.append(0.0, np.cumsum(self._weights))
+        self._above = np.append(np.cumsum(self._weights[::-1])[::-1], 0.0)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The u below which φ is 0, and the largest αs."""
+        return float(self._levels[0] - np.log(DEPTH)), float(self._levels[-1])
+
+    def __call__(self, u: FloatArray, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
+        """Return log φ and E kernel at each u; of a kernel that returns several, as many rows."""
+        start = np.searchsorted(self._levels, u - self._reach)
+        stop = np.searchsorted(self._levels, u + np.log(DEPTH))
+        width = min(max(1, int((stop - start).max())), self._levels.size)
+        start = np.minimum(start, self._levels.size - width)
+        # Scores far below u count in full in φ, those far above it in 1 − φ.
+        cdf, complement = self._below[start], self._above[start + width]
+        inner = []
+        rows = max(1, BLOCK // width)
+        for i in range(0, u.size, rows):
+            part = slice(i, i + rows)
+            index = start[part, None] + np.arange(width)
+            # From 6 on exp(−e^{αs−u}) is 0 against anything else, but e^{k(αs−u)} would overflow.
+            exponent = np.minimum(self._levels[index] - u[part, None], 6.0)
+            power = np.exp(exponent)
+            block = Block(self._alpha, self._scores[index], exponent, power, np.exp(-power))
+            weights = self._weights[index]
+            cdf[part] += (weights * block.gumbel).sum(axis=-1)
+            complement[part] -= (weights * np.expm1(-power)).sum(axis=-1)
+            inner.append((weights * kernel(block)).sum(axis=-1))
+        with np.errstate(divide="ignore"):
+            low = np.maximum(np.log(cdf), -1e300)
+        log_cdf = np.where(complement > 0.5, low, np.log1p(-np.minimum(complement, 0.5)))
+        return log_cdf, np.concatenate(inner, axis=-1)
+
+
+def first(block: Block) -> FloatArray:
+    """Return the kernel e^{αs−u} exp(−e^{αs−u}), whose average is the density of αs + X."""
+    return block.power * block.gumbel
 
 
 # --- normal scores, cosines, lengths of queries ---------------------------------------------------
