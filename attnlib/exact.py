@@ -217,7 +217,7 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     256.0
     """
     scores.check_law(law)
-    keys = _keys(n)
+    keys = checking.whole_keys(n)
     distinct, position = np.unique(keys, return_inverse=True)
     values = np.array([law.gap_density(float(n)) if n > 1.0 else 0.0 for n in distinct])
     return cast(FloatArray, values[position].reshape(keys.shape))
@@ -427,7 +427,7 @@ def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quan
 def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n, checked and broadcast."""
     scores.check_law(law)
-    scale, keys = checking.alpha(alpha), _keys(n)
+    scale, keys = checking.alpha(alpha), checking.whole_keys(n)
     largest = LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
         raise ValueError(
@@ -436,11 +436,3 @@ def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, Fl
         )
     scale, keys = checking.broadcast(alpha=scale, n=keys)
     return scale, keys
-
-
-def _keys(n: ArrayLike) -> FloatArray:
-    keys = checking.keys(n)
-    wrong = (keys != np.floor(keys)) | (keys > checking.LARGEST_INTEGER)
-    if wrong.any():
-        raise ValueError(f"n must be whole numbers from 1 to 2**53, got n={keys[wrong].flat[0]:g}")
-    return keys

@@ -132,11 +132,11 @@ def first(block: Block) -> FloatArray:
 # --- normal scores, cosines, lengths of queries ---------------------------------------------------
 
 
-def normal_rule(logpdf: LogDensity, alpha: float, log_n: float) -> Rule:
-    """Return the rule for standard normal scores."""
+def normal_rule(logpdf: LogDensity, alpha: float, log_n: float, below: float = 0.0) -> Rule:
+    """Return the rule for standard normal scores, downwards to where f is e^{−below} smaller."""
     width = STEP / alpha if alpha > 0.0 else np.inf
     step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
-    lowest, highest = np.sqrt(2.0 * DEPTH), np.sqrt(2.0 * (DEPTH + 2.0 * log_n))
+    lowest, highest = np.sqrt(2.0 * (DEPTH + np.array([below, 2.0 * log_n])))
     s = step * np.arange(-np.ceil(lowest / step), np.ceil(highest / step) + 1.0)
     weights = np.exp(logpdf(s))
     return Rule(s, weights / weights.sum(), _smoothness(alpha, log_n))
@@ -163,6 +163,15 @@ def cosine_rule(logpdf: LogDensity, d: int, alpha: float, log_n: float) -> Rule:
     # In low dimensions the density has corners at ±1, which only X smoothes.
     smooth = _smoothness(alpha * float(np.sqrt(1.0 / d)), log_n) if d >= SMOOTH_DIMENSION else 1.0
     return Rule(s, weights / weights.sum(), smooth)
+
+
+def tilted_cosine_rule(law_rule: Rule, d: int, theta: float, alpha: float, log_n: float) -> Rule:
+    """Return a rule of cosines with the weights times e^{θs}."""
+    s, weights, _ = law_rule
+    weights = weights * np.exp(theta * (s - s[-1]))
+    weights = weights / weights.sum()
+    spread = float(np.sqrt(weights @ (s - weights @ s) ** 2))
+    return Rule(s, weights, _smoothness(alpha * spread, log_n) if d >= SMOOTH_DIMENSION else 1.0)
 
 
 def _cosine_range(d: int, bend: float, depth: float) -> float:
@@ -323,35 +332,57 @@ def normal_gap_density(logpdf: LogDensity, n: float) -> float:
 
 
 def cosine_gap_density(log_density_at_0: float, d: int, n: float) -> float:
-    """Return n(n−1) ∫ f² F^{n−2} ds for cosines in d dimensions.
+    """Return n(n−1) ∫ f² F^{n−2} ds for cosines in d dimensions."""
+    log_n = float(np.log(n))
+    tails = cosine_tails(d, log_n, depth=(DEPTH + 2.0 * log_n) / (2.0 * d - 4.0))
+    log_density = log_density_at_0 + (d - 3) / 2.0 * tails.log_slope
+    integrand = _gap_integrand(log_density, tails.log_slope, tails.complement, n)
+    return float(tails.step * integrand.sum())
+
+
+class CosineTails(NamedTuple):
+    """Cosines s = tanh v on a grid of v, log ds/dv, and P(cos > s)."""
+
+    step: float
+    scores: FloatArray
+    log_slope: FloatArray
+    complement: FloatArray
+
+
+def cosine_tails(d: int, log_n: float, depth: float) -> CosineTails:
+    """Return the tails up to log cosh v = depth, on a grid for functions of F^n in d dimensions.
 
     s = tanh v: ds = (1 − s²) dv, and P(cos > s) is an incomplete beta function of 1 − s².
     """
-    log_n = float(np.log(n))
     step = STEP / (np.sqrt(d) * (1.0 + np.sqrt(2.0 * log_n)))
-    depth = (DEPTH + 2.0 * log_n) / (2.0 * d - 4.0)  # of log cosh v
     reach = depth + np.log1p(np.sqrt(-np.expm1(-2.0 * depth)))
     v = np.arange(-reach, reach, step)
     log_slope = -np.log1p(np.sinh(v) ** 2)
+    return CosineTails(step, np.tanh(v), log_slope, cosine_tail(d, np.tanh(v), np.exp(log_slope)))
+
+
+def cosine_tail(d: int, s: FloatArray, sine_squared: FloatArray) -> FloatArray:
+    """Return P(cos > s) in d dimensions, from s and 1 − s²."""
     half_d = (d - 1) / 2.0
-    tail = np.where(
-        np.abs(v) < 1.0,
-        betaincc(0.5, half_d, np.tanh(v) ** 2),
-        betainc(half_d, 0.5, np.exp(log_slope)),
+    beyond = np.where(
+        np.abs(s) < np.tanh(1.0), betaincc(0.5, half_d, s**2), betainc(half_d, 0.5, sine_squared)
     )
-    complement = np.where(v > 0.0, tail / 2.0, 1.0 - tail / 2.0)
-    log_density = log_density_at_0 + (d - 3) / 2.0 * log_slope
-    return float(step * _gap_integrand(log_density, log_slope, complement, n).sum())
+    return np.where(s > 0.0, beyond / 2.0, 1.0 - beyond / 2.0)
 
 
 def panel_gap_density(found: Panels, n: float) -> float:
     """Return n(n−1) ∫ f² F^{n−2} ds on panels."""
+    complement = panel_tail(found)
+    return float(_gap_integrand(found.log_density, found.log_weights, complement, n).sum())
+
+
+def panel_tail(found: Panels) -> FloatArray:
+    """Return P(score > s) at each point of panels that reach up to where there are none."""
     weights, density = np.exp(found.log_weights), np.exp(found.log_density)
     mass = (weights * density).sum(axis=-1)
     beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)[1:]
     tail = beyond[:, None] + weights[:, :1] / _W[0] * (density @ _TO_END.T)
-    complement = np.clip(tail, 0.0, np.nextafter(1.0, 0.0))
-    return float(_gap_integrand(found.log_density, found.log_weights, complement, n).sum())
+    return cast(FloatArray, np.clip(tail, 0.0, np.nextafter(1.0, 0.0)))
 
 
 def _gap_integrand(
