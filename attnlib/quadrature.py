@@ -367,7 +367,7 @@ def cosine_tail(d: int, s: FloatArray, sine_squared: FloatArray) -> FloatArray:
     beyond = np.where(
         np.abs(s) < np.tanh(1.0), betaincc(0.5, half_d, s**2), betainc(half_d, 0.5, sine_squared)
     )
-    return np.where(s > 0.0, beyond / 2.0, 1.0 - beyond / 2.0)
+    return cast(FloatArray, np.where(s > 0.0, beyond / 2.0, 1.0 - beyond / 2.0))
 
 
 def panel_gap_density(found: Panels, n: float) -> float:

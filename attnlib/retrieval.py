@@ -28,6 +28,7 @@ beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -113,10 +114,9 @@ def weight(
     as the module says, ValueError for more needles than keys. Chapter: needle.
 
     >>> float(weight(scores.Normal(), Tilted(4.0), 4.0, 512))
-    0.8093...
+    0.7431...
     """
-    given = _sink(sinks), checking.integer("needles", needles, minimum=1)
-    return _expectation(law, needle, alpha, n, _WEIGHT, 1.0, *given)
+    return _expectation(law, needle, alpha, n, _beside(_WEIGHT, sinks, needles), 1.0)
 
 
 def gradient(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -154,7 +154,7 @@ def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLi
     as the module says. Chapter: needle.
 
     >>> float(collision_probability(scores.Normal(), Tilted(4.0), 4.0, 512))
-    0.8093...
+    0.7431...
     """
     return _expectation(law, needle, alpha, n, _SQUARES, 1.0)
 
@@ -174,10 +174,9 @@ def loss(
     in `weight`. Accuracy, range and errors as the module says. Chapter: needle.
 
     >>> [round(float(x), 4) for x in loss(scores.Normal(), Tilted(4.0), [3.0, 4.0, 5.0], 512)]
-    [0.4785, 0.4404, 0.4666]
+    [0.7695, 0.7047, 0.7356]
     """
-    given = _sink(sinks), checking.integer("needles", needles, minimum=1)
-    return _expectation(law, needle, alpha, n, _LOSS, 0.0, *given)
+    return _expectation(law, needle, alpha, n, _beside(_LOSS, sinks, needles), 0.0)
 
 
 def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
@@ -190,7 +189,7 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     0.25
     """
     keys, strengths = checking.broadcast(n=checking.whole_keys(n), needle=_checked(law, needle))
-    return _by_strength(needle, strengths, keys, lambda one, n: _first_of(law, one, n))
+    return _by_strength(needle, strengths, keys, partial(_first_of, law))
 
 
 def information(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
@@ -202,7 +201,7 @@ def information(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     Chapter: needle.
 
     >>> float(information(scores.Normal(), Tilted(1.0), 512))  # at most ½
-    0.4956...
+    0.4983...
     """
     keys = checking.whole_keys(n)
     return np.log(keys) - loss(law, needle, best_alpha(law, needle, keys), keys)
@@ -217,27 +216,24 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
 
     >>> best_alpha(scores.Normal(), Tilted([1.0, 4.0]), 512)
     array([1., 4.])
-    >>> float(best_alpha(scores.Normal(), Fixed(4.0), 512))
-    4.0...
+    >>> best_alpha(scores.Normal(), Fixed(4.0), [512, 10**12])  # few keys of 512 come near it
+    array([7.9599..., 4.0...])
     """
     keys, strengths = checking.broadcast(n=checking.whole_keys(n), needle=_checked(law, needle))
     if isinstance(needle, Tilted):
         return strengths.copy()
-    return _by_strength(
-        needle, strengths, keys, lambda one, n: np.array([_best(law, one, x) for x in n])
-    )
+    return _by_strength(needle, strengths, keys, partial(_best, law))
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return α₋ = Δ − √(Δ² − 2 log n): from here on a normal row of n has E Z below n e^{αΔ}/n.
+    """Return α₋ = Δ − √(Δ² − 2 log n), from which on a needle at the gap Δ outweighs n normal keys.
 
-    The smaller root of αΔ = log n + α²/2, where a needle at the gap Δ balances the mean of the
-    others' sum. Near log n/Δ for few keys, Δ = √(2 log n) at the end, and infinite beyond. Exact to
-    rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and what is
+    The smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. Near log n/Δ for
+    few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and what is
     infinite, NaN or no number. Chapter: reach.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
-    array([0.        , 1.1508...,        inf])
+    array([0.        , 1.1499...,        inf])
     """
     distance, keys = checking.finite("gap", gap), checking.keys(n)
     if (distance <= 0.0).any():
@@ -269,38 +265,29 @@ def reach(
     exactly one of alpha and policy. Chapter: reach.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
-    1543.0
+    5344.0
     >>> float(reach(scores.Normal(), Fixed(4.0), policy="transformer", d=128))
-    32.0
+    34.0
     """
     if (alpha is None) == (policy is None):
         raise TypeError("alpha or policy must be given, and not both")
-    strengths = _checked(law, needle)
-    given = _sink(sinks), checking.integer("needles", needles, minimum=1)
-    if policy is not None:
-        rule, size = _policy(policy), _dimension(law, d)
-        spread = float(np.sqrt(law.variance))
-
-        def by_rule(one: Needle, _: FloatArray) -> FloatArray:
-            def scale(n: float) -> float:
-                return min(float(rule.alpha(n, size)), exact.LARGEST_SCALE) / spread
-
-            def excess(log_n: float) -> float:
-                return _half(law, one, scale(np.exp(log_n)), log_n, given)
-
-            return np.array([_last_by_rule(law, one, excess, given[1])])
-
-        return _by_strength(needle, strengths, np.ones(strengths.shape), by_rule)
-    if d is not None:
-        raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
-    scale, strengths = checking.broadcast(alpha=_scale(law, cast(Any, alpha)), needle=strengths)
-
-    def at_scale(one: Needle, alphas: FloatArray) -> FloatArray:
-        return np.array(
-            [_last(lambda x, a=a: _half(law, one, float(a), x, given), given[1]) for a in alphas]
+    strengths, quantity = _checked(law, needle), _beside(_WEIGHT, sinks, needles)
+    if policy is None:
+        if d is not None:
+            raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
+        scale, strengths = checking.broadcast(
+            alpha=_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
+        return _by_strength(needle, strengths, scale, partial(_reaches, law, quantity))
+    rule, size, spread = _policy(policy), _dimension(law, d), float(np.sqrt(law.variance))
 
-    return _by_strength(needle, strengths, scale, at_scale)
+    def scale_at(log_n: float) -> float:
+        return min(float(rule.alpha(np.exp(log_n), size)), exact.LARGEST_SCALE) / spread
+
+    def by_rule(one: Needle, _: FloatArray) -> FloatArray:
+        return np.array([_reach_by_rule(law, quantity, one, scale_at)])
+
+    return _by_strength(needle, strengths, np.zeros(strengths.shape), by_rule)
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -385,12 +372,6 @@ def _scale(law: Law, alpha: ArrayLike) -> FloatArray:
     return scale
 
 
-def _sink(sinks: ArrayLike) -> float:
-    """Return the logit of one sink that does what these do together."""
-    logits = checking.finite("sinks", sinks)
-    return float(logsumexp(logits)) if logits.size else -np.inf
-
-
 def _policy(policy: str | Policy) -> Policy:
     if isinstance(policy, Policy):
         return policy
@@ -430,7 +411,6 @@ class _Row(NamedTuple):
     log_needle: FloatArray
     inner_needle: FloatArray
     log_sink: FloatArray  # −e^{b−u}
-    sink_logit: FloatArray  # b − u
     others: FloatArray
     needles: int
 
@@ -442,6 +422,15 @@ class _Quantity(NamedTuple):
     integrand: Callable[[_Row], FloatArray]
     rare: bool = False  # it may be as small as the chance that a key comes before the needle
     order: float = 1.0
+    sink: float = -np.inf  # b
+    needles: int = 1
+
+
+def _beside(quantity: _Quantity, sinks: ArrayLike, needles: int) -> _Quantity:
+    """Return the quantity with other needles, and the one sink that does what these do together."""
+    logits, count = checking.finite("sinks", sinks), checking.integer("needles", needles, minimum=1)
+    sink = float(logsumexp(logits)) if logits.size else -np.inf
+    return quantity._replace(sink=sink, needles=count)
 
 
 def _weight(row: _Row) -> FloatArray:
@@ -484,59 +473,41 @@ def _expectation(
     n: ArrayLike,
     quantity: _Quantity,
     certain: float,
-    sink: float = -np.inf,
-    needles: int = 1,
 ) -> FloatArray:
-    """Return the quantity at each α, n and strength; `certain` where all keys are needles."""
+    """Return the quantity at each α, n and strength; `certain` where there are needles only."""
     strengths = _checked(law, needle)
     scale, keys, strengths = checking.broadcast(
         alpha=_scale(law, alpha), n=checking.whole_keys(n), needle=strengths
     )
+    needles = quantity.needles
     if (keys < needles).any():
         raise ValueError(f"needles must be at most n, got needles={needles} and n={keys.min():g}")
     result = np.full(scale.shape, certain)
-    open_ = (keys > needles) | (sink > -np.inf)
-    for a in np.unique(scale[open_]):
-        here = open_ & (scale == a)
-        result[here] = _by_strength(
-            needle,
-            strengths[here],
-            keys[here],
-            lambda one, n, a=float(a): _averaged(law, one, a, n, quantity, sink, needles),
-        )
+    uncertain = (keys > needles) | (quantity.sink > -np.inf)
+    for a in np.unique(scale[uncertain]):
+        here = uncertain & (scale == a)
+        at_scale = partial(_averaged, law, alpha=float(a), quantity=quantity)
+        result[here] = _by_strength(needle, strengths[here], keys[here], at_scale)
     return result
 
 
 def _averaged(
-    law: Law,
-    needle: Needle,
-    alpha: float,
-    keys: FloatArray,
-    quantity: _Quantity,
-    sink: float,
-    needles: int,
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity
 ) -> FloatArray:
     """Return the quantity at each n, averaged over a factor of all scores if there is one."""
     mixture = law.mixture(float(np.log(keys.max())))
     if mixture is None:
-        return _integral(law, needle, alpha, keys, quantity, sink, needles)
-    given_factor, (factors, weights, _) = mixture
-    total = np.zeros(keys.shape)
-    for factor, share in zip(factors, weights, strict=True):
-        one = _given_factor(needle, float(factor))
-        part = _integral(given_factor, one, alpha * float(factor), keys, quantity, sink, needles)
-        total += share * part
-    return total
+        return _integral(law, needle, keys, alpha, quantity)
+    independent, (factors, shares, _) = mixture
+    parts = [
+        _integral(independent, _given_factor(needle, r), keys, alpha * r, quantity)
+        for r in map(float, factors)
+    ]
+    return np.tensordot(shares, parts, 1)
 
 
 def _integral(
-    law: Law,
-    needle: Needle,
-    alpha: float,
-    keys: FloatArray,
-    quantity: _Quantity,
-    sink: float,
-    needles: int,
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity
 ) -> FloatArray:
     """Return the quantity at each n, for independent scores."""
     log_n = float(np.log(keys.max()))
@@ -550,23 +521,20 @@ def _integral(
     # Further below u scores add less than e^{−DEPTH}/n to 1 − φ, and to the needle's weight.
     reach = quadrature.DEPTH + log_n
     of_others, of_needle = Averages(rules[0], alpha, reach + rare), Averages(rules[1], alpha, reach)
-    others = (keys - needles)[:, None]
+    others, sink = (keys - quantity.needles)[:, None], quantity.sink
 
-    def values(u: FloatArray) -> FloatArray:
+    def row(u: FloatArray) -> _Row:
         log_others, inner_others = of_others(u, quantity.kernel)
         log_needle, inner_needle = of_needle(u, quantity.kernel)
-        sink_logit = np.minimum(sink - u, 6.0)
-        row = _Row(
+        return _Row(
             np.maximum(log_others, LOWEST_LOG),
             inner_others,
             np.maximum(log_needle, LOWEST_LOG),
             inner_needle,
-            -np.exp(sink_logit),
-            sink_logit,
+            -np.exp(np.minimum(sink - u, 6.0)),
             others,
-            needles,
+            quantity.needles,
         )
-        return quantity.integrand(row)
 
     (low_others, top_others), (low_needle, top_needle) = of_others.ends, of_needle.ends
     marks = [sink] if sink > -np.inf else []
@@ -576,7 +544,7 @@ def _integral(
     highest = max([top_others, top_needle, *marks]) + quadrature.DEPTH + rare
     near = np.add.outer(marks, [-4.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0]).ravel()
     coarse = np.sort(np.append(np.linspace(lowest, highest, COARSE), near))
-    heights = np.abs(values(coarse))
+    heights = np.abs(quantity.integrand(row(coarse)))
     tops = heights.max(axis=-1, keepdims=True)
     kept = np.flatnonzero((heights > np.exp(-quadrature.DEPTH) * tops).any(axis=0))
     if not kept.size:
@@ -585,15 +553,21 @@ def _integral(
     smooth = 1.0 if marks else min(smoothness)
     step = quadrature.STEP * smooth / (1.0 + quantity.order / 30.0)
     if smooth == 1.0 and right - left > step * exact.LONGEST:
-        u, lengths = _graded(values, np.where(tops > 0.0, tops, 1.0), law, alpha, marks)
+        u, lengths = _graded(quantity, row, np.where(tops > 0.0, tops, 1.0), law, alpha, marks)
     else:
         u = step * np.arange(np.floor(left / step), np.ceil(right / step) + 1.0)
         lengths = np.full(u.size, step)
-    return values(u) @ lengths
+    whole, rows = row(u), max(1, quadrature.BLOCK // u.size)
+    parts = [
+        quantity.integrand(whole._replace(others=others[i : i + rows])) @ lengths
+        for i in range(0, keys.size, rows)
+    ]
+    return np.concatenate(parts)
 
 
 def _graded(
-    values: Callable[[FloatArray], FloatArray],
+    quantity: _Quantity,
+    row: Callable[[FloatArray], _Row],
     tops: FloatArray,
     law: Law,
     alpha: float,
@@ -602,7 +576,7 @@ def _graded(
     """Return panels of u that follow the integrand, for few keys and for many."""
 
     def log_density(u: FloatArray) -> FloatArray:
-        total = (np.abs(values(u.ravel())) / tops).sum(axis=0)
+        total = (np.abs(quantity.integrand(row(u.ravel()))) / tops).sum(axis=0)
         return np.log(total).reshape(u.shape)
 
     landmarks = [*(alpha * np.asarray(law.landmarks)), *marks]
@@ -619,9 +593,9 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     log_n = float(np.log(n.max()))
     mixture = law.mixture(log_n)
     if mixture is not None:
-        given_factor, (factors, shares, _) = mixture
-        parts = [_first_of(given_factor, _given_factor(needle, float(r)), n) for r in factors]
-        return shares @ np.array(parts)
+        independent, (factors, shares, _) = mixture
+        parts = [_first_of(independent, _given_factor(needle, float(r)), n) for r in factors]
+        return np.tensordot(shares, parts, 1)
     weights, above, ties = _ranks(needle, law, log_n)
     with np.errstate(divide="ignore"):
         log_below = np.maximum(np.log1p(-above), LOWEST_LOG)
@@ -631,11 +605,16 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     shared = -np.expm1(keys * np.maximum(log_others, LOWEST_LOG)) * (1.0 - above)
     # (F^n − (F − p)^n)/(np) for a tie of probability p, F^{n−1} without
     ratio = np.divide(shared, keys * ties, out=np.ones_like(shared), where=ties > 0.0)
-    return (np.exp((keys - 1.0) * log_below) * ratio) @ weights
+    chances: FloatArray = np.exp((keys - 1.0) * log_below) * ratio
+    return chances @ weights
 
 
-def _best(law: Law, needle: Needle, n: float) -> float:
-    """Return the root of the slope of the loss with a fixed needle: E Σ p (s − gap) = 0."""
+def _best(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
+    return np.array([_root_of_slope(law, needle, keys) for keys in n])
+
+
+def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
+    """Return where the loss with a fixed needle has no slope: E Σ p (s − gap) = 0."""
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     gap, spread = float(_strength(needle)), float(np.sqrt(law.variance))
@@ -651,7 +630,7 @@ def _best(law: Law, needle: Needle, n: float) -> float:
             _one_of_the_others,
             rare=True,
         )
-        return float(_averaged(law, needle, alpha, np.array([n]), quantity, -np.inf, 1)[0])
+        return float(_averaged(law, needle, np.array([n]), alpha, quantity)[0])
 
     high = 1.0 / spread
     while slope(high) <= 0.0:
@@ -664,15 +643,20 @@ def _best(law: Law, needle: Needle, n: float) -> float:
     return float(brentq(slope, low, high, xtol=1e-300, rtol=1e-12))
 
 
-def _half(law: Law, needle: Needle, alpha: float, log_n: float, given: tuple[float, int]) -> float:
+def _excess(law: Law, quantity: _Quantity, needle: Needle, alpha: float, log_n: float) -> float:
     """Return E P − ½ at any n ≥ 1, whole or not."""
     keys = np.array([np.exp(log_n)])
-    return float(_averaged(law, needle, alpha, keys, _WEIGHT, *given)[0]) - 0.5
+    return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5
 
 
-def _last(excess: Callable[[float], float], needles: int) -> float:
-    """Return the largest whole n where a function of log n, which falls, is not below 0."""
-    low = float(np.log(needles))
+def _reaches(law: Law, quantity: _Quantity, needle: Needle, alphas: FloatArray) -> FloatArray:
+    """Return the reach at each α: there E P only falls with n."""
+    return np.array([_reach(law, quantity, needle, float(a)) for a in alphas])
+
+
+def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float:
+    excess = partial(_excess, law, quantity, needle, alpha)
+    low = float(np.log(quantity.needles))
     if excess(low) < 0.0:
         return 0.0
     high = low + 1.0
@@ -680,24 +664,28 @@ def _last(excess: Callable[[float], float], needles: int) -> float:
         low, high = high, 2.0 * high
         if low >= LONGEST_LOG:
             return float(np.inf)
-    return _whole(excess, low, high)
+    return _last_whole(excess, low, high)
 
 
-def _last_by_rule(
-    law: Law, needle: Needle, excess: Callable[[float], float], needles: int
+def _reach_by_rule(
+    law: Law, quantity: _Quantity, needle: Needle, scale_at: Callable[[float], float]
 ) -> float:
-    """Return the same for a function that may come and go."""
-    grid = np.arange(np.log(needles), LONGEST_LOG_OF_RULES + STEP_OF_RULES, STEP_OF_RULES)
-    # A needle that is the largest by such a chance has a mean weight below ½ at every scale.
-    possible = _first_of(law, needle, np.exp(grid) / needles) >= 0.2
+    def excess(log_n: float) -> float:
+        return _excess(law, quantity, needle, scale_at(log_n), log_n)
+
+    count = quantity.needles
+    grid = np.arange(np.log(count), LONGEST_LOG_OF_RULES + STEP_OF_RULES, STEP_OF_RULES)
+    # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
+    # another to be above it, x, in the mean (1 − e^{−x})/x, and so below 1/2K from x = 2K on.
+    possible = _first_of(law, needle, np.exp(grid) - (count - 1.0)) >= np.exp(-2.0 * count)
     grid = grid[: int(np.count_nonzero(possible)) + 1]
     for i in range(grid.size - 1, -1, -1):
         if excess(grid[i]) >= 0.0:
-            return _whole(excess, grid[i], grid[i + 1]) if i + 1 < grid.size else float(np.inf)
+            return _last_whole(excess, grid[i], grid[i + 1]) if i + 1 < grid.size else float("inf")
     return 0.0
 
 
-def _whole(excess: Callable[[float], float], low: float, high: float) -> float:
+def _last_whole(excess: Callable[[float], float], low: float, high: float) -> float:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     n = np.exp(brentq(excess, low, high, xtol=1e-13))
