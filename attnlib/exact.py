@@ -56,6 +56,9 @@ CHEBYSHEV = 16
 LONGEST = 2**13
 """Points of a uniform grid of u, above which one that follows the integrand is shorter."""
 
+BLOCK = 2**17
+"""How many numbers are worked on at a time."""
+
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E Y = E Σp², broadcasting over α and n; 1 at n = 1 and 1/n at α = 0.
@@ -271,7 +274,7 @@ class _Quadrature:
 
     def integrate(self, integrand: FloatArray, others: float = 1.0) -> FloatArray:
         """Return n ∫ integrand φ^{n − others} du for each n in `keys`."""
-        rows = max(1, quadrature.BLOCK // self.u.size)
+        rows = max(1, BLOCK // self.u.size)
         parts = [
             np.exp((self.keys[i : i + rows, None] - others) * self.log_cdf)
             @ (integrand * self._lengths)
@@ -416,8 +419,8 @@ def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quan
     table = values.reshape(panels.size, CHEBYSHEV, counts.size)
     series = np.linalg.solve(chebyshev.chebvander(nodes, CHEBYSHEV - 1), table)
     result = np.empty_like(scale)
-    for i in range(0, scale.size, quadrature.BLOCK // CHEBYSHEV):
-        part = slice(i, i + quadrature.BLOCK // CHEBYSHEV)
+    for i in range(0, scale.size, BLOCK // CHEBYSHEV):
+        part = slice(i, i + BLOCK // CHEBYSHEV)
         inside = chebyshev.chebvander(2.0 * (position[part] - panel[part]) - 1.0, CHEBYSHEV - 1)
         result[part] = (inside * series[which_panel[part], :, which_count[part]]).sum(axis=-1)
     result = np.exp(result) if quantity.logarithmic else result

@@ -229,8 +229,9 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return α₋ = Δ − √(Δ² − 2 log n), from which on a needle at the gap Δ outweighs n normal keys.
 
     The smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. Near log n/Δ for
-    few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and what is
-    infinite, NaN or no number. Chapter: reach.
+    few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError or
+    TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or not a number.
+    Chapter: reach.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
@@ -512,7 +513,7 @@ def _integral(
     """Return the quantity at each n, for independent scores."""
     log_n = float(np.log(keys.max()))
     rare = _rarity(needle, law, alpha) if quantity.rare else 0.0
-    further = min(2.0 * rare, rare + quadrature.DEPTH)
+    further = 2.0 * rare + min(rare, quadrature.DEPTH)  # where the one before it may be
     rules = [law.rule(alpha, log_n), _rule(needle, law, alpha, log_n, below=further)]
     # How smooth the integrand is depends on n, and not on how far the tail is followed.
     smoothness = [rule.smoothness or 1.0 for rule in rules]
@@ -531,7 +532,7 @@ def _integral(
             inner_others,
             np.maximum(log_needle, LOWEST_LOG),
             inner_needle,
-            -np.exp(np.minimum(sink - u, 6.0)),
+            -np.exp(np.minimum(sink - u, 7.0)),
             others,
             quantity.needles,
         )
@@ -557,7 +558,7 @@ def _integral(
     else:
         u = step * np.arange(np.floor(left / step), np.ceil(right / step) + 1.0)
         lengths = np.full(u.size, step)
-    whole, rows = row(u), max(1, quadrature.BLOCK // u.size)
+    whole, rows = row(u), max(1, exact.BLOCK // u.size)
     parts = [
         quantity.integrand(whole._replace(others=others[i : i + rows])) @ lengths
         for i in range(0, keys.size, rows)
@@ -605,8 +606,8 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     shared = -np.expm1(keys * np.maximum(log_others, LOWEST_LOG)) * (1.0 - above)
     # (F^n − (F − p)^n)/(np) for a tie of probability p, F^{n−1} without
     ratio = np.divide(shared, keys * ties, out=np.ones_like(shared), where=ties > 0.0)
-    chances: FloatArray = np.exp((keys - 1.0) * log_below) * ratio
-    return chances @ weights
+    chances = np.exp((keys - 1.0) * log_below) * ratio
+    return np.asarray(chances @ weights)
 
 
 def _best(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
