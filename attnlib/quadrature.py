@@ -97,6 +97,12 @@ class Averages:
         """The u below which φ is 0, and the largest αs."""
         return float(self._levels[0] - np.log(DEPTH)), float(self._levels[-1])
 
+    @property
+    def edges(self) -> FloatArray:
+        """The values of αs with a gap to the next: all that stand alone, and the first and last."""
+        gaps = np.diff(self._levels, prepend=-np.inf, append=np.inf) > WIDTH * 1.01
+        return self._levels[gaps[:-1] | gaps[1:]]
+
     def __call__(self, u: FloatArray, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
         """Return log φ and E kernel at each u; of a kernel that returns several, as many rows."""
         start = np.searchsorted(self._levels, u - self._reach)
@@ -148,44 +154,76 @@ def cosine_rule(logpdf: LogDensity, d: int, alpha: float, log_n: float) -> Rule:
     s = log[cosh(τ + L)/cosh(τ − L)]/2L, with L = α, moves evenly in αs and approaches ±1
     exponentially: the ends of the interval, where the density is not smooth, move to infinity.
     """
-    width = STEP / alpha if alpha > 0.0 else np.inf
     bend = max(alpha, 0.5)
-    spacing = 1.0 / (np.sqrt(d) / NORMAL_STEP + 1.0 / width)  # of s, near 0
-    step = min(STEP, spacing * bend / np.tanh(bend))
     lowest, highest = (_cosine_range(d, bend, depth) for depth in (DEPTH, DEPTH + 2.0 * log_n))
-    tau = step * np.arange(-np.ceil(lowest / step), np.ceil(highest / step) + 1.0)
-    plus = np.log1p(np.exp(-2.0 * np.abs(tau + bend)))
-    minus = np.log1p(np.exp(-2.0 * np.abs(tau - bend)))
-    s = (2.0 * np.clip(tau, -bend, bend) + plus - minus) / (2.0 * bend)
-    log_slope = -2.0 * np.maximum(np.abs(tau) - bend, 0.0) - plus - minus
-    s = np.clip(s, -1.0, 1.0)
-    weights = np.exp(logpdf(s) + log_slope)
+    s, weights = _cosine_grid(logpdf, d, alpha, -lowest, highest)
     # In low dimensions the density has corners at ±1, which only X smoothes.
     smooth = _smoothness(alpha * float(np.sqrt(1.0 / d)), log_n) if d >= SMOOTH_DIMENSION else 1.0
     return Rule(s, weights / weights.sum(), smooth)
 
 
-def tilted_cosine_rule(law_rule: Rule, d: int, theta: float, alpha: float, log_n: float) -> Rule:
-    """Return a rule of cosines with the weights times e^{θs}."""
-    s, weights, _ = law_rule
-    weights = weights * np.exp(theta * (s - s[-1]))
+def tilted_cosine_rule(
+    logpdf: LogDensity, d: int, theta: float, mean: float, alpha: float, log_n: float, below: float
+) -> Rule:
+    """Return such a rule, with L = max(α, θ), for cosines of density f(s)e^{θs}, and this mean."""
+    bend = max(alpha, theta, 0.5)
+    depths = (DEPTH + 2.0 * log_n + below, DEPTH + 2.0 * log_n)
+    places = (mean - tilted_reach(d, depths[0]), mean + tilted_reach(d, depths[1]))
+    lowest, highest = (
+        _cosine_place(d, bend, s, depth) for s, depth in zip(places, depths, strict=True)
+    )
+    s, weights = _cosine_grid(logpdf, d, max(alpha, theta), lowest, highest, theta)
     weights = weights / weights.sum()
     spread = float(np.sqrt(weights @ (s - weights @ s) ** 2))
     return Rule(s, weights, _smoothness(alpha * spread, log_n) if d >= SMOOTH_DIMENSION else 1.0)
 
 
+def tilted_reach(d: int, depth: float) -> float:
+    """Return how far from its maximum f(s)e^{θs} is below e^{−depth} of it.
+
+    There −log f bends by d − 3 at least.
+    """
+    return float(1.1 * np.sqrt(2.0 * depth / (d - 3))) if d > 3 else np.inf
+
+
+def _cosine_grid(
+    logpdf: LogDensity,
+    d: int,
+    alpha: float,
+    lowest: float,
+    highest: float,
+    theta: float = 0.0,
+) -> tuple[FloatArray, FloatArray]:
+    """Return cosines on a uniform grid of τ, and the weights of f(s)e^{θs} but for a factor."""
+    width = STEP / alpha if alpha > 0.0 else np.inf
+    bend = max(alpha, 0.5)
+    spacing = 1.0 / (np.sqrt(d) / NORMAL_STEP + 1.0 / width)  # of s, near 0
+    step = min(STEP, spacing * bend / np.tanh(bend))
+    tau = step * np.arange(np.floor(lowest / step), np.ceil(highest / step) + 1.0)
+    plus = np.log1p(np.exp(-2.0 * np.abs(tau + bend)))
+    minus = np.log1p(np.exp(-2.0 * np.abs(tau - bend)))
+    s = (2.0 * np.clip(tau, -bend, bend) + plus - minus) / (2.0 * bend)
+    log_slope = -2.0 * np.maximum(np.abs(tau) - bend, 0.0) - plus - minus
+    s = np.clip(s, -1.0, 1.0)
+    logs = logpdf(s) + log_slope
+    return s, np.exp(logs + theta * s - (logs + theta * s).max() if theta else logs)
+
+
 def _cosine_range(d: int, bend: float, depth: float) -> float:
     """Return the τ beyond which the density of s is below e^{−depth} of its maximum."""
+    s = np.sqrt(-np.expm1(-2.0 * depth / (d - 3))) if d > 3 else 1.0
+    return _cosine_place(d, bend, s if s <= 0.999 else 1.0, depth)
+
+
+def _cosine_place(d: int, bend: float, s: float, depth: float) -> float:
+    """Return the τ of a cosine, at most those beyond which the density is below e^{−depth}."""
     at_the_end = bend + depth / (d - 1) + 1.0
-    if d == 3:
-        return at_the_end
-    s = np.sqrt(-np.expm1(-2.0 * depth / (d - 3)))
-    if s > 0.999:
-        return at_the_end
+    if abs(s) >= 1.0:
+        return at_the_end if s > 0.0 else -at_the_end
     # The inverse of the map: τ = ½ log[sinh L(1 + s)/sinh L(1 − s)].
     shares = [bend * (1.0 + s), bend * (1.0 - s)]
     logs = [x + np.log(-np.expm1(-2.0 * x)) for x in shares]
-    return float(min(at_the_end, (logs[0] - logs[1]) / 2.0))
+    return float(np.clip((logs[0] - logs[1]) / 2.0, -at_the_end, at_the_end))
 
 
 def _smoothness(spread: float, log_n: float) -> float:
@@ -334,7 +372,8 @@ def normal_gap_density(logpdf: LogDensity, n: float) -> float:
 def cosine_gap_density(log_density_at_0: float, d: int, n: float) -> float:
     """Return n(n−1) ∫ f² F^{n−2} ds for cosines in d dimensions."""
     log_n = float(np.log(n))
-    tails = cosine_tails(d, log_n, depth=(DEPTH + 2.0 * log_n) / (2.0 * d - 4.0))
+    depth = (DEPTH + 2.0 * log_n) / (2.0 * d - 4.0)  # of log cosh v
+    tails = cosine_tails(d, log_n, depth)
     log_density = log_density_at_0 + (d - 3) / 2.0 * tails.log_slope
     integrand = _gap_integrand(log_density, tails.log_slope, tails.complement, n)
     return float(tails.step * integrand.sum())
@@ -349,14 +388,20 @@ class CosineTails(NamedTuple):
     complement: FloatArray
 
 
-def cosine_tails(d: int, log_n: float, depth: float) -> CosineTails:
+def cosine_tails(
+    d: int, log_n: float, depth: float, lowest: float = -1.0, highest: float = 1.0
+) -> CosineTails:
     """Return the tails up to log cosh v = depth, on a grid for functions of F^n in d dimensions.
 
-    s = tanh v: ds = (1 − s²) dv, and P(cos > s) is an incomplete beta function of 1 − s².
+    s = tanh v: ds = (1 − s²) dv, and P(cos > s) is an incomplete beta function of 1 − s². At most
+    from the lowest cosine to the highest.
     """
     step = STEP / (np.sqrt(d) * (1.0 + np.sqrt(2.0 * log_n)))
     reach = depth + np.log1p(np.sqrt(-np.expm1(-2.0 * depth)))
-    v = np.arange(-reach, reach, step)
+    end = np.tanh(reach)
+    left = -reach if lowest <= -end else np.arctanh(lowest)
+    right = reach if highest >= end else np.arctanh(highest)
+    v = np.arange(left, right, step)
     log_slope = -np.log1p(np.sinh(v) ** 2)
     return CosineTails(step, np.tanh(v), log_slope, cosine_tail(d, np.tanh(v), np.exp(log_slope)))
 

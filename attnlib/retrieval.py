@@ -376,7 +376,10 @@ def _scale(law: Law, alpha: ArrayLike) -> FloatArray:
 def _policy(policy: str | Policy) -> Policy:
     if isinstance(policy, Policy):
         return policy
-    return policies.POLICIES[checking.choice("policy", policy, list(policies.POLICIES))]
+    if policy not in policies.POLICIES:
+        kind = ValueError if isinstance(policy, str) else TypeError
+        raise kind(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
+    return policies.POLICIES[policy]
 
 
 def _dimension(law: Law, d: int | None) -> int:
@@ -538,20 +541,20 @@ def _integral(
         )
 
     (low_others, top_others), (low_needle, top_needle) = of_others.ends, of_needle.ends
-    marks = [sink] if sink > -np.inf else []
-    marks += [top_needle] if isinstance(needle, Fixed) else []
-    lowest = min([low_others, low_needle, *(mark - 4.0 for mark in marks)])
+    # What is narrow has its place: at a sink, at a fixed needle, at a level of a discrete law.
+    marks = np.concatenate([of_others.edges, of_needle.edges, [sink] if sink > -np.inf else []])
+    lowest = min(low_others, low_needle, marks.min() - 4.0)
     top_others = min(float(law.log_mgf(alpha)), top_others) + log_n
-    highest = max([top_others, top_needle, *marks]) + quadrature.DEPTH + rare
+    highest = max(top_others, top_needle, sink) + quadrature.DEPTH + rare
     near = np.add.outer(marks, [-4.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0]).ravel()
-    coarse = np.sort(np.append(np.linspace(lowest, highest, COARSE), near))
+    coarse = np.unique(np.append(np.linspace(lowest, highest, COARSE), near))
     heights = np.abs(quantity.integrand(row(coarse)))
     tops = heights.max(axis=-1, keepdims=True)
     kept = np.flatnonzero((heights > np.exp(-quadrature.DEPTH) * tops).any(axis=0))
     if not kept.size:
         return np.zeros(keys.shape)
     left, right = coarse[max(kept[0] - 1, 0)], coarse[min(kept[-1] + 1, coarse.size - 1)]
-    smooth = 1.0 if marks else min(smoothness)
+    smooth = 1.0 if sink > -np.inf else min(smoothness)
     step = quadrature.STEP * smooth / (1.0 + quantity.order / 30.0)
     if smooth == 1.0 and right - left > step * exact.LONGEST:
         u, lengths = _graded(quantity, row, np.where(tops > 0.0, tops, 1.0), law, alpha, marks)
@@ -572,17 +575,19 @@ def _graded(
     tops: FloatArray,
     law: Law,
     alpha: float,
-    marks: list[float],
+    marks: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return panels of u that follow the integrand, for few keys and for many."""
 
     def log_density(u: FloatArray) -> FloatArray:
         total = (np.abs(quantity.integrand(row(u.ravel()))) / tops).sum(axis=0)
-        return np.log(total).reshape(u.shape)
+        logs: FloatArray = np.log(total).reshape(u.shape)
+        return logs
 
-    landmarks = [*(alpha * np.asarray(law.landmarks)), *marks]
+    landmarks = np.append(marks, alpha * np.asarray(law.landmarks))
     spread = alpha * float(np.sqrt(law.variance))
-    found = quadrature.panels(log_density, landmarks, spread)
+    # Near e^{−DEPTH} the averages end, at their reach.
+    found = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
     return found.scores.ravel(), np.exp(found.log_weights).ravel()
 
 
@@ -662,9 +667,9 @@ def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float
         return 0.0
     high = low + 1.0
     while excess(high) >= 0.0:
-        low, high = high, 2.0 * high
-        if low >= LONGEST_LOG:
+        if high >= LONGEST_LOG:
             return float(np.inf)
+        low, high = high, min(2.0 * high, LONGEST_LOG)
     return _last_whole(excess, low, high)
 
 

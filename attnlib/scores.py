@@ -639,20 +639,20 @@ class Cosine(Law):
         return quadrature.cosine_rule(self.logpdf, self.d, alpha, log_n)
 
     def tilted_rule(self, theta: float, alpha: float, log_n: float, below: float) -> Rule:
-        """Return such a rule with its weights times e^{θs}; it reaches further down by itself."""
-        at = self.log_mgf_derivatives(theta)
-        # Where f e^{θs} is e^{−depth}: as s ≤ 1, and as −log f and its slope are convex.
-        depth = quadrature.DEPTH + 2.0 * log_n
-        entropy = float(at.deficit - theta * at.first_complement)
-        further = min(float(at.deficit) + depth, 2.0 * (entropy + depth))
-        rule = quadrature.cosine_rule(self.logpdf, self.d, max(alpha, theta), further / 2.0)
-        return quadrature.tilted_cosine_rule(rule, self.d, theta, alpha, log_n)
+        """Return such a rule for von Mises and Fisher's law."""
+        mean = float(self.log_mgf_derivatives(theta).first)
+        return quadrature.tilted_cosine_rule(self.logpdf, self.d, theta, mean, alpha, log_n, below)
 
     def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
         """Return where one cosine tilted by θ stands, by a trapezoidal rule over artanh s."""
-        depth = quadrature.DEPTH + log_n + float(self.log_mgf_derivatives(theta).deficit)
-        at = quadrature.cosine_tails(self.d, log_n, depth / (self.d - 1))
-        return _ranks((self.d - 1) / 2.0 * at.log_slope + theta * at.scores, at.complement)
+        at = self.log_mgf_derivatives(theta)
+        depth = quadrature.DEPTH + log_n
+        reach = quadrature.tilted_reach(self.d, depth)
+        lowest, highest = float(at.first) - reach, float(at.first) + reach
+        deep = (depth + float(at.deficit)) / (self.d - 1)
+        tails = quadrature.cosine_tails(self.d, log_n, deep, lowest, highest)
+        logs = (self.d - 1) / 2.0 * tails.log_slope + theta * tails.scores
+        return _ranks(logs, tails.complement)
 
     def ranks(self, score: float) -> Ranks:
         """Return where a given cosine stands."""
