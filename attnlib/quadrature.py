@@ -138,11 +138,11 @@ def first(block: Block) -> FloatArray:
 # --- normal scores, cosines, lengths of queries ---------------------------------------------------
 
 
-def normal_rule(logpdf: LogDensity, alpha: float, log_n: float, below: float = 0.0) -> Rule:
-    """Return the rule for standard normal scores, downwards to where f is e^{−below} smaller."""
+def normal_rule(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Rule:
+    """Return the rule for standard normal scores, or one to where f is e^{−further} smaller."""
     width = STEP / alpha if alpha > 0.0 else np.inf
     step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
-    lowest, highest = np.sqrt(2.0 * (DEPTH + np.array([below, 2.0 * log_n])))
+    lowest, highest = np.sqrt(2.0 * (DEPTH + further + np.array([0.0, 2.0 * log_n])))
     s = step * np.arange(-np.ceil(lowest / step), np.ceil(highest / step) + 1.0)
     weights = np.exp(logpdf(s))
     return Rule(s, weights / weights.sum(), _smoothness(alpha, log_n))
@@ -163,15 +163,19 @@ def cosine_rule(logpdf: LogDensity, d: int, alpha: float, log_n: float) -> Rule:
 
 
 def tilted_cosine_rule(
-    logpdf: LogDensity, d: int, theta: float, mean: float, alpha: float, log_n: float, below: float
+    logpdf: LogDensity,
+    d: int,
+    theta: float,
+    mean: float,
+    alpha: float,
+    log_n: float,
+    further: float,
 ) -> Rule:
     """Return such a rule, with L = max(α, θ), for cosines of density f(s)e^{θs}, and this mean."""
     bend = max(alpha, theta, 0.5)
-    depths = (DEPTH + 2.0 * log_n + below, DEPTH + 2.0 * log_n)
-    places = (mean - tilted_reach(d, depths[0]), mean + tilted_reach(d, depths[1]))
-    lowest, highest = (
-        _cosine_place(d, bend, s, depth) for s, depth in zip(places, depths, strict=True)
-    )
+    depth = DEPTH + 2.0 * log_n + further
+    reach = tilted_reach(d, depth)
+    lowest, highest = (_cosine_place(d, bend, s, depth) for s in (mean - reach, mean + reach))
     s, weights = _cosine_grid(logpdf, d, max(alpha, theta), lowest, highest, theta)
     weights = weights / weights.sum()
     spread = float(np.sqrt(weights @ (s - weights @ s) ** 2))

@@ -309,9 +309,9 @@ def _given_factor(needle: Needle, factor: float) -> Needle:
     return Fixed(_strength(needle) / factor)
 
 
-def _rule(needle: Needle, law: Law, alpha: float, log_n: float, below: float) -> Rule:
+def _rule(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Rule:
     if isinstance(needle, Tilted):
-        return law.tilted_rule(_strength(needle), alpha, log_n, below)
+        return law.tilted_rule(_strength(needle), alpha, log_n, further)
     return Rule(np.array([_strength(needle)]), np.ones(1), 1.0)
 
 
@@ -517,7 +517,9 @@ def _integral(
     log_n = float(np.log(keys.max()))
     rare = _rarity(needle, law, alpha) if quantity.rare else 0.0
     further = 2.0 * rare + min(rare, quadrature.DEPTH)  # where the one before it may be
-    rules = [law.rule(alpha, log_n), _rule(needle, law, alpha, log_n, below=further)]
+    # E P^k may be as small as n^{−k}, of rows as rare.
+    higher = 2.0 * (quantity.order - 1.0) * log_n + (quantity.order > 1.0) * quadrature.DEPTH
+    rules = [law.rule(alpha, log_n), _rule(needle, law, alpha, log_n, further + higher)]
     # How smooth the integrand is depends on n, and not on how far the tail is followed.
     smoothness = [rule.smoothness or 1.0 for rule in rules]
     if further > 0.0:

@@ -192,13 +192,13 @@ class Law(ABC):
         scores, logs = self._nodes(depth=quadrature.DEPTH + 2.0 * log_n, width=width)
         return Rule(scores, np.exp(logs) / np.exp(logs).sum())
 
-    def tilted_rule(self, theta: float, alpha: float, log_n: float, below: float) -> Rule:
+    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
         """Return the rule for one score of density f(s)e^{θs}/E e^{θs} among n.
 
-        Down to where that density is e^{−below} smaller than `rule` goes.
+        To where that density is e^{−further} smaller than at the ends of `rule`.
         """
         width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
-        depth = quadrature.DEPTH + 2.0 * log_n + below
+        depth = quadrature.DEPTH + 2.0 * log_n + further
         scores, logs = self._nodes(tilt=theta, depth=depth, width=width)
         weights = np.exp(logs - logs.max())
         return Rule(scores, weights / weights.sum())
@@ -337,9 +337,9 @@ class Normal(Law):
         """Return a trapezoidal rule."""
         return quadrature.normal_rule(self.logpdf, alpha, log_n)
 
-    def tilted_rule(self, theta: float, alpha: float, log_n: float, below: float) -> Rule:
+    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
         """Return that rule moved by θ: e^{θs} moves a normal density."""
-        rule = quadrature.normal_rule(self.logpdf, alpha, log_n, below)
+        rule = quadrature.normal_rule(self.logpdf, alpha, log_n, further)
         return rule._replace(scores=theta + rule.scores)
 
     def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
@@ -638,10 +638,12 @@ class Cosine(Law):
         """Return a trapezoidal rule over a variable that moves the ends ±1 to infinity."""
         return quadrature.cosine_rule(self.logpdf, self.d, alpha, log_n)
 
-    def tilted_rule(self, theta: float, alpha: float, log_n: float, below: float) -> Rule:
+    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
         """Return such a rule for von Mises and Fisher's law."""
         mean = float(self.log_mgf_derivatives(theta).first)
-        return quadrature.tilted_cosine_rule(self.logpdf, self.d, theta, mean, alpha, log_n, below)
+        return quadrature.tilted_cosine_rule(
+            self.logpdf, self.d, theta, mean, alpha, log_n, further
+        )
 
     def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
         """Return where one cosine tilted by θ stands, by a trapezoidal rule over artanh s."""
