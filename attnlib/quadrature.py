@@ -23,6 +23,9 @@ LogDensity = Callable[[FloatArray], FloatArray]
 DEPTH = 40.0
 """Terms below e^{−DEPTH} of the sum are left out."""
 
+ABOVE = 5.0
+"""From it on e^{kx} exp(−e^x) is nothing, for k up to 16: scores so far above u add nothing."""
+
 STEP = 0.25
 """Step of the trapezoidal rules, in units of the width of a Gumbel variable: error e^{−π²/STEP}."""
 
@@ -95,7 +98,7 @@ class Averages:
     @property
     def ends(self) -> tuple[float, float]:
         """The u below which φ is 0, and the largest αs."""
-        return float(self._levels[0] - np.log(DEPTH)), float(self._levels[-1])
+        return float(self._levels[0] - ABOVE), float(self._levels[-1])
 
     @property
     def edges(self) -> FloatArray:
@@ -106,7 +109,7 @@ class Averages:
     def __call__(self, u: FloatArray, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
         """Return log φ and E kernel at each u; of a kernel that returns several, as many rows."""
         start = np.searchsorted(self._levels, u - self._reach)
-        stop = np.searchsorted(self._levels, u + np.log(DEPTH))
+        stop = np.searchsorted(self._levels, u + ABOVE)
         width = min(max(1, int((stop - start).max())), self._levels.size)
         start = np.minimum(start, self._levels.size - width)
         # Scores far below u count in full in φ, those far above it in 1 − φ.

@@ -519,11 +519,14 @@ def _integral(
     further = 2.0 * rare + min(rare, quadrature.DEPTH)  # where the one before it may be
     # E P^k may be as small as n^{−k}, of rows as rare.
     higher = 2.0 * (quantity.order - 1.0) * log_n + (quantity.order > 1.0) * quadrature.DEPTH
-    rules = [law.rule(alpha, log_n), _rule(needle, law, alpha, log_n, further + higher)]
+    # Kernels of high order are narrow.
+    finer = 1.0 + max(quantity.order - 2.0, 0.0) / 14.0
+    fine = alpha * finer
+    rules = [law.rule(fine, log_n), _rule(needle, law, fine, log_n, further + higher)]
     # How smooth the integrand is depends on n, and not on how far the tail is followed.
-    smoothness = [rule.smoothness or 1.0 for rule in rules]
+    smoothness = [max((rule.smoothness or 1.0) / finer, 1.0) for rule in rules]
     if further > 0.0:
-        rules[0] = law.rule(alpha, log_n + further / 2.0)
+        rules[0] = law.rule(fine, log_n + further / 2.0)
     # Further below u scores add less than e^{−DEPTH}/n to 1 − φ, and to the needle's weight.
     reach = quadrature.DEPTH + log_n
     of_others, of_needle = Averages(rules[0], alpha, reach + rare), Averages(rules[1], alpha, reach)
@@ -545,10 +548,10 @@ def _integral(
     (low_others, top_others), (low_needle, top_needle) = of_others.ends, of_needle.ends
     # What is narrow has its place: at a sink, at a fixed needle, at a level of a discrete law.
     marks = np.concatenate([of_others.edges, of_needle.edges, [sink] if sink > -np.inf else []])
-    lowest = min(low_others, low_needle, marks.min() - 4.0)
+    lowest = min(low_others, low_needle, marks.min() - quadrature.ABOVE)
     top_others = min(float(law.log_mgf(alpha)), top_others) + log_n
     highest = max(top_others, top_needle, sink) + quadrature.DEPTH + rare
-    near = np.add.outer(marks, [-4.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0]).ravel()
+    near = np.add.outer(marks, [-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0]).ravel()
     coarse = np.unique(np.append(np.linspace(lowest, highest, COARSE), near))
     heights = np.abs(quantity.integrand(row(coarse)))
     tops = heights.max(axis=-1, keepdims=True)
@@ -557,7 +560,7 @@ def _integral(
         return np.zeros(keys.shape)
     left, right = coarse[max(kept[0] - 1, 0)], coarse[min(kept[-1] + 1, coarse.size - 1)]
     smooth = 1.0 if sink > -np.inf else min(smoothness)
-    step = quadrature.STEP * smooth / (1.0 + quantity.order / 30.0)
+    step = quadrature.STEP * smooth / finer
     if smooth == 1.0 and right - left > step * exact.LONGEST:
         u, lengths = _graded(quantity, row, np.where(tops > 0.0, tops, 1.0), law, alpha, marks)
     else:
