@@ -260,8 +260,7 @@ class _Quadrature:
         highest = min(float(law.log_mgf(alpha)), top) + log_n + quadrature.DEPTH
         coarse = np.linspace(lowest, highest, 48)
         log_cdf, _ = self._averages(coarse, kernel)
-        # A kernel of high order is large where φ^n is small already.
-        first = int(np.count_nonzero(keys.min() * log_cdf < -np.exp(quadrature.ABOVE)))
+        first = int(np.count_nonzero(keys.min() * log_cdf < -quadrature.DEPTH))
         last = int(np.count_nonzero(keys.max() * log_cdf < -np.exp(-quadrature.DEPTH)))
         left, right = coarse[max(first - 1, 0)], coarse[min(last, coarse.size - 1)]
         if rule.smoothness is None and right - left > quadrature.STEP * LONGEST:

@@ -128,7 +128,7 @@ class Averages:
             complement[part] -= (weights * np.expm1(-power)).sum(axis=-1)
             inner.append((weights * kernel(block)).sum(axis=-1))
         with np.errstate(divide="ignore"):
-            low = np.maximum(np.log(cdf), -1e300)
+            low = np.maximum(np.log(cdf), -1e200)  # times n it is a float
         log_cdf = np.where(complement > 0.5, low, np.log1p(-np.minimum(complement, 0.5)))
         return log_cdf, np.concatenate(inner, axis=-1)
 
