@@ -114,6 +114,17 @@ def keys(n: ArrayLike) -> FloatArray:
     return finite("n", n, minimum=1.0)
 
 
+def whole_keys(n: ArrayLike) -> FloatArray:
+    """Return the number of keys n as float64: whole numbers from 1 to 2⁵³."""
+    counts = keys(n)
+    wrong = (counts != np.floor(counts)) | (counts > LARGEST_INTEGER)
+    if wrong.any():
+        raise ValueError(
+            f"n must be whole numbers from 1 to 2**53, got n={counts[wrong].flat[0]:g}"
+        )
+    return counts
+
+
 def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
     """Return `value` as an int between `minimum` and `maximum`, by default 2⁵³.
 

@@ -38,10 +38,8 @@ from scipy.special import gammaln
 
 from attnlib import checking, quadrature, scores
 from attnlib.checking import FloatArray
-from attnlib.quadrature import Rule
+from attnlib.quadrature import Averages, Block, Kernel, Rule
 from attnlib.scores import Law
-
-Kernel = Callable[["_Block"], FloatArray]
 
 LARGEST_SCALE = 1e4
 """The largest α, in units of one over the standard deviation of a score."""
@@ -222,7 +220,7 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     256.0
     """
     scores.check_law(law)
-    keys = _keys(n)
+    keys = checking.whole_keys(n)
     distinct, position = np.unique(keys, return_inverse=True)
     values = np.array([law.gap_density(float(n)) if n > 1.0 else 0.0 for n in distinct])
     return cast(FloatArray, values[position].reshape(keys.shape))
@@ -244,16 +242,6 @@ def saturation(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return gradient(law, alpha, n) / gradient_limit(law, n)
 
 
-class _Block(NamedTuple):
-    """Some values of u, each against the scores that matter there: arrays (u, scores)."""
-
-    alpha: float
-    scores: FloatArray  # s
-    exponent: FloatArray  # αs − u
-    power: FloatArray  # e^{αs−u}
-    gumbel: FloatArray  # exp(−e^{αs−u})
-
-
 class _Quadrature:
     """The maximum of n numbers αs + X on a grid of u that serves all n in `keys`.
 
@@ -264,26 +252,22 @@ class _Quadrature:
     def __init__(self, law: Law, alpha: float, keys: FloatArray, kernel: Kernel) -> None:
         log_n = float(np.log(keys.max()))
         self.keys = keys
-        self._alpha = alpha
-        self._scores, self._weights, smoothness = law.rule(alpha, log_n)
-        self._levels = alpha * self._scores
-        self._below = np.append(0.0, np.cumsum(self._weights))
-        self._above = np.append(np.cumsum(self._weights[::-1])[::-1], 0.0)
-        # Beyond `reach` below u a score adds less than e^{−DEPTH}/n to 1 − φ.
-        self._reach = quadrature.DEPTH + log_n
+        rule = law.rule(alpha, log_n)
+        # Beyond DEPTH + log n below u a score adds less than e^{−DEPTH}/n to 1 − φ.
+        self._averages = Averages(rule, alpha, reach=quadrature.DEPTH + log_n)
         # Beyond `highest` P(αs + X > u) ≤ E min(1, e^{αs−u}) is below e^{−DEPTH}/n.
-        lowest = self._levels[0] - np.log(quadrature.DEPTH)
-        highest = min(float(law.log_mgf(alpha)), float(self._levels[-1])) + log_n + quadrature.DEPTH
+        lowest, top = self._averages.ends
+        highest = min(float(law.log_mgf(alpha)), top) + log_n + quadrature.DEPTH
         coarse = np.linspace(lowest, highest, 48)
         log_cdf, _ = self._averages(coarse, kernel)
         first = int(np.count_nonzero(keys.min() * log_cdf < -quadrature.DEPTH))
         last = int(np.count_nonzero(keys.max() * log_cdf < -np.exp(-quadrature.DEPTH)))
         left, right = coarse[max(first - 1, 0)], coarse[min(last, coarse.size - 1)]
-        if smoothness is None and right - left > quadrature.STEP * LONGEST:
+        if rule.smoothness is None and right - left > quadrature.STEP * LONGEST:
             self._step = 1.0
-            self.u, self._lengths = self._graded(law)
+            self.u, self._lengths = self._graded(law, alpha)
         else:
-            self._step, self._lengths = quadrature.STEP * (smoothness or 1.0), np.ones(())
+            self._step, self._lengths = quadrature.STEP * (rule.smoothness or 1.0), np.ones(())
             left, right = np.floor(left / self._step), np.ceil(right / self._step)
             self.u = self._step * np.arange(left, right + 1.0)
         self.log_cdf, self.inner = self._averages(self.u, kernel)
@@ -298,47 +282,21 @@ class _Quadrature:
         ]
         return self.keys * (self._step * np.concatenate(parts))
 
-    def _graded(self, law: Law) -> tuple[FloatArray, FloatArray]:
+    def _graded(self, law: Law, alpha: float) -> tuple[FloatArray, FloatArray]:
         """Return panels of u that follow the density of the maximum of few, some and many keys."""
         some = np.unique(np.append(self.keys[:: self.keys.size // 16 + 1], self.keys.max()))
 
         def log_density(u: FloatArray) -> FloatArray:
-            log_cdf, density = self._averages(u.ravel(), _first)
+            log_cdf, density = self._averages(u.ravel(), quadrature.first)
             logs = (some[:, None] - 1.0) * log_cdf + np.log(some)[:, None]
             total: FloatArray = np.logaddexp.reduce(logs, axis=0) + np.log(density)
             return total.reshape(u.shape)
 
-        marks = self._alpha * np.asarray(law.landmarks)
-        spread = self._alpha * float(np.sqrt(law.variance))
+        marks = alpha * np.asarray(law.landmarks)
+        spread = alpha * float(np.sqrt(law.variance))
         # Near e^{−DEPTH} the averages end, at `reach`.
         found = quadrature.panels(log_density, marks, spread, depth=quadrature.DEPTH - 10.0)
         return found.scores.ravel(), np.exp(found.log_weights).ravel()
-
-    def _averages(self, u: FloatArray, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
-        """Return log φ and E kernel at each u."""
-        start = np.searchsorted(self._levels, u - self._reach)
-        stop = np.searchsorted(self._levels, u + np.log(quadrature.DEPTH))
-        width = min(max(1, int((stop - start).max())), self._levels.size)
-        start = np.minimum(start, self._levels.size - width)
-        # Scores far below u count in full in φ, those far above it in 1 − φ.
-        cdf, complement = self._below[start], self._above[start + width]
-        inner = []
-        rows = max(1, BLOCK // width)
-        for i in range(0, u.size, rows):
-            part = slice(i, i + rows)
-            index = start[part, None] + np.arange(width)
-            # From 6 on exp(−e^{αs−u}) is 0 against anything else, but e^{k(αs−u)} would overflow.
-            exponent = np.minimum(self._levels[index] - u[part, None], 6.0)
-            power = np.exp(exponent)
-            block = _Block(self._alpha, self._scores[index], exponent, power, np.exp(-power))
-            weights = self._weights[index]
-            cdf[part] += (weights * block.gumbel).sum(axis=-1)
-            complement[part] -= (weights * np.expm1(-power)).sum(axis=-1)
-            inner.append((weights * kernel(block)).sum(axis=-1))
-        with np.errstate(divide="ignore"):
-            low = np.maximum(np.log(cdf), -1e300)
-        log_cdf = np.where(complement > 0.5, low, np.log1p(-np.minimum(complement, 0.5)))
-        return log_cdf, np.concatenate(inner, axis=-1)
 
 
 class _Quantity(NamedTuple):
@@ -350,30 +308,28 @@ class _Quantity(NamedTuple):
     logarithmic: bool = False  # it varies by factors: interpolate its logarithm
 
 
-def _first(block: _Block) -> FloatArray:
-    """Return the integrand of A_1, the density of αs + X."""
-    return block.power * block.gumbel
-
-
 _COLLISION_PROBABILITY = _Quantity(
     lambda block: block.power**2 * block.gumbel, lambda q: q.integrate(q.inner), logarithmic=True
 )
-_COMPLEMENT = _Quantity(_first, lambda q: (q.keys - 1.0) * q.integrate(q.inner**2, others=2.0))
-_FREE_ENERGY = _Quantity(_first, lambda q: q.integrate(q.u * q.inner) - np.euler_gamma)
+_COMPLEMENT = _Quantity(
+    quadrature.first, lambda q: (q.keys - 1.0) * q.integrate(q.inner**2, others=2.0)
+)
+_FREE_ENERGY = _Quantity(quadrature.first, lambda q: q.integrate(q.u * q.inner) - np.euler_gamma)
 _ENTROPY = _Quantity(
-    lambda block: -block.exponent * _first(block), lambda q: q.integrate(q.inner) - np.euler_gamma
+    lambda block: -block.exponent * quadrature.first(block),
+    lambda q: q.integrate(q.inner) - np.euler_gamma,
 )
 _MEAN_SCORE = _Quantity(
-    lambda block: block.scores * _first(block), lambda q: q.integrate(q.inner), degree=1
+    lambda block: block.scores * quadrature.first(block), lambda q: q.integrate(q.inner), degree=1
 )
 
 
-def _tilted(block: _Block) -> FloatArray:
+def _tilted(block: Block) -> FloatArray:
     """Return the integrands of A_1 and A_2, then with s, then A_2 with s².
 
     s from about where it matters at this u, for only differences of scores will count.
     """
-    first = _first(block)
+    first = quadrature.first(block)
     second = block.power * first
     s = (block.scores + block.alpha * block.exponent) / (1.0 + block.alpha**2)
     return np.stack([first, second, s * first, s * second, s * s * second])
@@ -474,7 +430,7 @@ def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quan
 def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n, checked and broadcast."""
     scores.check_law(law)
-    scale, keys = checking.alpha(alpha), _keys(n)
+    scale, keys = checking.alpha(alpha), checking.whole_keys(n)
     largest = LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
         raise ValueError(
@@ -483,11 +439,3 @@ def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, Fl
         )
     scale, keys = checking.broadcast(alpha=scale, n=keys)
     return scale, keys
-
-
-def _keys(n: ArrayLike) -> FloatArray:
-    keys = checking.keys(n)
-    wrong = (keys != np.floor(keys)) | (keys > checking.LARGEST_INTEGER)
-    if wrong.any():
-        raise ValueError(f"n must be whole numbers from 1 to 2**53, got n={keys[wrong].flat[0]:g}")
-    return keys

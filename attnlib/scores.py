@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import lambertw, ndtri, xlog1py
+from scipy.special import lambertw, ndtr, ndtri, xlog1py
 
 from attnlib import checking, quadrature
 from attnlib.checking import FloatArray
@@ -31,6 +31,15 @@ from attnlib.special import (
 )
 
 Tilt = Callable[[float], tuple[float, float]]
+
+
+class Ranks(NamedTuple):
+    """Scores by their weights, with the probabilities that another is above, or the same."""
+
+    weights: FloatArray
+    above: FloatArray
+    ties: FloatArray
+
 
 TINY = 1e-150
 """Below it α² is lost to underflow, and the first term of a series in α is exact to rounding."""
@@ -183,6 +192,32 @@ class Law(ABC):
         scores, logs = self._nodes(depth=quadrature.DEPTH + 2.0 * log_n, width=width)
         return Rule(scores, np.exp(logs) / np.exp(logs).sum())
 
+    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
+        """Return the rule for one score of density f(s)e^{θs}/E e^{θs} among n.
+
+        To where that density is e^{−further} smaller than at the ends of `rule`.
+        """
+        width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
+        depth = quadrature.DEPTH + 2.0 * log_n + further
+        scores, logs = self._nodes(tilt=theta, depth=depth, width=width)
+        weights = np.exp(logs - logs.max())
+        return Rule(scores, weights / weights.sum())
+
+    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
+        """Return where one score of density f(s)e^{θs}/E e^{θs} stands among n others."""
+        depth = quadrature.DEPTH + 2.0 * log_n
+        found = self._panels(theta, depth=depth, fractions=quadrature.TOWARDS_AN_END)
+        above = quadrature.panel_tail(found).ravel()
+        logs = (found.log_weights + found.log_density + theta * found.scores).ravel()
+        return _ranks(logs, above)
+
+    def ranks(self, score: float) -> Ranks:
+        """Return where a given score stands."""
+        marks = [*self.landmarks, score]
+        found = quadrature.panels(self.logpdf, marks, self._spread, depth=3.0 * quadrature.DEPTH)
+        weights = np.exp(found.log_weights + found.log_density)
+        return _ranks(np.zeros(1), weights[found.scores > score].sum(keepdims=True))
+
     def gap_density(self, n: float) -> float:
         """Return n(n−1) ∫ f² F^{n−2} ds: the density at 0 of the gap of the two largest of n."""
         depth = quadrature.DEPTH + 2.0 * float(np.log(n))
@@ -301,6 +336,22 @@ class Normal(Law):
     def rule(self, alpha: float, log_n: float) -> Rule:
         """Return a trapezoidal rule."""
         return quadrature.normal_rule(self.logpdf, alpha, log_n)
+
+    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
+        """Return that rule moved by θ: e^{θs} moves a normal density."""
+        rule = quadrature.normal_rule(self.logpdf, alpha, log_n, further)
+        return rule._replace(scores=theta + rule.scores)
+
+    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
+        """Return where a normal score about θ stands, by a trapezoidal rule."""
+        step = quadrature.STEP / (1.0 + np.sqrt(2.0 * log_n))
+        reach = np.sqrt(2.0 * (quadrature.DEPTH + log_n))
+        s = np.arange(-reach, reach, step)
+        return _ranks(self.logpdf(s), ndtr(-(theta + s)))
+
+    def ranks(self, score: float) -> Ranks:
+        """Return where a given score stands."""
+        return _ranks(np.zeros(1), ndtr(-np.full(1, score)))
 
     def gap_density(self, n: float) -> float:
         """Return E max s, which the density of the gap is here."""
@@ -587,6 +638,29 @@ class Cosine(Law):
         """Return a trapezoidal rule over a variable that moves the ends ±1 to infinity."""
         return quadrature.cosine_rule(self.logpdf, self.d, alpha, log_n)
 
+    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
+        """Return such a rule for von Mises and Fisher's law."""
+        mean = float(self.log_mgf_derivatives(theta).first)
+        return quadrature.tilted_cosine_rule(
+            self.logpdf, self.d, theta, mean, alpha, log_n, further
+        )
+
+    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
+        """Return where one cosine tilted by θ stands, by a trapezoidal rule over artanh s."""
+        at = self.log_mgf_derivatives(theta)
+        depth = quadrature.DEPTH + log_n
+        reach = quadrature.tilted_reach(self.d, depth)
+        lowest, highest = float(at.first) - reach, float(at.first) + reach
+        deep = (depth + float(at.deficit)) / (self.d - 1)
+        tails = quadrature.cosine_tails(self.d, log_n, deep, lowest, highest)
+        logs = (self.d - 1) / 2.0 * tails.log_slope + theta * tails.scores
+        return _ranks(logs, tails.complement)
+
+    def ranks(self, score: float) -> Ranks:
+        """Return where a given cosine stands."""
+        s = np.full(1, score)
+        return _ranks(np.zeros(1), quadrature.cosine_tail(self.d, s, (1.0 - s) * (1.0 + s)))
+
     def gap_density(self, n: float) -> float:
         """Return n(n−1) ∫ f² F^{n−2} ds by a trapezoidal rule over artanh s."""
         return quadrature.cosine_gap_density(float(self.logpdf(0.0)), self.d, n)
@@ -644,6 +718,18 @@ class Discrete(Law):
         """Raise TypeError: there is no density."""
         raise TypeError(f"law must have a density, got {self}: its scores are atoms")
 
+    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
+        """Return where one of the values stands, tilted by θ."""
+        above = np.append(np.cumsum(self.probabilities[::-1])[::-1], 0.0)[1:]
+        return _ranks(self._nodes(tilt=theta)[1], above, self.probabilities)
+
+    def ranks(self, score: float) -> Ranks:
+        """Return where a given score stands."""
+        above, ties = (
+            self.probabilities @ at for at in (self.values > score, self.values == score)
+        )
+        return _ranks(np.zeros(1), np.full(1, above), np.full(1, ties))
+
     def gap_density(self, n: float) -> float:
         """Return ∞: the largest scores tie with positive probability."""
         return inf
@@ -692,6 +778,11 @@ def product_moments(
     mq, vq, mk, vk = checking.broadcast(mean_q=mq, variance_q=vq, mean_k=mk, variance_k=vk)
     with np.errstate(over="ignore", invalid="ignore"):
         return ProductMoments(mq * mk, vq * vk + vq * mk * mk + vk * mq * mq)
+
+
+def _ranks(logs: FloatArray, above: FloatArray, ties: FloatArray | None = None) -> Ranks:
+    weights = np.exp(logs - logs.max())
+    return Ranks(weights / weights.sum(), above, np.zeros_like(above) if ties is None else ties)
 
 
 # --- laws by quadrature --------------------------------------------------------------------------
