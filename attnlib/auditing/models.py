@@ -158,7 +158,7 @@ def meant_by(module: nn.Module, config: Any, d: int) -> tuple[float, str]:
         number = getattr(config, name, None)
         if number is not None:
             return rotated * float(number) ** power, name
-    if hasattr(config, "relative_attention_num_buckets"):
+    if hasattr(config, "d_kv"):
         return 1.0, "the family of T5 does not scale"
     return rotated * d**-0.5, "1/√d, d the head size"
 
@@ -167,7 +167,8 @@ def _by_rotation(config: Any) -> float:
     """Return what the rotation multiplies q and k by: YaRN's factor and LongRoPE's, or 1.
 
     That of YaRN is .1 m log f + 1, f the factor by which the context grows, or a ratio of two; that
-    of LongRoPE √(1 + log f / log n₀), n₀ the context before.
+    of LongRoPE √(1 + log f / log n₀), n₀ the context before. Latent attention (DeepSeek), of which
+    a part is rotated, has the lower of the two in its scale instead.
     """
     rotary = getattr(config, "rope_parameters", None) or {}
     if rotary.get("attention_factor") is not None:
@@ -176,6 +177,8 @@ def _by_rotation(config: Any) -> float:
     if kind == "yarn":
         grown = math.log(max(rotary["factor"], 1.0))
         over, under = (rotary.get(name) for name in ("mscale", "mscale_all_dim"))
+        if getattr(config, "kv_lora_rank", None):
+            return float(0.1 * (under or 0.0) * grown + 1.0)
         if over and under:
             return float((0.1 * over * grown + 1.0) / (0.1 * under * grown + 1.0))
         return 0.1 * grown + 1.0

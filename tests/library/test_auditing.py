@@ -19,7 +19,7 @@ from attnlib.auditing.questions import Interval
 from attnlib.auditing.report import shown
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import POLICIES
-from experiments.compatibility import tiny
+from experiments.compatibility import given, tiny
 from experiments.museum import FEW, SITUATIONS, UNREACHED, under_policy
 from tests.library.museum import EXHIBITS
 from tests.library.museum.audited import CODE, audited
@@ -378,12 +378,25 @@ IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize(
-    "family", ["Llama", "Gemma2", "GptOss", "Granite", "OPT", "GPT2", "GPTNeoX"]
+    "family", ["Llama", "Gemma2", "GptOss", "Granite", "OPT", "GPT2", "GPTNeoX", "T5"]
 )
 def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
-    report = audit(tiny(family), IDS, length=64)
+    report = audit(tiny(family), given(family, False), length=64)
     assert report.passed, report
-    assert len(report.parts) == 2
+    assert len(report.parts) == (6 if family == "T5" else 2)
+
+
+@pytest.mark.parametrize("under", [0.0, 0.5, 1.0])
+def test_latent_attention_has_the_factor_of_yarn_in_its_scale(under):
+    rotary = {"rope_theta": 1e4, "rope_type": "yarn", "factor": 4.0, "mscale": 1.0}
+    rotary |= {"original_max_position_embeddings": 16, "mscale_all_dim": under}
+    model = tiny("DeepseekV3", rope_parameters=rotary)
+    report = audit(model, IDS, length=64)
+    assert report.passed, report
+    found = report.parts["layers.0.self_attn"].scale.interval.value
+    assert found == pytest.approx((0.1 * under * math.log(4.0) + 1.0) ** 2 / 12**0.5, rel=1e-4)
+    model.layers[1].self_attn.scaling *= 1.5
+    assert {one.code for one in audit(model, IDS, length=64).findings} == {"scale"}
 
 
 @pytest.mark.parametrize("family", UNREACHED)
