@@ -228,6 +228,43 @@ GROUPS = (
         ),
     ),
     Group(
+        "Something to find",
+        (
+            Symbol(
+                "s_*",
+                "score of the needle",
+                "of the key that is meant",
+                "目标键的分数",
+                "목표 키의 스코어",
+                "needle",
+            ),
+            Symbol(
+                "P",
+                "weight of the needle",
+                r"$e^{\alpha s_*}/Z$",
+                "目标键的权重",
+                "목표 키의 가중치",
+                "needle",
+            ),
+            Symbol(
+                r"\theta",
+                "strength of a needle",
+                r"its score has the density $f(s)e^{\theta s}$, up to a factor",
+                "指数倾斜参数",
+                "지수 기울임 모수",
+                "needle",
+            ),
+            Symbol(
+                "I",
+                "information",
+                r"$\log n$ less the least mean of $-\log P$",
+                "互信息",
+                "상호 정보량",
+                "needle",
+            ),
+        ),
+    ),
+    Group(
         "Rules and training",
         (
             Symbol(

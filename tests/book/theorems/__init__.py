@@ -4,7 +4,7 @@ A check gets the place of the label and reads its formulas from the page (`tests
 `TIES` has them all, once the modules with the checks are imported, which this package does.
 """
 
-from tests.book.theorems import audit, decoders, exact, freezing, laws, normal, output, rows
+from tests.book.theorems import audit, decoders, exact, freezing, laws, needle, normal, output, rows
 from tests.book.theorems.registry import (
     EQUIVALENT,
     TIES,
@@ -28,6 +28,7 @@ __all__ = [
     "holds",
     "in_chapter",
     "laws",
+    "needle",
     "normal",
     "output",
     "planted",

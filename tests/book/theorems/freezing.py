@@ -1,4 +1,4 @@
-"""Checks of freezing: bounds, the annealed range, the frozen phase, the scale for a gap.
+"""Checks of freezing: bounds, the annealed range, and the frozen phase.
 
 Limits are approached with many keys. Where floats have none so many, the mean over one key against
 its crowd is taken at a given log n, by quadrature on the line.
@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, erfcx, expit, gammaln, ndtr, xlogy
 
 from attnlib import exact, freezing
-from attnlib.scores import Cosine, Normal
+from attnlib.scores import Normal
 from tests.book.formulas import Formula, Place
 from tests.book.theorems.exact import (
     free_energy,
@@ -461,61 +461,3 @@ def held_entropy(at: Place) -> None:
         E=itself,
         **{r"\alpha": 1.4, r"\Phi": free_energy(20)(1.4), r"\Phi'": gradient(1.4, 20)},
     )
-
-
-@tied("prop-freezing-gap")
-def scale_for_a_gap(at: Place) -> None:
-    n = 200.0
-    condition = at.formula(r"\alpha\Delta = \log n + \kappa")
-    alpha_of = at.formula(r"\alpha = \frac{2\log n}")
-    for gap in (3.4, 6.0):
-        known = {"n": n, r"\Delta": gap, r"\kappa": lambda a: a * a / 2}
-        alpha = right(alpha_of, r"\alpha", **known)
-        known[r"\alpha"] = alpha
-        condition.holds(**known)
-        low, high = at.formula(r"\log n/\Delta"), at.formula(r"2\log n/\Delta")
-        assert low.value(**known) < alpha < high.value(**known)
-    exists = at.formula(r"\Delta \ge \sqrt{2\log n}")
-    exists.holds(n=n, **{r"\Delta": 3.4})
-    edge = float(exists.value({r"\Delta \ge": ""}, n=n))
-    assert np.isclose(edge, critical(n))
-    at_edge = {"n": n, r"\Delta": edge * (1 + 1e-12)}
-    assert np.isclose(high.value(**at_edge), right(alpha_of, r"\alpha", **at_edge), rtol=1e-4)
-    far = {"n": n, r"\Delta": 1e4}
-    assert np.isclose(low.value(**far), right(alpha_of, r"\alpha", **far), rtol=1e-4)
-    # The weight of the key in the mean, by brute force over three other keys.
-    gap, n = 2.0, 3.0
-    alpha = right(alpha_of, r"\alpha", n=n, **{r"\Delta": gap})
-    s, mean = independent(*[normal(30)] * 3)
-    total = sum(np.exp(alpha * x) for x in s)
-    weight = at.formula(r"1/(1 + e^{-\alpha\Delta}Z)").value(
-        Z=total, **{r"\alpha": alpha, r"\Delta": gap}
-    )
-    assert np.allclose(weight, math.exp(alpha * gap) / (math.exp(alpha * gap) + total))
-    assert 0.5 < mean(weight) < 0.6
-    at.formula(r"\operatorname{E}Z =").holds(
-        relative=1e-7, E=mean, Z=total, n=3, **{r"\alpha": alpha, r"\kappa": lambda a: a * a / 2}
-    )
-    at.formula(r"\kappa = \frac12\alpha^2").holds(**{r"\alpha": alpha, r"\kappa": alpha**2 / 2})
-
-
-@tied("eq-freezing-tokens")
-def tokens(at: Place) -> None:
-    d, a, rho = 64, 9.0, 0.4
-
-    @cache
-    def kappa(alpha: float) -> float:
-        return float(Cosine(d).log_mgf(alpha))
-
-    # A gap of 1 − ρ against scores (1 − ρ)u: αΔ = log n + κ_u(α(1 − ρ)).
-    alpha = a / (1 - rho)
-    n = math.exp(alpha * (1 - rho) - kappa(alpha * (1 - rho)))
-    at.display().holds(a=a, n=n, **{r"\kappa": kappa})
-    at.formula(r"a = \alpha(1-\varrho)").holds(a=a, **{r"\alpha": alpha, r"\varrho": rho})
-    far = at.formula(r"\kappa(a) \approx")
-    known = {"d": d, r"\kappa": kappa}
-    one, two = (far.values(a=at_, **known)[0] for at_ in (1e7, 2e7))
-    assert np.isclose(two[0] - one[0] - 1e7, two[1] - one[1] - 1e7, rtol=1e-4)
-    growth = at.formula("n^{2/(d-1)}").value(n=2.0, d=d)
-    # a grows like the power of n that a fall of (d − 1)/2 log a leaves.
-    assert np.isclose(math.log2(growth), -math.log(2) / (two[0] - one[0] - 1e7), rtol=1e-4)
