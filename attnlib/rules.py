@@ -34,6 +34,16 @@ def root(case: Case) -> Any:
     return np.sqrt(case.d)
 
 
+def dimension(case: Case) -> Any:
+    """Return d."""
+    return case.d
+
+
+def over_layer(case: Case, layer: float) -> Any:
+    """Return 1/(m √d), m = `layer`, from 1."""
+    return 1.0 / (layer * np.sqrt(case.d))
+
+
 def over_dimension(case: Case, multiplier: float) -> Any:
     """Return m/d, m = `multiplier`."""
     return multiplier / case.d
@@ -78,6 +88,12 @@ def entropy_invariance(case: Case, reference: float, floor: float) -> Any:
 def log_position(case: Case, train_length: float) -> Any:
     """Return max(1, log(i + 1)/log L)/√d, L = `train_length`."""
     growth = np.log(case.position + 1.0) / np.log(train_length)
+    return np.maximum(growth, 1.0) / np.sqrt(case.d)
+
+
+def log_place(case: Case, start: float) -> Any:
+    """Return max(1, log i/log L)/√d, L = `start`."""
+    growth = np.log(np.maximum(case.position, 1.0)) / np.log(start)
     return np.maximum(growth, 1.0) / np.sqrt(case.d)
 
 
@@ -127,6 +143,11 @@ def llama_4(case: Case, coefficient: float, floor: float) -> Any:
     """Return (1 + c log(1 + ⌊(i + 1)/f⌋))/√d, c = `coefficient`, f = `floor`."""
     chunks = np.floor((case.position + 1.0) / floor)
     return (1.0 + coefficient * np.log1p(chunks)) / np.sqrt(case.d)
+
+
+def ministral_3(case: Case, coefficient: float, floor: float) -> Any:
+    """Return (1 + c log(1 + ⌊i/f⌋))/√d, c = `coefficient`, f = `floor`."""
+    return (1.0 + coefficient * np.log1p(np.floor(case.position / floor))) / np.sqrt(case.d)
 
 
 def infoscale(case: Case, train_length: float) -> Any:

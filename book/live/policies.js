@@ -11,6 +11,8 @@ const extension = (n, length) => Math.max(n / length, 1);
 const RULES = {
   inverse_root: ({ d }) => 1 / Math.sqrt(d),
   root: ({ d }) => Math.sqrt(d),
+  dimension: ({ d }) => d,
+  over_layer: ({ d, layer }) => 1 / (layer * Math.sqrt(d)),
   over_dimension: ({ d, multiplier }) => multiplier / d,
   constant_scale: ({ scale }) => scale,
   clipped: ({ initial, largest }) => Math.min(initial, largest),
@@ -22,6 +24,8 @@ const RULES = {
     Math.log(Math.max(n, floor)) / Math.log(reference) / Math.sqrt(d),
   log_position: ({ d, position, train_length }) =>
     Math.max(Math.log(position + 1) / Math.log(train_length), 1) / Math.sqrt(d),
+  log_place: ({ d, position, start }) =>
+    Math.max(Math.log(position) / Math.log(start), 1) / Math.sqrt(d),
   best_normal: ({ n, d }) => annealedBestAlpha({ kind: "normal", d }, n) / Math.sqrt(d),
   best_cosine: ({ n, d }) => annealedBestAlpha({ kind: "cosine", d }, n),
   learned_log_length: ({ n, d, s }) => (s * Math.log(n)) / Math.sqrt(d),
@@ -33,6 +37,8 @@ const RULES = {
     (1 + Math.log(extension(n, train_length)) / Math.log(train_length)) / Math.sqrt(d),
   llama_4: ({ d, position, coefficient, floor }) =>
     (1 + coefficient * Math.log1p(Math.floor((position + 1) / floor))) / Math.sqrt(d),
+  ministral_3: ({ d, position, coefficient, floor }) =>
+    (1 + coefficient * Math.log1p(Math.floor(position / floor))) / Math.sqrt(d),
   infoscale: ({ n, d, train_length }) => {
     const share = (length) => -Math.expm1((-2 * Math.log(length)) / d);
     return Math.sqrt(share(n) / share(train_length)) / Math.sqrt(d);

@@ -71,6 +71,10 @@ BY_HAND = {
     "gemma_2": lambda n, d: 1 / 12,
     "gemma_3": lambda n, d: 1 / math.sqrt(168),
     "grok_1": lambda n, d: 0.08838834764831845,
+    # as the Transformer; what multiplies the values is not a scale of the scores
+    "mimo_v2": lambda n, d: 1 / math.sqrt(d),
+    # the Transformer's scale divided by the index of the layer plus one: the twelfth has index 11
+    "gpt2_by_layer": lambda n, d: 1 / math.sqrt(d) / (11 + 1),
     # the base-2 logarithm of the pairs of different tokens, n times n − 1
     "qknorm": lambda n, d: math.log(n * (n - 1)) / math.log(2),
     # e to the initial logarithm log 10, which is below the clip
@@ -78,6 +82,8 @@ BY_HAND = {
     # the product of two vectors of length √d is d times the cosine; then it is divided by √d
     "qk_norm": lambda n, d: d / math.sqrt(d),
     "ngpt": lambda n, d: d / math.sqrt(d),
+    # the same product, and it is not divided: each vector is its direction times √d, times 1
+    "gemma_4": lambda n, d: 1.0 * math.sqrt(d) * math.sqrt(d),
     # fixed numbers
     "x_transformers": lambda n, d: 10,
     "am_softmax": lambda n, d: 30,
@@ -94,6 +100,8 @@ BY_HAND = {
     "entropy_invariance": lambda n, d: math.sqrt(d) / math.log(512) * math.log(max(n, 16)) / d,
     # the logarithm to base 2048 of the tokens up to this one, never below 1, over √d
     "qwen": lambda n, d: max(1, math.log(n, 2048)) / math.sqrt(d),
+    # the base-2 logarithm of the position over that of 1024, where the position, n − 1, exceeds it
+    "grok_2": lambda n, d: (math.log2(n - 1) / math.log2(1024) if n - 1 > 1024 else 1.0) * d**-0.5,
     "gradient": lambda n, d: best_for_normal_scores(n) / math.sqrt(d),
     "gradient_cosine": best_for_cosines,
     # 0.168 times the logarithm of the number of keys, over √d
@@ -108,6 +116,8 @@ BY_HAND = {
     ),
     # 1 and a tenth of the logarithm of 1 plus the full blocks of 8192 tokens so far, over √d
     "llama_4": lambda n, d: (1 + 0.1 * math.log(1 + n // 8192)) / math.sqrt(d),
+    # 1 and a tenth of the logarithm of 1 plus the full blocks of 16384 before the position, over √d
+    "ministral_3": lambda n, d: (1 + 0.1 * math.log(1 + (n - 1) // 16384)) * d**-0.5,
     # the root of 1 − n^{−2/d}, over that of 512 keys, over √d
     "infoscale": lambda n, d: (
         math.sqrt(1 - n ** (-2 / d)) / math.sqrt(1 - 512 ** (-2 / d)) / math.sqrt(d)
@@ -140,6 +150,9 @@ def test_the_numbers_of_a_few_are_worked_out():
         "qwen": 0.0964236,  # log 4096/log 2048 = 12/11
         "qknorm": 23.99965,
         "adacos": 11.762748,  # 1.414214 · log 4095 = 1.414214 · 8.317522
+        "gemma_4": 128.0,
+        "gpt2_by_layer": 0.00736570,  # 0.0883883/12
+        "grok_2": 0.106063,  # log₂ 4095 = 11.99965, over 10: 1.199965 · 0.0883883
     }
     for name, value in expected.items():
         assert float(POLICIES[name].scale(4096, 128)) == pytest.approx(value, rel=1e-5), name
@@ -207,14 +220,34 @@ def test_adacos_is_the_root_of_two_times_the_log_of_the_wrong_classes():
     same(scale("adacos", [1, 2]), 0.0)
 
 
+def test_grok_2_and_ministral_3_count_from_position_0():
+    """One position behind Qwen's and Llama 4's rule of the same length."""
+    place = np.array([0, 1, 2, 4095, 4096, 8191, 99_999])
+    for name, like, length in (
+        ("grok_2", "qwen", {"start": 4096, "train_length": 4096}),
+        ("ministral_3", "llama_4", {"floor": 4096}),
+    ):
+        own, other = POLICIES[name], POLICIES[like]
+        own = own.with_constants(**{k: v for k, v in length.items() if k in own.constants})
+        other = other.with_constants(**{k: v for k, v in length.items() if k in other.constants})
+        same(own.scale(10**6, 96, place[1:]), other.scale(10**6, 96, place[1:] - 1))
+        assert own.alpha(10**6, 96, 0) == pytest.approx(1.0)
+
+
+def test_the_layers_of_gpt_2_divide_the_transformers_scale():
+    for layer in (1, 2, 48):
+        same(scale("gpt2_by_layer", layer=layer) * layer, scale("transformer"))
+
+
 def test_gradient_maximisation_is_near_the_fit_of_its_source():
     n = np.array([2000.0, 8000.0, 20000.0])
     same(POLICIES["gradient"].alpha(n, 64), 0.84 * np.sqrt(np.log(n)), 0.03)
     assert (np.abs(scale("gradient_cosine", n) - 30) < 5).all()
 
 
-def test_the_first_positions_of_qwen_and_llama_4_are_the_transformers():
-    for name, last in (("qwen", 2047), ("llama_4", 8190)):
+def test_the_first_positions_are_the_transformers():
+    beginnings = {"qwen": 2047, "llama_4": 8190, "grok_2": 1024, "ministral_3": 16383}
+    for name, last in beginnings.items():
         place = np.array([0, 1, last])
         same(POLICIES[name].alpha(10**6, 96, place), 1.0)
         assert POLICIES[name].alpha(10**6, 96, last + 1) > 1.0 + 1e-5
@@ -261,11 +294,14 @@ def test_it_broadcasts_over_n_d_and_position(name):
     found[...] = 0.0  # the result is the caller's to change
 
 
+BY_POSITION = ("qwen", "llama_4", "grok_2", "ministral_3")
+
+
 @pytest.mark.parametrize("name", POLICIES)
-def test_only_two_policies_look_at_the_position(name):
+def test_only_four_policies_look_at_the_position(name):
     policy = POLICIES[name]
     at_the_start, at_the_end = (float(policy.scale(10**5, 64, place)) for place in (0, 99_999))
-    assert (at_the_start != at_the_end) == (name in ("qwen", "llama_4"))
+    assert (at_the_start != at_the_end) == (name in BY_POSITION)
     assert at_the_end == float(policy.scale(10**5, 64))
 
 
@@ -367,9 +403,7 @@ def test_its_formula_is_one_that_matplotlib_can_draw(policy):
 
 def test_what_was_not_read_at_its_source_is_marked():
     assert {p.name for p in POLICIES.values() if not p.verified} == {
-        "granite",
-        "chiang_cholak",
-        "ssmax",
+        *("granite", "mimo_v2", "gemma_4", "chiang_cholak", "grok_2", "ssmax"),
     }
 
 
@@ -473,7 +507,10 @@ def test_the_cosines_rule_is_that_of_the_approximation(n, d):
 
 def test_what_training_changes_is_said():
     learned = {name for name, policy in POLICIES.items() if policy.learned}
-    assert learned == {"clip", "ngpt", "qk_norm", "qknorm", "siglip", "ssmax", "swin_v2", "t5"}
+    of_losses = {"clip", "siglip"}
+    assert learned == of_losses | {
+        *("gemma_4", "ngpt", "qk_norm", "qknorm", "ssmax", "swin_v2", "t5"),
+    }
 
 
 def test_the_least_a_constant_may_be():
@@ -484,10 +521,11 @@ def test_the_least_a_constant_may_be():
     }
     # What is divided by is 1 or more, and the base of a logarithm 2; factors may be 0.
     divisors = [("gemma_2", "scalar"), ("gemma_3", "scalar"), ("grok_1", "scalar")]
-    divisors += [("entropy_invariance", "floor"), ("llama_4", "floor")]
+    divisors += [("entropy_invariance", "floor"), ("llama_4", "floor"), ("ministral_3", "floor")]
+    divisors += [("gpt2_by_layer", "layer")]
     divisors += [("yarn", "train_length"), ("deepseek_v3", "factor")]
     bases = [("entropy_invariance", "reference"), ("infoscale", "train_length")]
-    bases += [("qwen", "train_length"), ("longrope", "train_length")]
+    bases += [("qwen", "train_length"), ("longrope", "train_length"), ("grok_2", "start")]
     assert found == {key: 1.0 if key in divisors else 2.0 if key in bases else 0.0 for key in found}
     assert found.keys() >= {*divisors, *bases}
 
