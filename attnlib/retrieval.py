@@ -26,14 +26,14 @@ needle that is none, a θ that is negative, above 10⁴/σ, or beyond which E e^
 beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logit, logsumexp
 
 from attnlib import checking, exact, policies, quadrature, scores
 from attnlib.checking import FloatArray
@@ -56,8 +56,17 @@ LONGEST_LOG = 700.0
 LONGEST_LOG_OF_RULES = 100.0
 """The same for a rule in n."""
 
-STEP_OF_RULES = 0.5
-"""Step of log n in looking for where a rule in n loses the needle."""
+STEP_OF_RULES, STEP_OF_SCALES = 0.5, 0.25
+"""Steps of log n and log α in looking for where a rule in n loses the needle."""
+
+LEAST_SCALE = 0.02
+"""Times σ; what is below it is looked for as if there."""
+
+MARGIN = 0.05
+"""How far below 0 the interpolated log E P/(1 − E P) may be where E P is not below ½."""
+
+ENOUGH = 1e-8
+"""Of lengths of a query as unlikely the reach does not depend."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,22 +255,45 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     return np.where(left >= 0.0, 2.0 * log_n / (distance + root), np.inf)
 
 
+def mean_gap(law: Law, needle: Needle) -> FloatArray:
+    """Return E s_* − E s, how far above the other keys the needle is: θσ² for small θ.
+
+    θ for normal scores and for dot products. Errors as the module says. Chapter: needle.
+
+    >>> float(mean_gap(scores.Cosine(128), Tilted(80.0)))
+    0.4815...
+    """
+    strengths = _checked(law, needle)
+    if isinstance(needle, Fixed):
+        return strengths - law.mean
+    law, factors, shares = _independent(law, 0.0)
+
+    def of_tilted(one: Needle, _: FloatArray) -> FloatArray:
+        rules = [_rule(_given_factor(one, r), law, 0.0, 0.0, 0.0) for r in factors]
+        means = [r * (rule.weights @ rule.scores) for r, rule in zip(factors, rules, strict=True)]
+        return np.array([shares @ means - law.mean])
+
+    return _by_strength(needle, strengths, np.zeros(strengths.shape), of_tilted)
+
+
 def reach(
     law: Law,
     needle: Needle,
     alpha: ArrayLike | None = None,
     *,
-    policy: str | Policy | None = None,
+    policy: str | Policy | Sequence[str | Policy] | None = None,
     d: int | None = None,
     sinks: ArrayLike = (),
     needles: int = 1,
+    roughly: bool = False,
 ) -> FloatArray:
     """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
 
-    At a fixed α, or by a rule in n: a policy or its name, with α = `Policy.alpha(n, d)`/σ, the
-    query at the last position, and d that of the law where it has one. By a rule the weight may
-    come and go; the last n is found on a grid of log n with the step ½. 0 where the needle has less
-    from the start; infinite beyond e⁷⁰⁰, by a rule e¹⁰⁰. `sinks` and `needles` as in `weight`.
+    At a fixed α, or by a rule in n: a policy or its name, or several for a last axis, with
+    α = `Policy.alpha(n, d)`/σ, the query at the last position, and d that of the law if it has one.
+    By a rule the weight may come and go: n is the last up to e¹⁰⁰; `roughly`, the last up to 2⁵³
+    within a percent, many times as fast. 0 where the needle has less from the start; infinite where
+    it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` and `needles` as in `weight`.
     Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError without
     exactly one of alpha and policy. Chapter: reach.
 
@@ -280,15 +312,13 @@ def reach(
             alpha=_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
         return _by_strength(needle, strengths, scale, partial(_reaches, law, quantity))
-    rule, size, spread = _policy(policy), _dimension(law, d), float(np.sqrt(law.variance))
-
-    def scale_at(log_n: float) -> float:
-        return min(float(rule.alpha(np.exp(log_n), size)), exact.LARGEST_SCALE) / spread
-
-    def by_rule(one: Needle, _: FloatArray) -> FloatArray:
-        return np.array([_reach_by_rule(law, quantity, one, scale_at)])
-
-    return _by_strength(needle, strengths, np.zeros(strengths.shape), by_rule)
+    several = isinstance(policy, Sequence) and not isinstance(policy, str)
+    rules = [_policy(one) for one in (cast(Sequence[Any], policy) if several else [policy])]
+    by_rules, size = np.empty((*strengths.shape, len(rules))), _dimension(law, d)
+    for place, strength in np.ndenumerate(strengths):
+        one = type(needle)(float(strength))
+        by_rules[place] = _reach_by_rules(law, quantity, one, rules, size, roughly)
+    return by_rules if several else by_rules[..., 0]
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -342,10 +372,9 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
     strengths, spread = np.asarray(_strength(needle)), float(np.sqrt(law.variance))
     if isinstance(needle, Tilted):
         name, largest = "theta", exact.LARGEST_SCALE / spread
-        mixture = law.mixture(0.0)
         if strengths.size:
             top = np.minimum(strengths.max(), largest)
-            if not np.isfinite((mixture[0] if mixture else law).log_mgf(top)):
+            if not np.isfinite(_independent(law, 0.0)[0].log_mgf(top)):
                 raise ValueError(
                     f"theta must be one for which E e^(theta s) is finite for {law!r:.80}, "
                     f"got theta={strengths.max():g}"
@@ -373,7 +402,7 @@ def _scale(law: Law, alpha: ArrayLike) -> FloatArray:
     return scale
 
 
-def _policy(policy: str | Policy) -> Policy:
+def _policy(policy: Any) -> Policy:
     if isinstance(policy, Policy):
         return policy
     if policy not in policies.POLICIES:
@@ -387,6 +416,12 @@ def _dimension(law: Law, d: int | None) -> int:
     if size is None:
         raise TypeError(f"d must be given for a policy where {law!r:.80} has none")
     return checking.integer("d", size, minimum=1)
+
+
+def _independent(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
+    """Return the law of a row but for a factor, the factors, and their shares."""
+    law, (factors, shares, _) = law.mixture(log_n) or (law, Rule(np.ones(1), np.ones(1)))
+    return law, list(map(float, factors)), shares
 
 
 def _by_strength(
@@ -496,17 +531,17 @@ def _expectation(
 
 
 def _averaged(
-    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity, every: int = 1
 ) -> FloatArray:
-    """Return the quantity at each n, averaged over a factor of all scores if there is one."""
-    mixture = law.mixture(float(np.log(keys.max())))
-    if mixture is None:
-        return _integral(law, needle, keys, alpha, quantity)
-    independent, (factors, shares, _) = mixture
-    parts = [
-        _integral(independent, _given_factor(needle, r), keys, alpha * r, quantity)
-        for r in map(float, factors)
-    ]
+    """Return the quantity at each n, averaged over a factor of all scores if there is one.
+
+    With `every` above 1 fewer factors: those that are not too rare, at so many times the step.
+    """
+    law, factors, shares = _independent(law, float(np.log(keys.max())))
+    if every > 1 and len(factors) > 1:
+        kept = np.flatnonzero(shares > ENOUGH)[::every]
+        factors, shares = [factors[i] for i in kept], shares[kept] / shares[kept].sum()
+    parts = [_integral(law, _given_factor(needle, r), keys, alpha * r, quantity) for r in factors]
     return np.tensordot(shares, parts, 1)
 
 
@@ -602,10 +637,9 @@ def _graded(
 def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     """Return the probability of the largest score at each n; ties are shared."""
     log_n = float(np.log(n.max()))
-    mixture = law.mixture(log_n)
-    if mixture is not None:
-        independent, (factors, shares, _) = mixture
-        parts = [_first_of(independent, _given_factor(needle, float(r)), n) for r in factors]
+    independent, factors, shares = _independent(law, log_n)
+    if independent is not law:
+        parts = [_first_of(independent, _given_factor(needle, r), n) for r in factors]
         return np.tensordot(shares, parts, 1)
     weights, above, ties = _ranks(needle, law, log_n)
     with np.errstate(divide="ignore"):
@@ -631,7 +665,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     gap, spread = float(_strength(needle)), float(np.sqrt(law.variance))
     if n == 1.0 or gap <= law.mean:
         return 0.0
-    if law.mixture(0.0) is None and not law.ranks(gap).above.any():
+    if _independent(law, 0.0)[0] is law and not law.ranks(gap).above.any():
         return float(np.inf)
 
     def slope(alpha: float) -> float:
@@ -657,7 +691,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
 def _excess(law: Law, quantity: _Quantity, needle: Needle, alpha: float, log_n: float) -> float:
     """Return E P − ½ at any n ≥ 1, whole or not."""
     keys = np.array([np.exp(log_n)])
-    return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5
+    return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
 
 
 def _reaches(law: Law, quantity: _Quantity, needle: Needle, alphas: FloatArray) -> FloatArray:
@@ -678,22 +712,59 @@ def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float
     return _last_whole(excess, low, high)
 
 
-def _reach_by_rule(
-    law: Law, quantity: _Quantity, needle: Needle, scale_at: Callable[[float], float]
-) -> float:
-    def excess(log_n: float) -> float:
-        return _excess(law, quantity, needle, scale_at(log_n), log_n)
+def _reach_by_rules(
+    law: Law, quantity: _Quantity, needle: Needle, rules: list[Policy], d: int, roughly: bool
+) -> FloatArray:
+    """Return the reach by each rule: where an interpolated E P is last ½, and then exactly."""
+    from scipy.interpolate import RectBivariateSpline  # takes long to load
 
-    count = quantity.needles
-    grid = np.arange(np.log(count), LONGEST_LOG_OF_RULES + STEP_OF_RULES, STEP_OF_RULES)
+    spread, count = float(np.sqrt(law.variance)), quantity.needles
+    longest, largest = (36.7, 50.0) if roughly else (LONGEST_LOG_OF_RULES, exact.LARGEST_SCALE)
+
+    def scales(rule: Policy, n: ArrayLike) -> FloatArray:
+        return np.asarray(np.minimum(rule.alpha(n, d), largest) / spread)
+
+    def others(log_n: FloatArray) -> FloatArray:
+        return np.asarray(np.log(np.exp(log_n) - count))
+
+    grid = np.arange(np.log(count + 1.0), longest + STEP_OF_RULES, STEP_OF_RULES)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
     # another to be above it, x, in the mean (1 − e^{−x})/x, and so below 1/2K from x = 2K on.
     possible = _first_of(law, needle, np.exp(grid) - (count - 1.0)) >= np.exp(-2.0 * count)
-    grid = grid[: int(np.count_nonzero(possible)) + 1]
-    for i in range(grid.size - 1, -1, -1):
-        if excess(grid[i]) >= 0.0:
-            return _last_whole(excess, grid[i], grid[i + 1]) if i + 1 < grid.size else float("inf")
-    return 0.0
+    grid = grid[: max(int(np.count_nonzero(possible)), 3) + 1]
+    keys = np.unique(np.round(np.exp(np.arange(grid[0], grid[-1], STEP_OF_RULES / 16.0))))
+    log_keys = np.log(keys)
+    logs = [np.log(np.maximum(scales(rule, keys), LEAST_SCALE / spread)) for rule in rules]
+    steps = np.ceil((np.max(logs) - np.min(logs)) / STEP_OF_SCALES)
+    nodes = np.min(logs) + STEP_OF_SCALES * np.arange(np.maximum(steps, 3.0) + 1.0)
+    plane = [_averaged(law, needle, np.exp(grid), a, quantity, every=2) for a in np.exp(nodes)]
+    smooth = logit(np.clip(plane, 1e-9, 1.0 - 1e-9)) + others(grid)
+    interpolated = RectBivariateSpline(nodes, grid, smooth)
+
+    def reached(rule: Policy, log_scales: FloatArray) -> float:
+        @cache
+        def excess(log_n: float) -> float:
+            alpha = float(scales(rule, np.exp(log_n)))
+            return _excess(law, quantity, needle, alpha, log_n)
+
+        about = interpolated.ev(log_scales, log_keys) - others(log_keys)
+        if roughly:
+            last = int(np.flatnonzero(about > -1e-4).max(initial=-1))
+            if 0 <= last < keys.size - 1:
+                part = max(about[last], 0.0) / (about[last] - about[last + 1])
+                return float(np.floor(keys[last] * (keys[last + 1] / keys[last]) ** part))
+        else:
+            near = np.flatnonzero(about > -MARGIN)[::-1]
+            last = next((i for i in near if excess(log_keys[i]) >= 0.0), -1)
+            while 0 <= last < keys.size - 1 and excess(log_keys[last + 1]) >= 0.0:
+                last += 1
+            if 0 <= last < keys.size - 1:
+                return _last_whole(excess, log_keys[last], log_keys[last + 1])
+        if last < 0:
+            return float(count) if excess(float(np.log(count))) >= 0.0 else 0.0
+        return float(np.inf)
+
+    return np.array([reached(*one) for one in zip(rules, logs, strict=True)])
 
 
 def _last_whole(excess: Callable[[float], float], low: float, high: float) -> float:

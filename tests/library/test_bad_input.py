@@ -103,6 +103,7 @@ ARGUMENTS = {
         retrieval.Tilted(2.0),
         [(None, "None"), ("tilted", "'tilted'"), (4.0, "4.0"), (retrieval.Fixed, "Fixed")],
     ),
+    "criteria.needle": (None, [("tilted", "'tilted'"), (4.0, "4.0"), (retrieval.Fixed, "Fixed")]),
     "needles": (2, COUNT),
     "critical_alpha.n": (5, N),
     **{f"{module}.n": (5, COUNT) for module in WHOLE},

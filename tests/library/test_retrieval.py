@@ -492,6 +492,15 @@ class TestBestAlpha:
         assert retrieval.best_alpha(LEVELS, Fixed(3.0), 50) == np.inf
         assert retrieval.best_alpha(DotProduct(64), Fixed(3.0), 5) > 3.0
 
+    def test_the_mean_gap_is_the_slope_of_the_cumulants(self):
+        for law in (Normal(), Cosine(3), Cosine(128), LEVELS, Laplace()):
+            theta, step = 0.5 / spread(law), 1e-4 / spread(law)
+            low, high = law.log_mgf([theta - step, theta + step])
+            expected = (high - low) / (2.0 * step) - law.mean
+            assert retrieval.mean_gap(law, Tilted(theta)) == pytest.approx(expected, rel=1e-6)
+        np.testing.assert_allclose(retrieval.mean_gap(DotProduct(5), Tilted([1.0, 3.0])), [1, 3])
+        assert retrieval.mean_gap(LEVELS, Fixed(2.0)) == 2.0 - LEVELS.mean
+
     def test_the_least_scale_is_a_root(self):
         gap, n = np.array([[3.0], [8.0]]), np.array([1, 20, 90])
         found = retrieval.least_alpha(gap, n)
@@ -544,6 +553,35 @@ class TestReach:
         expected = retrieval.reach(law, Tilted([4.0, 5.0]), 5.0)
         found = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
         np.testing.assert_array_equal(found, expected)
+
+    @pytest.mark.parametrize("law", [Normal(), Cosine(64), LEVELS], ids=repr)
+    def test_several_rules_at_once_and_roughly(self, law):
+        rules = ["ssmax", "simcse", "clip", policies.own(lambda n, d, position: 0.0)]
+        needles = Fixed(np.array([3.0, 5.0]) * spread(law))
+        exactly = retrieval.reach(law, needles, policy=rules, d=64)
+        assert exactly.shape == (2, 4)
+        np.testing.assert_array_equal(exactly[:, 3], 2.0)
+        alone = retrieval.reach(law, needles, policy="ssmax", d=64)
+        np.testing.assert_array_equal(exactly[:, 0], alone)
+        roughly = retrieval.reach(law, needles, policy=rules, d=64, roughly=True)
+        np.testing.assert_allclose(roughly, exactly, rtol=0.01)
+
+    def test_roughly_for_dot_products(self):
+        law, rules = DotProduct(32), ["transformer", "simcse"]
+        exactly = retrieval.reach(law, Fixed(3.0), policy=rules)
+        roughly = retrieval.reach(law, Fixed(3.0), policy=rules, roughly=True)
+        np.testing.assert_allclose(roughly, exactly, rtol=0.01)
+
+    def test_a_rule_that_loses_the_needle_and_regains_it(self):
+        law, needle = Normal(), Fixed(8.0)
+        n = float(retrieval.reach(law, needle, policy="yarn", d=128))
+        between = np.exp(np.linspace(np.log(2.0), np.log(n), 40)).round()
+        alpha = policies.POLICIES["yarn"].alpha(between, 128)
+        kept = [
+            float(retrieval.weight(law, needle, *at)) for at in zip(alpha, between, strict=True)
+        ]
+        assert kept[-1] > 0.5 - 1e-10
+        assert min(kept) < 0.5
 
     def test_of_cosines_a_rule_is_taken_in_their_own_dimension(self):
         swin = policies.POLICIES["swin_v2"]
