@@ -321,6 +321,29 @@ def reach(
     return by_rules if several else by_rules[..., 0]
 
 
+def sample(law: Law, needle: Needle, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
+    """Return `rows` independent rows of n scores, shape (rows, n), with the needle at index 0.
+
+    A tilted needle, and a factor that all scores of a row share, are drawn from the points of the
+    rules of quadrature, 10⁻² standard deviations apart or nearer: means of what is smooth are those
+    of the law. Errors as the module says and as `Law.sample`, and ValueError for a needle of
+    several strengths. Chapter: needle.
+
+    >>> row = sample(scores.Normal(), Fixed(4.0), np.random.default_rng(0), rows=1, n=3)
+    >>> row
+    array([[ 4.        , -0.13210486,  0.64042265]])
+    """
+    checking.number("needle", _checked(law, needle))
+    law, factors, shares = _independent(law, 100.0)
+    drawn = law.sample(rng, rows, n)
+    which = rng.choice(len(factors), size=rows, p=shares)
+    for i in np.unique(which):
+        here, one = which == i, _given_factor(needle, factors[i])
+        rule = _rule(one, law, 100.0 / float(np.sqrt(law.variance)), float(np.log(n)), 0.0)
+        drawn[here, 0] = rng.choice(rule.scores, size=int(here.sum()), p=rule.weights)
+    return np.take(factors, which)[:, None] * drawn
+
+
 # --- needles --------------------------------------------------------------------------------------
 
 

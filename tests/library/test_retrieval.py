@@ -589,6 +589,54 @@ class TestReach:
         assert retrieval.reach(Cosine(100), Fixed(0.8), policy=swin) == expected
 
 
+# --- rows that are drawn --------------------------------------------------------------------------
+
+
+class TestSample:
+    @pytest.mark.parametrize("law", LAWS, ids=repr)
+    @pytest.mark.parametrize("kind", [Tilted, Fixed])
+    def test_it_has_the_exact_means(self, law, kind):
+        n, many = 12, 40_000
+        needle = kind(0.8 * spread(law) if kind is Fixed else 0.8 / spread(law))
+        s = retrieval.sample(law, needle, np.random.default_rng(3), many, n)
+        assert s.shape == (many, n)
+        for alpha in (0.5 / spread(law), 2.0 / spread(law)):
+            p = rows.softmax(s, alpha)
+            for drawn, exactly in (
+                (p[:, 0], retrieval.weight(law, needle, alpha, n)),
+                (-np.log(p[:, 0]), retrieval.loss(law, needle, alpha, n)),
+                ((p**2).sum(axis=1), retrieval.collision_probability(law, needle, alpha, n)),
+            ):
+                error = drawn.std() / np.sqrt(many)
+                assert abs(drawn.mean() - float(exactly)) < 5.0 * error
+
+    def test_weights_are_calibrated_at_the_needle_s_strength_and_only_there(self):
+        for law in (Normal(), DotProduct(16), LEVELS):
+            s = retrieval.sample(law, Tilted(2.0), np.random.default_rng(4), 20_000, 30)
+            right, twice = rows.calibration(s, 2.0), rows.calibration(s, 4.0)
+            assert right.keys.sum() == s.size
+            near = np.abs(right.share - right.weight) < 4.5 * right.standard_error
+            assert near[right.keys > 1000].all()
+            top = twice.weight > 0.6
+            assert (twice.share[top] < (twice.weight - 5.0 * twice.standard_error)[top]).all()
+
+    def test_calibration_by_hand(self):
+        s = np.log([[1.0, 1.0, 2.0], [1.0, 1.0, 2.0], [8.0, 1.0, 1.0]])
+        found = rows.calibration(s, bins=[0.0, 0.2, 0.3, 0.6, 0.7, 1.0])
+        np.testing.assert_allclose(found.keys, [2, 4, 2, 1])
+        np.testing.assert_allclose(found.weight, [0.1, 0.25, 0.5, 0.8])
+        np.testing.assert_allclose(found.share, [0.0, 0.5, 0.0, 1.0])
+        # the second bin has a needle of two keys in two rows: no row differs from that
+        np.testing.assert_allclose(found.standard_error, 0.0)
+        last = rows.calibration(s, bins=[0.0, 0.2, 0.3, 0.6, 0.7, 1.0], needle=2)
+        np.testing.assert_allclose(last.share, [0.5, 0.0, 1.0, 0.0])
+        np.testing.assert_allclose(last.standard_error, 0.0)
+        one = rows.calibration(s[[0, 2]], bins=1)
+        np.testing.assert_allclose(one, [[6], [1 / 3], [1 / 3], [0]], atol=1e-15)
+        certain = rows.calibration([[0.0, -np.inf]], bins=2)
+        np.testing.assert_array_equal(certain.share, [0.0, 1.0])
+
+
 # --- shapes, bad input ----------------------------------------------------------------------------
 
 
@@ -655,6 +703,10 @@ class TestBadInput:
         shapes = "(2,) and (3,) and (4,)"
         needle = Tilted([1.0, 2.0, 3.0, 4.0])
         assert_refused("needle", shapes, retrieval.loss, Normal(), needle, [1.0, 2.0], [2, 3, 4])
+
+    def test_samples(self):
+        call = partial(retrieval.sample, Normal(), rng=np.random.default_rng(0), rows=2, n=3)
+        assert_refused("needle", "[1., 2.]", call, Tilted([1.0, 2.0]))
 
     def test_orders(self):
         for order in (0.5, 17.0, np.inf, np.nan):
