@@ -35,11 +35,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logit, logsumexp
 
-from attnlib import checking, exact, policies, quadrature, scores
+from attnlib import checking, exact, quadrature, scores
 from attnlib.checking import FloatArray
-from attnlib.policies import Policy
+from attnlib.policies import POLICIES, Policy
 from attnlib.quadrature import Averages, Kernel, Rule
-from attnlib.scores import Law, Ranks
+from attnlib.scores import Law
 
 COARSE = 64
 """Points at which an integrand is looked at, to see where it is."""
@@ -50,23 +50,12 @@ LOWEST_LOG = -1e3
 RAREST = 700.0
 """Means below e^{−RAREST} may come out as 0."""
 
-LONGEST_LOG = 700.0
-"""Logarithm of the largest number of keys of `reach`; beyond, it is infinite."""
+LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
+"""Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
 
-LONGEST_LOG_OF_RULES = 100.0
-"""The same for a rule in n."""
-
-STEP_OF_RULES, STEP_OF_SCALES = 0.5, 0.25
-"""Steps of log n and log α in looking for where a rule in n loses the needle."""
-
-LEAST_SCALE = 0.02
-"""Times σ; what is below it is looked for as if there."""
-
-MARGIN = 0.05
-"""How far below 0 the interpolated log E P/(1 − E P) may be where E P is not below ½."""
-
-ENOUGH = 1e-8
-"""Of lengths of a query as unlikely the reach does not depend."""
+STEP_OF_RULES, STEP_OF_SCALES, LEAST_SCALE, MARGIN, ENOUGH = 0.5, 0.25, 0.02, 0.05, 1e-8
+"""In looking for where a rule loses the needle: steps of log n and log α, the least ασ, how far the
+interpolated log E P/(1 − E P) may be off, and the share of a query's length that is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +142,10 @@ def moment(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, order: floa
     k = checking.number("order", order)
     if not 1.0 <= k <= exact.LARGEST_ORDER:
         raise ValueError(f"order must be from 1 to {exact.LARGEST_ORDER:g}, got order={k:g}")
-    return _expectation(law, needle, alpha, n, _of_order(k), 1.0)
+    quantity = _Quantity(
+        lambda block: np.exp(k * block.exponent - block.power - gammaln(k)), _weight, order=k
+    )
+    return _expectation(law, needle, alpha, n, quantity, 1.0)
 
 
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -231,7 +223,11 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     keys, strengths = checking.broadcast(n=checking.whole_keys(n), needle=_checked(law, needle))
     if isinstance(needle, Tilted):
         return strengths.copy()
-    return _by_strength(needle, strengths, keys, partial(_best, law))
+
+    def best(one: Needle, n: FloatArray) -> FloatArray:
+        return np.array([_root_of_slope(law, one, keys) for keys in n])
+
+    return _by_strength(needle, strengths, keys, best)
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -311,10 +307,15 @@ def reach(
         scale, strengths = checking.broadcast(
             alpha=_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
-        return _by_strength(needle, strengths, scale, partial(_reaches, law, quantity))
+
+        def at_scales(one: Needle, alphas: FloatArray) -> FloatArray:  # there E P only falls with n
+            return np.array([_reach(law, quantity, one, float(a)) for a in alphas])
+
+        return _by_strength(needle, strengths, scale, at_scales)
     several = isinstance(policy, Sequence) and not isinstance(policy, str)
     rules = [_policy(one) for one in (cast(Sequence[Any], policy) if several else [policy])]
-    by_rules, size = np.empty((*strengths.shape, len(rules))), _dimension(law, d)
+    size = checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
+    by_rules = np.empty((*strengths.shape, len(rules)))
     for place, strength in np.ndenumerate(strengths):
         one = type(needle)(float(strength))
         by_rules[place] = _reach_by_rules(law, quantity, one, rules, size, roughly)
@@ -357,9 +358,8 @@ def _strength(needle: Needle) -> Any:
 
 def _given_factor(needle: Needle, factor: float) -> Needle:
     """Return the needle among scores divided by a factor that all of a row have."""
-    if isinstance(needle, Tilted):
-        return Tilted(_strength(needle) * factor)
-    return Fixed(_strength(needle) / factor)
+    one = isinstance(needle, Tilted)
+    return Tilted(_strength(needle) * factor) if one else Fixed(_strength(needle) / factor)
 
 
 def _rule(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Rule:
@@ -377,12 +377,6 @@ def _rarity(needle: Needle, law: Law, alpha: float) -> float:
         return float(np.clip(whole - one - other, 0.0, RAREST))
     several = alpha * 2.0 ** -np.arange(6.0)
     return float(np.clip((several * strength - law.log_mgf(several)).max(), 0.0, RAREST))
-
-
-def _ranks(needle: Needle, law: Law, log_n: float) -> Ranks:
-    if isinstance(needle, Tilted):
-        return law.tilted_ranks(_strength(needle), log_n)
-    return law.ranks(_strength(needle))
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -426,19 +420,11 @@ def _scale(law: Law, alpha: ArrayLike) -> FloatArray:
 
 
 def _policy(policy: Any) -> Policy:
-    if isinstance(policy, Policy):
-        return policy
-    if policy not in policies.POLICIES:
+    found = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
+    if found is None:
         kind = ValueError if isinstance(policy, str) else TypeError
         raise kind(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
-    return policies.POLICIES[policy]
-
-
-def _dimension(law: Law, d: int | None) -> int:
-    size = getattr(law, "d", None) if d is None else d
-    if size is None:
-        raise TypeError(f"d must be given for a policy where {law!r:.80} has none")
-    return checking.integer("d", size, minimum=1)
+    return found
 
 
 def _independent(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
@@ -515,12 +501,6 @@ _MISSED = _Quantity(quadrature.first, _one_of_the_others, rare=True)
 _LOSS = _Quantity(lambda block: block.gumbel, _loss, rare=True)
 
 
-def _of_order(k: float) -> _Quantity:
-    return _Quantity(
-        lambda block: np.exp(k * block.exponent - block.power - gammaln(k)), _weight, order=k
-    )
-
-
 _SQUARES = _Quantity(
     lambda block: block.power * quadrature.first(block),
     lambda row: _weight(row) + _one_of_the_others(row),
@@ -529,12 +509,7 @@ _SQUARES = _Quantity(
 
 
 def _expectation(
-    law: Law,
-    needle: Needle,
-    alpha: ArrayLike,
-    n: ArrayLike,
-    quantity: _Quantity,
-    certain: float,
+    law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, quantity: _Quantity, certain: float
 ) -> FloatArray:
     """Return the quantity at each α, n and strength; `certain` where there are needles only."""
     strengths = _checked(law, needle)
@@ -620,7 +595,16 @@ def _integral(
     smooth = 1.0 if sink > -np.inf else min(smoothness)
     step = quadrature.STEP * smooth / finer
     if smooth == 1.0 and right - left > step * exact.LONGEST:
-        u, lengths = _graded(quantity, row, np.where(tops > 0.0, tops, 1.0), law, alpha, marks)
+
+        def log_density(u: FloatArray) -> FloatArray:  # for few keys and for many
+            each = np.abs(quantity.integrand(row(u.ravel()))) / np.where(tops > 0.0, tops, 1.0)
+            return np.asarray(np.log(each.sum(axis=0)).reshape(u.shape))
+
+        landmarks = np.append(marks, alpha * np.asarray(law.landmarks))
+        spread = alpha * float(np.sqrt(law.variance))
+        # Near e^{−DEPTH} the averages end, at their reach.
+        panels = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
+        u, lengths = panels.scores.ravel(), np.exp(panels.log_weights).ravel()
     else:
         u = step * np.arange(np.floor(left / step), np.ceil(right / step) + 1.0)
         lengths = np.full(u.size, step)
@@ -630,28 +614,6 @@ def _integral(
         for i in range(0, keys.size, rows)
     ]
     return np.concatenate(parts)
-
-
-def _graded(
-    quantity: _Quantity,
-    row: Callable[[FloatArray], _Row],
-    tops: FloatArray,
-    law: Law,
-    alpha: float,
-    marks: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Return panels of u that follow the integrand, for few keys and for many."""
-
-    def log_density(u: FloatArray) -> FloatArray:
-        total = (np.abs(quantity.integrand(row(u.ravel()))) / tops).sum(axis=0)
-        logs: FloatArray = np.log(total).reshape(u.shape)
-        return logs
-
-    landmarks = np.append(marks, alpha * np.asarray(law.landmarks))
-    spread = alpha * float(np.sqrt(law.variance))
-    # Near e^{−DEPTH} the averages end, at their reach.
-    found = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
-    return found.scores.ravel(), np.exp(found.log_weights).ravel()
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
@@ -664,7 +626,8 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     if independent is not law:
         parts = [_first_of(independent, _given_factor(needle, r), n) for r in factors]
         return np.tensordot(shares, parts, 1)
-    weights, above, ties = _ranks(needle, law, log_n)
+    strength, tilted = _strength(needle), isinstance(needle, Tilted)
+    weights, above, ties = law.tilted_ranks(strength, log_n) if tilted else law.ranks(strength)
     with np.errstate(divide="ignore"):
         log_below = np.maximum(np.log1p(-above), LOWEST_LOG)
         log_others = np.log1p(-np.minimum(ties / np.maximum(1.0 - above, 1e-300), 1.0))
@@ -675,10 +638,6 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     ratio = np.divide(shared, keys * ties, out=np.ones_like(shared), where=ties > 0.0)
     chances = np.exp((keys - 1.0) * log_below) * ratio
     return np.asarray(chances @ weights)
-
-
-def _best(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
-    return np.array([_root_of_slope(law, needle, keys) for keys in n])
 
 
 def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
@@ -715,11 +674,6 @@ def _excess(law: Law, quantity: _Quantity, needle: Needle, alpha: float, log_n: 
     """Return E P − ½ at any n ≥ 1, whole or not."""
     keys = np.array([np.exp(log_n)])
     return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
-
-
-def _reaches(law: Law, quantity: _Quantity, needle: Needle, alphas: FloatArray) -> FloatArray:
-    """Return the reach at each α: there E P only falls with n."""
-    return np.array([_reach(law, quantity, needle, float(a)) for a in alphas])
 
 
 def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float:

@@ -719,7 +719,7 @@ class TestBadInput:
         assert_refused("policy", "alpha", reach, 1.0, policy="yarn")
         assert_refused("policy", "'yar'", reach, policy="yar", d=64)
         assert_refused("policy", "3", reach, policy=3, d=64)
-        assert_refused("d", "Normal", reach, policy="yarn")
+        assert_refused("d", "None", reach, policy="yarn")
         assert_refused("d", "0", reach, policy="yarn", d=0)
         assert_refused("d", "64", reach, 1.0, d=64)
         assert_refused("alpha", "-1", reach, -1.0)
