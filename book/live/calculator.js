@@ -2,7 +2,18 @@
 
 import { choice, numberField, once } from "./controls.js";
 import { criteria, effectiveKeys } from "./criteria.js";
-import { bars, chart, digits, grouped, html, legend, percent, svg, ticks } from "./drawing.js";
+import {
+  bars,
+  chart,
+  digits,
+  grouped,
+  html,
+  legend,
+  percent,
+  SHOWN,
+  svg,
+  ticks,
+} from "./drawing.js";
 import {
   annealedGradient,
   causalGradient,
@@ -251,7 +262,8 @@ export function reachInWords({ points, reach, weight, seen, place }, n) {
   return (
     `The key to be found has ${percent(weight)} of the weight among ${grouped(n)} keys, in the ` +
     `mean, and half or more ${until}${lost ? ", though not in all shorter ones" : ""}. ` +
-    `In the sample row it has ${percent(seen.weights[place])}: the bar in another colour.`
+    `In the sample row it has ${percent(seen.weights[place])}` +
+    (place < SHOWN ? ": the bar in another colour." : ", less than the keys that are drawn.")
   );
 }
 

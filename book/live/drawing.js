@@ -2,6 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Bars that are drawn of a row. */
+export const SHOWN = 24;
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -143,7 +146,7 @@ export function legend(lines) {
 }
 
 /** Return bars for the largest weights, up to the height `highest`; one may be marked. */
-export function bars(weights, { name, highest = 1, shown = 24, marked = -1 }) {
+export function bars(weights, { name, highest = 1, shown = SHOWN, marked = -1 }) {
   const view = chart({
     x: { from: 0, to: shown, name: "keys of the row, largest weight first", ticks: [] },
     y: { from: 0, to: highest, name: "weight", ticks: [0, highest / 2, highest] },
