@@ -98,7 +98,7 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal, monkeypatch):
 NEEDLES = [
     (Normal(), ["--law", "normal", "--theta", "5"], retrieval.Tilted(5.0)),
     (Cosine(64), ["--cosine", "0.5"], retrieval.Fixed(0.5)),
-    (DotProduct(64), ["--gap", "4", "--causal"], retrieval.Fixed(4.0)),
+    (DotProduct(64), ["--theta", "3", "--causal"], retrieval.Tilted(3.0)),
 ]
 
 
@@ -113,10 +113,9 @@ def test_a_needle_adds_two_criteria_and_how_far_each_scale_reaches(law, told, ne
     distance = float(retrieval.mean_gap(law, needle)) / unit
     least = float(retrieval.least_alpha(distance, 600))
     assert (found["least"]["alpha"] or math.inf) == pytest.approx(least, rel=1e-12)
-    for one in [found["variance"], found["finding"]]:
-        expected = float(retrieval.reach(law, needle, one["alpha"] / unit))
-        assert one["reach"] == pytest.approx(expected, rel=0.01)
-    exact_in_time = ("transformer",) if law == DotProduct(64) else ("simcse", "ssmax", "yarn")
+    expected = float(retrieval.reach(law, needle, 1.0 / unit))
+    assert found["variance"]["reach"] == pytest.approx(expected, rel=0.01)
+    exact_in_time = () if law == DotProduct(64) else ("simcse", "ssmax", "yarn")
     for one in answer["policies"]:
         if one["name"] in exact_in_time:
             exactly = retrieval.reach(law, needle, policy=one["name"], d=64)
