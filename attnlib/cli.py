@@ -20,7 +20,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import attnlib
-from attnlib import files
+from attnlib import checking, files
 from attnlib.extras import MissingExtraError, brought_by
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
@@ -113,15 +113,34 @@ def scale_command(
     n: Annotated[int, typer.Option("--n", help="Keys that a query sees: the context length.")],
     d: Annotated[int, typer.Option("--d", help="Dimension of a head, not of the model.")],
     law: Annotated[
-        LawName,
+        LawName | None,
         typer.Option(
-            help="What the scores are: dot products of random vectors, cosines (q and k "
-            "normalised), or normal numbers (dot products in very many dimensions)."
+            help="What the scores are: dot products of random vectors (what is meant without it), "
+            "cosines (q and k normalised), or normal numbers (dot products in very many "
+            "dimensions)."
         ),
-    ] = LawName.DOT_PRODUCT,
+    ] = None,
     causal: Annotated[
         bool, typer.Option("--causal", help="Queries see 1, 2, …, n keys; one scale for all.")
     ] = False,
+    gap: Annotated[
+        float | None,
+        typer.Option(help="One key is meant: its score is so many standard deviations above 0."),
+    ] = None,
+    theta: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="One key is meant: its score has a density e^(θs) times the others'. For dot "
+            "products it is θ standard deviations above 0 in the mean, and varies as they do.",
+        ),
+    ] = None,
+    cosine: Annotated[
+        float | None,
+        typer.Option(
+            min=-1.0, max=1.0, help="One key is meant: at this cosine; for --law cosine, implied."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the scale by each criterion and each policy.
@@ -129,15 +148,30 @@ def scale_command(
     "scale" is the number that multiplies q·k (or the cosine of q and k): the argument of that name
     in PyTorch's scaled_dot_product_attention. "α" is the standard deviation of the logits it gives
     random q and k, so that all rules can be compared; 1/√d has α = 1.
-    """
-    from attnlib import criteria
-    from attnlib.policies import POLICIES
 
+    With --gap, --theta or --cosine one key is meant. "reaches" is then the largest number of keys
+    among which it keeps half of the weight in the mean: by a criterion with this α, by a policy
+    with its α for that many. Two criteria are added: "finding" has the least mean loss, which with
+    --theta is α = θ for every n, and "least" is where the key begins to outweigh all others.
+    """
+    from attnlib import criteria, retrieval
+    from attnlib.policies import POLICIES, own
+
+    law = law or (LawName.DOT_PRODUCT if cosine is None else LawName.COSINE)
+    if sum(one is not None for one in (gap, theta, cosine)) > 1:
+        raise CommandError("of --gap, --theta and --cosine only one can be given")
+    if cosine is not None and law is not LawName.COSINE:
+        raise CommandError(f"--cosine is for --law cosine, got --law {law}")
     chosen = _law(law, d)
     unit = float(chosen.variance) ** 0.5
-    times = chosen.applied_to
+    times: Any = chosen.applied_to
+    needle: retrieval.Needle | None = None
     try:
-        found = criteria.alphas(chosen, n, causal=causal)
+        if theta is not None:
+            needle = retrieval.Tilted(theta / unit)
+        elif gap is not None or cosine is not None:
+            needle = retrieval.Fixed(gap * unit if gap is not None else cosine or 0.0)
+        found = criteria.alphas(chosen, n, causal=causal, needle=needle)
         keys = criteria.effective_keys(n, causal=causal)
     except ValueError as error:
         raise CommandError(str(error)) from error
@@ -162,6 +196,14 @@ def scale_command(
         }
         for one in found
     ]
+    if needle is not None:
+        constants = [own(_always(line["scale"]), times) for line in by_criterion]
+        both = zip([*by_criterion, *policies], [*constants, *POLICIES.values()], strict=True)
+        known = [(line, rule) for line, rule in both if line["alpha"] is not None]
+        rules = [rule for _, rule in known]
+        reached = retrieval.reach(chosen, needle, policy=rules, d=d, roughly=True)
+        for (line, _), most in zip(known, reached.tolist(), strict=True):
+            line["reach"] = int(min(most, checking.LARGEST_INTEGER))
     if as_json:
         answer = {
             "n": n,
@@ -169,6 +211,7 @@ def scale_command(
             "law": str(law),
             "causal": causal,
             "effective_keys": keys,
+            **({} if needle is None else {"gap": gap, "theta": theta, "cosine": cosine}),
             "criteria": by_criterion,
             "policies": policies,
         }
@@ -204,6 +247,10 @@ def _numbers(policy: "Policy", n: int, d: int) -> dict[str, float | None]:
         return {"scale": None, "alpha": None}
 
 
+def _always(scale: float) -> "Callable[..., float]":
+    return lambda n, d, position: scale
+
+
 def _times(alpha: float | None, factor: float) -> float | None:
     return None if alpha is None else alpha * factor
 
@@ -213,18 +260,30 @@ def _print(title: str, rows: list[dict[str, Any]]) -> None:
     table.add_column("", overflow="fold")
     table.add_column("scale", justify="right", no_wrap=True)
     table.add_column("α", justify="right", no_wrap=True)
+    needle = any("reach" in row for row in rows)
+    if needle:
+        table.add_column("reaches", justify="right", no_wrap=True)
     table.add_column("what it is", overflow="fold")
     for row in rows:
         name = row["name"] + ("*" if row.get("learned") else "")
         error = row.get("standard_error", 0.0)
         unit = " · cos" if row["applied_to"] == "cosine" else " · qk"
         if row["alpha"] is None:
-            cells = [name, "none", "none", row["meaning"]]
+            cells = [name, "none", "none"]
         else:
             alpha = f"{row['alpha']:.3g}" + (f" ± {error:.1g}" if error else "")
-            cells = [name, f"{row['scale']:.4g}{unit}", alpha, row["meaning"]]
-        table.add_row(*map(Text, cells))
+            cells = [name, f"{row['scale']:.4g}{unit}", alpha]
+        reach = [_keys(row.get("reach"))] if needle else []
+        table.add_row(*map(Text, [*cells, *reach, row["meaning"]]))
     Console().print(table)
+
+
+def _keys(reach: int | None) -> str:
+    if reach is None:
+        return "none"
+    if reach == checking.LARGEST_INTEGER:
+        return "over 2⁵³"
+    return f"{reach:.3g}" if reach >= 1e6 else f"{float(f'{reach:.3g}'):.0f}"
 
 
 class Device(StrEnum):

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma
 
-from attnlib import annealed, checking, exact, freezing, typical
+from attnlib import annealed, checking, exact, freezing, retrieval, typical
 from attnlib.scores import Law, check_law
 
 SAMPLED_SCORES = 2**24
@@ -50,7 +50,14 @@ def effective_keys(n: int, *, causal: bool) -> float:
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
 
-def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
+def alphas(
+    law: Law,
+    n: int,
+    *,
+    causal: bool = False,
+    seed: int = 0,
+    needle: retrieval.Needle | None = None,
+) -> list[Criterion]:
     """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
 
     α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
@@ -66,8 +73,15 @@ def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Cri
     - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
       are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
 
+    And where one key of n is meant, a `needle` of `retrieval`, also under a mask for n keys:
+
+    - finding: `retrieval.best_alpha`, θ for a tilted needle. None where none is the best.
+    - least: `retrieval.least_alpha` of the needle's mean distance from the others, in standard
+      deviations. None where that estimate has none.
+
     Takes some seconds at most. Raises ValueError for n below 2 or above 2⁴⁰, TypeError for an n
-    that is no integer and for what is no law. Chapter: policies.
+    that is no integer and for what is no law, and as `retrieval` for a needle. Chapters: policies,
+    needle.
 
     >>> from attnlib.scores import Normal
     >>> for criterion in alphas(Normal(), 4096):
@@ -81,6 +95,7 @@ def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Cri
     check_law(law)
     keys = effective_keys(n, causal=causal)
     unit = 1.0 / float(np.sqrt(law.variance))
+    of_a_needle = [] if needle is None else _of_a_needle(law, needle, n)
     best, error = _typical(law, keys, seed)
     return [
         Criterion("variance", unit, 0.0, "Logits of variance 1, as 1/√d gives them."),
@@ -103,7 +118,31 @@ def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Cri
             0.0,
             f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy.",
         ),
+        *of_a_needle,
     ]
+
+
+def _of_a_needle(law: Law, needle: retrieval.Needle, n: int) -> list[Criterion]:
+    distance = retrieval.mean_gap(law, needle)
+    try:
+        finding = float(retrieval.best_alpha(law, needle, n))
+    except ValueError:  # α beyond what it allows; the rest was checked
+        finding = np.inf
+    unit = 1.0 / float(np.sqrt(law.variance))
+    least = unit * float(retrieval.least_alpha(distance * unit, n)) if distance > 0.0 else np.inf
+    return [
+        Criterion("finding", _or_none(finding), 0.0, "Least mean loss where such a key is meant."),
+        Criterion(
+            "least",
+            _or_none(least),
+            0.0,
+            "From about here on such a key outweighs all others together.",
+        ),
+    ]
+
+
+def _or_none(alpha: float) -> float | None:
+    return alpha if alpha < np.inf else None
 
 
 def scales(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:

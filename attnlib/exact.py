@@ -140,6 +140,7 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
     quantity = _Quantity(
         lambda block: np.exp(k * block.exponent - block.power - gammaln(k)),
         lambda q: q.integrate(q.inner),
+        finer=1.0 + max(k - 2.0, 0.0) / 14.0,
         logarithmic=True,
     )
     return _expectation(law, alpha, n, quantity, only_key=1.0)
@@ -249,7 +250,9 @@ class _Quadrature:
     that returns several arrays, `inner` has as many rows.
     """
 
-    def __init__(self, law: Law, alpha: float, keys: FloatArray, kernel: Kernel) -> None:
+    def __init__(
+        self, law: Law, alpha: float, keys: FloatArray, kernel: Kernel, finer: float
+    ) -> None:
         log_n = float(np.log(keys.max()))
         self.keys = keys
         rule = law.rule(alpha, log_n)
@@ -267,7 +270,8 @@ class _Quadrature:
             self._step = 1.0
             self.u, self._lengths = self._graded(law, alpha)
         else:
-            self._step, self._lengths = quadrature.STEP * (rule.smoothness or 1.0), np.ones(())
+            self._step = quadrature.STEP * (rule.smoothness or 1.0) / finer
+            self._lengths = np.ones(())
             left, right = np.floor(left / self._step), np.ceil(right / self._step)
             self.u = self._step * np.arange(left, right + 1.0)
         self.log_cdf, self.inner = self._averages(self.u, kernel)
@@ -305,6 +309,7 @@ class _Quantity(NamedTuple):
     kernel: Kernel
     combine: Callable[[_Quadrature], FloatArray]
     degree: int = 0  # with scores r times as large, at the same αr, it is r^degree as large
+    finer: float = 1.0  # steps of u: kernels of high order are narrow
     logarithmic: bool = False  # it varies by factors: interpolate its logarithm
 
 
@@ -382,7 +387,7 @@ def _over_keys(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quantit
     groups = np.split(np.argsort(which, kind="stable"), np.cumsum(sizes)[:-1])
     for alpha, group in zip(alphas, groups, strict=False):
         counts, position = np.unique(keys[group], return_inverse=True)
-        maximum = _Quadrature(law, float(alpha), counts, quantity.kernel)
+        maximum = _Quadrature(law, float(alpha), counts, quantity.kernel, quantity.finer)
         result[group] = quantity.combine(maximum)[position]
     return result
 

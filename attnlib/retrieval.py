@@ -26,20 +26,20 @@ needle that is none, a θ that is negative, above 10⁴/σ, or beyond which E e^
 beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logit, logsumexp
 
-from attnlib import checking, exact, policies, quadrature, scores
+from attnlib import checking, exact, quadrature, scores
 from attnlib.checking import FloatArray
-from attnlib.policies import Policy
+from attnlib.policies import POLICIES, Policy
 from attnlib.quadrature import Averages, Kernel, Rule
-from attnlib.scores import Law, Ranks
+from attnlib.scores import Law
 
 COARSE = 64
 """Points at which an integrand is looked at, to see where it is."""
@@ -50,14 +50,12 @@ LOWEST_LOG = -1e3
 RAREST = 700.0
 """Means below e^{−RAREST} may come out as 0."""
 
-LONGEST_LOG = 700.0
-"""Logarithm of the largest number of keys of `reach`; beyond, it is infinite."""
+LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
+"""Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
 
-LONGEST_LOG_OF_RULES = 100.0
-"""The same for a rule in n."""
-
-STEP_OF_RULES = 0.5
-"""Step of log n in looking for where a rule in n loses the needle."""
+STEP_OF_RULES, STEP_OF_SCALES, LEAST_SCALE, MARGIN, ENOUGH = 0.5, 0.25, 0.02, 0.05, 1e-8
+"""In looking for where a rule loses the needle: steps of log n and log α, the least ασ, how far the
+interpolated log E P/(1 − E P) may be off, and the share of a query's length that is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +142,10 @@ def moment(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, order: floa
     k = checking.number("order", order)
     if not 1.0 <= k <= exact.LARGEST_ORDER:
         raise ValueError(f"order must be from 1 to {exact.LARGEST_ORDER:g}, got order={k:g}")
-    return _expectation(law, needle, alpha, n, _of_order(k), 1.0)
+    quantity = _Quantity(
+        lambda block: np.exp(k * block.exponent - block.power - gammaln(k)), _weight, order=k
+    )
+    return _expectation(law, needle, alpha, n, quantity, 1.0)
 
 
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -222,7 +223,11 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     keys, strengths = checking.broadcast(n=checking.whole_keys(n), needle=_checked(law, needle))
     if isinstance(needle, Tilted):
         return strengths.copy()
-    return _by_strength(needle, strengths, keys, partial(_best, law))
+
+    def best(one: Needle, n: FloatArray) -> FloatArray:
+        return np.array([_root_of_slope(law, one, keys) for keys in n])
+
+    return _by_strength(needle, strengths, keys, best)
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -246,22 +251,45 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     return np.where(left >= 0.0, 2.0 * log_n / (distance + root), np.inf)
 
 
+def mean_gap(law: Law, needle: Needle) -> FloatArray:
+    """Return E s_* − E s, how far above the other keys the needle is: θσ² for small θ.
+
+    θ for normal scores and for dot products. Errors as the module says. Chapter: needle.
+
+    >>> float(mean_gap(scores.Cosine(128), Tilted(80.0)))
+    0.4815...
+    """
+    strengths = _checked(law, needle)
+    if isinstance(needle, Fixed):
+        return strengths - law.mean
+    law, factors, shares = _independent(law, 0.0)
+
+    def of_tilted(one: Needle, _: FloatArray) -> FloatArray:
+        rules = [_rule(_given_factor(one, r), law, 0.0, 0.0, 0.0) for r in factors]
+        means = [r * (rule.weights @ rule.scores) for r, rule in zip(factors, rules, strict=True)]
+        return np.array([shares @ means - law.mean])
+
+    return _by_strength(needle, strengths, np.zeros(strengths.shape), of_tilted)
+
+
 def reach(
     law: Law,
     needle: Needle,
     alpha: ArrayLike | None = None,
     *,
-    policy: str | Policy | None = None,
+    policy: str | Policy | Sequence[str | Policy] | None = None,
     d: int | None = None,
     sinks: ArrayLike = (),
     needles: int = 1,
+    roughly: bool = False,
 ) -> FloatArray:
     """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
 
-    At a fixed α, or by a rule in n: a policy or its name, with α = `Policy.alpha(n, d)`/σ, the
-    query at the last position, and d that of the law where it has one. By a rule the weight may
-    come and go; the last n is found on a grid of log n with the step ½. 0 where the needle has less
-    from the start; infinite beyond e⁷⁰⁰, by a rule e¹⁰⁰. `sinks` and `needles` as in `weight`.
+    At a fixed α, or by a rule in n: a policy or its name, or several for a last axis, with
+    α = `Policy.alpha(n, d)`/σ, the query at the last position, and d that of the law if it has one.
+    By a rule the weight may come and go: n is the last up to e¹⁰⁰; `roughly`, the last up to 2⁵³
+    within a percent, many times as fast. 0 where the needle has less from the start; infinite where
+    it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` and `needles` as in `weight`.
     Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError without
     exactly one of alpha and policy. Chapter: reach.
 
@@ -279,16 +307,42 @@ def reach(
         scale, strengths = checking.broadcast(
             alpha=_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
-        return _by_strength(needle, strengths, scale, partial(_reaches, law, quantity))
-    rule, size, spread = _policy(policy), _dimension(law, d), float(np.sqrt(law.variance))
 
-    def scale_at(log_n: float) -> float:
-        return min(float(rule.alpha(np.exp(log_n), size)), exact.LARGEST_SCALE) / spread
+        def at_scales(one: Needle, alphas: FloatArray) -> FloatArray:  # there E P only falls with n
+            return np.array([_reach(law, quantity, one, float(a)) for a in alphas])
 
-    def by_rule(one: Needle, _: FloatArray) -> FloatArray:
-        return np.array([_reach_by_rule(law, quantity, one, scale_at)])
+        return _by_strength(needle, strengths, scale, at_scales)
+    several = isinstance(policy, Sequence) and not isinstance(policy, str)
+    rules = [_policy(one) for one in (cast(Sequence[Any], policy) if several else [policy])]
+    size = checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
+    by_rules = np.empty((*strengths.shape, len(rules)))
+    for place, strength in np.ndenumerate(strengths):
+        one = type(needle)(float(strength))
+        by_rules[place] = _reach_by_rules(law, quantity, one, rules, size, roughly)
+    return by_rules if several else by_rules[..., 0]
 
-    return _by_strength(needle, strengths, np.zeros(strengths.shape), by_rule)
+
+def sample(law: Law, needle: Needle, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
+    """Return `rows` independent rows of n scores, shape (rows, n), with the needle at index 0.
+
+    A tilted needle, and a factor that all scores of a row share, are drawn from the points of the
+    rules of quadrature, 10⁻² standard deviations apart or nearer: means of what is smooth are those
+    of the law. Errors as the module says and as `Law.sample`, and ValueError for a needle of
+    several strengths. Chapter: needle.
+
+    >>> row = sample(scores.Normal(), Fixed(4.0), np.random.default_rng(0), rows=1, n=3)
+    >>> row
+    array([[ 4.        , -0.13210486,  0.64042265]])
+    """
+    checking.number("needle", _checked(law, needle))
+    law, factors, shares = _independent(law, 100.0)
+    drawn = law.sample(rng, rows, n)
+    which = rng.choice(len(factors), size=rows, p=shares)
+    for i in np.unique(which):
+        here, one = which == i, _given_factor(needle, factors[i])
+        rule = _rule(one, law, 100.0 / float(np.sqrt(law.variance)), float(np.log(n)), 0.0)
+        drawn[here, 0] = rng.choice(rule.scores, size=int(here.sum()), p=rule.weights)
+    return np.take(factors, which)[:, None] * drawn
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -304,9 +358,8 @@ def _strength(needle: Needle) -> Any:
 
 def _given_factor(needle: Needle, factor: float) -> Needle:
     """Return the needle among scores divided by a factor that all of a row have."""
-    if isinstance(needle, Tilted):
-        return Tilted(_strength(needle) * factor)
-    return Fixed(_strength(needle) / factor)
+    one = isinstance(needle, Tilted)
+    return Tilted(_strength(needle) * factor) if one else Fixed(_strength(needle) / factor)
 
 
 def _rule(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Rule:
@@ -326,12 +379,6 @@ def _rarity(needle: Needle, law: Law, alpha: float) -> float:
     return float(np.clip((several * strength - law.log_mgf(several)).max(), 0.0, RAREST))
 
 
-def _ranks(needle: Needle, law: Law, log_n: float) -> Ranks:
-    if isinstance(needle, Tilted):
-        return law.tilted_ranks(_strength(needle), log_n)
-    return law.ranks(_strength(needle))
-
-
 # --- arguments ------------------------------------------------------------------------------------
 
 
@@ -342,10 +389,9 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
     strengths, spread = np.asarray(_strength(needle)), float(np.sqrt(law.variance))
     if isinstance(needle, Tilted):
         name, largest = "theta", exact.LARGEST_SCALE / spread
-        mixture = law.mixture(0.0)
         if strengths.size:
             top = np.minimum(strengths.max(), largest)
-            if not np.isfinite((mixture[0] if mixture else law).log_mgf(top)):
+            if not np.isfinite(_independent(law, 0.0)[0].log_mgf(top)):
                 raise ValueError(
                     f"theta must be one for which E e^(theta s) is finite for {law!r:.80}, "
                     f"got theta={strengths.max():g}"
@@ -373,20 +419,18 @@ def _scale(law: Law, alpha: ArrayLike) -> FloatArray:
     return scale
 
 
-def _policy(policy: str | Policy) -> Policy:
-    if isinstance(policy, Policy):
-        return policy
-    if policy not in policies.POLICIES:
+def _policy(policy: Any) -> Policy:
+    found = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
+    if found is None:
         kind = ValueError if isinstance(policy, str) else TypeError
         raise kind(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
-    return policies.POLICIES[policy]
+    return found
 
 
-def _dimension(law: Law, d: int | None) -> int:
-    size = getattr(law, "d", None) if d is None else d
-    if size is None:
-        raise TypeError(f"d must be given for a policy where {law!r:.80} has none")
-    return checking.integer("d", size, minimum=1)
+def _independent(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
+    """Return the law of a row but for a factor, the factors, and their shares."""
+    law, (factors, shares, _) = law.mixture(log_n) or (law, Rule(np.ones(1), np.ones(1)))
+    return law, list(map(float, factors)), shares
 
 
 def _by_strength(
@@ -457,12 +501,6 @@ _MISSED = _Quantity(quadrature.first, _one_of_the_others, rare=True)
 _LOSS = _Quantity(lambda block: block.gumbel, _loss, rare=True)
 
 
-def _of_order(k: float) -> _Quantity:
-    return _Quantity(
-        lambda block: np.exp(k * block.exponent - block.power - gammaln(k)), _weight, order=k
-    )
-
-
 _SQUARES = _Quantity(
     lambda block: block.power * quadrature.first(block),
     lambda row: _weight(row) + _one_of_the_others(row),
@@ -471,12 +509,7 @@ _SQUARES = _Quantity(
 
 
 def _expectation(
-    law: Law,
-    needle: Needle,
-    alpha: ArrayLike,
-    n: ArrayLike,
-    quantity: _Quantity,
-    certain: float,
+    law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, quantity: _Quantity, certain: float
 ) -> FloatArray:
     """Return the quantity at each α, n and strength; `certain` where there are needles only."""
     strengths = _checked(law, needle)
@@ -496,17 +529,17 @@ def _expectation(
 
 
 def _averaged(
-    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity, every: int = 1
 ) -> FloatArray:
-    """Return the quantity at each n, averaged over a factor of all scores if there is one."""
-    mixture = law.mixture(float(np.log(keys.max())))
-    if mixture is None:
-        return _integral(law, needle, keys, alpha, quantity)
-    independent, (factors, shares, _) = mixture
-    parts = [
-        _integral(independent, _given_factor(needle, r), keys, alpha * r, quantity)
-        for r in map(float, factors)
-    ]
+    """Return the quantity at each n, averaged over a factor of all scores if there is one.
+
+    With `every` above 1 fewer factors: those that are not too rare, at so many times the step.
+    """
+    law, factors, shares = _independent(law, float(np.log(keys.max())))
+    if every > 1 and len(factors) > 1:
+        kept = np.flatnonzero(shares > ENOUGH)[::every]
+        factors, shares = [factors[i] for i in kept], shares[kept] / shares[kept].sum()
+    parts = [_integral(law, _given_factor(needle, r), keys, alpha * r, quantity) for r in factors]
     return np.tensordot(shares, parts, 1)
 
 
@@ -562,7 +595,16 @@ def _integral(
     smooth = 1.0 if sink > -np.inf else min(smoothness)
     step = quadrature.STEP * smooth / finer
     if smooth == 1.0 and right - left > step * exact.LONGEST:
-        u, lengths = _graded(quantity, row, np.where(tops > 0.0, tops, 1.0), law, alpha, marks)
+
+        def log_density(u: FloatArray) -> FloatArray:  # for few keys and for many
+            each = np.abs(quantity.integrand(row(u.ravel()))) / np.where(tops > 0.0, tops, 1.0)
+            return np.asarray(np.log(each.sum(axis=0)).reshape(u.shape))
+
+        landmarks = np.append(marks, alpha * np.asarray(law.landmarks))
+        spread = alpha * float(np.sqrt(law.variance))
+        # Near e^{−DEPTH} the averages end, at their reach.
+        panels = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
+        u, lengths = panels.scores.ravel(), np.exp(panels.log_weights).ravel()
     else:
         u = step * np.arange(np.floor(left / step), np.ceil(right / step) + 1.0)
         lengths = np.full(u.size, step)
@@ -574,40 +616,18 @@ def _integral(
     return np.concatenate(parts)
 
 
-def _graded(
-    quantity: _Quantity,
-    row: Callable[[FloatArray], _Row],
-    tops: FloatArray,
-    law: Law,
-    alpha: float,
-    marks: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Return panels of u that follow the integrand, for few keys and for many."""
-
-    def log_density(u: FloatArray) -> FloatArray:
-        total = (np.abs(quantity.integrand(row(u.ravel()))) / tops).sum(axis=0)
-        logs: FloatArray = np.log(total).reshape(u.shape)
-        return logs
-
-    landmarks = np.append(marks, alpha * np.asarray(law.landmarks))
-    spread = alpha * float(np.sqrt(law.variance))
-    # Near e^{−DEPTH} the averages end, at their reach.
-    found = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
-    return found.scores.ravel(), np.exp(found.log_weights).ravel()
-
-
 # --- the largest score, the best scale, the reach -------------------------------------------------
 
 
 def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     """Return the probability of the largest score at each n; ties are shared."""
     log_n = float(np.log(n.max()))
-    mixture = law.mixture(log_n)
-    if mixture is not None:
-        independent, (factors, shares, _) = mixture
-        parts = [_first_of(independent, _given_factor(needle, float(r)), n) for r in factors]
+    independent, factors, shares = _independent(law, log_n)
+    if independent is not law:
+        parts = [_first_of(independent, _given_factor(needle, r), n) for r in factors]
         return np.tensordot(shares, parts, 1)
-    weights, above, ties = _ranks(needle, law, log_n)
+    strength, tilted = _strength(needle), isinstance(needle, Tilted)
+    weights, above, ties = law.tilted_ranks(strength, log_n) if tilted else law.ranks(strength)
     with np.errstate(divide="ignore"):
         log_below = np.maximum(np.log1p(-above), LOWEST_LOG)
         log_others = np.log1p(-np.minimum(ties / np.maximum(1.0 - above, 1e-300), 1.0))
@@ -620,10 +640,6 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     return np.asarray(chances @ weights)
 
 
-def _best(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
-    return np.array([_root_of_slope(law, needle, keys) for keys in n])
-
-
 def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     """Return where the loss with a fixed needle has no slope: E Σ p (s − gap) = 0."""
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
@@ -631,7 +647,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     gap, spread = float(_strength(needle)), float(np.sqrt(law.variance))
     if n == 1.0 or gap <= law.mean:
         return 0.0
-    if law.mixture(0.0) is None and not law.ranks(gap).above.any():
+    if _independent(law, 0.0)[0] is law and not law.ranks(gap).above.any():
         return float(np.inf)
 
     def slope(alpha: float) -> float:
@@ -657,12 +673,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
 def _excess(law: Law, quantity: _Quantity, needle: Needle, alpha: float, log_n: float) -> float:
     """Return E P − ½ at any n ≥ 1, whole or not."""
     keys = np.array([np.exp(log_n)])
-    return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5
-
-
-def _reaches(law: Law, quantity: _Quantity, needle: Needle, alphas: FloatArray) -> FloatArray:
-    """Return the reach at each α: there E P only falls with n."""
-    return np.array([_reach(law, quantity, needle, float(a)) for a in alphas])
+    return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
 
 
 def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float:
@@ -678,22 +689,59 @@ def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float
     return _last_whole(excess, low, high)
 
 
-def _reach_by_rule(
-    law: Law, quantity: _Quantity, needle: Needle, scale_at: Callable[[float], float]
-) -> float:
-    def excess(log_n: float) -> float:
-        return _excess(law, quantity, needle, scale_at(log_n), log_n)
+def _reach_by_rules(
+    law: Law, quantity: _Quantity, needle: Needle, rules: list[Policy], d: int, roughly: bool
+) -> FloatArray:
+    """Return the reach by each rule: where an interpolated E P is last ½, and then exactly."""
+    from scipy.interpolate import RectBivariateSpline  # takes long to load
 
-    count = quantity.needles
-    grid = np.arange(np.log(count), LONGEST_LOG_OF_RULES + STEP_OF_RULES, STEP_OF_RULES)
+    spread, count = float(np.sqrt(law.variance)), quantity.needles
+    longest, largest = (36.7, 50.0) if roughly else (LONGEST_LOG_OF_RULES, exact.LARGEST_SCALE)
+
+    def scales(rule: Policy, n: ArrayLike) -> FloatArray:
+        return np.asarray(np.minimum(rule.alpha(n, d), largest) / spread)
+
+    def others(log_n: FloatArray) -> FloatArray:
+        return np.asarray(np.log(np.exp(log_n) - count))
+
+    grid = np.arange(np.log(count + 1.0), longest + STEP_OF_RULES, STEP_OF_RULES)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
     # another to be above it, x, in the mean (1 − e^{−x})/x, and so below 1/2K from x = 2K on.
     possible = _first_of(law, needle, np.exp(grid) - (count - 1.0)) >= np.exp(-2.0 * count)
-    grid = grid[: int(np.count_nonzero(possible)) + 1]
-    for i in range(grid.size - 1, -1, -1):
-        if excess(grid[i]) >= 0.0:
-            return _last_whole(excess, grid[i], grid[i + 1]) if i + 1 < grid.size else float("inf")
-    return 0.0
+    grid = grid[: max(int(np.count_nonzero(possible)), 3) + 1]
+    keys = np.unique(np.round(np.exp(np.arange(grid[0], grid[-1], STEP_OF_RULES / 16.0))))
+    log_keys = np.log(keys)
+    logs = [np.log(np.maximum(scales(rule, keys), LEAST_SCALE / spread)) for rule in rules]
+    steps = np.ceil((np.max(logs) - np.min(logs)) / STEP_OF_SCALES)
+    nodes = np.min(logs) + STEP_OF_SCALES * np.arange(np.maximum(steps, 3.0) + 1.0)
+    plane = [_averaged(law, needle, np.exp(grid), a, quantity, every=2) for a in np.exp(nodes)]
+    smooth = logit(np.clip(plane, 1e-9, 1.0 - 1e-9)) + others(grid)
+    interpolated = RectBivariateSpline(nodes, grid, smooth)
+
+    def reached(rule: Policy, log_scales: FloatArray) -> float:
+        @cache
+        def excess(log_n: float) -> float:
+            alpha = float(scales(rule, np.exp(log_n)))
+            return _excess(law, quantity, needle, alpha, log_n)
+
+        about = interpolated.ev(log_scales, log_keys) - others(log_keys)
+        if roughly:
+            last = int(np.flatnonzero(about > -1e-4).max(initial=-1))
+            if 0 <= last < keys.size - 1:
+                part = max(about[last], 0.0) / (about[last] - about[last + 1])
+                return float(np.floor(keys[last] * (keys[last + 1] / keys[last]) ** part))
+        else:
+            near = np.flatnonzero(about > -MARGIN)[::-1]
+            last = next((i for i in near if excess(log_keys[i]) >= 0.0), -1)
+            while 0 <= last < keys.size - 1 and excess(log_keys[last + 1]) >= 0.0:
+                last += 1
+            if 0 <= last < keys.size - 1:
+                return _last_whole(excess, log_keys[last], log_keys[last + 1])
+        if last < 0:
+            return float(count) if excess(float(np.log(count))) >= 0.0 else 0.0
+        return float(np.inf)
+
+    return np.array([reached(*one) for one in zip(rules, logs, strict=True)])
 
 
 def _last_whole(excess: Callable[[float], float], low: float, high: float) -> float:

@@ -417,6 +417,53 @@ def renyi_entropy(p: ArrayLike, order: float, axis: int = -1) -> FloatArray:
     return cast(FloatArray, np.where(small, near, factored) + 0.0)
 
 
+class Calibration(NamedTuple):
+    """Of the keys whose weights lie in a bin, what share is the one that was meant."""
+
+    keys: FloatArray  # how many
+    weight: FloatArray  # in the mean
+    share: FloatArray
+    standard_error: FloatArray  # of the share, over rows
+
+
+def calibration(
+    s: ArrayLike, alpha: ArrayLike = 1.0, bins: ArrayLike = 10, needle: int = 0
+) -> Calibration:
+    """Return the mean weight and the share of needles in bins of the weight, for rows of scores.
+
+    The key with the index `needle` is the one that is meant, in each row. Weights are calibrated if
+    share and weight agree. `bins` are so many of one width, or the increasing edges, from 0 to 1;
+    those without keys are left out. The standard error is that of a ratio of sums over independent
+    rows. Raises as `softmax`, and ValueError or TypeError for other bins, or a needle that is no
+    key. Chapter: needle.
+
+    >>> calibration([[0.0, 0.0], [3.0, 0.0]], bins=2).share
+    array([0.        , 0.66666667])
+    """
+    p = softmax(s, alpha)
+    edges = checking.finite("bins", bins, minimum=0.0)
+    if edges.ndim == 0:
+        edges = np.linspace(0.0, 1.0, checking.integer("bins", bins, minimum=1, maximum=10**6) + 1)
+    if edges.ndim != 1 or edges.size < 2 or (np.diff(edges) <= 0.0).any() or edges[-1] > 1.0:
+        raise ValueError(f"bins must be increasing edges from 0 to 1, got bins={edges}")
+    key = checking.integer("needle", needle, minimum=0, maximum=p.shape[-1] - 1)
+    p = p.reshape(-1, p.shape[-1])
+    count = edges.size - 1
+    # A weight of 1 is in the last bin, one that is in no bin in an extra one.
+    which = np.searchsorted(edges, np.minimum(p, np.nextafter(1.0, 0.0)), side="right") - 1
+    which = np.where((which >= 0) & (which < count), which, count)
+    place = (np.arange(p.shape[0])[:, None] * (count + 1) + which).ravel()
+    shape = (p.shape[0], count + 1)
+    keys = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)[:, :count]
+    total, weight = keys.sum(axis=0), np.bincount(which.ravel(), p.ravel(), count + 1)[:count]
+    met = which[:, key, None] == np.arange(count)
+    filled = total > 0
+    share = met.sum(axis=0)[filled] / total[filled]
+    spread = np.sqrt(((met[:, filled] - share * keys[:, filled]) ** 2).sum(axis=0))
+    kept = total[filled]
+    return Calibration(kept.astype(np.float64), weight[filled] / kept, share, spread / kept)
+
+
 def _power_weights(
     x: ArrayLike, exponent: float, epsilon: float, axis: int
 ) -> tuple[_Weights, FloatArray, FloatArray]:

@@ -23,6 +23,7 @@ from sphinx.application import Sphinx
 PAGES: dict[str, tuple[str, ...]] = {
     "api/laws": ("attnlib.scores", "attnlib.rows"),
     "api/gradients": ("attnlib.annealed", "attnlib.exact", "attnlib.freezing", "attnlib.typical"),
+    "api/finding": ("attnlib.retrieval",),
     "api/simulation": ("attnlib.sampling", "attnlib.initialisation"),
     "api/scales": ("attnlib.policies", "attnlib.rules", "attnlib.criteria"),
     "api/models": ("attnlib.attention", "attnlib.probing", "attnlib.auditing"),

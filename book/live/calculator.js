@@ -2,7 +2,18 @@
 
 import { choice, numberField, once } from "./controls.js";
 import { criteria, effectiveKeys } from "./criteria.js";
-import { bars, chart, digits, grouped, html, legend, percent, svg, ticks } from "./drawing.js";
+import {
+  bars,
+  chart,
+  digits,
+  grouped,
+  html,
+  legend,
+  percent,
+  SHOWN,
+  svg,
+  ticks,
+} from "./drawing.js";
 import {
   annealedGradient,
   causalGradient,
@@ -10,17 +21,34 @@ import {
   deviation,
   meanGradient,
 } from "./laws.js";
+import { bestAlpha, leastAlpha, meanGap, needleWeight, reachOf } from "./needle.js";
 import { POLICIES, policyAlpha, policyScale } from "./policies.js";
-import { sampleRow, weigh } from "./rows.js";
+import { sampleRow, weigh, withNeedle } from "./rows.js";
 import { TABLE } from "./table.js";
 
-const START = { n: 4096, d: 128, law: "dot product", causal: false, scale: "annealed", own: 1 };
+const START = {
+  n: 4096,
+  d: 128,
+  law: "dot product",
+  causal: false,
+  needle: "none",
+  strength: 6,
+  scale: "annealed",
+  own: 1,
+};
+const NEEDLES = [
+  ["none", "nothing"],
+  ["gap", "its gap Δ: its score is exactly so far above the mean"],
+  ["theta", "its strength θ: its score varies, with the density of the others times e^(θs)"],
+];
+const STRONGEST = 30;
 const LAWS = [
   ["dot product", "dot products"],
   ["cosine", "cosines"],
   ["normal", "normal, as dot products for d → ∞"],
 ];
 const POINTS = 90;
+const HEIGHTS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1];
 const OWN = "own";
 
 /** Milliseconds without a change after which the address is written and the result is spoken. */
@@ -58,6 +86,15 @@ export function problemOfAlpha(value, largest) {
   return "";
 }
 
+/** Return what is wrong with a needle's gap or θ in standard deviations, or nothing. */
+export function problemOfStrength(value, { needle, law, d }) {
+  if (value < 0) return "Such a key would be hidden below the others: it must be at least 0.";
+  if (value > STRONGEST) return `On this page it ends at ${STRONGEST} standard deviations.`;
+  if (needle === "gap" && law === "cosine" && value > Math.sqrt(d))
+    return `A cosine is at most 1: the gap is at most √d = ${digits(Math.sqrt(d))}.`;
+  return "";
+}
+
 // --- the address ---------------------------------------------------------------------------------
 
 /** Return the state that the part of an address behind # describes, and what it cannot mean. */
@@ -81,9 +118,21 @@ export function readAddress(hash) {
   if (law !== undefined && LAWS.some(([name]) => name === law)) state.law = law;
   else if (law !== undefined) problems.law = { text: law, problem: `There is no law “${law}”.` };
   state.causal = given.get("causal") === "1";
+  for (const [needle] of NEEDLES.slice(1)) {
+    if (!given.has(needle)) continue;
+    const text = given.get(needle).trim();
+    const value = text === "" ? NaN : Number(text);
+    const problem = Number.isFinite(value)
+      ? problemOfStrength(value, { ...state, needle })
+      : "This is not a number.";
+    if (problem) problems.strength = { text, problem };
+    else state.strength = value;
+    state.needle = needle;
+  }
   const scale = given.get("scale");
   if (scale !== null) {
-    const known = [...TABLE.criteria.list, ...POLICIES].some(({ name }) => name === scale);
+    const found = state.needle === "none" ? [] : TABLE.criteria.needle;
+    const known = [...TABLE.criteria.list, ...found, ...POLICIES].some(({ name }) => name === scale);
     const value = scale.trim() === "" ? NaN : Number(scale);
     const problem = problemOfAlpha(value, largestAlpha(state));
     if (known) state.scale = scale;
@@ -96,8 +145,9 @@ export function readAddress(hash) {
 }
 
 /** Return the part of an address behind # for a state. */
-export function writeAddress({ n, d, law, causal, scale, own }) {
+export function writeAddress({ n, d, law, causal, needle, strength, scale, own }) {
   const values = { n, d, law: law.replace(" ", "-"), causal: causal ? 1 : 0 };
+  if (needle !== "none") values[needle] = Number(strength.toPrecision(4));
   values.scale = scale === OWN ? Number(own.toPrecision(4)) : scale;
   return `#${new URLSearchParams(values)}`;
 }
@@ -106,6 +156,13 @@ export function writeAddress({ n, d, law, causal, scale, own }) {
 
 function lawOf({ law, d }) {
   return { kind: law, d };
+}
+
+/** Return the needle of a state, or null: nothing is known, or what cannot be. */
+function needleOf(state) {
+  const { needle, strength } = state;
+  if (needle === undefined || needle === "none" || problemOfStrength(strength, state)) return null;
+  return { kind: needle, strength };
 }
 
 /** Return the α of freezing in standard deviations. */
@@ -141,6 +198,12 @@ export function scales(state) {
     meaning,
     ...withScale(alpha === null ? null : alpha * deviation(law)),
   }));
+  const meant = needleOf(state);
+  if (meant) {
+    const alphas = { finding: bestAlpha(law, meant, n), least: leastAlpha(law, meant, n) };
+    for (const { name, meaning } of TABLE.criteria.needle)
+      found.push({ name, title: name, meaning, ...withScale(alphas[name]) });
+  }
   const inUse = POLICIES.map((policy) => ({
     ...policy,
     alpha: policyAlpha(policy, n, d),
@@ -165,6 +228,43 @@ export function gradients(state) {
       return { ...seen, gradient: unit * seen.gradient };
     },
   };
+}
+
+/**
+ * Return what becomes of a needle under a scale: its mean weight here and as points against n, the
+ * largest n at which it has half, and a sample row with it; null without a needle. A criterion is
+ * one α for every n, a scale in use follows its rule.
+ */
+export function finding(state, chosen) {
+  const meant = needleOf(state);
+  if (!meant) return null;
+  const law = lawOf(state);
+  const rule = (n) => policyAlpha(chosen, n, state.d);
+  const varies = "rule" in chosen && TABLE.limits.n.some((n) => rule(n) !== chosen.alpha);
+  const row = withNeedle(sampleRow(law, state.n - 1), meanGap(law, meant) * deviation(law));
+  return {
+    ...reachOf(law, meant, varies ? rule : chosen.alpha),
+    weight: needleWeight(law, meant, chosen.alpha)(state.n),
+    seen: weigh(row, chosen.alpha / deviation(law)),
+    place: row.place,
+  };
+}
+
+/** Return in words how far a scale finds the needle. */
+export function reachInWords({ points, reach, weight, seen, place }, n) {
+  const lost = points.some(([keys, height]) => keys < reach && height < 0.5 - 1e-6);
+  const end = grouped(TABLE.limits.n[1]);
+  const until = {
+    [true]: `up to n = ${grouped(reach)}`,
+    [reach === Infinity]: `in all rows of this page, which end at n = ${end}`,
+    [reach < 2]: "in no row",
+  }.true;
+  return (
+    `The key to be found has ${percent(weight)} of the weight among ${grouped(n)} keys, in the ` +
+    `mean, and half or more ${until}${lost ? ", though not in all shorter ones" : ""}. ` +
+    `In the sample row it has ${percent(seen.weights[place])}` +
+    (place < SHOWN ? ": the bar in another colour." : ", less than the keys that are drawn.")
+  );
 }
 
 /** Return the lines of code for a scale: with PyTorch alone, and with attnlib. */
@@ -201,6 +301,9 @@ export function calculator() {
     policies: html("tbody"),
     note: html("p", { class: "live-note" }),
     pictures: html("div", { class: "live-pictures" }),
+    found: html("div", { hidden: true }),
+    reach: html("p", { class: "live-note" }),
+    reachPictures: html("div", { class: "live-pictures" }),
     readings: html("p", { class: "live-note" }),
     torch: html("code"),
     attnlib: html("code"),
@@ -257,6 +360,22 @@ export function calculator() {
     options: LAWS,
     use: (value) => change({ law: value }),
   });
+  const needle = choice({
+    legend: "What is known of a key that should be found",
+    name: "live-needle",
+    options: NEEDLES,
+    use: (value) => change({ needle: value }),
+  });
+  const strength = numberField({
+    label: "Its gap Δ or strength θ",
+    hint: "In standard deviations of a score.",
+    from: 0,
+    to: 12,
+    step: 0.1,
+    check: (value) => problemOfStrength(value, state),
+    use: (value) => change({ strength: value }),
+  });
+  let impossible = "";
   const causal = html("input", {
     type: "checkbox",
     onchange: () => change({ causal: causal.checked }),
@@ -267,9 +386,15 @@ export function calculator() {
     const found = scales(state);
     const all = [...found.criteria, ...found.policies, found.own];
     let chosen = all.find(({ name }) => name === state.scale);
-    if (chosen.alpha === null) {
-      results.scaleNote.textContent =
-        "So few keys cannot have the entropy of 512: α stays where it was.";
+    strength.element.hidden = state.needle === "none";
+    const problem = state.needle === "none" ? "" : problemOfStrength(state.strength, state);
+    if (problem !== impossible) strength.say((impossible = problem));
+    if (!chosen || chosen.alpha === null) {
+      if (chosen)
+        results.scaleNote.textContent =
+          chosen.name === "entropy"
+            ? "So few keys cannot have the entropy of 512: α stays where it was."
+            : "No scale does that for such a key: α stays where it was.";
       state = { ...state, scale: OWN };
       chosen = scales(state).own;
     }
@@ -288,6 +413,10 @@ export function calculator() {
     const key = JSON.stringify([state.n, state.d, state.law, state.causal]);
     if (key !== known.key) {
       known = { key, curves: gradients(state) };
+    }
+    const listed = JSON.stringify([key, state.needle, state.strength]);
+    if (listed !== known.listed) {
+      known.listed = listed;
       fillTables(found, known.curves.exact);
     }
     mark();
@@ -305,10 +434,11 @@ export function calculator() {
       picture(known, found, chosen),
       bars(seen.weights, {
         name: "The largest weights of a sample row, sorted.",
-        highest: [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1].find((top) => top >= seen.weights[0]),
+        highest: HEIGHTS.find((top) => top >= seen.weights[0]),
       }).root,
     );
     results.answer.textContent = answerOf(chosen, seen);
+    showFinding(chosen);
     results.readings.textContent = measures(seen);
     const lines = code(chosen, state);
     results.torch.textContent = lines.torch;
@@ -317,9 +447,29 @@ export function calculator() {
     settling = setTimeout(settle, PAUSE);
   };
 
+  const showFinding = (chosen) => {
+    const rule = "rule" in chosen ? chosen.name : chosen.alpha;
+    const key = JSON.stringify([known.key, state.needle, state.strength, rule]);
+    if (key === known.finding) return;
+    known.finding = key;
+    const found = finding(state, chosen);
+    results.found.hidden = !found;
+    results.reach.textContent = found ? reachInWords(found, state.n) : "";
+    if (!found) return;
+    results.reachPictures.replaceChildren(
+      reachPicture(found, state.n),
+      bars(found.seen.weights, {
+        name: "The largest weights of a sample row with the key to be found, sorted.",
+        highest: HEIGHTS.find((top) => top >= found.seen.weights[0]),
+        marked: found.place,
+      }).root,
+    );
+  };
+
   let settling;
   const settle = () => {
-    results.spoken.textContent = results.answer.textContent;
+    const [answer, reach] = [results.answer.textContent, results.reach.textContent];
+    results.spoken.textContent = reach ? `${answer} ${reach}` : answer;
     // Not at every step of a slider: browsers refuse to write the address too often.
     if (changed) history.replaceState(null, "", writeAddress(state));
   };
@@ -361,13 +511,16 @@ export function calculator() {
     `as with ${digits(1 / seen.collision)} equal keys, and the row’s gradient is ${digits(seen.gradient)}.` +
     (state.causal ? " It is the last row of the mask, which sees all keys." : "");
 
-  const root = page({ fields, law, causal, results });
+  const root = page({ fields, law, causal, needle, strength, results });
   const adopt = () => {
     ({ state, problems } = readAddress(location.hash));
     fields.n.show(state.n);
     fields.d.show(state.d);
     law.show(state.law);
     causal.checked = state.causal;
+    needle.show(state.needle);
+    strength.show(state.strength);
+    impossible = "";
     update();
     for (const [name, field] of [
       ["n", fields.n],
@@ -377,6 +530,10 @@ export function calculator() {
         field.entry.value = problems[name].text;
         field.say(problems[name].problem);
       }
+    if (problems.strength) {
+      strength.entry.value = problems.strength.text;
+      strength.say(problems.strength.problem);
+    }
     law.say(problems.law?.problem ?? "");
     results.scaleNote.textContent = problems.scale?.problem ?? "";
     root.querySelector("details").open ||= POLICIES.some(({ name }) => name === state.scale);
@@ -389,7 +546,7 @@ export function calculator() {
 }
 
 /** Return the calculator's elements in their order. */
-function page({ fields, law, causal, results }) {
+function page({ fields, law, causal, needle, strength, results }) {
   const columns = (first) =>
     html(
       "thead",
@@ -421,6 +578,12 @@ function page({ fields, law, causal, results }) {
       html("p", {}, title, " ", copy(code)),
       html("pre", { tabindex: 0 }, code),
     );
+  results.found.append(
+    html("h3", {}, "What it finds"),
+    results.reach,
+    legend([["line exact", "mean weight of the key to be found, against n"]]),
+    results.reachPictures,
+  );
   return html(
     "form",
     { class: "live-calculator", onsubmit: (event) => event.preventDefault() },
@@ -431,6 +594,8 @@ function page({ fields, law, causal, results }) {
       html("div", { class: "live-fields" }, fields.n.element, fields.d.element),
       law.element,
       html("label", { class: "live-check" }, causal, " causal mask"),
+      needle.element,
+      strength.element,
     ),
     results.answer,
     results.spoken,
@@ -457,6 +622,7 @@ function page({ fields, law, causal, results }) {
     ]),
     results.pictures,
     results.readings,
+    results.found,
     html("h3", {}, "The code to paste"),
     lines("PyTorch", results.torch),
     lines("attnlib", results.attnlib),
@@ -525,3 +691,29 @@ function picture({ curves, points, end }, found, chosen) {
   view.dot(chosen.alpha, curves.exact(chosen.alpha), "dot exact");
   return view.root;
 }
+
+/** Draw the needle's mean weight against n, with the half, and the n that is looked at. */
+function reachPicture({ points, weight }, n) {
+  const [from, to] = TABLE.limits.n.map(Math.log10);
+  const view = chart({
+    x: { from, to, name: "number of keys n", ticks: [1, 3, 5, 7].map((k) => [k, POWERS[k]]) },
+    y: { from: 0, to: 1, name: "weight on the key", ticks: [0, 0.5, 1] },
+    name: "The mean weight of the key to be found against n, a line at one half, and your n.",
+  });
+  view.curve(
+    [
+      [from, 0.5],
+      [to, 0.5],
+    ],
+    "thin dashed",
+  );
+  view.upright(Math.log10(n), "thin");
+  view.curve(
+    points.map(([keys, height]) => [Math.log10(keys), height]),
+    "line exact",
+  );
+  view.dot(Math.log10(n), weight, "dot exact");
+  return view.root;
+}
+
+const POWERS = { 1: "10", 3: "1000", 5: "10⁵", 7: "10⁷" };

@@ -2,6 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Bars that are drawn of a row. */
+export const SHOWN = 24;
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -142,8 +145,8 @@ export function legend(lines) {
   );
 }
 
-/** Return bars for the largest weights, up to the height `highest`. */
-export function bars(weights, { name, highest = 1, shown = 24 }) {
+/** Return bars for the largest weights, up to the height `highest`; one may be marked. */
+export function bars(weights, { name, highest = 1, shown = SHOWN, marked = -1 }) {
   const view = chart({
     x: { from: 0, to: shown, name: "keys of the row, largest weight first", ticks: [] },
     y: { from: 0, to: highest, name: "weight", ticks: [0, highest / 2, highest] },
@@ -152,7 +155,7 @@ export function bars(weights, { name, highest = 1, shown = 24 }) {
   const gap = (view.box.right - view.box.left) / shown;
   for (const [k, weight] of weights.slice(0, shown).entries())
     view.add("rect", {
-      class: "bar",
+      class: k === marked ? "bar marked" : "bar",
       x: (view.box.left + gap * (k + 0.12)).toFixed(1),
       y: view.Y(weight).toFixed(1),
       width: (0.76 * gap).toFixed(1),

@@ -173,10 +173,10 @@ function gradientOf(law, series, unit) {
 }
 
 /** Return lengths |q|/√d of a random query with their weights: given it, scores are normal. */
-function queryLengths(d) {
+export function queryLengths(d, count = 29) {
   const low = -9 / d - 4.2 / Math.sqrt(2 * d);
   const high = 4.2 / Math.sqrt(2 * d);
-  const points = Array.from({ length: 29 }, (_, i) => low + ((high - low) * i) / 28);
+  const points = Array.from({ length: count }, (_, i) => low + ((high - low) * i) / (count - 1));
   const weights = points.map((w) => Math.exp(d * (w - Math.exp(2 * w) / 2 + 0.5)));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   return points.map((w, i) => ({ length: Math.exp(w), weight: weights[i] / total }));

@@ -32,6 +32,15 @@ export function sampleRow(law, n) {
   return { n, scores, others };
 }
 
+/** Return a row with one key more, of a given score, and its place among the largest. */
+export function withNeedle(row, score) {
+  const { scores } = row;
+  const before = scores.findIndex((other) => other <= score);
+  const place = before < 0 ? scores.length : before;
+  const together = [...scores.slice(0, place), score, ...scores.slice(place)];
+  return { ...row, n: row.n + 1, scores: together, place };
+}
+
 /** Return the weights of a row's largest keys at α, and what measures the row. */
 export function weigh({ n, scores, others }, alpha) {
   const powers = scores.map((s) => Math.exp(alpha * (s - scores[0])));

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.polynomial.polynomial import Polynomial
 
-from attnlib import criteria, exact, freezing
+from attnlib import criteria, exact, freezing, retrieval
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Law, Normal
@@ -94,9 +94,11 @@ def output_table() -> dict[str, Any]:
 def criteria_tables(recorded: Record) -> dict[str, Any]:
     """Return names and meanings of the criteria, and tables for the two without a closed form."""
     smallest_log = 1.0 / np.log(criteria.LARGEST_SAMPLED), 1.0 / np.log(KEYS[0])
-    listed = criteria.alphas(Normal(), KEYS[0])
+    listed = criteria.alphas(Normal(), KEYS[0], needle=retrieval.Tilted(1.0))
+    named = [{"name": entry.name, "meaning": entry.meaning} for entry in listed]
     return {
-        "list": [{"name": entry.name, "meaning": entry.meaning} for entry in listed],
+        "list": named[:-2],
+        "needle": named[-2:],
         "held": {kind: packed(held(recorded, law), 1e-7) for kind, law in LAWS.items()},
         "entropy": {kind: packed(entropy(recorded, law), 1e-5) for kind, law in LAWS.items()},
         "typical": {

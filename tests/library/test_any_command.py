@@ -7,11 +7,12 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from attnlib import criteria, freezing
+from attnlib import criteria, freezing, retrieval
 from attnlib.cli import app
 from tests.library.test_any_input import try_all
 
@@ -52,6 +53,9 @@ def of_scale(draw):
     if draw(st.booleans()):
         laws = st.sampled_from(["normal", "cosine", "dot-product"])
         arguments += ["--law", draw(laws | words)]
+    if not draw(st.integers(0, 2)):
+        strengths = st.floats(0.0, 1.0).map(str) | numbers
+        arguments += [draw(st.sampled_from(["--gap", "--theta", "--cosine"])), draw(strengths)]
     return [*arguments, *draw(flags)]
 
 
@@ -77,7 +81,13 @@ def test_scale(many, monkeypatch):
         return float(freezing.critical_alpha(keys, law)), 0.0
 
     monkeypatch.setattr(criteria, "_typical", frozen)
+
+    def reach(law, needle, *, policy, **_):
+        return float(retrieval.mean_gap(law, needle)) * np.arange(len(policy))
+
     monkeypatch.setattr(criteria, "same_entropy", lambda law, n: frozen(law, n)[0])
+    monkeypatch.setattr(retrieval, "reach", reach)
+    monkeypatch.setattr(retrieval, "_root_of_slope", lambda law, needle, n: float(n))
     try_all(many, of_scale(), check_scale)
 
 

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from typer.testing import CliRunner
 
-from attnlib import __version__, claims, criteria
+from attnlib import __version__, claims, criteria, retrieval
 from attnlib.cli import app
 from attnlib.lab import data
 from attnlib.policies import POLICIES
@@ -77,7 +77,7 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal, monkeypatch):
     answer = json.loads(result.output)
     assert (answer["n"], answer["d"], answer["law"], answer["causal"]) == (600, 64, name, causal)
     found = {one["name"]: one for one in answer["criteria"]}
-    for criterion in once(law, 600, causal=causal):
+    for criterion in once(law, 600, causal=causal, needle=None):
         one = found.pop(criterion.name)
         if criterion.alpha is None:
             assert one["scale"] is one["alpha"] is None
@@ -95,12 +95,48 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal, monkeypatch):
         assert one["alpha"] == POLICIES[one["name"]].alpha(600, 64)
 
 
+NEEDLES = [
+    (Normal(), ["--law", "normal", "--theta", "5"], retrieval.Tilted(5.0)),
+    (Cosine(64), ["--cosine", "0.5"], retrieval.Fixed(0.5)),
+    (DotProduct(64), ["--theta", "3", "--causal"], retrieval.Tilted(3.0)),
+]
+
+
+@pytest.mark.parametrize(("law", "told", "needle"), NEEDLES, ids=lambda one: str(one)[:20])
+def test_a_needle_adds_two_criteria_and_how_far_each_scale_reaches(law, told, needle, monkeypatch):
+    monkeypatch.setattr(criteria, "_typical", lambda *_: (3.0, 0.1))
+    answer = json.loads(run(*SCALE, *told, "--json").output)
+    unit = math.sqrt(law.variance)
+    found = {one["name"]: one for one in answer["criteria"]}
+    best = float(retrieval.best_alpha(law, needle, 600))
+    assert found["finding"]["alpha"] == pytest.approx(best * unit, rel=1e-12)
+    distance = float(retrieval.mean_gap(law, needle)) / unit
+    least = float(retrieval.least_alpha(distance, 600))
+    assert (found["least"]["alpha"] or math.inf) == pytest.approx(least, rel=1e-12)
+    expected = float(retrieval.reach(law, needle, 1.0 / unit))
+    assert found["variance"]["reach"] == pytest.approx(expected, rel=0.01)
+    exact_in_time = () if law == DotProduct(64) else ("simcse", "ssmax", "yarn")
+    for one in answer["policies"]:
+        if one["name"] in exact_in_time:
+            exactly = retrieval.reach(law, needle, policy=one["name"], d=64)
+            assert one["reach"] == pytest.approx(float(exactly), rel=0.01), one["name"]
+
+
+def test_the_reach_is_a_column_where_one_key_is_meant(monkeypatch):
+    monkeypatch.setattr(criteria, "_typical", lambda *_: (3.0, 0.1))
+    printed = run(*SCALE, "--law", "normal", "--gap", "9.5").output
+    assert printed.count("reaches") == 2
+    assert "over 2⁵³" in printed
+    assert "finding" in printed
+    assert "reaches" not in run(*SCALE, "--law", "normal").output
+
+
 def test_scale_prints_every_criterion_and_policy_with_a_meaning(monkeypatch):
     once = cache(criteria.alphas)
     monkeypatch.setattr(criteria, "alphas", once)
     result = run(*SCALE)
     assert result.exit_code == 0
-    for one in (*once(DotProduct(64), 600), *POLICIES.values()):
+    for one in (*once(DotProduct(64), 600, causal=False, needle=None), *POLICIES.values()):
         assert one.name in result.output
         assert one.meaning.split()[0] in result.output
     assert "scale=0.2" in result.output  # α* of 600 keys, over 8
@@ -125,6 +161,13 @@ def test_what_needs_more_dimensions_has_no_scale_in_few(d):
         (("scale", "--n", "64", "--d", "0"), "d must be from 1"),
         (("scale", "--n", "64", "--d", "2", "--law", "cosine"), "d must be from 3"),
         ((*SCALE, "--law", "uniform"), "'normal', 'cosine', 'dot-product'"),
+        ((*SCALE, "--gap", "3", "--theta", "3"), "only one can be given"),
+        ((*SCALE, "--cosine", "0.5", "--law", "normal"), "--cosine is for --law cosine"),
+        ((*SCALE, "--cosine", "1.5"), "'--cosine'"),
+        ((*SCALE, "--theta", "-1"), "'--theta'"),
+        ((*SCALE, "--theta", "1e9"), "theta must be at most 10000"),
+        ((*SCALE, "--gap", "9", "--law", "cosine"), "gap must be at most 1 for Cosine(d=64)"),
+        ((*SCALE, "--gap", "nan"), "gap must not contain NaN"),
         (("claims", "variance.nothing"), "'variance.nothing' is not a claim; the ledger has "),
         (("data", "nothing"), "NAME must be embedded or tiny-shakespeare, got 'nothing'"),
         (("data", "--out", "x"), "--out needs the NAME of a text"),

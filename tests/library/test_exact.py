@@ -233,6 +233,7 @@ class TestLimits:
     def test_at_zero_scale_all_keys_are_alike(self, law, n):
         assert exact.collision_probability(law, 0.0, n) == pytest.approx(1.0 / n, rel=1e-12)
         assert exact.moment(law, 0.0, n, order=2.5) == pytest.approx(float(n) ** -1.5, rel=1e-12)
+        assert exact.moment(law, 0.0, n, order=16.0) == pytest.approx(float(n) ** -15, rel=1e-12)
         assert exact.free_energy(law, 0.0, n) == pytest.approx(np.log(n), rel=1e-14)
         assert exact.entropy(law, 0.0, n) == pytest.approx(np.log(n), rel=1e-13)
         assert exact.gradient(law, 0.0, n) == 0.0

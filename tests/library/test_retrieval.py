@@ -492,6 +492,15 @@ class TestBestAlpha:
         assert retrieval.best_alpha(LEVELS, Fixed(3.0), 50) == np.inf
         assert retrieval.best_alpha(DotProduct(64), Fixed(3.0), 5) > 3.0
 
+    def test_the_mean_gap_is_the_slope_of_the_cumulants(self):
+        for law in (Normal(), Cosine(3), Cosine(128), LEVELS, Laplace()):
+            theta, step = 0.5 / spread(law), 1e-4 / spread(law)
+            low, high = law.log_mgf([theta - step, theta + step])
+            expected = (high - low) / (2.0 * step) - law.mean
+            assert retrieval.mean_gap(law, Tilted(theta)) == pytest.approx(expected, rel=1e-6)
+        np.testing.assert_allclose(retrieval.mean_gap(DotProduct(5), Tilted([1.0, 3.0])), [1, 3])
+        assert retrieval.mean_gap(LEVELS, Fixed(2.0)) == 2.0 - LEVELS.mean
+
     def test_the_least_scale_is_a_root(self):
         gap, n = np.array([[3.0], [8.0]]), np.array([1, 20, 90])
         found = retrieval.least_alpha(gap, n)
@@ -545,10 +554,87 @@ class TestReach:
         found = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
         np.testing.assert_array_equal(found, expected)
 
+    @pytest.mark.parametrize("law", [Normal(), Cosine(64), LEVELS], ids=repr)
+    def test_several_rules_at_once_and_roughly(self, law):
+        rules = ["ssmax", "simcse", "clip", policies.own(lambda n, d, position: 0.0)]
+        needles = Fixed(np.array([3.0, 5.0]) * spread(law))
+        exactly = retrieval.reach(law, needles, policy=rules, d=64)
+        assert exactly.shape == (2, 4)
+        np.testing.assert_array_equal(exactly[:, 3], 2.0)
+        alone = retrieval.reach(law, needles, policy="ssmax", d=64)
+        np.testing.assert_array_equal(exactly[:, 0], alone)
+        roughly = retrieval.reach(law, needles, policy=rules, d=64, roughly=True)
+        np.testing.assert_allclose(roughly, exactly, rtol=0.01)
+
+    def test_roughly_for_dot_products(self):
+        law, rules = DotProduct(32), ["transformer", "simcse"]
+        exactly = retrieval.reach(law, Fixed(3.0), policy=rules)
+        roughly = retrieval.reach(law, Fixed(3.0), policy=rules, roughly=True)
+        np.testing.assert_allclose(roughly, exactly, rtol=0.01)
+
+    def test_a_rule_that_loses_the_needle_and_regains_it(self):
+        law, needle = Normal(), Fixed(8.0)
+        n = float(retrieval.reach(law, needle, policy="yarn", d=128))
+        between = np.exp(np.linspace(np.log(2.0), np.log(n), 40)).round()
+        alpha = policies.POLICIES["yarn"].alpha(between, 128)
+        kept = [
+            float(retrieval.weight(law, needle, *at)) for at in zip(alpha, between, strict=True)
+        ]
+        assert kept[-1] > 0.5 - 1e-10
+        assert min(kept) < 0.5
+
     def test_of_cosines_a_rule_is_taken_in_their_own_dimension(self):
         swin = policies.POLICIES["swin_v2"]
         expected = retrieval.reach(Cosine(100), Fixed(0.8), swin.scale(2, 100))
         assert retrieval.reach(Cosine(100), Fixed(0.8), policy=swin) == expected
+
+
+# --- rows that are drawn --------------------------------------------------------------------------
+
+
+class TestSample:
+    @pytest.mark.parametrize("law", LAWS, ids=repr)
+    @pytest.mark.parametrize("kind", [Tilted, Fixed])
+    def test_it_has_the_exact_means(self, law, kind):
+        n, many = 12, 40_000
+        needle = kind(0.8 * spread(law) if kind is Fixed else 0.8 / spread(law))
+        s = retrieval.sample(law, needle, np.random.default_rng(3), many, n)
+        assert s.shape == (many, n)
+        for alpha in (0.5 / spread(law), 2.0 / spread(law)):
+            p = rows.softmax(s, alpha)
+            for drawn, exactly in (
+                (p[:, 0], retrieval.weight(law, needle, alpha, n)),
+                (-np.log(p[:, 0]), retrieval.loss(law, needle, alpha, n)),
+                ((p**2).sum(axis=1), retrieval.collision_probability(law, needle, alpha, n)),
+            ):
+                error = drawn.std() / np.sqrt(many)
+                assert abs(drawn.mean() - float(exactly)) < 5.0 * error
+
+    def test_weights_are_calibrated_at_the_needle_s_strength_and_only_there(self):
+        for law in (Normal(), DotProduct(16), LEVELS):
+            s = retrieval.sample(law, Tilted(2.0), np.random.default_rng(4), 20_000, 30)
+            right, twice = rows.calibration(s, 2.0), rows.calibration(s, 4.0)
+            assert right.keys.sum() == s.size
+            near = np.abs(right.share - right.weight) < 4.5 * right.standard_error
+            assert near[right.keys > 1000].all()
+            top = twice.weight > 0.6
+            assert (twice.share[top] < (twice.weight - 5.0 * twice.standard_error)[top]).all()
+
+    def test_calibration_by_hand(self):
+        s = np.log([[1.0, 1.0, 2.0], [1.0, 1.0, 2.0], [8.0, 1.0, 1.0]])
+        found = rows.calibration(s, bins=[0.0, 0.2, 0.3, 0.6, 0.7, 1.0])
+        np.testing.assert_allclose(found.keys, [2, 4, 2, 1])
+        np.testing.assert_allclose(found.weight, [0.1, 0.25, 0.5, 0.8])
+        np.testing.assert_allclose(found.share, [0.0, 0.5, 0.0, 1.0])
+        # the second bin has a needle of two keys in two rows: no row differs from that
+        np.testing.assert_allclose(found.standard_error, 0.0)
+        last = rows.calibration(s, bins=[0.0, 0.2, 0.3, 0.6, 0.7, 1.0], needle=2)
+        np.testing.assert_allclose(last.share, [0.5, 0.0, 1.0, 0.0])
+        np.testing.assert_allclose(last.standard_error, 0.0)
+        one = rows.calibration(s[[0, 2]], bins=1)
+        np.testing.assert_allclose(one, [[6], [1 / 3], [1 / 3], [0]], atol=1e-15)
+        certain = rows.calibration([[0.0, -np.inf]], bins=2)
+        np.testing.assert_array_equal(certain.share, [0.0, 1.0])
 
 
 # --- shapes, bad input ----------------------------------------------------------------------------
@@ -618,6 +704,10 @@ class TestBadInput:
         needle = Tilted([1.0, 2.0, 3.0, 4.0])
         assert_refused("needle", shapes, retrieval.loss, Normal(), needle, [1.0, 2.0], [2, 3, 4])
 
+    def test_samples(self):
+        call = partial(retrieval.sample, Normal(), rng=np.random.default_rng(0), rows=2, n=3)
+        assert_refused("needle", "[1., 2.]", call, Tilted([1.0, 2.0]))
+
     def test_orders(self):
         for order in (0.5, 17.0, np.inf, np.nan):
             call = partial(retrieval.moment, Normal(), Tilted(1.0), 1.0, 5)
@@ -629,7 +719,7 @@ class TestBadInput:
         assert_refused("policy", "alpha", reach, 1.0, policy="yarn")
         assert_refused("policy", "'yar'", reach, policy="yar", d=64)
         assert_refused("policy", "3", reach, policy=3, d=64)
-        assert_refused("d", "Normal", reach, policy="yarn")
+        assert_refused("d", "None", reach, policy="yarn")
         assert_refused("d", "0", reach, policy="yarn", d=0)
         assert_refused("d", "64", reach, 1.0, d=64)
         assert_refused("alpha", "-1", reach, -1.0)

@@ -25,7 +25,6 @@ from tests.site.html_checks import anchors, soup
 NOT_SHOWN = {
     *("__main__", "checking", "extras", "files", "interception", "opening", "provenance"),
     *("quadrature", "special"),
-    "retrieval",  # until its chapters stand
 }
 """What serves the modules themselves."""
 

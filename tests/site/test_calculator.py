@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.special import betaincinv, ndtri
 
-from attnlib import annealed, criteria, exact, freezing, rows, typical
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import stills
@@ -148,6 +148,81 @@ def test_criteria_in_closed_form(call):
     found = call("cases.map((c) => m.criteria(...c).map(({ alpha }) => alpha))", cases)
     chosen = [[line[0], line[1], line[3]] for line in found]
     np.testing.assert_allclose(chosen, expected, rtol=1e-9)
+
+
+def needle_of(law, kind, strength):
+    """A needle as the library writes it, of a strength in standard deviations."""
+    unit = np.sqrt(law.variance)
+    return retrieval.Fixed(strength * unit) if kind == "gap" else retrieval.Tilted(strength / unit)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_weight_of_a_needle_is_within_a_thousandth(call, law):
+    few = isinstance(law, DotProduct)
+    unit = float(np.sqrt(law.variance))
+    strengths = {"theta": [0.0, 4.0, 7.0], "gap": [min(5.0, 0.99 / unit)]}
+    alphas, keys = [0.3, 3.0, 20.0], np.array([2, 300, LARGEST_N])
+    for kind, several in strengths.items():
+        for strength in several[few:]:
+            found = call(
+                """cases.alphas.map((alpha) =>
+                  cases.keys.map(m.needleWeight(cases.law, cases.needle, alpha)))""",
+                {
+                    "law": law_of(law),
+                    "needle": {"kind": kind, "strength": strength},
+                    "alphas": alphas[few:],
+                    "keys": keys.tolist(),
+                },
+            )
+            scales = np.array(alphas[few:])[:, None] / unit
+            expected = retrieval.weight(law, needle_of(law, kind, strength), scales, keys)
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("law", [Normal(), Cosine(64), DotProduct(64)], ids=str)
+def test_the_scales_that_find_a_needle(call, law):
+    unit = float(np.sqrt(law.variance))
+    cases = [("gap", 5.0, 512), ("theta", 5.0, 512), ("gap", 0.0, 512), ("theta", 3.0, 4096)]
+    found = call(
+        """cases.needles.map(([kind, strength, n]) =>
+          [m.bestAlpha, m.leastAlpha].map((f) => f(cases.law, { kind, strength }, n)))""",
+        {"law": law_of(law), "needles": cases},
+    )
+    for (kind, strength, n), (best, least) in zip(cases, found, strict=True):
+        needle = needle_of(law, kind, strength)
+        expected = float(retrieval.best_alpha(law, needle, n)) * unit
+        assert best == pytest.approx(expected, rel=1e-3), (kind, strength)
+        distance = float(retrieval.mean_gap(law, needle)) / unit
+        expected = float(retrieval.least_alpha(distance, n)) if distance > 0.0 else np.inf
+        assert (np.inf if least is None else least) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("law", [Normal(), Cosine(64), DotProduct(64)], ids=str)
+def test_how_far_a_scale_finds_a_needle(call, law):
+    unit, names = float(np.sqrt(law.variance)), ["transformer", "ssmax", "simcse", "chiang_cholak"]
+    names = names[:3] if isinstance(law, DotProduct) else names
+    found = call(
+        """cases.names.map((name) => {
+          const rule = m.POLICIES.find((policy) => policy.name === name);
+          const needle = { kind: "gap", strength: 4 };
+          return m.reachOf(cases.law, needle, (n) => m.policyAlpha(rule, n, 64)).reach;
+        })""",
+        {"law": law_of(law), "names": names},
+    )
+    needle = retrieval.Fixed(4.0 * unit)
+    expected = [float(retrieval.reach(law, needle, policy=name, d=64)) for name in names]
+    np.testing.assert_allclose(found, expected, rtol=2e-3)
+    largest, none = (
+        call(
+            """[[9, 9], [0, 5]].map(([strength, alpha]) =>
+          m.reachOf(cases, { kind: "gap", strength }, alpha).reach ?? "infinite")""",
+            law_of(law),
+        )
+        if not isinstance(law, Cosine)
+        else (np.inf, 2)
+    )
+    assert largest == np.inf
+    assert none <= 3
 
 
 def test_names_and_meanings_are_the_library_s(call):
@@ -581,6 +656,36 @@ def test_an_address_that_makes_no_sense_is_explained(opened):
     follow(page, "n=512&d=64&law=normal&causal=0&scale=0.5")
     page.get_by_role("status").get_by_text("your own α: multiply q·k by 0.0625").wait_for()
     assert "One key" not in page.locator(".live").inner_text()
+
+
+def test_a_key_to_be_found(steady):
+    page = steady
+    follow(page, "n=4096&d=64&law=normal&gap=6&scale=transformer")
+    law, needle = Normal(), retrieval.Fixed(6.0)
+    text = page.get_by_role("status")
+    reach = int(retrieval.reach(law, needle, policy="transformer", d=64))
+    text.get_by_text(f"half or more up to n = {reach}.").wait_for()
+    weight = float(retrieval.weight(law, needle, 1.0, 4096))
+    assert f"{100 * weight:.2g}\u00a0% of the weight" in text.inner_text()
+    best = float(retrieval.best_alpha(law, needle, 4096))
+    assert line(page, "finding")[0] == pytest.approx(best, rel=6e-3)
+    assert page.locator(".live svg .bar.marked").count() == 1
+    page.locator("label", has_text="finding").click()
+    addressed(page, "gap=6&scale=finding")
+    page.get_by_label("Its gap Δ or strength θ", exact=True).fill("-1")
+    page.get_by_text("hidden below the others").wait_for()
+    page.locator("label", has_text="its strength θ").click()
+    page.get_by_label("Its gap Δ or strength θ", exact=True).fill("3")
+    addressed(page, "theta=3&scale=finding")
+    assert line(page, "finding")[0] == 3.0
+    assert page.locator("input[value=least]").is_disabled()
+    assert fits(page)
+    page.locator("label", has_text="nothing").click()
+    settle(page)
+    assert page.locator("input[value=finding]").count() == 0
+    assert page.get_by_text("What it finds").is_hidden()
+    follow(page, "n=4096&d=64&law=cosine&gap=9&scale=variance")
+    page.get_by_text("the gap is at most √d = 8.00").wait_for()
 
 
 def test_too_few_keys_for_the_entropy_are_said_to_be(steady):
