@@ -138,7 +138,7 @@ def scale_command(
     cosine: Annotated[
         float | None,
         typer.Option(
-            min=-1.0, max=1.0, help="One key is meant: at this cosine; for --law cosine, implied."
+            min=-1.0, max=1.0, help="One key is meant: at this cosine; the law is then cosine."
         ),
     ] = None,
     as_json: AsJson = False,

@@ -554,6 +554,7 @@ def test_set_by_keyboard_alone(opened):
     keys = criteria.effective_keys(535, causal=True)
     best = float(annealed.best_alpha(Cosine(64), keys))
     assert line(page, "annealed")[:2] == pytest.approx([best / 8, best], rel=6e-3)
+    page.keyboard.press("Tab")  # to what is known of the key
     page.keyboard.press("Tab")  # to the criteria
     page.keyboard.press("ArrowDown")
     addressed(page, "scale=typical")
