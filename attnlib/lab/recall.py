@@ -1,0 +1,503 @@
+"""Heads that learn to find: tasks whose needle is known, and what a trained head wants.
+
+- `nearest`: the query is a noisy copy of one of n keys, which are directions in d dimensions. One
+  head, two matrices W_q and W_k, learns it from −log P, P the weight on that key.
+
+What the needle has above the others is a task's `gap`:
+
+- "noise": of a law of the noise's own kind, tilted by θ, whatever n (`attnlib.retrieval.Tilted`);
+- "fixed": exactly so much, whatever n (`attnlib.retrieval.Fixed`);
+- "growing": tilted by θ log n/log n₀, n₀ the length of training.
+
+After training the head is measured at other lengths: its gap g, the variance and
+κ(t) = log E e^{tℓ} of the other logits ℓ about their mean, its weight, its loss, the multiplier t*
+of all its logits that its loss wants, and its loss under the laws in dispute, each over what it is
+at n₀.
+
+Chapter: training.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlib import checking
+from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
+from attnlib.lab import data
+from attnlib.lab.model import Config
+from attnlib.policies import POLICIES, Policy, own
+from attnlib.scores import Cosine
+
+with brought_by("lab"):
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+
+TASKS = ("nearest",)
+GAPS = ("noise", "fixed", "growing")
+QUERIES = 8
+"""How many queries look into one set of keys."""
+BLOCKS = 50
+"""The losses of training are kept as the means of so many stretches."""
+CHUNK = 2**18
+"""Keys that are drawn at a time in a test."""
+SLACK = 0.1
+"""In nats: `least` is the smallest multiplier whose loss is above the best by no more."""
+MOST = 64.0
+"""t* is looked for from 1/MOST to MOST, and is the end where it lies beyond."""
+POWERS = (0.5, 1.0, 1.5, 2.0)
+"""The t at which κ(t) is measured."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be found, how it is learned, and where that is tested.
+
+    Raises ValueError or TypeError that names a field, its value and what is allowed. Chapter:
+    training.
+
+    >>> Task(gap="growing", lengths=[16, 64]).lengths
+    (16, 64)
+    """
+
+    name: str = "nearest"
+    """One of `TASKS`."""
+    gap: str = "noise"
+    """One of `GAPS`."""
+    strength: float = 0.5
+    """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀."""
+    steps: int = 1000
+    """Of Adam, whose learning rate falls to 0 in a line."""
+    batch: int = 32
+    """Sets of keys in a step, each with eight queries."""
+    learning_rate: float = 2.0**-7
+    """Adam's, in the first step."""
+    seed: int = 0
+    """Of the start, of what is trained on and of what is tested."""
+    lengths: tuple[int, ...] = ()
+    """Of the tests, in keys; n₀ is tested first, and by itself where there are none."""
+    rows: int = 1024
+    """Queries of a test, a multiple of 8."""
+
+    def __post_init__(self) -> None:
+        lengths = self.lengths
+        if not isinstance(lengths, list | tuple):
+            raise TypeError(f"lengths must be a list of whole numbers, got lengths={lengths!r:.80}")
+        checked = {
+            "name": checking.choice("name", self.name, TASKS),
+            "gap": checking.choice("gap", self.gap, GAPS),
+            "strength": checking.positive("strength", self.strength),
+            "learning_rate": checking.positive("learning_rate", self.learning_rate),
+            "seed": checking.integer("seed", self.seed, minimum=0),
+            "lengths": tuple(
+                checking.integer("lengths", n, minimum=2, maximum=2**20) for n in lengths
+            ),
+            **{
+                name: checking.integer(name, getattr(self, name), minimum=1, maximum=2**31)
+                for name in ("steps", "batch", "rows")
+            },
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.strength >= 1.0:
+            raise ValueError(f"strength must be below 1, got strength={self.strength:g}")
+        if self.rows % QUERIES:
+            raise ValueError(f"rows must be a multiple of {QUERIES}, got rows={self.rows}")
+
+
+class Found(NamedTuple):
+    """What a head has learned. Chapter: training."""
+
+    losses: list[float]
+    """Of training: the means of 50 stretches, or of each step where there are fewer."""
+    diverged_at: int | None
+    """The first of these that is not a number; None if there is none."""
+    measured: list[dict[str, Any]]
+    """`measured` at n₀ and at the other lengths; empty where it diverged."""
+
+
+FIELDS = (
+    *("n", "gap", "variance", "kappa", "slope", "first", "weight", "loss", "error"),
+    *("best", "best_loss", "least", "predicted_weight", "predicted_loss"),
+    *("annealed_loss", "laws"),
+)
+"""What is measured at a length: see `measured`."""
+
+
+def fitted(policy: Policy, length: float) -> Policy:
+    """Return a policy for models of this length: its constants that are one are set to it."""
+    lengths = [name for name in policy.constants if name == "train_length"]
+    lengths += ["floor"] if policy.name == "llama_4" else []
+    return policy.with_constants(**dict.fromkeys(lengths, length))
+
+
+def root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
+    """Return √log n, the rule of normal scores."""
+    return np.sqrt(np.log(n))
+
+
+LAWS: dict[str, Policy] = {
+    "root_log": own(root_log),
+    **{name: POLICIES[name] for name in ("ssmax", "qwen", "llama_4", "yarn", "infoscale")},
+}
+"""The laws in dispute, beside that of no law: log n is "ssmax", and "qwen" from n₀ on."""
+
+
+def multipliers(n: int, length: int, d: int) -> dict[str, float]:
+    """Return each of `LAWS` at n keys, over what it is at `length`, for heads of d dimensions."""
+    return {
+        name: float(fitted(law, length).relative(length).scale(n, d)) for name, law in LAWS.items()
+    }
+
+
+# --- what is to be found --------------------------------------------------------------------------
+
+
+def tilt(strength: float, d: int) -> float:
+    """Return θ, by which a needle among random directions is tilted whose mean cosine is ϱ.
+
+    The root of κ'(θ) = ϱ for cosines in d dimensions. Raises ValueError for a strength that is not
+    between 0 and 1. Chapter: training.
+
+    >>> round(tilt(0.5, 32), 3)
+    21.072
+    """
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    cosine = checking.positive("strength", strength)
+    if cosine >= 1.0:
+        raise ValueError(f"strength must be below 1, got strength={cosine:g}")
+    law = Cosine(checking.integer("d", d, minimum=3))
+
+    def excess(log_theta: float) -> float:
+        return float(law.log_mgf_derivatives(np.exp(log_theta)).first) - cosine
+
+    return float(np.exp(brentq(excess, -30.0, 30.0, xtol=1e-12)))
+
+
+class Rows(NamedTuple):
+    """Sets of keys, the queries that look into each, and the key that each is to find."""
+
+    queries: NDArray[np.float32]  # (sets, queries, d), of length √d, as the keys
+    keys: NDArray[np.float32]  # (sets, n, d)
+    needle: NDArray[np.int64]  # (sets, queries)
+
+
+def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, sets: int) -> Rows:
+    """Return rows of n keys for a head of training length `length`.
+
+    Keys are uniform on the sphere. A query has the cosine w with its needle and is uniform but for
+    that: w = ϱ where the gap is fixed, else of the density (1 − w²)^{(d−3)/2} e^{θw}, so that given
+    the query the needle is von Mises and Fisher's. Chapter: training.
+    """
+    keys = _directions(rng, (sets, n, d))
+    needle = rng.integers(0, n, (sets, QUERIES))
+    cosine = np.full(needle.shape, task.strength)
+    if task.gap != "fixed":
+        growth = np.log(n) / np.log(length) if task.gap == "growing" else 1.0
+        cosine = np.interp(rng.random(needle.shape), *_quantiles(task.strength, d, growth))
+    cosine = cosine[..., None].astype(np.float32)
+    meant = np.take_along_axis(keys, needle[..., None], axis=1)
+    aside = _directions(rng, meant.shape)
+    aside -= (aside * meant).sum(axis=-1, keepdims=True) * meant
+    aside /= np.linalg.norm(aside, axis=-1, keepdims=True)
+    queries = cosine * meant + np.sqrt(1.0 - cosine**2) * aside
+    root = np.float32(np.sqrt(d))
+    return Rows((root * queries).astype(np.float32), root * keys, needle)
+
+
+@lru_cache
+def _quantiles(strength: float, d: int, growth: float) -> tuple[FloatArray, FloatArray]:
+    """Return probabilities, and the cosines of a tilted needle that are below with each."""
+    edges = np.linspace(-1.0, 1.0, 2**14 + 1)
+    middle = (edges[1:] + edges[:-1]) / 2.0
+    log_density = growth * tilt(strength, d) * middle + (d - 3.0) / 2.0 * np.log1p(-(middle**2))
+    below = np.cumsum(np.exp(log_density - log_density.max()))
+    return np.append(0.0, below) / below[-1], edges
+
+
+def _directions(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    drawn = rng.standard_normal(shape, dtype=np.float32)
+    drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)
+    return drawn
+
+
+# --- one head -------------------------------------------------------------------------------------
+
+
+class Head(nn.Module):
+    """One head: the logits of queries and keys that `config.width` numbers describe.
+
+    W_q and W_k start normal, of variance 1/width. The scale is `config.alpha` over √d, or the
+    policy's at n₀ = `config.sequence` keys, whatever n is: in a test the laws multiply it. Chapter:
+    training.
+
+    >>> head = Head(Config(width=8, head_size=4, sequence=16))
+    >>> head(torch.zeros(2, 3, 8), torch.zeros(2, 16, 8)).shape
+    torch.Size([2, 3, 16])
+    """
+
+    def __init__(self, config: Config, seed: int = 0) -> None:
+        super().__init__()
+        checking.instance("config", config, Config)
+        self.config = config
+        rng = np.random.default_rng([checking.integer("seed", seed, minimum=0), data.WEIGHTS])
+        drawn = rng.standard_normal((2, config.head_size, config.width)) / np.sqrt(config.width)
+        self.query, self.key = (nn.Parameter(torch.from_numpy(one).float()) for one in drawn)
+        self.scale = nn.Parameter(torch.ones(())) if config.learned_scale else None
+        if config.policy is None:
+            self.unit = config.alpha_number() / (1.0 if config.cosine else config.head_size**0.5)
+        else:
+            rule = fitted(POLICIES[config.policy], config.sequence)
+            self.unit = float(rule.scale(config.sequence, config.head_size))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return logits, shape (…, queries, keys), from shapes (…, queries or keys, width)."""
+        config = self.config
+        q, k = functional.linear(queries, self.query), functional.linear(keys, self.key)
+        if config.cosine:
+            q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        q = self.unit * q if self.scale is None else self.unit * self.scale * q
+        return q @ k.mT
+
+
+def lengths(config: Config, task: Task) -> list[int]:
+    """Return the lengths of the tests, n₀ first."""
+    return list(dict.fromkeys([config.sequence, *task.lengths]))
+
+
+def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
+    """Train a head, and measure it at n₀ = `config.sequence` and at the lengths of the task.
+
+    The same arguments give the same numbers, on a CPU to the last bit, with one thread. Heads that
+    differ in the model alone see the same rows. Raises TypeError for arguments of another kind.
+    Chapter: training.
+
+    >>> small = Config(width=8, head_size=8, sequence=8)
+    >>> found = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
+    >>> [one["n"] for one in found.measured], found.losses[-1] < found.losses[0]
+    ([8, 32], True)
+    """
+    checking.instance("config", config, Config)
+    checking.instance("task", task, Task)
+    head = Head(config, task.seed).to(device)
+    draw = _Draw(config, task, device)
+    losses = _trained(head, task, draw.batches())
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if bad.size:
+        return Found(losses[: bad[0]].tolist(), int(bad[0]), [])
+    with torch.no_grad():
+        rows = (draw.tested(head, n) for n in lengths(config, task))
+        found = of_lengths(rows, config.sequence, config.head_size)
+    return Found(losses.tolist(), None, found)
+
+
+@dataclass
+class _Draw:
+    """Rows of a task, for training and for tests."""
+
+    config: Config
+    task: Task
+    device: str = "cpu"
+
+    def _rows(self, n: int, rng: np.random.Generator, sets: int) -> tuple[Tensor, ...]:
+        length, width = self.config.sequence, self.config.width
+        drawn = nearest(self.task, length, width, n, rng, sets)
+        return tuple(torch.from_numpy(one).to(self.device) for one in drawn)
+
+    def batches(self) -> Callable[[nn.Module], Tensor]:
+        """Return what gives the loss of a head on the next batch."""
+        rng = np.random.default_rng([self.task.seed, data.STARTS])
+
+        def loss(head: nn.Module) -> Tensor:
+            *rows, needle = self._rows(self.config.sequence, rng, self.task.batch)
+            return functional.cross_entropy(head(*rows).flatten(0, 1), needle.flatten())
+
+        return loss
+
+    def tested(self, head: nn.Module, n: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return logits, (rows, n), and the needle of each row; the same rows for each head."""
+        rng = np.random.default_rng([self.task.seed, data.MASKS, n])
+        left, parts = self.task.rows // QUERIES, []
+        while left:
+            sets = min(left, max(1, CHUNK // n))
+            *rows, needle = self._rows(n, rng, sets)
+            parts.append((head(*rows).flatten(0, 1), needle.flatten()))
+            left -= sets
+        logits, places = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+        return logits, places
+
+
+def _trained(model: nn.Module, task: Task, loss: Callable[[nn.Module], Tensor]) -> FloatArray:
+    """Train a model in place, and return the mean losses of the stretches."""
+    adam = torch.optim.Adam(model.parameters(), lr=task.learning_rate, fused=True)
+    falling = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: 1.0 - step / task.steps)
+    losses = np.empty(task.steps)
+    for step in range(task.steps):
+        adam.zero_grad()
+        value = loss(model)
+        value.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        falling.step()
+        losses[step] = value.item()
+    return np.array([part.mean() for part in np.array_split(losses, min(BLOCKS, task.steps))])
+
+
+# --- measurements ---------------------------------------------------------------------------------
+
+
+def of_lengths(rows: Any, length: int, d: int) -> list[dict[str, Any]]:
+    """Return `measured` of (logits, needle) at several lengths, the first of them n₀."""
+    found: list[dict[str, Any]] = []
+    for logits, needle in rows:
+        if not found:
+            foresee = foresight(logits, needle)
+        n = logits.shape[1]
+        one = measured(logits, needle, multipliers(n, length, d)) | foresee(n)
+        found.append({name: one[name] for name in FIELDS})
+    return found
+
+
+def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], dict[str, float]]:
+    """Return what gives, from rows of one length, the weight and the loss at another n.
+
+    No parameter is fitted. With the gap g of each row and κ(1) of all others, `annealed_loss` is
+    the mean of log(1 + (n − 1)e^{κ − g}), which is too large near freezing. `predicted_weight` and
+    `predicted_loss` are the integrals of `attnlib.retrieval`, of the logits themselves in place of
+    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Raises as `measured`. Chapter: training.
+    """
+    rows, here = _rows(logits, needle), np.arange(len(logits))
+    gaps = _gaps(rows, needle)
+    others = np.delete(
+        (rows - (rows[here, needle] - gaps)[:, None]).ravel(), here * rows.shape[1] + needle
+    )
+    top = others.max()
+    kappa = float(np.log(np.exp(others - top).mean()) + top)
+    # From where no Gumbel variable is below to where none of 2²⁰ is above.
+    u = np.arange(min(gaps.min(), others.min()) - 4.0, max(gaps.max(), top) + 40.0, 0.25)
+    counts, edges = np.histogram(others, bins=4096)
+    middle = (edges[1:] + edges[:-1]) / 2.0
+    log_phi = np.log(np.exp(-np.exp(middle - u[:, None])) @ counts + 1e-300) - np.log(others.size)
+    chance = np.exp(gaps - u[:, None])
+    needle_first, needle_below = (chance * np.exp(-chance)).mean(1), np.exp(-chance).mean(1)
+
+    def at(n: int) -> dict[str, float]:
+        below = np.exp((n - 1.0) * log_phi)
+        return {
+            "annealed_loss": float(np.logaddexp(0.0, np.log(n - 1.0) + kappa - gaps).mean()),
+            "predicted_weight": float((needle_first * below).sum() * 0.25),
+            "predicted_loss": float((needle_below * (1.0 - below)).sum() * 0.25),
+        }
+
+    return at
+
+
+def _rows(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
+    checking.instance("logits", logits, np.ndarray)
+    checking.instance("needle", needle, np.ndarray)
+    rows = logits if logits.dtype == np.float32 else checking.real("logits", logits)
+    if rows.ndim != 2 or rows.shape[1] < 2 or needle.shape != rows.shape[:1]:
+        raise ValueError(
+            f"logits must be of shape (rows, keys) and needle (rows,), got the shapes "
+            f"{logits.shape} and {needle.shape}"
+        )
+    return rows
+
+
+def _gaps(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
+    """Return the needle's logit less the mean of the others, for each row."""
+    n = logits.shape[1]
+    meant = logits[np.arange(len(logits)), needle].astype(np.float64)
+    rest: FloatArray = logits.sum(axis=1, dtype=np.float64) - meant
+    return meant - rest / (n - 1.0)
+
+
+def measured(
+    logits: FloatArray, needle: NDArray[np.int64], laws: dict[str, float] | None = None
+) -> dict[str, Any]:
+    """Return what a head does to rows: `logits` of shape (rows, n), and where the needle is.
+
+    Means over the rows of: `gap`, the needle's logit less the mean of the others; `variance`, of
+    these; `weight`, P; `first`, the weight of the first key, the sink; `loss`, −log P. `kappa` is
+    κ(t) of the others of all rows together, each about the mean of its row, at `POWERS`, and
+    `slope` κ'(1). `best` is the multiplier t* ≥ 0 of all logits that makes the loss least, to 1e-6
+    of it, and `best_loss` that loss; `least` the smallest one whose loss is above it by 0.1 at
+    most; `laws` the loss under multipliers with names. `error` is a standard error of the loss, of
+    groups of 8 rows. Raises ValueError or TypeError for what are no rows. Chapter: training.
+
+    >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
+    >>> found["gap"], found["variance"], round(found["weight"], 3)
+    (1.5, 1.0, 0.628)
+    """
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    rows = _rows(logits, needle)
+    number, n = rows.shape
+    here = np.arange(number)
+    gaps = _gaps(rows, needle)
+    mean = rows[here, needle] - gaps
+    centred = rows - mean[:, None].astype(rows.dtype)
+    centred[here, needle] = 0.0
+    squares = np.square(centred).sum(axis=1, dtype=np.float64) / max(1, n - 2)
+    count = number * (n - 1)
+    kappa, slope = [], 0.0
+    for power in POWERS:
+        top = float(power * centred.max())
+        weights = np.exp(power * centred - top)
+        weights[here, needle] = 0.0
+        total = weights.sum(dtype=np.float64)
+        kappa.append(float(np.log(total / count) + top))
+        if power == 1.0:
+            slope = float((weights * centred).sum(dtype=np.float64) / total)
+    below = rows - rows.max(axis=1, keepdims=True)
+    meant = below[here, needle].astype(np.float64)
+
+    def each(t: float) -> FloatArray:
+        sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
+        found: FloatArray = np.log(sums) - t * meant
+        return found
+
+    def mean_slope(log_t: float) -> float:
+        weights = np.exp(np.exp(log_t) * below)
+        sums = weights.sum(axis=1, dtype=np.float64)
+        weights *= below
+        return float((weights.sum(axis=1, dtype=np.float64) / sums - meant).mean())
+
+    end = float(np.log(MOST))
+    if mean_slope(end) <= 0.0:
+        best = MOST
+    elif mean_slope(-end) >= 0.0:
+        best = 1.0 / MOST
+    else:
+        best = float(np.exp(brentq(mean_slope, -end, end, xtol=1e-6)))
+    best_loss = float(each(best).mean())
+
+    def excess(t: float) -> float:
+        return float(each(t).mean()) - best_loss - SLACK
+
+    lowest = 1.0 / MOST
+    least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))
+    losses = each(1.0)
+    groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
+    error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
+    first = np.exp(below[:, 0]) / np.exp(below).sum(axis=1, dtype=np.float64)
+    return {
+        "n": n,
+        "gap": float(gaps.mean()),
+        "variance": float(squares.mean()),
+        "kappa": kappa,
+        "slope": slope,
+        "first": float(first.mean()),
+        "weight": float(np.exp(-losses).mean()),
+        "loss": float(losses.mean()),
+        "error": float(error),
+        "best": best,
+        "best_loss": best_loss,
+        "least": least,
+        "laws": {name: float(each(t).mean()) for name, t in (laws or {}).items()},
+    }
