@@ -2,6 +2,10 @@
 
 - `nearest`: the query is a noisy copy of one of n keys, which are directions in d dimensions. One
   head, two matrices W_q and W_k, learns it from −log P, P the weight on that key.
+- `recall`: pairs of a key and a value, a token each, and then keys, of which the value is to be
+  said. A Transformer of one layer can learn it, without positions.
+- `induction`: a sequence, and a stretch of it again, of which each next token is to be said. It
+  takes two layers, and positions.
 
 What the needle has above the others is a task's `gap`:
 
@@ -17,10 +21,10 @@ at n₀.
 Chapter: training.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +33,8 @@ from attnlib import checking
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.lab import data
-from attnlib.lab.model import Config
-from attnlib.policies import POLICIES, Policy, own
+from attnlib.lab.model import Attention, Block, Config, Transformer, fitted
+from attnlib.policies import Policy, own
 from attnlib.scores import Cosine
 
 with brought_by("lab"):
@@ -38,14 +42,20 @@ with brought_by("lab"):
     from torch import Tensor, nn
     from torch.nn import functional
 
-TASKS = ("nearest",)
+    from attnlib.attention import rescale
+
+TASKS = ("nearest", "recall", "induction")
 GAPS = ("noise", "fixed", "growing")
 QUERIES = 8
-"""How many queries look into one set of keys."""
+"""How many queries look into one set of keys, or are the last tokens of a sequence."""
+SYMBOLS = 64
+"""How many keys of `recall` and tokens of `induction` there are."""
+VALUES = 3
+"""How many values a key of `recall` may have."""
 BLOCKS = 50
 """The losses of training are kept as the means of so many stretches."""
 CHUNK = 2**18
-"""Keys that are drawn at a time in a test."""
+"""Keys that are drawn at a time in a test; an eighth of it, for a Transformer."""
 SLACK = 0.1
 """In nats: `least` is the smallest multiplier whose loss is above the best by no more."""
 MOST = 64.0
@@ -70,17 +80,18 @@ class Task:
     gap: str = "noise"
     """One of `GAPS`."""
     strength: float = 0.5
-    """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀."""
+    """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀; of tokens the chance that
+    the query is a true copy, which is 1 where the gap is fixed."""
     steps: int = 1000
     """Of Adam, whose learning rate falls to 0 in a line."""
     batch: int = 32
-    """Sets of keys in a step, each with eight queries."""
+    """Sets of keys or sequences in a step, each with eight queries."""
     learning_rate: float = 2.0**-7
     """Adam's, in the first step."""
     seed: int = 0
     """Of the start, of what is trained on and of what is tested."""
     lengths: tuple[int, ...] = ()
-    """Of the tests, in keys; n₀ is tested first, and by itself where there are none."""
+    """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
     rows: int = 1024
     """Queries of a test, a multiple of 8."""
 
@@ -129,11 +140,10 @@ FIELDS = (
 """What is measured at a length: see `measured`."""
 
 
-def fitted(policy: Policy, length: float) -> Policy:
-    """Return a policy for models of this length: its constants that are one are set to it."""
-    lengths = [name for name in policy.constants if name == "train_length"]
-    lengths += ["floor"] if policy.name == "llama_4" else []
-    return policy.with_constants(**dict.fromkeys(lengths, length))
+MODEL_FIELDS = ("head", "answer_loss", "accuracy", "answers")
+"""What there is beside them of a Transformer: which head of all is measured, counted from 0 through
+the layers; the loss in nats of what it says, and the share that is right; and `answers`, that loss
+under `LAWS` in all heads of all layers, where the model has no policy of its own."""
 
 
 def root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
@@ -141,18 +151,18 @@ def root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
     return np.sqrt(np.log(n))
 
 
-LAWS: dict[str, Policy] = {
-    "root_log": own(root_log),
-    **{name: POLICIES[name] for name in ("ssmax", "qwen", "llama_4", "yarn", "infoscale")},
-}
+LAWS = ("root_log", "ssmax", "qwen", "llama_4", "yarn", "infoscale")
 """The laws in dispute, beside that of no law: log n is "ssmax", and "qwen" from n₀ on."""
+
+
+def named(law: str, length: int) -> Policy:
+    """Return one of `LAWS`, for models of this length."""
+    return own(root_log) if law == "root_log" else fitted(law, length)
 
 
 def multipliers(n: int, length: int, d: int) -> dict[str, float]:
     """Return each of `LAWS` at n keys, over what it is at `length`, for heads of d dimensions."""
-    return {
-        name: float(fitted(law, length).relative(length).scale(n, d)) for name, law in LAWS.items()
-    }
+    return {law: float(named(law, length).relative(length).scale(n, d)) for law in LAWS}
 
 
 # --- what is to be found --------------------------------------------------------------------------
@@ -188,6 +198,14 @@ class Rows(NamedTuple):
     needle: NDArray[np.int64]  # (sets, queries)
 
 
+class Sequences(NamedTuple):
+    """Sequences of tokens, the last of them queries; what each is to say, and where that stands."""
+
+    tokens: NDArray[np.int64]  # (sets, n)
+    answer: NDArray[np.int64]  # (sets, queries)
+    needle: NDArray[np.int64]  # (sets, queries)
+
+
 def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, sets: int) -> Rows:
     """Return rows of n keys for a head of training length `length`.
 
@@ -209,6 +227,47 @@ def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, s
     queries = cosine * meant + np.sqrt(1.0 - cosine**2) * aside
     root = np.float32(np.sqrt(d))
     return Rows((root * queries).astype(np.float32), root * keys, needle)
+
+
+def sequences(
+    task: Task, length: int, n: int, rng: np.random.Generator, sets: int, queries: int = QUERIES
+) -> Sequences:
+    """Return sequences of n tokens, the last of them queries, for training length `length`.
+
+    `recall`: the token 4·key + value is a pair, with a value from 1 to 3, and 4·key asks for it.
+    The needle of a query is the pair. `induction`: the queries are tokens in a row of those
+    before, and the needle is the one after the query's own.
+
+    Where the gap is fixed, what a query copies stands at one place only. Else all are drawn alike,
+    and the copy is true with the chance ϱ, and any other token without it: a needle tilted by
+    θ = log(63ϱ/(1 − ϱ)) among scores 0 or 1, times log n/log n₀ where the gap grows. Chapter:
+    training.
+    """
+    before, alike = n - queries, task.gap != "fixed"
+    induction = task.name == "induction"
+    starts = rng.integers(0, before - queries, (sets, 1)) + np.arange(queries)
+    anywhere = rng.random((sets, before)).argsort(axis=1)[:, :queries]
+    places = starts if induction else anywhere
+    shuffled = rng.permuted(np.tile(np.arange(SYMBOLS), (sets, 1)), axis=1)
+    drawn = rng.integers(0 if alike else queries, SYMBOLS, (sets, before))
+    keys = np.take_along_axis(shuffled, drawn, axis=1)
+    if not alike:
+        np.put_along_axis(keys, places, shuffled[:, :queries], axis=1)
+    asked = np.take_along_axis(keys, places, axis=1)
+    if alike:
+        odds = np.log(SYMBOLS - 1.0)
+        theta = odds + np.log(task.strength / (1.0 - task.strength))
+        theta *= np.log(n) / np.log(length) if task.gap == "growing" else 1.0
+        wrong = rng.random(asked.shape) * (1.0 + np.exp(theta - odds)) < 1.0
+        other = rng.integers(1, SYMBOLS, asked.shape)
+        asked = np.where(wrong, (asked + other) % SYMBOLS, asked)
+    if induction:
+        answer = np.take_along_axis(keys, places + 1, axis=1)
+        return Sequences(np.concatenate([keys, asked], axis=1), answer, places + 1)
+    values = rng.integers(1, VALUES + 1, keys.shape)
+    pairs = (VALUES + 1) * keys + values
+    tokens = np.concatenate([pairs, (VALUES + 1) * asked], axis=1)
+    return Sequences(tokens, np.take_along_axis(values, places, axis=1), places)
 
 
 @lru_cache
@@ -253,7 +312,7 @@ class Head(nn.Module):
         if config.policy is None:
             self.unit = config.alpha_number() / (1.0 if config.cosine else config.head_size**0.5)
         else:
-            rule = fitted(POLICIES[config.policy], config.sequence)
+            rule = fitted(config.policy, config.sequence)
             self.unit = float(rule.scale(config.sequence, config.head_size))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -272,29 +331,60 @@ def lengths(config: Config, task: Task) -> list[int]:
 
 
 def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
-    """Train a head, and measure it at n₀ = `config.sequence` and at the lengths of the task.
+    """Train a head or a Transformer, and measure it at n₀ = `config.sequence` and other lengths.
 
-    The same arguments give the same numbers, on a CPU to the last bit, with one thread. Heads that
-    differ in the model alone see the same rows. Raises TypeError for arguments of another kind.
-    Chapter: training.
+    Of a Transformer that head is measured whose mean weight on the needle is largest at n₀. The
+    same arguments give the same numbers, on a CPU to the last bit, with one thread. Models of one
+    seed see the same rows. Raises TypeError for arguments of another kind, and ValueError for a
+    model that cannot have the task. Chapter: training.
 
     >>> small = Config(width=8, head_size=8, sequence=8)
     >>> found = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
     >>> [one["n"] for one in found.measured], found.losses[-1] < found.losses[0]
     ([8, 32], True)
     """
-    checking.instance("config", config, Config)
-    checking.instance("task", task, Task)
-    head = Head(config, task.seed).to(device)
+    check(config, task)
+    tokens = task.name != "nearest"
+    model = (Transformer(config, task.seed) if tokens else Head(config, task.seed)).to(device)
     draw = _Draw(config, task, device)
-    losses = _trained(head, task, draw.batches())
+    losses = _trained(model, task, draw.batches())
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         return Found(losses[: bad[0]].tolist(), int(bad[0]), [])
     with torch.no_grad():
-        rows = (draw.tested(head, n) for n in lengths(config, task))
-        found = of_lengths(rows, config.sequence, config.head_size)
+        tested = (draw.tested(model, n) for n in lengths(config, task))
+        found = of_lengths(tested, config.sequence, config.head_size)
     return Found(losses.tolist(), None, found)
+
+
+def check(config: Config, task: Task) -> None:
+    """Raise TypeError for what are none, and ValueError for a model that cannot have the task."""
+    checking.instance("config", config, Config)
+    checking.instance("task", task, Task)
+    if task.name == "nearest":
+        return
+    if not config.causal:
+        raise ValueError(f"causal must be true for the task {task.name}, got causal=False")
+    if config.positions == "learned" and max(lengths(config, task)) > config.sequence:
+        raise ValueError(
+            f"lengths must be at most sequence={config.sequence} where positions are learned, "
+            f"got lengths={task.lengths!r:.80}"
+        )
+    shortest = min(lengths(config, task))
+    if shortest < 2 * QUERIES + 1:
+        raise ValueError(
+            f"sequence and lengths must be at least {2 * QUERIES + 1} for the task {task.name}, "
+            f"got {shortest}"
+        )
+
+
+class Tested(NamedTuple):
+    """A test at n keys or tokens."""
+
+    n: int
+    logits: FloatArray  # (heads, rows, keys)
+    needle: NDArray[np.int64]  # (rows,)
+    said: dict[str, Any]  # what a Transformer answers: `MODEL_FIELDS`
 
 
 @dataclass
@@ -305,32 +395,87 @@ class _Draw:
     task: Task
     device: str = "cpu"
 
-    def _rows(self, n: int, rng: np.random.Generator, sets: int) -> tuple[Tensor, ...]:
+    def _rows(
+        self, n: int, rng: np.random.Generator, sets: int, queries: int = QUERIES
+    ) -> list[Tensor]:
+        """Return what the model reads, what it is to say, and the needle."""
         length, width = self.config.sequence, self.config.width
-        drawn = nearest(self.task, length, width, n, rng, sets)
-        return tuple(torch.from_numpy(one).to(self.device) for one in drawn)
+        drawn: Any
+        if self.task.name == "nearest":
+            drawn = nearest(self.task, length, width, n, rng, sets)
+            drawn = (*drawn, drawn.needle)
+        else:
+            drawn = sequences(self.task, length, n, rng, sets, queries)
+        return [torch.from_numpy(one).to(self.device) for one in drawn]
 
     def batches(self) -> Callable[[nn.Module], Tensor]:
-        """Return what gives the loss of a head on the next batch."""
+        """Return what gives the loss of a model on the next batch."""
         rng = np.random.default_rng([self.task.seed, data.STARTS])
 
-        def loss(head: nn.Module) -> Tensor:
-            *rows, needle = self._rows(self.config.sequence, rng, self.task.batch)
-            return functional.cross_entropy(head(*rows).flatten(0, 1), needle.flatten())
+        def loss(model: nn.Module) -> Tensor:
+            n, sets = self.config.sequence, self.task.batch
+            *read, answer, _ = self._rows(n, rng, sets, max(QUERIES, n // 3))
+            return _lost(model(*read), answer, "mean")
 
         return loss
 
-    def tested(self, head: nn.Module, n: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return logits, (rows, n), and the needle of each row; the same rows for each head."""
+    def tested(self, model: nn.Module, n: int) -> Tested:
+        """Return what a model does at n; the same rows for each model."""
         rng = np.random.default_rng([self.task.seed, data.MASKS, n])
-        left, parts = self.task.rows // QUERIES, []
+        chunk = CHUNK // (8 if isinstance(model, Transformer) else 1)
+        left, logits, needles = self.task.rows // QUERIES, [], []
+        said: dict[str, list[Tensor]] = {}
         while left:
-            sets = min(left, max(1, CHUNK // n))
-            *rows, needle = self._rows(n, rng, sets)
-            parts.append((head(*rows).flatten(0, 1), needle.flatten()))
+            sets = min(left, max(1, chunk // n))
+            *read, answer, needle = self._rows(n, rng, sets)
             left -= sets
-        logits, places = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
-        return logits, places
+            needles.append(needle.flatten())
+            if not isinstance(model, Transformer):
+                logits.append(model(*read).flatten(0, 1)[None])
+                continue
+            seen, spoken = _seen(model, read[0])
+            logits.append(seen)
+            said.setdefault("answer_loss", []).append(_lost(spoken, answer))
+            right = spoken[:, -QUERIES:].argmax(dim=-1) == answer
+            said.setdefault("accuracy", []).append(right.flatten().float())
+            # A law over what it is at n₀ is for a model without one of its own.
+            for law in LAWS if self.config.policy is None else ():
+                length = self.config.sequence
+                with rescale(factor=named(law, length), train_length=length):
+                    said.setdefault(law, []).append(_lost(model(*read), answer))
+        means: dict[str, Any] = {
+            name: float(torch.cat(parts).double().mean()) for name, parts in said.items()
+        }
+        if means:
+            means["answers"] = {law: means.pop(law) for law in LAWS if law in means}
+        every = torch.cat(logits, dim=1).cpu().numpy()
+        return Tested(n, every, torch.cat(needles).cpu().numpy(), means)
+
+
+def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
+    """Return −log p(answer) of each of the last queries."""
+    last = spoken[:, -answer.shape[1] :].flatten(0, 1)
+    return functional.cross_entropy(last, answer.flatten(), reduction=reduction)
+
+
+def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the last queries' logits in every head, (heads, rows, keys), and what is said.
+
+    The keys are those before the queries and, the last of them, the query's own.
+    """
+    found: list[Tensor] = []
+
+    def note(attention: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        found.append(cast(Attention, attention).logits(inputs[0], QUERIES))
+
+    blocks = cast(Iterable[Block], model.blocks)
+    hooks = [block.attention.register_forward_pre_hook(note) for block in blocks]
+    spoken = model(tokens)
+    for hook in hooks:
+        hook.remove()
+    logits = torch.cat(found, dim=1).transpose(0, 1)
+    before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
+    return torch.cat([before, own[..., None]], dim=-1).flatten(1, 2), spoken
 
 
 def _trained(model: nn.Module, task: Task, loss: Callable[[nn.Module], Tensor]) -> FloatArray:
@@ -351,15 +496,20 @@ def _trained(model: nn.Module, task: Task, loss: Callable[[nn.Module], Tensor]) 
 # --- measurements ---------------------------------------------------------------------------------
 
 
-def of_lengths(rows: Any, length: int, d: int) -> list[dict[str, Any]]:
-    """Return `measured` of (logits, needle) at several lengths, the first of them n₀."""
+def of_lengths(tested: Iterable[Tested], length: int, d: int) -> list[dict[str, Any]]:
+    """Return what is measured in tests, the first of them at n₀: `FIELDS` and `MODEL_FIELDS`."""
     found: list[dict[str, Any]] = []
-    for logits, needle in rows:
+    for n, heads, needle, said in tested:
         if not found:
-            foresee = foresight(logits, needle)
-        n = logits.shape[1]
-        one = measured(logits, needle, multipliers(n, length, d)) | foresee(n)
-        found.append({name: one[name] for name in FIELDS})
+            shifted = heads - heads.max(axis=-1, keepdims=True)
+            at = shifted[:, np.arange(len(needle)), needle]
+            weights = np.exp(at) / np.exp(shifted).sum(axis=-1, dtype=np.float64)
+            head = int(weights.mean(axis=1).argmax())
+            foresee = foresight(heads[head], needle)
+        one = measured(heads[head], needle, multipliers(n, length, d))
+        one |= foresee(heads.shape[-1]) | {"n": n}
+        kept = {name: one[name] for name in FIELDS}
+        found.append(kept | ({"head": head, **said} if said else {}))
     return found
 
 
@@ -414,7 +564,8 @@ def _gaps(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
     n = logits.shape[1]
     meant = logits[np.arange(len(logits)), needle].astype(np.float64)
     rest: FloatArray = logits.sum(axis=1, dtype=np.float64) - meant
-    return meant - rest / (n - 1.0)
+    gaps: FloatArray = meant - rest / (n - 1.0)
+    return gaps
 
 
 def measured(

@@ -19,7 +19,7 @@ from attnlib import checking, provenance
 from attnlib.checking import FloatArray
 from attnlib.files import read_json
 from attnlib.lab.model import Config
-from attnlib.lab.recall import FIELDS, LAWS, POWERS, Found, Task, lengths
+from attnlib.lab.recall import FIELDS, LAWS, MODEL_FIELDS, POWERS, Found, Task, lengths
 from attnlib.lab.train import Run, Training, final_loss
 
 Table = dict[str, Any]
@@ -181,15 +181,19 @@ def _found(table: Table, setting: Setting) -> Found:
     if [one.get("n") for one in found.measured] != wanted:
         raise ValueError(f"measured must be at the lengths {wanted}, got {found.measured!r:.80}")
     _numbers("losses", found.losses, len(found.losses), math.inf)
+    task = cast(Task, setting.training)
+    fields = (*FIELDS, *(MODEL_FIELDS if task.name != "nearest" else ()))
     for one in found.measured:
-        numbers = {**one, **{f"kappa {t}": k for t, k in zip(POWERS, one["kappa"], strict=True)}}
-        numbers |= numbers.pop("laws")
-        del numbers["kappa"], numbers["n"]
-        if one.keys() != set(FIELDS) or one["laws"].keys() != LAWS.keys():
-            raise ValueError(f"measured must be of {', '.join(FIELDS)}, got {one!r:.80}")
-        for name, value in numbers.items():
-            if type(value) is not float:
-                raise ValueError(f"{name} must be a number, got {value!r:.80}")
+        laws = [one["laws"]] if "laws" in one else []
+        if one.get("answers"):
+            laws.append(one["answers"])
+        if one.keys() != set(fields) or any(law.keys() != set(LAWS) for law in laws):
+            raise ValueError(f"measured must be of {', '.join(fields)}, got {one!r:.80}")
+        numbers = [one[name] for name in fields if type(one[name]) not in (int, dict, list)]
+        numbers += one["kappa"] + [value for law in laws for value in law.values()]
+        wrong = [value for value in numbers if type(value) is not float]
+        if wrong or len(one["kappa"]) != len(POWERS):
+            raise ValueError(f"measured must be numbers, got {wrong!r:.80}")
     return found
 
 

@@ -67,7 +67,7 @@ from attnlib.files import set_aside, write_json
 from attnlib.lab import data, results
 from attnlib.lab.data import Text
 from attnlib.lab.model import Config
-from attnlib.lab.recall import Found, Task, find
+from attnlib.lab.recall import Found, Task, check, find
 from attnlib.lab.results import ResultError, Setting
 from attnlib.lab.train import Run, Training, train
 
@@ -205,15 +205,12 @@ def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
 
 def _setting(variant: str, values: Table, corpus: str, digest: str) -> Setting:
     try:
-        return Setting(
-            variant,
-            Config(**{key: value for key, value in values.items() if key in MODEL_KEYS}),
-            (Training if corpus else Task)(
-                **{key: value for key, value in values.items() if key not in MODEL_KEYS}
-            ),
-            Path(corpus).name,
-            digest,
-        )
+        config = Config(**{key: value for key, value in values.items() if key in MODEL_KEYS})
+        told = {key: value for key, value in values.items() if key not in MODEL_KEYS}
+        training = Training(**told) if corpus else Task(**told)
+        if isinstance(training, Task):
+            check(config, training)
+        return Setting(variant, config, training, Path(corpus).name, digest)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{error} (variant {variant!r})") from None
 

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from attnlib import retrieval
+from attnlib.attention import rescale
 from attnlib.lab import recall, sweep
-from attnlib.lab.model import Config
+from attnlib.lab.model import Config, Transformer
 from attnlib.lab.recall import Head, Task
+from attnlib.policies import POLICIES
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.measure import measure as probed
 from attnlib.scores import Cosine
@@ -72,10 +74,146 @@ def test_a_growing_gap_grows_like_log_n():
         assert abs(meant.mean() - wanted) < 5.0 * meant.std() / math.sqrt(meant.size)
 
 
+def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
+    task, rng = Task(name=name, gap=gap, strength=strength), np.random.default_rng(seed)
+    return recall.sequences(task, 40, n, rng, sets, queries)
+
+
+@pytest.mark.parametrize("queries", [8, 13])
+@pytest.mark.parametrize("gap", recall.GAPS)
+def test_the_pair_of_a_key_is_where_it_is_said_to_be(gap, queries):
+    tokens, answer, needle = drawn("recall", gap, queries=queries)
+    assert tokens.shape == (300, 40)
+    true, every = 0, 0
+    for row, values, places in zip(tokens, answer, needle, strict=True):
+        pairs, asked = row[:-queries], row[-queries:]
+        assert (asked % 4 == 0).all()
+        assert (pairs % 4 > 0).all()
+        for token, value, place in zip(asked, values, places, strict=True):
+            assert pairs[place] % 4 == value
+            same = pairs // 4 == token // 4
+            true, every = true + same[place], every + 1
+            if gap == "fixed":
+                assert np.flatnonzero(same).tolist() == [place]
+    rate = 1.0 if gap == "fixed" else 0.8
+    assert abs(true / every - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / every) + 1e-12
+
+
+@pytest.mark.parametrize("gap", recall.GAPS)
+def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
+    tokens, answer, needle = drawn("induction", gap)
+    before, asked = tokens[:, :-8], tokens[:, -8:]
+    np.testing.assert_array_equal(np.diff(needle, axis=1), 1)
+    np.testing.assert_array_equal(np.take_along_axis(before, needle, axis=1), answer)
+    copied = np.take_along_axis(before, needle - 1, axis=1)
+    assert tokens.min() >= 0
+    assert tokens.max() < recall.SYMBOLS
+    if gap == "fixed":
+        np.testing.assert_array_equal(asked, copied)
+        assert ((before[:, None] == asked[..., None]).sum(axis=2) == 1).all()
+    else:
+        assert abs((asked == copied).mean() - 0.8) < 4.0 * math.sqrt(0.16 / asked.size)
+
+
+def test_the_chance_of_a_true_copy_grows_as_theta_does():
+    for n in (20, 40, 320):
+        tokens, _, needle = drawn("induction", "growing", n=n, sets=1000)
+        copied = np.take_along_axis(tokens, needle - 1, axis=1)
+        theta = math.log(63 * 4) * math.log(n) / math.log(40)
+        rate = 1.0 / (1.0 + 63.0 * math.exp(-theta))
+        found = (tokens[:, -8:] == copied).mean()
+        assert abs(found - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / 8000)
+
+
 def test_the_same_seed_gives_the_same_bytes():
     one, same, other = (rows_of(seed=seed, sets=2) for seed in (1, 1, 2))
     for a, b, c in zip(one, same, other, strict=True):
         assert a.tobytes() == b.tobytes() != c.tobytes()
+    for name in ("recall", "induction"):
+        one, same, other = (drawn(name, "noise", sets=2, seed=seed)[0] for seed in (1, 1, 2))
+        assert one.tobytes() == same.tobytes() != other.tobytes()
+
+
+# --- Transformers --------------------------------------------------------------------------------
+
+TOKENS = Config(width=16, head_size=8, depth=2, sequence=24, positions="rotary", fit_policy=True)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"policy": "qwen"},
+        {"cosine": True, "alpha": 3.0, "learned_scale": True},
+        {"policy": "ssmax", "learned_scale": True, "positions": "none"},
+    ],
+)
+def test_the_logits_that_are_seen_are_those_that_attend(changed):
+    model = Transformer(replace(TOKENS, attention="written_out", **changed), 0)
+    for block in model.blocks:
+        if block.attention.scale is not None:
+            block.attention.scale.data[:] = torch.tensor([0.5, 2.0])
+    tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2)[0])
+    weights, softmax = [], torch.softmax
+
+    def kept(scores, dim):
+        weights.append(softmax(scores, dim=dim))
+        return weights[-1]
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "softmax", kept)
+        seen, spoken = recall._seen(model, tokens)
+        torch.testing.assert_close(spoken, model(tokens))
+    assert seen.shape == (4, 16, 23)
+    for block in range(2):
+        full = weights[block][:, :, -8:]
+        before, own = full[..., :22], full[..., 22:].diagonal(dim1=-2, dim2=-1)
+        expected = torch.cat([before, own[..., None]], dim=-1)
+        expected = expected / expected.sum(dim=-1, keepdim=True)
+        found = softmax(seen[2 * block : 2 * block + 2], dim=-1).unflatten(1, (2, 8))
+        torch.testing.assert_close(found, expected.transpose(0, 1))
+
+
+def test_a_transformer_learns_and_is_measured_beyond_its_length():
+    config = replace(TOKENS, depth=1, positions="none", width=32, head_size=16)
+    task = Task(name="recall", gap="fixed", steps=120, rows=64, learning_rate=0.02, lengths=[48])
+    one, same = (recall.find(config, task) for _ in range(2))
+    assert one == same
+    assert one.losses[-1] < one.losses[0] - 0.2
+    for found, n in zip(one.measured, (24, 48), strict=True):
+        assert found["n"] == n
+        assert set(found) == {*recall.FIELDS, *recall.MODEL_FIELDS}
+        assert 0.0 <= found["accuracy"] <= 1.0
+        assert found["head"] in (0, 1)
+    at_home, beyond = one.measured
+    for law, value in at_home["answers"].items():  # at n₀ all are one, but for shorter rows
+        assert value == pytest.approx(at_home["answer_loss"], abs=0.05), law
+    model, draw = Transformer(config, task.seed), recall._Draw(config, task)
+    recall._trained(model, task, draw.batches())
+    with torch.no_grad(), rescale(factor="qwen", train_length=24):
+        twice = draw.tested(model, 48).said["answer_loss"]
+    changed = POLICIES["qwen"].with_constants(train_length=24)
+    with torch.no_grad(), rescale(factor=changed, train_length=24):
+        assert draw.tested(model, 48).said["answer_loss"] == beyond["answers"]["qwen"] != twice
+
+
+def test_a_model_with_a_policy_of_its_own_is_not_given_another():
+    config = replace(TOKENS, policy="ssmax", learned_scale=True)
+    task = Task(name="induction", steps=2, rows=16, lengths=[48])
+    assert [one["answers"] for one in recall.find(config, task).measured] == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("config", "task", "message"),
+    [
+        (replace(TOKENS, causal=False), {}, "causal must be true for the task recall"),
+        (replace(TOKENS, positions="learned"), {"lengths": [48]}, "at most sequence=24 where pos"),
+        (TOKENS, {"lengths": [16]}, "sequence and lengths must be at least 17"),
+    ],
+)
+def test_a_model_that_cannot_have_a_task_is_refused(config, task, message):
+    with pytest.raises(ValueError, match=message):
+        recall.find(config, Task(name="recall", **task))
 
 
 # --- what a head does ----------------------------------------------------------------------------
@@ -199,7 +337,7 @@ def test_a_head_learns_and_the_same_arguments_give_the_same_numbers(changed):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("name", "farthest", "name must be one of 'nearest'"),
+        ("name", "farthest", "name must be one of 'nearest', 'recall', 'induction'"),
         ("gap", 3, "gap must be one of 'noise', 'fixed', 'growing', got gap=3"),
         ("strength", 1.0, "strength must be below 1, got strength=1"),
         ("strength", 0.0, "strength must be a finite number above 0"),
