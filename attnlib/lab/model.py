@@ -98,7 +98,8 @@ class Config:
     skip_weight: float | str = 1.0
     """What multiplies the input that the branch is added to: as for r."""
     positions: str = "learned"
-    """"learned" (an embedding), "rotary" or "none": with these a model reads any length."""
+    """"learned" (an embedding), "rotary", "interleaved" (rotary in the first block and every other
+    one from there) or "none": but for "learned" a model reads any length."""
     attention: str = "fused"
     """"fused" (PyTorch's kernel) or "written_out" (with the matrix of scores)."""
 
@@ -125,7 +126,7 @@ class Config:
                 "initialisation", self.initialisation, ("unit", "pytorch")
             ),
             "positions": checking.choice(
-                "positions", self.positions, ("learned", "rotary", "none")
+                "positions", self.positions, ("learned", "rotary", "interleaved", "none")
             ),
             "attention": checking.choice("attention", self.attention, ("fused", "written_out")),
         }
@@ -135,7 +136,7 @@ class Config:
             raise ValueError(
                 f"width must be a multiple of head_size={self.head_size}, got width={self.width}"
             )
-        if self.positions == "rotary" and self.head_size % 2:
+        if self.positions in ("rotary", "interleaved") and self.head_size % 2:
             raise ValueError(
                 f"head_size must be even for rotary positions, got head_size={self.head_size}"
             )
@@ -248,9 +249,12 @@ class Attention(nn.Module):
     packed_projection = "input"
     """What gives q, k and v, one after the other: for `attnlib.probing.clip`."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, layer: int = 0) -> None:
         super().__init__()
         self.config = config
+        self.turned = config.positions == "rotary" or (
+            config.positions == "interleaved" and layer % 2 == 0
+        )
         self.residual_weight = config.factor(config.residual_weight)
         width = config.width
         self.input = _linear(width, 3 * width, config.biases)
@@ -283,7 +287,7 @@ class Attention(nn.Module):
         """Return q, k and v, shape (batch, heads, sequence, head_size)."""
         heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
-        if self.config.positions == "rotary":
+        if self.turned:
             q, k = rotated(q), rotated(k)
         if self.scale is not None and not self.config.cosine:
             q = q * self.scale[:, None, None]
@@ -348,12 +352,12 @@ def written_out(
 class Block(nn.Module):
     """Attention, then a network of one hidden layer, each added to its input. Chapter: training."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, layer: int = 0) -> None:
         super().__init__()
         width, biases = config.width, config.biases
         self.skip_weight = config.factor(config.skip_weight)
         self.attention_norm = nn.LayerNorm(width, bias=biases)
-        self.attention = Attention(config)
+        self.attention = Attention(config, layer)
         self.hidden_norm = nn.LayerNorm(width, bias=biases)
         self.hidden = _linear(width, 4 * width, biases)
         self.output = _linear(4 * width, width, biases)
@@ -402,7 +406,7 @@ class Transformer(nn.Module):
         self.input_norm = (
             nn.LayerNorm(config.width, bias=config.biases) if config.input_norm else nn.Identity()
         )
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.depth))
         self.norm = nn.LayerNorm(config.width, bias=config.biases)
         self.output = _linear(config.width, BYTES, config.biases)
         self.to(dtype)

@@ -146,7 +146,7 @@ the layers; the loss in nats of what it says, and the share that is right; and `
 under `LAWS` in all heads of all layers, where the model has no policy of its own."""
 
 
-def root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
+def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
     """Return √log n, the rule of normal scores."""
     return np.sqrt(np.log(n))
 
@@ -155,14 +155,14 @@ LAWS = ("root_log", "ssmax", "qwen", "llama_4", "yarn", "infoscale")
 """The laws in dispute, beside that of no law: log n is "ssmax", and "qwen" from n₀ on."""
 
 
-def named(law: str, length: int) -> Policy:
+def _named(law: str, length: int) -> Policy:
     """Return one of `LAWS`, for models of this length."""
-    return own(root_log) if law == "root_log" else fitted(law, length)
+    return own(_root_log) if law == "root_log" else fitted(law, length)
 
 
 def multipliers(n: int, length: int, d: int) -> dict[str, float]:
     """Return each of `LAWS` at n keys, over what it is at `length`, for heads of d dimensions."""
-    return {law: float(named(law, length).relative(length).scale(n, d)) for law in LAWS}
+    return {law: float(_named(law, length).relative(length).scale(n, d)) for law in LAWS}
 
 
 # --- what is to be found --------------------------------------------------------------------------
@@ -441,7 +441,7 @@ class _Draw:
             # A law over what it is at n₀ is for a model without one of its own.
             for law in LAWS if self.config.policy is None else ():
                 length = self.config.sequence
-                with rescale(factor=named(law, length), train_length=length):
+                with rescale(factor=_named(law, length), train_length=length):
                     said.setdefault(law, []).append(_lost(model(*read), answer))
         means: dict[str, Any] = {
             name: float(torch.cat(parts).double().mean()) for name, parts in said.items()

@@ -423,12 +423,14 @@ def test_rotary_positions_are_relative_and_turn_each_plane_at_its_speed():
     torch.testing.assert_close(torch.complex(found[:4], found[4:]), turned.to(torch.complex128))
 
 
-@pytest.mark.parametrize("positions", ["rotary", "none"])
+@pytest.mark.parametrize("positions", ["rotary", "interleaved", "none"])
 def test_without_learned_positions_any_length_is_read(positions):
     model = Transformer(replace(SMALL, positions=positions))
     longer = torch.cat([tokens(SMALL), tokens(SMALL, seed=1)], dim=1)
     torch.testing.assert_close(model(longer)[:, :12], model(longer[:, :12]))
     assert "position.weight" not in dict(model.named_parameters())
+    turned = {"rotary": [True, True], "interleaved": [True, False], "none": [False, False]}
+    assert [block.attention.turned for block in model.blocks] == turned[positions]
     if positions == "none":  # the last position sees a set
         first = replace(SMALL, positions=positions, depth=1)
         swapped = longer[:, [1, 0, *range(2, 24)]]
@@ -477,7 +479,11 @@ def test_a_shorter_input_is_the_beginning_of_a_longer_one():
         ("post_scale", None, "or one of 'none', 'constant', 'exact'"),
         ("residual_weight", "none", "residual_weight must be one of 'constant', 'inverse'"),
         ("projection_gain", math.inf, "projection_gain must be a finite number above 0"),
-        ("positions", "absolute", "positions must be one of 'learned', 'rotary', 'none', got pos"),
+        (
+            "positions",
+            "absolute",
+            "positions must be one of 'learned', 'rotary', 'interleaved', 'none'",
+        ),
         ("fit_policy", 1, "fit_policy must be true or false, got fit_policy=1"),
         ("attention", "flash", "attention must be one of 'fused', 'written_out', got attention='f"),
         ("attention", 3, "attention must be one of 'fused', 'written_out', got attention=3"),
