@@ -33,7 +33,7 @@ from attnlib import checking
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.lab import data
-from attnlib.lab.model import Attention, Block, Config, Transformer, fitted
+from attnlib.lab.model import BYTES, Attention, Block, Config, Transformer, fitted
 from attnlib.policies import Policy, own
 from attnlib.scores import Cosine
 
@@ -140,10 +140,10 @@ FIELDS = (
 """What is measured at a length: see `measured`."""
 
 
-MODEL_FIELDS = ("head", "answer_loss", "accuracy", "answers")
-"""What there is beside them of a Transformer: which head of all is measured, counted from 0 through
-the layers; the loss in nats of what it says, and the share that is right; and `answers`, that loss
-under `LAWS` in all heads of all layers, where the model has no policy of its own."""
+MODEL_FIELDS = ("heads", "answer_loss", "accuracy", "answers")
+"""What there is beside them of a Transformer: how many heads the rows are of; the loss in nats of
+what it says, and the share that is right; and `answers`, that loss under `LAWS` in all heads of all
+layers, where the model has no policy of its own."""
 
 
 def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
@@ -333,8 +333,9 @@ def lengths(config: Config, task: Task) -> list[int]:
 def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
     """Train a head or a Transformer, and measure it at n₀ = `config.sequence` and other lengths.
 
-    Of a Transformer that head is measured whose mean weight on the needle is largest at n₀. The
-    same arguments give the same numbers, on a CPU to the last bit, with one thread. Models of one
+    Heads of a Transformer share the tokens among them: each row is measured in the head whose mean
+    weight on the needle is largest at n₀, over the rows with the same token as needle. The same
+    arguments give the same numbers, on a CPU to the last bit, with one thread. Models of one
     seed see the same rows. Raises TypeError for arguments of another kind, and ValueError for a
     model that cannot have the task. Chapter: training.
 
@@ -384,6 +385,7 @@ class Tested(NamedTuple):
     n: int
     logits: FloatArray  # (heads, rows, keys)
     needle: NDArray[np.int64]  # (rows,)
+    token: NDArray[np.int64]  # (rows,): of the needle; 0 where there are none
     said: dict[str, Any]  # what a Transformer answers: `MODEL_FIELDS`
 
 
@@ -414,7 +416,10 @@ class _Draw:
 
         def loss(model: nn.Module) -> Tensor:
             n, sets = self.config.sequence, self.task.batch
-            *read, answer, _ = self._rows(n, rng, sets, max(QUERIES, n // 3))
+            queries = QUERIES
+            if self.task.name != "nearest":  # many, at no fixed distance
+                queries = int(rng.integers(QUERIES, max(QUERIES, n // 3) + 1))
+            *read, answer, _ = self._rows(n, rng, sets, queries)
             return _lost(model(*read), answer, "mean")
 
         return loss
@@ -423,7 +428,7 @@ class _Draw:
         """Return what a model does at n; the same rows for each model."""
         rng = np.random.default_rng([self.task.seed, data.MASKS, n])
         chunk = CHUNK // (8 if isinstance(model, Transformer) else 1)
-        left, logits, needles = self.task.rows // QUERIES, [], []
+        left, logits, needles, tokens = self.task.rows // QUERIES, [], [], []
         said: dict[str, list[Tensor]] = {}
         while left:
             sets = min(left, max(1, chunk // n))
@@ -432,7 +437,9 @@ class _Draw:
             needles.append(needle.flatten())
             if not isinstance(model, Transformer):
                 logits.append(model(*read).flatten(0, 1)[None])
+                tokens.append(torch.zeros_like(needles[-1]))
                 continue
+            tokens.append(read[0].gather(1, needle).flatten())
             seen, spoken = _seen(model, read[0])
             logits.append(seen)
             said.setdefault("answer_loss", []).append(_lost(spoken, answer))
@@ -448,8 +455,9 @@ class _Draw:
         }
         if means:
             means["answers"] = {law: means.pop(law) for law in LAWS if law in means}
-        every = torch.cat(logits, dim=1).cpu().numpy()
-        return Tested(n, every, torch.cat(needles).cpu().numpy(), means)
+        heads = torch.cat(logits, dim=1).cpu().numpy()
+        places, of_token = (torch.cat(part).cpu().numpy() for part in (needles, tokens))
+        return Tested(n, heads, places, of_token, means)
 
 
 def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
@@ -499,17 +507,20 @@ def _trained(model: nn.Module, task: Task, loss: Callable[[nn.Module], Tensor]) 
 def of_lengths(tested: Iterable[Tested], length: int, d: int) -> list[dict[str, Any]]:
     """Return what is measured in tests, the first of them at n₀: `FIELDS` and `MODEL_FIELDS`."""
     found: list[dict[str, Any]] = []
-    for n, heads, needle, said in tested:
+    for n, heads, needle, token, said in tested:
+        here = np.arange(len(needle))
         if not found:
             shifted = heads - heads.max(axis=-1, keepdims=True)
-            at = shifted[:, np.arange(len(needle)), needle]
-            weights = np.exp(at) / np.exp(shifted).sum(axis=-1, dtype=np.float64)
-            head = int(weights.mean(axis=1).argmax())
-            foresee = foresight(heads[head], needle)
-        one = measured(heads[head], needle, multipliers(n, length, d))
-        one |= foresee(heads.shape[-1]) | {"n": n}
+            weights = np.exp(shifted[:, here, needle]) / np.exp(shifted).sum(axis=-1)
+            of_token = [np.bincount(token, row, minlength=BYTES) for row in weights]
+            head_of = np.argmax(of_token, axis=0)
+        logits = heads[head_of[token], here]
+        if not found:
+            foresee = foresight(logits, needle)
+        one = measured(logits, needle, multipliers(n, length, d))
+        one |= foresee(logits.shape[1]) | {"n": n}
         kept = {name: one[name] for name in FIELDS}
-        found.append(kept | ({"head": head, **said} if said else {}))
+        found.append(kept | ({"heads": len(set(head_of[token])), **said} if said else {}))
     return found
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from attnlib import annealed, exact, typical
+from attnlib.attention import rescale
 from attnlib.lab import data
 from attnlib.lab.model import Attention, Config, Transformer, loss, rotated
 from attnlib.policies import POLICIES
@@ -407,6 +408,9 @@ def test_a_gain_on_cosines_multiplies_them():
     for block in learned.blocks:
         block.attention.scale.data.fill_(1.7)
     torch.testing.assert_close(learned(inputs), Transformer(replace(config, alpha=3.4))(inputs))
+    with rescale(factor=2.0):
+        doubled = learned(inputs)
+    torch.testing.assert_close(doubled, Transformer(replace(config, alpha=6.8))(inputs))
     learned(inputs).square().sum().backward()
     assert all((block.attention.scale.grad != 0.0).all() for block in learned.blocks)
 
