@@ -379,7 +379,7 @@ def check(config: Config, task: Task) -> None:
         )
 
 
-class Tested(NamedTuple):
+class Trial(NamedTuple):
     """A test at n keys or tokens."""
 
     n: int
@@ -424,7 +424,7 @@ class _Draw:
 
         return loss
 
-    def tested(self, model: nn.Module, n: int) -> Tested:
+    def tested(self, model: nn.Module, n: int) -> Trial:
         """Return what a model does at n; the same rows for each model."""
         rng = np.random.default_rng([self.task.seed, data.MASKS, n])
         chunk = CHUNK // (8 if isinstance(model, Transformer) else 1)
@@ -457,7 +457,7 @@ class _Draw:
             means["answers"] = {law: means.pop(law) for law in LAWS if law in means}
         heads = torch.cat(logits, dim=1).cpu().numpy()
         places, of_token = (torch.cat(part).cpu().numpy() for part in (needles, tokens))
-        return Tested(n, heads, places, of_token, means)
+        return Trial(n, heads, places, of_token, means)
 
 
 def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
@@ -504,7 +504,7 @@ def _trained(model: nn.Module, task: Task, loss: Callable[[nn.Module], Tensor]) 
 # --- measurements ---------------------------------------------------------------------------------
 
 
-def of_lengths(tested: Iterable[Tested], length: int, d: int) -> list[dict[str, Any]]:
+def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, Any]]:
     """Return what is measured in tests, the first of them at n₀: `FIELDS` and `MODEL_FIELDS`."""
     found: list[dict[str, Any]] = []
     for n, heads, needle, token, said in tested:

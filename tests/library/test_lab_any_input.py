@@ -323,7 +323,7 @@ ELSEWHERE = {
     "recall.of_lengths",
 }
 VALUES = {"Batch", "Split", "Run", "Setting", "Sweep", "Outcome", "Interval", "Retrieval"} | {
-    *("Found", "Rows", "Sequences", "Tested")
+    *("Found", "Rows", "Sequences", "Trial")
 }
 """Classes that hold what is given to them."""
 

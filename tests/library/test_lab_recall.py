@@ -206,8 +206,8 @@ def test_each_row_is_measured_in_the_head_that_finds_its_token():
     own = np.where(token == 3, 1, 0)
     heads[own, np.arange(64), needle] += 6.0
     tested = [
-        recall.Tested(9, heads, needle, token, {}),
-        recall.Tested(9, -heads, needle, token, {}),
+        recall.Trial(9, heads, needle, token, {}),
+        recall.Trial(9, -heads, needle, token, {}),
     ]
     right, wrong = recall.of_lengths(tested, 9, 4)
     expected = recall.measured(heads[own, np.arange(64)], needle)
