@@ -8,12 +8,13 @@ claims have the same verdicts wherever attnlib is installed.
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attnlib.claims
 from attnlib.claims.training import RUNS
 from attnlib.files import read_json, replace
 from attnlib.lab import results, sweep
+from attnlib.lab.train import Run, Training
 from experiments.records import HERE, runs
 
 OUT = Path(attnlib.claims.__path__[0]) / RUNS
@@ -54,13 +55,13 @@ def experiment(name: str) -> str:
 
 def run(outcome: sweep.Outcome, step_by_step: bool) -> dict[str, Any]:
     """Return the entry of a run; losses have the digits that tell floats of its precision apart."""
-    setting, result = outcome
+    setting, training = outcome.setting, cast(Training, outcome.setting.training)
     entry = {
         "variant": setting.variant,
-        "learning_rate": setting.training.learning_rate,
-        "seed": setting.training.seed,
-        "precision": setting.training.precision,
-        "final_loss": result.final_loss,
+        "learning_rate": training.learning_rate,
+        "seed": training.seed,
+        "precision": training.precision,
+        "final_loss": cast(Run, outcome.run).final_loss,
     }
     return {**entry, "losses": results.encoded(*outcome, {})["losses"]} if step_by_step else entry
 

@@ -1,7 +1,8 @@
 """A small Transformer over bytes, and the variants of its attention under study.
 
-Decoder or masked encoder, from the same blocks: pre-norm LayerNorm, GELU, learned absolute
-positions. The attention branch of a block adds, to its input x of width w,
+Decoder or masked encoder, from the same blocks: pre-norm LayerNorm, GELU, positions that are
+learned and absolute, rotary, or none. The attention branch of a block adds, to its input x of width
+w,
 
     r · W (c · z) + b,    z = softmax(α q·k/√d) v per head,
 
@@ -14,7 +15,7 @@ Source 002. Chapters: output_scale, training.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, cast
@@ -24,6 +25,7 @@ import numpy as np
 from attnlib import annealed, checking, typical
 from attnlib.extras import brought_by
 from attnlib.lab import data
+from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 
 with brought_by("lab"):
@@ -74,6 +76,8 @@ class Config:
     policy: str | None = None
     """In place of `alpha` the name of a policy in `attnlib.policies.POLICIES`, at the n of each
     query: the number of keys that it sees."""
+    fit_policy: bool = False
+    """The policy's constants that are a length of training are `sequence`."""
     cosine: bool = False
     """Bring q and k to length 1 (QK-norm)."""
     post_scale: float | str = "none"
@@ -90,9 +94,12 @@ class Config:
     input_norm: bool = False
     """A LayerNorm of the sum of the embeddings, as in source 002."""
     learned_scale: bool = False
-    """Each head multiplies its queries by a number that is learned, 1 at the start."""
+    """Each head multiplies its logits by a number that is learned, 1 at the start."""
     skip_weight: float | str = 1.0
     """What multiplies the input that the branch is added to: as for r."""
+    positions: str = "learned"
+    """"learned" (an embedding), "rotary", "interleaved" (rotary in the first block and every other
+    one from there) or "none": but for "learned" a model reads any length."""
     attention: str = "fused"
     """"fused" (PyTorch's kernel) or "written_out" (with the matrix of scores)."""
 
@@ -106,7 +113,7 @@ class Config:
                 name: checking.flag(name, getattr(self, name))
                 for name in (
                     *("causal", "biases", "cosine", "weighted_bias", "input_norm"),
-                    "learned_scale",
+                    *("learned_scale", "fit_policy"),
                 )
             },
             "alpha": _alpha(self.alpha),
@@ -118,6 +125,9 @@ class Config:
             "initialisation": checking.choice(
                 "initialisation", self.initialisation, ("unit", "pytorch")
             ),
+            "positions": checking.choice(
+                "positions", self.positions, ("learned", "rotary", "interleaved", "none")
+            ),
             "attention": checking.choice("attention", self.attention, ("fused", "written_out")),
         }
         for name, value in checked.items():
@@ -125,6 +135,10 @@ class Config:
         if self.width % self.head_size:
             raise ValueError(
                 f"width must be a multiple of head_size={self.head_size}, got width={self.width}"
+            )
+        if self.positions in ("rotary", "interleaved") and self.head_size % 2:
+            raise ValueError(
+                f"head_size must be even for rotary positions, got head_size={self.head_size}"
             )
         named = isinstance(self.alpha, str)
         if self.cosine and (named or self.post_scale == "exact") and self.head_size < 3:
@@ -183,6 +197,14 @@ class Config:
 NAMED_FACTORS = ("constant", "inverse")
 
 
+def fitted(policy: str, length: int) -> Policy:
+    """Return a policy by name, those of its constants that are a length of training set to this."""
+    rule = POLICIES[policy]
+    names = [name for name in rule.constants if name == "train_length"]
+    names += ["floor"] if policy == "llama_4" else []
+    return rule.with_constants(**dict.fromkeys(names, length))
+
+
 def _factor(name: str, value: float | str, words: Sequence[str]) -> float | str:
     if isinstance(value, str):
         return checking.choice(name, value, words)
@@ -227,9 +249,12 @@ class Attention(nn.Module):
     packed_projection = "input"
     """What gives q, k and v, one after the other: for `attnlib.probing.clip`."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, layer: int = 0) -> None:
         super().__init__()
         self.config = config
+        self.turned = config.positions == "rotary" or (
+            config.positions == "interleaved" and layer % 2 == 0
+        )
         self.residual_weight = config.factor(config.residual_weight)
         width = config.width
         self.input = _linear(width, 3 * width, config.biases)
@@ -237,8 +262,11 @@ class Attention(nn.Module):
         self.scale = nn.Parameter(torch.ones(config.heads)) if config.learned_scale else None
         c = config.post_scale
         number = None if config.policy else config.alpha_number()
+        policy: str | Policy | None = config.policy
+        if config.policy is not None and config.fit_policy:
+            policy = fitted(config.policy, config.sequence)
         self.options = Options(
-            policy=config.policy,
+            policy=policy,
             alpha=None if config.cosine else number,
             scale=number if config.cosine else None,
             post_scale=c if c == "exact" else 1.0 if c == "none" else config.factor(c),
@@ -247,11 +275,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the branch, shape (batch, sequence, width) as x."""
-        heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
-        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
-        if self.scale is not None:
-            q = q * self.scale[:, None, None]
-        weighted = functional.linear(self.attend(q, k, v), self.output.weight)
+        weighted = functional.linear(self.attend(*self.projected(x)), self.output.weight)
         # r multiplies Wz and never b, in one kernel for every r: r·c = 1 stays exact.
         if not self.config.biases:
             return weighted * self.residual_weight
@@ -259,17 +283,59 @@ class Attention(nn.Module):
             return (weighted + self.output.bias) * self.residual_weight
         return torch.add(self.output.bias, weighted, alpha=self.residual_weight)
 
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q, k and v, shape (batch, heads, sequence, head_size)."""
+        heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
+        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        if self.turned:
+            q, k = rotated(q), rotated(k)
+        if self.scale is not None and not self.config.cosine:
+            q = q * self.scale[:, None, None]
+        return q, k, v
+
+    def logits(self, x: Tensor, last: int) -> Tensor:
+        """Return the logits of the last queries, shape (batch, heads, last, sequence), unmasked."""
+        found = []
+
+        def kept(q: Tensor, k: Tensor, v: Tensor, *, scale: float, **_: Any) -> Tensor:
+            found.append(q[..., -last:, :] @ k.mT * scale)
+            return v
+
+        self._scaled(*self.projected(x), kept)
+        return found[0]
+
+    def _scaled(self, q: Tensor, k: Tensor, v: Tensor, kernel: Callable[..., Tensor]) -> Tensor:
+        # A factor of q would be lost where q is brought to length 1.
+        gain = None if self.scale is None or not self.config.cosine else self.scale[:, None]
+        told = self.config.causal, False, self.options, kernel, gain
+        return scaled(q, k, v, None, 0.0, *told)
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return c · z, shape (batch, sequence, width).
 
         q, k, v: (batch, heads, sequence, head_size).
         """
-        causal = self.config.causal
-        if self.config.attention == "fused":
-            z = attend(q, k, v, is_causal=causal, **self.options._asdict())
+        learned_gain = self.scale is not None and self.config.cosine
+        if self.config.attention == "fused" and not learned_gain:
+            z = attend(q, k, v, is_causal=self.config.causal, **self.options._asdict())
         else:
-            z = scaled(q, k, v, None, 0.0, causal, False, self.options, written_out)
+            fused = self.config.attention == "fused"
+            kernel = functional.scaled_dot_product_attention if fused else written_out
+            z = self._scaled(q, k, v, kernel)
         return z.transpose(-3, -2).flatten(-2)
+
+
+def rotated(x: Tensor, base: float = 10000.0) -> Tensor:
+    """Return queries or keys, (…, sequence, size), turned by their positions: rotary positions.
+
+    Entry i and entry i + size/2 are a plane, turned by position · base^(−2i/size).
+    """
+    half = x.shape[-1] // 2
+    speed = base ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    angle = torch.arange(x.shape[-2], device=x.device, dtype=torch.float64)[:, None] * speed
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    one, other = x[..., :half], x[..., half:]
+    return torch.cat([one * cos - other * sin, one * sin + other * cos], dim=-1)
 
 
 def written_out(
@@ -286,12 +352,12 @@ def written_out(
 class Block(nn.Module):
     """Attention, then a network of one hidden layer, each added to its input. Chapter: training."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, layer: int = 0) -> None:
         super().__init__()
         width, biases = config.width, config.biases
         self.skip_weight = config.factor(config.skip_weight)
         self.attention_norm = nn.LayerNorm(width, bias=biases)
-        self.attention = Attention(config)
+        self.attention = Attention(config, layer)
         self.hidden_norm = nn.LayerNorm(width, bias=biases)
         self.hidden = _linear(width, 4 * width, biases)
         self.output = _linear(4 * width, width, biases)
@@ -334,11 +400,13 @@ class Transformer(nn.Module):
         self.config = config
         tokens = BYTES if config.causal else BYTES + 1  # and one for a masked byte
         self.token = _embedding(tokens, config.width)
-        self.position = _embedding(config.sequence, config.width)
+        self.position = (
+            _embedding(config.sequence, config.width) if config.positions == "learned" else None
+        )
         self.input_norm = (
             nn.LayerNorm(config.width, bias=config.biases) if config.input_norm else nn.Identity()
         )
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.depth))
         self.norm = nn.LayerNorm(config.width, bias=config.biases)
         self.output = _linear(config.width, BYTES, config.biases)
         self.to(dtype)
@@ -373,14 +441,14 @@ class Transformer(nn.Module):
         """Return logits, shape (batch, sequence, 256), from tokens of shape (batch, sequence).
 
         `ratios`, if given, gets rms(attention branch)/rms(skip) of each block. Raises ValueError
-        for tokens longer than `sequence` or, on a CPU, that the model does not know, and TypeError
-        for what are none.
+        for tokens longer than `sequence` where positions are learned or, on a CPU, that the model
+        does not know, and TypeError for what are none.
         """
         checking.instance("tokens", tokens, Tensor)
         if tokens.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"tokens must be int32 or int64, got {tokens.dtype}")
         length = tokens.shape[-1] if tokens.ndim else 0
-        if not 0 < length <= self.config.sequence:
+        if not length or (self.position is not None and length > self.config.sequence):
             raise ValueError(
                 f"tokens must be 1 to sequence={self.config.sequence} long, got {length}"
             )
@@ -392,7 +460,8 @@ class Transformer(nn.Module):
                     f"tokens must be from 0 to {self.token.num_embeddings - 1}, "
                     f"got {low if low < 0 else high}"
                 )
-        x = self.input_norm(self.token(tokens) + self.position.weight[:length])
+        x = self.token(tokens)
+        x = self.input_norm(x if self.position is None else x + self.position.weight[:length])
         for block in self.blocks:
             x = block(x, ratios)
         return cast(Tensor, self.output(self.norm(x)))

@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from attnlib import checking, provenance
 from attnlib.checking import FloatArray
 from attnlib.files import read_json
 from attnlib.lab.model import Config
+from attnlib.lab.recall import FIELDS, LAWS, MODEL_FIELDS, POWERS, Found, Task, lengths
 from attnlib.lab.train import Run, Training, final_loss
 
 Table = dict[str, Any]
@@ -30,6 +31,8 @@ RUN_KEYS = (
 )
 ATTENTION_KEYS = ("spreads", "effective_keys")
 """What there is beside these where `Training.record_attention` asks for it."""
+FOUND_KEYS = Found._fields
+"""What there is in their place where there was something to find."""
 MADE = "made"
 """What the run was made with: `attnlib.provenance.made`."""
 VERSIONS = "versions"
@@ -48,18 +51,18 @@ class Setting:
     """What the file calls it."""
     config: Config
     """The model."""
-    training: Training
-    """How it is trained, the seed included."""
-    corpus: str
+    training: Training | Task
+    """How it is trained, the seed included: on a text, or to find."""
+    corpus: str = ""
     """The name of the text."""
-    sha256: str
+    sha256: str = ""
     """Of the text."""
 
     def identity(self) -> Table:
         """Return the whole configuration, as it stands in the file of the result.
 
-        A JSON object with the keys "model", "training" and "corpus". A word, such as
-        alpha = "typical", stands there as the word.
+        A JSON object with the keys "model", "training" and "corpus", or "model" and "task". A
+        word, such as alpha = "typical", stands there as the word.
         """
         return _plain(asdict(self.config), asdict(self.training), self)
 
@@ -72,22 +75,27 @@ class Setting:
 
 def _plain(model: Table, training: Table, setting: Setting) -> Table:
     text = {"name": setting.corpus, "sha256": setting.sha256}
-    plain: Table = json.loads(json.dumps({"model": model, "training": training, "corpus": text}))
+    found = {"model": model, "training": training, "corpus": text}
+    if isinstance(setting.training, Task):
+        found = {"model": model, "task": training}
+    plain: Table = json.loads(json.dumps(found))
     return plain
 
 
-def _changed(given: Config | Training) -> Table:
+def _changed(given: Config | Training | Task) -> Table:
     defaults = asdict(type(given)())
     return {name: value for name, value in asdict(given).items() if value != defaults[name]}
 
 
-def encoded(setting: Setting, run: Run, made: Table) -> Table:
+def encoded(setting: Setting, run: Run | Found, made: Table) -> Table:
     """Return a run with its whole configuration and what it was made with, as it is written.
 
     Numbers of float32 precision have the digits that tell them apart; a norm or a ratio that is not
     finite is null. Raises TypeError for what is no setting. Chapter: training.
     """
     checking.instance("setting", setting, Setting)
+    if isinstance(run, Found):
+        return {**setting.identity(), MADE: made, **run._asdict()}
     type_ = _number_type(setting)
 
     def plain(values: FloatArray) -> list[Any]:
@@ -110,7 +118,7 @@ def encoded(setting: Setting, run: Run, made: Table) -> Table:
     }
 
 
-def stored(path: Path, setting: Setting) -> Run | None:
+def stored(path: Path, setting: Setting) -> Run | Found | None:
     """Return the run in the file of a result, or None where there is no file.
 
     The file may lack a field of the configuration that is younger, and has then its default. Raises
@@ -121,6 +129,8 @@ def stored(path: Path, setting: Setting) -> Run | None:
     try:
         table = read_json(path)
         _check_setting(table, setting)
+        if isinstance(setting.training, Task):
+            return _found(table, setting)
         return _decoded(table, setting)
     except FileNotFoundError:
         return None
@@ -135,8 +145,12 @@ def _check_setting(table: Any, setting: Setting) -> None:
     if not isinstance(table, dict):
         raise ValueError(f"it must be a table, got {table!r:.80}")
     made = VERSIONS if VERSIONS in table else MADE
-    keys = [*SETTING_KEYS, made, *RUN_KEYS]
-    keys += ATTENTION_KEYS if setting.training.record_attention else ()
+    training = setting.training
+    if isinstance(training, Task):
+        keys = [*setting.identity(), made, *FOUND_KEYS]
+    else:
+        keys = [*setting.identity(), made, *RUN_KEYS]
+        keys += ATTENTION_KEYS if training.record_attention else ()
     for key in keys:
         if key not in table:
             raise ValueError(f"it has no {key}")
@@ -148,7 +162,7 @@ def _check_setting(table: Any, setting: Setting) -> None:
         isinstance(v, str) for v in table[made].values()
     ):
         raise ValueError(f"versions must be a table of words, got {table[made]!r:.80}")
-    younger = _plain(asdict(Config()), asdict(Training()), setting)
+    younger = _plain(asdict(Config()), asdict(type(training)()), setting)
     for part, wanted in setting.identity().items():
         if not isinstance(table[part], dict) or not table[part].keys() <= wanted.keys():
             raise ValueError(f"{part} must be a table of {', '.join(wanted)}")
@@ -158,8 +172,33 @@ def _check_setting(table: Any, setting: Setting) -> None:
                 raise ValueError(f"it is of another run, with {key}={found!r:.80}, not {value!r}")
 
 
+def _found(table: Table, setting: Setting) -> Found:
+    """Return what a head has learned, all its numbers finite and in their places."""
+    found = Found(*(table[key] for key in FOUND_KEYS))
+    wanted = lengths(setting.config, cast(Task, setting.training))
+    if found.diverged_at is not None:
+        wanted = []
+    if [one.get("n") for one in found.measured] != wanted:
+        raise ValueError(f"measured must be at the lengths {wanted}, got {found.measured!r:.80}")
+    _numbers("losses", found.losses, len(found.losses), math.inf)
+    task = cast(Task, setting.training)
+    fields = (*FIELDS, *(MODEL_FIELDS if task.name != "nearest" else ()))
+    for one in found.measured:
+        laws = [one["laws"]] if "laws" in one else []
+        if one.get("answers"):
+            laws.append(one["answers"])
+        if one.keys() != set(fields) or any(law.keys() != set(LAWS) for law in laws):
+            raise ValueError(f"measured must be of {', '.join(fields)}, got {one!r:.80}")
+        numbers = [one[name] for name in fields if type(one[name]) not in (int, dict, list)]
+        numbers += one["kappa"] + [value for law in laws for value in law.values()]
+        wrong = [value for value in numbers if type(value) is not float]
+        if wrong or len(one["kappa"]) != len(POWERS):
+            raise ValueError(f"measured must be numbers, got {wrong!r:.80}")
+    return found
+
+
 def _decoded(table: Table, setting: Setting) -> Run:
-    training, depth = setting.training, setting.config.depth
+    training, depth = cast(Training, setting.training), setting.config.depth
     diverged_at, type_ = table["diverged_at"], _number_type(setting)
     if diverged_at is not None and not _whole(diverged_at, training.steps - 1):
         raise ValueError(f"diverged_at must be null or a step, got {diverged_at!r:.80}")
@@ -225,4 +264,4 @@ def _numbers(name: str, values: Any, count: int, most: float, *, gaps: bool = Fa
 
 
 def _number_type(setting: Setting) -> type[np.floating[Any]]:
-    return np.float64 if setting.training.precision == "float64" else np.float32
+    return np.float64 if cast(Training, setting.training).precision == "float64" else np.float32

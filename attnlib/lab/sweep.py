@@ -19,6 +19,9 @@ A sweep is a TOML file::
     [variants.note]
     post_scale = "constant"
 
+A sweep of heads that learn to find has no corpus, and [task], with fields of recall.Task, in place
+of [training].
+
 Each finished run is one whole JSON file in the folder, named by a hash of its configuration. What
 is there is not run again, so a sweep that was stopped, in whatever way, goes on where it was and
 ends with the same bytes. How long a run took is in the subfolder `timings`, apart from its result.
@@ -54,7 +57,7 @@ from functools import lru_cache
 from itertools import product
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tqdm import tqdm
 
@@ -64,6 +67,7 @@ from attnlib.files import set_aside, write_json
 from attnlib.lab import data, results
 from attnlib.lab.data import Text
 from attnlib.lab.model import Config
+from attnlib.lab.recall import Found, Task, check, find
 from attnlib.lab.results import ResultError, Setting
 from attnlib.lab.train import Run, Training, train
 
@@ -73,12 +77,14 @@ with brought_by("lab"):
 
 Table = dict[str, Any]
 
-KEYS = ("results", "corpus", "seeds", "model", "training", "grid", "variants")
+KEYS = ("results", "corpus", "seeds", "model", "training", "task", "grid", "variants")
 """What a file may have at its top."""
 MODEL_KEYS = tuple(field.name for field in fields(Config))
 """What [model] may have, and [grid] and a variant."""
 TRAINING_KEYS = tuple(field.name for field in fields(Training) if field.name != "seed")
 """What [training] may have, and [grid] and a variant."""
+TASK_KEYS = tuple(field.name for field in fields(Task) if field.name != "seed")
+"""The same of [task]."""
 
 MOST_RUNS = 10**5
 """Of a sweep: more are a slip of the grid."""
@@ -123,7 +129,7 @@ class Outcome(NamedTuple):
     """A finished run: its `setting`, and the `run` that it gave. Chapter: training."""
 
     setting: Setting
-    run: Run
+    run: Run | Found
 
 
 # --- the file of a sweep -------------------------------------------------------------------------
@@ -154,26 +160,33 @@ def read(path: str | Path, text: str | Path | None = None) -> Sweep:
 
 def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
     _known("the file", table, KEYS)
-    results, corpus = _word(table, "results"), _word(table, "corpus")
-    if corpus == data.SHAKESPEARE:
+    results, part = _word(table, "results"), "task" if "task" in table else "training"
+    allowed = MODEL_KEYS + (TASK_KEYS if part == "task" else TRAINING_KEYS)
+    corpus = "" if part == "task" else _word(table, "corpus")
+    if not corpus:
+        digest = ""
+        for key in ("corpus", "training"):
+            if key in table:
+                raise ValueError(f"a file with [task] may have no {key}, got {table[key]!r:.80}")
+    elif corpus == data.SHAKESPEARE:
         digest = data.SHAKESPEARE_SHA256
     elif corpus == data.EMBEDDED:
         digest = data.digest(data.embedded())
     else:
         text = text or path.parent / corpus
         digest = data.digest(data.load(str(path.parent / corpus)))
-    model, training, grid = (_table(table, key) for key in ("model", "training", "grid"))
+    model, training, grid = (_table(table, key) for key in ("model", part, "grid"))
     _known("[model]", model, MODEL_KEYS)
-    _known("[training]", training, TRAINING_KEYS)
-    _known("[grid]", grid, MODEL_KEYS + TRAINING_KEYS)
+    _known(f"[{part}]", training, allowed[len(MODEL_KEYS) :])
+    _known("[grid]", grid, allowed)
     for key, values in grid.items():
         _list(f"{key} in [grid]", values)
     variants = _table(table, "variants") or {"baseline": {}}
     for name in variants:
-        _known(f"[variants.{name}]", _table(variants, name), MODEL_KEYS + TRAINING_KEYS)
+        _known(f"[variants.{name}]", _table(variants, name), allowed)
         _once(f"[variants.{name}] and [grid]", variants[name], grid)
     _once("[model] and [grid]", model, grid)
-    _once("[training] and [grid]", training, grid)
+    _once(f"[{part}] and [grid]", training, grid)
     seeds = _list("seeds", table.get("seeds", [0]))
     runs = math.prod(map(len, (seeds, variants, *grid.values())))
     if runs > MOST_RUNS:
@@ -192,13 +205,12 @@ def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
 
 def _setting(variant: str, values: Table, corpus: str, digest: str) -> Setting:
     try:
-        return Setting(
-            variant,
-            Config(**{key: value for key, value in values.items() if key in MODEL_KEYS}),
-            Training(**{key: value for key, value in values.items() if key not in MODEL_KEYS}),
-            Path(corpus).name,
-            digest,
-        )
+        config = Config(**{key: value for key, value in values.items() if key in MODEL_KEYS})
+        told = {key: value for key, value in values.items() if key not in MODEL_KEYS}
+        training = Training(**told) if corpus else Task(**told)
+        if isinstance(training, Task):
+            check(config, training)
+        return Setting(variant, config, training, Path(corpus).name, digest)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{error} (variant {variant!r})") from None
 
@@ -330,7 +342,7 @@ def outcomes(sweep: Sweep) -> list[Outcome]:
     return [Outcome(setting, run) for setting, run in found if run is not None]
 
 
-def stored(sweep: Sweep, setting: Setting) -> Run | None:
+def stored(sweep: Sweep, setting: Setting) -> Run | Found | None:
     """Return the run whose result is in its place, or None; errors as `outcomes`."""
     try:
         return results.stored(sweep.path(setting), setting)
@@ -361,7 +373,7 @@ def _run(
     """
     waiting = list(pending)
     failed: list[tuple[Setting, Exception]] = []
-    running: dict[Future[tuple[Run, Table, Table]], Setting] = {}
+    running: dict[Future[tuple[Run | Found, Table, Table]], Setting] = {}
     locks = {setting: FileLock(_lock(sweep, setting)) for setting in pending}
     try:
         while waiting or running:
@@ -451,16 +463,22 @@ def _no_memory(error: Exception) -> bool:
     )
 
 
-def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run, Table, Table]:
+def _work(setting: Setting, path: Path | None, device: str) -> tuple[Run | Found, Table, Table]:
     """Train one run with one thread; return it, what it was made with, and how long it took."""
     torch.set_num_threads(1)
-    text = _loaded(setting.corpus, setting.sha256, path)
+    training, text = setting.training, None
+    if isinstance(training, Training):
+        text = _loaded(setting.corpus, setting.sha256, path)
     kernels = torch.backends.cpu.get_cpu_capability()
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
     processor = gpu or f"{provenance.processor()}, {kernels}"
     made = provenance.made("numpy", "torch", threads=1, on=processor)
     start, processor_start = time.perf_counter(), time.process_time()
-    result = train(setting.config, setting.training, text, device=device)
+    result: Run | Found
+    if isinstance(training, Task):
+        result = find(setting.config, training, device=device)
+    else:
+        result = train(setting.config, training, cast(Text, text), device=device)
     timing = {
         "seconds": time.perf_counter() - start,
         "processor_seconds": time.process_time() - processor_start,
@@ -510,6 +528,8 @@ def _loaded(corpus: str, sha256: str, path: Path | None) -> Text:
 def _check_text(sweep: Sweep) -> None:
     try:
         first = sweep.settings[0]
+        if not first.corpus:
+            return
         text = _loaded(first.corpus, first.sha256, sweep.text)
         validation = data.split(text).validation.size
         for setting in sweep.settings:

@@ -31,6 +31,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "attnlib.lab.data",
         "attnlib.lab.model",
         "attnlib.lab.train",
+        "attnlib.lab.recall",
         "attnlib.lab.sweep",
         "attnlib.lab.results",
         "attnlib.lab.comparison",

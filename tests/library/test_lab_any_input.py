@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from attnlib import lab
-from attnlib.lab import comparison, data, model, results, small_models, sweep, train
+from attnlib.lab import comparison, data, model, recall, results, small_models, sweep, train
 from attnlib.lab.model import Config
 from attnlib.lab.results import Setting
 from attnlib.lab.train import Run, Training
@@ -79,6 +79,9 @@ CONFIGS = {
     "weighted_bias": st.booleans(),
     "projection_gain": FACTORS,
     "attention": st.sampled_from(["fused", "written_out"]),
+    "positions": st.sampled_from(["learned", "rotary", "interleaved", "none"]),
+    "learned_scale": st.booleans(),
+    "fit_policy": st.booleans(),
 }
 TRAININGS = {
     "learning_rate": POSITIVE,
@@ -90,6 +93,15 @@ TRAININGS = {
     "loss_limit": POSITIVE,
     "validation_windows": st.integers(1, 3),
     "masked": st.floats(0.0, 1.0, exclude_min=True),
+}
+
+TASKS = {
+    "name": st.sampled_from(recall.TASKS),
+    "gap": st.sampled_from(recall.GAPS),
+    "strength": st.floats(0.0, 1.0),
+    "lengths": st.lists(st.integers(1, 2**53), max_size=3),
+    "rows": st.integers(1, 64),
+    **{name: TRAININGS[name] for name in ("learning_rate", "steps", "batch", "seed")},
 }
 
 
@@ -216,6 +228,11 @@ CALLS = {
         usually=100,
     ),
     "model.loss": Call(model.loss, {"logits": LOGITS, "targets": TARGETS}),
+    "recall.Task": Call(recall.Task, TASKS),
+    "recall.tilt": Call(
+        recall.tilt,
+        {"strength": st.floats(0.01, 0.99), "d": st.integers(3, 200)},
+    ),
     "train.Training": Call(Training, TRAININGS),
     "train.final_loss": Call(
         train.final_loss,
@@ -299,8 +316,15 @@ ELSEWHERE = {
     "data.fetch",  # goes to the network: test_lab_data
     "train.train_model",  # what train.train calls
     *("model.Attention", "model.Block", "model.written_out"),  # parts of Transformer
+    *("model.fitted", "model.rotated"),
+    # train, or take arrays that belong together: test_lab_recall
+    *("recall.find", "recall.Head", "recall.check", "recall.lengths", "recall.multipliers"),
+    *("recall.nearest", "recall.sequences", "recall.measured", "recall.foresight"),
+    "recall.of_lengths",
 }
-VALUES = {"Batch", "Split", "Run", "Setting", "Sweep", "Outcome", "Interval", "Retrieval"}
+VALUES = {"Batch", "Split", "Run", "Setting", "Sweep", "Outcome", "Interval", "Retrieval"} | {
+    *("Found", "Rows", "Sequences", "Trial")
+}
 """Classes that hold what is given to them."""
 
 

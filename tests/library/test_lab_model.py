@@ -14,8 +14,9 @@ from torch import nn
 from torch.nn import functional
 
 from attnlib import annealed, exact, typical
+from attnlib.attention import rescale
 from attnlib.lab import data
-from attnlib.lab.model import Attention, Config, Transformer, loss
+from attnlib.lab.model import Attention, Config, Transformer, loss, rotated
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct
 
@@ -399,6 +400,57 @@ def test_a_learned_scale_is_one_at_the_start_and_multiplies_the_logits():
     assert all((block.attention.scale.grad != 0.0).all() for block in learned.blocks)
 
 
+def test_a_gain_on_cosines_multiplies_them():
+    config = replace(SMALL, cosine=True, alpha=2.0)
+    plain, learned = Transformer(config), Transformer(replace(config, learned_scale=True))
+    inputs = tokens(SMALL)
+    torch.testing.assert_close(learned(inputs), plain(inputs))
+    for block in learned.blocks:
+        block.attention.scale.data.fill_(1.7)
+    torch.testing.assert_close(learned(inputs), Transformer(replace(config, alpha=3.4))(inputs))
+    with rescale(factor=2.0):
+        doubled = learned(inputs)
+    torch.testing.assert_close(doubled, Transformer(replace(config, alpha=6.8))(inputs))
+    learned(inputs).square().sum().backward()
+    assert all((block.attention.scale.grad != 0.0).all() for block in learned.blocks)
+
+
+def test_rotary_positions_are_relative_and_turn_each_plane_at_its_speed():
+    q, k = torch.randn(2, 1, 1, 8, dtype=torch.float64)
+    scores = rotated(q.expand(1, 20, 8)) @ rotated(k.expand(1, 20, 8)).mT
+    for offset in range(-19, 20):
+        diagonal = scores[0].diagonal(offset)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
+    by_hand = torch.view_as_complex(torch.stack([q[0, 0, :4], q[0, 0, 4:]], -1).contiguous())
+    turned = by_hand * torch.exp(7j * 10000.0 ** (-torch.arange(4) / 4.0))
+    found = rotated(q.expand(1, 20, 8))[0, 7]
+    torch.testing.assert_close(torch.complex(found[:4], found[4:]), turned.to(torch.complex128))
+
+
+@pytest.mark.parametrize("positions", ["rotary", "interleaved", "none"])
+def test_without_learned_positions_any_length_is_read(positions):
+    model = Transformer(replace(SMALL, positions=positions))
+    longer = torch.cat([tokens(SMALL), tokens(SMALL, seed=1)], dim=1)
+    torch.testing.assert_close(model(longer)[:, :12], model(longer[:, :12]))
+    assert "position.weight" not in dict(model.named_parameters())
+    turned = {"rotary": [True, True], "interleaved": [True, False], "none": [False, False]}
+    assert [block.attention.turned for block in model.blocks] == turned[positions]
+    if positions == "none":  # the last position sees a set
+        first = replace(SMALL, positions=positions, depth=1)
+        swapped = longer[:, [1, 0, *range(2, 24)]]
+        one = Transformer(first)
+        torch.testing.assert_close(one(longer)[:, 2:], one(swapped)[:, 2:])
+
+
+def test_a_fitted_policy_has_the_length_of_the_windows():
+    fitted = replace(SMALL, policy="qwen", fit_policy=True, positions="none")
+    plain = replace(SMALL, positions="none")
+    inputs = torch.cat([tokens(SMALL), tokens(SMALL, seed=1)], dim=1)
+    ours, theirs = Transformer(fitted)(inputs), Transformer(plain)(inputs)
+    torch.testing.assert_close(ours[:, :12], theirs[:, :12])
+    assert not torch.allclose(ours[:, 13:], theirs[:, 13:])
+
+
 def test_a_shorter_input_is_the_beginning_of_a_longer_one():
     for name in ("baseline", "exact", "policy"):
         model, whole = Transformer(variant(name)), tokens(SMALL)
@@ -431,6 +483,12 @@ def test_a_shorter_input_is_the_beginning_of_a_longer_one():
         ("post_scale", None, "or one of 'none', 'constant', 'exact'"),
         ("residual_weight", "none", "residual_weight must be one of 'constant', 'inverse'"),
         ("projection_gain", math.inf, "projection_gain must be a finite number above 0"),
+        (
+            "positions",
+            "absolute",
+            "positions must be one of 'learned', 'rotary', 'interleaved', 'none'",
+        ),
+        ("fit_policy", 1, "fit_policy must be true or false, got fit_policy=1"),
         ("attention", "flash", "attention must be one of 'fused', 'written_out', got attention='f"),
         ("attention", 3, "attention must be one of 'fused', 'written_out', got attention=3"),
     ],
@@ -454,6 +512,7 @@ def test_cosines_in_two_dimensions_have_no_law(told):
         ({"policy": "mup", "alpha": 2.0}, "policy and alpha both .* policy='mup' and alpha=2.0"),
         ({"policy": "mup", "cosine": True}, "multiplies q·k, not cosines: .* with cosine"),
         ({"policy": "gradient_cosine", "cosine": True, "head_size": 2}, "d must be .* got d=2"),
+        ({"positions": "rotary", "width": 15, "head_size": 5}, "head_size must be even for rotary"),
         ({"alpha": "typical", "sequence": 1}, "sequence must be at least 2 for alpha='typical'"),
     ],
 )
