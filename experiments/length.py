@@ -1,0 +1,287 @@
+"""What became of the predictions about heads that learn to find: experiments/predictions.md.
+
+    python -m experiments.length
+
+prints each prediction, what was measured and the verdict. The runs are those of length_head.toml.
+A number is refuted where its mean over the seeds is outside the margin; a sign where the whole 95 %
+interval of the mean lies on the other side of 0, and it is open where the interval has both.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlib.lab.comparison import interval
+from attnlib.lab.recall import LAWS, multipliers
+from attnlib.lab.sweep import Outcome
+from experiments import records
+
+Values = NDArray[np.float64]
+
+START = 64
+LENGTHS = (16, 64, 256, 1024, 4096)
+FAR = 1024
+"""16 times the length of training."""
+STEPS = (100, 300, 1000, 3000, 10000)
+BRIEF, LONG = STEPS[0], STEPS[-1]
+
+HOLDS, REFUTED, OPEN = "holds", "refuted", "open"
+
+
+class Part(NamedTuple):
+    """One number or one sign of a prediction, and what came of it."""
+
+    prediction: int
+    what: str
+    expected: str
+    mean: float
+    half_width: float
+    verdict: str
+
+
+class Heads:
+    """The runs, by variant, steps and length: an array over the seeds for each number."""
+
+    def __init__(self, outcomes: Iterable[Outcome]) -> None:
+        self.found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+        for outcome in outcomes:
+            task: Any = outcome.setting.training
+            for one in outcome.run.measured:  # type: ignore[union-attr]
+                key = outcome.setting.variant, task.steps, one["n"]
+                self.found.setdefault(key, []).append(one)
+
+    def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
+        """Return a number of each seed; "none" and the names of laws are losses."""
+        entries = self.found[variant, steps, n]
+        if name == "none":
+            name = "loss"
+        return np.array([one["laws"][name] if name in LAWS else one[name] for one in entries])
+
+
+def number(at: int, what: str, values: Values, low: float, high: float, expected: str = "") -> Part:
+    """Return a part whose mean has to lie between two numbers."""
+    mean, half = interval(values)
+    shown = expected or f"{low:.4g} to {high:.4g}"
+    verdict = HOLDS if low <= mean <= high else REFUTED
+    return Part(at, what, shown, float(mean), float(half), verdict)
+
+
+def near(at: int, what: str, values: Values, middle: float, margin: float) -> Part:
+    """Return a part whose mean has to be near a number."""
+    shown = f"{middle:.3g} ± {margin:.2g}"
+    return number(at, what, values, middle - margin, middle + margin, shown)
+
+
+def above(at: int, what: str, values: Values) -> Part:
+    """Return a part whose mean has to be positive."""
+    mean, half = interval(values)
+    verdict = HOLDS if mean - half > 0.0 else REFUTED if mean + half < 0.0 else OPEN
+    return Part(at, what, "> 0", float(mean), float(half), verdict)
+
+
+def ends(heads: Heads) -> Iterator[Part]:
+    """What training ends at."""
+    for n in LENGTHS:
+        yield near(1, f"noise_50, t* at {n}", heads("best", "noise_50", LONG, n), 1.0, 0.06)
+    gap = heads("gap", "noise_50", LONG, START)
+    yield near(2, "noise_50, g/κ'(1)", gap / heads("slope", "noise_50", LONG, START), 1.0, 0.06)
+    of_variance = gap / heads("variance", "noise_50", LONG, START)
+    yield near(2, "noise_50, g/variance", of_variance, 0.759, 0.04)
+    for n in LENGTHS[3:]:
+        yield number(3, f"noise_70, t* at {n}", heads("best", "noise_70", LONG, n), 0.95, 1.25)
+    of_variance = heads("gap", "noise_70", LONG, START) / heads("variance", "noise_70", LONG, START)
+    yield number(3, "noise_70, g/variance", of_variance, 0.50, math.inf, "above 0.50")
+    for variant in ("noise_50", "noise_70"):
+        for n in LENGTHS[1:]:
+            values = heads("best", variant, BRIEF, n) - 1.0
+            yield above(4, f"{variant}, brief, t* − 1 at {n}", values)
+    for variant, n, first in (
+        *(("noise_50", n, START) for n in LENGTHS[2:]),
+        ("noise_70", 4096, FAR),
+    ):
+        ratio = heads("best", variant, BRIEF, n) / heads("best", variant, BRIEF, first)
+        yield near(4, f"{variant}, brief, t* at {n} over {first}", ratio, 1.0, 0.12)
+    for variant, n, first, exact in (
+        ("noise_50", 4096, START, 1.196),
+        ("noise_70", 4096, START, 2.115),
+        ("noise_70_256", 16384, 256, 1.746),
+    ):
+        ratio = heads("least", variant, LONG, n) / heads("least", variant, LONG, first)
+        yield near(5, f"{variant}, least at {n} over {first}", ratio, exact, 0.08 * exact)
+    for variant in ("noise_50", "noise_70"):
+        for before, after in pairwise(STEPS):
+            rise = heads("best", variant, after, FAR) - heads("best", variant, before, FAR)
+            what = f"{variant}, t* after {after} less after {before}"
+            yield number(6, what, rise, -math.inf, 0.05, "at most 0.05")
+    for at, variant, exact, margin in (
+        (7, "fixed_50", {256: 0.911, 1024: 0.714, 4096: 0.599}, None),
+        (8, "growing_50", {16: 2 / 3, 256: 4 / 3, 1024: 5 / 3, 4096: 2.0}, 0.07),
+    ):
+        for n, wanted in exact.items():
+            ratio = heads("best", variant, LONG, n) / heads("best", variant, LONG, START)
+            allowed = 0.05 if margin is None else (0.10 if n < START else margin) * wanted
+            yield near(at, f"{variant}, t* at {n} over {START}", ratio, wanted, allowed)
+
+
+def from_the_start(heads: Heads) -> Iterator[Part]:
+    """What is known of other lengths from n₀ alone."""
+    for variant in ("noise_50", "noise_70", "fixed_50"):
+        for steps in STEPS[2:]:
+            for n in LENGTHS[2:]:
+                yield from _foretold(9, heads, variant, steps, n, lambda loss: 0.06 + 0.05 * loss)
+    for n, exact in zip(LENGTHS[1:], (0.26, 0.21, 0.13, 0.06), strict=True):
+        excess = heads("annealed_loss", "noise_50", LONG, n) - heads("loss", "noise_50", LONG, n)
+        yield near(10, f"noise_50, by g and κ less loss at {n}", excess, exact, 0.06)
+    for n, exact in zip(LENGTHS[1:], (0.08, 0.14, 0.21, 0.27), strict=True):
+        excess = heads("annealed_loss", "noise_70", LONG, n) - heads("loss", "noise_70", LONG, n)
+        yield number(10, f"noise_70, by g and κ less loss at {n}", excess, -0.03, exact + 0.06)
+    for n in LENGTHS[2:]:
+        yield from _foretold(11, heads, "noise_50", BRIEF, n, lambda _: 0.3)
+
+
+def _foretold(
+    at: int, heads: Heads, variant: str, steps: int, n: int, margin: Callable[[float], float]
+) -> Iterator[Part]:
+    case = f"{variant}, {steps} steps, predicted less measured at {n}"
+    weight = heads("predicted_weight", variant, steps, n) - heads("weight", variant, steps, n)
+    yield near(at, f"weight: {case}", weight, 0.0, 0.04)
+    loss = heads("loss", variant, steps, n)
+    excess = heads("predicted_loss", variant, steps, n) - loss
+    yield near(at, f"loss: {case}", excess, 0.0, margin(float(loss.mean())))
+
+
+def laws(heads: Heads) -> Iterator[Part]:
+    """Which law wins at 16 n₀, and what it costs below."""
+
+    def beyond(law: str, variant: str, steps: int, other: str = "none", n: int = FAR) -> Values:
+        return heads(law, variant, steps, n) - heads(other, variant, steps, n)
+
+    yield _rule(heads)
+    exact = {"root_log": 0.120, "ssmax": 0.476, "llama_4": 0.062, "yarn": 0.437, "infoscale": 0.085}
+    for law, excess in exact.items():
+        values = beyond(law, "noise_50", LONG)
+        yield near(13, f"noise_50, {law} − none", values, excess, 0.35 * excess)
+    values = beyond("ssmax", "noise_50", LONG, n=4096)
+    yield near(13, "noise_50, ssmax − none at 4096", values, 1.25, 0.35 * 1.25)
+    for one, other in (("llama_4", "none"), ("infoscale", "none"), ("llama_4", "infoscale")):
+        values = beyond(one, "noise_70", LONG, other)
+        yield near(14, f"noise_70, {one} − {other}", values, 0.0, 0.01)
+    yield above(14, "noise_70, ssmax − none", beyond("ssmax", "noise_70", LONG))
+    for law in LAWS:
+        yield above(15, f"fixed_50, {law} − none", beyond(law, "fixed_50", LONG))
+    values = beyond("ssmax", "fixed_50", LONG)
+    yield number(15, "fixed_50, ssmax − none", values, 0.4, math.inf, "at least 0.4")
+    others = ("none", "root_log", "llama_4", "yarn", "infoscale")
+    for law in others:
+        yield above(16, f"growing_50, {law} − ssmax", beyond(law, "growing_50", LONG, "ssmax"))
+    for law, excess, margin in (("none", 0.17, 0.06), ("root_log", 0.035, 0.03)):
+        values = beyond(law, "growing_50", LONG, "ssmax")
+        yield near(16, f"growing_50, {law} − ssmax", values, excess, margin)
+    for variant in ("noise_50", "noise_70", "growing_50"):
+        for law in LAWS:
+            yield above(17, f"{variant}, brief, none − {law}", -beyond(law, variant, BRIEF))
+    for law in others[1:]:
+        values = beyond(law, "growing_50", BRIEF, "ssmax")
+        yield above(17, f"growing_50, brief, {law} − ssmax", values)
+    yield above(17, "fixed_50, brief, none − ssmax", -beyond("ssmax", "fixed_50", BRIEF))
+    for steps in STEPS:
+        values = beyond("ssmax", "fixed_70", steps)
+        what = f"fixed_70, {steps} steps, ssmax − none"
+        yield number(18, what, values, -math.inf, 0.02, "at most 0.02")
+    yield above(18, "fixed_70, brief, none − ssmax", -beyond("ssmax", "fixed_70", BRIEF))
+    below = {"qwen": 0.0, "yarn": 0.0, "root_log": 0.011, "infoscale": 0.009, "ssmax": 0.046}
+    for law, excess in below.items():
+        values = beyond(law, "noise_50", LONG, n=16)
+        yield near(19, f"noise_50, {law} − none at 16", values, excess, 0.02)
+
+
+def _rule(heads: Heads) -> Part:
+    """A law beats none where t* > √r: how often that is wrong, over cells and laws."""
+    wrong: list[bool] = []
+    for variant, steps, n in heads.found:
+        start = 256 if variant.endswith("_256") else START
+        if n != 16 * start:
+            continue
+        best = float(heads("best", variant, steps, n).mean())
+        for law, factor in multipliers(n, start, 32).items():
+            if abs(math.log(best / math.sqrt(factor))) > 0.05:
+                gain = heads("none", variant, steps, n) - heads(law, variant, steps, n)
+                wrong.append((best > math.sqrt(factor)) != (gain.mean() > 0.0))
+    share = float(np.mean(wrong))
+    what = f"laws that win where t* > √r, wrong of {len(wrong)} cells"
+    return Part(12, what, "at most 0.1", share, 0.0, HOLDS if share <= 0.1 else REFUTED)
+
+
+def learned(heads: Heads) -> Iterator[Part]:
+    """Factors that are learned."""
+    plain = heads("loss", "noise_70", LONG, FAR)
+    values = heads("loss", "noise_70_ssmax", LONG, FAR) - plain
+    yield near(20, "noise_70, learned s less plain", values, 0.0, 0.02)
+    for steps, least in ((300, 2.5), (1000, 1.4)):
+        best = heads("best", "noise_70_qk", steps, FAR)
+        yield number(21, f"gain, t* after {steps}", best, least, math.inf, f"above {least}")
+        more = best - heads("best", "noise_70", steps, FAR)
+        yield above(21, f"gain, t* less the plain head's after {steps}", more)
+        won = heads("none", "noise_70_qk", steps, FAR) - heads("ssmax", "noise_70_qk", steps, FAR)
+        yield above(21, f"gain, none − ssmax after {steps}", won)
+    yield number(21, "gain, t* after 10000", heads("best", "noise_70_qk", LONG, FAR), 0.95, 1.25)
+
+
+def parts(outcomes: Iterable[Outcome]) -> list[Part]:
+    """Return all parts of the predictions, in their order."""
+    heads = Heads(outcomes)
+    chapters = (ends, from_the_start, laws, learned)
+    return [part for chapter in chapters for part in chapter(heads)]
+
+
+WORDS = {
+    1: "a trained head wants its own scale at every length",
+    2: "its gap is the slope of κ, and not the variance",
+    3: "the same for stronger needles",
+    4: "a briefly trained head wants one factor at every length",
+    5: "the least factor that still does grows with n",
+    6: "longer training never asks for a larger factor",
+    7: "a fixed needle wants less scale with more keys",
+    8: "a growing needle wants log n",
+    9: "weight and loss at 4, 16, 64 n₀ from n₀ alone",
+    10: "gap and κ alone are wrong by less than 0.35 nats",
+    11: "weight and loss for briefly trained heads",
+    12: "a law wins where t* is above its root",
+    13: "noise, mean cosine 0.5, long: what each law costs",
+    14: "noise, 0.7, long: laws that grow little cost nothing",
+    15: "a fixed needle: every law loses",
+    16: "a growing needle: log n wins, and by how much",
+    17: "briefly trained: every law wins",
+    18: "a needle beyond the noise: no scale is too large",
+    19: "what laws cost below the training length",
+    20: "a learned factor on log n is one more size of W",
+    21: "a gain that learns slowly wants log n until it has learned",
+}
+"""The predictions in a few words."""
+
+
+def verdict(of: Sequence[Part]) -> str:
+    """Return the verdict of a prediction: that of its worst part."""
+    counts = Counter(part.verdict for part in of)
+    return REFUTED if counts[REFUTED] else OPEN if counts[OPEN] else HOLDS
+
+
+def main() -> None:
+    """Print each part, and count."""
+    found = parts(records.runs("length_head"))
+    for part in found:
+        half = f" ± {part.half_width:.3f}" if part.half_width else ""
+        print(
+            f"{part.prediction:2d} {part.verdict:8s} {part.what}: {part.mean:.3f}{half}, "
+            f"predicted {part.expected}"
+        )
+    print(Counter(part.verdict for part in found))
+
+
+if __name__ == "__main__":
+    main()
