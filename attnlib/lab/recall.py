@@ -137,8 +137,8 @@ FIELDS = (
     *("best", "best_loss", "least", "predicted_weight", "predicted_loss"),
     *("annealed_loss", "laws"),
 )
-"""What is measured at a length: see `measured`."""
-
+"""What is measured at a length: see `measured` and `foresight`. `laws` are `LAWS`, or none where a
+Transformer has a policy of its own, at which it is measured."""
 
 MODEL_FIELDS = ("heads", "answer_loss", "accuracy", "answers")
 """What there is beside them of a Transformer: how many heads the rows are of; the loss in nats of
@@ -517,7 +517,8 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
         logits = heads[head_of[token], here]
         if not found:
             foresee = foresight(logits, needle)
-        one = measured(logits, needle, multipliers(n, length, d))
+        own_law = bool(said) and not said["answers"]
+        one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
         one |= foresee(logits.shape[1]) | {"n": n}
         kept = {name: one[name] for name in FIELDS}
         found.append(kept | ({"heads": len(set(head_of[token])), **said} if said else {}))
