@@ -47,7 +47,7 @@ with brought_by("lab"):
 TASKS = ("nearest", "recall", "induction")
 GAPS = ("noise", "fixed", "growing")
 QUERIES = 8
-"""How many queries look into one set of keys, or are the last tokens of a sequence."""
+"""How many queries look into one set of keys, and are measured of a sequence: its last."""
 SYMBOLS = 64
 """How many keys of `recall` and tokens of `induction` there are."""
 VALUES = 3
@@ -85,7 +85,7 @@ class Task:
     steps: int = 1000
     """Of Adam, whose learning rate falls to 0 in a line."""
     batch: int = 32
-    """Sets of keys or sequences in a step, each with eight queries."""
+    """Sets of keys, each with eight queries, or sequences in a step."""
     learning_rate: float = 2.0**-7
     """Adam's, in the first step."""
     seed: int = 0
@@ -137,8 +137,8 @@ FIELDS = (
     *("best", "best_loss", "least", "predicted_weight", "predicted_loss"),
     *("annealed_loss", "laws"),
 )
-"""What is measured at a length: see `measured`."""
-
+"""What is measured at a length: see `measured` and `foresight`. `laws` are `LAWS`, or none where a
+Transformer has a policy of its own, at which it is measured."""
 
 MODEL_FIELDS = ("heads", "answer_loss", "accuracy", "answers")
 """What there is beside them of a Transformer: how many heads the rows are of; the loss in nats of
@@ -358,6 +358,14 @@ def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
     return Found(losses.tolist(), None, found)
 
 
+def asked(length: int) -> int:
+    """Return how many queries a sequence has for training length `length`, be it of any length.
+
+    A third of that, and at least 8: from many the tasks are learned sooner.
+    """
+    return max(QUERIES, length // 3)
+
+
 def check(config: Config, task: Task) -> None:
     """Raise TypeError for what are none, and ValueError for a model that cannot have the task."""
     checking.instance("config", config, Config)
@@ -371,11 +379,10 @@ def check(config: Config, task: Task) -> None:
             f"lengths must be at most sequence={config.sequence} where positions are learned, "
             f"got lengths={task.lengths!r:.80}"
         )
-    shortest = min(lengths(config, task))
-    if shortest < 2 * QUERIES + 1:
+    shortest, least = min(lengths(config, task)), 2 * asked(config.sequence) + 1
+    if shortest < least:
         raise ValueError(
-            f"sequence and lengths must be at least {2 * QUERIES + 1} for the task {task.name}, "
-            f"got {shortest}"
+            f"sequence and lengths must be at least {least} for {task.name}, got {shortest}"
         )
 
 
@@ -397,9 +404,7 @@ class _Draw:
     task: Task
     device: str = "cpu"
 
-    def _rows(
-        self, n: int, rng: np.random.Generator, sets: int, queries: int = QUERIES
-    ) -> list[Tensor]:
+    def _rows(self, n: int, rng: np.random.Generator, sets: int) -> list[Tensor]:
         """Return what the model reads, what it is to say, and the needle."""
         length, width = self.config.sequence, self.config.width
         drawn: Any
@@ -407,7 +412,7 @@ class _Draw:
             drawn = nearest(self.task, length, width, n, rng, sets)
             drawn = (*drawn, drawn.needle)
         else:
-            drawn = sequences(self.task, length, n, rng, sets, queries)
+            drawn = sequences(self.task, length, n, rng, sets, asked(length))
         return [torch.from_numpy(one).to(self.device) for one in drawn]
 
     def batches(self) -> Callable[[nn.Module], Tensor]:
@@ -415,11 +420,7 @@ class _Draw:
         rng = np.random.default_rng([self.task.seed, data.STARTS])
 
         def loss(model: nn.Module) -> Tensor:
-            n, sets = self.config.sequence, self.task.batch
-            queries = QUERIES
-            if self.task.name != "nearest":  # many, at no fixed distance
-                queries = int(rng.integers(QUERIES, max(QUERIES, n // 3) + 1))
-            *read, answer, _ = self._rows(n, rng, sets, queries)
+            *read, answer, _ = self._rows(self.config.sequence, rng, self.task.batch)
             return _lost(model(*read), answer, "mean")
 
         return loss
@@ -433,6 +434,7 @@ class _Draw:
         while left:
             sets = min(left, max(1, chunk // n))
             *read, answer, needle = self._rows(n, rng, sets)
+            answer, needle = answer[:, -QUERIES:], needle[:, -QUERIES:]
             left -= sets
             needles.append(needle.flatten())
             if not isinstance(model, Transformer):
@@ -517,7 +519,8 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
         logits = heads[head_of[token], here]
         if not found:
             foresee = foresight(logits, needle)
-        one = measured(logits, needle, multipliers(n, length, d))
+        own_law = bool(said) and not said["answers"]
+        one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
         one |= foresee(logits.shape[1]) | {"n": n}
         kept = {name: one[name] for name in FIELDS}
         found.append(kept | ({"heads": len(set(head_of[token])), **said} if said else {}))

@@ -130,7 +130,10 @@ def stored(path: Path, setting: Setting) -> Run | Found | None:
         table = read_json(path)
         _check_setting(table, setting)
         if isinstance(setting.training, Task):
-            return _found(table, setting)
+            try:
+                return _found(table, setting)
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ValueError(f"its tables have other parts: {error!r:.80}") from None
         return _decoded(table, setting)
     except FileNotFoundError:
         return None
@@ -184,9 +187,7 @@ def _found(table: Table, setting: Setting) -> Found:
     task = cast(Task, setting.training)
     fields = (*FIELDS, *(MODEL_FIELDS if task.name != "nearest" else ()))
     for one in found.measured:
-        laws = [one["laws"]] if "laws" in one else []
-        if one.get("answers"):
-            laws.append(one["answers"])
+        laws = [law for law in (one.get("laws"), one.get("answers")) if law]
         if one.keys() != set(fields) or any(law.keys() != set(LAWS) for law in laws):
             raise ValueError(f"measured must be of {', '.join(fields)}, got {one!r:.80}")
         numbers = [one[name] for name in fields if type(one[name]) not in (int, dict, list)]

@@ -318,7 +318,14 @@ ELSEWHERE = {
     *("model.Attention", "model.Block", "model.written_out"),  # parts of Transformer
     *("model.fitted", "model.rotated"),
     # train, or take arrays that belong together: test_lab_recall
-    *("recall.find", "recall.Head", "recall.check", "recall.lengths", "recall.multipliers"),
+    *(
+        "recall.find",
+        "recall.Head",
+        "recall.check",
+        "recall.asked",
+        "recall.lengths",
+        "recall.multipliers",
+    ),
     *("recall.nearest", "recall.sequences", "recall.measured", "recall.foresight"),
     "recall.of_lengths",
 }

@@ -218,7 +218,8 @@ def test_each_row_is_measured_in_the_head_that_finds_its_token():
 def test_a_model_with_a_policy_of_its_own_is_not_given_another():
     config = replace(TOKENS, policy="ssmax", learned_scale=True)
     task = Task(name="induction", steps=2, rows=16, lengths=[48])
-    assert [one["answers"] for one in recall.find(config, task).measured] == [{}, {}]
+    found = recall.find(config, task).measured
+    assert [(one["answers"], one["laws"]) for one in found] == [({}, {}), ({}, {})]
 
 
 @pytest.mark.parametrize(
@@ -462,6 +463,10 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_with_the_same_bytes(file, mon
         ('"steps": 5', '"steps": 6', "it is of another run, with steps=6, not 5"),
         ('"strength": 0.9', '"strength": 0.8', "it is of another run, with strength=0.8"),
         ('"losses"', '"loses"', "it has no losses"),
+        ('"kappa": [', '"kappa": 3, "slope": [', "its tables have other parts: "),
+        ('"measured": [', '"measured": [[', "its tables have other parts: |not JSON|Expecting"),
+        ('"diverged_at": null', '"diverged_at": 3', r"measured must be at the lengths \[\]"),
+        ('"least": ', '"least": "x", "m": ', "measured must be of n, gap"),
     ],
 )
 def test_a_result_in_which_something_is_wrong_is_refused(file, old, new, message):
