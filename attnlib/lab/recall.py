@@ -18,7 +18,7 @@ After training the head is measured at other lengths: its gap g, the variance an
 of all its logits that its loss wants, and its loss under the laws in dispute, each over what it is
 at n₀.
 
-Chapter: training.
+Chapter: length.
 """
 
 from collections.abc import Callable, Iterable
@@ -69,7 +69,7 @@ class Task:
     """What is to be found, how it is learned, and where that is tested.
 
     Raises ValueError or TypeError that names a field, its value and what is allowed. Chapter:
-    training.
+    length.
 
     >>> Task(gap="growing", lengths=[16, 64]).lengths
     (16, 64)
@@ -122,7 +122,7 @@ class Task:
 
 
 class Found(NamedTuple):
-    """What a head has learned. Chapter: training."""
+    """What a head has learned. Chapter: length."""
 
     losses: list[float]
     """Of training: the means of 50 stretches, or of each step where there are fewer."""
@@ -172,7 +172,7 @@ def tilt(strength: float, d: int) -> float:
     """Return θ, by which a needle among random directions is tilted whose mean cosine is ϱ.
 
     The root of κ'(θ) = ϱ for cosines in d dimensions. Raises ValueError for a strength that is not
-    between 0 and 1. Chapter: training.
+    between 0 and 1. Chapter: length.
 
     >>> round(tilt(0.5, 32), 3)
     21.072
@@ -211,7 +211,7 @@ def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, s
 
     Keys are uniform on the sphere. A query has the cosine w with its needle and is uniform but for
     that: w = ϱ where the gap is fixed, else of the density (1 − w²)^{(d−3)/2} e^{θw}, so that given
-    the query the needle is von Mises and Fisher's. Chapter: training.
+    the query the needle is von Mises and Fisher's. Chapter: length.
     """
     keys = _directions(rng, (sets, n, d))
     needle = rng.integers(0, n, (sets, QUERIES))
@@ -241,7 +241,7 @@ def sequences(
     Where the gap is fixed, what a query copies stands at one place only. Else all are drawn alike,
     and the copy is true with the chance ϱ, and any other token without it: a needle tilted by
     θ = log(63ϱ/(1 − ϱ)) among scores 0 or 1, times log n/log n₀ where the gap grows. Chapter:
-    training.
+    length.
     """
     before, alike = n - queries, task.gap != "fixed"
     induction = task.name == "induction"
@@ -294,7 +294,7 @@ class Head(nn.Module):
 
     W_q and W_k start normal, of variance 1/width. The scale is `config.alpha` over √d, or the
     policy's at n₀ = `config.sequence` keys, whatever n is: in a test the laws multiply it. Chapter:
-    training.
+    length.
 
     >>> head = Head(Config(width=8, head_size=4, sequence=16))
     >>> head(torch.zeros(2, 3, 8), torch.zeros(2, 16, 8)).shape
@@ -337,7 +337,7 @@ def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
     weight on the needle is largest at n₀, over the rows with the same token as needle. The same
     arguments give the same numbers, on a CPU to the last bit, with one thread. Models of one
     seed see the same rows. Raises TypeError for arguments of another kind, and ValueError for a
-    model that cannot have the task. Chapter: training.
+    model that cannot have the task. Chapter: length.
 
     >>> small = Config(width=8, head_size=8, sequence=8)
     >>> found = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
@@ -533,7 +533,7 @@ def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], 
     No parameter is fitted. With the gap g of each row and κ(1) of all others, `annealed_loss` is
     the mean of log(1 + (n − 1)e^{κ − g}), which is too large near freezing. `predicted_weight` and
     `predicted_loss` are the integrals of `attnlib.retrieval`, of the logits themselves in place of
-    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Raises as `measured`. Chapter: training.
+    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Raises as `measured`. Chapter: length.
     """
     rows, here = _rows(logits, needle), np.arange(len(logits))
     gaps = _gaps(rows, needle)
@@ -593,7 +593,7 @@ def measured(
     `slope` κ'(1). `best` is the multiplier t* ≥ 0 of all logits that makes the loss least, to 1e-6
     of it, and `best_loss` that loss; `least` the smallest one whose loss is above it by 0.1 at
     most; `laws` the loss under multipliers with names. `error` is a standard error of the loss, of
-    groups of 8 rows. Raises ValueError or TypeError for what are no rows. Chapter: training.
+    groups of 8 rows. Raises ValueError or TypeError for what are no rows. Chapter: length.
 
     >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
     >>> found["gap"], found["variance"], round(found["weight"], 3)

@@ -95,7 +95,7 @@ def encoded(setting: Setting, run: Run | Found, made: Table) -> Table:
     """
     checking.instance("setting", setting, Setting)
     if isinstance(run, Found):
-        return {**setting.identity(), MADE: made, **run._asdict()}
+        return {**setting.identity(), MADE: made, **_rounded(run._asdict())}
     type_ = _number_type(setting)
 
     def plain(values: FloatArray) -> list[Any]:
@@ -116,6 +116,15 @@ def encoded(setting: Setting, run: Run | Found, made: Table) -> Table:
         "branch_ratios": plain(run.branch_ratios),
         **{name: plain(rows) for name, rows in recorded.items() if rows is not None},
     }
+
+
+def _rounded(value: Any) -> Any:
+    """Return numbers as they are written: to eight digits, of which a mean over rows has fewer."""
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.8g}") if isinstance(value, float) else value
 
 
 def stored(path: Path, setting: Setting) -> Run | Found | None:
