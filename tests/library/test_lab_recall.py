@@ -14,6 +14,7 @@ from attnlib.attention import rescale
 from attnlib.lab import recall, sweep
 from attnlib.lab.model import Config, Transformer
 from attnlib.lab.recall import Head, Task
+from attnlib.lab.results import encoded
 from attnlib.policies import POLICIES
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.measure import measure as probed
@@ -452,7 +453,8 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_with_the_same_bytes(file, mon
     assert results(file) == whole
     assert [one.run for one in again] == [one.run for one in outcomes]
     found = sweep.outcomes(sweep.read(file))[0]
-    assert found.run == recall.find(found.setting.config, found.setting.training)
+    direct = recall.find(found.setting.config, found.setting.training)
+    assert encoded(found.setting, found.run, {}) == encoded(found.setting, direct, {})
 
 
 @pytest.mark.parametrize(
