@@ -118,11 +118,11 @@ def ends(heads: Heads) -> Iterator[Part]:
             rise = heads("best", variant, after, FAR) - heads("best", variant, before, FAR)
             what = f"{variant}, t* after {after} less after {before}"
             yield number(6, what, rise, -math.inf, 0.05, "at most 0.05")
-    for at, variant, exact, margin in (
+    for at, variant, ratios, margin in (
         (7, "fixed_50", {256: 0.911, 1024: 0.714, 4096: 0.599}, None),
         (8, "growing_50", {16: 2 / 3, 256: 4 / 3, 1024: 5 / 3, 4096: 2.0}, 0.07),
     ):
-        for n, wanted in exact.items():
+        for n, wanted in ratios.items():
             ratio = heads("best", variant, LONG, n) / heads("best", variant, LONG, START)
             allowed = 0.05 if margin is None else (0.10 if n < START else margin) * wanted
             yield near(at, f"{variant}, t* at {n} over {START}", ratio, wanted, allowed)
