@@ -2,9 +2,11 @@
 
 import hashlib
 import math
+import re
 import subprocess
 import tarfile
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from attnlib import exact
 from attnlib.attention import rescale
 from attnlib.probing import probe
 from attnlib.scores import Normal
-from experiments.real_heads import inputs, parts, rows, summary
+from experiments.real_heads import inputs, parts, rows, summary, verdicts
 from experiments.real_heads.inputs import Model, Package
 from experiments.records import RECORDED, load
 
@@ -318,6 +320,40 @@ def test_reactions_are_read_whole():
     for reaction in inputs.REACTIONS:
         assert "".join(inputs.SYMBOLS.findall(reaction)) == reaction
         assert reaction.count(">>") == 1
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+def test_every_prediction_has_its_judge():
+    written = Path(parts.__file__).parents[1] / "real_heads_predictions.md"
+    names = re.findall(r"^- ([ANP]\d) ", written.read_text("utf-8"), re.MULTILINE)
+    assert names == list(verdicts.JUDGES)
+
+
+def test_verdicts_wait_for_their_records(monkeypatch):
+    monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))
+    assert not list(verdicts.all_of_them())
+
+
+def test_the_least_of_a_curve():
+    times = np.array(rows.TIMES)
+    for best in (0.6, 0.9, 1.0, 1.3):
+        losses = 3.0 + np.log(times / best) ** 2
+        assert verdicts.least(times, losses) == pytest.approx(best)
+
+
+def test_verdicts_of_a_price(small, tmp_path, monkeypatch):
+    main.measured("price", 1, tmp_path)
+    monkeypatch.setattr(verdicts, "record", lambda part: load(main.record_of(part, tmp_path)))
+    monkeypatch.setattr(verdicts, "LENGTHS_OF_LOSS", (128, 2048))
+    times, losses = verdicts.curve()
+    assert losses.shape == (len(rows.TIMES), parts.PRICE_TEXTS, 2)
+    assert times[3] == 1.0
+    kept, numbers = verdicts.p3()
+    half, twice = (losses.mean(axis=1)[i] - losses.mean(axis=1)[3] for i in (0, -1))
+    assert numbers["half"] == pytest.approx(half, abs=1e-3)
+    assert bool(kept) == bool((half > np.maximum(twice, 0.3)).all())
 
 
 # --- records --------------------------------------------------------------------------------------
