@@ -19,7 +19,7 @@ import typer
 from attnlib.lab import data
 from attnlib.provenance import made
 from experiments.real_heads import inputs, parts, rows, summary
-from experiments.records import Entry, Record, complete, path_of, save
+from experiments.records import Entry, Record, complete, load, path_of, save
 
 COMMAND = "python -m experiments.real_heads"
 LARGE = ("atlas", "repeats")
@@ -34,21 +34,25 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Folder of the records.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of PyTorch.")] = 2,
     text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
+    again: Annotated[bool, typer.Option(help="Only the means of what was measured.")] = False,
     model: Annotated[str | None, typer.Option(help="A model of yours, by folder or name.")] = None,
 ) -> None:
     """Measure, and write the records."""
+    wrong = set(part or ()) - set(parts.PARTS)
+    if wrong:
+        raise typer.BadParameter(f"parts are {', '.join(parts.PARTS)}, got {', '.join(wrong)}")
     torch.set_num_threads(threads)
     if text is not None:
         inputs.COPY[data.SHAKESPEARE] = text
     if model is not None:
         print(table_of(model))
         return
-    wrong = set(part or ()) - set(parts.PARTS)
-    if wrong:
-        raise typer.BadParameter(f"parts are {', '.join(parts.PARTS)}, got {', '.join(wrong)}")
     for name in part or parts.PARTS:
         print(name, flush=True)
-        measured(name, threads, out)
+        if not again:
+            measured(name, threads, out)
+        elif name in LARGE:
+            summarise(name, out)
 
 
 def record_of(name: str, out: Path | None = None) -> Path:
@@ -59,18 +63,27 @@ def record_of(name: str, out: Path | None = None) -> Path:
 
 def measured(name: str, threads: int, out: Path | None = None) -> Record:
     """Do one part, or what is left of it, and return its record."""
-    path = record_of(name, out)
-    large = name in LARGE
     found = complete(
-        inputs.folder() / "measured" / path.name if large else path,
+        raw(name) if name in LARGE else record_of(name, out),
         parts.PARTS[name](),
         command=COMMAND,
         settings=parts.settings(),
         made=made("numpy", "scipy", "torch", "transformers", threads=threads),
     )
-    if large:
-        save(path, found._replace(entries=tuple(summarised(name, found))))
+    if name in LARGE:
+        summarise(name, out)
     return found
+
+
+def raw(name: str) -> Path:
+    """Return where the numbers of a large part lie, text by text."""
+    return inputs.folder() / "measured" / record_of(name).name
+
+
+def summarise(name: str, out: Path | None = None) -> None:
+    """Write the means of what was measured: what they were made with is what that was made with."""
+    found = load(raw(name))
+    save(record_of(name, out), found._replace(entries=tuple(summarised(name, found))))
 
 
 def summarised(name: str, found: Record) -> list[Entry]:

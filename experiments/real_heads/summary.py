@@ -21,6 +21,8 @@ INTERVAL = (5.0, 95.0)
 WITH_INTERVALS = ("alpha", "keys", "keys_rest", "first", "output")
 FINDS = 0.3
 """Mean weight of its needle from which a head is said to find it."""
+LISTED = 0.1
+"""Mean weight from which it is recorded: some heads look for what is not always there."""
 OF_NEEDLES = ("weight", "gap_rest", "variance_rest", "slope_rest", "kappa_rest")
 
 
@@ -109,9 +111,9 @@ def _growth(entries: list[Entry], name: str) -> list[Any]:
 
 
 def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> list[Entry]:
-    """Return what is known of the heads that find a needle, from tables by (needle, n, run).
+    """Return what is known of the heads that look for a needle, from tables by (needle, n, run).
 
-    A head finds it whose mean weight on it is FINDS at some length up to SHORT.
+    They are those whose mean weight on it is LISTED at some length up to SHORT.
     """
     found: list[Entry] = []
     with np.errstate(all="ignore"):
@@ -125,7 +127,7 @@ def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> list[Entry]:
             if not weights:
                 continue
             best = np.nan_to_num(np.array(weights)).max(axis=0)
-            chosen = np.flatnonzero(best >= FINDS)
+            chosen = np.flatnonzero(best >= LISTED)
             at = {"needle": needle}
             found.append(Entry({**at, "weights": "largest"}, brief(best)))
             for (_, n, run), tables in own.items():

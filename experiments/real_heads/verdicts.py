@@ -13,6 +13,7 @@ import numpy as np
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
 from experiments.real_heads import parts, rows
+from experiments.real_heads.summary import FINDS
 from experiments.records import Record, load, path_of
 
 DECODER, SEEN, LAST = 30, 1024, 2048
@@ -125,12 +126,14 @@ def a6() -> tuple[Any, dict[str, Any]]:
 
 
 def needle(kind: str, n: int) -> dict[str, Any]:
-    """Return the heads that find a needle, at a length: that of the shortest run."""
+    """Return the heads that find a needle, at a length, in the shortest of the runs."""
     part = "repeats" if kind == "repeat" else "atlas"
     found = [e.found for e in record(part).select(needle=kind) if e.at.get("length") == n]
     if not found:
         raise KeyError(kind)
-    return {name: _column(v) if isinstance(v, list) else v for name, v in found[0].items()}
+    best = _column(record(part).find(needle=kind, weights="largest"))
+    finds = best[found[0]["head"]] >= FINDS
+    return {name: _column(v)[finds] for name, v in found[0].items() if isinstance(v, list)}
 
 
 def n1() -> tuple[Any, dict[str, Any]]:

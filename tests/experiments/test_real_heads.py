@@ -67,7 +67,7 @@ def small(monkeypatch, tmp_path):
     }.items():
         monkeypatch.setattr(parts, name, value)
     monkeypatch.setattr(summary, "SHORT", 32)
-    monkeypatch.setattr(summary, "FINDS", 0.01)
+    monkeypatch.setattr(summary, "LISTED", 0.01)
     monkeypatch.setattr(summary, "RESAMPLED", 20)
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path / "cache"))
     return model
@@ -210,6 +210,11 @@ def test_the_atlas_of_a_decoder(small, tmp_path, monkeypatch):
     assert len(growth["keys"]) == 3
     assert found.select(needle="induction")
 
+    before = main.record_of("atlas", tmp_path).read_bytes()
+    main.record_of("atlas", tmp_path).unlink()
+    main.summarise("atlas", tmp_path)
+    assert main.record_of("atlas", tmp_path).read_bytes() == before
+
 
 ATLAS = parts.atlas
 
@@ -344,6 +349,7 @@ def test_the_least_of_a_curve():
 
 
 def test_verdicts_of_a_price(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "PRICE_TEXTS", 1)
     main.measured("price", 1, tmp_path)
     monkeypatch.setattr(verdicts, "record", lambda part: load(main.record_of(part, tmp_path)))
     monkeypatch.setattr(verdicts, "LENGTHS_OF_LOSS", (128, 2048))
