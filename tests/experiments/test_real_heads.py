@@ -219,6 +219,15 @@ def test_the_atlas_of_a_decoder(small, tmp_path, monkeypatch):
 ATLAS = parts.atlas
 
 
+def test_every_fault_and_a_few_policies_have_a_price(small):
+    work = [*parts.faults()]
+    work += [one for one in parts.policies() if one[0]["policy"] in ("clip", "ssmax", "granite")]
+    for at, compute in work:
+        if at["text"] == 0:
+            found = compute()
+            assert np.isfinite(found["losses"]).all(), at
+
+
 def test_it_goes_on_where_it_was_killed(small, tmp_path, monkeypatch):
     done = []
 
