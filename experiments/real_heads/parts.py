@@ -1,0 +1,441 @@
+"""What is measured, part by part: each part is a list of entries, each of some seconds."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attnlib.attention import rescale
+from attnlib.policies import POLICIES
+from experiments.museum import MULTIPLIERS
+from experiments.real_heads import inputs, rows
+from experiments.real_heads.inputs import MODELS, SOURCES, Model
+from experiments.records import Fields
+from tests.library.museum import EXHIBITS
+from tests.library.museum.exhibit import Exhibit
+
+Work = Iterator[tuple[Fields, Callable[[], Any]]]
+
+LENGTHS = (128, 256, 512, 1024, 2048)
+LONG_LENGTHS = (2048, 4096, 8192)
+ENGLISH_LENGTHS = (32, 64, 128, 256, 512)
+ANTIBODY_LENGTHS = (24, 48, 96)
+ROWS = 24
+"""Rows at each length of each text."""
+TEXTS = 8
+"""Windows of the texts: two of each source."""
+REPEATS = {128: 8, 256: 6, 512: 6, 1024: 4, 2048: 4, 4096: 2, 8192: 2}
+"""Lengths of the texts that are said twice, and how many there are of each."""
+
+PRICE_LENGTHS = (64, 128, 256, 512, 1024, 2048)
+PRICE_TEXTS = 4
+SHORT = 512
+LAYER = 256
+"""Tokens of the windows on which policies and faults are tried, and single layers."""
+BEYOND = 10240
+BEYOND_LENGTHS = (1024, 2048, 4096, 8192, 10240)
+SHIFT = 100_000
+"""Characters by which the windows of a price lie behind those of the rows."""
+
+HELD = 0.15
+"""Share of the tokens that a model of masked language has to name when it is checked."""
+
+
+def language(index: int) -> tuple[str, int]:
+    """Return source and number of a text."""
+    return SOURCES[index % len(SOURCES)], index // len(SOURCES)
+
+
+def window(model: Model, index: int, n: int, shift: int = 0) -> list[int]:
+    """Return n tokens of a text; ValueError where it is shorter."""
+    source, number = language(index)
+    if source == "python" and shift:
+        number, shift = number + 3, 0
+    ids = model.reads(inputs.text(source, number, shift)[: 8 * n + 100])[:n]
+    if len(ids) < n:
+        raise ValueError(f"text {index} has {len(ids)} tokens, which is below {n}")
+    return ids
+
+
+def timed(compute: Callable[[], Fields]) -> Fields:
+    """Return what is found, and the seconds of processor time that it took."""
+    before = time.process_time()
+    return {**compute(), "seconds": round(time.process_time() - before, 1)}
+
+
+def short(number: Any) -> Any:
+    """Return numbers with five digits, None for those that are not finite."""
+    if isinstance(number, np.ndarray | list | tuple):
+        return [short(one) for one in number]
+    return float(f"{number:.5g}") if math.isfinite(number) else None
+
+
+# --- do they work? --------------------------------------------------------------------------------
+
+
+def checks() -> Work:
+    """Yield for each model whether it does what it was trained for."""
+    for name in MODELS:
+        yield {"model": name}, partial(timed, partial(_checked, name))
+
+
+@torch.no_grad()
+def _checked(name: str) -> Fields:
+    model = MODELS[name]()
+    size = {"parameters": sum(p.numel() for p in model.module.parameters())}
+    if name == "SmolLM2":
+        losses = [losses_of(model, window(model, i, 513)).mean().item() for i in range(4)]
+        return {**size, "loss": short(float(np.mean(losses))), "chance": short(math.log(49152))}
+    if name == "MiniLM":
+        pairs = [
+            ("A man is playing a guitar.", "Someone plays the guitar."),
+            ("The cat sleeps on the sofa.", "A cat is asleep on a couch."),
+            (
+                "Shares fell sharply on Monday.",
+                "The stock market dropped at the start of the week.",
+            ),
+        ]
+        vectors = torch.stack([_embedded(model, one) for pair in pairs for one in pair])
+        cosines = vectors @ vectors.T
+        alike = cosines[range(0, 6, 2), range(1, 6, 2)].mean()
+        others = cosines[0::2, 1::2].sum() - 3.0 * alike
+        return {**size, "alike": short(float(alike)), "others": short(float(others) / 6.0)}
+    rng = np.random.default_rng(0)
+    losses = []
+    for i in range(16):
+        ids = np.array(text_of(model, i))
+        hidden = 1 + rng.choice(len(ids) - 2, max(1, int(HELD * len(ids))), replace=False)
+        shown = ids.copy()
+        shown[hidden] = model.mask
+        logits = model.module(torch.from_numpy(shown)[None]).logits[0, hidden]
+        losses.append(functional.cross_entropy(logits, torch.from_numpy(ids[hidden])).item())
+    letters = len({token for i in range(16) for token in text_of(model, i)})
+    return {**size, "loss": short(float(np.mean(losses))), "chance": short(math.log(letters))}
+
+
+def _embedded(model: Model, sentence: str) -> Tensor:
+    hidden = model.module(torch.tensor([model.reads(sentence)])).last_hidden_state[0].mean(0)
+    return functional.normalize(hidden, dim=0)
+
+
+def text_of(model: Model, index: int) -> list[int]:
+    """Return one of the antibodies or reactions, whole."""
+    kind: tuple[str, ...] = inputs.REACTIONS
+    if model.name == "AntiBERTy":
+        kind = inputs.antibodies()
+    return model.reads(kind[index % len(kind)])
+
+
+# --- the atlas ------------------------------------------------------------------------------------
+
+
+def atlas() -> Work:
+    """Yield the rows of every head of every model, text by text."""
+    for index in range(16):
+        for name in ("RXNMapper", "rxnfp"):
+            yield {"model": name, "text": index}, partial(timed, partial(_whole, name, index))
+        at = {"model": "AntiBERTy", "text": index}
+        yield at, partial(timed, partial(_pieces, index))
+    for index in range(TEXTS):
+        yield {"model": "MiniLM", "text": index}, partial(timed, partial(_english, index))
+    for index in range(TEXTS):
+        at = {"model": "SmolLM2", "text": index, "tokens": LENGTHS[-1]}
+        yield at, partial(timed, partial(_causal, index, LENGTHS))
+    for index in (0, 3):
+        at = {"model": "SmolLM2", "text": index, "tokens": LONG_LENGTHS[-1]}
+        yield at, partial(timed, partial(_causal, index, LONG_LENGTHS))
+
+
+def _whole(name: str, index: int) -> Fields:
+    """Return the rows of a reaction, which has the length that it has."""
+    model = MODELS[name]()
+    ids = text_of(model, index)
+    found, _ = rows.measure(model.module, ids, np.arange(1, len(ids) - 1))
+    return {"lengths": [len(ids)], "heads": [heads(found)]}
+
+
+def _pieces(index: int) -> Fields:
+    """Return the rows of an antibody and of its first parts."""
+    model = MODELS["AntiBERTy"]()
+    kind = inputs.antibodies()
+    sequence = kind[(5 * index) % len(kind)]
+    tables = []
+    for n in ANTIBODY_LENGTHS:
+        ids = model.reads(sequence[: n - 2])
+        found, _ = rows.measure(model.module, ids, np.arange(1, len(ids) - 1))
+        tables.append(heads(found))
+    return {"lengths": list(ANTIBODY_LENGTHS), "heads": tables}
+
+
+def _english(index: int) -> Fields:
+    model = MODELS["MiniLM"]()
+    source, number = language(index)
+    tables = []
+    for n in ENGLISH_LENGTHS:
+        ids = model.reads(inputs.text(source, number)[: 8 * n + 100])
+        ids = [*ids[: n - 1], ids[-1]]  # the token of the end, as every text has it
+        found, _ = rows.measure(model.module, ids, rows.at_lengths([n], ROWS, index)[0])
+        tables.append(heads(found))
+    return {"lengths": list(ENGLISH_LENGTHS), "heads": tables}
+
+
+def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
+    """Return the rows of one text at several places, and its needles there."""
+    model = MODELS["SmolLM2"]()
+    ids = window(model, index, lengths[-1])
+    places, which = rows.at_lengths(lengths, ROWS, index)
+    needles = rows.meant(ids, places)
+    found, of_needles = rows.measure(model.module, ids, places, needles)
+    parts = [which == i for i in range(len(lengths))]
+    return {
+        "lengths": list(lengths),
+        "heads": [heads(_some(found, part)) for part in parts],
+        "needles": {
+            name: [means(_some(table, part)) for part in parts]
+            for name, table in of_needles.items()
+        },
+    }
+
+
+def _some(table: rows.Table, part: Any) -> rows.Table:
+    return {name: one[:, part] for name, one in table.items()}
+
+
+def heads(found: rows.Table) -> Fields:
+    """Return the mean rows of each head, beside normal rows of the same n and α."""
+    alpha, rest = np.sqrt(found["variance"]), np.sqrt(found["variance_rest"])
+    normal, normal_rest = rows.random(found["n"], alpha), rows.random(found["n"] - 1.0, rest)
+    numbers = {
+        "n": found["n"].mean(1),
+        "alpha": np.sqrt(found["variance"].mean(1)),
+        "alpha_rest": np.sqrt(found["variance_rest"].mean(1)),
+        "alpha_spread": alpha.std(1) / np.maximum(alpha.mean(1), 1e-30),
+        "keys": 1.0 / found["collision"].mean(1),
+        "keys_rest": 1.0 / found["collision_rest"].mean(1),
+        "entropy": found["entropy"].mean(1),
+        "output": np.sqrt(found["output_ratio"].mean(1)),
+        "largest_logit": found["largest_logit"].max(1),
+        "first": found["first"].mean(1),
+        "random_keys": 1.0 / normal["collision"].mean(1),
+        "random_keys_rest": 1.0 / normal_rest["collision"].mean(1),
+        "random_entropy": normal["entropy"].mean(1),
+    }
+    return {name: short(one) for name, one in numbers.items()}
+
+
+def means(table: rows.Table) -> Fields:
+    """Return the mean over the rows that have a needle, and how many have."""
+    known = np.isfinite(table["weight"])
+    count = known.sum(1)
+    total = {name: np.where(known, one, 0.0).sum(1) for name, one in table.items()}
+    with np.errstate(invalid="ignore"):
+        found = {name: short(one / count) for name, one in total.items()}
+        square = np.where(known, table["gap_rest"], 0.0) ** 2
+        spread = np.sqrt(np.maximum(square.sum(1) / count - (total["gap_rest"] / count) ** 2, 0.0))
+    return {**found, "gap_rest_std": short(spread), "rows": int(count.max())}
+
+
+# --- needles --------------------------------------------------------------------------------------
+
+
+def repeats() -> Work:
+    """Yield texts that are said twice, with what was to be said as the needle."""
+    lengths = tuple(REPEATS)
+    for n, texts in REPEATS.items():
+        for index in range(texts):
+            at = {"tokens": n, "text": index}
+            yield at, partial(timed, partial(_repeat, index, n, lengths))
+
+
+def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
+    model = MODELS["SmolLM2"]()
+    half = window(model, index, n // 2, SHIFT)
+    places, _ = rows.at_lengths([n], 2 * ROWS, index)
+    ahead = lengths if n <= SHORT else ()
+    _, found = rows.measure(
+        model.module, half + half, places, rows.repeated(half + half, places), ahead
+    )
+    return {"needle": means(found["repeat"])}
+
+
+# --- the price of a scale -------------------------------------------------------------------------
+
+
+def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
+    """Return the loss of each token but the first, in nats."""
+    module: Any = model.module
+    hidden = module.base_model(torch.tensor([ids[:-1]]), use_cache=False).last_hidden_state[0]
+    following = torch.tensor(ids[1:])
+    parts = [
+        functional.cross_entropy(
+            module.lm_head(hidden[i : i + chunk]), following[i : i + chunk], reduction="none"
+        )
+        for i in range(0, len(hidden), chunk)
+    ]
+    return torch.cat(parts).double()
+
+
+def by_length(losses: Tensor, lengths: tuple[int, ...]) -> list[Any]:
+    """Return the mean loss of the tokens that see up to n tokens and more than the last n."""
+    return [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]
+
+
+@torch.no_grad()
+def priced(
+    index: int, lengths: tuple[int, ...], change: AbstractContextManager[Any] | None
+) -> Fields:
+    """Return the losses of a text under a change of the scale."""
+    model = MODELS["SmolLM2"]()
+    ids = window(model, index, lengths[-1] + 1, SHIFT)
+    with change or nullcontext():
+        return {"losses": by_length(losses_of(model, ids), lengths)}
+
+
+def price() -> Work:
+    """Yield the loss under each multiplier of all logits."""
+    for index, times in product(range(PRICE_TEXTS), (1.0, *[t for t in rows.TIMES if t != 1.0])):
+        at = {"text": index, "times": round(times, 3)}
+        yield at, partial(_all, index, times, PRICE_LENGTHS)
+
+
+def _all(index: int, times: float, lengths: tuple[int, ...]) -> Fields:
+    change = None if times == 1.0 else rescale(factor=times)
+    return timed(partial(priced, index, lengths, change))
+
+
+def beyond() -> Work:
+    """Yield the same beyond the length of training, for three multipliers."""
+    for index, times in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
+        at = {"text": index, "times": round(times, 3), "tokens": BEYOND}
+        yield at, partial(_all, index, times, BEYOND_LENGTHS)
+
+
+def slopes() -> Work:
+    """Yield the derivative of the loss by the log of each head's multiplier, at 1."""
+    for index in range(2 * PRICE_TEXTS):
+        yield {"text": index, "tokens": 2 * SHORT}, partial(timed, partial(_slopes, index))
+
+
+def _slopes(index: int) -> Fields:
+    model = MODELS["SmolLM2"]()
+    config: Any = model.module.config
+    ids = window(model, index, 2 * SHORT + 1, SHIFT)
+    factors = torch.ones(config.num_hidden_layers, config.num_attention_heads, requires_grad=True)
+    with rows.multiplied(factors):
+        losses = losses_of(model, ids)
+    parts = losses[: SHORT // 2].mean(), losses[SHORT // 2 :].mean()
+    found = [torch.autograd.grad(one, factors, retain_graph=True)[0] for one in parts]
+    return {
+        name: short(one.flatten().numpy())
+        for name, one in zip(("early", "late"), found, strict=True)
+    }
+
+
+def layers() -> Work:
+    """Yield the loss where one layer has another multiplier."""
+    count: int = 30
+    for index, layer, times in product(range(PRICE_TEXTS), range(-1, count), (2**-0.5, 2**0.5)):
+        if layer == -1:
+            if times < 1.0:
+                yield {"text": index, "layer": None}, partial(_one, index, None, 1.0)
+            continue
+        at = {"text": index, "layer": layer, "times": round(times, 3)}
+        yield at, partial(_one, index, layer, times)
+
+
+def _one(index: int, layer: int | None, times: float) -> Fields:
+    change = None if layer is None else rescale(factor=times, layers=[layer])
+    return timed(partial(priced, index, (LAYER,), change))
+
+
+def policies() -> Work:
+    """Yield the loss under every policy, in place of 1/√d; and under laws in n as factors.
+
+    A law is a factor over what it is at LENGTHS[-1] tokens.
+    """
+    for name, policy in POLICIES.items():
+        for index in (0, 1):
+            at = {"policy": name, "as": "scale", "text": index}
+            cosine = policy.applied_to == "cosine"
+            change = partial(rescale, name, normalize_qk=cosine)
+            yield at, partial(_tried, index, SHORT, change)
+    for name, policy in POLICIES.items():
+        if policy.applied_to != "cosine" and _depends_on_n(name):
+            at = {"policy": name, "as": "factor", "text": 0}
+            change = partial(rescale, factor=name, train_length=LENGTHS[-1])
+            yield at, partial(_tried, 0, LENGTHS[-1], change)
+
+
+def _depends_on_n(name: str) -> bool:
+    try:
+        alpha = POLICIES[name].alpha(np.array([64.0, 2048.0, 65536.0]), 64)
+    except (TypeError, ValueError):
+        return False
+    return bool(np.ptp(np.broadcast_to(alpha, 3)) > 0.0)
+
+
+def _tried(index: int, tokens: int, change: Callable[[], Any]) -> Fields:
+    lengths = tuple(n for n in PRICE_LENGTHS if n <= tokens)
+    try:
+        return timed(lambda: priced(index, lengths, change()))
+    except (TypeError, ValueError) as error:
+        return {"refused": " ".join(str(error).split())[:200]}
+
+
+def faults() -> Work:
+    """Yield the loss with every fault of the museum that is a wrong multiplier."""
+    for exhibit in EXHIBITS:
+        if exhibit.kind in MULTIPLIERS:
+            for index in (0, 1):
+                at = {"exhibit": exhibit.name, "text": index}
+                yield at, partial(_faulty, index, exhibit)
+
+
+def _faulty(index: int, exhibit: Exhibit) -> Fields:
+    wrong = times_of(exhibit, SHORT)
+    found = _tried(index, SHORT, lambda: rescale(factor=wrong))
+    return {**found, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
+
+
+def times_of(exhibit: Exhibit, n: int) -> Any:
+    """Return what multiplies the logits over what should: a number, or one for each query."""
+    if not callable(exhibit.expected):
+        return exhibit.found / exhibit.intended()
+    position = np.arange(n)
+    right = exhibit.expected(position + 1, exhibit.d, position)
+    return torch.from_numpy(np.asarray(exhibit.found / right))
+
+
+PARTS: dict[str, Callable[[], Work]] = {
+    "checks": checks,
+    "atlas": atlas,
+    "repeats": repeats,
+    "price": price,
+    "slopes": slopes,
+    "layers": layers,
+    "policies": policies,
+    "faults": faults,
+    "beyond": beyond,
+}
+
+
+@cache
+def settings() -> Fields:
+    """Return all that the numbers depend on, but the code."""
+    return {
+        "packages": inputs.sources(),
+        "lengths": [LENGTHS, LONG_LENGTHS, ENGLISH_LENGTHS, ANTIBODY_LENGTHS],
+        "rows": ROWS,
+        "texts": TEXTS,
+        "repeats": {str(n): count for n, count in REPEATS.items()},
+        "price": [PRICE_LENGTHS, PRICE_TEXTS, SHORT, LAYER, BEYOND_LENGTHS, SHIFT],
+        "times": [round(t, 3) for t in rows.TIMES],
+    }

