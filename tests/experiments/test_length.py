@@ -1,5 +1,6 @@
 """The predictions about heads that learn to find, held against theory and against the runs."""
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -47,8 +48,8 @@ def test_a_prediction_is_as_good_as_its_worst_part():
 
 
 def test_every_prediction_of_the_file_has_its_parts(parts):
-    numbers = {line.split(".")[0] for line in PREDICTIONS.split("\n") if line[:1].isdigit()}
-    of_one_head = {number for number in map(int, numbers) if number <= max(length.WORDS)}
+    numbers = set(map(int, re.findall(r"^(\d+)\. ", PREDICTIONS, re.MULTILINE)))
+    of_one_head = {number for number in numbers if number <= max(length.WORDS)}
     assert of_one_head == set(length.WORDS) == {part.prediction for part in parts}
     counts = Counter(part.verdict for part in parts)
     assert counts["holds"] > 0.9 * len(parts)
