@@ -11,13 +11,15 @@ import torch
 from torch.nn import functional
 
 from attnlib import annealed, exact, typical
-from attnlib.lab import data, sweep
+from attnlib.lab import data, recall, sweep
 from attnlib.lab.model import Config, Transformer, loss
 from attnlib.lab.train import PRECISIONS, train
 from attnlib.scores import DotProduct
 from tests.books import ROOT
 
-EXPERIMENTS = sorted((ROOT / "experiments").glob("*.toml"))
+FILES = sorted((ROOT / "experiments").glob("*.toml"))
+HEADS = [file for file in FILES if isinstance(sweep.read(file).settings[0].training, recall.Task)]
+EXPERIMENTS = [file for file in FILES if file not in HEADS]
 REPLAY = sweep.read(Path(__file__).parent / "replay" / "replay.toml")
 
 
@@ -185,3 +187,20 @@ def test_the_first_steps_of_every_experiment_are_replayed(found, setting, shakes
 def test_every_experiment_is_among_them():
     named = {parameter.values[0].file.stem for parameter in first_of_each_kind()}
     assert named == {file.stem for file in EXPERIMENTS}
+
+
+def brief_heads():
+    """Yield the shortest run of seed 0 of each kind of head."""
+    for file in HEADS:
+        found = sweep.read(file)
+        least = min(one.training.steps for one in found.settings)
+        for one in found.settings:
+            if one.training.seed == 0 and one.training.steps == least:
+                yield pytest.param(found, one, id=f"{file.stem}-{one.variant}")
+
+
+@pytest.mark.parametrize(("found", "setting"), brief_heads())
+def test_a_recorded_head_is_trained_anew(found, setting):
+    recorded = sweep.stored(found, setting)
+    again = recall.find(setting.config, replace(setting.training, lengths=(), rows=8))
+    np.testing.assert_allclose(again.losses[:5], recorded.losses[:5], rtol=1e-5)

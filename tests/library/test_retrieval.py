@@ -593,7 +593,7 @@ class TestReach:
 
 
 class TestSample:
-    @pytest.mark.parametrize("law", LAWS, ids=repr)
+    @pytest.mark.parametrize("law", LAWS, ids=name_of)
     @pytest.mark.parametrize("kind", [Tilted, Fixed])
     def test_it_has_the_exact_means(self, law, kind):
         n, many = 12, 40_000
