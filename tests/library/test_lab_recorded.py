@@ -199,7 +199,7 @@ def brief_heads():
                 yield pytest.param(found, one, id=f"{file.stem}-{one.variant}")
 
 
-@pytest.mark.parametrize(("found", "setting"), brief_heads())
+@pytest.mark.parametrize(("found", "setting"), list(brief_heads()))
 def test_a_recorded_head_is_trained_anew(found, setting):
     recorded = sweep.stored(found, setting)
     again = recall.find(setting.config, replace(setting.training, lengths=(), rows=8))
