@@ -43,9 +43,9 @@ def test_there_is_no_training_run_that_no_sweep_describes():
     described = set()
     for name in SWEEPS:
         described |= {outcome.setting.name for outcome in records.runs(name)}
-    assert {path.stem for path in records.training_files()} == described
-    timed = {path.stem for path in (RECORDED / "training" / "timings").glob("*.json")}
-    assert timed <= described
+    assert {path.stem for path in RECORDED.glob("*/*.json")} == described
+    assert {path.stem for path in RECORDED.glob("*/timings/*.json")} <= described
+    timed = list((RECORDED / "training" / "timings").glob("*.json"))
     assert len(records.timings()) == len(timed)
 
 
