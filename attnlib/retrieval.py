@@ -53,9 +53,17 @@ RAREST = 700.0
 LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
 """Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
 
-STEP_OF_RULES, STEP_OF_SCALES, LEAST_SCALE, MARGIN, ENOUGH = 0.5, 0.25, 0.02, 0.05, 1e-8
-"""In looking for where a rule loses the needle: steps of log n and log α, the least ασ, how far the
-interpolated log E P/(1 − E P) may be off, and the share of a query's length that is left out."""
+STEP_OF_RULES, STEP_OF_SCALES = 0.5, 0.25
+"""Steps of log n and of log α in looking for where a rule loses the needle."""
+
+LEAST_SCALE = 0.02
+"""The least ασ of that table: below it a rule is taken as of this one, and no needle is found."""
+
+MARGIN = 0.05
+"""How far the table's log E P/(1 − E P) may be off: nearer to ½, the exact one decides."""
+
+ENOUGH = 1e-8
+"""The share of a query's length that a mean over lengths may leave out."""
 
 
 @dataclass(frozen=True, eq=False)

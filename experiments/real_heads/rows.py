@@ -6,8 +6,7 @@ It is a small probe of its own. `attnlib.probing` has the same numbers of a row 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -38,11 +37,11 @@ HIDDEN = -1e4
 
 
 class Attention(TorchFunctionMode):
-    """Hands each call of attention, and its number in the run, to a function."""
+    """Has a function run each call of attention, which gets its number and its arguments."""
 
-    def __init__(self, see: Callable[..., None]) -> None:
+    def __init__(self, run: Callable[..., Tensor]) -> None:
         super().__init__()
-        self.see = see
+        self.run = run
         self.number = 0
 
     def __torch_function__(
@@ -52,11 +51,10 @@ class Attention(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is functional.scaled_dot_product_attention:
-            self.see(self.number, result, *args, **(kwargs or {}))
-            self.number += 1
-        return result
+        if func is not functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        self.number += 1
+        return self.run(self.number - 1, *args, **(kwargs or {}))
 
 
 @torch.no_grad()
@@ -75,12 +73,14 @@ def measure(
     found: list[Table] = []
     of_needles: list[dict[str, Table]] = []
 
-    def see(number: int, out: Tensor, *args: Any, **named: Any) -> None:
+    def see(number: int, *args: Any, **named: Any) -> Tensor:
+        out = functional.scaled_dot_product_attention(*args, **named)
         logits, values, outs = _rows(places, out, *args, **named)
         found.append(_row_table(logits, values, outs))
         of_needles.append(
             {name: _needle_table(logits, at, ahead) for name, at in (needles or {}).items()}
         )
+        return out
 
     inside = getattr(model, "base_model", model)  # no logits over the vocabulary
     with Attention(see):
@@ -271,28 +271,13 @@ def repeated(ids: Sequence[int], places: Places) -> dict[str, Places]:
     return {"repeat": np.where(places >= half, places - half + 1, -1)}
 
 
-@contextmanager
-def multiplied(factors: Tensor) -> Iterator[None]:
-    """Multiply the logits of each layer and head, (layers, heads), in this context."""
-    with _Multiplied(factors):
-        yield
+def multiplied(factors: Tensor) -> Attention:
+    """Return a context that multiplies the logits of each layer and head, (layers, heads)."""
 
+    def run(number: int, query: Tensor, *others: Any, **named: Any) -> Tensor:
+        factor = factors[number % len(factors)]
+        return functional.scaled_dot_product_attention(
+            query * factor[:, None, None], *others, **named
+        )
 
-class _Multiplied(TorchFunctionMode):
-    def __init__(self, factors: Tensor) -> None:
-        super().__init__()
-        self.factors, self.number = factors, 0
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func is functional.scaled_dot_product_attention:
-            q, *others = args
-            factor = self.factors[self.number % len(self.factors)]
-            self.number += 1
-            args = (q * factor[:, None, None], *others)
-        return func(*args, **(kwargs or {}))
+    return Attention(run)
