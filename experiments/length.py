@@ -271,9 +271,8 @@ def verdict(of: Sequence[Part]) -> str:
     return REFUTED if counts[REFUTED] else OPEN if counts[OPEN] else HOLDS
 
 
-def main() -> None:
+def show(found: Sequence[Part]) -> None:
     """Print each part, and count."""
-    found = parts(records.runs("length_head"))
     for part in found:
         half = f" ± {part.half_width:.3f}" if part.half_width else ""
         print(
@@ -284,4 +283,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    show(parts(records.runs("length_head")))

@@ -1,0 +1,156 @@
+"""What became of the predictions about Transformers that learn to find: experiments/predictions.md.
+
+    python -m experiments.length_models
+
+prints predictions 22 to 33 as `experiments.length` prints those of single heads: the runs are those
+of length_recall.toml and length_induction.toml, and losses are those of the answer.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from attnlib.lab.recall import LAWS
+from attnlib.lab.sweep import Outcome
+from experiments import records
+from experiments.length import FAR, START, Heads, Part, Values, above, near, number, show
+
+LENGTHS = (64, 256, 1024, 4096)
+FARTHEST = LENGTHS[-1]
+BRIEF, LONG = 400, 2000
+INDUCTION = 3000
+LEARNED = 0.9
+"""The accuracy at n₀ of a run that has learned its task."""
+
+
+class Models(Heads):
+    """The runs of models; "none" and the names of laws are losses of the answer."""
+
+    def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
+        """Return a number of each seed."""
+        entries = self.found[variant, steps, n]
+        if name in LAWS:
+            return np.array([one["answers"][name] for one in entries])
+        return np.array([one["answer_loss" if name == "none" else name] for one in entries])
+
+
+def recall(models: Models) -> Iterator[Part]:
+    """Associative recall, a key that stands there once."""
+
+    def of(name: str, n: int, variant: str = "fixed", steps: int = LONG) -> Values:
+        return models(name, variant, steps, n)
+
+    yield number(22, "accuracy at 64", of("accuracy", START), 0.98, 1.0, "above 0.98")
+    yield number(22, "loss at 64", of("none", START), 0.0, 0.05, "below 0.05")
+    for before, after in pairwise(LENGTHS):
+        yield above(23, f"loss at {after} less at {before}", of("none", after) - of("none", before))
+    yield number(23, "loss at 1024", of("none", FAR), 0.3, math.inf, "at least 0.3")
+    ratio = of("weight", FAR) / of("weight", START)
+    yield number(23, "weight at 1024 over 64", ratio, 0.0, 0.6, "below 0.6")
+    yield above(23, "t* − 1 at 1024", of("best", FAR) - 1.0)
+    for law in LAWS:
+        yield above(24, f"none − {law} at 1024", of("none", FAR) - of(law, FAR))
+    for law in ("ssmax", "qwen"):
+        gain = of("none", FAR) - of(law, FAR)
+        yield number(24, f"none − {law} at 1024", gain, 0.3, math.inf, "at least 0.3")
+        yield number(24, f"{law} at 1024", of(law, FAR), 0.0, 0.1, "below 0.1")
+    steps = (("root_log", "qwen"), ("root_log", "yarn"), ("llama_4", "root_log"))
+    for worse, better in (*steps, ("none", "llama_4")):
+        yield above(24, f"{worse} − {better} at 1024", of(worse, FAR) - of(better, FAR))
+    for law in LAWS:
+        yield above(24, f"none − {law} at 4096", of("none", FARTHEST) - of(law, FARTHEST))
+    # At 4096 the multipliers of √log n and Llama 4 are one: 1.41 and 1.42.
+    for worse in ("root_log", "llama_4"):
+        for better in ("qwen", "yarn"):
+            values = of(worse, FARTHEST) - of(better, FARTHEST)
+            yield above(24, f"{worse} − {better} at 4096", values)
+    for law in ("ssmax", "qwen"):
+        gain = of("none", FARTHEST) - of(law, FARTHEST)
+        yield number(24, f"none − {law} at 4096", gain, 0.5, math.inf, "at least 0.5")
+    gain = of("none", FAR, steps=BRIEF) - of("ssmax", FAR, steps=BRIEF)
+    yield above(25, "400 steps, none − ssmax at 1024", gain)
+    for variant in ("fixed", "noise"):
+        for law in LAWS:
+            cost = of(law, START, variant) - of("none", START, variant)
+            yield near(26, f"{variant}, {law} − none at 64", cost, 0.0, 0.01)
+    for n in LENGTHS[1:]:
+        excess = of("predicted_weight", n) - of("weight", n)
+        yield near(29, f"weight, predicted less measured at {n}", excess, 0.0, 0.12)
+
+
+def noise(models: Models) -> Iterator[Part]:
+    """Associative recall with false matches."""
+
+    def of(name: str, n: int) -> Values:
+        return models(name, "noise", LONG, n)
+
+    for law in ("ssmax", "qwen"):
+        yield above(27, f"{law} − none at 1024", of(law, FAR) - of("none", FAR))
+    best = min(LAWS, key=lambda law: float(of(law, FAR).mean()))
+    excess = of("none", FAR) - of(best, FAR)
+    yield number(27, f"none − {best} at 1024", excess, -math.inf, 0.03, "at most 0.03")
+    yield number(28, "loss at 4096", of("none", FARTHEST), 1.0, math.inf, "at least 1")
+
+
+def trained(models: Models) -> Iterator[Part]:
+    """Models that are trained with a law, or with a gain."""
+
+    def of(variant: str) -> Values:
+        return models("none", variant, LONG, FAR)
+
+    gain = of("fixed") - of("fixed_ssmax")
+    yield number(30, "none − SSMax, at 1024", gain, 0.2, math.inf, "at least 0.2")
+    yield above(30, "none − gradient, at 1024", of("fixed") - of("fixed_gradient"))
+    yield above(30, "gradient − SSMax, at 1024", of("fixed_gradient") - of("fixed_ssmax"))
+    yield above(31, "gain − SSMax, at 1024", of("fixed_qk") - of("fixed_ssmax"))
+
+
+def induction(models: Models) -> Iterator[Part]:
+    """Two layers, rotary positions."""
+    right = models("accuracy", "rotary", INDUCTION, START)
+    learned = right > LEARNED
+    seeds = np.full(2, float(learned.sum()))
+    yield number(32, "seeds with accuracy above 0.9 at 64", seeds, 3, len(right), "at least 3")
+    beyond = models("accuracy", "rotary", INDUCTION, FAR)[learned]
+    yield number(32, "accuracy at 1024", beyond, 0.0, 0.3, "below 0.3")
+    none = models("none", "rotary", INDUCTION, FAR)[learned]
+    for law in LAWS:
+        ratio = models(law, "rotary", INDUCTION, FAR)[learned] / none
+        yield near(32, f"{law} over none at 1024", ratio, 1.0, 0.15)
+    beyond = models("accuracy", "rotary_ssmax", INDUCTION, FAR)
+    yield number(33, "trained with SSMax, accuracy at 1024", beyond, 0.0, 0.3, "below 0.3")
+
+
+def parts(outcomes: Iterable[Outcome]) -> list[Part]:
+    """Return all parts of the predictions, in their order."""
+    models = Models(outcomes)
+    found = [part for of in (recall, noise, trained, induction) for part in of(models)]
+    return sorted(found, key=lambda part: part.prediction)
+
+
+WORDS = {
+    22: "recall is learned",
+    23: "without a law its loss rises with n",
+    24: "every law helps, log n most, in the order of their factors",
+    25: "a model trained briefly wants log n too",
+    26: "at the training length no law costs anything",
+    27: "with false matches no law helps",
+    28: "and at 64 times the length nothing is left",
+    29: "the needle's weight from n₀ alone",
+    30: "trained with SSMax, or with the rule of normal scores",
+    31: "a learned gain is no law",
+    32: "induction fails beyond n₀, whatever the law",
+    33: "trained with SSMax too",
+}
+"""The predictions in a few words."""
+
+
+def outcomes() -> list[Outcome]:
+    """Return the recorded runs of both tasks."""
+    return [*records.runs("length_recall"), *records.runs("length_induction")]
+
+
+if __name__ == "__main__":
+    show(parts(outcomes()))
