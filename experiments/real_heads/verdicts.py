@@ -66,8 +66,9 @@ def seconds() -> float:
     """Return the processor time of all parts that are recorded."""
     total = 0.0
     for part in parts.PARTS:
-        for e in record(part).entries:
-            total += e.found if "seconds" in e.at else e.found.get("seconds", 0.0)
+        entries = record(part).entries
+        of_texts = [e.found for e in entries if "seconds" in e.at]  # of parts that hold means only
+        total += sum(of_texts or [e.found["seconds"] for e in entries])
     return total
 
 
