@@ -27,6 +27,15 @@ class Verdict(NamedTuple):
     kept: bool
     numbers: dict[str, Any]
 
+    @property
+    def found(self) -> str:
+        """The numbers in a line, with three digits."""
+        parts = []
+        for name, value in self.numbers.items():
+            values = value if isinstance(value, list) else [value]
+            parts.append(f"{name} " + " ".join(f"{one:.3g}" for one in values))
+        return ", ".join(parts)
+
 
 def all_of_them() -> Iterator[Verdict]:
     """Yield the verdicts for which there are records."""
@@ -117,19 +126,19 @@ def a5() -> tuple[Any, dict[str, Any]]:
     s, rest, random = (_column(found[k][0]) for k in ("keys", "keys_rest", "random_keys"))
     numbers = {
         "median": np.median(s),
-        "median_rest": np.median(rest),
-        "below_random": share(rest < random),
-        "above_0.9": share(rest > 0.9),
+        "without the sink": np.median(rest),
+        "below random": share(rest < random),
+        "above .9": share(rest > 0.9),
     }
-    kept = numbers["median"] < 0.3 and 0.4 <= numbers["median_rest"] <= 0.85
-    return kept and numbers["below_random"] >= 0.7 and numbers["above_0.9"] <= 0.15, numbers
+    kept = numbers["median"] < 0.3 and 0.4 <= numbers["without the sink"] <= 0.85
+    return kept and numbers["below random"] >= 0.7 and numbers["above .9"] <= 0.15, numbers
 
 
 def a6() -> tuple[Any, dict[str, Any]]:
     """In 70 % of its heads α at 2048 is within a factor 1.25 of that at 128."""
     ratio = heads(LAST, "alpha_rest") / heads(128, "alpha_rest")
     near = share(abs(np.log(ratio)) <= math.log(1.25))
-    return near >= 0.7, {"share": near, "median_ratio": np.median(ratio)}
+    return near >= 0.7, {"share": near, "median ratio": np.median(ratio)}
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -183,7 +192,7 @@ def n4() -> tuple[Any, dict[str, Any]]:
     both, ours, theirs = np.intersect1d(repeat["head"], plain["head"], return_indices=True)
     above = share(best_times(repeat) > 1.0)
     smaller = share(best_times(plain)[theirs] < best_times(repeat)[ours]) if both.size else 0.0
-    numbers = {"above_1": above, "smaller": smaller, "both": both.size}
+    numbers = {"above 1": above, "smaller": smaller, "both": both.size}
     return above >= 0.6 and smaller >= 0.7, numbers
 
 
@@ -191,7 +200,7 @@ def n5() -> tuple[Any, dict[str, Any]]:
     """The loss at 2048 foretold from 512 is within .3 nats or 25 % for half of the heads."""
     told, found = needle("repeat", 512)[f"ahead {LAST}"], needle("repeat", LAST)["loss 1"]
     near = share(abs(told - found) <= np.maximum(0.3, 0.25 * found))
-    return near >= 0.5, {"share": near, "median_error": np.median(found - told)}
+    return near >= 0.5, {"share": near, "median error": np.median(found - told)}
 
 
 def n6() -> tuple[Any, dict[str, Any]]:
@@ -217,9 +226,9 @@ def n7() -> tuple[Any, dict[str, Any]]:
     numbers = {
         "heads": known.sum(),
         "further": share(ratio > 1.0),
-        "within_4": share(abs(np.log(ratio)) <= math.log(4.0)),
+        "within 4": share(abs(np.log(ratio)) <= math.log(4.0)),
     }
-    return numbers["further"] >= 0.6 and numbers["within_4"] >= 0.5, numbers
+    return numbers["further"] >= 0.6 and numbers["within 4"] >= 0.5, numbers
 
 
 # --- the price ------------------------------------------------------------------------------------
@@ -298,7 +307,7 @@ def p4() -> tuple[Any, dict[str, Any]]:
     """Beyond 8192 the loss rises, and larger logits cost less there than before."""
     by_times = of_beyond()
     right, more = by_times[1.0], by_times[max(by_times)] - by_times[1.0]
-    numbers = {"rise": right[-1] - right[-2], "cost_beyond": more[-1], "cost_before": more[-3]}
+    numbers = {"rise": right[-1] - right[-2], "cost beyond": more[-1], "cost before": more[-3]}
     return right[-1] > right[-2] and more[-1] < more[-3], numbers
 
 
@@ -306,8 +315,8 @@ def p5() -> tuple[Any, dict[str, Any]]:
     """The slopes by heads' multipliers add up to under .05; 60 % have 0 in their interval."""
     slopes = np.array([e.found["late"] for e in record("slopes").entries])
     _, low, high = interval(slopes)
-    numbers = {"sum": slopes.mean(axis=0).sum(), "with_0": share((low <= 0.0) & (high >= 0.0))}
-    return abs(numbers["sum"]) < 0.05 and numbers["with_0"] >= 0.6, numbers
+    numbers = {"sum": slopes.mean(axis=0).sum(), "with 0": share((low <= 0.0) & (high >= 0.0))}
+    return abs(numbers["sum"]) < 0.05 and numbers["with 0"] >= 0.6, numbers
 
 
 def costs_of_layers() -> dict[float, FloatArray]:
@@ -362,7 +371,7 @@ def p7() -> tuple[Any, dict[str, Any]]:
             if abs(math.log(max(alpha, 1e-9))) > math.log(1.05):
                 other.append(cost.mean())
     of_log = [laws[name][1] for name in ("ssmax", "chiang_cholak") if name in laws]
-    numbers = {"least": min(other), "policies": len(other), "law_at_128": of_log}
+    numbers = {"least": min(other), "policies": len(other), "laws to 128": of_log}
     return min(other) > 0.01 and bool(of_log) and min(of_log) >= 0.05, numbers
 
 
@@ -388,4 +397,4 @@ JUDGES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
 
 if __name__ == "__main__":
     for verdict in all_of_them():
-        print(verdict.name, "kept" if verdict.kept else "not kept", verdict.numbers)
+        print(verdict.name, "kept" if verdict.kept else "not kept", verdict.found)
