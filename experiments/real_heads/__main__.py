@@ -18,7 +18,7 @@ import typer
 
 from attnlib.lab import data
 from attnlib.provenance import made
-from experiments.real_heads import inputs, laws, parts, rows, summary
+from experiments.real_heads import inputs, law_summary, parts, rows, summary
 from experiments.records import Entry, Record, complete, load, path_of, save
 
 COMMAND = "python -m experiments.real_heads"
@@ -90,7 +90,7 @@ def summarised(name: str, found: Record) -> list[Entry]:
     """Return the entries of a record of means, of that with all texts."""
     seconds = Entry({"seconds": name}, round(sum(one.found["seconds"] for one in found.entries)))
     if name == "laws":
-        return [seconds, *laws.summarised(found.entries)]
+        return [seconds, *law_summary.summarised(found.entries)]
     tables: dict[tuple[str, int, str], list[Any]] = {}
     if name == "repeats":
         for entry in found.entries:

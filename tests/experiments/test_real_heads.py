@@ -18,7 +18,7 @@ from attnlib import exact
 from attnlib.attention import rescale
 from attnlib.probing import probe
 from attnlib.scores import Normal
-from experiments.real_heads import inputs, laws, parts, rows, summary, verdicts
+from experiments.real_heads import inputs, law_summary, laws, parts, rows, summary, verdicts
 from experiments.real_heads.inputs import Model, Package
 from experiments.records import RECORDED, load
 
@@ -315,11 +315,11 @@ def test_slopes_of_laws_are_found_again():
         }
         for i in range(texts)
     ]
-    found = laws.growth(values)
+    found = law_summary.growth(values)
     for name, factor in (("range", 1), ("largest", 1), ("largest_rest", 0.5), ("tail", 1)):
         np.testing.assert_allclose(found[name], [factor * exponents] * 3, atol=1e-3)
     np.testing.assert_allclose(found["output"], [exponents] * 3, atol=1e-3)
-    assert "output" not in laws.growth(values[:2])
+    assert "output" not in law_summary.growth(values[:2])
 
 
 def test_the_laws_of_a_decoder(small, tmp_path, monkeypatch):
