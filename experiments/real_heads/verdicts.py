@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
@@ -347,6 +348,107 @@ def p8() -> tuple[Any, dict[str, Any]]:
     return min(blind) > 3.0 and min(sharp) > 0.5, numbers
 
 
+# --- laws of others -------------------------------------------------------------------------------
+
+
+def law(n: int, name: str, tokens: int = LAST) -> FloatArray:
+    """Return a column of SmolLM2's heads at a length."""
+    return _column(record("laws").find(model="SmolLM2", tokens=tokens, length=n)[name])
+
+
+def changes(name: str, model: str = "SmolLM2") -> FloatArray:
+    """Return how a number of each head changes with n, up to LAST tokens."""
+    at = {"tokens": LAST} if model == "SmolLM2" else {}
+    return _column(record("laws").find(model=model, growth="laws", **at)[name][0])
+
+
+def l1() -> tuple[Any, dict[str, Any]]:
+    """Dispersion: the bound."""
+    n = max(parts.LONG_LENGTHS)
+    silent = share(law(n, "range", n) > math.log(n))
+    return silent >= 0.8, {"share": silent, "median_range": np.median(law(n, "range", n))}
+
+
+def l2() -> tuple[Any, dict[str, Any]]:
+    """Dispersion: the rate."""
+    rest, whole = changes("largest_rest"), changes("largest")
+    numbers = {
+        "median_rest": np.median(rest),
+        "below": share(rest < -0.75),
+        "median": np.median(whole),
+    }
+    kept = -0.45 <= numbers["median_rest"] <= -0.1 and numbers["below"] <= 0.1
+    return kept and numbers["median"] > -0.15, numbers
+
+
+def l3() -> tuple[Any, dict[str, Any]]:
+    """Dispersion: the premise."""
+    more = law(LAST, "range") - law(128, "range")
+    numbers = {"share": share(more > 0.0), "median": np.median(more)}
+    return numbers["share"] >= 0.8 and 1.0 <= numbers["median"] <= 4.0, numbers
+
+
+def l4() -> tuple[Any, dict[str, Any]]:
+    """Vanishing variance: the first layer."""
+    first = changes("output")[:9]
+    numbers = {"falls": (first < 0.0).sum(), "median": np.median(first)}
+    return numbers["falls"] >= 7 and -0.5 <= numbers["median"] <= -0.1, numbers
+
+
+def l5() -> tuple[Any, dict[str, Any]]:
+    """Vanishing variance: everywhere."""
+    found, minilm = changes("output"), changes("output", "MiniLM")
+    numbers = {
+        "falls": share(found < 0.0),
+        "median": np.median(found),
+        "MiniLM": share(minilm < 0.0),
+        "MiniLM_median": np.median(minilm),
+    }
+    kept = numbers["falls"] >= 0.65 and -0.25 <= numbers["median"] <= -0.03
+    return kept and numbers["MiniLM"] >= 0.8, numbers
+
+
+def l6() -> tuple[Any, dict[str, Any]]:
+    """Gap counting: the scale."""
+    tail, largest, half = (law(SEEN, name) for name in ("tail", "largest_rest", "half"))
+    numbers = {
+        "correlation": spearmanr(tail, largest).statistic,
+        "half": np.median(half),
+        "above_1": share(tail > 1.0),
+    }
+    kept = numbers["correlation"] <= -0.8 and 0.4 <= numbers["half"] <= 1.2
+    return kept and numbers["above_1"] >= 0.6, numbers
+
+
+def l7() -> tuple[Any, dict[str, Any]]:
+    """Gap counting: the law in n."""
+    xi = changes("tail")
+    low, median, high = np.percentile(xi, (25, 50, 75))
+    numbers = {"median": median, "near_1": share(abs(xi - 1.0) <= 0.25), "apart": high - low}
+    return 0.0 <= median <= 0.75 and numbers["near_1"] <= 0.25 and high - low > 0.5, numbers
+
+
+def l8() -> tuple[Any, dict[str, Any]]:
+    """Moments: heads."""
+    table = needle("repeat", 512)
+    rule, best = np.clip(table["gap_rest"] / table["variance_rest"], 0.5, 2.0), best_times(table)
+    numbers = {
+        "octaves": np.median(abs(np.log2(rule / best))),
+        "above": share(rule > best),
+        "heads": rule.size,
+    }
+    return numbers["octaves"] > 0.5 and numbers["above"] >= 0.6, numbers
+
+
+def l9() -> tuple[Any, dict[str, Any]]:
+    """Moments: the model."""
+    table = needle("repeat", 512)
+    rule = float(np.median(table["gap_rest"] / table["variance_rest"]))
+    best = best_at_lengths()[LENGTHS_OF_LOSS.index(512)]
+    nearer = abs(math.log(best)) < abs(math.log(best / rule))
+    return rule > 1.15 and nearer, {"rule": rule, "best": best}
+
+
 JUDGES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     judge.__name__.upper(): judge
     for judge in (
@@ -371,6 +473,15 @@ JUDGES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
         p6,
         p7,
         p8,
+        l1,
+        l2,
+        l3,
+        l4,
+        l5,
+        l6,
+        l7,
+        l8,
+        l9,
     )
 }
 
