@@ -22,10 +22,15 @@ def summarised(entries: Sequence[Entry]) -> list[Entry]:
     found: list[Entry] = []
     runs: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in entries:
-        runs.setdefault((entry.at["model"], entry.at.get("tokens")), []).append(entry)
-    for (model, tokens), some in runs.items():
-        at = {"model": model, **({"tokens": tokens} if tokens else {})}
-        texts = [entry.found for entry in some]
+        at = {name: value for name, value in entry.at.items() if name != "text"}
+        runs.setdefault(tuple(at.items()), []).append(entry)
+    for run, some in runs.items():
+        at, texts = dict(run), [entry.found for entry in some]
+        if "source" in at:
+            with np.errstate(all="ignore"):
+                output = growth(texts)["output"]
+            found.append(Entry({**at, "growth": "output"}, {"texts": len(texts), "output": output}))
+            continue
         if len(texts[0]["heads"]) == 1:
             found.append(Entry({**at, "length": "own"}, _means([t["heads"][0] for t in texts])))
         else:

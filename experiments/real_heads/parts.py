@@ -47,6 +47,8 @@ SHIFT = 100_000
 
 LAW_ROWS = 8
 """Rows at each length of each text by which laws of others are tried."""
+ONE_SOURCE = 12
+"""Windows of SOURCES[0], for outputs of which no text has a mean of its own."""
 COMMA = ","
 """The query whose outputs are compared from text to text; where rows see both sides, the first."""
 
@@ -435,6 +437,12 @@ def laws_of_others() -> Work:
     for index in (0, 3):
         at = {"model": "SmolLM2", "text": index, "tokens": LONG_LENGTHS[-1]}
         yield at, partial(timed, partial(_prefixes, index, LONG_LENGTHS))
+    for index in range(0, ONE_SOURCE * len(SOURCES), len(SOURCES)):
+        at = {"model": "MiniLM", "text": index, "source": SOURCES[0]}
+        yield at, partial(timed, partial(_short, "MiniLM", index))
+    for index in range(0, ONE_SOURCE * len(SOURCES), len(SOURCES)):
+        at = {"model": "SmolLM2", "text": index, "source": SOURCES[0]}
+        yield at, partial(timed, partial(_prefixes, index, LENGTHS))
 
 
 def _short(name: str, index: int) -> Fields:
@@ -502,5 +510,5 @@ def settings() -> Fields:
         "repeats": {str(n): count for n, count in REPEATS.items()},
         "price": [PRICE_LENGTHS, PRICE_TEXTS, SHORT, LAYER, BEYOND_LENGTHS, SHIFT],
         "times": [round(t, 3) for t in rows.TIMES],
-        "laws": [LAW_ROWS, laws.COMPONENTS, COMMA],
+        "laws": [LAW_ROWS, ONE_SOURCE, laws.COMPONENTS, COMMA],
     }

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
-from experiments.real_heads import parts, rows
+from experiments.real_heads import inputs, parts, rows
 from experiments.real_heads.summary import FINDS
 from experiments.records import Record, load, path_of
 
@@ -408,6 +408,24 @@ def l5() -> tuple[Any, dict[str, Any]]:
     return kept and numbers["MiniLM"] >= 0.8, numbers
 
 
+def l10() -> tuple[Any, dict[str, Any]]:
+    """Vanishing variance: one source."""
+    at = {"source": inputs.SOURCES[0], "growth": "output"}
+    found, minilm = (
+        _column(record("laws").find(model=model, **at)["output"][0])
+        for model in ("SmolLM2", "MiniLM")
+    )
+    numbers = {
+        "first": (found[:9] < 0.0).sum(),
+        "median_first": np.median(found[:9]),
+        "median": np.median(found),
+        "MiniLM_first": (minilm[:12] < 0.0).sum(),
+    }
+    kept = numbers["first"] >= 7 and -0.4 <= numbers["median_first"] <= -0.05
+    kept = kept and -0.15 <= numbers["median"] <= 0.05
+    return kept and numbers["MiniLM_first"] >= 8, numbers
+
+
 def l6() -> tuple[Any, dict[str, Any]]:
     """Gap counting: the scale."""
     tail, largest, half = (law(SEEN, name) for name in ("tail", "largest_rest", "half"))
@@ -482,6 +500,7 @@ JUDGES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
         l7,
         l8,
         l9,
+        l10,
     )
 }
 

@@ -60,6 +60,7 @@ def small(monkeypatch, tmp_path):
         "LONG_LENGTHS": (32, 64),
         "ROWS": 4,
         "LAW_ROWS": 4,
+        "ONE_SOURCE": 4,
         "COMMA": "a",
         "REPEATS": {16: 2, 32: 2, 64: 1},
         "SHORT": 32,
@@ -413,7 +414,7 @@ def test_reactions_are_read_whole():
 
 def test_every_prediction_has_its_judge():
     written = Path(parts.__file__).parents[1] / "real_heads_predictions.md"
-    names = re.findall(r"^- ([ANPL]\d) ", written.read_text("utf-8"), re.MULTILINE)
+    names = re.findall(r"^- ([ANPL]\d+) ", written.read_text("utf-8"), re.MULTILINE)
     assert names == list(verdicts.JUDGES)
 
 
