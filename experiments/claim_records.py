@@ -98,32 +98,24 @@ def _one_line(found: re.Match[str]) -> str:
 
 
 def of_model(record: Record, name: str) -> dict[str, Any]:
-    """Return what the claims need of a model's heads; what does not change with n, at one length.
-
-    weight, tail and half are without the first key: the largest weight, Λ, and t½/Λ.
-    """
+    """Return what the claims need of a model's heads: exponents, and Λ and t½/Λ at one length."""
     up_to = {"tokens": parts.LENGTHS[-1]} if name == "SmolLM2" else {}
     growth = record.find(model=name, growth="laws", **up_to)
     tables = [e for e in record.select(model=name, **up_to) if "length" in e.at]
-    middle = next((e for e in tables if e.at["length"] == verdicts.SEEN), tables[-1])
-    widest = tables[-1].found
-    if name == "SmolLM2":
-        widest = record.find(model=name, tokens=LONGEST, length=LONGEST)
+    middle = next((e for e in tables if e.at["length"] == verdicts.SEEN), tables[-1]).found
     found = {
         "lengths": [entry.at["length"] for entry in tables],
-        "n": [middle.found["n"], widest["n"]],
-        "range": widest["range"],
         "weight_exponent": growth["largest_rest"][0],
-        "weight": middle.found["largest_rest"],
-        "tail": middle.found["tail"],
-        "half": middle.found["half"],
-        "law": growth["tail"][0],
-        "law_low": growth["tail"][1],
-        "law_high": growth["tail"][2],
+        "half": middle["half"],
     }
-    if "output" in growth:
-        ends = zip(("output", "output_low", "output_high"), growth["output"], strict=True)
-        found |= dict(ends)
+    if name == "SmolLM2":
+        found["range"] = record.find(model=name, tokens=LONGEST, length=LONGEST)["range"]
+        found["tail"] = middle["tail"]
+        found |= zip(("law", "law_low", "law_high"), growth["tail"], strict=True)
+    brown = record.select(model=name, growth="output")
+    for texts, table in (("", growth), ("brown", brown[0].found if brown else {})):
+        for end, numbers in zip(("", "_low", "_high"), table.get("output", ()), strict=False):
+            found[f"output{texts}{end}"] = numbers
     return {key: digits(value) for key, value in found.items()}
 
 
@@ -143,10 +135,10 @@ def of_all_logits() -> dict[str, Any]:
 
 
 def digits(value: Any) -> Any:
-    """Return numbers with four digits."""
+    """Return numbers with three digits."""
     if isinstance(value, list):
         return [digits(one) for one in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":
