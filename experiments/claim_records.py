@@ -1,31 +1,40 @@
-"""Record what the claims on training need of the recorded runs, as a file of the library.
+"""Record what claims need of the recorded runs and of the recorded heads, as files of the library.
 
     python -m experiments.claim_records
 
-writes attnlib/claims/training_runs.json from the recorded runs, which must be complete: with it the
-claims have the same verdicts wherever attnlib is installed.
+writes attnlib/claims/training_runs.json from the recorded runs, which must be complete, and
+heads.json from the records of `experiments.real_heads`: with them the claims have the same verdicts
+wherever attnlib is installed.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
 import attnlib.claims
+from attnlib.claims.heads import HEADS
 from attnlib.claims.training import RUNS
 from attnlib.files import read_json, replace
 from attnlib.lab import results, sweep
 from attnlib.lab.train import Run, Training
-from experiments.records import HERE, runs
+from experiments.real_heads import parts, verdicts
+from experiments.real_heads import rows as head_rows
+from experiments.records import HERE, Record, load, runs
 
 OUT = Path(attnlib.claims.__path__[0]) / RUNS
+OUT_HEADS = OUT.with_name(HEADS)
 NAMES = ("learning_rate", "encoder", "encoder_longer", "residual", "cause")
+MODELS = ("SmolLM2", "MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
+LONGEST = parts.LONG_LENGTHS[-1]
 STEP_BY_STEP = ("residual",)
 """The experiments of which a check compares the losses of every step."""
 
 
 def main() -> None:
-    """Write the file."""
+    """Write the files."""
     replace(OUT, content().encode("utf-8"))
+    replace(OUT_HEADS, heads_content().encode("utf-8"))
 
 
 def content() -> str:
@@ -64,6 +73,72 @@ def run(outcome: sweep.Outcome, step_by_step: bool) -> dict[str, Any]:
         "final_loss": cast(Run, outcome.run).final_loss,
     }
     return {**entry, "losses": results.encoded(*outcome, {})["losses"]} if step_by_step else entry
+
+
+def heads_content() -> str:
+    """Return the whole file on heads, one list a line."""
+    record, repeats, price = (load(f"real_heads_{name}") for name in ("laws", "repeats", "price"))
+    made = {json.dumps(one.made): one.made for one in (record, repeats, price)}
+    table = {
+        "command": "python -m experiments.claim_records",
+        "made": list(made.values()),
+        "recorded": {
+            "models": {name: of_model(record, name) for name in MODELS},
+            "longest": LONGEST,
+            "bounds": record.find(broken="bounds"),
+            "needles": needles(),
+            "price": of_all_logits(),
+        },
+    }
+    return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", _one_line, json.dumps(table, indent=0)) + "\n"
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return "[" + " ".join(found[1].split()) + "]"
+
+
+def of_model(record: Record, name: str) -> dict[str, Any]:
+    """Return what the claims need of a model's heads: exponents, and Λ and t½/Λ at one length."""
+    up_to = {"tokens": parts.LENGTHS[-1]} if name == "SmolLM2" else {}
+    growth = record.find(model=name, growth="laws", **up_to)
+    tables = [e for e in record.select(model=name, **up_to) if "length" in e.at]
+    middle = next((e for e in tables if e.at["length"] == verdicts.SEEN), tables[-1]).found
+    found = {
+        "lengths": [entry.at["length"] for entry in tables],
+        "weight_exponent": growth["largest_rest"][0],
+        "half": middle["half"],
+    }
+    if name == "SmolLM2":
+        found["range"] = record.find(model=name, tokens=LONGEST, length=LONGEST)["range"]
+        found["tail"] = middle["tail"]
+        found |= zip(("law", "law_low", "law_high"), growth["tail"], strict=True)
+    brown = record.select(model=name, growth="output")
+    for texts, table in (("", growth), ("brown", brown[0].found if brown else {})):
+        for end, numbers in zip(("", "_low", "_high"), table.get("output", ()), strict=False):
+            found[f"output{texts}{end}"] = numbers
+    return {key: digits(value) for key, value in found.items()}
+
+
+def needles() -> dict[str, Any]:
+    """Return the heads that find the needle of a text said twice, at SHORT tokens."""
+    table = verdicts.needle("repeat", parts.SHORT)
+    names = {"gap": "gap_rest", "variance": "variance_rest", "slope": "slope_rest"}
+    names |= {f"{time:.3g}": f"loss {time:.3g}" for time in head_rows.TIMES}
+    found = {name: digits(table[column].tolist()) for name, column in names.items()}
+    return {"n": parts.SHORT, "heads": [int(one) for one in table["head"]], **found}
+
+
+def of_all_logits() -> dict[str, Any]:
+    """Return the best multiplier of all logits at each length."""
+    best = verdicts.best_at_lengths().tolist()
+    return {"lengths": list(parts.PRICE_LENGTHS), "best": digits(best)}
+
+
+def digits(value: Any) -> Any:
+    """Return numbers with three digits."""
+    if isinstance(value, list):
+        return [digits(one) for one in value]
+    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

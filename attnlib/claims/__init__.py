@@ -4,14 +4,14 @@ A claim is one function. It takes the constants of the statement as arguments, w
 values as defaults, and returns a `Finding` whose verdict follows from numbers and stated
 thresholds. Given other constants it must reach another verdict, and the tests see to that.
 
-Nothing is read from outside the package: what the claims on training need of recorded runs is a
-file beside them. Needs the `claims` extra, sympy.
+Nothing is read from outside the package: what the claims on training need of recorded runs, and
+those of others of recorded heads, are files beside them. Needs the `claims` extra, sympy.
 """
 
 from attnlib.extras import brought_by
 
 with brought_by("claims"):
-    from attnlib.claims import gradient, jacobian, output, scales, training, variance
+    from attnlib.claims import gradient, heads, jacobian, output, scales, training, variance
     from attnlib.claims.registry import (
         CLAIMS,
         SOURCES,
@@ -33,6 +33,7 @@ __all__ = [
     "check",
     "check_all",
     "gradient",
+    "heads",
     "jacobian",
     "output",
     "scales",

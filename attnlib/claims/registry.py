@@ -18,9 +18,14 @@ SOURCES = {
     "002": "orr2023almost",
     "003": "su2023gradient",
     "004": "dotproduct_post",
+    "005": "velickovic2024softmax",
+    "006": "li2025vanishing",
+    "007": "hayase2026unified",
+    "008": "demir2025optimal",
 }
 """The documents whose statements the ledger carries: their number in this book, and their key in
-its bibliography. 000 is the English translation of 003, which adds its readers' comments."""
+its bibliography. 000 is the English translation of 003, which adds its readers' comments. Of 005 to
+008, papers on attention at other lengths, it carries one law each."""
 
 LIMIT = 6.0
 """A simulation refutes a number that lies this many standard errors away.

@@ -18,11 +18,11 @@ import typer
 
 from attnlib.lab import data
 from attnlib.provenance import made
-from experiments.real_heads import inputs, parts, rows, summary
+from experiments.real_heads import inputs, law_summary, parts, rows, summary
 from experiments.records import Entry, Record, complete, load, path_of, save
 
 COMMAND = "python -m experiments.real_heads"
-LARGE = ("atlas", "repeats")
+LARGE = ("atlas", "repeats", "laws")
 """Parts whose numbers, text by text, stay in the cache; what is recorded are means of them."""
 
 app = typer.Typer(add_completion=False)
@@ -89,6 +89,8 @@ def summarise(name: str, out: Path | None = None) -> None:
 def summarised(name: str, found: Record) -> list[Entry]:
     """Return the entries of a record of means, of that with all texts."""
     seconds = Entry({"seconds": name}, round(sum(one.found["seconds"] for one in found.entries)))
+    if name == "laws":
+        return [seconds, *law_summary.summarised(found.entries)]
     tables: dict[tuple[str, int, str], list[Any]] = {}
     if name == "repeats":
         for entry in found.entries:

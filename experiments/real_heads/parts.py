@@ -16,7 +16,7 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.policies import POLICIES
 from experiments.museum import MULTIPLIERS
-from experiments.real_heads import inputs, rows
+from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
 from experiments.records import Fields
 from tests.library.museum import EXHIBITS
@@ -44,6 +44,13 @@ BEYOND = 10240
 BEYOND_LENGTHS = (1024, 2048, 4096, 8192, 10240)
 SHIFT = 100_000
 """Characters by which the windows of a price lie behind those of the rows."""
+
+LAW_ROWS = 8
+"""Rows at each length of each text by which laws of others are tried."""
+ONE_SOURCE = 12
+"""Windows of SOURCES[0], for outputs of which no text has a mean of its own."""
+COMMA = ","
+"""The query whose outputs are compared from text to text; where rows see both sides, the first."""
 
 HELD = 0.15
 """Share of the tokens that a model of masked language has to name when it is checked."""
@@ -414,6 +421,70 @@ def times_of(exhibit: Exhibit, n: int) -> Any:
     return torch.from_numpy(np.asarray(exhibit.found / right))
 
 
+# --- laws of others -------------------------------------------------------------------------------
+
+
+def laws_of_others() -> Work:
+    """Yield what laws of others speak of, text by text."""
+    for index in range(16):
+        for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
+            yield {"model": name, "text": index}, partial(timed, partial(_short, name, index))
+    for index in range(TEXTS):
+        yield {"model": "MiniLM", "text": index}, partial(timed, partial(_short, "MiniLM", index))
+    for index in range(TEXTS):
+        at = {"model": "SmolLM2", "text": index, "tokens": LENGTHS[-1]}
+        yield at, partial(timed, partial(_prefixes, index, LENGTHS))
+    for index in (0, 3):
+        at = {"model": "SmolLM2", "text": index, "tokens": LONG_LENGTHS[-1]}
+        yield at, partial(timed, partial(_prefixes, index, LONG_LENGTHS))
+    for index in range(0, ONE_SOURCE * len(SOURCES), len(SOURCES)):
+        at = {"model": "MiniLM", "text": index, "source": SOURCES[0]}
+        yield at, partial(timed, partial(_short, "MiniLM", index))
+    for index in range(0, ONE_SOURCE * len(SOURCES), len(SOURCES)):
+        at = {"model": "SmolLM2", "text": index, "source": SOURCES[0]}
+        yield at, partial(timed, partial(_prefixes, index, LENGTHS))
+
+
+def _short(name: str, index: int) -> Fields:
+    """Return the rows of a text cut at several lengths, and what its first token is given."""
+    model = MODELS[name]()
+    if name == "MiniLM":
+        source, number = language(index)
+        ids = model.reads(inputs.text(source, number)[: 8 * ENGLISH_LENGTHS[-1] + 100])
+        texts = [[*ids[: n - 1], ids[-1]] for n in ENGLISH_LENGTHS]
+    elif name == "AntiBERTy":
+        kind = inputs.antibodies()
+        texts = [model.reads(kind[(5 * index) % len(kind)][: n - 2]) for n in ANTIBODY_LENGTHS]
+    else:
+        texts = [text_of(model, index)]
+    rng = np.random.default_rng(index)
+    tables, outputs = [], []
+    for ids in texts:
+        places = np.sort(rng.choice(np.arange(1, len(ids) - 1), LAW_ROWS, replace=False))
+        whole, rest, outs = laws.watch(model.module, ids, places, np.array([0]))
+        tables.append(laws.heads(whole, rest))
+        outputs.append(short(outs[:, 0]))
+    found: Fields = {"lengths": [len(ids) for ids in texts], "heads": tables}
+    return {**found, "outputs": outputs} if len(texts) > 1 else found
+
+
+def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
+    """Return the rows of one text at several places, and its output at a comma near each."""
+    model = MODELS["SmolLM2"]()
+    ids = window(model, index, lengths[-1])
+    places, which = rows.at_lengths(lengths, LAW_ROWS, index)
+    commas = np.flatnonzero(np.array(ids) == model.reads(COMMA)[0])
+    ends = [int(max(commas[(n // 2 <= commas) & (commas < n)], default=-1)) for n in lengths]
+    whole, rest, outs = laws.watch(model.module, ids, places, np.array(ends))
+    outs[:, np.array(ends) < 0] = math.nan
+    tables = []
+    for i in range(len(lengths)):
+        some = which == i
+        tables.append(laws.heads(_some(whole, some), _some(rest, some)))
+    outputs = [short(one) for one in outs.swapaxes(0, 1)]
+    return {"lengths": list(lengths), "heads": tables, "ends": ends, "outputs": outputs}
+
+
 PARTS: dict[str, Callable[[], Work]] = {
     "checks": checks,
     "atlas": atlas,
@@ -424,6 +495,7 @@ PARTS: dict[str, Callable[[], Work]] = {
     "policies": policies,
     "faults": faults,
     "beyond": beyond,
+    "laws": laws_of_others,
 }
 
 
@@ -438,4 +510,5 @@ def settings() -> Fields:
         "repeats": {str(n): count for n, count in REPEATS.items()},
         "price": [PRICE_LENGTHS, PRICE_TEXTS, SHORT, LAYER, BEYOND_LENGTHS, SHIFT],
         "times": [round(t, 3) for t in rows.TIMES],
+        "laws": [LAW_ROWS, ONE_SOURCE, laws.COMPONENTS, COMMA],
     }

@@ -9,10 +9,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
-from experiments.real_heads import parts, rows
+from experiments.real_heads import inputs, parts, rows
 from experiments.real_heads.summary import FINDS, INTERVAL, RESAMPLED, interval
 from experiments.records import Record, load, path_of
 
@@ -385,12 +386,132 @@ def p8() -> tuple[Any, dict[str, Any]]:
     return min(blind) > 3.0 and min(sharp) > 0.5, numbers
 
 
+# --- laws of others -------------------------------------------------------------------------------
+
+
+def law(n: int, name: str, tokens: int = LAST) -> FloatArray:
+    """Return a column of SmolLM2's heads at a length."""
+    return _column(record("laws").find(model="SmolLM2", tokens=tokens, length=n)[name])
+
+
+def changes(name: str, model: str = "SmolLM2") -> FloatArray:
+    """Return how a number of each head changes with n, up to LAST tokens."""
+    at = {"tokens": LAST} if model == "SmolLM2" else {}
+    return _column(record("laws").find(model=model, growth="laws", **at)[name][0])
+
+
+def l1() -> tuple[Any, dict[str, Any]]:
+    """The bound of dispersion, e^R/n, says nothing at 8192 keys for 80 % of the heads."""
+    n = max(parts.LONG_LENGTHS)
+    silent = share(law(n, "range", n) > math.log(n))
+    return silent >= 0.8, {"share": silent, "median range": np.median(law(n, "range", n))}
+
+
+def l2() -> tuple[Any, dict[str, Any]]:
+    """The largest weight (rest) falls with an exponent of −.45 to −.1 in the median head."""
+    rest, whole = changes("largest_rest"), changes("largest")
+    numbers = {
+        "rest": np.median(rest),
+        "below": share(rest < -0.75),
+        "median": np.median(whole),
+    }
+    kept = -0.45 <= numbers["rest"] <= -0.1 and numbers["below"] <= 0.1
+    return kept and numbers["median"] > -0.15, numbers
+
+
+def l3() -> tuple[Any, dict[str, Any]]:
+    """The range of the logits grows from 128 to 2048 keys, in 80 % of the heads, by 1 to 4."""
+    more = law(LAST, "range") - law(128, "range")
+    numbers = {"share": share(more > 0.0), "median": np.median(more)}
+    return numbers["share"] >= 0.8 and 1.0 <= numbers["median"] <= 4.0, numbers
+
+
+def l4() -> tuple[Any, dict[str, Any]]:
+    """In the first layer the std of the output falls with n in 7 of 9 heads."""
+    first = changes("output")[:9]
+    numbers = {"falls": (first < 0.0).sum(), "median": np.median(first)}
+    return numbers["falls"] >= 7 and -0.5 <= numbers["median"] <= -0.1, numbers
+
+
+def l5() -> tuple[Any, dict[str, Any]]:
+    """In all layers it falls in 65 % of the heads, in MiniLM in 80 %."""
+    found, minilm = changes("output"), changes("output", "MiniLM")
+    numbers = {
+        "falls": share(found < 0.0),
+        "median": np.median(found),
+        "MiniLM": share(minilm < 0.0),
+        "MiniLM median": np.median(minilm),
+    }
+    kept = numbers["falls"] >= 0.65 and -0.25 <= numbers["median"] <= -0.03
+    return kept and numbers["MiniLM"] >= 0.8, numbers
+
+
+def l10() -> tuple[Any, dict[str, Any]]:
+    """With texts of one source the std of the first layer's output falls."""
+    at = {"source": inputs.SOURCES[0], "growth": "output"}
+    found, minilm = (
+        _column(record("laws").find(model=model, **at)["output"][0])
+        for model in ("SmolLM2", "MiniLM")
+    )
+    numbers = {
+        "first": (found[:9] < 0.0).sum(),
+        "median of first": np.median(found[:9]),
+        "median": np.median(found),
+        "MiniLM first": (minilm[:12] < 0.0).sum(),
+    }
+    kept = numbers["first"] >= 7 and -0.4 <= numbers["median of first"] <= -0.05
+    kept = kept and -0.15 <= numbers["median"] <= 0.05
+    return kept and numbers["MiniLM first"] >= 8, numbers
+
+
+def l6() -> tuple[Any, dict[str, Any]]:
+    """Λ of the counted gaps goes with the largest weight, and 60 % of the heads have Λ above 1."""
+    tail, largest, half = (law(SEEN, name) for name in ("tail", "largest_rest", "half"))
+    numbers = {
+        "correlation": spearmanr(tail, largest).statistic,
+        "half": np.median(half),
+        "above 1": share(tail > 1.0),
+    }
+    kept = numbers["correlation"] <= -0.8 and 0.4 <= numbers["half"] <= 1.2
+    return kept and numbers["above 1"] >= 0.6, numbers
+
+
+def l7() -> tuple[Any, dict[str, Any]]:
+    """Λ ∝ (log n)^ξ: the median ξ is 0 to .75, and the quartiles lie .5 apart."""
+    xi = changes("tail")
+    low, median, high = np.percentile(xi, (25, 50, 75))
+    numbers = {"median": median, "near 1": share(abs(xi - 1.0) <= 0.25), "apart": high - low}
+    return 0.0 <= median <= 0.75 and numbers["near 1"] <= 0.25 and high - low > 0.5, numbers
+
+
+def l8() -> tuple[Any, dict[str, Any]]:
+    """Gap over variance misses the best multiplier of repeat by √2, and is too large."""
+    table = needle("repeat", 512)
+    rule, best = np.clip(table["gap_rest"] / table["variance_rest"], 0.5, 2.0), best_times(table)
+    numbers = {
+        "octaves": np.median(abs(np.log2(rule / best))),
+        "above": share(rule > best),
+        "heads": rule.size,
+    }
+    return numbers["octaves"] > 0.5 and numbers["above"] >= 0.6, numbers
+
+
+def l9() -> tuple[Any, dict[str, Any]]:
+    """That rule asks for 1.15 or more of all logits, which the model's loss does not want."""
+    table = needle("repeat", 512)
+    rule = float(np.median(table["gap_rest"] / table["variance_rest"]))
+    best = best_at_lengths()[LENGTHS_OF_LOSS.index(512)]
+    nearer = abs(math.log(best)) < abs(math.log(best / rule))
+    return rule > 1.15 and nearer, {"rule": rule, "best": best}
+
+
 JUDGES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     judge.__name__.upper(): judge
     for judge in (
         *(a1, a2, a3, a4, a5, a6),
         *(n1, n2, n3, n4, n5, n6, n7),
         *(p1, p2, p3, p4, p5, p6, p7, p8),
+        *(l1, l2, l3, l4, l5, l6, l7, l8, l9, l10),
     )
 }
 

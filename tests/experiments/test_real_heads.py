@@ -18,7 +18,7 @@ from attnlib import exact
 from attnlib.attention import rescale
 from attnlib.probing import probe
 from attnlib.scores import Normal
-from experiments.real_heads import inputs, parts, rows, summary, verdicts
+from experiments.real_heads import inputs, law_summary, laws, parts, rows, summary, verdicts
 from experiments.real_heads.inputs import Model, Package
 from experiments.records import RECORDED, load
 
@@ -59,6 +59,9 @@ def small(monkeypatch, tmp_path):
         "LENGTHS": (16, 32),
         "LONG_LENGTHS": (32, 64),
         "ROWS": 4,
+        "LAW_ROWS": 4,
+        "ONE_SOURCE": 4,
+        "COMMA": "a",
         "REPEATS": {16: 2, 32: 2, 64: 1},
         "SHORT": 32,
         "LAYER": 16,
@@ -265,6 +268,73 @@ def test_wrong_parts_are_named():
     assert "checks, atlas" in " ".join(found.output.replace("│", " ").split())
 
 
+# --- laws of others -------------------------------------------------------------------------------
+
+
+def test_the_tail_of_a_row_by_hand():
+    logits = torch.tensor([[[0.0, 3.0, -1.0, 2.5, 2.0, -math.inf]]], dtype=torch.float64)
+    found = {name: one.item() for name, one in laws.tails(logits).items()}
+    gaps = np.array([0.0, 0.5, 1.0, 3.0, 4.0])
+    assert found["n"] == 5
+    assert found["range"] == 4.0
+    assert found["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())
+    assert found["tail"] == pytest.approx(math.log(2.0) / 0.5)  # above log 3, log 4/3, log 5/4
+    assert found["contact"] == pytest.approx(math.log(2.0))
+    assert np.exp(-found["half"] * gaps).sum() == pytest.approx(2.0, rel=1e-5)
+
+
+def test_the_bounds_of_the_laws_are_bounds():
+    rng = np.random.default_rng(0)
+    logits = torch.from_numpy(rng.standard_normal((20, 30, 200)) * rng.uniform(0.1, 9, (20, 1, 1)))
+    found = laws.tails(logits)
+    table = laws.heads(found, found)
+    assert table["broken"] == [0, 0]
+    wider = laws.heads({**found, "range": 0.5 * found["range"]}, found)
+    assert wider["broken"][0] > 0
+    for factor in (0.1, 10.0):
+        assert laws.heads(found, {**found, "half": factor * found["half"]})["broken"][1] > 0
+
+
+def test_slopes_of_laws_are_found_again():
+    n, heads, texts = np.array([64, 256, 1024]), 3, 6
+    rng = np.random.default_rng(0)
+    exponents = np.array([0.0, -0.3, -1.0])
+    draw = rng.standard_normal((texts, 1, heads, 8))
+    values = [
+        {
+            "heads": [
+                {
+                    "n": float(one),
+                    "range": (2.0 + exponents * math.log(one)).tolist(),
+                    "largest": (one**exponents).tolist(),
+                    "largest_rest": (one ** (exponents / 2.0)).tolist(),
+                    "tail": np.repeat((math.log(one) ** exponents)[:, None], 4, 1).tolist(),
+                }
+                for one in n
+            ],
+            "outputs": (draw[i] * (n[:, None] ** exponents)[..., None]).tolist(),
+        }
+        for i in range(texts)
+    ]
+    found = law_summary.growth(values)
+    for name, factor in (("range", 1), ("largest", 1), ("largest_rest", 0.5), ("tail", 1)):
+        np.testing.assert_allclose(found[name], [factor * exponents] * 3, atol=1e-3)
+    np.testing.assert_allclose(found["output"], [exponents] * 3, atol=1e-3)
+    assert "output" not in law_summary.growth(values[:2])
+
+
+def test_the_laws_of_a_decoder(small, tmp_path, monkeypatch):
+    work = [one for one in parts.laws_of_others() if one[0]["model"] == "SmolLM2"]
+    monkeypatch.setitem(parts.PARTS, "laws", lambda: work)
+    main.measured("laws", 1, tmp_path)
+    found = load(main.record_of("laws", tmp_path))
+    table = found.find(model="SmolLM2", tokens=32, length=16)
+    assert len(table["tail"]) == LAYERS * HEADS
+    assert found.find(broken="bounds")["weight"] == found.find(broken="bounds")["half"] == 0
+    growth = found.find(model="SmolLM2", tokens=32, growth="laws")
+    assert {len(one) for one in growth["largest"]} == {LAYERS * HEADS}
+
+
 # --- inputs ---------------------------------------------------------------------------------------
 
 
@@ -344,7 +414,7 @@ def test_reactions_are_read_whole():
 
 def test_every_prediction_has_its_judge():
     written = Path(parts.__file__).parents[1] / "real_heads_predictions.md"
-    names = re.findall(r"^- ([ANP]\d) ", written.read_text("utf-8"), re.MULTILINE)
+    names = re.findall(r"^- ([ANPL]\d+) ", written.read_text("utf-8"), re.MULTILINE)
     assert names == list(verdicts.JUDGES)
 
 

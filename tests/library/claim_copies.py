@@ -1,8 +1,10 @@
 """Copies of the ledger's claims: each with one thing changed, and the verdict that it must get."""
 
+import copy
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 import sympy
 
 from attnlib import exact, rows, symbolic
-from attnlib.claims import gradient, jacobian, output, scales, training, variance
+from attnlib.claims import gradient, heads, jacobian, output, scales, training, variance
 from attnlib.claims.training import Experiment, Run
 from attnlib.initialisation import RowMoments, standard_errors
 from attnlib.sampling import Estimate, mean_and_error
@@ -114,8 +116,58 @@ def trained(spread: float = 0.0, only: str = "", **loss: float) -> Evidence:
     return lambda patch: patch.setattr(training, "recorded", recorded)
 
 
+def heads_found(**columns: Any) -> Evidence:
+    """Recorded heads, of every model, with other columns: numbers, or (number, share, another)."""
+
+    def recorded() -> dict[str, Any]:
+        found = copy.deepcopy(REAL_HEADS())
+        for table in found["models"].values():
+            for name, (number, share, another) in columns.items():
+                if name in table:
+                    share_of = [int(share * i) for i in range(len(table[name]) + 1)]
+                    table[name] = [another if a < b else number for a, b in pairwise(share_of)]
+        for name, number in found["bounds"].items():
+            found["bounds"][name] = columns.get(f"broken_{name}", (number, 0, 0))[0]
+        needles = found["needles"]
+        if "gap" in columns:
+            needles["gap"] = [columns["gap"][0] * one for one in needles["variance"]]
+            times = [name for name in needles if name[0].isdigit()]
+            for name in times:
+                needles[name] = [abs(float(name) - 1.0)] * len(needles["gap"])
+        return found
+
+    return lambda patch: patch.setattr(heads, "recorded", recorded)
+
+
+REAL_HEADS = heads.recorded
+
+
+def all_of(number: float) -> tuple[float, float, float]:
+    """Return the column that is this number."""
+    return number, 0.0, 0.0
+
+
+def rising(share: float, of_one_source: float = 0.0) -> Evidence:
+    """Recorded heads of which these shares have outputs that surely spread more with n."""
+    return heads_found(
+        output=all_of(-0.2),
+        output_low=(-0.4, share, 0.1),
+        output_high=(-0.1, share, 0.3),
+        outputbrown=all_of(-0.2),
+        outputbrown_low=(-0.4, of_one_source, 0.1),
+        outputbrown_high=(-0.1, of_one_source, 0.3),
+    )
+
+
+def differing(share: float) -> Evidence:
+    """Recorded heads of which this share surely have another exponent than 1."""
+    return heads_found(law_low=(0.5, share, 1.1), law_high=all_of(2.0))
+
+
 NARROW = (Cosine(3), Cosine(5))  # at a fixed d, and many keys
 WIDE = (Cosine(64), Normal())
+
+FIRST_LAYER = {"models": ("SmolLM2",), "heads": slice(0, 9), "texts": "brown"}
 
 # A statement changed in one place, and what its check must then say: a constant moved, a sign or
 # direction flipped, a condition dropped or added.
@@ -284,6 +336,18 @@ FALSIFIED = [
     Copy("training.scale-dependent", {"skip": False}, "wrong"),
     Copy("training.scale-dependent", {"changed": "note_smaller"}, "wrong"),
     Copy("training.cause", {"suspect": "note_smaller", "other": "baseline_larger"}, "open"),
+    Copy("heads.dispersion", {"power": 1.2}, "wrong"),
+    Copy("heads.dispersion", {"power": 0.8}, "wrong"),
+    Copy("heads.dispersion", {"growth": 1.0}, "wrong"),
+    Copy("heads.variance", {"sign": 1.0}, "wrong"),
+    Copy("heads.variance", FIRST_LAYER, "holds within"),
+    Copy("heads.variance", {**FIRST_LAYER, "sign": 1.0}, "wrong"),
+    Copy("heads.gaps", {"factor": 10.0}, "wrong"),
+    Copy("heads.gaps", {"factor": 0.1}, "wrong"),
+    Copy("heads.gaps", {"exponent": 1.0}, "wrong"),
+    Copy("heads.gaps", {"exponent": -1.0}, "wrong"),
+    Copy("heads.moments", {"power": 0.5}, "wrong"),
+    Copy("heads.moments", {"by": "slope"}, "holds within"),
     # by 5 % or less, with n − 1 for n, with roles swapped
     Copy("variance.mean-zero", {"mean": 0.05}, "wrong"),
     Copy("variance.mean-zero", {"mean": 0.001}, "wrong"),
@@ -385,6 +449,11 @@ FALSIFIED = [
     Copy("output.figure", {"flat_exponent": -0.525}, "wrong"),
     Copy("output.figure", {"flat_exponent": -0.475}, "wrong"),
     Copy("output.figure", {"start": 0.45 / math.sqrt(2.0)}, "wrong"),
+    Copy("heads.dispersion", {"power": 1.0001}, "wrong"),
+    Copy("heads.dispersion", {"power": 0.95}, "wrong"),
+    Copy("heads.dispersion", {"growth": 0.05}, "wrong"),
+    Copy("heads.moments", {"power": 1.05}, "wrong"),
+    Copy("heads.moments", {"power": 0.95}, "wrong"),
     Copy("training.worse", {"changed": "baseline"}, "needs a condition"),
     Copy("training.cause", {"other": "baseline_larger"}, "open"),
     Copy("training.cause", {"other": "note"}, "open"),
@@ -421,6 +490,10 @@ UNRESOLVED = [
     Copy("output.under-scaled", {"n": 255}, "holds"),
     Copy("output.lognormal", {"fewer": 1}, "needs a condition"),
     Copy("output.figure", {"fewer": 1}, "holds within"),
+    Copy("heads.gaps", {"factor": 1.05}, "holds within"),
+    Copy("heads.gaps", {"factor": 0.95}, "holds within"),
+    Copy("heads.gaps", {"exponent": 0.14}, "holds within"),
+    Copy("heads.gaps", {"exponent": 0.0}, "holds within"),
 ]
 
 WHOLE = {"suspect": "note", "other": "baseline"}
@@ -476,6 +549,8 @@ OTHER_EVIDENCE = [
     ),
     Copy("training.cause", WHOLE, "open", trained(0.41, baseline=0.0, note=1.0)),
     Copy("training.scale-dependent", {}, "wrong", trained(0.41, baseline=0.0, note=1.0, eight=0.0)),
+    Copy("heads.dispersion", {}, "wrong", heads_found(broken_weight=all_of(1))),
+    Copy("heads.gaps", {}, "wrong", heads_found(broken_half=all_of(1))),
 ]
 
 FOUR = {"dimensions": (64,)}  # unscaled rows of one dimension
@@ -640,6 +715,18 @@ THRESHOLDS = {
         Copy("comments.not-learning-rate", {"alpha": 15.0, "steps": 30}, "holds within"),
         Copy("comments.not-learning-rate", {"alpha": 12.0, "steps": 30}, "open"),
     ),
+    "ORDER": (
+        Copy("heads.gaps", {}, "holds within", heads_found(half=(1.0, 0.3, 1 / 3.8))),
+        Copy("heads.gaps", {}, "wrong", heads_found(half=(1.0, 0.3, 1 / 4.2))),
+    ),
+    "BY_CHANCE": (
+        Copy("heads.gaps", {}, "holds within", differing(0.27)),
+        Copy("heads.gaps", {}, "open", differing(0.23)),
+    ),
+    "HALF_AN_OCTAVE": (
+        Copy("heads.moments", {}, "holds within", heads_found(gap=all_of(2**0.47))),
+        Copy("heads.moments", {}, "extended", heads_found(gap=all_of(2**0.53))),
+    ),
     "ROUNDED": (
         Copy(
             "training.residual",
@@ -686,4 +773,13 @@ SHARED = [
     Copy("jacobian.vanishing-chain", {}, "extended", mean_gradients(1.0, 3.8)),
     Copy("comments.not-learning-rate", {"steps": 1}, "open"),
     Copy("comments.power", {"rescaled": True, "backward": -1.0}, "holds"),
+    Copy("heads.dispersion", {"power": 1.00001}, "extended"),
+    Copy("heads.dispersion", {}, "holds", heads_found(weight_exponent=all_of(-0.91))),
+    Copy("heads.dispersion", {}, "extended", heads_found(weight_exponent=all_of(-0.89))),
+    Copy("heads.variance", {}, "holds within", rising(0.09)),
+    Copy("heads.variance", {}, "needs a condition", rising(0.11)),
+    Copy("heads.variance", {}, "needs a condition", rising(0.11, 0.11)),
+    Copy("heads.variance", {}, "wrong", rising(0.11, 0.12)),
+    Copy("heads.gaps", {}, "holds within", heads_found(half=(1.0, 0.08, 5.0))),
+    Copy("heads.gaps", {}, "wrong", heads_found(half=(1.0, 0.12, 5.0))),
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnlib import claims, symbolic
-from attnlib.claims import gradient, jacobian, output, registry, scales, training, variance
+from attnlib.claims import gradient, heads, jacobian, output, registry, scales, training, variance
 from attnlib.claims.registry import Finding, claim
 from attnlib.lab import small_models
 from book.claim_boxes import ClaimBox
@@ -98,9 +98,13 @@ CLAIMS_OF_SOURCES = {
         "jacobian.vanishing-chain",
         "jacobian.bounded",
     },
+    "005": {"heads.dispersion"},
+    "006": {"heads.variance"},
+    "007": {"heads.gaps"},
+    "008": {"heads.moments"},
 }
 
-MODULES = (gradient, jacobian, output, registry, scales, training, variance)
+MODULES = (gradient, heads, jacobian, output, registry, scales, training, variance)
 
 MOVED = 1.15
 """By this factor, up or down, no threshold can be moved unseen."""

@@ -59,7 +59,7 @@ DROPPED = [
         r"https?://\S+",
         r"<[^>]+>",
         r"arXiv\s[\d.]+",
-        r"(?<![\d,.])00[0-4]\b",  # numbers for names: sources
+        r"(?<![\d,.])00[0-8]\b",  # numbers for names: sources
         r"\b20[12]\d\b",  # years
         r"\b(?:[Hh]ead|[Ll]ayers?|Part) \d(?:\.\d| to \d)?",  # too
         r"^ *\d+\. ",  # the number of an item in a list

@@ -34,7 +34,8 @@ def test_it_holds_the_library_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "attnlib").rglob("*.py")}
     about = {name for name in names if ".dist-info/" in name}
-    data = {f"attnlib/claims/{name}" for name in (claims.training.RUNS, "statements.toml")}
+    files = (claims.training.RUNS, claims.heads.HEADS, "statements.toml")
+    data = {f"attnlib/claims/{name}" for name in files}
     assert names - about == ours | data | {"attnlib/py.typed", "attnlib/policies.toml"}
     assert any(name.endswith("licenses/LICENSE") for name in about)
 

@@ -1,0 +1,105 @@
+"""What laws of others speak of, row by row and head by head.
+
+Dispersion (arXiv 2410.01104): range of the logits and largest weight. Gap counting (2605.12697):
+with N(t) the keys whose logit is within t of the largest, Λ is the least number with N(t) ≤ e^{Λt}
+for every t. Vanishing variance (2504.02827): outputs for one query, of text after text.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attnlib.checking import FloatArray
+from experiments.real_heads import rows
+from experiments.real_heads.rows import Places, Table
+from experiments.records import Fields
+
+COMPONENTS = 8
+"""Components of an output that are looked at: every eighth of 64."""
+HALVINGS = 24
+"""Steps of the search for the multiplier at which the largest weight is a half."""
+SLACK = 1e-9
+"""Bounds are broken by no more than roundings."""
+
+
+def tails(logits: Tensor) -> Table:
+    """Return for each row, −∞ for hidden keys: n, range, largest weight, Λ, log N(gap of Λ), half.
+
+    The gap of Λ is the largest at which N(t) = e^{Λt}; half is the multiplier of the logits at
+    which the largest weight is ½. By the bounds of the law it is at most 2Λ and at least
+    Λ(1 − log 2/log N).
+    """
+    n = (logits > -math.inf).sum(-1)
+    gaps = logits.amax(-1, keepdim=True) - logits.sort(dim=-1, descending=True).values
+    counts = torch.arange(1, gaps.shape[-1] + 1, dtype=gaps.dtype).log()
+    slopes = counts[1:] / gaps[..., 1:]
+    tail = slopes.amax(-1)
+    at = slopes.shape[-1] - 1 - (slopes.flip(-1) == tail[..., None]).to(torch.int8).argmax(-1)
+    low, high = tail.log() - HALVINGS * math.log(2.0), (2.0 * tail).log()
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        above = (-middle.exp()[..., None] * gaps).exp().sum(-1) > 2.0
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    found = {
+        "n": n,
+        "range": torch.where(gaps < math.inf, gaps, 0.0).amax(-1),
+        "largest": 1.0 / (-gaps).exp().sum(-1),
+        "tail": tail,
+        "contact": counts[1:][at],
+        "half": ((low + high) / 2.0).exp(),
+    }
+    return {name: one.double().numpy() for name, one in found.items()}
+
+
+@torch.no_grad()
+def watch(
+    model: nn.Module, ids: Sequence[int], places: Places, ends: Places
+) -> tuple[Table, Table, FloatArray]:
+    """Run the model on a text, and return its rows at some places, and its outputs at the ends.
+
+    The rows whole and without their first key; of outputs some components, (heads, ends, those).
+    """
+    found: list[tuple[Table, Table, FloatArray]] = []
+
+    def see(number: int, *args: Any, **named: Any) -> Tensor:
+        out = functional.scaled_dot_product_attention(*args, **named)
+        logits, _, outs = rows._rows(np.concatenate([places, ends]), out, *args, **named)
+        some, count = logits[:, : len(places)], len(places)
+        step = outs.shape[-1] // COMPONENTS
+        found.append((tails(some), tails(some[..., 1:]), outs[:, count:, ::step].numpy()))
+        return out
+
+    inside = getattr(model, "base_model", model)
+    with rows.Attention(see):
+        inside(torch.tensor([list(ids)]), **rows._without_cache(model))
+    whole, rest, outputs = zip(*found, strict=True)
+    return rows._joined([*whole]), rows._joined([*rest]), np.concatenate(outputs)
+
+
+def heads(whole: Table, rest: Table) -> Fields:
+    """Return of each head the mean rows of a text, and Λ and t½ (rest) of every row."""
+    n = whole["n"]
+    broken = whole["largest"] > (1.0 + SLACK) / (1.0 + (n - 1.0) * np.exp(-whole["range"]))
+    bounded = rest["half"] <= 2.0 * rest["tail"] * (1.0 + 1e-5)
+    bounded &= rest["half"] >= rest["tail"] * (1.0 - math.log(2.0) / rest["contact"]) - 1e-5
+    return {
+        "n": float(n.mean()),
+        "rows": int(n.size),
+        "broken": [int(broken.sum()), int((~bounded).sum())],
+        "range": _digits(whole["range"].mean(1)),
+        "largest": _digits(whole["largest"].mean(1)),
+        "largest_rest": _digits(rest["largest"].mean(1)),
+        "contact": _digits((rest["contact"] / np.log(rest["n"])).mean(1)),
+        "tail": _digits(rest["tail"]),
+        "half": _digits(rest["half"]),
+    }
+
+
+def _digits(numbers: FloatArray) -> list[Any]:
+    """Return numbers with five digits."""
+    return [_digits(one) if one.ndim else float(f"{one:.5g}") for one in np.asarray(numbers)]
