@@ -57,15 +57,19 @@ def three_answers() -> Figure:
     return drawing
 
 
+DOOR = (4.2, 2.7)
+"""Inches: smaller than a chapter's figure, as it stands beside text."""
+
 WHY_DIMENSIONS = (4, 64, 256, 1024)
-WHY_PAIRS = 100
+WHY_PAIRS = 60
 
 
 def door_why() -> Figure:
-    """Return dot products of random vectors, which spread like √d: a hundred at each d, seed 0."""
+    """Return dot products of random vectors, which spread like √d: sixty at each d, seed 0."""
     rng = np.random.default_rng(0)
     style.set_style()
-    drawing, axes = style.figure("head size d", "dot product q·k", height=3.0)
+    drawing, axes = style.figure("head size d", "dot product q·k")
+    drawing.set_size_inches(DOOR)
     for d in WHY_DIMENSIONS:
         q, k = rng.standard_normal((2, WHY_PAIRS, d))
         beside = d + rng.uniform(-12.0, 12.0, WHY_PAIRS)
@@ -73,9 +77,10 @@ def door_why() -> Figure:
     d = np.linspace(0.0, 1060.0, 107)
     for sign in (1.0, -1.0):
         axes.plot(d, sign * np.sqrt(d), "-", color=style.VERMILLION)
-    axes.set(xlim=(-20, 1060), ylim=(-105, 105), xticks=WHY_DIMENSIONS, yticks=[-64, -32, 0, 32, 64])
-    axes.text(500.0, 32.0, "√d", color=style.VERMILLION)
-    axes.text(500.0, -44.0, "−√d", color=style.VERMILLION)
+    axes.set(xlim=(-30, 1060), ylim=(-105, 105), yticks=[-64, -32, 0, 32, 64])
+    axes.set_xticks(WHY_DIMENSIONS[1:])
+    axes.text(560.0, 34.0, "√d", color=style.VERMILLION)
+    axes.text(560.0, -48.0, "−√d", color=style.VERMILLION)
     return drawing
 
 
@@ -86,7 +91,8 @@ LONG_GAP, LONG_STRENGTH = 12.0, 4.0
 def door_long() -> Figure:
     """Return the scale that three keys want against n: log n, √log n, and none of both."""
     style.set_style()
-    drawing, axes = style.figure("number of keys n", "α that the key wants", height=3.0)
+    drawing, axes = style.figure("number of keys n", "α that the key wants")
+    drawing.set_size_inches(DOOR)
     n = np.geomspace(10.0, 1e7, 61)
     found = n[n <= np.exp(LONG_STRENGTH**2 / 2.0)]
     axes.plot(n, freezing.critical_alpha(n), "--", color=style.VERMILLION)
@@ -95,9 +101,9 @@ def door_long() -> Figure:
     axes.plot(n, retrieval.least_alpha(LONG_GAP, n), "-.", color=style.GREEN)
     axes.set_xscale("log")
     axes.set(xlim=(10, 1e7), ylim=(0, 6.2))
-    axes.text(14.0, 4.2, "none: its own strength", color=style.BLUE)
-    axes.text(2e4, 5.2, "√log n: just above noise", color=style.VERMILLION, ha="center")
-    axes.text(2e4, 1.35, "log n: far above noise", color=style.GREEN, ha="center")
+    axes.text(12.0, 4.2, "none: strength 4", color=style.BLUE)
+    axes.text(8e6, 3.9, "√log n:\njust above noise", color=style.VERMILLION, ha="right")
+    axes.text(8e6, 1.7, "log n: far above noise", color=style.GREEN, ha="right")
     return drawing
 
 

@@ -94,11 +94,14 @@ export function landingFigure() {
 /** Return bars for weights, which `show` sets, and in which the largest has another colour. */
 function sixteenBars() {
   const view = chart({
-    x: { from: 0, to: KEYS, name: `${KEYS} keys`, ticks: [] },
+    x: { from: 0, to: KEYS, name: "", ticks: [] },
     y: { from: 0, to: 1, name: "weight", ticks: [0, 0.5, 1] },
-    height: 220,
+    height: 226,
     name: "The weights of sixteen keys as bars.",
   });
+  const middle = (view.box.left + view.box.right) / 2;
+  view.add("text", { x: middle, y: view.box.bottom + 20, "text-anchor": "middle" }, `${KEYS} keys`);
+  view.root.setAttribute("viewBox", `0 0 420 ${view.box.bottom + 26}`); // an axis without ticks
   const gap = (view.box.right - view.box.left) / KEYS;
   const bars = Array.from({ length: KEYS }, (_, k) =>
     view.add("rect", {
@@ -141,8 +144,8 @@ const STRONGEST = 30;
 const LARGEST_VARIANCE = 400;
 const KNOWN = [
   ["nothing", "nothing: a new model"],
-  ["gap", "how far the key to be found stands out"],
-  ["head", "a trained head: gap and variance of its logits"],
+  ["gap", "how far its key stands out"],
+  ["head", "its logits: a trained head"],
 ];
 const END = `here a key stands out by ${STRONGEST} standard deviations at most.`;
 const WRONG = ".live-field:not([hidden]) [aria-invalid=true]";
@@ -171,7 +174,7 @@ export function numberFor({ n, d, known, gap, logits, variance }) {
   };
 }
 
-/** Return the answer, as the number and in words. */
+/** Return the answer: what to multiply, by which number, and why. */
 export function numberInWords({ n, d, known }, { strength, factor, scale, before, after }) {
   const reaches = ({ reach }) => {
     if (reach === Infinity) return "in all rows of this page";
@@ -184,7 +187,8 @@ export function numberInWords({ n, d, known }, { strength, factor, scale, before
   const among = `among ${grouped(n)} keys`;
   if (known === "nothing")
     return {
-      number: `${number} × q·k`,
+      what: "q·k",
+      number,
       words:
         `It is ${root}, and n does not enter: random keys get logits of standard deviation 1. ` +
         "Among them none is to be found, and no scale is the right one; training makes the logits " +
@@ -193,16 +197,18 @@ export function numberInWords({ n, d, known }, { strength, factor, scale, before
     };
   if (known === "gap")
     return {
-      number: `${number} × q·k`,
+      what: "q·k",
+      number,
       words:
         `It is ${digits(strength)}/√${grouped(d)}, and n does not enter: at every n this scale has ` +
         `the least loss. The key has, ${among}, ${has(after)}. With ${root} it has ${has(before)}.` +
         lost,
     };
   return {
-    number: `${digits(factor)} × the head’s own scale`,
+    what: "the head’s logits",
+    number: digits(factor),
     words:
-      `It is gap/variance, at every n: ${number} × q·k if the head has ${root} now. Its key stands ` +
+      `It is gap/variance, at every n. From ${root} the scale goes to ${number}. The key stands ` +
       `out by ${digits(strength)} standard deviations and has, ${among}, ${has(before)}. With this ` +
       `number it has ${has(after)}.${lost}`,
   };
@@ -211,6 +217,7 @@ export function numberInWords({ n, d, known }, { strength, factor, scale, before
 /** Return the form: what is known of a model goes in, its number comes out. */
 export function numberForModel() {
   const state = { n: 4096, d: 128, known: "nothing", gap: 4, logits: 10, variance: 4 };
+  const what = html("span");
   const number = html("strong");
   const words = html("p", { class: "live-note" });
   const code = html("code");
@@ -230,14 +237,15 @@ export function numberForModel() {
     if (answer.hidden) return;
     const found = numberFor(state);
     const said = numberInWords(state, found);
+    what.textContent = `Multiply ${said.what} by `;
     number.textContent = said.number;
     words.textContent = said.words;
     const scale = Number(found.scale.toPrecision(4));
-    code.textContent = `scaled_dot_product_attention(q, k, v, scale=${scale})`;
+    code.textContent = `scaled_dot_product_attention(\n    q, k, v, scale=${scale})`;
     lines.replaceChildren(legend(linesOf(state)));
     picture.replaceChildren(weightPicture(state, found));
     more.setAttribute("href", `chapters/calculator.html${addressOf(state, found)}`);
-    spoken.say(`Multiply by ${said.number}. ${said.words}`);
+    spoken.say(`Multiply ${said.what} by ${said.number}. ${said.words}`);
   });
   const change = (part) => {
     Object.assign(state, part);
@@ -252,8 +260,8 @@ export function numberForModel() {
     n: field("n", { label: "Number of keys n", ...n, check: problemOfN }),
     d: field("d", { label: "Dimension d of a head", ...d, check: problemOfD }),
     gap: field("gap", {
-      label: "How far, in standard deviations",
-      hint: "Its score less the mean of the others. It varies as they do.",
+      label: "How far Δ, in standard deviations",
+      hint: "The score of the key to be found less the mean of the others. It varies as they do.",
       from: 0,
       to: 12,
       step: 0.1,
@@ -303,7 +311,7 @@ export function numberForModel() {
   const answer = html(
     "div",
     {},
-    html("p", { class: "live-answer" }, "Multiply by ", number, "."),
+    html("p", { class: "live-answer" }, what, number),
     words,
     lines,
     picture,
