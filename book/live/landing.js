@@ -140,14 +140,14 @@ function speaker() {
 
 const NORMAL = { kind: "normal" };
 const EXAMPLE = 4;
-const STRONGEST = 30;
+const [WEAKEST, STRONGEST] = [0.1, 30];
 const LARGEST_VARIANCE = 400;
 const KNOWN = [
   ["nothing", "nothing: a new model"],
   ["gap", "how far its key stands out"],
   ["head", "its logits: a trained head"],
 ];
-const END = `here a key stands out by ${STRONGEST} standard deviations at most.`;
+const RANGE = `Here a key stands out by ${WEAKEST} to ${STRONGEST} standard deviations.`;
 const WRONG = ".live-field:not([hidden]) [aria-invalid=true]";
 const ASKED = { nothing: [], gap: ["gap"], head: ["logits", "variance"] };
 
@@ -191,26 +191,26 @@ export function numberInWords({ n, d, known }, { strength, factor, scale, before
       number,
       words:
         `It is ${root}, and n does not enter: random keys get logits of standard deviation 1. ` +
-        "Among them none is to be found, and no scale is the right one; training makes the logits " +
-        `larger. At the start a key that stands out by ${EXAMPLE} standard deviations has, ` +
-        `${among}, ${has(before)}.`,
+        "Among them none is to be found, and no scale is the right one; training makes the " +
+        `logits larger. At the start a key that stands out by ${EXAMPLE} standard deviations ` +
+        `has, ${among}, ${has(before)}.`,
     };
   if (known === "gap")
     return {
       what: "q·k",
       number,
       words:
-        `It is ${digits(strength)}/√${grouped(d)}, and n does not enter: at every n this scale has ` +
-        `the least loss. The key has, ${among}, ${has(after)}. With ${root} it has ${has(before)}.` +
-        lost,
+        `It is ${digits(strength)}/√${grouped(d)}, and n does not enter: at every n this scale ` +
+        `has the least loss. The key has, ${among}, ${has(after)}. With ${root} it has ` +
+        `${has(before)}.${lost}`,
     };
   return {
     what: "the head’s logits",
     number: digits(factor),
     words:
-      `It is gap/variance, at every n. From ${root} the scale goes to ${number}. The key stands ` +
-      `out by ${digits(strength)} standard deviations and has, ${among}, ${has(before)}. With this ` +
-      `number it has ${has(after)}.${lost}`,
+      `It is gap/variance, at every n. From ${root} the scale goes to ${number}. The key ` +
+      `stands out by ${digits(strength)} standard deviations and has, ${among}, ` +
+      `${has(before)}. With this number it has ${has(after)}.${lost}`,
   };
 }
 
@@ -230,10 +230,10 @@ export function numberForModel() {
     for (const name of ["gap", "logits", "variance"])
       fields[name].element.hidden = !ASKED[state.known].includes(name);
     const strength = state.logits / Math.sqrt(state.variance);
-    const far = state.known === "head" && strength > STRONGEST;
-    problem.textContent = far ? `These are ${digits(strength)} standard deviations: ${END}` : "";
+    const wrong = state.known === "head" ? problemOfGap(strength) : "";
+    problem.textContent = wrong && `${RANGE} These are ${digits(strength)}: gap/√variance.`;
     // No answer stays beside an input that it does not belong to.
-    answer.hidden = far || form.querySelector(WRONG) !== null;
+    answer.hidden = wrong !== "" || form.querySelector(WRONG) !== null;
     if (answer.hidden) return;
     const found = numberFor(state);
     const said = numberInWords(state, found);
@@ -262,7 +262,7 @@ export function numberForModel() {
     gap: field("gap", {
       label: "How far Δ, in standard deviations",
       hint: "The score of the key to be found less the mean of the others. It varies as they do.",
-      from: 0,
+      from: WEAKEST,
       to: 12,
       step: 0.1,
       check: problemOfGap,
@@ -270,10 +270,10 @@ export function numberForModel() {
     logits: field("logits", {
       label: "Gap",
       hint: "The logit of the key to be found less the mean of the others.",
-      from: 0,
+      from: 0.1,
       to: 40,
       step: 0.1,
-      check: (value) => (value < 0 ? "It must be at least 0." : ""),
+      check: (value) => (value <= 0 ? "It must be above 0." : ""),
     }),
     variance: field("variance", {
       label: "Variance",
@@ -316,7 +316,7 @@ export function numberForModel() {
     lines,
     picture,
     html("div", { class: "live-code" }, html("pre", { tabindex: 0 }, code)),
-    html("p", { class: "live-note" }, more, " has every criterion and rule in use, cosines, masks."),
+    html("p", { class: "live-note" }, more, " has all criteria and rules in use, cosines, masks."),
   );
   known.show(state.known);
   for (const [name, { show }] of Object.entries(fields)) show(state[name]);
@@ -326,8 +326,7 @@ export function numberForModel() {
 
 /** Return what is wrong with how far a key stands out, or nothing. */
 function problemOfGap(value) {
-  if (value < 0) return "Such a key would be hidden below the others: it must be at least 0.";
-  return value > STRONGEST ? END : "";
+  return value < WEAKEST || value > STRONGEST ? RANGE : "";
 }
 
 /** Return the part of the calculator's address behind # that goes on from here. */
