@@ -74,9 +74,9 @@ def door_why() -> Figure:
         q, k = rng.standard_normal((2, WHY_PAIRS, d))
         beside = d + rng.uniform(-12.0, 12.0, WHY_PAIRS)
         axes.plot(beside, (q * k).sum(axis=1), ".", color=style.BLUE, markersize=3.5)
-    d = np.linspace(0.0, 1060.0, 107)
+    x = np.linspace(0.0, 1060.0, 107)
     for sign in (1.0, -1.0):
-        axes.plot(d, sign * np.sqrt(d), "-", color=style.VERMILLION)
+        axes.plot(x, sign * np.sqrt(x), "-", color=style.VERMILLION)
     axes.set(xlim=(-30, 1060), ylim=(-105, 105), yticks=[-64, -32, 0, 32, 64])
     axes.set_xticks(WHY_DIMENSIONS[1:])
     axes.text(560.0, 34.0, "√d", color=style.VERMILLION)
