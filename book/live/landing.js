@@ -183,7 +183,7 @@ export function numberInWords({ n, d, known }, { strength, factor, scale, before
   const has = (part) => `${percent(part.weight)} of the weight, and half or more ${reaches(part)}`;
   const root = `1/√${grouped(d)}`;
   const number = digits(scale, 4);
-  const lost = after.weight < 0.5 ? " Too many for such a key: any other scale loses more." : "";
+  const lost = after.weight < 0.5 ? " Too many for such a key: no scale has less loss." : "";
   const among = `among ${grouped(n)} keys`;
   if (known === "nothing")
     return {
@@ -200,7 +200,7 @@ export function numberInWords({ n, d, known }, { strength, factor, scale, before
       what: "q·k",
       number,
       words:
-        `It is ${digits(strength)}/√${grouped(d)}, and n does not enter: at every n this scale ` +
+        `It is ${Number(strength.toPrecision(4))}/√${grouped(d)}, and n does not enter: at every n this scale ` +
         `has the least loss. The key has, ${among}, ${has(after)}. With ${root} it has ` +
         `${has(before)}.${lost}`,
     };
