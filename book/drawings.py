@@ -1,4 +1,4 @@
-"""Draw what no chapter draws: logo, favicon, the front page's figure, the stills of live figures.
+"""Draw what no chapter draws: logo, favicon, the front page's figures, the stills of live ones.
 
 `make figures` writes them to static/; a test redraws them and compares.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlib import annealed, exact, rows, scores, typical
+from attnlib import annealed, exact, freezing, retrieval, rows, scores, typical
 from attnlib.files import replace
 from book import stills, style
 
@@ -57,6 +57,56 @@ def three_answers() -> Figure:
     return drawing
 
 
+DOOR = (4.2, 2.7)
+"""Inches: smaller than a chapter's figure, as it stands beside text."""
+
+WHY_DIMENSIONS = (4, 64, 256, 1024)
+WHY_PAIRS = 60
+
+
+def door_why() -> Figure:
+    """Return dot products of random vectors, which spread like √d: sixty at each d, seed 0."""
+    rng = np.random.default_rng(0)
+    style.set_style()
+    drawing, axes = style.figure("head size d", "dot product q·k")
+    drawing.set_size_inches(DOOR)
+    for d in WHY_DIMENSIONS:
+        q, k = rng.standard_normal((2, WHY_PAIRS, d))
+        beside = d + rng.uniform(-12.0, 12.0, WHY_PAIRS)
+        axes.plot(beside, (q * k).sum(axis=1), ".", color=style.BLUE, markersize=3.5)
+    x = np.linspace(0.0, 1060.0, 107)
+    for sign in (1.0, -1.0):
+        axes.plot(x, sign * np.sqrt(x), "-", color=style.VERMILLION)
+    axes.set(xlim=(-30, 1060), ylim=(-105, 105), yticks=[-64, -32, 0, 32, 64])
+    axes.set_xticks(WHY_DIMENSIONS[1:])
+    axes.text(560.0, 34.0, "√d", color=style.VERMILLION)
+    axes.text(560.0, -48.0, "−√d", color=style.VERMILLION)
+    return drawing
+
+
+LONG_GAP, LONG_STRENGTH = 12.0, 4.0
+"""Of the key far above the noise, and of the one whose scale is learned."""
+
+
+def door_long() -> Figure:
+    """Return the scale that three keys want against n: log n, √log n, and none of both."""
+    style.set_style()
+    drawing, axes = style.figure("number of keys n", "α that the key wants")
+    drawing.set_size_inches(DOOR)
+    n = np.geomspace(10.0, 1e7, 61)
+    found = n[n <= np.exp(LONG_STRENGTH**2 / 2.0)]
+    axes.plot(n, freezing.critical_alpha(n), "--", color=style.VERMILLION)
+    axes.plot(found, np.full(found.size, LONG_STRENGTH), "-", color=style.BLUE)
+    axes.plot(found[-1], LONG_STRENGTH, "|", color=style.BLUE, markersize=10)
+    axes.plot(n, retrieval.least_alpha(LONG_GAP, n), "-.", color=style.GREEN)
+    axes.set_xscale("log")
+    axes.set(xlim=(10, 1e7), ylim=(0, 6.2))
+    axes.text(12.0, 4.2, "none: strength 4", color=style.BLUE)
+    axes.text(8e6, 3.9, "√log n:\njust above noise", color=style.VERMILLION, ha="right")
+    axes.text(8e6, 1.7, "log n: far above noise", color=style.GREEN, ha="right")
+    return drawing
+
+
 PREVIEW_IN_WORDS = (
     "Three curves of the gradient of attention against the scale: an approximation has a maximum, "
     "the mean of all rows has none, the typical row has another."
@@ -86,6 +136,8 @@ def drawings() -> dict[str, str]:
         "favicon.svg": logo(),
         "three-answers.svg": svg(front),
         "three-answers-on-white.svg": svg(front, "white"),
+        "door-why.svg": svg(door_why()),
+        "door-long.svg": svg(door_long()),
         **{name: svg(drawing) for name, drawing in stills.figures().items()},
     }
 

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.special import log_ndtr, ndtri
 
-from attnlib import annealed, criteria, exact, freezing, rows
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from book import style
-from book.live.tables import arrivals
+from book.live.tables import KEYS, arrivals, sixteen
 
 SHOWN = 24
 """Bars."""
@@ -29,6 +29,9 @@ FROZEN_KEYS = (16, 4096, 2**24)
 JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
 JACOBIAN_SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
 OUTPUT_KEYS = 4096
+LANDING_DIMENSIONS = (4, 64, 1024)
+NUMBER_GAP = 4.0
+NUMBER_KEYS = 4096
 
 SIGNS = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
 
@@ -70,6 +73,8 @@ def figures() -> dict[str, Figure]:
         "live-jacobian.svg": jacobian(),
         "live-freezing.svg": frozen(),
         "live-temperature.svg": temperature(),
+        "live-landing.svg": landing(),
+        "live-number.svg": number(),
     }
 
 
@@ -169,6 +174,46 @@ def temperature() -> Figure:
     axes.set_yscale("log", base=2)
     axes.set(ylim=(1 / 100, 1.4), xlim=(1 / 16, 16))
     axes.legend(loc="center right")
+    return drawing
+
+
+def sixteen_keys(d: int, *, divided: bool = False) -> Row:
+    """Return the weights of the front page's first sixteen keys at d."""
+    p = rows.softmax(np.array(sixteen()[0]), 1.0 if divided else np.sqrt(d))
+    return Row(p, float(rows.collision_probability(p)))
+
+
+def landing() -> Figure:
+    """Return sixteen keys at three head sizes, undivided, and divided by √d at any."""
+    drawing, axes = subplots(2, 2, figsize=(5.4, 3.6), sharex=True, sharey=True)
+    panels = [(f"q·k, d = {d}", sixteen_keys(d)) for d in LANDING_DIMENSIONS]
+    panels.append(("q·k ÷ √d, any d", sixteen_keys(64, divided=True)))
+    for panel, (name, row) in zip(axes.flat, panels, strict=True):
+        heights, largest = row.weights, row.weights.argmax()
+        colours = [style.VERMILLION if k == largest else style.BLUE for k in range(heights.size)]
+        panel.bar(np.arange(heights.size), heights, width=0.76, color=colours)
+        keys = 1.0 / row.collision_probability
+        panel.set_title(f"{name}: {keys:.1f} keys", fontsize="medium")
+        panel.set(ylim=(0, 1), xticks=[], yticks=[0, 0.5, 1])
+    for panel in axes[:, 0]:
+        panel.set_ylabel("weight")
+    drawing.supxlabel("sixteen keys", fontsize="medium")
+    return drawing
+
+
+def number() -> Figure:
+    """Return the weight on a key that stands out, against n, with two scales."""
+    drawing, axes = style.figure("number of keys n", "weight on the key", height=3.0)
+    n = np.unique(np.round(np.geomspace(*KEYS, 81)))
+    law, needle = Normal(), retrieval.Tilted(NUMBER_GAP)
+    lines = {"Δ/√d": (NUMBER_GAP, style.BLUE, "-"), "1/√d": (1.0, style.VERMILLION, "--")}
+    for name, (alpha, colour, dashes) in lines.items():
+        weight = retrieval.weight(law, needle, alpha, n)
+        axes.plot(n, weight, dashes, color=colour, label=f"times {name}")
+    axes.axhline(0.5, linestyle="-.", color=style.GREY, linewidth=1.0)
+    axes.set_xscale("log")
+    axes.set(xlim=KEYS, ylim=(0, 1))
+    axes.legend(loc="upper right")
     return drawing
 
 

@@ -4,9 +4,12 @@ import { calculator } from "./calculator.js";
 import { mount } from "./controls.js";
 import { freezingFigure } from "./freezing.js";
 import { jacobianFigure } from "./jacobian.js";
+import { landingFigure, numberForModel } from "./landing.js";
 import { temperatureFigure } from "./temperature.js";
 
 mount("fig-calculator", calculator);
 mount("fig-live-jacobian", jacobianFigure);
 mount("fig-live-freezing", freezingFigure);
 mount("fig-live-temperature", temperatureFigure);
+mount("fig-landing", landingFigure);
+mount("fig-number", numberForModel);

@@ -40,6 +40,10 @@ ARRIVALS = 65
 
 SEED = 7
 
+SIXTEEN = 16
+SIXTEEN_SEEDS = range(8)
+"""The keys of the front page's figure, and the seeds of their rows."""
+
 LAWS = {"cosine": Cosine, "dot product": DotProduct}
 
 
@@ -53,6 +57,7 @@ def tables() -> dict[str, Any]:
         "criteria": criteria_tables(recorded),
         "debye": [rounded(u) for u in debye_polynomials()[:7]],
         "arrivals": arrivals(),
+        "sixteen": sixteen(),
         "policies": policies(),
     }
 
@@ -174,6 +179,16 @@ def arrivals() -> list[float]:
     """Return the arrivals of a Poisson process."""
     gaps = np.random.default_rng(SEED).exponential(size=ARRIVALS)
     return [round(float(arrival), 4) for arrival in np.cumsum(gaps)]
+
+
+def sixteen() -> list[list[float]]:
+    """Return rows of sixteen standard normal numbers, one row for each seed.
+
+    They are dot products over √d: with a query of length √d those of random keys are normal with
+    standard deviation √d, at every d.
+    """
+    drawn = (np.random.default_rng(seed).standard_normal(SIXTEEN) for seed in SIXTEEN_SEEDS)
+    return [[round(float(score), 4) for score in row] for row in drawn]
 
 
 def policies() -> list[dict[str, Any]]:

@@ -6,15 +6,16 @@ import re
 import numpy as np
 import pytest
 from numpy.polynomial import chebyshev
+from scipy.stats import kstest
 
-from attnlib import annealed, criteria, exact, freezing, rows, rules, typical
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows, rules, typical
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
-from book import stills
+from book import drawings, stills
 from book.live import script, tables
 from experiments import criteria as recorder
 from experiments.records import load
-from tests.books import CHAPTERS
+from tests.books import CHAPTERS, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_every_module_is_in_the_script_and_stays_on_this_site(tmp_path, monkeypa
 
 def test_the_script_is_small(table, monkeypatch, tmp_path):
     monkeypatch.setattr(script, "tables", lambda: table)
-    assert len(script.write(tmp_path).encode()) < 80_000
+    assert len(script.write(tmp_path).encode()) < 95_000
 
 
 def test_the_record_is_complete(recorded):
@@ -204,3 +205,45 @@ def test_the_chapters_say_what_their_stills_show():
     assert 0.04 < many.weights[0] < 0.05
     assert stills.JACOBIAN_ALPHAS == (1, 3, 12)
     assert "At α = 3 and 12 the two" in (CHAPTERS / "jacobian.ipynb").read_text("utf-8")
+
+
+def test_the_sixteen_keys_are_numpy_s(table):
+    assert len(table["sixteen"]) == len(tables.SIXTEEN_SEEDS) == 8
+    for seed, row in enumerate(table["sixteen"]):
+        drawn = np.random.default_rng(seed).standard_normal(16)
+        np.testing.assert_allclose(row, drawn, atol=5.1e-5)
+
+
+def test_a_query_of_length_root_d_gives_random_keys_such_dot_products():
+    rng = np.random.default_rng(3)
+    d, count = 64, 4000
+    q = rng.standard_normal(d)
+    q *= np.sqrt(d) / np.linalg.norm(q)
+    scores = rng.standard_normal((count, d)) @ q
+    assert kstest(scores / np.sqrt(d), "norm").pvalue > 0.01
+
+
+def test_the_front_page_says_what_its_stills_show():
+    text = (ROOT / "intro.md").read_text("utf-8")
+    few, some, many = (
+        1 / stills.sixteen_keys(d).collision_probability for d in stills.LANDING_DIMENSIONS
+    )
+    divided = 1 / stills.sixteen_keys(64, divided=True).collision_probability
+    law, needle = Normal(), retrieval.Tilted(stills.NUMBER_GAP)
+    short, long = (float(retrieval.reach(law, needle, a)) for a in (1.0, stills.NUMBER_GAP))
+    assert stills.LANDING_DIMENSIONS == (4, 64, 1024)
+    assert stills.sixteen_keys(64).weights.max() > 0.9
+    assert drawings.WHY_DIMENSIONS == (4, 64, 256, 1024)
+    assert drawings.WHY_PAIRS == 60
+    assert (drawings.LONG_GAP, drawings.LONG_STRENGTH) == (12, 4)
+    assert 30 <= short < 40
+    assert 4500 < long < 5500
+    for said in (
+        f"on {few:.1f} keys at d = 4, on {some:.1f} keys at d = 64,",
+        f"on {many:.1f} keys at d = 1024.",
+        f"on {divided:.1f} keys at any d.",
+        f"takes the seeds up to {tables.SIXTEEN_SEEDS[-1]}.",
+        "sixty at each of d = 4, 64, 256 and 1024.",
+        f"in print for Δ = {stills.NUMBER_GAP:g} with two scales,",
+    ):
+        assert said in text, said
