@@ -11,7 +11,7 @@ from attnlib import retrieval
 from attnlib.lab.recall import multipliers, tilt
 from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine
-from experiments import length, records
+from experiments import length, length_models, records
 
 LAW = Cosine(32)
 THETA = tilt(0.5, 32)
@@ -95,3 +95,31 @@ def test_the_least_factor_is_what_theory_says():
         return brentq(lambda a: loss(a, n) - limit, 1.0, THETA)
 
     assert least(4096) / least(64) == pytest.approx(1.196, abs=2e-3)
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def models():
+    return length_models.Models(length_models.outcomes())
+
+
+def test_every_prediction_about_models_has_its_parts():
+    numbers = set(map(int, re.findall(r"^(\d+)\. ", PREDICTIONS, re.MULTILINE)))
+    parts = length_models.parts(length_models.outcomes())
+    assert set(length_models.WORDS) == {part.prediction for part in parts}
+    assert set(length.WORDS) | set(length_models.WORDS) == numbers
+    assert {part.verdict for part in parts} <= {length.HOLDS, length.OPEN}
+
+
+def test_each_cell_of_models_has_five_seeds(models):
+    assert {len(entries) for entries in models.found.values()} == {5}
+
+
+def test_losses_of_models_are_those_of_the_answer(models):
+    for key in (("fixed", 2000, 1024), ("noise", 2000, 4096)):
+        none, law = models("none", *key), models("ssmax", *key)
+        assert none == pytest.approx([one["answer_loss"] for one in models.found[key]])
+        assert law == pytest.approx([one["answers"]["ssmax"] for one in models.found[key]])
+        assert not np.allclose(models("loss", *key), none)
