@@ -110,6 +110,7 @@ def of_model(record: Record, name: str) -> dict[str, Any]:
     }
     if name == "SmolLM2":
         found["range"] = record.find(model=name, tokens=LONGEST, length=LONGEST)["range"]
+        found["range_growth"] = growth["range"][0]
         found["tail"] = middle["tail"]
         found |= zip(("law", "law_low", "law_high"), growth["tail"], strict=True)
     brown = record.select(model=name, growth="output")
@@ -135,10 +136,10 @@ def of_all_logits() -> dict[str, Any]:
 
 
 def digits(value: Any) -> Any:
-    """Return numbers with three digits."""
+    """Return numbers with four digits."""
     if isinstance(value, list):
         return [digits(one) for one in value]
-    return float(f"{value:.3g}") if isinstance(value, float) else value
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":
