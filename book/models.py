@@ -119,9 +119,9 @@ def overview(table: Columns) -> str:
 
 def explained() -> str:
     """Return what the columns are."""
-    return f"""Layers and heads are counted from 0. *n* is the mean number of keys of the rows, α the
-standard deviation of their logits, *keys* the effective number 1/(mean of Σp²), *random keys* the
-same of normal scores with the α of each row. The *entropy* is in nats. *First key* is the mean
+    return f"""Layers and heads are counted from 0. *n* is the mean number of keys of the rows, α
+the standard deviation of their logits, *keys* the effective number 1/(mean of Σp²), *random keys*
+the same of normal scores with the α of each row. The *entropy* is in nats. *First key* is the mean
 weight of the first key, the sink of decoders. *Output* is the standard deviation of the output
 over that of the values. *s* says how keys grow with n: keys ∝ nˢ over the lengths that were
 measured. The last two columns are for SmolLM2: the *needle* that a head puts the most weight on,

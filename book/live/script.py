@@ -31,9 +31,9 @@ SCRIPTS = {
 """The modules of each script; the first of each is made."""
 
 MADE: dict[str, Callable[[], dict[str, Any]]] = {
-    "table": lambda: tables(),
-    "atlas": lambda: atlas(),
-    "shown": lambda: shown(),
+    "table": tables,
+    "atlas": atlas,
+    "shown": shown,
 }
 
 
