@@ -129,7 +129,7 @@ and its mean weight at the length up to {heads.NEEDLE_LENGTH} where that is larg
 {LISTED} or more. *Previous* is the token before, *same* the last place of the same token,
 *induction* the token after that place, *repeat* what followed in a text that is said twice. From
 {FINDS} on a head is said to find it. Intervals, other lengths and the rows without their first key
-are in `experiments/recorded/real_heads_atlas.json`."""
+are in the record `real_heads_atlas`."""
 
 
 def in_words(table: Columns) -> str:

@@ -2,7 +2,7 @@
 
 import { numberField, readings } from "./controls.js";
 import { chart, digits, html, percent } from "./drawing.js";
-import { SHOWN } from "./shown.js";
+import { RECORDED } from "./recorded.js";
 
 const [LEAST, MOST] = [1 / 4, 4];
 const STEPS = 48;
@@ -53,8 +53,8 @@ function between(list, value) {
 }
 
 const NODES = {
-  n: SHOWN.random.n.map(Math.log),
-  alpha: SHOWN.random.alpha.map(Math.log1p),
+  n: RECORDED.random.n.map(Math.log),
+  alpha: RECORDED.random.alpha.map(Math.log1p),
 };
 
 /** Return the 5 %, 50 % and 95 % quantiles of 1/Σp² over random rows, from the table. */
@@ -63,7 +63,7 @@ export function randomKeys(n, alpha) {
   const [row, down] = between(NODES.n, Math.log(n));
   const [column, right] = between(NODES.alpha, Math.log1p(alpha));
   return [0, 1, 2].map((which) => {
-    const at = (i, j) => Math.log(SHOWN.random.keys[i][j][which]);
+    const at = (i, j) => Math.log(RECORDED.random.keys[i][j][which]);
     const line = (i) => at(i, column - 1) * (1 - right) + at(i, column) * right;
     return Math.exp(line(row - 1) * (1 - down) + line(row) * down);
   });
@@ -77,14 +77,14 @@ export function firstQuery({ meant }) {
 
 /** Return what the live figure shows. */
 export function attendFigure() {
-  const state = { head: 0, query: firstQuery(SHOWN.heads[0]), times: 1, first: true };
+  const state = { head: 0, query: firstQuery(RECORDED.heads[0]), times: 1, first: true };
   const pictures = html("div", { class: "live-pictures" });
   const values = html("dl", { class: "live-readings", "aria-live": "polite" });
   const tokens = html("fieldset", { class: "live-tokens" });
   const hint = html("p", { class: "live-hint" });
   let marks = [];
-  const own = () => SHOWN.heads[state.head];
-  const words = () => SHOWN.texts[own().text];
+  const own = () => RECORDED.heads[state.head];
+  const words = () => RECORDED.texts[own().text];
   const draw = () => {
     const { query, times, first } = state;
     const logits = logitsOf(own(), query, state);
@@ -102,15 +102,15 @@ export function attendFigure() {
     const pairs = [
       ["effective keys, 1/Σp²", `${digits(row.keys)} of ${row.n}`],
       [
-        "random rows of this α and n",
+        "random rows",
         row.n > 1 ? `${digits(low)} to ${digits(high)}, median ${digits(median)}` : "–",
       ],
-      ["α", row.n > 1 ? digits(row.alpha) : "–"],
+      ["α, std of the logits", row.n > 1 ? digits(row.alpha) : "–"],
       ["entropy", `${digits(row.entropy)} nats`],
       ["weight of the first key", logits[0] === null ? "left out" : percent(row.weights[0])],
     ];
     if (meant >= 0 && logits[meant] !== null)
-      pairs.push([`weight of what is meant, “${words()[meant]}”`, percent(row.weights[meant])]);
+      pairs.push([`weight of “${words()[meant]}”, outlined`, percent(row.weights[meant])]);
     values.replaceChildren(...readings(pairs));
   };
   const change = (part) => {
@@ -158,7 +158,7 @@ export function attendFigure() {
         draw();
       },
     },
-    ...SHOWN.heads.map(({ model, layer, head, does }, i) =>
+    ...RECORDED.heads.map(({ model, layer, head, does }, i) =>
       html("option", { value: i }, `${model}, layer ${layer}, head ${head}: ${does}`),
     ),
   );
@@ -181,13 +181,13 @@ export function attendFigure() {
   return [
     html(
       "div",
+      { class: "live-field live-select" },
+      html("label", { for: heads.id }, "Head"),
+      heads,
+    ),
+    html(
+      "div",
       { class: "live-fields" },
-      html(
-        "div",
-        { class: "live-field live-select" },
-        html("label", { for: heads.id }, "Head"),
-        heads,
-      ),
       times.element,
       html("label", { class: "live-check" }, first, " without the first key"),
     ),
@@ -195,6 +195,11 @@ export function attendFigure() {
     hint,
     pictures,
     values,
+    html(
+      "p",
+      { class: "live-hint" },
+      "Grey: nine in ten rows of random scores with the same α and n; dashed, their median.",
+    ),
   ];
 }
 

@@ -95,9 +95,9 @@ export function describe(head) {
     const verb = head.weight >= ATLAS.finds ? "finds" : "looks for";
     parts.push(`${verb} ${ATLAS.needles[head.needle]} (${percent(head.weight)} of the weight)`);
   }
-  if (head.first >= ATLAS.finds) parts.push(`rests on the first key (${percent(head.first)})`);
-  else parts.push(`${percent(head.first)} on the first key`);
+  const sink = head.first >= ATLAS.finds ? " (a sink)" : "";
   parts.push(
+    `in the mean row ${percent(head.first)} on the first key${sink}`,
     `${digits(head.keys)} of ${head.n} keys, random rows ${digits(head.random_keys)}`,
     `α ${digits(head.alpha)}`,
     `entropy ${digits(head.entropy)}`,
@@ -109,7 +109,12 @@ export function describe(head) {
 
 /** Return what the live figure shows. */
 export function headsFigure() {
-  const state = { view: "keys", head: 0, models: new Set(ATLAS.models.keys()) };
+  const strongest = Math.max(...HEADS.map(({ weight }) => weight ?? 0));
+  const state = {
+    view: "keys",
+    head: HEADS.findIndex(({ weight }) => weight === strongest),
+    models: new Set(ATLAS.models.keys()),
+  };
   const name = html("strong");
   const does = html("span");
   const note = html("p", { class: "live-note" });
@@ -233,7 +238,7 @@ export function headsFigure() {
         { class: "live-mark", viewBox: "-6 -6 12 12", "aria-hidden": "true" },
         svg("path", { class: `point model-${number}`, d: `M0 0${SHAPES[number]}` }),
       );
-      return html("label", {}, tick, " ", key, model.name);
+      return html("label", {}, tick, " ", key, " ", model.name);
     }),
   );
   views.show(state.view);

@@ -26,14 +26,14 @@ MODULES = (
 SCRIPTS = {
     "live": MODULES,
     "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
-    "attend": ("shown", "drawing", "controls", "attend", "main_attend"),
+    "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
 }
 """The modules of each script; the first of each is made."""
 
 MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "table": tables,
     "atlas": atlas,
-    "shown": shown,
+    "recorded": shown,
 }
 
 
