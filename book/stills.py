@@ -191,11 +191,16 @@ def atlas() -> Figure:
     share = table["keys"] / table["n"]
     for i, (model, mark, colour) in enumerate(zip(heads.MODELS, MARKS, style.PALETTE, strict=True)):
         own = table["model"] == i
-        thin = 0.9 if mark == "x" else 0.3
         axes.scatter(
-            table["alpha"][own], share[own], 13.0, colour, mark, alpha=0.65, linewidths=thin,
+            table["alpha"][own],
+            share[own],
+            s=13.0,
+            c=colour,
+            marker=mark,
+            alpha=0.65,
+            linewidths=0.9 if mark == "x" else 0.3,
             label=model.name,
-        )  # fmt: skip
+        )
         random = heads.random_share(float(table["n"][own][0]))
         axes.plot(heads.CURVE, random, "-", color=colour, linewidth=0.9)
     axes.set(xscale="log", yscale="log", xlim=(0.5, 32), ylim=(4e-4, 1.2))
