@@ -40,7 +40,7 @@ export const VIEWS = {
     y: { ...SHARE, name: "effective keys, share of n" },
     at: (head) => [Math.log10(head.alpha), share(head.keys, head.n)],
     random: true,
-    note: "Lines: random rows, for the number of keys of each model. Below its line a head uses fewer keys than random scores of its α would.",
+    note: "Lines: random rows of one α, for the number of keys of each model. Below its line a head uses fewer keys than they would.",
   },
   rest: {
     title: "the same without the first key",
@@ -55,7 +55,7 @@ export const VIEWS = {
     x: { from: 0, to: 1, ticks: [[0, "first layer"], [0.94, "last"]], name: "depth in the model" },
     y: { from: -0.02, to: 1.02, ticks: plain(0, 0.5, 1), name: "weight of the first key" },
     at: (head) => [(head.layer + 0.5) / ATLAS.models[head.model].layers, head.first],
-    note: "A head that has nothing to look for may rest on the first key: a sink.",
+    note: "The mean weight on the first key, layer by layer. Where it is large, the first key is a sink.",
   },
   growth: {
     title: "growth with n",
@@ -79,7 +79,7 @@ export const VIEWS = {
     y: { from: 0.4, to: 1.6, ticks: powers(3, 10, 30), name: "gap of what is meant" },
     at: (head) => (head.gap === null ? null : [Math.log10(head.variance), Math.log10(head.gap)]),
     diagonal: true,
-    note: `Heads of SmolLM2 with at least ${percent(ATLAS.listed)} of the weight on something known, at 512 tokens, without the first key. On the line gap and variance are equal: α is right for finding.`,
+    note: `Heads of SmolLM2 with at least ${percent(ATLAS.listed)} of the weight on something known, at 512 tokens, without the first key. On the line the gap is the variance, as in a calibrated head with normal noise.`,
   },
 };
 
@@ -123,6 +123,7 @@ export function headsFigure() {
     tabindex: 0,
     role: "slider",
     "aria-label": "Head",
+    "aria-describedby": "live-atlas-hint",
     "aria-valuemin": 1,
     "aria-valuemax": HEADS.length,
   });
@@ -251,7 +252,7 @@ export function headsFigure() {
     note,
     html(
       "p",
-      { class: "live-hint" },
+      { id: "live-atlas-hint", class: "live-hint" },
       "Point at a head or touch it. From the keyboard: arrows to the next head (→, ←) or layer (↑, ↓), Page Up and Down to another model.",
     ),
   ];

@@ -82,7 +82,7 @@ export function listing(id) {
   };
   const order = (column) => {
     const heading = headings[column];
-    const down = heading.ariaSort === "ascending";
+    const down = heading.getAttribute("aria-sort") === "ascending";
     for (const cell of headings) cell.removeAttribute("aria-sort");
     heading.setAttribute("aria-sort", down ? "descending" : "ascending");
     const sign = down ? -1 : 1;

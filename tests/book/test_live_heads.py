@@ -80,6 +80,14 @@ def test_the_scripts_are_small_and_stay_on_this_site(name):
         assert word not in text
 
 
+@pytest.mark.parametrize("name", SIZES)
+def test_a_figure_has_its_place_in_the_chapter_and_on_the_page(name):
+    text = script.modules(name)[f"main_{name}"]
+    on_the_page = "fig-models" if name == "heads" else "fig-models-attend"
+    assert f'["fig-live-{name}", "{on_the_page}"]' in text
+    assert f":name: {on_the_page}\n" in models.PAGE.read_text("utf-8")
+
+
 def test_the_page_is_what_its_command_writes():
     text = models.PAGE.read_text("utf-8")
     assert text == models.page()
