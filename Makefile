@@ -30,8 +30,9 @@ execute: $(READY)  ## re-run the chapters in place, in parallel
 launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_REPOSITORY
 	$(BIN)/python -m book.launch
 
-figures: $(READY)  ## redraw the stills of the live figures, the logo, the front page
+figures: $(READY)  ## redraw the stills, the logo, the front page; rewrite the page of trained heads
 	$(BIN)/python -m book.drawings
+	$(BIN)/python -m book.models
 
 notation: $(READY)  ## rewrite the page of symbols
 	$(BIN)/python -m book.notation

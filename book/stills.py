@@ -17,7 +17,10 @@ from attnlib import annealed, criteria, exact, freezing, retrieval, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from book import style
+from book.live import heads
 from book.live.tables import KEYS, arrivals, sixteen
+from experiments.real_heads import shown
+from experiments.records import load
 
 SHOWN = 24
 """Bars."""
@@ -32,6 +35,11 @@ OUTPUT_KEYS = 4096
 LANDING_DIMENSIONS = (4, 64, 1024)
 NUMBER_GAP = 4.0
 NUMBER_KEYS = 4096
+
+QUERY = 36
+"""The token whose row is drawn of the first of the recorded heads."""
+MARKS = ("o", "s", "^", "D", "x")
+MULTIPLIERS = np.geomspace(0.25, 4.0, 49)
 
 SIGNS = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
 
@@ -75,6 +83,8 @@ def figures() -> dict[str, Figure]:
         "live-temperature.svg": temperature(),
         "live-landing.svg": landing(),
         "live-number.svg": number(),
+        "live-heads.svg": atlas(),
+        "live-attend.svg": attend(),
     }
 
 
@@ -214,6 +224,79 @@ def number() -> Figure:
     axes.set_xscale("log")
     axes.set(xlim=KEYS, ylim=(0, 1))
     axes.legend(loc="upper right")
+    return drawing
+
+
+def atlas() -> Figure:
+    """Return all heads of the trained models: α and effective keys over n, beside random rows."""
+    table = heads.heads()
+    drawing, axes = style.figure(
+        "α, standard deviation of the logits", "effective keys, share of n", height=4.4
+    )
+    share = table["keys"] / table["n"]
+    for i, (model, mark, colour) in enumerate(zip(heads.MODELS, MARKS, style.PALETTE, strict=True)):
+        own = table["model"] == i
+        axes.scatter(
+            table["alpha"][own],
+            share[own],
+            s=13.0,
+            c=colour,
+            marker=mark,
+            alpha=0.65,
+            linewidths=0.9 if mark == "x" else 0.3,
+            label=model.name,
+        )
+        random = heads.random_share(float(table["n"][own][0]))
+        axes.plot(heads.CURVE, random, "-", color=colour, linewidth=0.9)
+    axes.set(xscale="log", yscale="log", xlim=(0.5, 32), ylim=(4e-4, 1.2))
+    axes.set_xticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+    axes.set_xticks([], minor=True)
+    axes.set_yticks([1e-3, 1e-2, 1e-1, 1], ["0.001", "0.01", "0.1", "1"])
+    axes.legend(loc="lower left", handletextpad=0.2)
+    return drawing
+
+
+def attended() -> tuple[list[str], FloatArray, int, FloatArray]:
+    """Return tokens, weights, the key that is meant, and logits of a row of a recorded head."""
+    one = shown.SHOWN[0]
+    found = load("real_heads_shown").find(model=one.model, layer=one.layer, head=one.head)
+    query, key = shown.unpacked(found["queries"])[QUERY], shown.unpacked(found["keys"])
+    logits = found["scale"] * key[: QUERY + 1] @ query
+    return found["tokens"], rows.softmax(logits), found["meant"][QUERY], logits
+
+
+def attend() -> Figure:
+    """Return a row of a recorded head, and its keys at other scales beside random rows."""
+    words, row, meant, logits = attended()
+    drawing, (above, below) = subplots(2, 1, figsize=(5.4, 5.0), height_ratios=[1.0, 1.3])
+    colours = [style.VERMILLION if i == meant else style.BLUE for i in range(row.size)]
+    above.bar(np.arange(row.size), row, width=0.76, color=colours)
+    above.set(ylim=(0, 1), yticks=[0, 0.5, 1], ylabel="weight", xlim=(-0.6, row.size - 0.4))
+    above.set_xticks(np.arange(row.size), words[: row.size], rotation=90, fontsize=8.5)
+    keys = [1.0 / float(rows.collision_probability(rows.softmax(logits, t))) for t in MULTIPLIERS]
+    record = load("real_heads_shown")
+    nodes = np.array([record.find(random="keys", n=n) for n in shown.KEYS])
+    alpha = MULTIPLIERS * logits.std(ddof=1)
+    places = np.log1p(np.minimum(alpha, shown.LARGEST_ALPHA))
+    at_nodes = np.array([
+        [np.interp(places, np.log1p(shown.ALPHAS), np.log(one)) for one in table.T]
+        for table in nodes
+    ])  # fmt: skip
+    low, median, high = (
+        np.exp([np.interp(np.log(row.size), np.log(shown.KEYS), one) for one in side.T])
+        for side in at_nodes.swapaxes(0, 1)
+    )
+    below.fill_between(MULTIPLIERS, low, high, color=style.GREY, alpha=0.28, linewidth=0)
+    below.plot(MULTIPLIERS, median, "--", color=style.GREY, linewidth=1.2, label="random rows")
+    below.plot(MULTIPLIERS, keys, "-", color=style.BLUE, label="this row")
+    below.plot(1.0, 1.0 / float(rows.collision_probability(row)), "o", color=style.BLUE)
+    below.set(xscale="log", yscale="log", xlim=(0.25, 4), ylim=(1, row.size))
+    below.set(xlabel="multiplier of the logits", ylabel="effective keys")
+    below.set_xticks([0.25, 0.5, 1, 2, 4], ["¼", "½", "1", "2", "4"])
+    below.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+    for axis in (below.xaxis, below.yaxis):
+        axis.set_ticks([], minor=True)
+    below.legend(loc="upper right")
     return drawing
 
 

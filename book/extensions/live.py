@@ -1,4 +1,4 @@
-"""A Sphinx extension: makes the script of the live figures with the site; some seconds."""
+"""A Sphinx extension: makes the scripts of the live figures with the site; some seconds."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def add_script(app: Sphinx, error: Exception | None) -> None:
-    """Write the script into the site, and its modules beside the site, where tests load them."""
+    """Write the scripts into the site, and their modules beside it, where tests load them."""
     if error is None and app.builder.name == "html":
         modules = Path(app.outdir).parent / "live"
-        replace(Path(app.outdir, "_static", "live.js"), write(modules).encode())
+        for name, text in write(modules).items():
+            replace(Path(app.outdir, "_static", f"{name}.js"), text.encode())

@@ -1,15 +1,18 @@
-"""The script of the live figures: tables of numbers and all modules, as one classic script.
+"""The scripts of the live figures: numbers and modules, each joined to one classic script.
 
 Browsers do not load modules from files, and the book must also work where it is opened as one. The
-extension `book.extensions.live` makes the script while the site is built.
+extension `book.extensions.live` makes the scripts while the site is built. The figures of trained
+heads have scripts of their own, because of what their numbers weigh.
 """
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from attnlib.files import replace
+from book.live.heads import atlas, shown
 from book.live.tables import tables
 
 HERE = Path(__file__).parent
@@ -20,17 +23,31 @@ MODULES = (
 )
 """In an order in which each imports only from those before it. The first is made."""
 
+SCRIPTS = {
+    "live": MODULES,
+    "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
+    "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
+}
+"""The modules of each script; the first of each is made."""
 
-def modules() -> dict[str, str]:
-    """Return the text of each module by name."""
-    written = {name: (HERE / f"{name}.js").read_text("utf-8") for name in MODULES[1:]}
-    return {MODULES[0]: table_module(), **written}
+MADE: dict[str, Callable[[], dict[str, Any]]] = {
+    "table": tables,
+    "atlas": atlas,
+    "recorded": shown,
+}
 
 
-def table_module() -> str:
-    """Return the module of the tables."""
-    lines = (f"  {json.dumps(key)}: {compact(value)},\n" for key, value in tables().items())
-    return f"export const TABLE = {{\n{''.join(lines)}}};\n"
+def modules(script: str = "live") -> dict[str, str]:
+    """Return the text of each module of a script by name."""
+    made, *names = SCRIPTS[script]
+    written = {name: (HERE / f"{name}.js").read_text("utf-8") for name in names}
+    return {made: made_module(made), **written}
+
+
+def made_module(name: str) -> str:
+    """Return a module of numbers: one constant, named as the module."""
+    lines = (f"  {json.dumps(key)}: {compact(value)},\n" for key, value in MADE[name]().items())
+    return f"export const {name.upper()} = {{\n{''.join(lines)}}};\n"
 
 
 def compact(value: Any) -> str:
@@ -38,12 +55,15 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def write(folder: Path) -> str:
-    """Write the modules into a folder, where tests load them one by one, and return the script."""
-    texts = modules()
-    for name, text in texts.items():
-        replace(folder / f"{name}.js", text.encode())
-    return bundle({name: bare(text) for name, text in texts.items()})
+def write(folder: Path) -> dict[str, str]:
+    """Write the modules into a folder, where tests load them one by one, and return the scripts."""
+    scripts = {}
+    for script in SCRIPTS:
+        texts = modules(script)
+        for name, text in texts.items():
+            replace(folder / f"{name}.js", text.encode())
+        scripts[script] = bundle({name: bare(text) for name, text in texts.items()})
+    return scripts
 
 
 IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)

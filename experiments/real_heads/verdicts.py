@@ -78,7 +78,7 @@ def seconds() -> float:
     for part in parts.PARTS:
         entries = record(part).entries
         of_texts = [e.found for e in entries if "seconds" in e.at]  # of parts that hold means only
-        total += sum(of_texts or [e.found["seconds"] for e in entries])
+        total += sum(of_texts or [e.found["seconds"] for e in entries if "seconds" in e.found])
     return total
 
 

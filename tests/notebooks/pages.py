@@ -38,7 +38,11 @@ SPAN = re.compile(r'<span lang="\w\w">|</span>')
 CLASSES = {"figure": "drawn"} | dict.fromkeys(
     ("solution", "solution-start", "admonition"), "dropdown"
 )
-RAW_HTML = ('<script defer src="../_static/live.js">', '<p class="site-only">', "<noscript>")
+RAW_HTML = (
+    *(f'<script defer src="../_static/{name}.js">' for name in ("live", "heads", "attend")),
+    *('<script defer src="_static/heads.js">', '<script defer src="_static/attend.js">'),
+    *('<p class="site-only">', "<noscript>", '<div class="listing" '),
+)
 """How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
 
 STATEMENTS = {f"prf:{kind}" for kind in ("theorem", "proposition", "lemma", "definition")}

@@ -42,7 +42,7 @@ from book.contents import page_names
 
 ROOT = Path(__file__).parents[2]
 CONSTANTS = Path(__file__).with_name("constants.toml")
-GENERATED = {"notation", "performance", "compatibility", "bibliography"}
+GENERATED = {"notation", "performance", "compatibility", "models", "bibliography"}
 """Pages that commands write, among them `make notation` and `make bench`: nobody types them."""
 
 LARGEST_COEFFICIENT = 12

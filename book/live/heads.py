@@ -1,0 +1,160 @@
+"""What the figures of trained heads show: the atlas, and twelve heads to look into.
+
+All of it is read from the records of experiments/real_heads, and the curves of random rows are
+computed by `attnlib.exact`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnlib import exact
+from attnlib.checking import FloatArray
+from attnlib.scores import Normal
+from experiments.real_heads.shown import ALPHAS, KEYS, SHOWN
+from experiments.real_heads.summary import FINDS, LISTED
+from experiments.records import Record, load
+
+Columns = dict[str, FloatArray]
+
+
+class Measured(NamedTuple):
+    """A model, how many heads a layer has, and at which length its rows were measured."""
+
+    name: str
+    heads: int
+    at: dict[str, int]
+    reads: str
+
+
+MODELS = (
+    Measured("SmolLM2", 9, {"tokens": 2048, "length": 2048}, "English and programs"),
+    Measured("MiniLM", 12, {"length": 512}, "English and programs"),
+    Measured("AntiBERTy", 8, {"length": 96}, "antibodies"),
+    Measured("RXNMapper", 8, {"length": 64}, "reactions"),
+    Measured("rxnfp", 4, {"length": 64}, "reactions"),
+)
+
+NEEDLES = {
+    "previous": "the token before",
+    "same": "the same token, earlier",
+    "induction": "what followed the token where it stood last",
+    "repeat": "what followed in a text that is said twice",
+}
+"""What SmolLM2's heads were asked for."""
+
+NEEDLE_LENGTH = 512
+"""Tokens at which gap and variance are shown."""
+
+MEASURED = (
+    *("n", "alpha", "alpha_rest", "keys", "keys_rest", "random_keys", "random_keys_rest"),
+    *("entropy", "first", "output"),
+)
+CURVE = np.geomspace(0.5, 30.0, 42)
+"""The αs of the curves of random rows."""
+
+
+def atlas() -> dict[str, Any]:
+    """Return the heads of all models, column by column, with three digits."""
+    columns = heads()
+    return {
+        "models": [
+            {
+                "name": model.name,
+                "reads": model.reads,
+                "heads": model.heads,
+                "layers": int((columns["model"] == i).sum()) // model.heads,
+                "n": round(float(columns["n"][columns["model"] == i][0])),
+                "random": short(random_share(float(columns["n"][columns["model"] == i][0]))),
+            }
+            for i, model in enumerate(MODELS)
+        ],
+        "needles": list(NEEDLES.values()),
+        "finds": FINDS,
+        "listed": LISTED,
+        "alphas": short(CURVE),
+        "columns": {name: short(column) for name, column in columns.items() if name not in PLACES},
+    }
+
+
+PLACES = ("model", "layer", "head", "n")
+
+
+def random_share(n: float) -> FloatArray:
+    """Return the effective keys of normal rows over n, 1/(n E Y), at each α of CURVE."""
+    return 1.0 / (n * exact.collision_probability(Normal(), CURVE, round(n)))
+
+
+def heads() -> Columns:
+    """Return all columns of all heads, model by model, layer by layer."""
+    record = load("real_heads_atlas")
+    parts: list[Columns] = []
+    for i, model in enumerate(MODELS):
+        found = record.find(model=model.name, **model.at)
+        at = {name: one for name, one in model.at.items() if name != "length"}
+        growth = record.find(model=model.name, growth="keys", **at)
+        count = len(found["n"])
+        of_model = {
+            "model": np.full(count, i),
+            "layer": np.arange(count) // model.heads,
+            "head": np.arange(count) % model.heads,
+            **{name: column(found[name]) for name in MEASURED},
+            "s": column(growth["keys"][0]),
+            "random_s": column(growth["random_keys"][0]),
+            **_needles(record, count if model.name == "SmolLM2" else 0, count),
+        }
+        parts.append(of_model)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _needles(record: Record, known: int, count: int) -> Columns:
+    """Return for each head what it looks for most: which needle, its mean weight, gap, variance."""
+    names = ("needle", "weight", "gap", "variance")
+    found = {name: np.full(count, np.nan) for name in names}
+    if not known:
+        return found
+    repeats = load("real_heads_repeats")
+    for i, needle in enumerate(NEEDLES):
+        source, run = (repeats, "repeats") if needle == "repeat" else (record, "2048 tokens")
+        weight = column(source.find(needle=needle, weights="largest"))
+        table = source.find(needle=needle, length=NEEDLE_LENGTH, run=run)
+        for j, head in enumerate(table["head"]):
+            if weight[head] >= LISTED and not weight[head] <= found["weight"][head]:
+                values = (i, weight[head], table["gap_rest"][j], table["variance_rest"][j])
+                for name, value in zip(names, values, strict=True):
+                    found[name][head] = value
+    return found
+
+
+def column(values: Any) -> FloatArray:
+    """Return numbers as an array, NaN for None."""
+    return np.array(values, dtype=float)
+
+
+def short(values: FloatArray) -> list[float | int | None]:
+    """Return numbers with three digits; None where there is none."""
+    rounded = [float(f"{value:.3g}") if np.isfinite(value) else None for value in values.tolist()]
+    return [int(one) if one is not None and one == int(one) else one for one in rounded]
+
+
+def shown() -> dict[str, Any]:
+    """Return the twelve heads, as they are recorded, and the keys of random rows."""
+    record = load("real_heads_shown")
+    texts: list[list[str]] = []
+    entries = []
+    for one in SHOWN:
+        at = {"model": one.model, "layer": one.layer, "head": one.head}
+        found = dict(record.find(**at))
+        tokens = found.pop("tokens")
+        if tokens not in texts:
+            texts.append(tokens)
+        entries.append({**at, "does": one.does, "text": texts.index(tokens), **found})
+    return {
+        "texts": texts,
+        "heads": entries,
+        "random": {
+            "n": KEYS,
+            "alpha": ALPHAS,
+            "keys": [record.find(random="keys", n=n) for n in KEYS],
+        },
+    }

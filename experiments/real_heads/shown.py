@@ -1,0 +1,169 @@
+"""Twelve heads to look into: queries and keys of one text each, for the figure in the page.
+
+They were chosen from the atlas and on these texts, for what they do. Numbers are rounded: each
+vector is written as whole numbers, up to WHOLE, of a unit of its own. Beside them stands what rows
+of random scores do, for every n and α that the page can ask for.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attnlib import sampling
+from attnlib.checking import FloatArray
+from attnlib.rows import collision_probability, softmax
+from attnlib.scores import Normal
+from experiments.real_heads import inputs, rows
+from experiments.real_heads.inputs import MODELS, Model
+from experiments.records import Fields
+
+SENTENCE = "A red fox ran down to the river to drink, and the old river took the fox away."
+RESIDUES = 48
+"""Of an antibody."""
+WHOLE = 999
+
+QUANTILES = (0.05, 0.5, 0.95)
+KEYS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 45, 56)
+LARGEST_ALPHA = 60.0
+"""Random rows of a larger one are taken as of this one."""
+ALPHAS = tuple(np.expm1(np.linspace(0.0, np.log1p(LARGEST_ALPHA), 33)).round(4).tolist())
+SAMPLED = 20_000
+
+Meant = Callable[[list[int]], list[int]]
+"""Which key each query means; −1 for none."""
+
+
+class Shown(NamedTuple):
+    """A head, what it does, and what it looks for, if that is known."""
+
+    model: str
+    layer: int
+    head: int
+    does: str
+    meant: Meant | None = None
+
+
+def apart(places: int) -> Meant:
+    """Return the key so many places after the query."""
+    return lambda ids: [i + places if 0 <= i + places < len(ids) else -1 for i in range(len(ids))]
+
+
+def same(ids: list[int]) -> list[int]:
+    """Return the last earlier key of the query's own token."""
+    return [int(i) for i in rows.meant(ids, np.arange(len(ids)))["same"]]
+
+
+def repeat(ids: list[int]) -> list[int]:
+    """Return, in a text that is said twice, the key after the token's first place."""
+    return [int(i) for i in rows.repeated(ids, np.arange(len(ids)))["repeat"]]
+
+
+SHOWN = (
+    Shown("SmolLM2", 18, 6, "what followed when this was said before", repeat),
+    Shown("SmolLM2", 20, 4, "a sink: the first token"),
+    Shown("SmolLM2", 16, 0, "the token before", apart(-1)),
+    Shown("SmolLM2", 5, 6, "the same token, earlier", same),
+    Shown("SmolLM2", 11, 6, "itself", apart(0)),
+    Shown("SmolLM2", 0, 6, "broad: a little of everything"),
+    Shown("MiniLM", 0, 2, "the token before, and nothing else", apart(-1)),
+    Shown("MiniLM", 1, 8, "the token after", apart(1)),
+    Shown("MiniLM", 0, 0, "broad: half of the sentence"),
+    Shown("AntiBERTy", 3, 0, "a sink that is not the first token"),
+    Shown("RXNMapper", 10, 5, "the same atom on the other side of the arrow"),
+    Shown("rxnfp", 4, 0, "two symbols on", apart(2)),
+)
+
+
+def text_of(name: str) -> str:
+    """Return what a model reads here."""
+    if name == "SmolLM2":
+        return f" {SENTENCE} {SENTENCE}"  # begun with a space, both are the same tokens
+    if name == "MiniLM":
+        return SENTENCE
+    return inputs.antibodies()[0][:RESIDUES] if name == "AntiBERTy" else inputs.REACTIONS[0]
+
+
+def shown() -> Iterator[tuple[Fields, Callable[[], Any]]]:
+    """Yield the heads, and then the random rows."""
+    for one in SHOWN:
+        at = {"model": one.model, "layer": one.layer, "head": one.head}
+        yield at, partial(_recorded, one)
+    for n in KEYS:
+        yield {"random": "keys", "n": n}, partial(random_keys, n)
+
+
+def _recorded(one: Shown) -> Fields:
+    model = MODELS[one.model]()
+    ids = model.reads(text_of(one.model))
+    query, key, scale, causal = heard(model, ids, one.layer, one.head)
+    return {
+        "tokens": [model.writes(token).strip() for token in ids],
+        "scale": scale,
+        "causal": causal,
+        "meant": one.meant(ids) if one.meant else [-1] * len(ids),
+        "queries": packed(query),
+        "keys": packed(key),
+    }
+
+
+class _HeardError(Exception):
+    """Ends the model's run: the rest of it is not needed."""
+
+
+@torch.no_grad()
+def heard(
+    model: Model, ids: Sequence[int], layer: int, head: int
+) -> tuple[FloatArray, FloatArray, float, bool]:
+    """Return queries and keys of a head, (n, d), what multiplies q·k, and whether it is causal."""
+    found: list[tuple[FloatArray, FloatArray, float, bool]] = []
+
+    def see(number: int, query: Tensor, key: Tensor, *others: Any, **named: Any) -> Tensor:
+        if number == layer:
+            own = key[0, head * key.shape[1] // query.shape[1]]
+            scale = named.get("scale") or query.shape[-1] ** -0.5
+            parts = query[0, head].double().numpy(), own.double().numpy()
+            found.append((*parts, float(scale), bool(named.get("is_causal"))))
+            raise _HeardError
+        return functional.scaled_dot_product_attention(query, key, *others, **named)
+
+    inside = getattr(model.module, "base_model", model.module)
+    try:
+        with rows.Attention(see):
+            inside(torch.tensor([list(ids)]), **rows._without_cache(model.module))
+    except _HeardError:
+        return found[0]
+    raise ValueError(f"{model.name} has no layer {layer}")
+
+
+def packed(vectors: FloatArray) -> Fields:
+    """Return vectors as whole numbers and their units, both as text."""
+    units = np.abs(vectors).max(axis=-1) / WHOLE
+    whole = np.rint(vectors / units[:, None]).astype(int)
+    return {
+        "units": [float(f"{unit:.4g}") for unit in units],
+        "whole": [",".join(map(str, line)) for line in whole.tolist()],
+    }
+
+
+def unpacked(table: Fields) -> FloatArray:
+    """Return the vectors."""
+    lines = [[float(one) for one in line.split(",")] for line in table["whole"]]
+    found: FloatArray = np.array(lines) * np.array(table["units"])[:, None]
+    return found
+
+
+def random_keys(n: int) -> list[list[float]]:
+    """Return quantiles of 1/Σp² over rows of n normal scores, for each of ALPHAS."""
+
+    def statistic(scores: FloatArray) -> FloatArray:
+        columns = [1.0 / collision_probability(softmax(scores, alpha)) for alpha in ALPHAS]
+        return np.stack(columns, axis=-1)
+
+    found = sampling.sample(Normal(), n, statistic, rows=SAMPLED, seed=n)
+    table = found.quantile(list(QUANTILES)).value
+    return [[float(f"{one:.4g}") for one in line] for line in table.T]

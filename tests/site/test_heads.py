@@ -1,0 +1,289 @@
+"""The figures of trained heads and the table of all of them, in a browser, against the library."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attnlib import rows
+from attnlib.sampling import sample
+from attnlib.scores import Normal
+from book import models
+from book.browser import serve
+from book.live import heads
+from book.live.script import SCRIPTS
+from experiments.real_heads import shown
+from experiments.records import load
+from tests.site.browser_checks import watch
+
+FINDER = 168
+"""SmolLM2's layer 18, head 6, which the atlas shows first."""
+
+
+@pytest.fixture(scope="module")
+def call(browser, site):
+    """Return a function that calls an expression with the modules as m, and `cases`."""
+    names = [
+        name for script in ("heads", "attend") for name in SCRIPTS[script] if "main" not in name
+    ]
+    with serve(site.parent / "live") as address:
+        page = browser.new_page()
+        page.goto(f"{address}/")
+
+        def call(expression, cases=None):
+            body = f"""async (cases) => {{
+              const m = {{}};
+              for (const name of {names}) Object.assign(m, await import(`/${{name}}.js`));
+              return {expression};
+            }}"""
+            return page.evaluate(body, cases)
+
+        yield call
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser, site):
+    """Return the page of all heads; tests leave it in order."""
+    noted = []
+    with serve(site) as address:
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        watch(page, noted)
+        page.route("**/mathjax/**", without_formulas)
+        page.goto(f"{address}/models.html")
+        page.locator("#fig-models-attend .live").wait_for()
+        yield page
+        page.close()
+    assert noted == []
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return load("real_heads_shown")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return heads.heads()
+
+
+def without_formulas(route):
+    """Answer in place of MathJax: the page has no formulas."""
+    route.fulfill(body="", content_type="text/javascript")
+
+
+def logits_of(found, query):
+    """The logits that a query sees, from the record."""
+    q, k = shown.unpacked(found["queries"]), shown.unpacked(found["keys"])
+    end = query + 1 if found["causal"] else len(k)
+    return found["scale"] * k[:end] @ q[query]
+
+
+def settle(page):
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+# --- the numbers ----------------------------------------------------------------------------------
+
+
+def test_every_row_is_the_library_s(call, recorded):
+    found = call(
+        """m.RECORDED.heads.map((head) => head.meant.map((_, query) => {
+          const logits = m.logitsOf(head, query);
+          return [0.5, 1, 3].map((times) => {
+            const { weights, ...row } = m.rowOf(logits, times);
+            return { ...row, largest: Math.max(...weights) };
+          });
+        }))"""
+    )
+    for one, of_head in zip(shown.SHOWN, found, strict=True):
+        table = recorded.find(model=one.model, layer=one.layer, head=one.head)
+        for query in range(1, len(of_head), 7):
+            logits = logits_of(table, query)
+            for times, row in zip((0.5, 1, 3), of_head[query], strict=True):
+                p = rows.softmax(logits, times)
+                assert row["n"] == logits.size
+                assert row["largest"] == pytest.approx(p.max(), rel=1e-6)
+                assert row["keys"] == pytest.approx(1 / rows.collision_probability(p), rel=1e-6)
+                assert row["entropy"] == pytest.approx(rows.shannon_entropy(p), abs=1e-9)
+                assert row["alpha"] == pytest.approx(times * logits.std(ddof=1), rel=1e-9)
+
+
+def test_random_rows_are_near_the_library_s_between_the_nodes(call):
+    cases = [[7, 0.8], [19, 2.3], [40, 5.5], [53, 1.4], [50, 14.0]]
+    found = call("cases.map(([n, alpha]) => m.randomKeys(n, alpha))", cases)
+    for (n, alpha), quantiles in zip(cases, found, strict=True):
+
+        def keys(scores, alpha=alpha):
+            return 1 / rows.collision_probability(rows.softmax(scores, alpha))
+
+        expected = sample(Normal(), n, keys, rows=10_000, seed=1).quantile([0.05, 0.5, 0.95])
+        np.testing.assert_allclose(quantiles, expected.value, rtol=0.05)
+    assert call("[m.randomKeys(1, 3), m.randomKeys(30, 0)[1]]") == [
+        [1, 1, 1],
+        pytest.approx(30, rel=0.01),
+    ]
+
+
+def test_heads_are_those_of_the_record(call, table):
+    listed = call("m.HEADS.map((h) => [h.model, h.layer, h.head, h.alpha, h.keys, h.first])")
+    expected = np.array([table[n] for n in ("model", "layer", "head", "alpha", "keys", "first")])
+    np.testing.assert_allclose(np.array(listed).T, expected, rtol=6e-3)
+
+
+def test_what_a_head_does_in_words(call, table):
+    for i, name, word in (
+        (FINDER, "SmolLM2, layer 18, head 6", "finds what followed in a text that is said twice"),
+        (548, "rxnfp, layer 11, head 2", "in the mean row"),
+    ):
+        assert call("m.nameOf(m.HEADS[cases])", i) == name
+        said = call("m.describe(m.HEADS[cases])", i)
+        assert said.startswith(word)
+        keys = float(re.search(r"([\d.]+) of \d+ keys", said)[1])
+        assert keys == pytest.approx(table["keys"][i], rel=6e-3)
+        share = float(re.search(r"row ([\d.]+)\s%", said)[1])
+        assert share == pytest.approx(100 * table["first"][i], rel=0.06)
+        assert ("a sink" in said) == (table["first"][i] >= 0.3)
+
+
+def test_keys_lead_from_head_to_head(call):
+    every = "new Set([0, 1, 2, 3, 4])"
+    moves = [
+        ("ArrowRight", FINDER, every, FINDER + 1),
+        ("ArrowUp", FINDER, every, FINDER + 9),
+        ("ArrowDown", 3, every, 3),
+        ("PageUp", FINDER, every, 270),
+        ("PageUp", FINDER, "new Set([0, 2])", 270 + 72),
+        ("ArrowRight", 269, "new Set([0, 4])", 550 - 48),
+        ("End", 0, every, 549),
+        ("ArrowLeft", 0, every, 0),
+        ("Enter", 0, every, None),
+    ]
+    for key, head, shown_models, expected in moves:
+        found = call(
+            f"m.moveBy(cases[0], {{ head: cases[1], models: {shown_models} }})", [key, head]
+        )
+        assert found == expected, (key, head)
+
+
+def test_a_search_is_words_and_conditions(call):
+    names = list(models.COLUMNS)
+    cells = dict.fromkeys(names, "") | {
+        "model": "SmolLM2", "layer": "18", "first": "0.937", "s": "−0.05", "needle": "repeat",
+    }  # fmt: skip
+    for asked, fits in {
+        "": True,
+        "smol rep": True,
+        "smollm2 layer = 18": True,
+        "layer=1": False,
+        "first>=0.937 s<0": True,
+        "s > 0": False,
+        "weight>0": False,  # it has none
+        "minilm": False,
+    }.items():
+        found = call("m.matcher(cases[0], cases[1]).fits(cases[2])", [
+            asked, names, list(cells.values()),
+        ])  # fmt: skip
+        assert found == fits, asked
+    for asked, problem in {
+        "size>3": "no column “size”",
+        "first>big": "“big” is not a number",
+    }.items():
+        assert problem in call("m.matcher(cases[0], cases[1]).problem", [asked, names])
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_a_head_is_named_where_one_points(page):
+    atlas = page.locator("#fig-models .live-atlas")
+    line = page.locator("#fig-models .live-head")
+    atlas.scroll_into_view_if_needed()
+    assert line.inner_text().startswith("SmolLM2, layer 18, head 6: finds what followed")
+    ring = atlas.locator(".ring").bounding_box()
+    middle = ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2
+    box = atlas.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    settle(page)
+    assert not line.inner_text().startswith("SmolLM2, layer 18, head 6:")
+    page.mouse.move(*middle)
+    settle(page)
+    assert line.inner_text().startswith("SmolLM2, layer 18, head 6:")
+    atlas.focus()
+    page.keyboard.press("ArrowRight")
+    assert line.inner_text().startswith("SmolLM2, layer 18, head 7:")
+    assert atlas.get_attribute("aria-valuetext").startswith("SmolLM2, layer 18, head 7:")
+    page.keyboard.press("ArrowLeft")
+    for name in ("without the first key", "the first key", "growth", "output", "looked for"):
+        page.locator("#fig-models label", has_text=name).last.click()
+        assert atlas.locator(".ring").get_attribute("visibility") == "visible", name
+    page.locator("#fig-models label", has_text="MiniLM").click()
+    assert atlas.locator(".point.model-1").count() == 0
+    assert atlas.locator(".point.model-0").count() == 1
+
+
+def test_the_table_is_searched_and_ordered(page):
+    listing = page.locator("#heads")
+    shown_rows = listing.locator("tbody tr:visible")
+    assert shown_rows.count() == 550
+    page.locator("#heads-search").fill("smollm2 weight>=0.5")
+    count = shown_rows.count()
+    assert f"{count} of 550 heads" in page.locator("[role=status]").last.inner_text()
+    weights = listing.locator("tbody tr:visible td:last-child")
+    assert all(float(text) >= 0.5 for text in weights.all_inner_texts())
+    for sign, direction in ((1, "ascending"), (-1, "descending")):
+        listing.get_by_role("button", name="its weight").click()
+        values = sign * np.array([float(text) for text in weights.all_inner_texts()])
+        assert (np.diff(values) >= 0).all()
+        assert listing.locator(f"th[aria-sort={direction}]").inner_text() == "its weight"
+    page.locator("#heads-search").fill("nothing>3")
+    assert "no column “nothing”" in page.locator("#heads-problem").inner_text()
+    page.locator("#heads-search").fill("")
+    assert shown_rows.count() == 550
+
+
+def test_a_recorded_head_in_the_page(page, recorded):
+    figure = page.locator("#fig-models-attend")
+    one = shown.SHOWN[0]
+    found = recorded.find(model=one.model, layer=one.layer, head=one.head)
+    times = figure.get_by_label("Multiplier of all logits", exact=True)
+    times.fill("0.5")
+    p = rows.softmax(logits_of(found, 36), 0.5)
+
+    def readings():
+        names, values = (figure.locator(f"dl {tag}").all_inner_texts() for tag in ("dt", "dd"))
+        return dict(zip(names, values, strict=True))
+
+    keys = float(readings()["effective keys, 1/Σp²"].split(" of ")[0])
+    assert keys == pytest.approx(1 / rows.collision_probability(p), rel=6e-3)
+    assert readings()["weight of “fox”, outlined"] == f"{100 * p[17]:.2g}\u00a0%"
+    bars = figure.locator(".live-token.meant .live-percent")
+    assert bars.inner_text() == f"{100 * p[17]:.0f}"
+    times.fill("5")
+    assert times.get_attribute("aria-invalid") == "true"
+    times.fill("1")
+    # Another query, by the keyboard, and without the first key.
+    figure.locator("input[name=live-query][value='36']").focus()
+    page.keyboard.press("ArrowLeft")
+    figure.get_by_label("without the first key").check()
+    rest = rows.softmax(logits_of(found, 35)[1:])
+    keys = float(readings()["effective keys, 1/Σp²"].split(" of ")[0])
+    assert keys == pytest.approx(1 / rows.collision_probability(rest), rel=6e-3)
+    assert readings()["weight of the first key"] == "left out"
+    figure.get_by_label("Head", exact=True).select_option("10")
+    assert figure.locator(".live-token").count() == 53
+    assert figure.locator(".live-token.unseen").count() == 1
+    figure.get_by_label("without the first key").uncheck()
+
+
+def test_the_table_scrolls_in_its_box_and_paper_has_the_stills(page):
+    page.set_viewport_size({"width": 390, "height": 900})
+    box = page.locator(".listing")
+    assert box.evaluate("(box) => box.scrollWidth > box.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.emulate_media(media="print")
+    for name in ("fig-models", "fig-models-attend"):
+        assert page.locator(f"#{name} img").is_visible()
+        assert not page.locator(f"#{name} .live").is_visible()
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1280, "height": 900})
