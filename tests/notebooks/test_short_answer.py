@@ -36,10 +36,17 @@ def test_the_verdict_on_the_predictions_is_that_of_their_chapter():
     assert ": 0.0%" in "\n".join(Page(ROOT / "chapters" / "length.ipynb").lines())
 
 
-def test_the_differences_of_scales_are_those_of_their_table():
-    table = "\n".join(Page(ROOT / "chapters" / "training.ipynb").lines())
-    for name in ("inverse_d", "annealed", "typical", "normalised"):
-        assert printed("short_answer", f"harm_{name}") in table
+@pytest.mark.parametrize(
+    ("chapter", "names"),
+    [
+        ("training", ("harm_inverse_d", "harm_annealed", "harm_typical", "harm_normalised")),
+        ("length", ("slope_ratio", "variance_ratio")),
+    ],
+)
+def test_numbers_from_a_table_stand_in_it(chapter, names):
+    table = "\n".join(Page(ROOT / "chapters" / f"{chapter}.ipynb").lines())
+    for name in names:
+        assert printed("short_answer", name) in table
 
 
 def test_the_alarms_are_those_of_their_chapter():
