@@ -35,7 +35,7 @@ AUTHOR = "The Scale of Attention contributors"
 FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 """Every machine with the pins has these, so that the PDF looks the same on all of them."""
 
-LEFT_OUT = "script, noscript, a.headerlink, details.above-input, .site-only, .live"
+LEFT_OUT = "script, noscript, a.headerlink, details.above-input, .site-only, .live, nav.short-path"
 """What paper does not need, the code of figures among it."""
 
 SHEET_WIDTH = 627

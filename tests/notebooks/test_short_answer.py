@@ -1,0 +1,62 @@
+"""The numbers that the short answer and the questions take from other chapters are those."""
+
+import pytest
+
+from tests.notebooks.prose import ROOT, Page
+
+TAKEN = [
+    ("short_answer", "short_harm_output", "training", "training_best"),
+    ("short_answer", "short_output_256", "output_scale", "output_256"),
+    ("short_answer", "short_spread_rows", "typical", "spread_4096"),
+    ("short_answer", "short_bugs", "audit", "found"),
+    ("questions", "asked_harm", "training", "training_best"),
+    ("questions", "asked_too_large", "audit", "too_large"),
+    ("questions", "asked_wanted_brief", "short_answer", "short_wanted_brief"),
+    ("questions", "asked_wanted_long", "short_answer", "short_wanted_long"),
+]
+"""A page and its name for a number; the chapter that it is from, and the name there."""
+
+
+def printed(chapter, name):
+    """Return the value that a chapter prints under a name."""
+    lines = Page(ROOT / "chapters" / f"{chapter}.ipynb").lines()
+    [value] = {line.partition(" = ")[2] for line in lines if line.startswith(f"{name} = ")}
+    return value
+
+
+@pytest.mark.parametrize(("page", "name", "chapter", "original"), TAKEN)
+def test_a_number_from_another_chapter_is_the_number_there(page, name, chapter, original):
+    assert printed(page, name) == printed(chapter, original)
+
+
+def test_the_verdict_on_the_predictions_is_that_of_their_chapter():
+    held, told = (printed("length", name) for name in ("all_hold", "predictions"))
+    assert printed("short_answer", "short_predictions") == f"{held} of {told}"
+    assert printed("short_answer", "short_root_rule").startswith("0 of ")
+    assert ": 0.0%" in "\n".join(Page(ROOT / "chapters" / "length.ipynb").lines())
+
+
+@pytest.mark.parametrize(
+    ("chapter", "names"),
+    [
+        (
+            "training",
+            (
+                "short_harm_inverse_d",
+                "short_harm_annealed",
+                "short_harm_typical",
+                "short_harm_normalised",
+            ),
+        ),
+        ("length", ("short_slope_ratio", "short_variance_ratio")),
+    ],
+)
+def test_numbers_from_a_table_stand_in_it(chapter, names):
+    table = "\n".join(Page(ROOT / "chapters" / f"{chapter}.ipynb").lines())
+    for name in names:
+        assert printed("short_answer", name) in table
+
+
+@pytest.mark.parametrize("name", ["alarms_before", "alarms_usual"])
+def test_the_alarms_are_those_of_their_chapter(name):
+    assert printed("questions", f"asked_{name}") == printed("probe", name).replace("the ", "")
