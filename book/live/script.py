@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 MODULES = (
     *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
     *("needle", "inputs", "advice", "snippets", "jacobian", "freezing", "temperature"),
-    *("calculator", "main"),
+    *("calculator", "explorer", "main"),
 )
 """In an order in which each imports only from those before it. The first is made."""
 

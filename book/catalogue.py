@@ -1,0 +1,61 @@
+"""The table of all rules in use: formula and numbers of each in one row, for a page to make live."""
+
+import re
+
+from docutils.utils.math.latex2mathml import tex2mathml
+
+from attnlib.policies import POLICIES, Policy
+from book.values import Markup, Table
+
+MODELS = {"transformer": "GPT-2", "qk_norm": "ViT-22B, OLMo 2, Qwen3"}
+"""Models that are looked for by name, by the rule that they have. GPT-2: scale_attn_weights=True in
+huggingface/transformers, models/gpt2/configuration_gpt2.py at 01ae98a; the others as in `meaning`."""
+
+
+def letters(policy: Policy) -> dict[str, str]:
+    """Return the letters of the formula by the constants' names: a meaning begins with its letter.
+
+    >>> letters(POLICIES["yarn"])
+    {'coefficient': 'c', 'train_length': 'L'}
+    """
+    found = {}
+    for setting in policy.settings:
+        letter = re.match(r"(n₀|[A-Za-z])(?=[,;:]|$)", setting.meaning)
+        if letter:
+            found[setting.name] = letter[1]
+    return found
+
+
+def rules(n: int, length: int, d: int) -> Table:
+    """Return all rules with their formulas, constants, and numbers at two lengths."""
+    table = Table(
+        *("rule", "formula", "constants", "times"),
+        *(f"scale at n = {n}", f"α at n = {length}", f"α at n = {n}"),
+        name="table-rules",
+    )
+    for policy in POLICIES.values():
+        constants = [
+            f"{letter} = {policy.constants[name]:.6g}" for name, letter in letters(policy).items()
+        ]
+        table.row(
+            title(policy),
+            formula(policy),
+            ", ".join(constants),
+            "cos" if policy.applied_to == "cosine" else "q·k",
+            f"{float(policy.scale(n, d)):.4g}",
+            f"{float(policy.alpha(length, d)):.3f}",
+            f"{float(policy.alpha(n, d)):.3f}",
+        )
+    return table
+
+
+def title(policy: Policy) -> Markup:
+    """Return how a rule is called, who has it, and its name in the library."""
+    models = f" ({MODELS[policy.name]})" if policy.name in MODELS else ""
+    shown = f"{policy.title}{models}"
+    return Markup(f"{shown}, {policy.name}", f"{shown} <code>{policy.name}</code>")
+
+
+def formula(policy: Policy) -> Markup:
+    """Return a rule's formula as MathML, which every browser shows; elsewhere it is LaTeX."""
+    return Markup(policy.formula, "".join(map(str.strip, tex2mathml(policy.formula).splitlines())))
