@@ -1,4 +1,4 @@
-"""The table of all rules in use: formula and numbers of each in one row, for a page to make live."""
+"""The table of all rules in use: formula and numbers of each in one row."""
 
 import re
 
@@ -8,8 +8,8 @@ from attnlib.policies import POLICIES, Policy
 from book.values import Markup, Table
 
 MODELS = {"transformer": "GPT-2", "qk_norm": "ViT-22B, OLMo 2, Qwen3"}
-"""Models that are looked for by name, by the rule that they have. GPT-2: scale_attn_weights=True in
-huggingface/transformers, models/gpt2/configuration_gpt2.py at 01ae98a; the others as in `meaning`."""
+"""Models that are looked for by name, by their rule. GPT-2: scale_attn_weights=True in
+huggingface/transformers, models/gpt2/configuration_gpt2.py at 01ae98a. The others: `meaning`."""
 
 
 def letters(policy: Policy) -> dict[str, str]:
