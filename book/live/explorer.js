@@ -136,13 +136,13 @@ export function rulesFigure() {
       ...readings([
         [`${chosen.title} multiplies ${symbolOf(chosen)} by`, formula],
         ...(constants ? [["with", constants]] : []),
-        [`that is, at n = ${grouped(state.n)}`, digits(chosen.scale, 4)],
-        [`α, std of the logits, at n = ${grouped(state.n)}`, digits(after)],
-        [`and at L = ${grouped(state.length)}`, digits(before)],
-        ["of the α where random rows freeze", `${digits((100 * after) / critical)}\u00a0%`],
+        [`at n = ${grouped(state.n)} by`, digits(chosen.scale, 4)],
+        ["α, std of the logits", digits(after)],
+        [`at L = ${grouped(state.length)}`, digits(before)],
+        ["α over that of freezing", digits(after / critical)],
       ]),
     );
-    const found = code(chosen, { n: state.n, causal: true });
+    const found = code(chosen, { n: state.n, d: state.d, causal: true });
     lines.torch.textContent = found.torch;
     lines.attnlib.textContent = found.attnlib;
     table?.show(rules, state, Boolean(problem));
@@ -200,8 +200,7 @@ function picture(rules, chosen, { n, length }) {
   const view = chart({
     x: { from: x(FEWEST), to: x(MOST), name: "number of keys n", ticks: POWERS },
     y: { from: lowest, to: highest, name: "α", ticks: shown.map((h) => [y(h), fraction(h)]) },
-    width: 620,
-    height: 360,
+    ...(innerWidth < 700 ? {} : { width: 620, height: 360 }),
     name:
       `α against the number of keys on logarithmic axes: ${chosen.title} among all rules, ` +
       "the phases of random rows, and lines at your two lengths.",

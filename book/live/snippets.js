@@ -44,27 +44,26 @@ function call(name, ...options) {
  * number for each query; what goes by the length of the whole context, as YaRN and LongRoPE, or by
  * what is no key of the query, has one. `changed` are constants of the rule that are not published.
  */
-export function code(chosen, { n, causal }) {
+export function code(chosen, { n, d, causal }) {
   const cosine = chosen.applied_to === "cosine";
   const masked = causal && "is_causal=True";
-  const whole = causal && "rule" in chosen && !isByQuery(chosen);
   const byQuery = causal && isByQuery(chosen);
-  const named = "rule" in chosen && !(whole && chosen.varies);
+  const whole = causal && chosen.varies && !byQuery;
   const changes = Object.entries(chosen.changed ?? {});
   const settings = changes.map(([name, value]) => `${name}=${value}`).join(", ");
-  const policy = changes.length ? "policy=rule" : `policy="${chosen.name}"`;
+  const looked = [
+    "from attnlib.policies import POLICIES",
+    `rule = POLICIES["${chosen.name}"]`,
+    ...(settings ? [`rule = rule.with_constants(${settings})`] : []),
+  ];
+  const scale = whole ? `float(rule.scale(n=${n}, d=${d}))` : number(chosen.scale);
+  const policy = settings ? "policy=rule" : `policy="${chosen.name}"`;
   const attnlib = [
     "from attnlib.attention import attend",
-    ...(named && changes.length
-      ? [
-          "from attnlib.policies import POLICIES",
-          `rule = POLICIES["${chosen.name}"]`,
-          `rule = rule.with_constants(${settings})`,
-        ]
-      : []),
+    ...(whole || settings ? looked : []),
     ...call(
       "attend",
-      named ? policy : `scale=${number(chosen.scale)}`,
+      "rule" in chosen && !whole ? policy : `scale=${scale}`,
       cosine && "normalize_qk=True",
       masked,
     ),
@@ -74,7 +73,7 @@ export function code(chosen, { n, causal }) {
     ? queries(chosen, unit, masked)
     : [
         "import torch.nn.functional as F",
-        ...(whole && chosen.varies ? [`# one number for the whole context, n = ${n}`] : []),
+        ...(whole ? [`# one number for the whole context, n = ${n}`] : []),
         ...unit,
         ...call("F.scaled_dot_product_attention", `scale=${number(chosen.scale)}`, masked),
       ];

@@ -49,7 +49,7 @@ def test_its_lines_of_code_have_its_constants(call, multiplied):
     length, n = 1000, 20_000
     found = call(
         """m.rulesOf(cases).map((rule) =>
-          [rule.name, m.code(rule, { n: cases.n, causal: true })])""",
+          [rule.name, m.code(rule, { n: cases.n, d: 16, causal: true })])""",
         {"length": length, "n": n, "d": 16, "own": True},
     )
     for name, code in found:
@@ -101,9 +101,9 @@ def test_curve_row_formula_and_code_change_together(opened):
                 strict=True,
             )
         )
-        assert number(shown[next(key for key in shown if key.startswith("that is"))]) == (
-            pytest.approx(scale, rel=6e-4)
-        )
+        assert number(
+            shown[next(key for key in shown if key.endswith(" by") and key.startswith("at"))]
+        ) == (pytest.approx(scale, rel=6e-4))
         assert page.locator(".live-readings math").count() == 1
         assert policy.title in page.locator("#fig-policies-plane svg").get_attribute("aria-label")
         assert name in page.locator(".live-code").last.inner_text()
