@@ -98,7 +98,8 @@ function queries({ name, rule, constants }, unit, masked) {
   return [
     ...imports,
     ...unit,
-    "n = torch.arange(1, q.shape[-2] + 1).double()  # keys seen",
+    "# keys that each query sees",
+    "n = torch.arange(1, q.shape[-2] + 1).double()",
     ...found,
     `q = q * ${factor}[:, None].to(q)`,
     ...call("F.scaled_dot_product_attention", !lines && "scale=1.0", masked),

@@ -483,7 +483,7 @@ def number(text):
 def line(page, name):
     """The α, what multiplies, and if shown the reach that the tables have for a name."""
     row = page.locator("tr", has=page.locator(f'input[name=live-scale][value="{name}"]'))
-    return [number(text.split("× ")[-1]) for text in row.locator("td").all_inner_texts()]
+    return [number(re.split("[×>] ", text)[-1]) for text in row.locator("td").all_inner_texts()]
 
 
 def every_window(page):
@@ -618,8 +618,7 @@ def test_set_by_keyboard_alone(opened):
 def test_set_by_pointer_on_a_phone(opened):
     page = opened("calculator.html", width=390, has_touch=True)
     slider = page.get_by_label("Number of keys n, slider")
-    box = slider.bounding_box()
-    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    slider.tap()
     settle(page)
     n = int(page.get_by_label("Number of keys n", exact=True).input_value())
     assert 2**12 < n < 2**13  # the middle of 2 and 2²⁴, by logarithm
@@ -872,10 +871,12 @@ def test_temperature_through_the_rules(opened):
 
 def fits(page):
     """Return whether no part of a figure sticks out of the page, whose rest is tested elsewhere."""
-    inside = """() => [...document.querySelectorAll(".live, .live :not(svg *)")].every((part) => {
-      const { left, right } = part.getBoundingClientRect();
-      return left >= 0 && right <= document.documentElement.clientWidth;
-    })"""
+    scrolled = "pre *, dd *"  # lines of code and formulas have boxes of their own
+    inside = f"""() => [...document.querySelectorAll(".live, .live :not(svg *, {scrolled})")].every(
+      (part) => {{
+        const {{ left, right }} = part.getBoundingClientRect();
+        return left >= 0 && right <= document.documentElement.clientWidth;
+      }})"""
     return all(page.evaluate(inside) for _ in every_window(page))
 
 

@@ -122,11 +122,11 @@ def test_the_table_is_sorted_searched_and_picked_by_keyboard(opened):
     button.focus()
     page.keyboard.press("Enter")
     alphas = [float(POLICIES[name].alpha(131_072, 128)) for name in order()]
-    assert alphas == sorted(alphas)
+    assert np.diff(alphas).min() > -1e-9
     page.keyboard.press("Enter")
     assert page.locator("th[aria-sort=descending]").count() == 1
     alphas = [float(POLICIES[name].alpha(131_072, 128)) for name in order()]
-    assert alphas == sorted(alphas, reverse=True)
+    assert np.diff(alphas).max() < 1e-9
     page.get_by_label("Find a model or a rule").fill("gpt-2")
     assert set(order()) == {"transformer", "gpt2_by_layer"}
     page.locator("#table-rules input[value=transformer]").focus()
