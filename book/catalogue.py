@@ -29,18 +29,14 @@ def letters(policy: Policy) -> dict[str, str]:
 def rules(n: int, length: int, d: int) -> Table:
     """Return all rules with their formulas, constants, and numbers at two lengths."""
     table = Table(
-        *("rule", "formula", "constants", "times"),
+        *("rule", "formula", "times"),
         *(f"scale at n = {n}", f"α at n = {length}", f"α at n = {n}"),
         name="table-rules",
     )
     for policy in POLICIES.values():
-        constants = [
-            f"{letter} = {policy.constants[name]:.6g}" for name, letter in letters(policy).items()
-        ]
         table.row(
             title(policy),
             formula(policy),
-            ", ".join(constants),
             "cos" if policy.applied_to == "cosine" else "q·k",
             f"{float(policy.scale(n, d)):.4g}",
             f"{float(policy.alpha(length, d)):.3f}",
@@ -53,9 +49,27 @@ def title(policy: Policy) -> Markup:
     """Return how a rule is called, who has it, and its name in the library."""
     models = f" ({MODELS[policy.name]})" if policy.name in MODELS else ""
     shown = f"{policy.title}{models}"
-    return Markup(f"{shown}, {policy.name}", f"{shown} <code>{policy.name}</code>")
+    return Markup(f"{shown}: {policy.name}", f"{shown} <code>{policy.name}</code>")
 
 
 def formula(policy: Policy) -> Markup:
-    """Return a rule's formula as MathML, which every browser shows; elsewhere it is LaTeX."""
-    return Markup(policy.formula, "".join(map(str.strip, tex2mathml(policy.formula).splitlines())))
+    """Return a rule's formula, in HTML as MathML, elsewhere as LaTeX, and its constants."""
+    values = policy.constants
+    constants = ", ".join(
+        f"{letter} = {values[name]:.6g}" for name, letter in letters(policy).items()
+    )
+    text = f"{policy.formula}; {constants}" if constants else policy.formula
+    return Markup(text, f"{mathml(policy.formula)} <small>{constants}</small>")
+
+
+def mathml(tex: str) -> str:
+    """Return a formula as MathML, which every browser shows."""
+    markup = "".join(map(str.strip, tex2mathml(tex).splitlines()))
+    markup = re.sub("<mo>(max|min)</mo>", r"<mi>\1</mi>", markup)
+    return NAMES.sub('<mspace width="0.17em"></mspace>', markup)
+
+
+NAMES = re.compile(
+    "(?<=</mi>)(?=<mi>log</mi>)|(?<=</msub>)(?=<mi>max)|(?<=<mo>&ApplyFunction;</mo>)(?=<mi>)"
+)
+"""Where a name stands beside another letter."""

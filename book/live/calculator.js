@@ -417,7 +417,7 @@ function page({ fields, law, causal, known, results }) {
       html("pre", { tabindex: 0 }, code),
     );
   results.found.append(
-    html("h3", {}, "What it finds"),
+    html("h2", {}, "What it finds"),
     results.reach,
     legend([["line exact", "mean weight of the key to be found, against n"]]),
     results.reachPictures,
@@ -426,7 +426,7 @@ function page({ fields, law, causal, known, results }) {
     "div",
     {},
     results.note,
-    html("h3", {}, "The code to paste"),
+    html("h2", {}, "The code to paste"),
     lines("PyTorch", results.torch),
     lines("attnlib", results.attnlib),
     results.found,
@@ -441,7 +441,7 @@ function page({ fields, law, causal, known, results }) {
     ]),
     results.pictures,
     results.readings,
-    html("h3", {}, "All scales"),
+    html("h2", {}, "All scales"),
     html("table", { class: "live-table" }, columns("criterion"), results.criteria),
     html("table", { class: "live-table" }, columns("in use"), results.policies),
     html(
@@ -474,7 +474,7 @@ function page({ fields, law, causal, known, results }) {
     results.why,
     results.spoken,
     told,
-    html("h3", {}, "What a scale does"),
+    html("h2", {}, "What a scale does"),
     html("div", { class: "live-fields" }, fields.alpha.element),
     results.scaleNote,
     shown,

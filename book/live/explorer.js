@@ -240,7 +240,7 @@ function rulesTable(pick) {
   const rows = [...body.rows];
   const heads = [...table.tHead.rows[0].cells];
   const rank = rows.map(() => heads.map(() => 0));
-  const formulas = rows.map((row) => row.cells[1].cloneNode(true).childNodes);
+  const constants = rows.map((row) => row.querySelector("small"));
   const sorted = { column: -1, up: true };
   const sort = () => {
     const { column, up } = sorted;
@@ -305,21 +305,19 @@ function rulesTable(pick) {
   );
   table.classList.add("live-rules");
   return {
-    formula: (name) => {
+    formula(name) {
       const at = POLICIES.findIndex((policy) => policy.name === name);
-      const whole = html("span");
-      whole.append(...[...formulas[at]].map((node) => node.cloneNode(true)));
-      return whole;
+      return rows[at].querySelector("math").cloneNode(true);
     },
     show(rules, { name, n, length }, hidden) {
       const named = [`scale at n = ${n}`, `α at n = ${length}`, `α at n = ${n}`];
-      for (const [i, text] of named.entries()) titles[i + 4].textContent = text;
+      for (const [i, text] of named.entries()) titles[i + 3].textContent = text;
       for (const [i, rule] of rules.entries()) {
         const found = [rule.scale, rule.alphaAt(length), rule.alphaAt(n)];
         const texts = found.map((value, k) => (hidden ? "" : digits(value, k ? 3 : 4)));
-        rows[i].cells[2].textContent = constantsOf(rule);
-        for (const [k, text] of texts.entries()) rows[i].cells[k + 4].textContent = text;
-        const words = [0, 1, 2, 3].map((k) => rows[i].cells[k].textContent.trim());
+        constants[i].textContent = constantsOf(rule);
+        for (const [k, text] of texts.entries()) rows[i].cells[k + 3].textContent = text;
+        const words = [0, 1, 2].map((k) => rows[i].cells[k].textContent.trim());
         rank[i] = [...words, ...found];
         inputs[i].checked = rule.name === name;
         rows[i].classList.toggle("live-chosen", rule.name === name);

@@ -90,7 +90,7 @@ def test_curve_row_formula_and_code_change_together(opened):
             float(policy.alpha(n, d)),
         )
         cells = row(page, name)
-        assert [number(cell) for cell in cells[4:]] == pytest.approx(
+        assert [number(cell) for cell in cells[3:]] == pytest.approx(
             [scale, before, after], rel=6e-3
         )
         assert page.locator("#table-rules .live-chosen input").input_value() == name
@@ -141,11 +141,11 @@ def test_a_length_that_cannot_be_is_explained(opened):
     page.get_by_label("Target length n", exact=True).fill("1")
     page.get_by_text("No answer yet. Target length n: One key").wait_for()
     assert page.locator(".live-readings").is_hidden()
-    assert row(page, "yarn")[4:] == ["", "", ""]
+    assert row(page, "yarn")[3:] == ["", "", ""]
     page.get_by_label("Target length n, slider").tap()
     settle(page)
     assert page.locator(".live-readings").is_visible()
-    assert number(row(page, "yarn")[4]) > 0
+    assert number(row(page, "yarn")[3]) > 0
 
 
 def test_print_and_browsers_without_javascript_have_figure_and_table(opened, browser, address):
