@@ -116,7 +116,7 @@ def calculator() -> Figure:
     needle = retrieval.Tilted(CALCULATOR_STRENGTH)
     for place, words, look, at in (
         (1.0, "1/√d", "--", (3, 0.55)),
-        (needle.theta, "α = θ", "-", (3e5, 0.9)),
+        (CALCULATOR_STRENGTH, "α = θ", "-", (3e5, 0.9)),
     ):
         last.plot(keys, retrieval.weight(law, needle, place, keys), look, color=style.BLUE)
         last.annotate(words, at)

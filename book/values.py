@@ -3,6 +3,7 @@
 import re
 from contextlib import suppress
 from html import escape
+from typing import Self
 from unicodedata import combining
 
 from IPython import get_ipython
@@ -34,7 +35,7 @@ class Markup(str):
     'x<sup>2</sup>'
     """
 
-    def __new__(cls, text: str, html: str) -> "Markup":
+    def __new__(cls, text: str, html: str) -> Self:
         """Return the text."""
         markup = super().__new__(cls, text)
         markup.html = html
@@ -51,7 +52,7 @@ class Link(Markup):
     a thread
     """
 
-    def __new__(cls, text: str, address: str) -> "Link":
+    def __new__(cls, text: str, address: str) -> Self:
         """Return the text; its address is in the HTML alone."""
         return super().__new__(cls, text, f'<a href="{escape(address)}">{escape(text)}</a>')
 
