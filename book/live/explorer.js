@@ -68,6 +68,7 @@ export function constantsOf({ constants, letters }) {
 export function rulesFigure() {
   const state = { ...START };
   const stage = html("div", { class: "live-pictures live-wide" });
+  const said = html("p", { class: "live-formula" });
   const values = html("dl", { class: "live-readings", "aria-live": "polite" });
   const lines = { torch: html("code"), attnlib: html("code") };
   const none = html("p", { class: "live-answer", hidden: true });
@@ -122,7 +123,7 @@ export function rulesFigure() {
     own.checked = state.own;
     select.value = state.name;
     const [name, problem] = Object.entries(wrong)[0] ?? [];
-    for (const part of [stage, values, told]) part.hidden = Boolean(problem);
+    for (const part of [stage, said, values, told]) part.hidden = Boolean(problem);
     none.hidden = !problem;
     if (problem) none.textContent = `No answer yet. ${fields[name].label}: ${problem}`;
     const rules = rulesOf(state);
@@ -132,11 +133,15 @@ export function rulesFigure() {
     const [before, after] = [state.length, state.n].map(chosen.alphaAt);
     const formula = table?.formula(chosen.name) ?? "";
     const constants = constantsOf(chosen);
+    said.replaceChildren(
+      html("strong", {}, chosen.title),
+      ` multiplies ${symbolOf(chosen)} by `,
+      formula,
+      constants && ` with ${constants}`,
+    );
     values.replaceChildren(
       ...readings([
-        [`${chosen.title} multiplies ${symbolOf(chosen)} by`, formula],
-        ...(constants ? [["with", constants]] : []),
-        [`at n = ${grouped(state.n)} by`, digits(chosen.scale, 4)],
+        [`multiplies ${symbolOf(chosen)} at n = ${grouped(state.n)} by`, digits(chosen.scale, 4)],
         ["α, std of the logits", digits(after)],
         [`at L = ${grouped(state.length)}`, digits(before)],
         ["α over that of freezing", digits(after / critical)],
@@ -174,6 +179,7 @@ export function rulesFigure() {
     html("label", { class: "live-check" }, own, " put L into the rules that have a length"),
     none,
     stage,
+    said,
     values,
     told,
   ];

@@ -871,7 +871,7 @@ def test_temperature_through_the_rules(opened):
 
 def fits(page):
     """Return whether no part of a figure sticks out of the page, whose rest is tested elsewhere."""
-    scrolled = "pre *, dd *"  # lines of code and formulas have boxes of their own
+    scrolled = "pre *"  # lines of code have boxes of their own
     inside = f"""() => [...document.querySelectorAll(".live, .live :not(svg *, {scrolled})")].every(
       (part) => {{
         const {{ left, right }} = part.getBoundingClientRect();

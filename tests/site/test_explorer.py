@@ -101,10 +101,10 @@ def test_curve_row_formula_and_code_change_together(opened):
                 strict=True,
             )
         )
-        assert number(
-            shown[next(key for key in shown if key.endswith(" by") and key.startswith("at"))]
-        ) == (pytest.approx(scale, rel=6e-4))
-        assert page.locator(".live-readings math").count() == 1
+        assert number(shown[next(key for key in shown if key.startswith("multiplies"))]) == (
+            pytest.approx(scale, rel=6e-4)
+        )
+        assert page.locator(".live-formula math").count() == 1
         assert policy.title in page.locator("#fig-policies-plane svg").get_attribute("aria-label")
         assert name in page.locator(".live-code").last.inner_text()
     assert "torch.log1p(n // 8192)" in page.locator(".live-code").first.inner_text()
