@@ -89,6 +89,7 @@ export function chosenOf(found, { scale }) {
 export function reason(state, { recommended }) {
   if (state.known === "nothing")
     return [
+      `It is ${state.law === "cosine" ? "√d on the cosine" : "1/√d"}. `,
       "No other scale is seen to train better in the small model of ",
       ["the chapter on training", "training.html"],
       ", and a scale that suits random rows says nothing of what a head should find.",

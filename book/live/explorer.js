@@ -143,7 +143,7 @@ export function rulesFigure() {
       ...readings([
         [`multiplies ${symbolOf(chosen)} at n = ${grouped(state.n)} by`, digits(chosen.scale, 4)],
         ["α, std of the logits", digits(after)],
-        [`at L = ${grouped(state.length)}`, digits(before)],
+        [`α at L = ${grouped(state.length)}`, digits(before)],
         ["α over that of freezing", digits(after / critical)],
       ]),
     );
@@ -156,7 +156,7 @@ export function rulesFigure() {
     html("div", { class: "live-code" }, html("p", {}, title), html("pre", { tabindex: 0 }, text));
   const told = html(
     "div",
-    { class: "live-fields" },
+    {},
     block("PyTorch, under a causal mask", lines.torch),
     block("attnlib", lines.attnlib),
   );
@@ -176,7 +176,7 @@ export function rulesFigure() {
       fields.length.element,
       fields.d.element,
     ),
-    html("label", { class: "live-check" }, own, " put L into the rules that have a length"),
+    html("label", { class: "live-check" }, own, " use L in the rules that have a training length"),
     none,
     stage,
     said,

@@ -82,7 +82,7 @@ def test_curve_row_formula_and_code_change_together(opened):
             page.get_by_label(label, exact=True).fill(str(value))
         page.get_by_label("Dimension d", exact=True).fill(str(d))
         settle(page)
-        assert page.get_by_label("put L into the rules").is_checked()
+        assert page.get_by_label("use L in the rules").is_checked()
         policy, _ = published_or_own(POLICIES[name], length, n, own=True)
         scale, before, after = (
             float(policy.scale(n, d)),
