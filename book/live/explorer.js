@@ -73,6 +73,7 @@ export function rulesFigure() {
   const lines = { torch: html("code"), attnlib: html("code") };
   const none = html("p", { class: "live-answer", hidden: true });
   const wrong = {};
+  let view;
   const change = (part) => {
     Object.assign(state, part);
     draw();
@@ -128,7 +129,8 @@ export function rulesFigure() {
     if (problem) none.textContent = `No answer yet. ${fields[name].label}: ${problem}`;
     const rules = rulesOf(state);
     const chosen = rules.find((rule) => rule.name === state.name);
-    stage.replaceChildren(picture(rules, chosen, state));
+    view = picture(rules, chosen, state);
+    stage.replaceChildren(view.root);
     const critical = criticalAlpha(NORMAL, state.n);
     const [before, after] = [state.length, state.n].map(chosen.alphaAt);
     const formula = table?.formula(chosen.name) ?? "";
@@ -152,6 +154,19 @@ export function rulesFigure() {
     lines.attnlib.textContent = found.attnlib;
     table?.show(rules, state, Boolean(problem));
   });
+  /** Take the target length from where a pointer is on the picture. */
+  const drag = ({ type, buttons, clientX }) => {
+    if (type === "pointermove" && !buttons) return;
+    const { root, box } = view;
+    const { left, width } = root.getBoundingClientRect();
+    const across = ((clientX - left) / width) * root.viewBox.baseVal.width;
+    const share = Math.min(Math.max((across - box.left) / (box.right - box.left), 0), 1);
+    const n = Math.round(Number((FEWEST * (MOST / FEWEST) ** share).toPrecision(3)));
+    delete wrong.n;
+    fields.n.show(Math.min(n, MOST));
+    change({ n: Math.min(n, MOST) });
+  };
+  for (const type of ["pointerdown", "pointermove"]) stage.addEventListener(type, drag);
   const block = (title, text) =>
     html("div", { class: "live-code" }, html("p", {}, title), html("pre", { tabindex: 0 }, text));
   const told = html(
@@ -195,7 +210,7 @@ function symbolOf({ applied_to }) {
   return applied_to === "cosine" ? "the cosine" : "q·k";
 }
 
-/** Draw α against n: the phases of random rows, all rules, and the chosen one. */
+/** Return a chart of α against n: the phases of random rows, all rules, and the chosen one. */
 function picture(rules, chosen, { n, length }) {
   const [x, y] = [Math.log10, Math.log2];
   const curve = ({ alphaAt }) => PLACES.map((keys) => [x(keys), y(alphaAt(keys))]);
@@ -228,7 +243,7 @@ function picture(rules, chosen, { n, length }) {
   view.curve(line, "line exact");
   for (const keys of [length, n])
     if (keys >= FEWEST) view.dot(x(keys), y(chosen.alphaAt(keys)), "dot exact");
-  return view.root;
+  return view;
 }
 
 function fraction(value) {

@@ -135,6 +135,28 @@ def test_the_table_is_sorted_searched_and_picked_by_keyboard(opened):
     assert page.get_by_label("Model or rule").input_value() == "transformer"
 
 
+def test_the_target_length_is_dragged(opened):
+    page = opened("policies.html")
+    picture = page.locator("#fig-policies-plane .live-wide svg")
+    picture.wait_for()
+    picture.scroll_into_view_if_needed()
+    box = picture.bounding_box()
+    lengths = []
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 100)
+    page.mouse.down()
+    for share in (0.5, 0.7, 1.0):
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + 100)
+        settle(page)
+        lengths.append(int(page.get_by_label("Target length n", exact=True).input_value()))
+    page.mouse.up()
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 100)
+    settle(page)
+    left, right = 76 / 620, 606 / 620  # of the axes
+    expected = [16 * 2 ** (20 * (share - left) / (right - left)) for share in (0.5, 0.7)]
+    assert lengths == [*(pytest.approx(n, rel=2e-2) for n in expected), 2**24]
+    assert page.get_by_label("Target length n", exact=True).input_value() == str(2**24)
+
+
 def test_a_length_that_cannot_be_is_explained(opened):
     page = opened("policies.html", width=390, has_touch=True)
     page.locator("#fig-policies-plane .live svg").wait_for()
