@@ -27,6 +27,7 @@ SHOWN = 24
 
 CALCULATOR_KEYS = 4096
 CALCULATOR_DIMENSION = 128
+CALCULATOR_STRENGTH = 6.0
 FROZEN_ALPHA = 4.0
 FROZEN_KEYS = (16, 4096, 2**24)
 JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
@@ -89,9 +90,10 @@ def figures() -> dict[str, Figure]:
 
 
 def calculator() -> Figure:
-    """Return the gradient with the criteria on it, and a row at the annealed α."""
+    """Return the gradient with the criteria on it, a row at 1/√d, and how a key is found."""
     n, law = CALCULATOR_KEYS, DotProduct(CALCULATOR_DIMENSION)
-    drawing, (above, below) = subplots(2, 1, figsize=(5.4, 5.2), height_ratios=[1.9, 1.0])
+    drawing, panels = subplots(3, 1, figsize=(5.4, 7.0), height_ratios=[1.9, 0.9, 1.2])
+    above, below, last = panels
     critical = float(freezing.critical_alpha(n, law))
     alpha = np.linspace(0.0, 2.2 * critical, 120)
     approximation = annealed.gradient(law, alpha, n)
@@ -123,8 +125,20 @@ def calculator() -> Figure:
         )
     above.set(xlim=(0, alpha[-1]), ylim=(0, 4.2), xlabel="α", ylabel="gradient G")
     above.legend(loc="lower right")
-    draw_bars(below, sample_row(n, scales["annealed"]), highest=0.1)
-    below.set_xlabel(f"the {SHOWN} largest weights of a row, at the annealed α")
+    draw_bars(below, sample_row(n, 1.0), highest=0.01)
+    below.set_xlabel(f"the {SHOWN} largest weights of a row, at 1/√d")
+    keys = np.unique(np.round(np.geomspace(*KEYS, 60)))
+    needle = retrieval.Tilted(CALCULATOR_STRENGTH)
+    for place, words, look, at in (
+        (1.0, "1/√d", "--", (3, 0.55)),
+        (CALCULATOR_STRENGTH, "α = θ", "-", (3e5, 0.9)),
+    ):
+        last.plot(keys, retrieval.weight(law, needle, place, keys), look, color=style.BLUE)
+        last.annotate(words, at)
+    last.axhline(0.5, color=style.GREY, linewidth=0.8)
+    last.axvline(n, color=style.GREY, linewidth=0.8)
+    last.set(xscale="log", ylim=(0, 1.02), ylabel="weight on it", yticks=[0, 0.5, 1])
+    last.set_xlabel(f"number of keys n, one of them to be found: θ = {CALCULATOR_STRENGTH:g}")
     return drawing
 
 

@@ -3,6 +3,7 @@
 import re
 from contextlib import suppress
 from html import escape
+from typing import Self
 from unicodedata import combining
 
 from IPython import get_ipython
@@ -27,7 +28,23 @@ def glue(name: str, value: float | str, spec: str = "") -> None:
         paste(name, text, display=False)
 
 
-class Link(str):
+class Markup(str):
+    """A text that is more in HTML: a cell of a `Table`.
+
+    >>> Markup("x²", "x<sup>2</sup>").html
+    'x<sup>2</sup>'
+    """
+
+    def __new__(cls, text: str, html: str) -> Self:
+        """Return the text."""
+        markup = super().__new__(cls, text)
+        markup.html = html
+        return markup
+
+    html: str
+
+
+class Link(Markup):
     """A text that leads somewhere: a cell of a `Table`.
 
     >>> link = Link("a thread", "https://example.org/?a=1&b=2")
@@ -35,13 +52,9 @@ class Link(str):
     a thread
     """
 
-    def __new__(cls, text: str, address: str) -> "Link":
+    def __new__(cls, text: str, address: str) -> Self:
         """Return the text; its address is in the HTML alone."""
-        link = super().__new__(cls, text)
-        link.address = address
-        return link
-
-    address: str
+        return super().__new__(cls, text, f'<a href="{escape(address)}">{escape(text)}</a>')
 
 
 class Table:
@@ -50,7 +63,7 @@ class Table:
     The headings come first, then each row, cell by cell; the last line of its code cell is the
     table itself. A cell is text, written with the digits that it deserves, or a number, shown as
     Python shows it. Columns of numbers are flush right. `row` raises ValueError for a row of
-    another length than the headings.
+    another length than the headings. By a `name` a live figure finds it.
 
     >>> table = Table("law", "n", "mean")
     >>> table.row("normal", 4, f"{0.5:.2f} ± 0.01")
@@ -61,9 +74,10 @@ class Table:
     cosine  4096  12.25 ± 0.30
     """
 
-    def __init__(self, *headings: str, caption: str = "") -> None:
+    def __init__(self, *headings: str, caption: str = "", name: str = "") -> None:
         self.headings = headings
         self.caption = caption
+        self.name = name
         self.rows: list[tuple[str, ...]] = []
 
     def row(self, *cells: object) -> None:
@@ -100,8 +114,9 @@ class Table:
         head = cells("th", ' scope="col"', self.headings)
         body = "".join(f"<tr>{cells('td', '', row)}</tr>\n" for row in self.rows)
         title = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        name = f' id="{escape(self.name)}"' if self.name else ""
         return (
-            f'<table class="numbers">{title}<thead><tr>{head}</tr></thead>\n'
+            f'<table class="numbers"{name}>{title}<thead><tr>{head}</tr></thead>\n'
             f"<tbody>\n{body}</tbody></table>"
         )
 
@@ -121,8 +136,7 @@ WORDS = re.compile(r"(?<=\d)e[-+]?\d+|\b(?:to|of)\b")
 
 
 def _html(cell: str) -> str:
-    text = escape(cell)
-    return f'<a href="{escape(cell.address)}">{text}</a>' if isinstance(cell, Link) else text
+    return cell.html if isinstance(cell, Markup) else escape(cell)
 
 
 def _is_number(cell: str) -> bool:

@@ -1,302 +1,50 @@
-// The calculator: n, d, law and mask in; curves, scales, a row and lines of code out.
+// The calculator: what is known, n, d, law and mask in; the book's advice, code, curves and scales out.
 
+import {
+  chosenOf,
+  finding,
+  gradients,
+  reachInFigures,
+  reachInWords,
+  reachOfEach,
+  reason,
+  scales,
+} from "./advice.js";
 import { choice, numberField, once } from "./controls.js";
-import { criteria, effectiveKeys } from "./criteria.js";
+import { effectiveKeys } from "./criteria.js";
+import { bars, chart, digits, grouped, html, legend, percent, svg, ticks } from "./drawing.js";
 import {
-  bars,
-  chart,
-  digits,
-  grouped,
-  html,
-  legend,
-  percent,
-  SHOWN,
-  svg,
-  ticks,
-} from "./drawing.js";
-import {
-  annealedGradient,
-  causalGradient,
-  criticalAlpha,
-  deviation,
-  meanGradient,
-} from "./laws.js";
-import { bestAlpha, leastAlpha, meanGap, needleWeight, reachOf } from "./needle.js";
-import { POLICIES, policyAlpha, policyScale } from "./policies.js";
-import { sampleRow, weigh, withNeedle } from "./rows.js";
+  freezing,
+  KNOWN,
+  largestAlpha,
+  LAWS,
+  OWN,
+  problemOfAlpha,
+  problemOfD,
+  problemOfGap,
+  problemOfN,
+  problemOfStrength,
+  problemOfVariance,
+  problemsOfKnown,
+  readAddress,
+  RECOMMENDED,
+  writeAddress,
+} from "./inputs.js";
+import { code, isByQuery } from "./snippets.js";
 import { TABLE } from "./table.js";
 
-const START = {
-  n: 4096,
-  d: 128,
-  law: "dot product",
-  causal: false,
-  needle: "none",
-  strength: 6,
-  scale: "annealed",
-  own: 1,
-};
-const NEEDLES = [
-  ["none", "nothing"],
-  ["gap", "its gap Δ: its score is exactly so far above the mean"],
-  ["theta", "its strength θ: its score varies, with the density of the others times e^(θs)"],
-];
-const STRONGEST = 30;
-const LAWS = [
-  ["dot product", "dot products"],
-  ["cosine", "cosines"],
-  ["normal", "normal, as dot products for d → ∞"],
-];
 const POINTS = 90;
 const HEIGHTS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1];
-const OWN = "own";
 
-/** Milliseconds without a change after which the address is written and the result is spoken. */
+/** Milliseconds without a change after which the address is written, the result is spoken, and the
+ *  reach of all scales is computed. */
 const PAUSE = 400;
-
-// --- what is wrong with an input -----------------------------------------------------------------
-
-/** Return what is wrong with a number of keys, or nothing. */
-export function problemOfN(value) {
-  const [fewest, most] = TABLE.limits.n;
-  if (!Number.isInteger(value)) return "n counts keys: it must be a whole number.";
-  if (value === 1) return "One key has all the weight at every scale: n must be at least 2.";
-  if (value < fewest) return "n counts keys: it must be at least 2.";
-  if (value > most)
-    return `The tables of this page end at n = ${grouped(most)}; attnlib has larger n.`;
-  return "";
-}
-
-/** Return what is wrong with a dimension, or nothing. */
-export function problemOfD(value) {
-  const [fewest, most] = TABLE.limits.d;
-  if (!Number.isInteger(value)) return "d counts dimensions: it must be a whole number.";
-  if (value < 1) return "d counts dimensions: it must be positive.";
-  if (value < fewest)
-    return `The tables of this page start at d = ${fewest}; attnlib has smaller d.`;
-  if (value > most) return `The tables of this page end at d = ${grouped(most)}.`;
-  return "";
-}
-
-/** Return what is wrong with a scale, or nothing. */
-export function problemOfAlpha(value, largest) {
-  if (value < 0) return "A negative α would prefer the worst keys: α must be at least 0.";
-  if (value > largest)
-    return `Here α ends at ${digits(largest)}, ${TABLE.gradient.reach} times the α of freezing.`;
-  return "";
-}
-
-/** Return what is wrong with a needle's gap or θ in standard deviations, or nothing. */
-export function problemOfStrength(value, { needle, law, d }) {
-  if (value < 0) return "Such a key would be hidden below the others: it must be at least 0.";
-  if (value > STRONGEST) return `On this page it ends at ${STRONGEST} standard deviations.`;
-  if (needle === "gap" && law === "cosine" && value > Math.sqrt(d))
-    return `A cosine is at most 1: the gap is at most √d = ${digits(Math.sqrt(d))}.`;
-  return "";
-}
-
-// --- the address ---------------------------------------------------------------------------------
-
-/** Return the state that the part of an address behind # describes, and what it cannot mean. */
-export function readAddress(hash) {
-  const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const state = { ...START };
-  const problems = {};
-  for (const [name, problemOf] of [
-    ["n", problemOfN],
-    ["d", problemOfD],
-  ]) {
-    if (!given.has(name)) continue;
-    const text = given.get(name).trim();
-    const value = Number(text);
-    const problem =
-      text === "" || !Number.isFinite(value) ? "This is not a number." : problemOf(value);
-    if (problem) problems[name] = { text, problem };
-    else state[name] = value;
-  }
-  const law = given.get("law")?.replace(/[-_+]/g, " ");
-  if (law !== undefined && LAWS.some(([name]) => name === law)) state.law = law;
-  else if (law !== undefined) problems.law = { text: law, problem: `There is no law “${law}”.` };
-  state.causal = given.get("causal") === "1";
-  for (const [needle] of NEEDLES.slice(1)) {
-    if (!given.has(needle)) continue;
-    const text = given.get(needle).trim();
-    const value = text === "" ? NaN : Number(text);
-    const problem = Number.isFinite(value)
-      ? problemOfStrength(value, { ...state, needle })
-      : "This is not a number.";
-    if (problem) problems.strength = { text, problem };
-    else state.strength = value;
-    state.needle = needle;
-  }
-  const scale = given.get("scale");
-  if (scale !== null) {
-    const found = state.needle === "none" ? [] : TABLE.criteria.needle;
-    const known = [...TABLE.criteria.list, ...found, ...POLICIES].some(({ name }) => name === scale);
-    const value = scale.trim() === "" ? NaN : Number(scale);
-    const problem = problemOfAlpha(value, largestAlpha(state));
-    if (known) state.scale = scale;
-    else if (Number.isNaN(value))
-      problems.scale = { text: "", problem: `There is no scale “${scale}”.` };
-    else if (problem) problems.scale = { text: scale, problem };
-    else Object.assign(state, { scale: OWN, own: value });
-  }
-  return { state, problems };
-}
-
-/** Return the part of an address behind # for a state. */
-export function writeAddress({ n, d, law, causal, needle, strength, scale, own }) {
-  const values = { n, d, law: law.replace(" ", "-"), causal: causal ? 1 : 0 };
-  if (needle !== "none") values[needle] = Number(strength.toPrecision(4));
-  values.scale = scale === OWN ? Number(own.toPrecision(4)) : scale;
-  return `#${new URLSearchParams(values)}`;
-}
-
-// --- what is computed ----------------------------------------------------------------------------
-
-function lawOf({ law, d }) {
-  return { kind: law, d };
-}
-
-/** Return the needle of a state, or null: nothing is known, or what cannot be. */
-function needleOf(state) {
-  const { needle, strength } = state;
-  if (needle === undefined || needle === "none" || problemOfStrength(strength, state)) return null;
-  return { kind: needle, strength };
-}
-
-/** Return the α of freezing in standard deviations. */
-function freezing(state) {
-  const law = lawOf(state);
-  return criticalAlpha(law, state.n) * deviation(law);
-}
-
-function largestAlpha(state) {
-  return TABLE.gradient.reach * freezing(state);
-}
-
-/**
- * Return every scale for a state: what it multiplies and with what, and its α, which on this page
- * is the standard deviation that it gives the logits of random q and k, whatever the law.
- */
-export function scales(state) {
-  const { n, d, causal } = state;
-  const law = lawOf(state);
-  const cosine = law.kind === "cosine";
-  const target = {
-    applied_to: cosine ? "cosine" : "dot product",
-    factor: cosine ? Math.sqrt(d) : 1 / Math.sqrt(d),
-  };
-  const withScale = (alpha) => ({
-    alpha,
-    applied_to: target.applied_to,
-    scale: alpha === null ? null : alpha * target.factor,
-  });
-  const found = criteria(law, n, causal).map(({ name, meaning, alpha }) => ({
-    name,
-    title: name,
-    meaning,
-    ...withScale(alpha === null ? null : alpha * deviation(law)),
-  }));
-  const meant = needleOf(state);
-  if (meant) {
-    const alphas = { finding: bestAlpha(law, meant, n), least: leastAlpha(law, meant, n) };
-    for (const { name, meaning } of TABLE.criteria.needle)
-      found.push({ name, title: name, meaning, ...withScale(alphas[name]) });
-  }
-  const inUse = POLICIES.map((policy) => ({
-    ...policy,
-    alpha: policyAlpha(policy, n, d),
-    scale: policyScale(policy, n, d),
-  }));
-  const own = { name: OWN, title: "your own α", meaning: "", ...withScale(state.own) };
-  return { criteria: found, policies: inUse, own, keys: effectiveKeys(n, causal) };
-}
-
-/** Return gradients as functions of α: the exact mean, the approximation, and the sample row's. */
-export function gradients(state) {
-  const law = lawOf(state);
-  const unit = deviation(law);
-  const keys = effectiveKeys(state.n, state.causal);
-  const exact = (state.causal ? causalGradient : meanGradient)(law, state.n);
-  const row = sampleRow(law, state.n);
-  return {
-    exact: (alpha) => unit * exact(alpha / unit),
-    approximation: (alpha) => unit * annealedGradient(law, alpha / unit, keys),
-    row: (alpha) => {
-      const seen = weigh(row, alpha / unit);
-      return { ...seen, gradient: unit * seen.gradient };
-    },
-  };
-}
-
-/**
- * Return what becomes of a needle under a scale: its mean weight here and as points against n, the
- * largest n at which it has half, and a sample row with it; null without a needle. A criterion is
- * one α for every n, a scale in use follows its rule.
- */
-export function finding(state, chosen) {
-  const meant = needleOf(state);
-  if (!meant) return null;
-  const law = lawOf(state);
-  const rule = (n) => policyAlpha(chosen, n, state.d);
-  const varies = "rule" in chosen && TABLE.limits.n.some((n) => rule(n) !== chosen.alpha);
-  const row = withNeedle(sampleRow(law, state.n - 1), meanGap(law, meant) * deviation(law));
-  return {
-    ...reachOf(law, meant, varies ? rule : chosen.alpha),
-    weight: needleWeight(law, meant, chosen.alpha)(state.n),
-    seen: weigh(row, chosen.alpha / deviation(law)),
-    place: row.place,
-  };
-}
-
-/** Return in words how far a scale finds the needle. */
-export function reachInWords({ points, reach, weight, seen, place }, n) {
-  const lost = points.some(([keys, height]) => keys < reach && height < 0.5 - 1e-6);
-  const end = grouped(TABLE.limits.n[1]);
-  const until = {
-    [true]: `up to n = ${grouped(reach)}`,
-    [reach === Infinity]: `in all rows of this page, which end at n = ${end}`,
-    [reach < 2]: "in no row",
-  }.true;
-  return (
-    `The key to be found has ${percent(weight)} of the weight among ${grouped(n)} keys, in the ` +
-    `mean, and half or more ${until}${lost ? ", though not in all shorter ones" : ""}. ` +
-    `In the sample row it has ${percent(seen.weights[place])}` +
-    (place < SHOWN ? ": the bar in another colour." : ", less than the keys that are drawn.")
-  );
-}
-
-/** Return the lines of code for a scale: with PyTorch alone, and with attnlib. */
-export function code(chosen, state) {
-  const cosine = chosen.applied_to === "cosine";
-  const number = (value) => Number(value.toPrecision(4));
-  const call = (name, ...options) => [
-    `out = ${name}(`,
-    "    q, k, v,",
-    ...options.filter(Boolean).map((option) => `    ${option},`),
-    ")",
-  ];
-  const causal = state.causal && "is_causal=True";
-  const torch = [
-    "import torch.nn.functional as F",
-    ...(cosine ? ["q = F.normalize(q, dim=-1)", "k = F.normalize(k, dim=-1)"] : []),
-    ...call("F.scaled_dot_product_attention", `scale=${number(chosen.scale)}`, causal),
-  ];
-  const what = "rule" in chosen ? `policy="${chosen.name}"` : `scale=${number(chosen.scale)}`;
-  const attnlib = [
-    "from attnlib.attention import attend",
-    ...call("attend", what, cosine && "normalize_qk=True", causal),
-  ];
-  return { torch: torch.join("\n"), attnlib: attnlib.join("\n") };
-}
-
-// --- the page ------------------------------------------------------------------------------------
 
 /** Return the calculator, and keep it and the address in step. */
 export function calculator() {
   let { state, problems } = readAddress(location.hash);
   const results = {
+    all: [], // what is hidden while there is no answer
     criteria: html("tbody"),
     policies: html("tbody"),
     note: html("p", { class: "live-note" }),
@@ -308,12 +56,14 @@ export function calculator() {
     torch: html("code"),
     attnlib: html("code"),
     answer: html("p", { class: "live-answer" }),
+    why: html("p", { class: "live-note" }),
     spoken: html("p", { class: "live-spoken", role: "status" }),
     scaleNote: html("p", { class: "live-problem", "aria-live": "polite" }),
   };
 
   let changed = false; // the address is the reader's until then
   let typing = false; // leave the α field alone while its reader is at it
+  const wrong = {}; // by field, what cannot be used: until it is put right there is no answer
   const change = (part) => {
     state = { ...state, ...part };
     changed = true;
@@ -321,29 +71,67 @@ export function calculator() {
     if (part.law) law.say("");
     update();
   };
+  const field = (name, { use, ...options }) =>
+    numberField({
+      ...options,
+      use: (value) => {
+        delete wrong[name];
+        if (use) use(value);
+        else change({ [name]: value });
+      },
+      refuse: (problem) => {
+        wrong[name] = problem;
+        update();
+      },
+    });
+  const [whole, logarithmic] = [{ step: 1 }, { scale: "logarithmic" }];
   const fields = {
-    n: numberField({
+    n: field("n", {
       label: "Number of keys n",
       hint: "Those that a query sees.",
       from: TABLE.limits.n[0],
       to: TABLE.limits.n[1],
-      step: 1,
-      scale: "logarithmic",
       check: problemOfN,
-      use: (n) => change({ n }),
+      ...whole,
+      ...logarithmic,
     }),
-    d: numberField({
+    d: field("d", {
       label: "Dimension d",
       hint: "Of one head.",
       from: TABLE.limits.d[0],
       to: TABLE.limits.d[1],
-      step: 1,
-      scale: "logarithmic",
       check: problemOfD,
-      use: (d) => change({ d }),
+      ...whole,
+      ...logarithmic,
     }),
-    alpha: numberField({
+    strength: field("strength", {
+      label: "Its gap Δ or strength θ",
+      hint: "In standard deviations of a score.",
+      from: 0,
+      to: 12,
+      step: 0.1,
+      check: (value) => problemOfStrength(value, state),
+    }),
+    g: field("g", {
+      label: "Gap g",
+      hint: "How far the logit of the key that is meant lies above the mean of the others.",
+      from: 0,
+      to: 40,
+      step: 0.1,
+      check: (value) => problemOfGap(value, state),
+    }),
+    v: field("v", {
+      label: "Variance v",
+      hint: "Of the other logits, in a row, under 1/√d (for cosines √d).",
+      from: 0.05,
+      to: 50,
+      step: 0.01,
+      check: problemOfVariance,
+      ...logarithmic,
+    }),
+    alpha: field("alpha", {
       label: "α",
+      hint: "The standard deviation of the logits, not what multiplies q·k.",
       from: 0,
       to: 10,
       step: 0.01,
@@ -360,41 +148,48 @@ export function calculator() {
     options: LAWS,
     use: (value) => change({ law: value }),
   });
-  const needle = choice({
-    legend: "What is known of a key that should be found",
-    name: "live-needle",
-    options: NEEDLES,
-    use: (value) => change({ needle: value }),
+  const known = choice({
+    legend: "What do you know of what your attention should find?",
+    name: "live-known",
+    options: KNOWN,
+    use: (value) => {
+      for (const name of ["strength", "g", "v"])
+        if (wrong[name]) {
+          delete wrong[name];
+          fields[name].show(state[name]);
+        }
+      change({ known: value, scale: RECOMMENDED });
+    },
   });
-  const strength = numberField({
-    label: "Its gap Δ or strength θ",
-    hint: "In standard deviations of a score.",
-    from: 0,
-    to: 12,
-    step: 0.1,
-    check: (value) => problemOfStrength(value, state),
-    use: (value) => change({ strength: value }),
-  });
-  let impossible = "";
   const causal = html("input", {
     type: "checkbox",
     onchange: () => change({ causal: causal.checked }),
   });
 
-  let known = {}; // what α does not change
+  /** Say what is wrong, also with fields that became impossible by others; return the first. */
+  const trouble = () => {
+    const impossible = problemsOfKnown(state);
+    for (const name of ["strength", "g", "v"]) {
+      fields[name].element.hidden = !(name in impossible);
+      if (name in impossible && !wrong[name]) fields[name].say(impossible[name]);
+    }
+    const problems = Object.entries({ ...impossible, ...wrong });
+    const [name, problem] = problems.find(([, text]) => text) ?? [];
+    return problem && { label: fields[name].label, problem };
+  };
+
+  let drawn = {}; // what α does not change
   const update = once(() => {
+    const bad = trouble();
+    for (const part of results.all) part.hidden = Boolean(bad);
+    if (bad) {
+      results.answer.textContent = `No answer yet. ${bad.label}: ${bad.problem}`;
+      return later();
+    }
     const found = scales(state);
-    const all = [...found.criteria, ...found.policies, found.own];
-    let chosen = all.find(({ name }) => name === state.scale);
-    strength.element.hidden = state.needle === "none";
-    const problem = state.needle === "none" ? "" : problemOfStrength(state.strength, state);
-    if (problem !== impossible) strength.say((impossible = problem));
+    let chosen = chosenOf(found, state);
     if (!chosen || chosen.alpha === null) {
-      if (chosen)
-        results.scaleNote.textContent =
-          chosen.name === "entropy"
-            ? "So few keys cannot have the entropy of 512: α stays where it was."
-            : "No scale does that for such a key: α stays where it was.";
+      if (chosen) results.scaleNote.textContent = `${missing(chosen)}: α stays where it was.`;
       state = { ...state, scale: OWN };
       chosen = scales(state).own;
     }
@@ -406,52 +201,79 @@ export function calculator() {
       chosen = scales(state).own;
     }
     state.own = chosen.alpha;
-    show(found, chosen);
+    return show(found, chosen);
   });
+
+  const missing = ({ name, rule }) => {
+    if (name === "entropy") return "So few keys cannot have the entropy of 512";
+    return rule
+      ? "It belongs to other q and k than were measured"
+      : "No scale does that for such a key";
+  };
 
   const show = (found, chosen) => {
     const key = JSON.stringify([state.n, state.d, state.law, state.causal]);
-    if (key !== known.key) {
-      known = { key, curves: gradients(state) };
+    if (key !== drawn.key) drawn = { key, curves: gradients(state) };
+    const listed = JSON.stringify([key, state.known, state.strength, state.g, state.v]);
+    if (listed !== drawn.listed) {
+      Object.assign(drawn, { listed, found, reaches: null });
+      fillTables(found);
     }
-    const listed = JSON.stringify([key, state.needle, state.strength]);
-    if (listed !== known.listed) {
-      known.listed = listed;
-      fillTables(found, known.curves.exact);
-    }
-    mark();
-    const { curves } = known;
+    mark(found);
+    const { curves } = drawn;
     const end = Math.min(Math.max(2.2 * freezing(state), 1.1 * chosen.alpha), largestAlpha(state));
     if (!typing) {
       fields.alpha.range(0, end);
       fields.alpha.show(Number(chosen.alpha.toPrecision(4)));
+      delete wrong.alpha;
     }
     typing = false;
-    if (end !== known.end) Object.assign(known, { end, points: pointsOf(curves, end) });
+    if (end !== drawn.end) Object.assign(drawn, { end, points: pointsOf(curves, end) });
     results.note.textContent = meaningOf(chosen);
     const seen = curves.row(chosen.alpha);
     results.pictures.replaceChildren(
-      picture(known, found, chosen),
+      picture(drawn, found, chosen),
       bars(seen.weights, {
         name: "The largest weights of a sample row, sorted.",
         highest: HEIGHTS.find((top) => top >= seen.weights[0]),
       }).root,
     );
     results.answer.textContent = answerOf(chosen, seen);
+    showReason(found, chosen);
     showFinding(chosen);
     results.readings.textContent = measures(seen);
     const lines = code(chosen, state);
     results.torch.textContent = lines.torch;
     results.attnlib.textContent = lines.attnlib;
-    clearTimeout(settling);
-    settling = setTimeout(settle, PAUSE);
+    later();
+  };
+
+  const showReason = (found, chosen) => {
+    const parts = reason(state, found).map((part) =>
+      Array.isArray(part) ? html("a", { href: part[1] }, part[0]) : part,
+    );
+    const { recommended } = found;
+    if (state.scale === RECOMMENDED || chosen.name === recommended.name)
+      return results.why.replaceChildren("The book recommends it. ", ...parts);
+    const take = html(
+      "button",
+      { type: "button", class: "live-button", onclick: () => change({ scale: RECOMMENDED }) },
+      `Take ${recommended.title}`,
+    );
+    return results.why.replaceChildren(
+      `The book recommends ${recommended.title}, α = ${digits(recommended.alpha)}: `,
+      `${digits(recommended.scale, 4)} × ${symbolOf(recommended)}. `,
+      ...parts,
+      " ",
+      take,
+    );
   };
 
   const showFinding = (chosen) => {
-    const rule = "rule" in chosen ? chosen.name : chosen.alpha;
-    const key = JSON.stringify([known.key, state.needle, state.strength, rule]);
-    if (key === known.finding) return;
-    known.finding = key;
+    const rule = chosen.varies ? chosen.name : chosen.alpha;
+    const key = JSON.stringify([drawn.listed, rule, chosen.alpha]);
+    if (key === drawn.finding) return;
+    drawn.finding = key;
     const found = finding(state, chosen);
     results.found.hidden = !found;
     results.reach.textContent = found ? reachInWords(found, state.n) : "";
@@ -467,40 +289,62 @@ export function calculator() {
   };
 
   let settling;
+  const later = () => {
+    clearTimeout(settling);
+    settling = setTimeout(settle, PAUSE);
+  };
   const settle = () => {
     const [answer, reach] = [results.answer.textContent, results.reach.textContent];
-    results.spoken.textContent = reach ? `${answer} ${reach}` : answer;
+    const none = results.all[0].hidden;
+    results.spoken.textContent = reach && !none ? `${answer} ${reach}` : answer;
     // Not at every step of a slider: browsers refuse to write the address too often.
-    if (changed) history.replaceState(null, "", writeAddress(state));
+    if (changed && !none) history.replaceState(null, "", writeAddress(state));
+    if (none || state.known === "nothing" || drawn.reaches) return;
+    drawn.reaches = reachOfEach(state, drawn.found);
+    for (const cell of root.querySelectorAll("td[data-reach]")) {
+      const reached = drawn.reaches[cell.dataset.reach];
+      cell.textContent = reached === undefined ? "—" : reachInFigures(reached);
+    }
   };
 
   const answerOf = (chosen, seen) =>
     `For n = ${grouped(state.n)}, d = ${grouped(state.d)}, ${chosen.title}: multiply ` +
-    `${symbolOf(chosen)} by ${digits(chosen.scale, 4)}. Then the logits have standard deviation ` +
-    `α = ${digits(chosen.alpha)}, and the largest weight is ${percent(seen.weights[0])}.`;
+    `${symbolOf(chosen)} by ${digits(chosen.scale, 4)}` +
+    (state.causal && isByQuery(chosen) ? " at the last position. " : ". ") +
+    `Then the logits have standard deviation α = ${digits(chosen.alpha)}, ` +
+    (state.known === "head"
+      ? `${digits(chosen.alpha / Math.sqrt(state.v))} times what was measured.`
+      : `and the largest weight is ${percent(seen.weights[0])}.`);
 
   const pick = (name) => change({ scale: name });
 
-  const fillTables = (found, mean) => {
-    const lines = (list) => list.map((scale) => tableLine(scale, mean, pick));
+  const fillTables = (found) => {
+    const withReach = state.known !== "nothing";
+    for (const head of root.querySelectorAll("th[data-reach]")) head.hidden = !withReach;
+    const lines = (list) =>
+      list.map((scale) => tableLine(scale, pick, withReach, scale.name === found.recommended.name));
     results.criteria.replaceChildren(...lines(found.criteria));
     results.policies.replaceChildren(...lines(found.policies));
   };
 
-  const mark = () => {
-    for (const input of root.querySelectorAll("input[name=live-scale]"))
-      input.checked = input.value === state.scale;
+  const mark = (found) => {
+    const name = state.scale === RECOMMENDED ? found.recommended.name : state.scale;
+    for (const input of root.querySelectorAll("input[name=live-scale]")) {
+      input.checked = input.value === name;
+      input.closest("tr").classList.toggle("live-chosen", input.checked);
+    }
   };
 
   const meaningOf = (chosen) => {
     const { name, title, meaning, rule } = chosen;
     const masked = state.causal && rule === undefined && name !== OWN;
-    const last = state.causal && rule !== undefined;
+    const last = state.causal && isByQuery(chosen);
     const keys = digits(effectiveKeys(state.n, true));
     return [
       meaning && `${title}: ${meaning}`,
       masked && `Under the mask it is one constant for all positions, that of ${keys} keys.`,
-      last && "Under the mask this is its value at the last position.",
+      last && "Under the mask each position has its own; this is the last one’s.",
+      state.causal && chosen.varies && !last && "It is one number for the whole context.",
     ]
       .filter(Boolean)
       .join(" ");
@@ -511,32 +355,23 @@ export function calculator() {
     `as with ${digits(1 / seen.collision)} equal keys, and the row’s gradient is ${digits(seen.gradient)}.` +
     (state.causal ? " It is the last row of the mask, which sees all keys." : "");
 
-  const root = page({ fields, law, causal, needle, strength, results });
+  const root = page({ fields, law, causal, known, results });
   const adopt = () => {
     ({ state, problems } = readAddress(location.hash));
-    fields.n.show(state.n);
-    fields.d.show(state.d);
+    for (const name of Object.keys(wrong)) delete wrong[name];
+    for (const name of ["n", "d", "strength", "g", "v"]) {
+      fields[name].show(state[name]);
+      if (!problems[name]) continue;
+      wrong[name] = problems[name].problem;
+      fields[name].entry.value = problems[name].text;
+      fields[name].say(problems[name].problem);
+    }
     law.show(state.law);
     causal.checked = state.causal;
-    needle.show(state.needle);
-    strength.show(state.strength);
-    impossible = "";
+    known.show(state.known);
     update();
-    for (const [name, field] of [
-      ["n", fields.n],
-      ["d", fields.d],
-    ])
-      if (problems[name]) {
-        field.entry.value = problems[name].text;
-        field.say(problems[name].problem);
-      }
-    if (problems.strength) {
-      strength.entry.value = problems.strength.text;
-      strength.say(problems.strength.problem);
-    }
     law.say(problems.law?.problem ?? "");
     results.scaleNote.textContent = problems.scale?.problem ?? "";
-    root.querySelector("details").open ||= POLICIES.some(({ name }) => name === state.scale);
   };
   addEventListener("hashchange", () => {
     if (location.hash.includes("=")) adopt();
@@ -546,7 +381,7 @@ export function calculator() {
 }
 
 /** Return the calculator's elements in their order. */
-function page({ fields, law, causal, needle, strength, results }) {
+function page({ fields, law, causal, known, results }) {
   const columns = (first) =>
     html(
       "thead",
@@ -554,7 +389,10 @@ function page({ fields, law, causal, needle, strength, results }) {
       html(
         "tr",
         {},
-        ...[first, "α", "scale", "gradient"].map((text) => html("th", { scope: "col" }, text)),
+        ...[first, "α, std of the logits", "multiply"].map((text) =>
+          html("th", { scope: "col" }, text),
+        ),
+        html("th", { scope: "col", "data-reach": true, hidden: true }, "finds up to n ="),
       ),
     );
   const copy = (code) => {
@@ -579,42 +417,23 @@ function page({ fields, law, causal, needle, strength, results }) {
       html("pre", { tabindex: 0 }, code),
     );
   results.found.append(
-    html("h3", {}, "What it finds"),
+    html("h2", {}, "What it finds"),
     results.reach,
     legend([["line exact", "mean weight of the key to be found, against n"]]),
     results.reachPictures,
   );
-  return html(
-    "form",
-    { class: "live-calculator", onsubmit: (event) => event.preventDefault() },
-    html(
-      "fieldset",
-      {},
-      html("legend", {}, "Your attention"),
-      html("div", { class: "live-fields" }, fields.n.element, fields.d.element),
-      law.element,
-      html("label", { class: "live-check" }, causal, " causal mask"),
-      needle.element,
-      strength.element,
-    ),
-    results.answer,
-    results.spoken,
-    html(
-      "fieldset",
-      {},
-      html("legend", {}, "The scale"),
-      html("table", { class: "live-table" }, columns("criterion"), results.criteria),
-      html(
-        "details",
-        {},
-        html("summary", {}, `Scales in use (${POLICIES.length})`),
-        html("table", { class: "live-table" }, columns("in use"), results.policies),
-      ),
-    ),
+  const told = html(
+    "div",
+    {},
     results.note,
-    html("h3", {}, "What a scale does"),
-    html("div", { class: "live-fields" }, fields.alpha.element),
-    results.scaleNote,
+    html("h2", {}, "The code to paste"),
+    lines("PyTorch", results.torch),
+    lines("attnlib", results.attnlib),
+    results.found,
+  );
+  const shown = html(
+    "div",
+    {},
     legend([
       ["line exact", "exact mean; dots: criteria"],
       ["line approximation", "approximation"],
@@ -622,15 +441,43 @@ function page({ fields, law, causal, needle, strength, results }) {
     ]),
     results.pictures,
     results.readings,
-    results.found,
-    html("h3", {}, "The code to paste"),
-    lines("PyTorch", results.torch),
-    lines("attnlib", results.attnlib),
+    html("h2", {}, "All scales"),
+    html("table", { class: "live-table" }, columns("criterion"), results.criteria),
+    html("table", { class: "live-table" }, columns("in use"), results.policies),
     html(
       "p",
       { class: "live-note" },
       "The address of this page holds your settings: share it, or keep it.",
     ),
+  );
+  results.all.push(results.why, told, shown);
+  return html(
+    "form",
+    { class: "live-calculator", onsubmit: (event) => event.preventDefault() },
+    html(
+      "fieldset",
+      {},
+      html("legend", {}, "Your attention"),
+      known.element,
+      html(
+        "div",
+        { class: "live-fields" },
+        fields.strength.element,
+        fields.g.element,
+        fields.v.element,
+      ),
+      html("div", { class: "live-fields" }, fields.n.element, fields.d.element),
+      law.element,
+      html("label", { class: "live-check" }, causal, " causal mask"),
+    ),
+    results.answer,
+    results.why,
+    results.spoken,
+    told,
+    html("h2", {}, "What a scale does"),
+    html("div", { class: "live-fields" }, fields.alpha.element),
+    results.scaleNote,
+    shown,
   );
 }
 
@@ -638,7 +485,7 @@ function symbolOf({ applied_to }) {
   return applied_to === "cosine" ? "cos" : "q·k";
 }
 
-function tableLine(scale, mean, pick) {
+function tableLine(scale, pick, withReach, recommended) {
   const none = scale.alpha === null;
   const input = html("input", {
     type: "radio",
@@ -647,13 +494,14 @@ function tableLine(scale, mean, pick) {
     disabled: none,
     onchange: () => pick(scale.name),
   });
+  const title = recommended ? `${scale.title}: recommended` : scale.title;
   return html(
     "tr",
     {},
-    html("th", { scope: "row" }, html("label", { title: scale.meaning }, input, " ", scale.title)),
+    html("th", { scope: "row" }, html("label", { title: scale.meaning }, input, " ", title)),
     html("td", {}, none ? "none" : digits(scale.alpha)),
-    html("td", {}, none ? "—" : `${digits(scale.scale)} × ${symbolOf(scale)}`),
-    html("td", {}, none ? "—" : digits(mean(scale.alpha))),
+    html("td", {}, none ? "—" : `${symbolOf(scale)} × ${digits(scale.scale)}`),
+    ...(withReach ? [html("td", { "data-reach": scale.name }, none ? "—" : "…")] : []),
   );
 }
 

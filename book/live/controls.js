@@ -6,9 +6,20 @@ let fields = 0;
 
 /**
  * Return a number field with a slider beside it. `scale` maps the slider: "linear" or "logarithmic".
- * `check(value, text)` returns what is wrong with a number, or nothing; `use(value)` gets good ones.
+ * `check(value)` returns what is wrong with a number, or nothing; `use(value)` gets good ones, and
+ * `refuse(problem)` what is wrong with others.
  */
-export function numberField({ label, hint, from, to, step, scale = "linear", check, use }) {
+export function numberField({
+  label,
+  hint,
+  from,
+  to,
+  step,
+  scale = "linear",
+  check,
+  use,
+  refuse = () => {},
+}) {
   const id = `live-${++fields}`;
   const logarithmic = scale === "logarithmic";
   const forward = logarithmic ? Math.log2 : (value) => value;
@@ -51,9 +62,9 @@ export function numberField({ label, hint, from, to, step, scale = "linear", che
     const wrong =
       text === "" || !Number.isFinite(value) ? "This is not a number." : check(value) || "";
     say(wrong);
-    if (wrong) return;
+    if (wrong) return refuse(wrong);
     place(value);
-    use(value);
+    return use(value);
   };
   range(from, to);
   entry.addEventListener("input", take);
@@ -70,7 +81,7 @@ export function numberField({ label, hint, from, to, step, scale = "linear", che
     ...(hint ? [html("p", { id: `${id}-hint`, class: "live-hint" }, hint)] : []),
     problem,
   );
-  return { element, show, range, entry, slider, say, take };
+  return { label, element, show, range, entry, slider, say, take };
 }
 
 /** Return a group of radio buttons; `use` gets the value of the chosen one. */

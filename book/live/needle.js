@@ -80,6 +80,68 @@ export function reachOf(law, needle, rule) {
   return { points, reach: Math.floor(low * (1 + 1e-6)) };
 }
 
+/** Points in log α between which the reach is interpolated, and how far apart they are at most. */
+const COARSE = 0.16;
+const SMALLEST_ALPHA = 0.02;
+
+/**
+ * Return for each rule, a function of n or a number, the largest whole n with half of the weight, as
+ * `reachOf`: all from the reach of some αs, since at one α the weight only falls with n.
+ */
+export function reaches(law, needle, rules) {
+  const [first, end] = TABLE.limits.n.map(Math.log);
+  const places = Array.from({ length: POINTS + 1 }, (_, i) => first + ((end - first) * i) / POINTS);
+  const at = (rule, logN) => (typeof rule === "number" ? rule : rule(Math.exp(logN)));
+  const alphas = rules.flatMap((rule) => places.map((logN) => Math.max(at(rule, logN), 1e-9)));
+  const low = Math.log(Math.max(Math.min(...alphas), SMALLEST_ALPHA));
+  const high = Math.max(Math.log(Math.max(...alphas)), low + COARSE);
+  const steps = Math.max(Math.ceil((high - low) / COARSE), 3);
+  const logs = Array.from({ length: steps + 1 }, (_, i) =>
+    logReach(law, needle, Math.exp(low + ((high - low) * i) / steps), end + 4),
+  );
+  const excess = (rule, logN) => {
+    const place = ((Math.log(Math.max(at(rule, logN), 1e-9)) - low) / (high - low)) * steps;
+    return cubic(logs, Math.min(Math.max(place, 0), steps)) - logN + 1e-9;
+  };
+  return rules.map((rule) => {
+    const last = places.findLastIndex((logN) => excess(rule, logN) >= 0);
+    if (last === POINTS) return Infinity;
+    if (last < 0) return 1;
+    let [from, to] = [places[last], places[last + 1]];
+    while (to - from > 1e-7 && Math.floor(Math.exp(to)) > Math.floor(Math.exp(from))) {
+      const middle = (from + to) / 2;
+      if (excess(rule, middle) >= 0) from = middle;
+      else to = middle;
+    }
+    return Math.floor(Math.exp(from) * (1 + 1e-6));
+  });
+}
+
+/** Return the logarithm of the n at which the needle has half of the weight, at most `end`. */
+function logReach(law, needle, alpha, end) {
+  const weight = needleWeight(law, needle, alpha);
+  let [low, high] = [0, end];
+  if (weight(Math.exp(high)) >= 0.5) return high;
+  while (high - low > 1e-8) {
+    const middle = (low + high) / 2;
+    if (weight(Math.exp(middle)) >= 0.5) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Return the cubic through the four values around a place among them. */
+function cubic(values, place) {
+  const first = Math.min(Math.max(Math.floor(place) - 1, 0), values.length - 4);
+  let total = 0;
+  for (let i = 0; i < 4; i++) {
+    let term = values[first + i];
+    for (let j = 0; j < 4; j++) if (j !== i) term *= (place - first - j) / (i - j);
+    total += term;
+  }
+  return total;
+}
+
 /** Return the parts of a mixture: weights, and functions that return the rows of one part. */
 function partsOf(law, { kind, strength }, alpha) {
   if (law.kind !== "dot product") {

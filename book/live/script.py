@@ -19,7 +19,8 @@ HERE = Path(__file__).parent
 
 MODULES = (
     *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
-    *("needle", "jacobian", "freezing", "temperature", "calculator", "landing", "main"),
+    *("needle", "inputs", "advice", "snippets", "jacobian", "freezing", "temperature"),
+    *("calculator", "explorer", "landing", "main"),
 )
 """In an order in which each imports only from those before it. The first is made."""
 

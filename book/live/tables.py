@@ -12,6 +12,7 @@ from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 from attnlib.special import debye_polynomials
+from book.catalogue import MODELS, letters
 from experiments import criteria as recorder
 from experiments.records import Record, load
 
@@ -192,15 +193,18 @@ def sixteen() -> list[list[float]]:
 
 
 def policies() -> list[dict[str, Any]]:
-    """Return what the calculator says of each policy, and the name and constants of its rule."""
+    """Return what the figures say of each policy, and the name and constants of its rule."""
     return [
         {
             "name": policy.name,
             "title": policy.title,
             "applied_to": policy.applied_to,
             "meaning": policy.meaning,
+            "family": policy.family,
+            "models": MODELS.get(policy.name, ""),
             "rule": policy.rule.__name__,
             "constants": policy.constants,
+            "letters": letters(policy),
         }
         for policy in POLICIES.values()
     ]

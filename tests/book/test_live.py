@@ -1,5 +1,6 @@
 """What the live figures are made of: the tables, the one script, the stills and their record."""
 
+import gzip
 import json
 import re
 
@@ -114,7 +115,7 @@ def test_every_module_is_in_the_script_and_stays_on_this_site(tmp_path, monkeypa
 def test_the_script_is_small(table, monkeypatch, tmp_path):
     for name in script.MADE:
         monkeypatch.setitem(script.MADE, name, lambda: table)
-    assert len(script.write(tmp_path)["live"].encode()) < 95_000
+    assert len(gzip.compress(script.write(tmp_path)["live"].encode())) < 38_000
 
 
 def test_the_record_is_complete(recorded):
@@ -170,7 +171,7 @@ def test_rows_made_like_the_sample_row_have_the_exact_mean(monkeypatch):
 
 def test_the_calculator_page_says_what_its_still_shows():
     n, d = stills.CALCULATOR_KEYS, stills.CALCULATOR_DIMENSION
-    law = DotProduct(d)
+    law, needle = DotProduct(d), retrieval.Tilted(stills.CALCULATOR_STRENGTH)
     best = float(annealed.best_alpha(law, n))
     held, critical = criteria.same_entropy(law, n), float(freezing.critical_alpha(n, law))
     drawn = np.linspace(0, 2.2 * critical, 120)
@@ -179,12 +180,15 @@ def test_the_calculator_page_says_what_its_still_shows():
     (smallest_n, largest_n), (smallest_d, largest_d) = tables.KEYS, tables.DIMENSIONS
     powers = rf"2^{{{np.log2(largest_n):.0f}}}", rf"2^{{{np.log2(largest_d):.0f}}}"
     for said in (
-        f"Two panels for {n} keys.",
+        f"Three panels for {n} keys.",
         f"peaks near {best:.2f} and",
         f"levels off near {exact.gradient(law, drawn[-1], n):.1f}, a sample row rises to "
         f"{max(row):.1f} and",
         f"at 1, entropy at {held:.2f}, annealed at {best:.2f} and freezing at {critical:.2f}.",
-        f"the largest is {stills.sample_row(n, best).weights[0]:.2f}.",
+        f"the largest is {stills.sample_row(n, 1.0).weights[0]:.3f}.",
+        f"on a key of strength {needle.theta:g} against n: at 1/√d it is below one half from "
+        f"{retrieval.reach(law, needle, 1.0) + 1:.0f} keys on, at α = θ it is still "
+        f"{retrieval.weight(law, needle, needle.theta, largest_n):.2f} at the right end.",
         f"dot products with {n} keys and {d} dimensions,",
         f"as {criteria.REFERENCE_KEYS} keys are under",
         f"for $n$ from {smallest_n} to ${powers[0]}$ and $d$ from {smallest_d} to ${powers[1]}$.",

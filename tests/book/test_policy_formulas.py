@@ -1,7 +1,6 @@
 """The chapter on policies shows a formula for each, which says what the policy computes."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from scipy.special import lambertw
 
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine
+from book import catalogue
 from tests.book.tex import FormulaError, changes, evaluate
 
 BLOCK = 8192
@@ -23,12 +23,10 @@ BEST = r"\operatorname{argmax}_\alpha"
 
 
 def letters(policy):
-    """Return the constants by the letters that their meanings begin with, or by their names."""
-    found = {}
-    for setting in policy.settings:
-        letter = re.match(r"(n₀|[A-Za-z])(?=[,;:]|$)", setting.meaning)
-        found[letter[1].replace("n₀", "n_0") if letter else setting.name] = setting.value
-    return found
+    """Return the constants by the letters that the page has for them, or by their names."""
+    shown = catalogue.letters(policy)
+    found = {name: shown.get(name, name).replace("n₀", "n_0") for name in policy.constants}
+    return {letter: policy.constants[name] for name, letter in found.items()}
 
 
 def value(policy, formula, n, d):

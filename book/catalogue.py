@@ -1,0 +1,75 @@
+"""The table of all rules in use: formula and numbers of each in one row."""
+
+import re
+
+from docutils.utils.math.latex2mathml import tex2mathml
+
+from attnlib.policies import POLICIES, Policy
+from book.values import Markup, Table
+
+MODELS = {"transformer": "GPT-2", "qk_norm": "ViT-22B, OLMo 2, Qwen3"}
+"""Models that are looked for by name, by their rule. GPT-2: scale_attn_weights=True in
+huggingface/transformers, models/gpt2/configuration_gpt2.py at 01ae98a. The others: `meaning`."""
+
+
+def letters(policy: Policy) -> dict[str, str]:
+    """Return the letters of the formula by the constants' names: a meaning begins with its letter.
+
+    >>> letters(POLICIES["yarn"])
+    {'coefficient': 'c', 'train_length': 'L'}
+    """
+    found = {}
+    for setting in policy.settings:
+        letter = re.match(r"(n₀|[A-Za-z])(?=[,;:]|$)", setting.meaning)
+        if letter:
+            found[setting.name] = letter[1]
+    return found
+
+
+def rules(n: int, length: int, d: int) -> Table:
+    """Return all rules with their formulas, constants, and numbers at two lengths."""
+    table = Table(
+        *("rule", "formula", "times"),
+        *(f"scale at n = {n}", f"α at n = {length}", f"α at n = {n}"),
+        name="table-rules",
+    )
+    for policy in POLICIES.values():
+        table.row(
+            title(policy),
+            formula(policy),
+            "cos" if policy.applied_to == "cosine" else "q·k",
+            f"{float(policy.scale(n, d)):.4g}",
+            f"{float(policy.alpha(length, d)):.3f}",
+            f"{float(policy.alpha(n, d)):.3f}",
+        )
+    return table
+
+
+def title(policy: Policy) -> Markup:
+    """Return how a rule is called, who has it, and its name in the library."""
+    models = f" ({MODELS[policy.name]})" if policy.name in MODELS else ""
+    shown = f"{policy.title}{models}"
+    return Markup(f"{shown}: {policy.name}", f"{shown} <code>{policy.name}</code>")
+
+
+def formula(policy: Policy) -> Markup:
+    """Return a rule's formula, in HTML as MathML, elsewhere as LaTeX, and its constants."""
+    values = policy.constants
+    constants = ", ".join(
+        f"{letter} = {values[name]:.6g}" for name, letter in letters(policy).items()
+    )
+    text = f"{policy.formula}; {constants}" if constants else policy.formula
+    return Markup(text, f"{mathml(policy.formula)} <small>{constants}</small>")
+
+
+def mathml(tex: str) -> str:
+    """Return a formula as MathML, which every browser shows."""
+    markup = "".join(map(str.strip, tex2mathml(tex).splitlines()))
+    markup = re.sub("<mo>(max|min)</mo>", r"<mi>\1</mi>", markup)
+    return NAMES.sub('<mspace width="0.17em"></mspace>', markup)
+
+
+NAMES = re.compile(
+    "(?<=</mi>)(?=<mi>log</mi>)|(?<=</msub>)(?=<mi>max)|(?<=<mo>&ApplyFunction;</mo>)(?=<mi>)"
+)
+"""Where a name stands beside another letter."""
