@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.special import log_ndtr, ndtri
 
-from attnlib import annealed, criteria, exact, freezing, rows
+from attnlib import annealed, criteria, exact, freezing, rows, typical
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from book import style
-from book.live.tables import arrivals
+from book.live.tables import PARTING_ALPHA, PARTING_KEYS, PARTING_ROWS, arrivals
 
 SHOWN = 24
 """Bars."""
@@ -29,6 +29,7 @@ FROZEN_KEYS = (16, 4096, 2**24)
 JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
 JACOBIAN_SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
 OUTPUT_KEYS = 4096
+PARTING_SHOWN = 45
 
 SIGNS = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
 
@@ -70,6 +71,7 @@ def figures() -> dict[str, Figure]:
         "live-jacobian.svg": jacobian(),
         "live-freezing.svg": frozen(),
         "live-temperature.svg": temperature(),
+        "live-parting.svg": parting(),
     }
 
 
@@ -169,6 +171,29 @@ def temperature() -> Figure:
     axes.set_yscale("log", base=2)
     axes.set(ylim=(1 / 100, 1.4), xlim=(1 / 16, 16))
     axes.legend(loc="center right")
+    return drawing
+
+
+def parting() -> Figure:
+    """Return single rows against α, and the three averages of them."""
+    law, n = Normal(), PARTING_KEYS
+    alpha = np.linspace(0.02, PARTING_ALPHA, 46)
+    drawing, axes = style.figure("α", "gradient α(1 − Σp²)", height=4.0)
+    sample = law.sample(np.random.default_rng(0), PARTING_SHOWN, n)
+    few = alpha[::3]
+    each = np.stack([rows.gradient(sample, float(a)) for a in few])
+    axes.plot(few, each, "-", color=style.GREY, linewidth=0.5, alpha=0.35)
+    fine = np.linspace(0.0, 2.5, 60)
+    approximation = annealed.gradient(law, fine, n)
+    typical_row, _ = typical.gradient(law, alpha, n, rows=PARTING_ROWS)
+    heavy = {"linewidth": 2.4}
+    name = "approximation"
+    axes.plot(fine, approximation, "--", color=style.VERMILLION, label=name, **heavy)
+    name = "mean of all rows"
+    axes.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE, label=name, **heavy)
+    axes.plot(alpha, typical_row, "-.", color=style.GREEN, label="typical row", **heavy)
+    axes.set(xlim=(0, PARTING_ALPHA), ylim=(0, 4.4))
+    axes.legend(loc="upper left")
     return drawing
 
 

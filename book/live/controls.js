@@ -110,9 +110,13 @@ export function once(work) {
   };
 }
 
+/** Of a motion that is shown step by step, where the reader's system asks for less motion. */
+const STEPS = 8;
+
 /**
  * Return a button that moves a value from 0 to 1 in some seconds, and stops when pressed again. A
- * screen reader hears of the `results` only when it has stopped.
+ * screen reader hears of the `results` only when it has stopped. With reduced motion each press is
+ * one step.
  */
 export function player({ label, seconds = 7, move, results }) {
   let start = null;
@@ -132,7 +136,12 @@ export function player({ label, seconds = 7, move, results }) {
     if (part < 1) requestAnimationFrame(frame);
     else stop();
   };
+  let step = 0;
   button.addEventListener("click", () => {
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      step = (step % STEPS) + 1;
+      return move(step / STEPS);
+    }
     if (start !== null) return stop();
     start = 0;
     part = 0;
@@ -141,6 +150,29 @@ export function player({ label, seconds = 7, move, results }) {
     return requestAnimationFrame(frame);
   });
   return button;
+}
+
+/**
+ * Let a pointer be dragged over a chart, which `view` returns and which may be drawn anew meanwhile:
+ * `use` gets [x, y] in the units of its axes. A field beside it does the same by keyboard. Where
+ * only x counts, a finger that moves up or down still scrolls the page.
+ */
+export function dragged(stage, view, use, { plane = false } = {}) {
+  stage.classList.add(plane ? "live-plane" : "live-across");
+  let pointer = null;
+  stage.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || !view().root.contains(event.target)) return;
+    pointer = event.pointerId;
+    stage.setPointerCapture(pointer);
+    use(view().at(event));
+  });
+  stage.addEventListener("pointermove", (event) => {
+    if (event.pointerId === pointer) use(view().at(event));
+  });
+  for (const end of ["pointerup", "pointercancel"])
+    stage.addEventListener(end, () => {
+      pointer = null;
+    });
 }
 
 /** Put a live figure in the place of the still in the figure with this id, if the page has it. */

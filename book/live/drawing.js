@@ -122,6 +122,16 @@ export function chart({ x, y, width = 420, height = 280, name }) {
     label(a, b, text, style = "") {
       return add("text", { x: X(a), y: Y(b), class: style }, text);
     },
+    /** Return where a pointer is in the units of the axes, and no further than they go. */
+    at({ clientX, clientY }) {
+      const { left, top, width: shown } = root.getBoundingClientRect();
+      const unit = width / shown;
+      const part = (value, low, high) => Math.min(Math.max((value - low) / (high - low), 0), 1);
+      return [
+        x.from + (x.to - x.from) * part(unit * (clientX - left), box.left, box.right),
+        y.from + (y.to - y.from) * part(unit * (clientY - top), box.bottom, box.top),
+      ];
+    },
   };
 }
 

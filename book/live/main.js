@@ -4,9 +4,11 @@ import { calculator } from "./calculator.js";
 import { mount } from "./controls.js";
 import { freezingFigure } from "./freezing.js";
 import { jacobianFigure } from "./jacobian.js";
+import { partingFigure } from "./parting.js";
 import { temperatureFigure } from "./temperature.js";
 
 mount("fig-calculator", calculator);
 mount("fig-live-jacobian", jacobianFigure);
 mount("fig-live-freezing", freezingFigure);
+mount("fig-live-parting", partingFigure);
 mount("fig-live-temperature", temperatureFigure);

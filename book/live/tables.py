@@ -8,6 +8,7 @@ from numpy.polynomial import chebyshev
 from numpy.polynomial.polynomial import Polynomial
 
 from attnlib import criteria, exact, freezing, retrieval
+from attnlib import typical as typical_rows
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Law, Normal
@@ -31,6 +32,11 @@ OUTPUT_KEYS = (16, 2**16)
 OUTPUT_TEMPERATURES = (1.0 / 16.0, 16.0)
 OUTPUT_NODES = (9, 44)
 
+PARTING_KEYS = 512
+PARTING_ALPHA = 9.0
+PARTING_NODES = 16
+PARTING_ROWS = 8000
+
 TYPICAL_DEGREES = (2, 4)
 TYPICAL_FLOOR = 0.002
 """Relative error that the fitted polynomial may have: no point counts as exact."""
@@ -50,6 +56,7 @@ def tables() -> dict[str, Any]:
         "limits": {"n": KEYS, "d": DIMENSIONS},
         "gradient": gradient_table(),
         "output": output_table(),
+        "parting": parting_table(),
         "criteria": criteria_tables(recorded),
         "debye": [rounded(u) for u in debye_polynomials()[:7]],
         "arrivals": arrivals(),
@@ -89,6 +96,14 @@ def output_table() -> dict[str, Any]:
     values = np.log(exact.output_std(Normal(), 1.0 / t, keys[:, None]))
     places = at(np.sqrt(np.log(keys)), root_log(OUTPUT_KEYS)), nodes(OUTPUT_NODES[1])
     return {"n": OUTPUT_KEYS, "t": OUTPUT_TEMPERATURES} | packed(fit(values, *places), 1e-5)
+
+
+def parting_table() -> dict[str, Any]:
+    """Return log(g/α) of the typical row of normal scores by α, g its geometric mean."""
+    alpha = PARTING_ALPHA * (nodes(PARTING_NODES) + 1.0) / 2.0
+    found, _ = typical_rows.gradient(Normal(), alpha, PARTING_KEYS, rows=PARTING_ROWS)
+    coefficients = fit(np.log(found / alpha), nodes(PARTING_NODES))
+    return {"n": PARTING_KEYS, "alpha": PARTING_ALPHA} | packed(coefficients, 1e-5)
 
 
 def criteria_tables(recorded: Record) -> dict[str, Any]:

@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from book.browser import chromium, chromium_path
+from book.browser import chromium, chromium_path, serve
+from book.live.script import MODULES
+from tests.site.browser_checks import watch
 from tests.site.chromium import without_chromium
 
 ROOT = Path(__file__).parents[2]
@@ -25,3 +27,60 @@ def browser():
         without_chromium(os.environ)
     with chromium() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def call(browser, site):
+    """Return a function that calls an expression with the modules as m, and `cases`."""
+    with serve(site.parent / "live") as address:
+        page = browser.new_page()
+        page.goto(f"{address}/")
+        names = [name for name in MODULES if name != "main"]
+
+        def call(expression, cases=None):
+            body = f"""async (cases) => {{
+              const m = {{}};
+              for (const name of {names}) Object.assign(m, await import(`/${{name}}.js`));
+              return {expression};
+            }}"""
+            return page.evaluate(body, cases)
+
+        yield call
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    with serve(site) as address:
+        yield f"{address}/chapters"
+
+
+@pytest.fixture
+def found():
+    """Errors and outside requests of the pages of a test: there must be none at its end."""
+    noted = []
+    yield noted
+    assert noted == []
+
+
+@pytest.fixture
+def opened(browser, address, found):
+    """Return a function that opens the page of a chapter, and waits until all of it is there."""
+    pages = []
+
+    def opened(chapter, width=1280, **options):
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        watch(page, found)
+        page.route("**/mathjax/**", without_formulas)
+        pages.append(page)
+        page.goto(f"{address}/{chapter}")
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+
+
+def without_formulas(route):
+    """Answer in place of MathJax, which takes most of a chapter's time and is tested elsewhere."""
+    route.fulfill(body="", content_type="text/javascript")

@@ -13,11 +13,11 @@ from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typica
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import stills
-from book.browser import WIDTHS, serve
+from book.browser import WIDTHS
 from book.live import tables
-from book.live.script import MODULES
 from experiments.criteria import held_entropy
 from tests.site.browser_checks import OVERFLOW, watch
+from tests.site.conftest import without_formulas
 
 ROOT = Path(__file__).parents[2]
 KINDS = {Normal: "normal", Cosine: "cosine", DotProduct: "dot product"}
@@ -37,26 +37,6 @@ UNITS = (0.02, 0.7, 1.0, 1.6, 29.9)
 def law_of(law):
     """The law as the modules write it; the normal one has no d, so any will do."""
     return {"kind": KINDS[type(law)], "d": getattr(law, "d", 64)}
-
-
-@pytest.fixture(scope="module")
-def call(browser, site):
-    """Return a function that calls an expression with the modules as m, and `cases`."""
-    with serve(site.parent / "live") as address:
-        page = browser.new_page()
-        page.goto(f"{address}/")
-        names = [name for name in MODULES if name != "main"]
-
-        def call(expression, cases=None):
-            body = f"""async (cases) => {{
-              const m = {{}};
-              for (const name of {names}) Object.assign(m, await import(`/${{name}}.js`));
-              return {expression};
-            }}"""
-            return page.evaluate(body, cases)
-
-        yield call
-        page.close()
 
 
 # --- the numbers ----------------------------------------------------------------------------------
@@ -407,43 +387,6 @@ def test_the_python_on_the_page_runs(monkeypatch):
 
 
 # --- the page -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def address(site):
-    with serve(site) as address:
-        yield f"{address}/chapters"
-
-
-@pytest.fixture
-def found():
-    """Errors and outside requests of the pages of a test: there must be none at its end."""
-    noted = []
-    yield noted
-    assert noted == []
-
-
-@pytest.fixture
-def opened(browser, address, found):
-    """Return a function that opens the page of a chapter, and waits until all of it is there."""
-    pages = []
-
-    def opened(chapter, width=1280, **options):
-        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
-        watch(page, found)
-        page.route("**/mathjax/**", without_formulas)
-        pages.append(page)
-        page.goto(f"{address}/{chapter}")
-        return page
-
-    yield opened
-    for page in pages:
-        page.close()
-
-
-def without_formulas(route):
-    """Answer in place of MathJax, which takes most of a chapter's time and is tested elsewhere."""
-    route.fulfill(body="", content_type="text/javascript")
 
 
 def number(text):

@@ -1,0 +1,107 @@
+"""The live figures that a hand moves: their numbers against attnlib, and themselves."""
+
+import numpy as np
+import pytest
+
+from attnlib import annealed, exact, rows, typical
+from attnlib.scores import Normal
+from book.live import tables
+from tests.site.test_calculator import fits, moves, number, readings, settle
+
+LIVE = {"exact": ["fig-live-parting"]}
+
+
+@pytest.mark.parametrize(
+    ("chapter", "figure"), [(name, figure) for name, several in LIVE.items() for figure in several]
+)
+def test_print_and_browsers_without_javascript_have_the_still(
+    opened, browser, address, chapter, figure
+):
+    page = opened(f"{chapter}.html")
+    still, live = page.locator(f"#{figure} img"), page.locator(f"#{figure} .live")
+    live.wait_for()
+    assert not still.is_visible()
+    page.emulate_media(media="print")
+    assert still.is_visible()
+    assert not live.is_visible()
+    plain = browser.new_page(java_script_enabled=False)
+    plain.goto(f"{address}/{chapter}.html", wait_until="domcontentloaded")
+    assert plain.locator(f"#{figure} img").is_visible()
+    plain.close()
+
+
+def drag(page, figure, start, end):
+    """Drag a pointer over a figure's first picture, between two places as shares of its size."""
+    box = page.locator(f"#{figure} .live svg[role=img]").first
+    box.scroll_into_view_if_needed()
+    at = box.bounding_box()
+    (x0, y0), (x1, y1) = (
+        (at["x"] + x * at["width"], at["y"] + y * at["height"]) for x, y in (start, end)
+    )
+    page.mouse.move(x0, y0)
+    page.mouse.down()
+    page.mouse.move((x0 + x1) / 2, (y0 + y1) / 2)
+    page.mouse.move(x1, y1)
+    page.mouse.up()
+    settle(page)
+
+
+# --- rows that part -------------------------------------------------------------------------------
+
+
+def test_the_typical_row_of_the_parting_figure(call):
+    alpha = np.linspace(0.05, tables.PARTING_ALPHA, 31)
+    found = call("cases.map(m.typicalGradient)", alpha.tolist())
+    expected, _ = typical.gradient(Normal(), alpha, tables.PARTING_KEYS, rows=tables.PARTING_ROWS)
+    np.testing.assert_allclose(found, expected, rtol=3e-4)
+
+
+def test_the_rows_that_part_are_normal_rows(call):
+    s, g = call(
+        """(() => { const rows = m.normalRows(100, 512, 1);
+          return [rows.map((s) => [...s]), rows.map((s) => m.rowGradients(s, 0.5, 19))]; })()"""
+    )
+    s, g = np.array(s), np.array(g)
+    alpha = 0.5 * np.arange(19)
+    assert (np.diff(s) <= 0).all()
+    assert abs(s.mean()) < 4 / np.sqrt(s.size)
+    assert abs(s.var() - 1) < 4 * np.sqrt(2 / s.size)
+    np.testing.assert_allclose(g, np.stack([rows.gradient(s, a) for a in alpha], -1), 1e-9, 1e-12)
+    error = g.std(axis=0) / np.sqrt(len(g))
+    assert (np.abs(g.mean(axis=0) - exact.gradient(Normal(), alpha, 512)) <= 4 * error + 1e-9).all()
+
+
+def test_rows_part_under_the_hand(opened):
+    page = opened("exact.html")
+    alpha = page.get_by_label("α", exact=True)
+    law, n = Normal(), tables.PARTING_KEYS
+    for value, said in ((1.0, "Together"), (3.0, "still rises"), (6.0, "past its own")):
+        alpha.fill(str(value))
+        shown = readings(page)
+        mean = float(exact.gradient(law, value, n))
+        assert number(shown["mean of all rows, exact"]) == pytest.approx(mean, rel=6e-3)
+        expected = float(typical.gradient(law, value, n, rows=4000)[0])
+        assert number(shown["typical row, the geometric mean"]) == pytest.approx(expected, rel=0.05)
+        assert said in page.locator(".live-note").inner_text()
+    assert shown["approximation"] == "below 0"
+    alpha.fill("1.5")
+    formula = float(annealed.gradient(law, 1.5, n))
+    assert number(readings(page)["approximation"]) == pytest.approx(formula, rel=6e-3)
+    drag(page, "fig-live-parting", (0.3, 0.5), (0.5, 0.4))
+    assert 3 < float(alpha.input_value()) < 4.5
+    bars = "(bars) => bars.map((bar) => bar.getAttribute('height'))"
+    before = page.locator(".live svg .bar").evaluate_all(bars)
+    page.get_by_role("button", name="Draw other rows").click()
+    assert page.locator(".live svg .bar").evaluate_all(bars) != before
+    alpha.fill("10")
+    assert alpha.get_attribute("aria-invalid") == "true"
+    moves(page, "Let α grow", "α")
+    assert fits(page)
+
+
+def test_with_reduced_motion_a_press_is_one_step(opened):
+    page = opened("exact.html", reduced_motion="reduce")
+    for expected in ("1.13", "2.25"):
+        page.get_by_role("button", name="Let α grow").click()
+        page.wait_for_timeout(60)
+        assert page.get_by_label("α", exact=True).input_value() == expected
