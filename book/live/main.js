@@ -1,6 +1,7 @@
 // Puts each live figure where its page wants it.
 
 import { calculator } from "./calculator.js";
+import { contestFigure } from "./contest.js";
 import { mount } from "./controls.js";
 import { freezingFigure } from "./freezing.js";
 import { jacobianFigure } from "./jacobian.js";
@@ -11,4 +12,5 @@ mount("fig-calculator", calculator);
 mount("fig-live-jacobian", jacobianFigure);
 mount("fig-live-freezing", freezingFigure);
 mount("fig-live-parting", partingFigure);
+mount("fig-freezing-contest", contestFigure);
 mount("fig-live-temperature", temperatureFigure);

@@ -119,8 +119,8 @@ export function partingFigure() {
     values.replaceChildren(
       ...readings([
         ["approximation", found.approximation < 0 ? "below 0" : digits(found.approximation)],
-        ["mean of all rows, exact", digits(found.mean)],
-        ["typical row, the geometric mean", digits(found.typical)],
+        ["mean of all rows", digits(found.mean)],
+        ["typical row", digits(found.typical)],
       ]),
     );
     note.textContent = partingInWords(alpha, found, best);

@@ -16,7 +16,8 @@ HERE = Path(__file__).parent
 
 MODULES = (
     *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
-    *("needle", "jacobian", "freezing", "temperature", "parting", "calculator", "main"),
+    *("needle", "jacobian", "freezing", "temperature", "parting", "contest"),
+    *("calculator", "main"),
 )
 """In an order in which each imports only from those before it. The first is made."""
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from attnlib import annealed, exact, rows, typical
+from attnlib import annealed, exact, freezing, rows, typical
 from attnlib.scores import Normal
 from book.live import tables
 from tests.site.test_calculator import fits, moves, number, readings, settle
 
-LIVE = {"exact": ["fig-live-parting"]}
+LIVE = {"exact": ["fig-live-parting"], "freezing": ["fig-freezing-contest"]}
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_rows_part_under_the_hand(opened):
         alpha.fill(str(value))
         shown = readings(page)
         mean = float(exact.gradient(law, value, n))
-        assert number(shown["mean of all rows, exact"]) == pytest.approx(mean, rel=6e-3)
+        assert number(shown["mean of all rows"]) == pytest.approx(mean, rel=6e-3)
         expected = float(typical.gradient(law, value, n, rows=4000)[0])
-        assert number(shown["typical row, the geometric mean"]) == pytest.approx(expected, rel=0.05)
+        assert number(shown["typical row"]) == pytest.approx(expected, rel=0.05)
         assert said in page.locator(".live-note").inner_text()
     assert shown["approximation"] == "below 0"
     alpha.fill("1.5")
@@ -105,3 +105,42 @@ def test_with_reduced_motion_a_press_is_one_step(opened):
         page.get_by_role("button", name="Let α grow").click()
         page.wait_for_timeout(60)
         assert page.get_by_label("α", exact=True).input_value() == expected
+
+
+# --- the contest ----------------------------------------------------------------------------------
+
+
+def test_the_winner_of_the_contest(call):
+    places, log_n = [0.0, 0.3, 0.5, 0.9, 1.0, 1.4, 2.0], 200.0
+    levels = np.linspace(0, 1, 1001)
+    for x, found in zip(places, call("cases.map(m.winner)", places), strict=True):
+        weights = 1 - levels**2 + 2 * x * levels
+        assert found["level"] == pytest.approx(levels[weights.argmax()], abs=1e-3)
+        assert found["weight"] == pytest.approx(weights.max(), abs=1e-5)
+        assert found["number"] == pytest.approx(1 - found["level"] ** 2, abs=1e-12)
+        # The limit of E log Z, at a number of keys that no row has.
+        energy = freezing.free_energy(x * np.sqrt(2 * log_n), np.exp(log_n)) / log_n
+        assert found["weight"] == pytest.approx(float(energy), rel=1e-9)
+
+
+def test_the_contest_under_the_hand(opened):
+    page = opened("freezing.html")
+    figure = page.locator("#fig-freezing-contest")
+    scale = figure.get_by_label("x, α over the critical α", exact=True)
+    values, note = figure.locator("dd"), figure.locator(".live-note")
+    assert values.all_inner_texts()[:2] == ["0.5", "n1.25"]
+    drag(page, "fig-freezing-contest", (0.3, 0.5), (0.5, 0.4))
+    x = float(scale.input_value())
+    assert 0.6 < x < 0.8
+    assert float(values.nth(1).inner_text()[1:]) == pytest.approx(1 + x**2, abs=0.006)
+    assert number(values.nth(3).inner_text()) == pytest.approx(4096 ** (1 - x**2), rel=0.01)
+    assert "rare rows make the mean" in note.inner_text()
+    scale.fill("1.5")
+    assert values.all_inner_texts() == ["1", "n3", "a few", "a few"]
+    assert note.inner_text().startswith("Frozen")
+    scale.fill("0.2")
+    assert "typical rows and in the mean" in note.inner_text()
+    figure.get_by_role("slider").press("ArrowRight")
+    assert scale.input_value() == "0.21"
+    scale.fill("3")
+    assert scale.get_attribute("aria-invalid") == "true"
