@@ -154,14 +154,16 @@ export function player({ label, seconds = 7, move, results }) {
 
 /**
  * Let a pointer be dragged over a chart, which `view` returns and which may be drawn anew meanwhile:
- * `use` gets [x, y] in the units of its axes. A field beside it does the same by keyboard. Where
- * only x counts, a finger that moves up or down still scrolls the page.
+ * `use` gets [x, y] in the units of its axes. A field beside it does the same by keyboard. A finger
+ * must still be able to scroll the page: where only x counts, by moving up or down; in a plane,
+ * anywhere but on the handle.
  */
 export function dragged(stage, view, use, { plane = false } = {}) {
   stage.classList.add(plane ? "live-plane" : "live-across");
   let pointer = null;
   stage.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || !view().root.contains(event.target)) return;
+    if (plane && event.pointerType === "touch" && !event.target.matches(".handle, .dot")) return;
     pointer = event.pointerId;
     stage.setPointerCapture(pointer);
     use(view().at(event));

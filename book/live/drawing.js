@@ -116,6 +116,11 @@ export function chart({ x, y, width = 420, height = 280, name }) {
     dot(a, b, style) {
       return add("circle", { class: style, cx: X(a), cy: Y(b), r: 5 });
     },
+    /** Draw a dot that a finger can take hold of. */
+    handle(a, b, style) {
+      add("circle", { class: "handle", cx: X(a), cy: Y(b), r: 24 });
+      return this.dot(a, b, style);
+    },
     upright(a, style) {
       return add("path", { class: style, d: `M${X(a).toFixed(1)} ${box.top}V${box.bottom}` });
     },

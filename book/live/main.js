@@ -6,6 +6,7 @@ import { mount } from "./controls.js";
 import { freezingFigure } from "./freezing.js";
 import { jacobianFigure } from "./jacobian.js";
 import { partingFigure } from "./parting.js";
+import { phasesFigure } from "./phases.js";
 import { temperatureFigure } from "./temperature.js";
 
 mount("fig-calculator", calculator);
@@ -13,4 +14,5 @@ mount("fig-live-jacobian", jacobianFigure);
 mount("fig-live-freezing", freezingFigure);
 mount("fig-live-parting", partingFigure);
 mount("fig-freezing-contest", contestFigure);
+mount("fig-freezing-phases", phasesFigure);
 mount("fig-live-temperature", temperatureFigure);

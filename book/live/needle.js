@@ -13,6 +13,9 @@ const LONGEST_IN_FEW_DIMENSIONS = 0.1;
 const BELOW = -40;
 const ABOVE = 5;
 
+/** Below this α the grids would fill the memory; what is asked for is no longer moved by it. */
+const SMALLEST = 1e-3;
+
 const POINTS = 64;
 
 /** Return how far above the other keys the needle is in the mean, in standard deviations. */
@@ -52,6 +55,7 @@ export function bestAlpha(law, needle, n) {
 
 /** Return the needle's mean weight as a function of n, at an α in standard deviations. */
 export function needleWeight(law, needle, alpha) {
+  if (alpha === 0) return (n) => 1 / n;
   const parts = partsOf(law, needle, alpha).map(({ weight, rows }) => ({ weight, rows: rows() }));
   return (n) => parts.reduce((sum, { weight, rows }) => sum + weight * rows.mean(n), 0);
 }
@@ -100,7 +104,7 @@ function partsOf(law, { kind, strength }, alpha) {
 
 /** Return functions of n for independent scores, in units of their standard deviation. */
 function independent(law, kind, strength, alpha) {
-  const scale = Math.max(alpha, 1e-6);
+  const scale = Math.max(alpha, SMALLEST);
   const share = law.kind === "cosine" ? meanGap(law, { kind, strength }) ** 2 / law.d : 0;
   const narrow = kind === "theta" ? 1 - share : 1; // towards the end of the cosines' range
   const longest = law.kind === "cosine" && law.d < 40 ? LONGEST_IN_FEW_DIMENSIONS : LONGEST;
@@ -140,6 +144,28 @@ function independent(law, kind, strength, alpha) {
     mean: (n) => sum(own, n - 1),
     slope: (n) => sum(bent.map((value, j) => value * survived[j]), Math.max(n - 2, 0)),
   };
+}
+
+/** Return E Σp² of n normal scores, n ∫ E[w²e^(−w)] φ^(n−1) du with w = e^(αs−u), at any n. */
+export function meanCollision(alpha, n) {
+  if (alpha === 0) return 1 / n;
+  const scale = Math.max(alpha, SMALLEST);
+  const fine = Math.max(1, Math.ceil(STEP / (LONGEST * scale)));
+  const h = STEP / fine;
+  const scores = lattice({ kind: "normal" }, 0, scale, h);
+  const lowest = Math.round(BELOW / h);
+  const powers = Float64Array.from({ length: Math.round(ABOVE / h) - lowest }, (_, i) =>
+    Math.exp((lowest + i) * h),
+  );
+  const missed = powers.map((w) => -Math.expm1(-w));
+  const squared = powers.map((w) => w * w * Math.exp(-w));
+  let total = 0;
+  for (let j = Math.floor(-ABOVE / STEP); j * STEP < 12 * scale + 45; j++) {
+    const start = j * fine + lowest;
+    const beaten = average(scores, missed, start) + scores.above(start + missed.length);
+    if (beaten < 1) total += average(scores, squared, start) * Math.exp((n - 1) * Math.log1p(-beaten));
+  }
+  return n * STEP * total;
 }
 
 /** Return Σ masses × kernel where the kernel starts at an index of the lattice. */

@@ -5,10 +5,11 @@ import pytest
 
 from attnlib import annealed, exact, freezing, rows, typical
 from attnlib.scores import Normal
+from book import stills
 from book.live import tables
 from tests.site.test_calculator import fits, moves, number, readings, settle
 
-LIVE = {"exact": ["fig-live-parting"], "freezing": ["fig-freezing-contest"]}
+LIVE = {"exact": ["fig-live-parting"], "freezing": ["fig-freezing-contest", "fig-freezing-phases"]}
 
 
 @pytest.mark.parametrize(
@@ -144,3 +145,79 @@ def test_the_contest_under_the_hand(opened):
     assert scale.input_value() == "0.21"
     scale.fill("3")
     assert scale.get_attribute("aria-invalid") == "true"
+
+
+# --- the plane ------------------------------------------------------------------------------------
+
+
+def test_the_mean_collision_probability_at_any_place_of_the_plane(call):
+    places = [(0.0, 50), (0.05, 300), (0.4, 2), (2.4, 4096), (3.0, 10**9), (8.0, 10**12), (7.0, 16)]
+    found = call("cases.map(([alpha, n]) => m.meanCollision(alpha, n))", places)
+    expected = [float(exact.collision_probability(Normal(), alpha, n)) for alpha, n in places]
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_the_phases_and_the_rules_of_the_plane(call):
+    keys = [3, 500, 4096, 10**6, 10**12]
+    bounds = [
+        freezing.annealed_typical_bound,
+        freezing.annealed_mean_bound,
+        freezing.critical_alpha,
+    ]
+    cases = [[factor * float(f(n)), n] for n in keys for f in bounds for factor in (0.999, 1.001)]
+    assert call("cases.map((c) => m.region(...c))", cases) == [0, 1, 1, 2, 2, 3] * len(keys)
+    names = ["α*(n)", "0.84 √log n", "log n/log 512", "3.5 log n/√128"]
+    found = call("m.SOURCES.slice(1).map(([name, , f]) => [name, cases.map(f)])", keys)
+    log_n = np.log(keys)
+    expected = [annealed.best_alpha(Normal(), keys), 0.84 * np.sqrt(log_n), log_n / np.log(512)]
+    expected.append(3.5 * log_n / np.sqrt(128))
+    assert [name for name, _ in found] == names
+    np.testing.assert_allclose([values for _, values in found], expected, rtol=1e-9)
+
+
+def test_a_point_is_dragged_through_the_plane(opened):
+    page = opened("freezing.html")
+    figure = page.locator("#fig-freezing-phases")
+    keys, alpha = (figure.get_by_label(f, exact=True) for f in ("Number of keys n", "α"))
+    keys.fill("100000")
+    alpha.fill("3")
+    ratio, row, mean, formula = map(number, figure.locator("dd").all_inner_texts())
+    assert ratio == pytest.approx(3 / freezing.critical_alpha(10**5), rel=6e-3)
+    assert row == pytest.approx(1 / stills.sample_row(10**5, 3.0).collision_probability, rel=6e-3)
+    expected = 1 / exact.collision_probability(Normal(), 3.0, 10**5)
+    assert mean == pytest.approx(float(expected), rel=6e-3)
+    assert formula == pytest.approx(10**5 / np.exp(9), rel=6e-3)
+    assert figure.locator(".live-note").inner_text().startswith("Neither")
+    assert figure.locator("text.here").inner_text() == "neither"
+    drag(page, "fig-freezing-phases", (0.5, 0.5), (0.3, 0.1))
+    assert 100 < int(keys.input_value()) < 10**4
+    assert 6.5 < float(alpha.input_value()) < 8
+    assert figure.locator(".live-note").inner_text().startswith("Frozen")
+    assert fits(page)
+
+
+def test_a_finger_moves_the_handle_and_otherwise_the_page(opened):
+    page = opened("freezing.html", width=390, has_touch=True)
+    picture = page.locator("#fig-live-freezing .live svg[role=img]").first
+    alpha = page.locator("#fig-live-freezing").get_by_label("α", exact=True)
+    devices = page.context.new_cdp_session(page)
+
+    def swipe(x, y, by):
+        for step in range(6):
+            kind = "touchMove" if step else "touchStart"
+            at = {"x": x, "y": y + by * step / 5}
+            devices.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+        devices.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        settle(page)
+
+    page.evaluate("window.scrollTo(0, 0)")
+    picture.scroll_into_view_if_needed()
+    dot = picture.locator(".dot").bounding_box()
+    swipe(dot["x"] + 8, dot["y"] + 8, 60)
+    moved = float(alpha.input_value())
+    assert moved < 3.5
+    box, before = picture.bounding_box(), page.evaluate("scrollY")
+    swipe(box["x"] + 0.8 * box["width"], box["y"] + 0.7 * box["height"], -120)
+    page.wait_for_timeout(100)
+    assert float(alpha.input_value()) == moved
+    assert page.evaluate("scrollY") > before + 50
