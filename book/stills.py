@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.special import log_ndtr, ndtri
 
-from attnlib import annealed, criteria, exact, freezing, rows, typical
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from book import style
@@ -28,6 +28,10 @@ FROZEN_ALPHA = 4.0
 FROZEN_KEYS = (16, 4096, 2**24)
 JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
 JACOBIAN_SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
+NEEDLE_ALPHAS = (1.0, 4.0, 10.0)
+NEEDLE_KEYS = 512
+NEEDLE_SEED = 10
+NEEDLE_STRENGTH = 4.0
 OUTPUT_KEYS = 4096
 PARTING_SHOWN = 45
 
@@ -72,6 +76,7 @@ def figures() -> dict[str, Figure]:
         "live-freezing.svg": frozen(),
         "live-temperature.svg": temperature(),
         "live-parting.svg": parting(),
+        "live-needle.svg": needle(),
     }
 
 
@@ -194,6 +199,25 @@ def parting() -> Figure:
     axes.plot(alpha, typical_row, "-.", color=style.GREEN, label="typical row", **heavy)
     axes.set(xlim=(0, PARTING_ALPHA), ylim=(0, 4.4))
     axes.legend(loc="upper left")
+    return drawing
+
+
+def needle() -> Figure:
+    """Return the largest weights of one row with a needle, at three scales."""
+    rng = np.random.default_rng(NEEDLE_SEED)
+    s = Normal().sample(rng, 1, NEEDLE_KEYS)[0]
+    s[0] += NEEDLE_STRENGTH
+    order = np.argsort(-s)[:SHOWN]
+    drawing, axes = subplots(3, 1, figsize=(5.4, 4.8), sharex=True)
+    for panel, alpha in zip(axes, NEEDLE_ALPHAS, strict=True):
+        p = rows.softmax(s, alpha)
+        colours = [style.VERMILLION if key == 0 else style.BLUE for key in order]
+        panel.bar(np.arange(SHOWN), p[order], width=0.76, color=colours)
+        loss = float(retrieval.loss(Normal(), retrieval.Tilted(NEEDLE_STRENGTH), alpha, s.size))
+        said = f"α = {alpha:g}: the needle has {p[0]:.2f}; mean loss {loss:.2f}"
+        panel.set_title(said, fontsize="small")
+        panel.set(ylim=(0, 1), xticks=[], yticks=[0, 0.5, 1], ylabel="weight")
+    axes[-1].set_xlabel(f"the {SHOWN} largest weights of a row, θ = {NEEDLE_STRENGTH:g}")
     return drawing
 
 

@@ -3,6 +3,7 @@
 import { calculator } from "./calculator.js";
 import { contestFigure } from "./contest.js";
 import { mount } from "./controls.js";
+import { findingFigure } from "./finding.js";
 import { freezingFigure } from "./freezing.js";
 import { jacobianFigure } from "./jacobian.js";
 import { partingFigure } from "./parting.js";
@@ -15,4 +16,5 @@ mount("fig-live-freezing", freezingFigure);
 mount("fig-live-parting", partingFigure);
 mount("fig-freezing-contest", contestFigure);
 mount("fig-freezing-phases", phasesFigure);
+mount("fig-live-needle", findingFigure);
 mount("fig-live-temperature", temperatureFigure);

@@ -1,6 +1,7 @@
 // One key that is meant: its mean weight, the scale that finds it, and how far a scale reaches.
 // The integrals are those of attnlib.retrieval, by the trapezoidal rule on one grid of αs and u.
 
+import { EULER_GAMMA } from "./criteria.js";
 import { cosineMoments, criticalAlpha, deviation, queryLengths } from "./laws.js";
 import { TABLE } from "./table.js";
 
@@ -58,6 +59,12 @@ export function needleWeight(law, needle, alpha) {
   if (alpha === 0) return (n) => 1 / n;
   const parts = partsOf(law, needle, alpha).map(({ weight, rows }) => ({ weight, rows: rows() }));
   return (n) => parts.reduce((sum, { weight, rows }) => sum + weight * rows.mean(n), 0);
+}
+
+/** Return the mean loss −log p of the needle as a function of n, at an α of independent scores. */
+export function meanLoss(law, needle, alpha) {
+  if (alpha === 0) return (n) => Math.log(n);
+  return independent(law, needle.kind, needle.strength, alpha).loss;
 }
 
 /**
@@ -124,7 +131,7 @@ function independent(law, kind, strength, alpha) {
   const bottom = tilted ? tilted.first * h : level;
   const from = Math.floor((bottom - ABOVE) / STEP);
   const count = Math.ceil((top + 30) / STEP) - from;
-  const [beaten, own, bent] = [0, 0, 0].map(() => new Float64Array(count));
+  const [beaten, own, bent, below] = [0, 0, 0, 0].map(() => new Float64Array(count));
   const survived = new Float64Array(count);
   for (let j = 0; j < count; j++) {
     const u = (from + j) * STEP;
@@ -133,15 +140,28 @@ function independent(law, kind, strength, alpha) {
     bent[j] = average(others, density, start, (i) => i * h - level);
     own[j] = tilted ? average(tilted, density, start) : Math.exp(level - u - Math.exp(level - u));
     survived[j] = Math.exp(-Math.exp(level - u));
+    below[j] = tilted
+      ? 1 - average(tilted, missed, start) - tilted.above(start + missed.length)
+      : survived[j];
   }
+  const among = (chance, keys) => Math.exp(keys * Math.log1p(-Math.min(chance, 1 - 1e-16)));
   const sum = (values, keys) => {
     let total = 0;
     for (let j = 0; j < count; j++)
-      total += values[j] * Math.exp(keys * Math.log1p(-Math.min(beaten[j], 1 - 1e-16)));
+      total += values[j] * among(beaten[j], keys);
     return STEP * total;
   };
+  const middle = scale * meanGap(law, { kind, strength });
   return {
     mean: (n) => sum(own, n - 1),
+    // E log Z is Euler's γ less than the mean of the largest αs + X, X as Gumbel's variables.
+    loss: (n) => {
+      const largest = below.reduce((total, p, j) => {
+        const beyond = 1 - p * among(beaten[j], n - 1);
+        return total + (j ? beyond : beyond / 2);
+      }, from);
+      return STEP * largest - EULER_GAMMA - middle;
+    },
     slope: (n) => sum(bent.map((value, j) => value * survived[j]), Math.max(n - 2, 0)),
   };
 }

@@ -26,7 +26,7 @@ const BARS = 6;
 const APART = 0.1;
 
 /** Return a generator of uniform numbers with a seed: the same rows for every reader. */
-function uniforms(seed) {
+export function uniforms(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -157,7 +157,8 @@ export function partingFigure() {
   alpha.show(state.alpha);
   sample();
   return [
-    html("div", { class: "live-fields" }, alpha.element, play, others),
+    html("div", { class: "live-fields" }, alpha.element),
+    html("div", { class: "live-buttons" }, play, others),
     legend([
       ["line approximation", "approximation"],
       ["line exact", "mean of all rows"],

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
-from attnlib import annealed, exact, freezing, rows, typical
+from attnlib import annealed, exact, freezing, retrieval, rows, typical
 from attnlib.scores import Normal
 from book import stills
 from book.live import tables
 from tests.site.test_calculator import fits, moves, number, readings, settle
 
-LIVE = {"exact": ["fig-live-parting"], "freezing": ["fig-freezing-contest", "fig-freezing-phases"]}
+LIVE = {
+    "exact": ["fig-live-parting"],
+    "freezing": ["fig-freezing-contest", "fig-freezing-phases"],
+    "needle": ["fig-live-needle"],
+}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +192,7 @@ def test_a_point_is_dragged_through_the_plane(opened):
     assert mean == pytest.approx(float(expected), rel=6e-3)
     assert formula == pytest.approx(10**5 / np.exp(9), rel=6e-3)
     assert figure.locator(".live-note").inner_text().startswith("Neither")
-    assert figure.locator("text.here").inner_text() == "neither"
+    assert figure.locator("text.here").text_content() == "neither"
     drag(page, "fig-freezing-phases", (0.5, 0.5), (0.3, 0.1))
     assert 100 < int(keys.input_value()) < 10**4
     assert 6.5 < float(alpha.input_value()) < 8
@@ -221,3 +225,77 @@ def test_a_finger_moves_the_handle_and_otherwise_the_page(opened):
     page.wait_for_timeout(100)
     assert float(alpha.input_value()) == moved
     assert page.evaluate("scrollY") > before + 50
+
+
+# --- the needle in its row ------------------------------------------------------------------------
+
+
+def test_the_mean_loss_of_a_needle(call):
+    law, alphas, keys = Normal(), [0.0, 0.05, 0.7, 4.0, 10.0], [2, 512, 4096]
+    for kind, needle in (("theta", retrieval.Tilted), ("gap", retrieval.Fixed)):
+        for strength in (0.0, 2.0, 8.0):
+            found = call(
+                """cases.alphas.map((alpha) => cases.keys.map(
+                  m.meanLoss({ kind: "normal" }, cases.needle, alpha)))""",
+                {
+                    "needle": {"kind": kind, "strength": strength},
+                    "alphas": alphas,
+                    "keys": keys,
+                },
+            )
+            expected = retrieval.loss(law, needle(strength), np.array(alphas)[:, None], keys)
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_the_needle_of_the_row_is_moved_by_its_strength(call):
+    moved, rests = [], []
+    for n in (2, 64, 4096):
+        for seed in (1, 2, 9):
+            with_one, without = call(
+                """[3.5, 0].map((theta) => m.rowWithNeedle(theta, ...cases))
+                  .map(({ scores, placed }) => [scores, placed])""",
+                [n, seed],
+            )
+            (s, placed), (s0, placed0) = with_one, without
+            assert s == sorted(s, reverse=True)
+            assert len(s) == len(s0) == n
+            assert s[placed] - s0[placed0] == pytest.approx(3.5)
+            moved.append(s0[placed0])
+            rests += s0[:placed0] + s0[placed0 + 1 :]
+    assert abs(np.mean(moved)) < 4 / np.sqrt(len(moved))
+    assert abs(np.mean(rests)) < 4 / np.sqrt(len(rests))
+
+
+def test_a_needle_under_the_hand(opened):
+    page = opened("needle.html")
+    figure = page.locator("#fig-live-needle")
+    theta, alpha, keys = (
+        figure.get_by_label(name, exact=True)
+        for name in ("Strength of the needle θ", "α", "Number of keys n")
+    )
+    law = Normal()
+    for strength, a, n in ((4, 1, 512), (3, 6, 64), (5.5, 2, 4096)):
+        for entry, value in zip((theta, alpha, keys), (strength, a, n), strict=True):
+            entry.fill(str(value))
+        shown = readings(figure)
+        needle = retrieval.Tilted(strength)
+        mean = float(retrieval.weight(law, needle, a, n))
+        assert number(shown["mean weight, all such rows"]) == pytest.approx(100 * mean, rel=0.06)
+        loss = float(retrieval.loss(law, needle, a, n))
+        assert number(shown["mean loss, all such rows"]) == pytest.approx(loss, rel=6e-3)
+        own = number(shown["weight of the needle, this row"]) / 100
+        assert number(shown["loss −log p, this row"]) == pytest.approx(-np.log(own), abs=0.06)
+        least = float(retrieval.loss(law, needle, strength, n))
+        assert f"{least:#.3g}, at α = θ = {strength}" in figure.locator(".live-note").inner_text()
+    assert figure.locator(".bar.marked").count() == 1
+    said = set()
+    for _ in range(12):
+        said.add(figure.locator(".live-note").inner_text().split(".")[0])
+        figure.get_by_role("button", name="Draw another row").click()
+    assert len(said) > 1  # another key is sometimes the best
+    drag(page, "fig-live-needle", (0.3, 0.5), (0.6, 0.4))
+    assert 4 < float(alpha.input_value()) < 7
+    keys.fill("5000")
+    assert keys.get_attribute("aria-invalid") == "true"
+    moves(figure, "Let α grow", "α")
+    assert fits(page)
