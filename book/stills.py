@@ -33,6 +33,8 @@ NEEDLE_KEYS = 512
 NEEDLE_SEED = 10
 NEEDLE_STRENGTH = 4.0
 OUTPUT_KEYS = 4096
+REACH_ALPHAS = (1.0, 2.0, 4.0, 10.0)
+REACH_GAP = 4.0
 PARTING_SHOWN = 45
 
 SIGNS = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
@@ -77,6 +79,7 @@ def figures() -> dict[str, Figure]:
         "live-temperature.svg": temperature(),
         "live-parting.svg": parting(),
         "live-needle.svg": needle(),
+        "live-reach.svg": reach(),
     }
 
 
@@ -218,6 +221,23 @@ def needle() -> Figure:
         panel.set_title(said, fontsize="small")
         panel.set(ylim=(0, 1), xticks=[], yticks=[0, 0.5, 1], ylabel="weight")
     axes[-1].set_xlabel(f"the {SHOWN} largest weights of a row, θ = {NEEDLE_STRENGTH:g}")
+    return drawing
+
+
+def reach() -> Figure:
+    """Return the weight of a needle against the number of keys, at four scales."""
+    law, needle = Normal(), retrieval.Fixed(REACH_GAP)
+    drawing, axes = style.figure("number of keys n", "weight of the needle")
+    n = np.round(np.geomspace(2, 1e6, 60))
+    for alpha in REACH_ALPHAS:
+        (curve,) = axes.plot(n, retrieval.weight(law, needle, alpha, n), label=f"α = {alpha:g}")
+        most = float(retrieval.reach(law, needle, alpha))
+        axes.plot(most, 0.5, "o", color=curve.get_color(), markersize=7)
+    axes.axvline(np.exp(REACH_GAP**2 / 2), color=style.GREY, linestyle=":", linewidth=1.2)
+    axes.axhline(0.5, color=style.GREY, linestyle="-", linewidth=0.8)
+    axes.annotate(r"$e^{\Delta^2/2}$", (np.exp(REACH_GAP**2 / 2) * 1.15, 0.93), color=style.GREY)
+    axes.set(xscale="log", xlim=(2, 1e6), ylim=(0, 1))
+    axes.legend(loc="upper right")
     return drawing
 
 

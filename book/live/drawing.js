@@ -39,6 +39,11 @@ export function grouped(value) {
   return value < 1e4 ? String(value) : String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
+/** Return a whole number as an exponent. */
+export function superscript(power) {
+  return String(power).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
+}
+
 /** Return a percentage of two digits. */
 export function percent(share) {
   return `${share < 0.995 ? digits(100 * share, 2) : "100"}\u00a0%`;

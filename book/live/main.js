@@ -8,6 +8,7 @@ import { freezingFigure } from "./freezing.js";
 import { jacobianFigure } from "./jacobian.js";
 import { partingFigure } from "./parting.js";
 import { phasesFigure } from "./phases.js";
+import { reachingFigure } from "./reaching.js";
 import { temperatureFigure } from "./temperature.js";
 
 mount("fig-calculator", calculator);
@@ -17,4 +18,5 @@ mount("fig-live-parting", partingFigure);
 mount("fig-freezing-contest", contestFigure);
 mount("fig-freezing-phases", phasesFigure);
 mount("fig-live-needle", findingFigure);
+mount("fig-live-reach", reachingFigure);
 mount("fig-live-temperature", temperatureFigure);

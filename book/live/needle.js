@@ -69,12 +69,12 @@ export function meanLoss(law, needle, alpha) {
 
 /**
  * Return the mean weight as points [n, weight] under a rule, a function of n or a number, and the
- * largest whole n with half of the weight: Infinity if that is beyond the tables.
+ * largest whole n with half of the weight: Infinity if that is beyond the limits.
  */
-export function reachOf(law, needle, rule) {
+export function reachOf(law, needle, rule, limits = TABLE.limits.n) {
   const constant = typeof rule === "number" && needleWeight(law, needle, rule);
   const weight = (n) => (constant || needleWeight(law, needle, rule(n)))(n);
-  const [first, end] = TABLE.limits.n.map(Math.log);
+  const [first, end] = limits.map(Math.log);
   const points = Array.from({ length: POINTS + 1 }, (_, i) => {
     const n = Math.exp(first + ((end - first) * i) / POINTS);
     return [n, weight(n)];
@@ -127,7 +127,7 @@ function independent(law, kind, strength, alpha) {
     missed[m - lowest] = -Math.expm1(-power);
     density[m - lowest] = power * Math.exp(-power);
   }
-  const top = tilted ? (tilted.first + tilted.masses.length) * h : level;
+  const top = tilted ? (tilted.first + tilted.masses.length) * h : Math.max(level, 8 * scale);
   const bottom = tilted ? tilted.first * h : level;
   const from = Math.floor((bottom - ABOVE) / STEP);
   const count = Math.ceil((top + 30) / STEP) - from;

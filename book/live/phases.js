@@ -1,7 +1,7 @@
 // The plane of n and α: its phases, the rules of the sources in it, and one row at a place.
 
 import { dragged, numberField, readings } from "./controls.js";
-import { chart, digits, html, legend } from "./drawing.js";
+import { chart, digits, html, legend, superscript } from "./drawing.js";
 import { PHASES } from "./freezing.js";
 import { annealedBestAlpha, criticalAlpha } from "./laws.js";
 import { meanCollision } from "./needle.js";
@@ -107,7 +107,7 @@ function picture({ n, alpha }) {
       from,
       to,
       name: "number of keys n",
-      ticks: [3, 6, 9, 12].map((power) => [power, `10${superscript(power)}`]),
+      ticks: [2, 5, 8, 11].map((power) => [power, `10${superscript(power)}`]),
     },
     y: { from: 0, to: HIGHEST, name: "α", ticks: [0, 2, 4, 6, 8] },
     height: 320,
@@ -134,8 +134,4 @@ function picture({ n, alpha }) {
     view.label(power, height, text, text === NAMES[region(alpha, n)].toLowerCase() ? "here" : "");
   view.handle(Math.log10(n), alpha, "dot hollow");
   return view;
-}
-
-function superscript(power) {
-  return String(power).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
 }

@@ -13,6 +13,7 @@ LIVE = {
     "exact": ["fig-live-parting"],
     "freezing": ["fig-freezing-contest", "fig-freezing-phases"],
     "needle": ["fig-live-needle"],
+    "reach": ["fig-live-reach"],
 }
 
 
@@ -297,5 +298,52 @@ def test_a_needle_under_the_hand(opened):
     assert 4 < float(alpha.input_value()) < 7
     keys.fill("5000")
     assert keys.get_attribute("aria-invalid") == "true"
+    moves(figure, "Let α grow", "α")
+    assert fits(page)
+
+
+# --- the reach ------------------------------------------------------------------------------------
+
+
+def test_the_reach_of_every_gap_and_scale(call):
+    cases = [[1.0, 0.5], [1.0, 12.0], [4.0, 1.0], [4.0, 4.0], [6.0, 2.5], [7.0, 7.0], [7.0, 12.0]]
+    found = call("cases.map((c) => m.exactReach(...c))", cases)
+    for (gap, alpha), at in zip(cases, found, strict=True):
+        needle = retrieval.Fixed(gap)
+        expected = float(retrieval.reach(Normal(), needle, alpha))
+        assert at["reach"] == pytest.approx(expected, rel=3e-3, abs=1), (gap, alpha)
+        n, weight = np.array(at["points"]).T
+        among = retrieval.weight(Normal(), needle, alpha, np.round(n[20::8]))
+        np.testing.assert_allclose(weight[20::8], among, rtol=2e-3, atol=1e-6)
+
+
+def test_the_reach_under_the_hand(opened):
+    page = opened("reach.html")
+    figure = page.locator("#fig-live-reach")
+    gap, alpha = (figure.get_by_label(name, exact=True) for name in ("Gap Δ", "α"))
+    for delta, a, said in ((4, 1, "Too small"), (5, 5.5, "finds"), (3.5, 9, "Only rivals")):
+        gap.fill(str(delta))
+        alpha.fill(str(a))
+        needle = retrieval.Fixed(float(delta))
+        reached, formula, largest, share = figure.locator("dd").all_inner_texts()
+        assert number(reached) == pytest.approx(
+            float(retrieval.reach(Normal(), needle, a)), rel=3e-3
+        )
+        if a <= delta:
+            assert number(formula) == pytest.approx(np.exp(a * delta - a**2 / 2), rel=0.02)
+        else:
+            assert formula == "only up to α = Δ"
+        assert number(largest) == pytest.approx(np.exp(delta**2 / 2), rel=0.01)
+        weight = 100 * float(retrieval.weight(Normal(), needle, a, 4096))
+        assert number(share) == pytest.approx(weight, rel=0.1, abs=0.6)
+        assert said.lower() in figure.locator(".live-note").inner_text().lower()
+    gap.fill("7")
+    assert "· 10" in figure.locator("dd").first.inner_text()
+    drag(page, "fig-live-reach", (0.3, 0.5), (0.4, 0.4))
+    assert 2 < float(alpha.input_value()) < 4.5
+    alpha.fill("0")
+    assert figure.locator("dd").first.inner_text() == "2"
+    gap.fill("0.5")
+    assert gap.get_attribute("aria-invalid") == "true"
     moves(figure, "Let α grow", "α")
     assert fits(page)
