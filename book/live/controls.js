@@ -177,14 +177,18 @@ export function dragged(stage, view, use, { plane = false } = {}) {
     });
 }
 
-/** Put a live figure in the place of the still in the figure with this id, if the page has it. */
+/**
+ * Put a live figure in the place of the still in the figure with this id, if the page has it. The
+ * builder gets a function that says whether the still is to be seen with it.
+ */
 export function mount(id, build) {
   const figure = document.getElementById(id);
   const still = figure?.querySelector("img");
   const shown = still?.closest("a") ?? still;
   if (!shown || shown.classList.contains("live-still")) return;
-  const stage = html("div", { class: "live" }, ...build());
-  shown.classList.add("live-still");
+  const whole = (seen) => shown.classList.toggle("live-still", !seen);
+  const stage = html("div", { class: "live" }, ...build(whole));
+  whole(false);
   shown.before(stage);
 }
 

@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 MODULES = (
     *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
     *("needle", "jacobian", "freezing", "temperature", "parting", "contest"),
-    *("phases", "finding", "reaching", "calculator", "main"),
+    *("phases", "finding", "reaching", "guess", "guesses"),
+    *("calculator", "main"),
 )
 """In an order in which each imports only from those before it. The first is made."""
 

@@ -1,19 +1,23 @@
 """The live figures that a hand moves: their numbers against attnlib, and themselves."""
 
+import re
+
 import numpy as np
 import pytest
 
 from attnlib import annealed, exact, freezing, retrieval, rows, typical
+from attnlib.initialisation import sample_rows
 from attnlib.scores import Normal
 from book import stills
 from book.live import tables
 from tests.site.test_calculator import fits, moves, number, readings, settle
 
 LIVE = {
-    "exact": ["fig-live-parting"],
+    "exact": ["fig-live-parting", "fig-exact-gradient"],
     "freezing": ["fig-freezing-contest", "fig-freezing-phases"],
     "needle": ["fig-live-needle"],
-    "reach": ["fig-live-reach"],
+    "reach": ["fig-live-reach", "fig-reach-plane"],
+    "saturation": ["fig-largest"],
 }
 
 
@@ -347,3 +351,73 @@ def test_the_reach_under_the_hand(opened):
     assert gap.get_attribute("aria-invalid") == "true"
     moves(figure, "Let α grow", "α")
     assert fits(page)
+
+
+# --- figures that ask first -----------------------------------------------------------------------
+
+
+def test_the_answers_are_the_library_s(call):
+    dimension, scale = call("[m.halfDimension(), m.ninetyPercent()]")
+    share = exact.saturation(Normal(), scale, tables.GUESSED_KEYS)
+    assert float(share) == pytest.approx(0.9, abs=1e-3)
+    reached = call("m.exactReach(6, 1).reach")
+    assert reached == float(retrieval.reach(Normal(), retrieval.Fixed(6.0), 1.0))
+    # Other rows than the chapter's, at the answer itself.
+    rng, d = np.random.default_rng(5), round(dimension)
+    above = sample_rows(rng, d, tables.ONE_HOT_KEYS, exponent=0.0).largest > 0.5
+    assert abs(above.mean() - 0.5) < 0.06
+
+
+GUESSES = {
+    "saturation": (
+        "fig-largest",
+        "d",
+        "1024",
+        r"about d = 24 on\. .* of 1024 is 43 times too large",
+    ),
+    "exact": ("fig-exact-gradient", "α", "2", r"At α = 4\.07\. .* of 2 is 2\.1 too small"),
+    "reach": ("fig-reach-plane", "n", "100", r"Among 246\. .* of 100 is 2\.5 times too few"),
+}
+
+
+@pytest.mark.parametrize("chapter", GUESSES)
+def test_a_guess_is_placed_and_compared(opened, chapter):
+    name, letter, guess, said = GUESSES[chapter]
+    page = opened(f"{chapter}.html")
+    figure = page.locator(f"#{name}")
+    entry = figure.get_by_label(f"Your guess for {letter}", exact=True)
+    show, answer, still = (
+        figure.get_by_role("button", name="Show the curve"),
+        figure.locator(".live-answer"),
+        figure.locator("img"),
+    )
+    curves = figure.locator(".live path.line:not(.guess)")
+    show.click()
+    assert "Place a guess first" in figure.locator(".live-problem").inner_text()
+    assert curves.count() == 0
+    assert not still.is_visible()
+    # By keyboard: the number, two buttons further on, the space bar.
+    entry.focus()
+    page.keyboard.type(guess)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert figure.locator(".guess").count() == 1
+    page.keyboard.press("Space")
+    assert re.search(said, answer.inner_text())
+    assert curves.count() >= 1
+    assert still.is_visible()
+    assert not entry.is_visible()
+    page.keyboard.press("Enter")  # the focus is on "Guess again"
+    assert figure.locator(".guess").count() == 0
+    assert not still.is_visible()
+    assert entry.input_value() == ""
+    # By hand: a click in the picture places the guess.
+    drag(page, name, (0.5, 0.5), (0.6, 0.5))
+    assert float(entry.input_value()) > 0
+    assert fits(page)
+    show.click()
+    assert "Your guess of" in answer.inner_text()
+    figure.get_by_role("button", name="Guess again").click()
+    figure.get_by_role("button", name="Show it without a guess").click()
+    assert "Your guess" not in answer.inner_text()
+    assert still.is_visible()
