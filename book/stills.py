@@ -33,6 +33,7 @@ NEEDLE_KEYS = 512
 NEEDLE_SEED = 10
 NEEDLE_STRENGTH = 4.0
 OUTPUT_KEYS = 4096
+PRODUCT_LENGTHS = (4, 64, 512)
 REACH_ALPHAS = (1.0, 2.0, 4.0, 10.0)
 REACH_GAP = 4.0
 PARTING_SHOWN = 45
@@ -80,6 +81,7 @@ def figures() -> dict[str, Figure]:
         "live-parting.svg": parting(),
         "live-needle.svg": needle(),
         "live-reach.svg": reach(),
+        "live-variance.svg": variance(),
     }
 
 
@@ -238,6 +240,20 @@ def reach() -> Figure:
     axes.annotate(r"$e^{\Delta^2/2}$", (np.exp(REACH_GAP**2 / 2) * 1.15, 0.93), color=style.GREY)
     axes.set(xscale="log", xlim=(2, 1e6), ylim=(0, 1))
     axes.legend(loc="upper right")
+    return drawing
+
+
+def variance() -> Figure:
+    """Return the densities of a dot product for three lengths, and divided by the root of them."""
+    drawing, (above, below) = subplots(2, 1, figsize=(5.4, 4.4))
+    for d in PRODUCT_LENGTHS:
+        x = np.linspace(-4.0, 4.0, 161)
+        density = np.exp(DotProduct(d).logpdf(x))
+        above.plot(x * np.sqrt(d), density / np.sqrt(d), label=f"d = {d}")
+        below.plot(x, density, label=f"d = {d}")
+    above.set(xlabel="q·k", ylabel="density", xlim=(-80, 80), ylim=(0, 0.22))
+    below.set(xlabel="q·k/√d", ylabel="density", xlim=(-4, 4), ylim=(0, None))
+    above.legend(loc="upper right")
     return drawing
 
 

@@ -11,6 +11,7 @@ import { partingFigure } from "./parting.js";
 import { phasesFigure } from "./phases.js";
 import { reachingFigure } from "./reaching.js";
 import { temperatureFigure } from "./temperature.js";
+import { wideningFigure } from "./widening.js";
 
 mount("fig-calculator", calculator);
 mount("fig-live-jacobian", jacobianFigure);
@@ -24,3 +25,4 @@ mount("fig-largest", oneHotGuess);
 mount("fig-exact-gradient", gradientGuess);
 mount("fig-reach-plane", reachGuess);
 mount("fig-live-temperature", temperatureFigure);
+mount("fig-live-variance", wideningFigure);

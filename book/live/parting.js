@@ -36,11 +36,15 @@ export function uniforms(seed) {
   };
 }
 
+/** Return a generator of normal numbers with a seed. */
+export function normals(seed) {
+  const uniform = uniforms(seed);
+  return () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+}
+
 /** Return rows of independent normal scores, each with its largest first. */
 export function normalRows(count, keys, seed) {
-  const uniform = uniforms(seed);
-  const normal = () =>
-    Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+  const normal = normals(seed);
   return Array.from({ length: count }, () =>
     Float64Array.from({ length: keys }, normal).sort().reverse(),
   );

@@ -18,7 +18,7 @@ MODULES = (
     *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
     *("needle", "jacobian", "freezing", "temperature", "parting", "contest"),
     *("phases", "finding", "reaching", "guess", "guesses"),
-    *("calculator", "main"),
+    *("widening", "calculator", "main"),
 )
 """In an order in which each imports only from those before it. The first is made."""
 

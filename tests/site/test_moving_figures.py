@@ -7,9 +7,10 @@ import pytest
 
 from attnlib import annealed, exact, freezing, retrieval, rows, typical
 from attnlib.initialisation import sample_rows
-from attnlib.scores import Normal
+from attnlib.scores import DotProduct, Normal
 from book import stills
 from book.live import tables
+from tests.site.html_checks import soup
 from tests.site.test_calculator import fits, moves, number, readings, settle
 
 LIVE = {
@@ -18,26 +19,24 @@ LIVE = {
     "needle": ["fig-live-needle"],
     "reach": ["fig-live-reach", "fig-reach-plane"],
     "saturation": ["fig-largest"],
+    "variance": ["fig-live-variance"],
 }
 
 
-@pytest.mark.parametrize(
-    ("chapter", "figure"), [(name, figure) for name, several in LIVE.items() for figure in several]
-)
-def test_print_and_browsers_without_javascript_have_the_still(
-    opened, browser, address, chapter, figure
-):
+@pytest.mark.parametrize("chapter", LIVE)
+def test_print_and_browsers_without_javascript_have_the_stills(opened, site, chapter):
     page = opened(f"{chapter}.html")
-    still, live = page.locator(f"#{figure} img"), page.locator(f"#{figure} .live")
-    live.wait_for()
-    assert not still.is_visible()
-    page.emulate_media(media="print")
-    assert still.is_visible()
-    assert not live.is_visible()
-    plain = browser.new_page(java_script_enabled=False)
-    plain.goto(f"{address}/{chapter}.html", wait_until="domcontentloaded")
-    assert plain.locator(f"#{figure} img").is_visible()
-    plain.close()
+    written = soup(site / "chapters" / f"{chapter}.html")
+    for name in LIVE[chapter]:
+        still, live = page.locator(f"#{name} img"), page.locator(f"#{name} .live")
+        live.wait_for()
+        assert not still.is_visible()
+        page.emulate_media(media="print")
+        assert still.is_visible()
+        assert not live.is_visible()
+        page.emulate_media(media="screen")
+        # What stands there before any script has run.
+        assert len(written.select(f"#{name} img[alt]:not(.live-still)")) == 1
 
 
 def drag(page, figure, start, end):
@@ -373,7 +372,7 @@ GUESSES = {
         "fig-largest",
         "d",
         "1024",
-        r"about d = 24 on\. .* of 1024 is 43 times too large",
+        r"d = 24 on\. .* of 1024 is 43 times too large",
     ),
     "exact": ("fig-exact-gradient", "α", "2", r"At α = 4\.07\. .* of 2 is 2\.1 too small"),
     "reach": ("fig-reach-plane", "n", "100", r"Among 246\. .* of 100 is 2\.5 times too few"),
@@ -421,3 +420,44 @@ def test_a_guess_is_placed_and_compared(opened, chapter):
     figure.get_by_role("button", name="Show it without a guess").click()
     assert "Your guess" not in answer.inner_text()
     assert still.is_visible()
+
+
+# --- dot products that widen ----------------------------------------------------------------------
+
+
+def test_dot_products_widen_with_the_length_of_the_vectors(call):
+    lengths = [1, 4, 64, 512]
+    found = call(
+        """(() => { const products = m.growingProducts(1000, 512, 1);
+          return cases.map((d) => m.momentsAt(products, d)); })()""",
+        lengths,
+    )
+    for d, at in zip(lengths, found, strict=True):
+        values = np.array(at["values"])
+        assert len(values) == 1000
+        assert at["mean"] == pytest.approx(values.mean(), abs=1e-6)
+        assert at["variance"] == pytest.approx(values.var(ddof=1))
+        assert abs(at["variance"] - d) < 4 * at["error"]
+        # The fourth moment of the library's law, which has variance 1.
+        x = np.linspace(-60, 60, 400_001)
+        fourth = np.trapezoid(x**4 * np.exp(DotProduct(max(d, 2)).logpdf(x)), x)
+        if d > 1:
+            expected = d * np.sqrt((fourth - 1) / 1000)
+            assert at["error"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_dot_products_under_the_hand(opened):
+    page = opened("variance.html")
+    length = page.get_by_label("Length of the vectors d", exact=True)
+    for d in (4, 512):
+        length.fill(str(d))
+        shown = readings(page)
+        value, error = map(float, shown["variance of q·k, measured"].split(" ± "))
+        assert abs(value - d) < 4 * error
+        assert shown["predicted: d"] == str(d)
+        scaled, _ = map(float, shown["variance of q·k/√d"].split(" ± "))
+        assert scaled == pytest.approx(value / d, rel=0.01)
+    length.fill("0")
+    assert length.get_attribute("aria-invalid") == "true"
+    moves(page, "Let d grow", "Length of the vectors d")
+    assert fits(page)
