@@ -116,7 +116,7 @@ export const gradientGuess = guessFigure({
     return (
       `At α = ${digits(answer)}.` +
       said(guess, guess, Math.abs(off) < 0.05 ? "right" : distance) +
-      " The last tenth takes the whole rest of the axis."
+      " All the rest of the axis does not bring the last tenth."
     );
   },
 });
