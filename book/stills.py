@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.special import log_ndtr, ndtri
 
-from attnlib import annealed, criteria, exact, freezing, retrieval, rows
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from book import style
 from book.live import heads
-from book.live.tables import KEYS, arrivals, sixteen
+from book.live.tables import KEYS, PARTING_ALPHA, PARTING_KEYS, PARTING_ROWS, arrivals, sixteen
 from experiments.real_heads import shown
 from experiments.records import load
 
@@ -32,6 +32,10 @@ FROZEN_ALPHA = 4.0
 FROZEN_KEYS = (16, 4096, 2**24)
 JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
 JACOBIAN_SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
+NEEDLE_ALPHAS = (1.0, 4.0, 10.0)
+NEEDLE_KEYS = 512
+NEEDLE_SEED = 10
+NEEDLE_STRENGTH = 4.0
 OUTPUT_KEYS = 4096
 LANDING_DIMENSIONS = (4, 64, 1024)
 NUMBER_GAP = 4.0
@@ -41,6 +45,10 @@ QUERY = 36
 """The token whose row is drawn of the first of the recorded heads."""
 MARKS = ("o", "s", "^", "D", "x")
 MULTIPLIERS = np.geomspace(0.25, 4.0, 49)
+PRODUCT_LENGTHS = (4, 64, 512)
+REACH_ALPHAS = (1.0, 2.0, 4.0, 10.0)
+REACH_GAP = 4.0
+PARTING_SHOWN = 45
 
 SIGNS = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
 
@@ -86,6 +94,10 @@ def figures() -> dict[str, Figure]:
         "live-number.svg": number(),
         "live-heads.svg": atlas(),
         "live-attend.svg": attend(),
+        "live-parting.svg": parting(),
+        "live-needle.svg": needle(),
+        "live-reach.svg": reach(),
+        "live-variance.svg": variance(),
     }
 
 
@@ -241,6 +253,65 @@ def number() -> Figure:
     return drawing
 
 
+def parting() -> Figure:
+    """Return single rows against α, and the three averages of them."""
+    law, n = Normal(), PARTING_KEYS
+    alpha = np.linspace(0.02, PARTING_ALPHA, 46)
+    drawing, axes = style.figure("α", "gradient α(1 − Σp²)", height=4.0)
+    sample = law.sample(np.random.default_rng(0), PARTING_SHOWN, n)
+    few = alpha[::3]
+    each = np.stack([rows.gradient(sample, float(a)) for a in few])
+    axes.plot(few, each, "-", color=style.GREY, linewidth=0.5, alpha=0.35)
+    fine = np.linspace(0.0, 2.5, 60)
+    approximation = annealed.gradient(law, fine, n)
+    typical_row, _ = typical.gradient(law, alpha, n, rows=PARTING_ROWS)
+    heavy = {"linewidth": 2.4}
+    name = "approximation"
+    axes.plot(fine, approximation, "--", color=style.VERMILLION, label=name, **heavy)
+    name = "mean of all rows"
+    axes.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE, label=name, **heavy)
+    axes.plot(alpha, typical_row, "-.", color=style.GREEN, label="typical row", **heavy)
+    axes.set(xlim=(0, PARTING_ALPHA), ylim=(0, 4.4))
+    axes.legend(loc="upper left")
+    return drawing
+
+
+def needle() -> Figure:
+    """Return the largest weights of one row with a needle, at three scales."""
+    rng = np.random.default_rng(NEEDLE_SEED)
+    s = Normal().sample(rng, 1, NEEDLE_KEYS)[0]
+    s[0] += NEEDLE_STRENGTH
+    order = np.argsort(-s)[:SHOWN]
+    drawing, axes = subplots(3, 1, figsize=(5.4, 4.8), sharex=True)
+    for panel, alpha in zip(axes, NEEDLE_ALPHAS, strict=True):
+        p = rows.softmax(s, alpha)
+        colours = [style.VERMILLION if key == 0 else style.BLUE for key in order]
+        panel.bar(np.arange(SHOWN), p[order], width=0.76, color=colours)
+        loss = float(retrieval.loss(Normal(), retrieval.Tilted(NEEDLE_STRENGTH), alpha, s.size))
+        said = f"α = {alpha:g}: the needle has {p[0]:.2f}; mean loss {loss:.2f}"
+        panel.set_title(said, fontsize="small")
+        panel.set(ylim=(0, 1), xticks=[], yticks=[0, 0.5, 1], ylabel="weight")
+    axes[-1].set_xlabel(f"the {SHOWN} largest weights of a row, θ = {NEEDLE_STRENGTH:g}")
+    return drawing
+
+
+def reach() -> Figure:
+    """Return the weight of a needle against the number of keys, at four scales."""
+    law, needle = Normal(), retrieval.Fixed(REACH_GAP)
+    drawing, axes = style.figure("number of keys n", "weight of the needle")
+    n = np.round(np.geomspace(2, 1e6, 60))
+    for alpha in REACH_ALPHAS:
+        (curve,) = axes.plot(n, retrieval.weight(law, needle, alpha, n), label=f"α = {alpha:g}")
+        most = float(retrieval.reach(law, needle, alpha))
+        axes.plot(most, 0.5, "o", color=curve.get_color(), markersize=7)
+    axes.axvline(np.exp(REACH_GAP**2 / 2), color=style.GREY, linestyle=":", linewidth=1.2)
+    axes.axhline(0.5, color=style.GREY, linestyle="-", linewidth=0.8)
+    axes.annotate(r"$e^{\Delta^2/2}$", (np.exp(REACH_GAP**2 / 2) * 1.15, 0.93), color=style.GREY)
+    axes.set(xscale="log", xlim=(2, 1e6), ylim=(0, 1))
+    axes.legend(loc="upper right")
+    return drawing
+
+
 def atlas() -> Figure:
     """Return all heads of the trained models: α and effective keys over n, beside random rows."""
     table = heads.heads()
@@ -311,6 +382,20 @@ def attend() -> Figure:
     for axis in (below.xaxis, below.yaxis):
         axis.set_ticks([], minor=True)
     below.legend(loc="upper right")
+    return drawing
+
+
+def variance() -> Figure:
+    """Return the densities of a dot product for three lengths, and divided by the root of them."""
+    drawing, (above, below) = subplots(2, 1, figsize=(5.4, 4.4))
+    for d in PRODUCT_LENGTHS:
+        x = np.linspace(-4.0, 4.0, 161)
+        density = np.exp(DotProduct(d).logpdf(x))
+        above.plot(x * np.sqrt(d), density / np.sqrt(d), label=f"d = {d}")
+        below.plot(x, density, label=f"d = {d}")
+    above.set(xlabel="q·k", ylabel="density", xlim=(-80, 80), ylim=(0, 0.22))
+    below.set(xlabel="q·k/√d", ylabel="density", xlim=(-4, 4), ylim=(0, None))
+    above.legend(loc="upper right")
     return drawing
 
 

@@ -121,9 +121,13 @@ export function once(work) {
   };
 }
 
+/** Of a motion that is shown step by step, where the reader's system asks for less motion. */
+const STEPS = 8;
+
 /**
  * Return a button that moves a value from 0 to 1 in some seconds, and stops when pressed again. A
- * screen reader hears of the `results` only when it has stopped.
+ * screen reader hears of the `results` only when it has stopped. With reduced motion each press is
+ * one step.
  */
 export function player({ label, seconds = 7, move, results }) {
   let start = null;
@@ -143,7 +147,12 @@ export function player({ label, seconds = 7, move, results }) {
     if (part < 1) requestAnimationFrame(frame);
     else stop();
   };
+  let step = 0;
   button.addEventListener("click", () => {
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      step = (step % STEPS) + 1;
+      return move(step / STEPS);
+    }
     if (start !== null) return stop();
     start = 0;
     part = 0;
@@ -154,14 +163,43 @@ export function player({ label, seconds = 7, move, results }) {
   return button;
 }
 
-/** Put a live figure in the place of the still in the figure with this id, if the page has it. */
+/**
+ * Let a pointer be dragged over a chart, which `view` returns and which may be drawn anew meanwhile:
+ * `use` gets [x, y] in the units of its axes. A field beside it does the same by keyboard. A finger
+ * must still be able to scroll the page: where only x counts, by moving up or down; in a plane,
+ * anywhere but on the handle.
+ */
+export function dragged(stage, view, use, { plane = false } = {}) {
+  stage.classList.add(plane ? "live-plane" : "live-across");
+  let pointer = null;
+  stage.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || !view().root.contains(event.target)) return;
+    if (plane && event.pointerType === "touch" && !event.target.matches(".handle, .dot")) return;
+    pointer = event.pointerId;
+    stage.setPointerCapture(pointer);
+    use(view().at(event));
+  });
+  stage.addEventListener("pointermove", (event) => {
+    if (event.pointerId === pointer) use(view().at(event));
+  });
+  for (const end of ["pointerup", "pointercancel"])
+    stage.addEventListener(end, () => {
+      pointer = null;
+    });
+}
+
+/**
+ * Put a live figure in the place of the still in the figure with this id, if the page has it. The
+ * builder gets a function that says whether the still is to be seen with it.
+ */
 export function mount(id, build) {
   const figure = document.getElementById(id);
   const still = figure?.querySelector("img");
   const shown = still?.closest("a") ?? still;
   if (!shown || shown.classList.contains("live-still")) return;
-  const stage = html("div", { class: "live" }, ...build());
-  shown.classList.add("live-still");
+  const whole = (seen) => shown.classList.toggle("live-still", !seen);
+  const stage = html("div", { class: "live" }, ...build(whole));
+  whole(false);
   shown.before(stage);
 }
 

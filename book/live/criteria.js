@@ -10,7 +10,7 @@ const [HELD, ENTROPY, TYPICAL] = [held, entropy, typical].map((tables) => ({
   "dot product": unpack(tables["dot product"]),
 }));
 
-const EULER_GAMMA = 0.5772156649015329;
+export const EULER_GAMMA = 0.5772156649015329;
 
 /** Return n, or under a causal mask the harmonic mean of 1, …, n. */
 export function effectiveKeys(n, causal) {

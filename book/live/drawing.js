@@ -39,6 +39,11 @@ export function grouped(value) {
   return value < 1e4 ? String(value) : String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
+/** Return a whole number as an exponent. */
+export function superscript(power) {
+  return String(power).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
+}
+
 /** Return a percentage of two digits. */
 export function percent(share) {
   return `${share < 0.995 ? digits(100 * share, 2) : "100"}\u00a0%`;
@@ -116,11 +121,26 @@ export function chart({ x, y, width = 420, height = 280, name }) {
     dot(a, b, style) {
       return add("circle", { class: style, cx: X(a), cy: Y(b), r: 5 });
     },
+    /** Draw a dot that a finger can take hold of. */
+    handle(a, b, style) {
+      add("circle", { class: "handle", cx: X(a), cy: Y(b), r: 24 });
+      return this.dot(a, b, style);
+    },
     upright(a, style) {
       return add("path", { class: style, d: `M${X(a).toFixed(1)} ${box.top}V${box.bottom}` });
     },
     label(a, b, text, style = "") {
       return add("text", { x: X(a), y: Y(b), class: style }, text);
+    },
+    /** Return where a pointer is in the units of the axes, and no further than they go. */
+    at({ clientX, clientY }) {
+      const { left, top, width: shown } = root.getBoundingClientRect();
+      const unit = width / shown;
+      const part = (value, low, high) => Math.min(Math.max((value - low) / (high - low), 0), 1);
+      return [
+        x.from + (x.to - x.from) * part(unit * (clientX - left), box.left, box.right),
+        y.from + (y.to - y.from) * part(unit * (clientY - top), box.bottom, box.top),
+      ];
     },
   };
 }

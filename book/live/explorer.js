@@ -234,7 +234,7 @@ function picture(rules, chosen, { n, length }) {
     view.add("path", { class: "band", d: `M${around.join("L")}Z` });
   }
   view.label(x(FEWEST) + 0.1, 3.3, "frozen");
-  for (const rule of rules) if (rule !== chosen) view.curve(curve(rule), "thin faint");
+  for (const rule of rules) if (rule !== chosen) view.curve(curve(rule), "thin dimmed");
   for (const keys of [length, n]) if (keys >= FEWEST) view.upright(x(keys), "thin dashed");
   for (let keys = 64; keys <= TABLE.criteria.typical.largest; keys *= 4) {
     const typical = criteria(NORMAL, keys, false).find(({ name }) => name === "typical");

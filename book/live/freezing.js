@@ -1,6 +1,6 @@
 // The number of keys grows through the freezing transition.
 
-import { numberField, player, readings } from "./controls.js";
+import { dragged, numberField, player, readings } from "./controls.js";
 import { bars, chart, digits, grouped, html, percent } from "./drawing.js";
 import { criticalAlpha } from "./laws.js";
 import { sampleRow, weigh } from "./rows.js";
@@ -29,13 +29,15 @@ export function freezingFigure() {
   const state = { alpha: 4, n: 16 };
   const pictures = html("div", { class: "live-pictures" });
   const values = html("dl", { class: "live-readings", "aria-live": "polite" });
+  let view = null;
   const draw = () => {
     const { alpha, n } = state;
+    view = plane(alpha, n);
     const row = weigh(sampleRow(NORMAL, n), alpha);
     const critical = criticalAlpha(NORMAL, n);
     const formula = n / Math.exp(alpha * alpha);
     pictures.replaceChildren(
-      plane(alpha, n),
+      view.root,
       bars(row.weights, { name: "The largest weights of a row." }).root,
     );
     values.replaceChildren(
@@ -82,9 +84,18 @@ export function freezingFigure() {
       change({ n: value });
     },
   });
-  keys.show(state.n);
-  scale.show(state.alpha);
-  draw();
+  const show = () => {
+    keys.show(state.n);
+    scale.show(state.alpha);
+    draw();
+  };
+  const move = ([power, alpha]) => {
+    const n = Math.min(Math.round(10 ** power), MOST);
+    Object.assign(state, { n, alpha: Math.min(Number(alpha.toFixed(2)), LARGEST_ALPHA) });
+    show();
+  };
+  dragged(pictures, () => view, move, { plane: true });
+  show();
   return [
     html("div", { class: "live-fields" }, keys.element, scale.element, play),
     pictures,
@@ -123,6 +134,6 @@ function plane(alpha, n) {
   view.label(1, 5, "frozen");
   view.label(5.4, 3.6, "neither");
   view.label(4.5, 0.9, "formula holds");
-  view.dot(Math.log10(n), alpha, "dot exact");
-  return view.root;
+  view.handle(Math.log10(n), alpha, "dot exact");
+  return view;
 }

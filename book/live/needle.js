@@ -1,6 +1,7 @@
 // One key that is meant: its mean weight, the scale that finds it, and how far a scale reaches.
 // The integrals are those of attnlib.retrieval, by the trapezoidal rule on one grid of αs and u.
 
+import { EULER_GAMMA } from "./criteria.js";
 import { cosineMoments, criticalAlpha, deviation, queryLengths } from "./laws.js";
 import { TABLE } from "./table.js";
 
@@ -12,6 +13,9 @@ const LONGEST_IN_FEW_DIMENSIONS = 0.1;
 /** Scores so far below u add nothing to E[1 − exp(−e^{αs−u})], and those above add all. */
 const BELOW = -40;
 const ABOVE = 5;
+
+/** Below this α the grids would fill the memory; what is asked for is no longer moved by it. */
+const SMALLEST = 1e-3;
 
 const POINTS = 64;
 
@@ -52,18 +56,25 @@ export function bestAlpha(law, needle, n) {
 
 /** Return the needle's mean weight as a function of n, at an α in standard deviations. */
 export function needleWeight(law, needle, alpha) {
+  if (alpha === 0) return (n) => 1 / n;
   const parts = partsOf(law, needle, alpha).map(({ weight, rows }) => ({ weight, rows: rows() }));
   return (n) => parts.reduce((sum, { weight, rows }) => sum + weight * rows.mean(n), 0);
 }
 
+/** Return the mean loss −log p of the needle as a function of n, at an α of independent scores. */
+export function meanLoss(law, needle, alpha) {
+  if (alpha === 0) return (n) => Math.log(n);
+  return independent(law, needle.kind, needle.strength, alpha).loss;
+}
+
 /**
  * Return the mean weight as points [n, weight] under a rule, a function of n or a number, and the
- * largest whole n with half of the weight: Infinity if that is beyond the tables.
+ * largest whole n with half of the weight: Infinity if that is beyond the limits.
  */
-export function reachOf(law, needle, rule) {
+export function reachOf(law, needle, rule, limits = TABLE.limits.n) {
   const constant = typeof rule === "number" && needleWeight(law, needle, rule);
   const weight = (n) => (constant || needleWeight(law, needle, rule(n)))(n);
-  const [first, end] = TABLE.limits.n.map(Math.log);
+  const [first, end] = limits.map(Math.log);
   const points = Array.from({ length: POINTS + 1 }, (_, i) => {
     const n = Math.exp(first + ((end - first) * i) / POINTS);
     return [n, weight(n)];
@@ -162,7 +173,7 @@ function partsOf(law, { kind, strength }, alpha) {
 
 /** Return functions of n for independent scores, in units of their standard deviation. */
 function independent(law, kind, strength, alpha) {
-  const scale = Math.max(alpha, 1e-6);
+  const scale = Math.max(alpha, SMALLEST);
   const share = law.kind === "cosine" ? meanGap(law, { kind, strength }) ** 2 / law.d : 0;
   const narrow = kind === "theta" ? 1 - share : 1; // towards the end of the cosines' range
   const longest = law.kind === "cosine" && law.d < 40 ? LONGEST_IN_FEW_DIMENSIONS : LONGEST;
@@ -178,11 +189,11 @@ function independent(law, kind, strength, alpha) {
     missed[m - lowest] = -Math.expm1(-power);
     density[m - lowest] = power * Math.exp(-power);
   }
-  const top = tilted ? (tilted.first + tilted.masses.length) * h : level;
+  const top = tilted ? (tilted.first + tilted.masses.length) * h : Math.max(level, 8 * scale);
   const bottom = tilted ? tilted.first * h : level;
   const from = Math.floor((bottom - ABOVE) / STEP);
   const count = Math.ceil((top + 30) / STEP) - from;
-  const [beaten, own, bent] = [0, 0, 0].map(() => new Float64Array(count));
+  const [beaten, own, bent, below] = [0, 0, 0, 0].map(() => new Float64Array(count));
   const survived = new Float64Array(count);
   for (let j = 0; j < count; j++) {
     const u = (from + j) * STEP;
@@ -191,17 +202,52 @@ function independent(law, kind, strength, alpha) {
     bent[j] = average(others, density, start, (i) => i * h - level);
     own[j] = tilted ? average(tilted, density, start) : Math.exp(level - u - Math.exp(level - u));
     survived[j] = Math.exp(-Math.exp(level - u));
+    below[j] = tilted
+      ? 1 - average(tilted, missed, start) - tilted.above(start + missed.length)
+      : survived[j];
   }
+  const among = (chance, keys) => Math.exp(keys * Math.log1p(-Math.min(chance, 1 - 1e-16)));
   const sum = (values, keys) => {
     let total = 0;
     for (let j = 0; j < count; j++)
-      total += values[j] * Math.exp(keys * Math.log1p(-Math.min(beaten[j], 1 - 1e-16)));
+      total += values[j] * among(beaten[j], keys);
     return STEP * total;
   };
+  const middle = scale * meanGap(law, { kind, strength });
   return {
     mean: (n) => sum(own, n - 1),
+    // E log Z is Euler's γ less than the mean of the largest αs + X, X as Gumbel's variables.
+    loss: (n) => {
+      const largest = below.reduce((total, p, j) => {
+        const beyond = 1 - p * among(beaten[j], n - 1);
+        return total + (j ? beyond : beyond / 2);
+      }, from);
+      return STEP * largest - EULER_GAMMA - middle;
+    },
     slope: (n) => sum(bent.map((value, j) => value * survived[j]), Math.max(n - 2, 0)),
   };
+}
+
+/** Return E Σp² of n normal scores, n ∫ E[w²e^(−w)] φ^(n−1) du with w = e^(αs−u), at any n. */
+export function meanCollision(alpha, n) {
+  if (alpha === 0) return 1 / n;
+  const scale = Math.max(alpha, SMALLEST);
+  const fine = Math.max(1, Math.ceil(STEP / (LONGEST * scale)));
+  const h = STEP / fine;
+  const scores = lattice({ kind: "normal" }, 0, scale, h);
+  const lowest = Math.round(BELOW / h);
+  const powers = Float64Array.from({ length: Math.round(ABOVE / h) - lowest }, (_, i) =>
+    Math.exp((lowest + i) * h),
+  );
+  const missed = powers.map((w) => -Math.expm1(-w));
+  const squared = powers.map((w) => w * w * Math.exp(-w));
+  let total = 0;
+  for (let j = Math.floor(-ABOVE / STEP); j * STEP < 12 * scale + 45; j++) {
+    const start = j * fine + lowest;
+    const beaten = average(scores, missed, start) + scores.above(start + missed.length);
+    if (beaten < 1) total += average(scores, squared, start) * Math.exp((n - 1) * Math.log1p(-beaten));
+  }
+  return n * STEP * total;
 }
 
 /** Return Σ masses × kernel where the kernel starts at an index of the lattice. */

@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 MODULES = (
     *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
     *("needle", "inputs", "advice", "snippets", "jacobian", "freezing", "temperature"),
+    *("parting", "contest", "phases", "finding", "reaching", "guess", "guesses", "widening"),
     *("calculator", "explorer", "landing", "main"),
 )
 """In an order in which each imports only from those before it. The first is made."""

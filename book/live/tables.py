@@ -8,7 +8,9 @@ from numpy.polynomial import chebyshev
 from numpy.polynomial.polynomial import Polynomial
 
 from attnlib import criteria, exact, freezing, retrieval
+from attnlib import typical as typical_rows
 from attnlib.checking import FloatArray
+from attnlib.initialisation import sample_rows
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 from attnlib.special import debye_polynomials
@@ -31,6 +33,15 @@ GRADIENT_SCALES = 22
 OUTPUT_KEYS = (16, 2**16)
 OUTPUT_TEMPERATURES = (1.0 / 16.0, 16.0)
 OUTPUT_NODES = (9, 44)
+
+GUESSED_KEYS = 1024
+ONE_HOT_DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+ONE_HOT_KEYS = 512
+
+PARTING_KEYS = 512
+PARTING_ALPHA = 9.0
+PARTING_NODES = 16
+PARTING_ROWS = 8000
 
 TYPICAL_DEGREES = (2, 4)
 TYPICAL_FLOOR = 0.002
@@ -55,6 +66,8 @@ def tables() -> dict[str, Any]:
         "limits": {"n": KEYS, "d": DIMENSIONS},
         "gradient": gradient_table(),
         "output": output_table(),
+        "parting": parting_table(),
+        "guesses": guesses(),
         "criteria": criteria_tables(recorded),
         "debye": [rounded(u) for u in debye_polynomials()[:7]],
         "arrivals": arrivals(),
@@ -95,6 +108,28 @@ def output_table() -> dict[str, Any]:
     values = np.log(exact.output_std(Normal(), 1.0 / t, keys[:, None]))
     places = at(np.sqrt(np.log(keys)), root_log(OUTPUT_KEYS)), nodes(OUTPUT_NODES[1])
     return {"n": OUTPUT_KEYS, "t": OUTPUT_TEMPERATURES} | packed(fit(values, *places), 1e-5)
+
+
+def parting_table() -> dict[str, Any]:
+    """Return log(g/α) of the typical row of normal scores by α, g its geometric mean."""
+    alpha = PARTING_ALPHA * (nodes(PARTING_NODES) + 1.0) / 2.0
+    found, _ = typical_rows.gradient(Normal(), alpha, PARTING_KEYS, rows=PARTING_ROWS)
+    coefficients = fit(np.log(found / alpha), nodes(PARTING_NODES))
+    return {"n": PARTING_KEYS, "alpha": PARTING_ALPHA} | packed(coefficients, 1e-5)
+
+
+def guesses() -> dict[str, Any]:
+    """Return what the figures that ask first need: the medians of fig-largest, and a limit."""
+    rng = np.random.default_rng(1)  # the chapter's own draws
+    found = [
+        np.median(sample_rows(rng, d, ONE_HOT_KEYS, exponent=0.0).largest)
+        for d in ONE_HOT_DIMENSIONS
+    ]
+    limit = float(exact.gradient_limit(Normal(), GUESSED_KEYS))
+    return {
+        "largest": {"d": ONE_HOT_DIMENSIONS, "weight": [round(float(w), 4) for w in found]},
+        "share": {"n": GUESSED_KEYS, "limit": round(limit, 8)},
+    }
 
 
 def criteria_tables(recorded: Record) -> dict[str, Any]:

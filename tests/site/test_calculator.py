@@ -3,6 +3,7 @@
 import re
 from itertools import product
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -839,17 +840,18 @@ def test_one_row_and_its_jacobian(opened):
 
 def test_keys_grow_through_freezing(opened):
     page = opened("freezing.html")
-    keys = page.get_by_label("Number of keys n", exact=True)
+    figure = page.locator("#fig-live-freezing")
+    keys = figure.get_by_label("Number of keys n", exact=True)
     for n, phase in ((16, "frozen"), (10**5, "rare rows make the mean")):
         keys.fill(str(n))
-        shown = readings(page)
+        shown = readings(figure)
         row = stills.sample_row(n, 4.0)
         assert phase in shown["in the limit of many keys"]
         assert number(shown["as many equal keys, 1/Σp²"]) == pytest.approx(
             1 / row.collision_probability, rel=6e-3
         )
         assert number(shown["largest weight"]) == pytest.approx(100 * row.weights[0], abs=0.6)
-    moves(page, "Let n grow", "Number of keys n")
+    moves(figure, "Let n grow", "Number of keys n")
     assert fits(page)
 
 
@@ -880,17 +882,17 @@ def fits(page):
     return all(page.evaluate(inside) for _ in every_window(page))
 
 
-def moves(page, button, label):
-    """Press a figure's button, see that its field moves, and stop it."""
-    entry = page.get_by_label(label, exact=True)
-    page.get_by_role("button", name=button).click()
-    silent = page.locator(".live [aria-live=off]")
+def moves(place, button, label):
+    """Press a figure's button on a page or in a part of it, see its field move, and stop it."""
+    entry = place.get_by_label(label, exact=True)
+    place.get_by_role("button", name=button).click()
+    silent = place.locator("[aria-live=off]")
     assert silent.count() == 1  # no screen reader reads sixty results a second
     values = set()
     for _ in range(3):
         values.add(entry.input_value())
-        page.wait_for_timeout(80)
-    page.get_by_role("button", name="Stop").click()
+        sleep(0.08)
+    place.get_by_role("button", name="Stop").click()
     assert len(values) > 1
-    page.get_by_role("button", name=button).wait_for()
+    place.get_by_role("button", name=button).wait_for()
     assert silent.count() == 0

@@ -1,0 +1,251 @@
+// Rows of one law against α: together at first, then each its own way, and three averages of them.
+
+import { evaluate, place, unpack } from "./chebyshev.js";
+import { dragged, numberField, player, readings } from "./controls.js";
+import { criteria } from "./criteria.js";
+import { chart, digits, html, legend, svg } from "./drawing.js";
+import { annealedBestAlpha, annealedGradient, meanGradient } from "./laws.js";
+import { TABLE } from "./table.js";
+
+const NORMAL = { kind: "normal" };
+const TYPICAL = unpack(TABLE.parting);
+const { n: KEYS, alpha: LARGEST_ALPHA } = TABLE.parting;
+const ROWS = 200;
+const STEP = 0.1;
+const HIGHEST = 4.4;
+
+/** The three rows that are shown whole, by the part of all rows that have a smaller gap. */
+const CHOSEN = [
+  [0.05, "a near-tie"],
+  [0.5, "a usual row"],
+  [0.95, "a clear winner"],
+];
+const BARS = 6;
+
+/** From this relative distance on two curves have parted. */
+const APART = 0.1;
+
+/** Return a generator of uniform numbers with a seed: the same rows for every reader. */
+export function uniforms(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Return a generator of normal numbers with a seed. */
+export function normals(seed) {
+  const uniform = uniforms(seed);
+  return () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+}
+
+/** Return rows of independent normal scores, each with its largest first. */
+export function normalRows(count, keys, seed) {
+  const normal = normals(seed);
+  return Array.from({ length: count }, () =>
+    Float64Array.from({ length: keys }, normal).sort().reverse(),
+  );
+}
+
+/** Return the gradients of a row at 0, step, 2·step, …, so many of them. */
+export function rowGradients(scores, step, count) {
+  const factors = scores.map((s) => Math.exp(step * (s - scores[0])));
+  const powers = new Float64Array(scores.length).fill(1);
+  return Array.from({ length: count }, (_, i) => {
+    let [sum, squares] = [0, 0];
+    for (let k = 0; k < powers.length; k++) {
+      sum += powers[k];
+      squares += powers[k] * powers[k];
+      powers[k] *= factors[k];
+    }
+    return i * step * (1 - squares / (sum * sum));
+  });
+}
+
+/** Return the geometric mean of the rows' gradients, from the table. */
+export function typicalGradient(alpha) {
+  return alpha * Math.exp(evaluate(TYPICAL, place(alpha, [0, LARGEST_ALPHA])));
+}
+
+/** Return the three averages as functions of α, and where the two that have a maximum have it. */
+export function threeAverages() {
+  const named = criteria(NORMAL, KEYS, false).find(({ name }) => name === "typical");
+  const curves = {
+    approximation: (alpha) => annealedGradient(NORMAL, alpha, KEYS),
+    mean: meanGradient(NORMAL, KEYS),
+    typical: typicalGradient,
+  };
+  return { curves, best: { approximation: annealedBestAlpha(NORMAL, KEYS), typical: named.alpha } };
+}
+
+/** Say which of the three still agree, and which are past their maximum. */
+export function partingInWords(alpha, { approximation, mean, typical }, best) {
+  const far = (value) => Math.abs(value / mean - 1) > APART;
+  if (alpha === 0) return "At α = 0 no row looks at its scores, and no gradient is left.";
+  if (!far(approximation) && !far(typical))
+    return `Together: nearly every row has g close to α, so any average of them does.`;
+  const formula =
+    alpha > best.approximation
+      ? `The approximation is past its maximum at ${digits(best.approximation)}`
+      : "The approximation begins to leave the others";
+  const row =
+    alpha > best.typical
+      ? `the typical row is past its own, at ${digits(best.typical)}`
+      : "the typical row still rises";
+  return `${formula}; ${row}; the mean rises, and will for ever.`;
+}
+
+/** Return what the live figure shows. */
+export function partingFigure() {
+  const state = { alpha: 1, seed: 1 };
+  const stage = html("div", { class: "live-pictures" });
+  const values = html("dl", { class: "live-readings", "aria-live": "polite" });
+  const note = html("p", { class: "live-note", "aria-live": "polite" });
+  const { curves, best } = threeAverages();
+  let [view, chosen] = [null, []];
+  const sample = () => {
+    const drawn = normalRows(ROWS, KEYS, state.seed);
+    const byGap = [...drawn].sort((a, b) => a[0] - a[1] - (b[0] - b[1]));
+    chosen = CHOSEN.map(([part]) => byGap[Math.floor(part * ROWS)]);
+    view = picture(drawn, chosen, curves);
+    stage.replaceChildren(view.root, rowsPicture(chosen, state.alpha));
+    draw();
+  };
+  const draw = () => {
+    const { alpha } = state;
+    const heights = Object.entries(curves).map(([name, curve]) => [name, curve(alpha)]);
+    const found = Object.fromEntries(heights);
+    mark(view, alpha, found);
+    stage.lastChild.replaceWith(rowsPicture(chosen, alpha));
+    values.replaceChildren(
+      ...readings([
+        ["approximation", found.approximation < 0 ? "below 0" : digits(found.approximation)],
+        ["mean of all rows", digits(found.mean)],
+        ["typical row", digits(found.typical)],
+      ]),
+    );
+    note.textContent = partingInWords(alpha, found, best);
+  };
+  const alpha = numberField({
+    label: "α",
+    from: 0,
+    to: LARGEST_ALPHA,
+    step: 0.05,
+    check: (value) =>
+      value < 0 || value > LARGEST_ALPHA ? `Here α goes from 0 to ${LARGEST_ALPHA}.` : "",
+    use: (value) => change(value),
+  });
+  const change = (value) => {
+    state.alpha = value;
+    draw();
+  };
+  const move = (value) => {
+    const rounded = Number(value.toFixed(2));
+    alpha.show(rounded);
+    change(rounded);
+  };
+  const play = player({
+    label: "Let α grow",
+    results: values,
+    move: (part) => move(LARGEST_ALPHA * part),
+  });
+  const others = html(
+    "button",
+    { type: "button", class: "live-button", onclick: () => (state.seed++, sample()) },
+    "Draw other rows",
+  );
+  dragged(stage, () => view, ([x]) => move(x));
+  alpha.show(state.alpha);
+  sample();
+  return [
+    html("div", { class: "live-fields" }, alpha.element),
+    html("div", { class: "live-buttons" }, play, others),
+    legend([
+      ["line approximation", "approximation"],
+      ["line exact", "mean of all rows"],
+      ["line sample", "typical row"],
+      ["faint", `${ROWS} rows`],
+    ]),
+    stage,
+    values,
+    note,
+  ];
+}
+
+/** Draw all that does not depend on α. */
+function picture(drawn, chosen, curves) {
+  const view = chart({
+    x: { from: 0, to: LARGEST_ALPHA, name: "α", ticks: [0, 1, 2, 4, 6, 8] },
+    y: { from: 0, to: HIGHEST, name: "gradient α(1 − Σp²)", ticks: [0, 1, 2, 3, 4] },
+    name:
+      `The gradients of ${ROWS} rows against α, faint; over them the approximation, the exact ` +
+      "mean and the typical row, with a dot on each at the chosen α.",
+  });
+  const count = Math.round(LARGEST_ALPHA / STEP) + 1;
+  const curve = (row, style) =>
+    view.curve(
+      rowGradients(row, STEP, count).map((g, i) => [i * STEP, g]),
+      style,
+    );
+  for (const row of drawn) curve(row, "faint");
+  for (const row of chosen) curve(row, "thin ink");
+  const places = Array.from({ length: count }, (_, i) => i * STEP);
+  for (const [name, style] of [
+    ["approximation", "line approximation"],
+    ["typical", "line sample"],
+    ["mean", "line exact"],
+  ])
+    view.curve(
+      places.map((a) => [a, curves[name](a)]),
+      style,
+    );
+  view.marks = view.add("g", {});
+  return view;
+}
+
+/** Draw the chosen α and a dot on each of the three curves. */
+function mark(view, alpha, found) {
+  const { X, Y, box } = view;
+  const dot = (height, style) =>
+    height >= 0
+      ? [svg("circle", { class: `dot ${style}`, cx: X(alpha), cy: Y(height), r: 5 })]
+      : [];
+  view.marks.replaceChildren(
+    svg("path", { class: "thin", d: `M${X(alpha).toFixed(1)} ${box.top}V${box.bottom}` }),
+    ...dot(found.approximation, "wrong"),
+    ...dot(found.typical, "usual"),
+    ...dot(found.mean, "exact"),
+  );
+}
+
+/** Draw the largest weights of the three chosen rows. */
+function rowsPicture(chosen, alpha) {
+  const groups = chosen.length * (BARS + 1);
+  const view = chart({
+    x: {
+      from: 0,
+      to: groups,
+      name: `the ${BARS} largest weights of three rows`,
+      ticks: CHOSEN.map(([, name], i) => [i * (BARS + 1) + (BARS + 1) / 2, name]),
+    },
+    y: { from: 0, to: 1, name: "weight", ticks: [0, 0.5, 1] },
+    name: "The largest weights of three rows at the chosen α: a near-tie, a usual row, a clear winner.",
+  });
+  const width = (view.box.right - view.box.left) / groups;
+  for (const [i, scores] of chosen.entries()) {
+    const powers = scores.map((s) => Math.exp(alpha * (s - scores[0])));
+    const total = powers.reduce((a, b) => a + b, 0);
+    for (const [k, power] of powers.slice(0, BARS).entries())
+      view.add("rect", {
+        class: "bar",
+        x: (view.X(i * (BARS + 1) + k + 0.5) + 0.12 * width).toFixed(1),
+        y: view.Y(power / total).toFixed(1),
+        width: (0.76 * width).toFixed(1),
+        height: (view.box.bottom - view.Y(power / total)).toFixed(1),
+      });
+  }
+  return view.root;
+}

@@ -1,0 +1,122 @@
+// A thousand dot products of normal vectors while their length d grows, with and without ÷ √d.
+
+import { numberField, player, readings } from "./controls.js";
+import { chart, digits, html, legend } from "./drawing.js";
+import { normals } from "./parting.js";
+
+const PAIRS = 1000;
+const LONGEST = 512;
+const BINS = 40;
+const WIDEST = 80;
+
+/** Return for each pair of vectors the dot products of their first 1, 2, … entries. */
+export function growingProducts(pairs, longest, seed) {
+  const normal = normals(seed);
+  return Array.from({ length: pairs }, () => {
+    let sum = 0;
+    return Float32Array.from({ length: longest }, () => (sum += normal() * normal()));
+  });
+}
+
+/** Return mean, variance and the variance's standard error of dot products of length d. */
+export function momentsAt(products, d) {
+  const values = products.map((sums) => sums[d - 1]);
+  const mean = values.reduce((a, b) => a + b, 0) / values.length;
+  const variance = values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1);
+  // The fourth moment of such a product is 3d² + 6d.
+  return { values, mean, variance, error: Math.sqrt((2 * d * d + 6 * d) / values.length) };
+}
+
+/** Return what the live figure shows. */
+export function wideningFigure() {
+  const products = growingProducts(PAIRS, LONGEST, 1);
+  const stage = html("div", { class: "live-pictures" });
+  const values = html("dl", { class: "live-readings", "aria-live": "polite" });
+  const draw = (d) => {
+    const { values: found, variance, error } = momentsAt(products, d);
+    const root = Math.sqrt(d);
+    stage.replaceChildren(
+      histogram(found, root, WIDEST, "q·k"),
+      histogram(
+        found.map((value) => value / root),
+        1,
+        4,
+        "q·k/√d",
+      ),
+    );
+    values.replaceChildren(
+      ...readings([
+        ["variance of q·k, measured", `${digits(variance)} ± ${digits(error, 2)}`],
+        ["predicted: d", String(d)],
+        ["variance of q·k/√d", `${digits(variance / d)} ± ${digits(error / d, 2)}`],
+      ]),
+    );
+  };
+  const length = numberField({
+    label: "Length of the vectors d",
+    from: 1,
+    to: LONGEST,
+    step: 1,
+    scale: "logarithmic",
+    check: (value) =>
+      !Number.isInteger(value) || value < 1 || value > LONGEST
+        ? `Here d is a whole number from 1 to ${LONGEST}.`
+        : "",
+    use: draw,
+  });
+  const play = player({
+    label: "Let d grow",
+    results: values,
+    move: (part) => {
+      const d = Math.round(8 * (LONGEST / 8) ** part);
+      length.show(d);
+      draw(d);
+    },
+  });
+  length.show(64);
+  draw(64);
+  return [
+    html("div", { class: "live-fields" }, length.element, play),
+    legend([
+      ["line bars", `${PAIRS} pairs q, k`],
+      ["line approximation", "normal with the predicted variance"],
+    ]),
+    stage,
+    values,
+  ];
+}
+
+/** Draw how often each value occurs, as a density, and the normal one with a standard deviation. */
+function histogram(found, deviation, widest, name) {
+  const width = (2 * widest) / BINS;
+  const counts = new Array(BINS).fill(0);
+  for (const value of found) {
+    const bin = Math.floor((value + widest) / width);
+    if (bin >= 0 && bin < BINS) counts[bin]++;
+  }
+  const density = counts.map((count) => count / (found.length * width));
+  const peak = 1 / (deviation * Math.sqrt(2 * Math.PI));
+  const highest = 1.15 * Math.max(peak, ...density);
+  const view = chart({
+    x: { from: -widest, to: widest, name, ticks: [-widest, -widest / 2, 0, widest / 2, widest] },
+    y: { from: 0, to: highest, name: "density", ticks: [0] },
+    name: `Histogram of ${name} for ${PAIRS} pairs, with the normal density of the predicted variance.`,
+  });
+  const unit = (view.box.right - view.box.left) / BINS;
+  for (const [i, height] of density.entries())
+    view.add("rect", {
+      class: "bar",
+      x: (view.box.left + unit * (i + 0.06)).toFixed(1),
+      y: view.Y(height).toFixed(1),
+      width: (0.88 * unit).toFixed(1),
+      height: (view.box.bottom - view.Y(height)).toFixed(1),
+    });
+  view.curve(
+    Array.from({ length: 161 }, (_, i) => {
+      const value = widest * (i / 80 - 1);
+      return [value, peak * Math.exp(-((value / deviation) ** 2) / 2)];
+    }),
+    "line approximation",
+  );
+  return view.root;
+}
