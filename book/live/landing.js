@@ -208,7 +208,7 @@ export function numberInWords({ n, d, known }, { strength, factor, scale, before
     what: "the head’s logits",
     number: digits(factor),
     words:
-      `It is gap/variance, at every n. From ${root} the scale goes to ${number}. The key ` +
+      `It is gap/variance, at every n, if the other logits are normal. From ${root} the scale goes to ${number}. The key ` +
       `stands out by ${digits(strength)} standard deviations and has, ${among}, ` +
       `${has(before)}. With this number it has ${has(after)}.${lost}`,
   };
