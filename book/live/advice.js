@@ -174,10 +174,12 @@ export function reachOfEach(state, found) {
   return Object.fromEntries(known.map(({ name }, i) => [name, each[i]]));
 }
 
-/** Return a reach in figures. */
+/** Return a reach in figures, three of them where it is long: columns of a phone are narrow. */
 export function reachInFigures(reach) {
-  if (reach === Infinity) return `> ${grouped(TABLE.limits.n[1])}`;
-  return reach < 2 ? "none" : grouped(reach);
+  if (reach === Infinity) return `>\u00a0${reachInFigures(TABLE.limits.n[1])}`;
+  if (reach < 2) return "none";
+  const [mantissa, power] = reach.toExponential(2).split("e+");
+  return reach < 1e5 ? grouped(reach) : `${mantissa}·10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[power]}`;
 }
 
 /** Return in words how far a scale finds the key. */

@@ -484,7 +484,7 @@ def number(text):
 def line(page, name):
     """The α, what multiplies, and if shown the reach that the tables have for a name."""
     row = page.locator("tr", has=page.locator(f'input[name=live-scale][value="{name}"]'))
-    return [number(re.split("[×>] ", text)[-1]) for text in row.locator("td").all_inner_texts()]
+    return [number(re.split(r"[×>]\s", text)[-1]) for text in row.locator("td").all_inner_texts()]
 
 
 def every_window(page):
