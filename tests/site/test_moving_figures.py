@@ -261,6 +261,7 @@ def test_the_needle_of_the_row_is_moved_by_its_strength(call):
                 [n, seed],
             )
             (s, placed), (s0, placed0) = with_one, without
+            assert s0 == call("[...m.normalRows(1, ...cases)[0]]", [n, seed])
             assert s == sorted(s, reverse=True)
             assert len(s) == len(s0) == n
             assert s[placed] - s0[placed0] == pytest.approx(3.5)
