@@ -21,19 +21,24 @@ LIMITS = {"max", "min", "sup", "inf", "lim"}
 """Names below which something may stand, which docutils makes signs."""
 
 OPENING, CLOSING = set("([{⟨⌈⌊"), set(")]}⟩⌉⌋")
+SIZES = {"big": "1.2em", "Big": "1.623em", "bigg": "2.047em", "Bigg": "2.47em"}
+"""Heights of brackets, which LaTeX names; docutils wants both of a pair in one cell of a table."""
+
 UPRIGHT = set("ΓΔΘΛΞΠΣΥΦΨΩ")
 CLOSE_UP = set("/|‖")
 """Signs around which TeX has no space and browsers have."""
 
 IN_TEX = (
     (r"\\dots(?![a-z])", r"\\ldots"),
-    (r"\\([bB]igg?)(?=[(\[])", r"\\\1l"),
-    (r"\\([bB]igg?)(?=[)\]])", r"\\\1r"),
+    (r"\\([bB]igg?)[lr]?([()\[\]])", r"\\text{\1\2}"),
     (r"''", r"^{\\prime\\prime}"),
     (r"'", r"^{\\prime}"),
     (r"([_^])(\d)(?=\d)", r"\1{\2}"),
     (r"(\\[td]?frac) *(\d|[a-zA-Z]|\\[a-zA-Z]+)", r"\1{\2}"),
-    (r"(\\[td]?frac\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}) *(\d|[a-zA-Z]|\\[a-zA-Z]+)", r"\1{\2}"),
+    (
+        r"(\\[td]?frac\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}) *(\d|[a-zA-Z]|\\[a-zA-Z]+)",
+        r"\1{\2}",
+    ),
     (r"(\\sqrt) *(\d)", r"\1{\2}"),
 )
 """What docutils does not know, and the same in words that it knows."""
@@ -51,6 +56,8 @@ def mathml(tex: str, *, block: bool = False) -> str:
     for element in list(tree.iter()):
         mend(element)
     for row in list(tree.iter()):
+        pair(row)
+    for row in list(tree.iter()):
         if row.tag not in WITHOUT_SPACES:
             space(row)
     return ElementTree.tostring(tree, encoding="unicode")
@@ -65,13 +72,48 @@ def mend(element: Element) -> None:
     for child in list(element):
         if child.tag == "mo" and not child.text:
             element.remove(child)
+    size = re.fullmatch(r"([bB]igg?)([()\[\]])", element.text or "")
+    if size and element.tag == "mtext":
+        element.tag, element.text = "mo", size[2]
+        element.attrib.update(
+            minsize=SIZES[size[1]], maxsize=SIZES[size[1]], symmetric="true", stretchy="true"
+        )
     if element.get("class") == "capital-greek" or element.text in UPRIGHT:
         element.attrib.pop("class", None)
         element.set("mathvariant", "normal")
+    if element.tag == "msub" and element[0].tag == "munder" and element[0][-1].text == "⏟":
+        element.tag = "munder"  # what is said below a brace
+    if element.text == "′":
+        element.tag = "mo"
+        element.set("class", "prime")
+    if element.tag == "mo" and element.text in (",", ";", "."):
+        element.set("lspace", "0")
+    if element.tag == "mo" and element.text == "‖":
+        element.attrib.setdefault("stretchy", "false")
     if element.get("class") == "ams-align":
+        for sign in element.iterfind("mtr/mtd[2]/*[1]"):
+            if sign.tag == "mo":
+                sign.set("form", "infix")
         element.set("displaystyle", "true")
     if element.tag == "mo" and element.text in CLOSE_UP | LIMITS:
         element.attrib.update(lspace="0", rspace="0")
+
+
+def pair(row: Element) -> None:
+    """Make one row of what stands between two high brackets, for the scripts of the second."""
+    for closing in [one for one in row if one.tag in ("msup", "msub", "msubsup")]:
+        if closing[0].get("symmetric") is None or closing[0].text not in CLOSING:
+            continue
+        children = list(row)
+        end = children.index(closing)
+        openings = [i for i in range(end) if children[i].get("symmetric")]
+        if openings and children[openings[-1]].text in OPENING:
+            inside = children[openings[-1] : end]
+            base = ElementTree.Element("mrow")
+            base.extend([*inside, closing[0]])
+            for child in inside:
+                row.remove(child)
+            closing[0] = base
 
 
 def core(element: Element) -> Element:
@@ -87,7 +129,12 @@ def kind(element: Element | None) -> str:
         return "nothing"
     inner = core(element)
     text = inner.text or ""
-    if text in LIMITS or (inner.tag == "mi" and len(text) > 1 and text.isalpha()):
+    if text in LIMITS or (
+        inner.tag == "mi"
+        and text.isascii()
+        and text.isalpha()
+        and (len(text) > 1 or inner.get("mathvariant"))
+    ):
         return "name"
     if inner.tag != "mo" or text in CLOSE_UP or inner.get("accent"):
         return "letter"
