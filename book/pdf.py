@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Page, Route
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from attnlib.files import replace
-from book.browser import WAIT_FOR_FORMULAS, chromium, chromium_path, serve
+from book.browser import WAIT_FOR_PICTURES, chromium, chromium_path, serve
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build" / "html"
@@ -43,9 +43,7 @@ SHEET_WIDTH = 627
 
 HTML = "text/html; charset=utf-8"
 
-FROM_THE_SITE = (
-    "link[rel=stylesheet], script:-soup-contains('window.MathJax'), script[src*='/mathjax/']"
-)
+FROM_THE_SITE = "link[rel=stylesheet]"
 
 
 class Chapter(NamedTuple):
@@ -190,7 +188,7 @@ def opened(browser: Browser, address: str, html: str) -> Page:
     page.route("**/fonts/*.ttf", font)
     page.route(f"{address}/book.html", lambda route: route.fulfill(body=html, content_type=HTML))
     page.goto(f"{address}/book.html")
-    page.evaluate(WAIT_FOR_FORMULAS)
+    page.evaluate(WAIT_FOR_PICTURES)
     page.evaluate("document.fonts.ready.then(() => true)")
     return page
 

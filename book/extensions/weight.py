@@ -97,7 +97,7 @@ def style(out: Path, name: str) -> str:
 
     text = IMPORT.sub(imported, URL.sub(moved, text))
     text = re.sub(r"/\*# sourceMappingURL=.*?\*/", "", text)
-    return FONT_AWESOME.sub("", text)
+    return FONT_AWESOME.sub("", text) if name == FIRST_STYLES[1] else text
 
 
 def with_sizes(body: str, out: Path, page: str) -> str:

@@ -49,7 +49,6 @@ def page(browser, site):
     with serve(site) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
         watch(page, noted)
-        page.route("**/mathjax/**", without_formulas)
         page.goto(f"{address}/models.html")
         page.locator("#fig-models-attend .live").wait_for()
         yield page
@@ -65,11 +64,6 @@ def recorded():
 @pytest.fixture(scope="module")
 def table():
     return heads.heads()
-
-
-def without_formulas(route):
-    """Answer in place of MathJax: the page has no formulas."""
-    route.fulfill(body="", content_type="text/javascript")
 
 
 def logits_of(found, query):

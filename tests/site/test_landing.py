@@ -12,7 +12,7 @@ from book.live import tables
 from book.live.script import MODULES
 from tests.books import ROOT
 from tests.site.browser_checks import OVERFLOW, watch
-from tests.site.test_calculator import fits, number, settle, without_formulas
+from tests.site.test_calculator import fits, number, settle
 
 PHONE = {"width": 390, "height": 800}
 
@@ -47,7 +47,6 @@ def opened(browser, address):
     def opened(**options):
         page = browser.new_page(**options)
         watch(page, noted)
-        page.route("**/mathjax/**", without_formulas)
         pages.append(page)
         page.goto(address)
         page.locator("#fig-number .live").wait_for()
