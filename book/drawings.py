@@ -125,7 +125,7 @@ def svg(drawing: Figure, background: str = "none") -> str:
     """Return `drawing` as SVG, the same bytes every time."""
     buffer = io.StringIO()
     drawing.savefig(buffer, format="svg", metadata=style.SVG_METADATA, facecolor=background)
-    return buffer.getvalue()
+    return style.compact(buffer.getvalue())
 
 
 def drawings() -> dict[str, str]:
