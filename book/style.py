@@ -1,5 +1,6 @@
 """One style for every figure of the book, and its colours."""
 
+import io
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -65,13 +66,14 @@ def set_style() -> None:
 
         set_matplotlib_formats("svg")
         formatters = get_ipython().display_formatter.formatters
-        formatters["image/svg+xml"].for_type(Figure, _as_svg)
+        formatters["image/svg+xml"].for_type(Figure, svg)
 
 
-def _as_svg(drawing: Figure) -> str:
-    from IPython.core.pylabtools import print_figure
-
-    return compact(print_figure(drawing, fmt="svg", bbox_inches=None, metadata=SVG_METADATA))
+def svg(drawing: Figure, background: str = "none") -> str:
+    """Return `drawing` as SVG, the same bytes every time."""
+    text = io.StringIO()
+    drawing.savefig(text, format="svg", metadata=SVG_METADATA, facecolor=background)
+    return compact(text.getvalue())
 
 
 def compact(svg: str) -> str:
