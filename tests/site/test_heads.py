@@ -15,31 +15,15 @@ from book.live.script import SCRIPTS
 from experiments.real_heads import shown
 from experiments.records import load
 from tests.site.browser_checks import watch
+from tests.site.conftest import without_formulas
 
 FINDER = 168
 """SmolLM2's layer 18, head 6, which the atlas shows first."""
 
 
 @pytest.fixture(scope="module")
-def call(browser, site):
-    """Return a function that calls an expression with the modules as m, and `cases`."""
-    names = [
-        name for script in ("heads", "attend") for name in SCRIPTS[script] if "main" not in name
-    ]
-    with serve(site.parent / "live") as address:
-        page = browser.new_page()
-        page.goto(f"{address}/")
-
-        def call(expression, cases=None):
-            body = f"""async (cases) => {{
-              const m = {{}};
-              for (const name of {names}) Object.assign(m, await import(`/${{name}}.js`));
-              return {expression};
-            }}"""
-            return page.evaluate(body, cases)
-
-        yield call
-        page.close()
+def modules():
+    return {name for script in ("heads", "attend") for name in SCRIPTS[script]}
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +49,6 @@ def recorded():
 @pytest.fixture(scope="module")
 def table():
     return heads.heads()
-
-
-def without_formulas(route):
-    """Answer in place of MathJax: the page has no formulas."""
-    route.fulfill(body="", content_type="text/javascript")
 
 
 def logits_of(found, query):
