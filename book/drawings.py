@@ -3,7 +3,6 @@
 `make figures` writes them to static/; a test redraws them and compares.
 """
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -121,24 +120,17 @@ def preview() -> Figure:
     return drawing
 
 
-def svg(drawing: Figure, background: str = "none") -> str:
-    """Return `drawing` as SVG, the same bytes every time."""
-    buffer = io.StringIO()
-    drawing.savefig(buffer, format="svg", metadata=style.SVG_METADATA, facecolor=background)
-    return buffer.getvalue()
-
-
 def drawings() -> dict[str, str]:
     """Return every drawing by its file name; the README's has a ground of its own."""
     front = three_answers()
     return {
         "logo.svg": logo(),
         "favicon.svg": logo(),
-        "three-answers.svg": svg(front),
-        "three-answers-on-white.svg": svg(front, "white"),
-        "door-why.svg": svg(door_why()),
-        "door-long.svg": svg(door_long()),
-        **{name: svg(drawing) for name, drawing in stills.figures().items()},
+        "three-answers.svg": style.svg(front),
+        "three-answers-on-white.svg": style.svg(front, "white"),
+        "door-why.svg": style.svg(door_why()),
+        "door-long.svg": style.svg(door_long()),
+        **{name: style.svg(drawing) for name, drawing in stills.figures().items()},
     }
 
 

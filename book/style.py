@@ -1,5 +1,7 @@
 """One style for every figure of the book, and its colours."""
 
+import io
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -62,7 +64,31 @@ def set_style() -> None:
     if get_ipython() is not None:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-        set_matplotlib_formats("svg", metadata=SVG_METADATA, bbox_inches=None)
+        set_matplotlib_formats("svg")
+        formatters = get_ipython().display_formatter.formatters
+        formatters["image/svg+xml"].for_type(Figure, svg)
+
+
+def svg(drawing: Figure, background: str = "none") -> str:
+    """Return `drawing` as SVG, the same bytes every time."""
+    text = io.StringIO()
+    drawing.savefig(text, format="svg", metadata=SVG_METADATA, facecolor=background)
+    return compact(text.getvalue())
+
+
+def compact(svg: str) -> str:
+    """Return a drawing without what nobody sees: metadata, line breaks, thousandths of a point."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"\s*\n\s*", " ", re.sub(r">\s+<", "><", svg)).strip() + "\n"
+    return PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0]), svg)
+
+
+PLACES = re.compile(r' (?:d|points|[xy][12]?|cx|cy|width|height)="[^"]*"|translate\([^)]*\)')
+DECIMALS = re.compile(r"-?\d+\.\d{3,}(?!\d*e)")
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{round(float(number[0]), 2) + 0.0:.7g}"  # − 0 is 0
 
 
 def figure(xlabel: str, ylabel: str, *, height: float = 3.6, panels: int = 1) -> tuple[Figure, Any]:

@@ -110,10 +110,9 @@ def vanishing(
         "The std over texts of outputs for one and the same query, from 128 to 2048 keys in "
         "SmolLM2, 32 to 512 in MiniLM, 24 to 96 in AntiBERTy (median exponent of the heads; 90 % "
         f"intervals over texts): {listed}. The proof asks for tokens of one law and no key that "
-        "all texts share; texts have means of their own, deeper layers see what the others made, "
-        "and where weight leaves a shared first key outputs differ more. With twelve texts of one "
-        f"source the first layer of SmolLM2 has {_falls(sign * first)}, not −.50; that of MiniLM "
-        f"{_falls(brown)}.",
+        "all texts share; texts have means of their own, and deeper layers see what the others "
+        f"made. With twelve texts of one source the first layer of SmolLM2 has "
+        f"{_falls(sign * first)}, not −.50; that of MiniLM {_falls(brown)}.",
     )
 
 

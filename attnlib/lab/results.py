@@ -215,7 +215,7 @@ def _decoded(table: Table, setting: Setting) -> Run:
     kept = training.steps if diverged_at is None else diverged_at
     largest = float(np.finfo(type_).max)
     limit = min(training.loss_limit, largest)
-    losses = _numbers("losses", table["losses"], kept, limit).astype(type_)
+    losses = _numbers("losses", table["losses"], len(training.means(kept)), limit).astype(type_)
     steps = [step for step in range(kept) if training.records(step)]
     if repr(table["recorded_at"]) != repr(steps):
         raise ValueError(f"recorded_at must be {steps!s:.80}, got {table['recorded_at']!r:.80}")
@@ -241,10 +241,12 @@ def _decoded(table: Table, setting: Setting) -> Run:
     if run.final_loss is None:
         if run.validation_loss is not None:
             raise ValueError("validation_loss must be null where a run diverged")
-    elif not math.isclose(run.final_loss, final_loss(run.losses), rel_tol=1e-12):
-        raise ValueError(
-            f"final_loss is {run.final_loss!r}, and its losses say {final_loss(run.losses)!r}"
-        )
+        return run
+    last = final_loss(np.repeat(run.losses, training.losses_every))
+    rounded = training.losses_every > 1  # a mean is kept with the digits of its type
+    tolerance = max(1e-12, float(np.finfo(type_).eps)) if rounded else 1e-12
+    if not math.isclose(run.final_loss, last, rel_tol=tolerance):
+        raise ValueError(f"final_loss is {run.final_loss!r}, and its losses say {last!r}")
     return run
 
 

@@ -66,6 +66,8 @@ class Training:
     """The share of bytes that an encoder has to fill in."""
     projection_rate: float = 1.0
     """What multiplies the learning rate of W, the output projection of attention."""
+    losses_every: int = 1
+    """Steps of which `Run.losses` has the mean: a divisor of 20, for a file that is smaller."""
     record_attention: bool = False
     """Record the spread of the logits and the effective keys too."""
 
@@ -73,7 +75,7 @@ class Training:
         checked = {
             **{
                 name: checking.integer(name, getattr(self, name), minimum=1, maximum=2**31)
-                for name in ("steps", "batch", "record_every", "validation_windows")
+                for name in ("steps", "batch", "record_every", "validation_windows", "losses_every")
             },
             **{
                 name: checking.positive(name, getattr(self, name))
@@ -87,10 +89,19 @@ class Training:
             object.__setattr__(self, name, value)
         if self.masked > 1.0:
             raise ValueError(f"masked must be at most 1, got masked={self.masked:g}")
+        if LAST_STEPS % self.losses_every or self.steps % self.losses_every:
+            raise ValueError(
+                f"losses_every must divide {LAST_STEPS} and steps={self.steps}, "
+                f"got losses_every={self.losses_every}"
+            )
 
     def records(self, step: int) -> bool:
         """Return whether gradient norm and ratios are recorded at a step: these, and the last."""
         return step % self.record_every == 0 or step == self.steps - 1
+
+    def means(self, steps: int) -> range:
+        """Return where the means in `Run.losses` begin, of a run of so many steps."""
+        return range(0, steps, self.losses_every)
 
 
 def final_loss(losses: FloatArray) -> float:
@@ -109,7 +120,8 @@ class Run:
     """What a run gave. If it diverged, everything ends before that step. Chapter: training."""
 
     losses: FloatArray
-    """Shape (steps,): of the batch of each step, before its update, in nats a byte."""
+    """Shape (steps,): of the batch of each step, before its update, in nats a byte; or the means of
+    `Training.losses_every` steps."""
     diverged_at: int | None
     """The first step whose loss was not a number or above the limit; None if there is none."""
     final_loss: float | None
@@ -220,7 +232,7 @@ def train_model(
         rounded_as_kept = torch.stack(seen).to(precision).double().numpy()
         spreads, keys = np.moveaxis(rounded_as_kept, -1, 0)[:, : steps.size]
     return model, Run(
-        losses=kept,
+        losses=_means(kept, training),
         diverged_at=diverged_at,
         final_loss=None if bad.size else final_loss(kept),
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
@@ -230,6 +242,15 @@ def train_model(
         spreads=spreads,
         effective_keys=keys,
     )
+
+
+def _means(losses: FloatArray, training: Training) -> FloatArray:
+    """Return the means of `losses_every` steps; the last of a run that diverged may be of fewer."""
+    if training.losses_every == 1 or not losses.size:
+        return losses
+    starts = list(training.means(losses.size))
+    means = np.add.reduceat(losses, starts) / np.diff([*starts, losses.size])
+    return torch.from_numpy(means).to(PRECISIONS[training.precision]).double().numpy()
 
 
 def _rates(model: Transformer, training: Training) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 // The contest of number and weight: which scores carry a long row, as exponents of n.
 
-import { dragged, numberField, player, readings } from "./controls.js";
+import { draggedField, readings } from "./controls.js";
 import { chart, grouped, html, legend } from "./drawing.js";
 import { PHASES } from "./freezing.js";
 
@@ -47,28 +47,19 @@ export function contestFigure() {
     );
     note.textContent = contestInWords(x);
   };
-  const scale = numberField({
+  const scale = draggedField({
+    letter: "x",
     label: "x, α over the critical α",
-    from: 0,
     to: LARGEST,
     step: 0.01,
-    check: (value) => (value < 0 || value > LARGEST ? `Here x goes from 0 to ${LARGEST}.` : ""),
     use: draw,
-  });
-  const move = (value) => {
-    const x = Number(value.toFixed(2));
-    scale.show(x);
-    draw(x);
-  };
-  const play = player({
-    label: "Let α grow",
+    stage,
+    view: () => view,
     results: values,
-    move: (part) => move(LARGEST * part),
   });
-  dragged(stage, () => view, ([x]) => move(x));
-  move(0.5);
+  scale.move(0.5);
   return [
-    html("div", { class: "live-fields" }, scale.element, play),
+    html("div", { class: "live-fields" }, scale.element, scale.play),
     legend([
       ["line exact", "weight of the keys at a level"],
       ["thin ink", "their number"],

@@ -1,6 +1,6 @@
 // Fields that explain what they cannot use, and what the live figures share.
 
-import { html } from "./drawing.js";
+import { grouped, html } from "./drawing.js";
 
 let fields = 0;
 
@@ -82,6 +82,40 @@ export function numberField({
     problem,
   );
   return { label, element, show, range, entry, slider, say, take };
+}
+
+/** Return a field of a number of keys; `most` says in words to what. */
+export function keysField({ from = 2, to, most = grouped(to), use }) {
+  return numberField({
+    label: "Number of keys n",
+    from,
+    to,
+    step: 1,
+    scale: "logarithmic",
+    check: (value) =>
+      !Number.isInteger(value) || value < from || value > to
+        ? `Here n is a whole number from ${from} to ${most}.`
+        : "",
+    use,
+  });
+}
+
+/**
+ * Return a field of a number from 0 to `to`, how to move it, and a button that lets α grow. Over the
+ * chart that `view` returns, in a stage, it is dragged along x. `results` are those of `player`.
+ */
+export function draggedField({ letter, label = letter, to, step = 0.05, use, stage, view, results }) {
+  const check = (value) =>
+    value < 0 || value > to ? `Here ${letter} goes from 0 to ${to}.` : "";
+  const field = numberField({ label, from: 0, to, step, check, use });
+  const move = (value) => {
+    const rounded = Number(value.toFixed(2));
+    field.show(rounded);
+    use(rounded);
+  };
+  dragged(stage, view, ([x]) => move(x));
+  const play = player({ label: "Let α grow", results, move: (part) => move(to * part) });
+  return { ...field, move, play };
 }
 
 /** Return a group of radio buttons; `use` gets the value of the chosen one. */

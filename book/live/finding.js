@@ -1,6 +1,6 @@
 // A row with a needle: its weights, and the loss of that row and of all rows against α.
 
-import { dragged, numberField, player, readings } from "./controls.js";
+import { draggedField, keysField, numberField, readings } from "./controls.js";
 import { bars, chart, digits, grouped, html, legend, percent, SHOWN, ticks } from "./drawing.js";
 import { meanLoss, needleWeight } from "./needle.js";
 import { normalRows, uniforms } from "./parting.js";
@@ -83,42 +83,27 @@ export function findingFigure() {
       use: (value) => change({ [key]: step === STEP ? Number(value.toFixed(1)) : value }),
     });
   const theta = field("theta", "Strength of the needle θ", 0, STRONGEST, STEP);
-  const alpha = field("alpha", "α", 0, LARGEST_ALPHA, 0.05);
-  const keys = numberField({
-    label: "Number of keys n",
-    from: 2,
-    to: MOST,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < 2 || value > MOST
-        ? `Here n is a whole number from 2 to ${MOST}.`
-        : "",
-    use: (value) => change({ n: value }),
-  });
-  const move = (value) => {
-    const rounded = Number(value.toFixed(2));
-    alpha.show(rounded);
-    change({ alpha: rounded });
-  };
-  const play = player({
-    label: "Let α grow",
+  const alpha = draggedField({
+    letter: "α",
+    to: LARGEST_ALPHA,
+    use: (value) => change({ alpha: value }),
+    stage,
+    view: () => view,
     results: values,
-    move: (part) => move(LARGEST_ALPHA * part),
   });
+  const keys = keysField({ to: MOST, use: (value) => change({ n: value }) });
   const another = html(
     "button",
     { type: "button", class: "live-button", onclick: () => change({ seed: state.seed + 1 }) },
     "Draw another row",
   );
-  dragged(stage, () => view, ([a]) => move(a));
   theta.show(state.theta);
   alpha.show(state.alpha);
   keys.show(state.n);
   sample();
   return [
     html("div", { class: "live-fields" }, theta.element, alpha.element, keys.element),
-    html("div", { class: "live-buttons" }, play, another),
+    html("div", { class: "live-buttons" }, alpha.play, another),
     legend([
       ["line exact", "mean loss"],
       ["thin ink", "loss of this row"],

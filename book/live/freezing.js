@@ -1,7 +1,7 @@
 // The number of keys grows through the freezing transition.
 
-import { dragged, numberField, player, readings } from "./controls.js";
-import { bars, chart, digits, grouped, html, percent } from "./drawing.js";
+import { dragged, keysField, numberField, player, readings } from "./controls.js";
+import { bars, chart, digits, html, percent } from "./drawing.js";
 import { criticalAlpha } from "./laws.js";
 import { sampleRow, weigh } from "./rows.js";
 import { TABLE } from "./table.js";
@@ -55,18 +55,7 @@ export function freezingFigure() {
     Object.assign(state, part);
     draw();
   };
-  const keys = numberField({
-    label: "Number of keys n",
-    from: FEWEST,
-    to: MOST,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < FEWEST || value > MOST
-        ? `Here n is a whole number from 2 to ${grouped(MOST)}.`
-        : "",
-    use: (value) => change({ n: value }),
-  });
+  const keys = keysField({ to: MOST, use: (value) => change({ n: value }) });
   const scale = numberField({
     label: "α",
     from: 0,

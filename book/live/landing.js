@@ -1,8 +1,8 @@
 // The front page: sixteen keys with and without the division by √d, and a number for a model.
 
-import { problemOfD, problemOfN } from "./calculator.js";
 import { choice, numberField, once } from "./controls.js";
 import { chart, digits, grouped, html, legend, percent } from "./drawing.js";
+import { problemOfD, problemOfN } from "./inputs.js";
 import { softmax } from "./jacobian.js";
 import { needleWeight, reachOf } from "./needle.js";
 import { TABLE } from "./table.js";

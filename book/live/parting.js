@@ -1,7 +1,7 @@
 // Rows of one law against α: together at first, then each its own way, and three averages of them.
 
 import { evaluate, place, unpack } from "./chebyshev.js";
-import { dragged, numberField, player, readings } from "./controls.js";
+import { draggedField, readings } from "./controls.js";
 import { criteria } from "./criteria.js";
 import { chart, digits, html, legend, svg } from "./drawing.js";
 import { annealedBestAlpha, annealedGradient, meanGradient } from "./laws.js";
@@ -129,40 +129,28 @@ export function partingFigure() {
     );
     note.textContent = partingInWords(alpha, found, best);
   };
-  const alpha = numberField({
-    label: "α",
-    from: 0,
-    to: LARGEST_ALPHA,
-    step: 0.05,
-    check: (value) =>
-      value < 0 || value > LARGEST_ALPHA ? `Here α goes from 0 to ${LARGEST_ALPHA}.` : "",
-    use: (value) => change(value),
-  });
   const change = (value) => {
     state.alpha = value;
     draw();
   };
-  const move = (value) => {
-    const rounded = Number(value.toFixed(2));
-    alpha.show(rounded);
-    change(rounded);
-  };
-  const play = player({
-    label: "Let α grow",
+  const alpha = draggedField({
+    letter: "α",
+    to: LARGEST_ALPHA,
+    use: change,
+    stage,
+    view: () => view,
     results: values,
-    move: (part) => move(LARGEST_ALPHA * part),
   });
   const others = html(
     "button",
     { type: "button", class: "live-button", onclick: () => (state.seed++, sample()) },
     "Draw other rows",
   );
-  dragged(stage, () => view, ([x]) => move(x));
   alpha.show(state.alpha);
   sample();
   return [
     html("div", { class: "live-fields" }, alpha.element),
-    html("div", { class: "live-buttons" }, play, others),
+    html("div", { class: "live-buttons" }, alpha.play, others),
     legend([
       ["line approximation", "approximation"],
       ["line exact", "mean of all rows"],

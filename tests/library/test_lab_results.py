@@ -68,6 +68,20 @@ def test_what_is_written_is_read_again(path, run, whole):
     assert results.stored(path.with_name("nothing.json"), SETTING) is None
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_means_of_losses_are_read_again(path, precision):
+    training = replace(SETTING.training, steps=40, losses_every=10, precision=precision)
+    setting = replace(SETTING, training=training)
+    run = train(setting.config, training, TEXT)
+    table = json.loads(json.dumps(results.encoded(setting, run, MADE)))
+    write_json(path, table)
+    assert_same(results.stored(path, setting), run)
+    write_json(path, {**table, "final_loss": run.final_loss * (1 + 3e-7)})
+    assert "its losses say" in refusal(path, setting)
+    write_json(path, {**table, "losses": table["losses"][:-1]})
+    assert "losses must be 4 numbers, got 3" in refusal(path, setting)
+
+
 def test_what_was_seen_of_attention_is_read_again(path):
     setting = replace(SETTING, training=replace(SETTING.training, record_attention=True))
     run = train(setting.config, setting.training, TEXT)

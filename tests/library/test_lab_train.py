@@ -203,6 +203,23 @@ def test_an_encoder_learns_from_the_hidden_bytes():
 # --- runs that go wrong --------------------------------------------------------------------------
 
 
+def test_losses_can_be_kept_as_the_means_of_so_many_steps():
+    training = replace(SHORT, steps=40)
+    run = train(TINY, training, TEXT)
+    thin = train(TINY, replace(training, losses_every=10), TEXT)
+    np.testing.assert_allclose(thin.losses, run.losses.reshape(4, 10).mean(axis=1), rtol=1e-7)
+    assert thin.final_loss == run.final_loss
+    assert (thin.gradient_norms == run.gradient_norms).all()
+    rising = float(run.losses[:13].min()) - 1e-9
+    cut = replace(training, loss_limit=rising), replace(training, learning_rate=1e6)
+    for other in cut:
+        whole = train(TINY, other, TEXT)
+        kept = train(TINY, replace(other, losses_every=2), TEXT)
+        assert kept.diverged_at == whole.diverged_at
+        parts = [whole.losses[i : i + 2].mean() for i in range(0, len(whole.losses), 2)]
+        np.testing.assert_allclose(kept.losses, parts, rtol=1e-7)
+
+
 def test_a_run_without_bounds_is_cut_off_where_it_diverged():
     run = train(TINY, replace(SHORT, learning_rate=1e6), TEXT)
     assert run.diverged_at is not None
@@ -257,6 +274,8 @@ def test_a_gpu_trains_as_the_cpu_does(precision):
         ("validation_windows", None, "validation_windows must be an integer"),
         ("projection_rate", 0.0, "projection_rate must be a finite number above 0"),
         ("record_attention", 1, "record_attention must be true or false"),
+        ("losses_every", 0, "losses_every must be from 1 to"),
+        ("losses_every", 3, "losses_every must divide 20 and steps=5000, got losses_every=3"),
         ("masked", 1.5, "masked must be at most 1, got masked=1.5"),
     ],
 )

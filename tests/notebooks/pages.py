@@ -34,20 +34,20 @@ FENCE = re.compile(r"\s*(`{3,}|~{3,}|:{3,})\{?")
 RAW = re.compile(r"[{}$`]|\\[a-z]{2,}")
 """What only a broken role, directive or formula leaves in the text of a page."""
 
-SPAN = re.compile(r'<span lang="\w\w">|</span>')
-CLASSES = {"figure": "drawn"} | dict.fromkeys(
-    ("solution", "solution-start", "admonition"), "dropdown"
+SPAN = re.compile(r'<span lang="\w\w">|</span>|</?sup>')
+CLASSES = {"figure": ("drawn", "drawn door"), "div": ("doors",)} | dict.fromkeys(
+    ("solution", "solution-start", "admonition"), ("dropdown",)
 )
 RAW_HTML = (
     *(f'<script defer src="../_static/{name}.js">' for name in ("live", "heads", "attend")),
-    *('<script defer src="_static/heads.js">', '<script defer src="_static/attend.js">'),
+    *(f'<script defer src="_static/{name}.js">' for name in ("live", "heads", "attend")),
     *('<p class="site-only">', "<noscript>", '<div class="listing" '),
 )
 """How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
 
 STATEMENTS = {f"prf:{kind}" for kind in ("theorem", "proposition", "lemma", "definition")}
 NESTED = STATEMENTS | {"prf:proof", "admonition", "exercise", "solution", "figure"}
-NESTED |= {"glossary", "only"}
+NESTED |= {"glossary", "only", "div"}
 """Directives that contain Markdown."""
 
 OTHERS = {
@@ -211,7 +211,7 @@ def violations(pages: Mapping[str, Page]) -> list[str]:
     ]
     names = Counter(name for page in pages.values() for name in page.glued)
     found += [f"{name!r} is glued {count} times" for name, count in names.items() if count > 1]
-    targets: dict[str, set[str]] = {}
+    targets = {"glued": {f"/{page}.ipynb::{one}" for page in pages for one in pages[page].glued}}
     for kind, name in labels:
         targets.setdefault(kind, set()).add(name)
     for name, page in pages.items():
@@ -265,7 +265,8 @@ def leads_somewhere(
     if role in CITATIONS:
         return set(target.split(",")) <= bibliography_keys()
     if role == "glue:text":
-        return target in page.glued
+        plain = re.sub(r":[^:]*$", "", target) if "::" in target else target  # its format
+        return plain in page.glued or plain in targets["glued"]
     if role == "download":
         path = target.partition("<")[2].rstrip(">")
         return bool(path) and (ROOT / relative(name, path)).is_file()
@@ -287,7 +288,7 @@ def directive_violations(page: str, directive: Directive) -> Iterator[str]:
     """Report a directive that is not known, and a figure without its file or its words."""
     if directive.name not in NESTED | OTHERS:
         yield f"{{{directive.name}}} is no directive that the book uses"
-    if directive.options.get("class", "") not in ("", CLASSES.get(directive.name)):
+    if directive.options.get("class", "") not in ("", *CLASSES.get(directive.name, ())):
         yield f"{{{directive.name}}} has the class {directive.options['class']!r}"
     if directive.name == "raw" and not directive.text.startswith(RAW_HTML):
         yield f"HTML that begins with {directive.text[:40]!r}"

@@ -21,25 +21,8 @@ FINDER = 168
 
 
 @pytest.fixture(scope="module")
-def call(browser, site):
-    """Return a function that calls an expression with the modules as m, and `cases`."""
-    names = [
-        name for script in ("heads", "attend") for name in SCRIPTS[script] if "main" not in name
-    ]
-    with serve(site.parent / "live") as address:
-        page = browser.new_page()
-        page.goto(f"{address}/")
-
-        def call(expression, cases=None):
-            body = f"""async (cases) => {{
-              const m = {{}};
-              for (const name of {names}) Object.assign(m, await import(`/${{name}}.js`));
-              return {expression};
-            }}"""
-            return page.evaluate(body, cases)
-
-        yield call
-        page.close()
+def modules():
+    return {name for script in ("heads", "attend") for name in SCRIPTS[script]}
 
 
 @pytest.fixture(scope="module")

@@ -7,55 +7,22 @@ import pytest
 
 from attnlib import retrieval, rows
 from attnlib.scores import Normal
-from book.browser import serve
 from book.live import tables
-from book.live.script import MODULES
 from tests.books import ROOT
-from tests.site.browser_checks import OVERFLOW, watch
+from tests.site.browser_checks import OVERFLOW
 from tests.site.test_calculator import fits, number, settle
-
-PHONE = {"width": 390, "height": 800}
-
-
-@pytest.fixture(scope="module")
-def call(browser, site):
-    """Return a function that calls a function of the front page's module with one argument."""
-    assert "landing" in MODULES
-    with serve(site.parent / "live") as address:
-        page = browser.new_page()
-        page.goto(f"{address}/")
-
-        def call(name, argument):
-            body = f"async (argument) => (await import('/landing.js')).{name}(argument)"
-            return page.evaluate(body, argument)
-
-        yield call
-        page.close()
-
-
-@pytest.fixture(scope="module")
-def address(site):
-    with serve(site) as address:
-        yield f"{address}/intro.html"
 
 
 @pytest.fixture
-def opened(browser, address):
-    """Return a function that opens the front page; nothing may have failed there at the end."""
-    pages, noted = [], []
+def front(opened):
+    """Return a function that opens the front page."""
 
-    def opened(**options):
-        page = browser.new_page(**options)
-        watch(page, noted)
-        pages.append(page)
-        page.goto(address)
+    def front(**options):
+        page = opened("../intro.html", **options)
         page.locator("#fig-number .live").wait_for()
         return page
 
-    yield opened
-    for page in pages:
-        page.close()
-    assert noted == []
+    return front
 
 
 # --- the numbers ----------------------------------------------------------------------------------
@@ -66,7 +33,7 @@ def opened(browser, address):
 def test_the_weights_of_sixteen_keys(call, row, divided):
     scores = np.array(tables.sixteen()[row])
     for d in (4, 64, 1000, 1024):
-        found = call("sixteenKeys", {"d": d, "divided": divided, "row": row})
+        found = call("m.sixteenKeys(cases)", {"d": d, "divided": divided, "row": row})
         p = rows.softmax(scores if divided else scores * np.sqrt(d))
         np.testing.assert_allclose(found["weights"], p, rtol=1e-12)
         assert found["keys"] == pytest.approx(1 / float(rows.collision_probability(p)), rel=1e-12)
@@ -87,7 +54,7 @@ def test_the_weights_of_sixteen_keys(call, row, divided):
 )
 def test_the_number_and_what_it_does(call, n, known, gap, logits, variance):
     state = {"known": known, "gap": gap, "logits": logits, "variance": variance}
-    found = call("numberFor", state | {"n": n, "d": 64})
+    found = call("m.numberFor(cases)", state | {"n": n, "d": 64})
     alpha = np.sqrt(variance)
     expected, strength = {
         "nothing": (1.0, 4.0),
@@ -118,8 +85,8 @@ def shown(page):
     return [number(text) for text in page.locator(".live-count strong").all_inner_texts()]
 
 
-def test_sixteen_keys_by_keyboard_alone(opened):
-    page = opened()
+def test_sixteen_keys_by_keyboard_alone(front):
+    page = front()
     assert shown(page) == [1.1, 8.0]
     page.get_by_label("q·k", exact=True).focus()
     page.keyboard.press("ArrowRight")  # divides
@@ -144,8 +111,8 @@ def test_sixteen_keys_by_keyboard_alone(opened):
     assert shown(page) == [9.7, 2.0]
 
 
-def test_bars_collapse_and_recover_under_a_finger(opened):
-    page = opened(viewport=PHONE, has_touch=True)
+def test_bars_collapse_and_recover_under_a_finger(front):
+    page = front(width=390, has_touch=True)
     heights = "(bars) => bars.map((bar) => Number(bar.getAttribute('height')))"
     bars = page.locator("#fig-landing .bar")
     collapsed = bars.evaluate_all(heights)
@@ -162,13 +129,13 @@ def test_bars_collapse_and_recover_under_a_finger(opened):
     assert bars.evaluate_all(heights) == recovered  # the division makes every head size alike
 
 
-def test_the_first_screen_of_a_phone_has_title_answer_and_figure(opened):
+def test_the_first_screen_of_a_phone_has_title_answer_and_figure(front):
     """And its bars move only where motion is welcome."""
-    page = opened(viewport=PHONE)
+    page = front(width=390)
     for part in ("article h1", "article section > p", "#fig-landing .live"):
         box = page.locator(part).first.bounding_box()
         assert box["y"] >= 0
-        assert box["y"] + box["height"] <= PHONE["height"]
+        assert box["y"] + box["height"] <= 900
     assert page.evaluate(OVERFLOW) == []
     for motion, seconds in (("no-preference", "0.15s, 0.15s"), ("reduce", "0s")):
         page.emulate_media(reduced_motion=motion)
@@ -176,8 +143,8 @@ def test_the_first_screen_of_a_phone_has_title_answer_and_figure(opened):
         assert bar.evaluate("(bar) => getComputedStyle(bar).transitionDuration") == seconds
 
 
-def test_a_number_in_place(opened):
-    page = opened(viewport=PHONE)
+def test_a_number_in_place(front):
+    page = front(width=390)
     form, answer = page.locator("#fig-number form"), page.locator("#fig-number .live-answer")
     assert answer.inner_text() == "Multiply q·k by 0.08839"
     form.get_by_label("Dimension d of a head", exact=True).fill("64")
@@ -198,8 +165,8 @@ def test_a_number_in_place(opened):
     assert fits(page)
 
 
-def test_no_answer_stands_beside_what_cannot_be_used(opened):
-    page = opened()
+def test_no_answer_stands_beside_what_cannot_be_used(front):
+    page = front()
     answer = page.locator("#fig-number .live-answer")
     entry = page.get_by_label("Dimension d of a head", exact=True)
     for bad in ("7", "64.5", ""):
@@ -219,8 +186,8 @@ def test_no_answer_stands_beside_what_cannot_be_used(opened):
     answer.wait_for()
 
 
-def test_the_calculator_goes_on_from_there(opened):
-    page = opened()
+def test_the_calculator_goes_on_from_there(front):
+    page = front()
     page.get_by_label("Number of keys n", exact=True).fill("1000")
     page.get_by_text("how far its key stands out").click()
     settle(page)
@@ -232,15 +199,15 @@ def test_the_calculator_goes_on_from_there(opened):
     status.get_by_text("For n = 1000, d = 128, finding: multiply q·k by 0.3536.").wait_for()
 
 
-def test_print_and_browsers_without_scripts_have_the_stills(opened, browser, address):
-    page = opened()
+def test_print_and_browsers_without_scripts_have_the_stills(front, browser, address):
+    page = front()
     figures = page.locator("#fig-landing, #fig-number")
     assert not figures.locator("img").first.is_visible()
     page.emulate_media(media="print")
     assert all(still.is_visible() for still in figures.locator("img").all())
     assert not figures.locator(".live").first.is_visible()
     plain = browser.new_page(java_script_enabled=False)
-    plain.goto(address)
+    plain.goto(f"{address}/../intro.html")
     assert all(still.is_visible() for still in plain.locator("#fig-landing img").all())
     plain.close()
 
