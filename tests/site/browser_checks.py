@@ -63,6 +63,20 @@ OVERFLOW = r"""() => {
 }"""
 
 
+FIRST_SCREEN = """() => {
+  const findings = [];
+  const answer = document.querySelector("article section > p");
+  const bottom = answer ? answer.getBoundingClientRect().bottom : 0;
+  if (bottom > innerHeight)
+    findings.push(`the first paragraph ends below the first screen: at ${bottom}`);
+  for (const code of document.querySelectorAll(".cell_input"))
+    if (code.checkVisibility({ contentVisibilityAuto: true }))
+      findings.push(`code is open: ${code.textContent.trim().slice(0, 80)}`);
+  return findings;
+}"""
+"""A chapter's first paragraph is its answer."""
+
+
 def findings(
     browser: Browser, address: str, width: int, *, formulas_expected: bool = False
 ) -> list[str]:
@@ -72,7 +86,7 @@ def findings(
     watch(page, found)
     page.goto(address)
     page.evaluate(WAIT_FOR_PICTURES)
-    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
+    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) + page.evaluate(FIRST_SCREEN)
     if formulas_expected and not page.locator("math").count():
         found.append("no formula on the page")
     page.close()
