@@ -76,6 +76,12 @@ FIRST_SCREEN = """() => {
 }"""
 """A chapter's first paragraph is its answer."""
 
+NARROWEST = 320
+"""CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""
+
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""JavaScript that ends when the page has answered to another size."""
+
 
 def findings(
     browser: Browser, address: str, width: int, *, formulas_expected: bool = False
@@ -87,6 +93,10 @@ def findings(
     page.goto(address)
     page.evaluate(WAIT_FOR_PICTURES)
     found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) + page.evaluate(FIRST_SCREEN)
+    if width < 2 * NARROWEST:
+        page.set_viewport_size({"width": NARROWEST, "height": 800})
+        page.evaluate(TWO_FRAMES)
+        found += page.evaluate(OVERFLOW)
     if formulas_expected and not page.locator("math").count():
         found.append("no formula on the page")
     page.close()

@@ -118,6 +118,7 @@ def test_good_page_passes_in_the_browser(browser, written, width):
             "p sticks out: from",
         ),
         (f"<p>{'w' * 200}</p>", "the text of p sticks out"),
+        ('<div class="narrow" style="width: 330px">wide</div>', "div.narrow sticks out: from"),
         (
             '<article><section><h1 style="height: 790px">A</h1><p>late</p></section></article>',
             "the first paragraph ends below",

@@ -8,6 +8,7 @@ import pytest
 
 from book import pdf
 from book.contents import page_names
+from tests.site.browser_checks import NARROWEST, TWO_FRAMES
 from tests.site.html_checks import soup
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +150,102 @@ def test_the_printed_book_has_code_where_it_is_taught(site):
         assert not body.select("details.code, .code summary")
         taught = [code.strip() for hidden, code in cells(name) if not hidden]
         assert [code.get_text().strip() for code in body.select(".cell > .cell_input")] == taught
+
+
+WIDE = """() => [...document.querySelectorAll(".bd-content article div.math")].map((box) => ({
+  more: box.scrollWidth - box.clientWidth > 1,
+  marked: box.dataset.more,
+  stop: box.tabIndex === 0,
+  mask: getComputedStyle(box).maskImage !== "none",
+}))"""
+
+
+def test_a_wide_formula_fades_where_it_goes_on_and_keys_scroll_it(browser, address):
+    page = browser.new_page(viewport={"width": NARROWEST, "height": 800})
+    page.goto(f"{address}/saturation.html")
+    page.evaluate(TWO_FRAMES)
+    formulas = page.evaluate(WIDE)
+    assert any(one["more"] for one in formulas)
+    assert not all(one["more"] for one in formulas)
+    for one in formulas:
+        assert one["marked"] == ("right" if one["more"] else "")
+        assert one["mask"] == one["stop"] == one["more"]
+    wide = page.locator("article div.math[data-more=right]").first
+    assert wide.get_attribute("aria-label") == "Wide formula, scrolls"
+    wide.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.activeElement.scrollLeft > 1")
+    page.wait_for_function("document.activeElement.dataset.more.includes('left')")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate(TWO_FRAMES)
+    assert not any(one["more"] or one["marked"] or one["stop"] for one in page.evaluate(WIDE))
+    page.close()
+
+
+def test_a_formula_that_is_wider_than_its_line_scrolls_in_a_line_of_its_own(browser, address):
+    page = browser.new_page(viewport={"width": NARROWEST, "height": 800})
+    page.goto(f"{address}/freezing.html")
+    page.evaluate(TWO_FRAMES)
+    lines = page.locator("span.math.own-line")
+    assert lines.first.get_attribute("data-more") == "right"
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate(TWO_FRAMES)
+    assert lines.count() == 0
+    page.close()
+
+
+def preview(page):
+    """Return the preview, once it is there."""
+    shown = page.locator("#preview")
+    shown.wait_for()
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("chapter", "link", "words"),
+    [
+        ("freezing.html", "a[href*='exact.html#thm-']", "Theorem"),
+        ("freezing.html", "a[href^='#equation-']", "log"),
+        ("freezing.html", "a[href*='bibliography.html#']", "Derrida"),
+        ("gradient.html", "a[href*='exact.html#fig-']", "Fig."),
+    ],
+)
+def test_a_link_shows_what_it_refers_to_while_a_pointer_or_the_focus_is_on_it(
+    opened, chapter, link, words
+):
+    page = opened(chapter)
+    first = page.locator(f"article p {link}:not(.headerlink)").first
+    first.scroll_into_view_if_needed()
+    first.hover()
+    shown = preview(page)
+    assert words in shown.inner_text()
+    assert first.get_attribute("aria-describedby") == "preview"
+    box = shown.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 1280
+    page.mouse.move(2, 2)
+    shown.wait_for(state="detached")
+    page.keyboard.press("Tab")
+    first.focus()
+    preview(page)
+    page.keyboard.press("Escape")
+    assert page.locator("#preview").count() == 0
+
+
+def test_a_link_to_a_section_shows_nothing_and_a_preview_has_no_second_ids(opened):
+    page = opened("freezing.html")
+    page.locator("article p a[href='exact.html'], article p a[href='normal.html']").first.hover()
+    page.wait_for_timeout(400)
+    assert page.locator("#preview").count() == 0
+    page.locator("article p a[href*='exact.html#thm-']").first.hover()
+    shown = preview(page)
+    assert shown.locator("[id], a, .headerlink, [tabindex]").count() == 0
+    assert shown.locator("math").count() > 0
+
+
+def test_a_preview_of_a_figure_of_another_page_has_its_picture(opened):
+    page = opened("gradient.html")
+    page.locator("article p a[href*='exact.html#fig-']").first.hover()
+    picture = preview(page).locator("img").first
+    page.wait_for_function("document.querySelector('#preview img').naturalWidth > 0")
+    assert picture.bounding_box()["height"] > 50
