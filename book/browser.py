@@ -25,8 +25,15 @@ ARGUMENTS = [
 ]
 """The last: no request leaves this machine, whatever a page asks for."""
 
-WAIT_FOR_FORMULAS = "() => window.MathJax?.startup?.promise?.then(() => true) ?? true"
-"""JavaScript that ends when MathJax has shown the formulas, or at once where there are none."""
+WAIT_FOR_PICTURES = """async () => {
+  for (const picture of document.querySelectorAll("img[loading]")) picture.loading = "eager";
+  const pictures = [...document.images].filter((picture) => !picture.complete);
+  await Promise.all(pictures.map((picture) => new Promise((done) => {
+    picture.onload = picture.onerror = done;
+  })));
+  return true;
+}"""
+"""JavaScript that ends when the pictures are there, those too that a page would load later."""
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

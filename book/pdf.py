@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Page, Route
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from attnlib.files import replace
-from book.browser import WAIT_FOR_FORMULAS, chromium, chromium_path, serve
+from book.browser import WAIT_FOR_PICTURES, chromium, chromium_path, serve
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build" / "html"
@@ -35,7 +35,10 @@ AUTHOR = "The Scale of Attention contributors"
 FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 """Every machine with the pins has these, so that the PDF looks the same on all of them."""
 
-LEFT_OUT = "script, noscript, a.headerlink, details.above-input, .site-only, .live, nav.short-path"
+LEFT_OUT = (
+    "script, noscript, a.headerlink, details.above-input, details.code > summary, .site-only, "
+    ".live, nav.short-path"
+)
 """What paper does not need, the code of figures among it."""
 
 SHEET_WIDTH = 627
@@ -43,9 +46,7 @@ SHEET_WIDTH = 627
 
 HTML = "text/html; charset=utf-8"
 
-FROM_THE_SITE = (
-    "link[rel=stylesheet], script:-soup-contains('window.MathJax'), script[src*='/mathjax/']"
-)
+FROM_THE_SITE = "link[rel=stylesheet]"
 
 
 class Chapter(NamedTuple):
@@ -89,6 +90,8 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
         raise SystemExit(f"{name}.html has no article with a title")
     for element in article.select(LEFT_OUT):
         element.decompose()
+    for folded in article.select("details.code"):
+        folded.unwrap()
     for details in article.select("details"):
         details["open"] = ""
     for element in article.find_all(id=True):
@@ -190,7 +193,7 @@ def opened(browser: Browser, address: str, html: str) -> Page:
     page.route("**/fonts/*.ttf", font)
     page.route(f"{address}/book.html", lambda route: route.fulfill(body=html, content_type=HTML))
     page.goto(f"{address}/book.html")
-    page.evaluate(WAIT_FOR_FORMULAS)
+    page.evaluate(WAIT_FOR_PICTURES)
     page.evaluate("document.fonts.ready.then(() => true)")
     return page
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from playwright.sync_api import Browser, Page
 
-from book.browser import WAIT_FOR_FORMULAS, WIDTHS, chromium, serve
+from book.browser import WAIT_FOR_PICTURES, WIDTHS, chromium, serve
 from book.contents import page_names
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +40,7 @@ def photograph(
     response = page.goto(address)
     if response is None or not response.ok:
         raise SystemExit(f"there is no page {address}")
-    page.evaluate(WAIT_FOR_FORMULAS)
+    page.evaluate(WAIT_FOR_PICTURES)
     for part, top in enumerate(range(0, page_height(page), TALLEST), start=1):
         path = stem.with_name(f"{stem.name}-{part}.png")
         height = min(TALLEST, page_height(page) - top)

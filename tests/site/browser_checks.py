@@ -4,17 +4,19 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page
 
-from book.browser import WAIT_FOR_FORMULAS
+from book.browser import WAIT_FOR_PICTURES
 
 FORMULAS = r"""() => {
   const findings = [];
   const count = (selector) => document.querySelectorAll(selector).length;
-  if (count(".math") !== count("mjx-container"))
-    findings.push(`${count("mjx-container")} of ${count(".math")} formulas are typeset`);
-  // MathJax shows what it cannot read as an error, and a macro that it does not know in red.
-  for (const formula of window.MathJax?.startup?.document?.math ?? [])
-    if (formula.typesetRoot.querySelector("mjx-merror, [data-mjx-error], [style*='color: red']"))
-      findings.push(`broken formula: ${formula.math}`);
+  if (count(".math") !== count(".math > math"))
+    findings.push(`${count(".math > math")} of ${count(".math")} formulas are shown`);
+  for (const formula of document.querySelectorAll("math")) {
+    const box = formula.getBoundingClientRect();
+    const empty = formula.checkVisibility() && !(box.width && box.height);
+    if (empty || formula.querySelector("merror"))
+      findings.push(`broken formula: ${formula.textContent}`);
+  }
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const parent = walker.currentNode.parentElement;
@@ -44,8 +46,8 @@ OVERFLOW = r"""() => {
       findings.push(`${name} sticks out: from ${box.left} to ${box.right} of ${edge}`);
   };
   const range = document.createRange();
-  // What is drawn in an SVG is cut at its edge; MathJax keeps a hidden copy for screen readers.
-  const reader = ":not(svg *, mjx-assistive-mml, mjx-assistive-mml *)";
+  // What is drawn in an SVG is cut at its edge; the boxes of signs are larger than what they show.
+  const reader = ":not(svg *, math *)";
   for (const element of document.body.querySelectorAll(`*${reader}`)) {
     const name = [element.localName, ...element.classList].join(".");
     if (!insideScroller(element.parentElement))
@@ -61,6 +63,26 @@ OVERFLOW = r"""() => {
 }"""
 
 
+FIRST_SCREEN = """() => {
+  const findings = [];
+  const answer = document.querySelector("article section > p");
+  const bottom = answer ? answer.getBoundingClientRect().bottom : 0;
+  if (bottom > innerHeight)
+    findings.push(`the first paragraph ends below the first screen: at ${bottom}`);
+  for (const code of document.querySelectorAll(".cell_input"))
+    if (code.checkVisibility({ contentVisibilityAuto: true }))
+      findings.push(`code is open: ${code.textContent.trim().slice(0, 80)}`);
+  return findings;
+}"""
+"""A chapter's first paragraph is its answer."""
+
+NARROWEST = 320
+"""CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""
+
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""JavaScript that ends when the page has answered to another size."""
+
+
 def findings(
     browser: Browser, address: str, width: int, *, formulas_expected: bool = False
 ) -> list[str]:
@@ -69,9 +91,13 @@ def findings(
     found: list[str] = []
     watch(page, found)
     page.goto(address)
-    page.evaluate(WAIT_FOR_FORMULAS)
-    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
-    if formulas_expected and not page.locator("mjx-container").count():
+    page.evaluate(WAIT_FOR_PICTURES)
+    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) + page.evaluate(FIRST_SCREEN)
+    if width < 2 * NARROWEST:
+        page.set_viewport_size({"width": NARROWEST, "height": 800})
+        page.evaluate(TWO_FRAMES)
+        found += page.evaluate(OVERFLOW)
+    if formulas_expected and not page.locator("math").count():
         found.append("no formula on the page")
     page.close()
     return found

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from book.browser import WAIT_FOR_FORMULAS, serve
+from book.browser import serve
 from book.contents import page_names
 from book.pdf import ROOT
 
@@ -46,10 +46,9 @@ def address(site):
 def opened(browser, address, *, plain):
     """Return a page; `plain` leaves out formulas and colours of code, thousands of elements."""
     page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="light")
-    if plain:
-        page.route("**/mathjax/**", lambda route: route.abort())
     page.goto(address)
-    page.evaluate(PLAIN if plain else WAIT_FOR_FORMULAS)
+    if plain:
+        page.evaluate(PLAIN)
     return page
 
 

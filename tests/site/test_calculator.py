@@ -18,7 +18,6 @@ from book.browser import WIDTHS
 from book.live import tables
 from experiments.criteria import held_entropy
 from tests.site.browser_checks import OVERFLOW, watch
-from tests.site.conftest import without_formulas
 
 ROOT = Path(__file__).parents[2]
 KINDS = {Normal: "normal", Cosine: "cosine", DotProduct: "dot product"}
@@ -528,7 +527,6 @@ def steady(browser, address):
     noted = []
     page = browser.new_page()
     watch(page, noted)
-    page.route("**/mathjax/**", without_formulas)
     page.goto(f"{address}/calculator.html")
     yield page
     page.close()

@@ -15,7 +15,6 @@ from book.live.script import SCRIPTS
 from experiments.real_heads import shown
 from experiments.records import load
 from tests.site.browser_checks import watch
-from tests.site.conftest import without_formulas
 
 FINDER = 168
 """SmolLM2's layer 18, head 6, which the atlas shows first."""
@@ -33,7 +32,6 @@ def page(browser, site):
     with serve(site) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
         watch(page, noted)
-        page.route("**/mathjax/**", without_formulas)
         page.goto(f"{address}/models.html")
         page.locator("#fig-models-attend .live").wait_for()
         yield page

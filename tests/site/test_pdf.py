@@ -53,7 +53,7 @@ def test_solutions_are_open_and_nothing_needs_a_click(book):
 
 def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
     page = pdf.opened(browser, address, pdf.document(site, chapters))
-    assert page.evaluate("document.querySelectorAll('mjx-container').length") > 1000
+    assert page.evaluate("document.querySelectorAll('math').length") > 1000
     assert page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) == []
     page.close()
 
