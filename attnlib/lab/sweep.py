@@ -229,7 +229,7 @@ def _distinct(settings: Sequence[Setting]) -> None:
 def _known(where: str, table: Table, allowed: Sequence[str]) -> None:
     for key in table:
         if key not in allowed:
-            raise ValueError(f"{where} may have the keys {', '.join(allowed)}, got {key!r}")
+            raise ValueError(f"{where} has {key!r}, and may have the keys {', '.join(allowed)}")
 
 
 def _once(where: str, one: Table, other: Table) -> None:

@@ -491,8 +491,8 @@ def test_a_result_in_which_something_is_wrong_is_refused(file, old, new, message
     [
         ("results =", 'corpus = "embedded"\nresults =', "a file with [task] may have no corpus"),
         ("[grid]", "[training]\n[grid]", "a file with [task] may have no training"),
-        ("batch = 4", "masked = 0.1", "[task] may have the keys name, gap, strength"),
-        ("batch = 4", "rows = 12\n[task.x]", "[task] may have the keys name, gap"),
+        ("batch = 4", "masked = 0.1", "may have the keys name, gap, strength"),
+        ("batch = 4", "rows = 12\n[task.x]", "[task] has 'x', and may have the keys name, gap"),
         ("rows = 64", "rows = 12", "rows must be a multiple of 8, got rows=12 (variant 'noise')"),
     ],
 )

@@ -275,7 +275,7 @@ def test_a_gpu_trains_as_the_cpu_does(precision):
         ("projection_rate", 0.0, "projection_rate must be a finite number above 0"),
         ("record_attention", 1, "record_attention must be true or false"),
         ("losses_every", 0, "losses_every must be from 1 to"),
-        ("losses_every", 3, "losses_every must divide 20 and steps=5000, got losses_every=3"),
+        ("losses_every", 3, "losses_every must divide 20 and steps=25, got losses_every=3"),
         ("masked", 1.5, "masked must be at most 1, got masked=1.5"),
     ],
 )
