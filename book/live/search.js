@@ -74,24 +74,33 @@ function telling(words) {
   return found.length ? found : words;
 }
 
-/** Return the sections of synonyms that the words name, best first, with how much of them it is. */
+/**
+ * Return the sections of synonyms that the words name, best first, each with its points, and how
+ * much of what was typed the longest of these synonyms is.
+ */
 function meant(words) {
   const found = new Map();
+  let most = 0;
+  const letters = (some) => telling(some).reduce((sum, { word }) => sum + word.length, 0);
   for (const [phrase, numbers] of INDEX.synonyms) {
-    const name = folded(phrase.replaceAll(" ", ""));
+    const parts = phrase.split(" ").map(folded);
+    const name = parts.join("");
+    const whole = parts.map((_, i) => parts.slice(0, i).join("")); // beginnings that say too little
     for (let from = 0; from < words.length; from++)
       for (let to = from + 1; to <= words.length; to++) {
-        const said = words.slice(from, to).map(({ word }) => word).join("");
-        const begun = words[to - 1].last && said.length > 0.6 * name.length && name.startsWith(said);
-        if (said !== name && !stemmed(said, name) && !begun) continue;
-        const share = said.length / words.reduce((sum, { word }) => sum + word.length, 0);
+        const some = words.slice(from, to);
+        const said = some.map(({ word }) => word).join("");
+        const begun = words[to - 1].last && said.length > 0.6 * name.length && !whole.includes(said);
+        if (said !== name && !stemmed(said, name) && !(begun && name.startsWith(said))) continue;
+        const share = letters(some) / letters(words);
+        most = Math.max(most, share);
         for (const [place, number] of numbers.entries()) {
-          const score = share * (200 + name.length - 30 * place);
-          found.set(number, Math.max(found.get(number) ?? 0, score));
+          const points = share * (200 + name.length - 30 * place);
+          found.set(number, Math.max(found.get(number) ?? 0, points));
         }
       }
   }
-  return found;
+  return { found, most };
 }
 
 /** Return how much of a name the words are, 0 where they have others. */
@@ -140,13 +149,15 @@ export function find(typed) {
         let points = score(section, words, rarity, some) * section.worth;
         if (words.length > 1 && section.line.includes(` ${phrase} `)) points *= 1.4;
         const named = Math.max(covered(words, section.titles), covered(words, section.file));
-        if (named) points *= 1.2 + 0.8 * named;
-        return { section, points: points + (synonyms.get(section.number) ?? 0) };
+        if (named) points *= named === 1 ? 2.8 : 1.2 + 0.8 * named;
+        full ||= points > 0;
+        return { section, points: points + (synonyms.found.get(section.number) ?? 0) };
       })
       .filter(({ points }) => points > 0)
       .sort((a, b) => b.points - a.points);
+  let full = synonyms.most === 1;
   let found = ranked(false);
-  const all = found.length > 0;
+  const all = full;
   if (!all) found = ranked(true).slice(0, 10);
   return { words, all, found: found.map(({ section }) => section) };
 }
