@@ -1,7 +1,7 @@
 // Answers in each field of the search while one types.
 
 import { html } from "./drawing.js";
-import { excerpt, find, marked } from "./search.js";
+import { excerpt, find, marked, sections } from "./search.js";
 
 const SHOWN = 30;
 const WAIT = 120;
@@ -82,3 +82,5 @@ if (box) {
     show();
   });
 }
+
+setTimeout(sections); // before the first word is typed

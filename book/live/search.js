@@ -46,8 +46,8 @@ function fit(asked, found) {
 
 let prepared;
 
-/** Return the sections with their words counted, and in how many each word occurs. */
-function sections() {
+/** Return the sections with their words counted, which takes a moment, once. */
+export function sections() {
   prepared ??= INDEX.sections.map(([page, anchor, named, text], number) => {
     const [address, chapter, value] = INDEX.pages[page];
     const title = named || anchor;

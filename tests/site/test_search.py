@@ -252,8 +252,10 @@ def test_results_come_while_one_types(opened):
     assert entry.evaluate("(entry) => entry === document.activeElement")
     page.keyboard.press("Enter")  # the page stays
     page.keyboard.press("Tab")
+    page.wait_for_load_state("networkidle")
     page.keyboard.press("Enter")
     page.wait_for_url("**/questions.html#what-is-an-attention-sink-*")
+    page.wait_for_load_state("networkidle")
     page.go_back()
     results.first.wait_for()
     assert entry.input_value() == "attention si"
@@ -279,8 +281,10 @@ def test_a_page_loads_the_search_when_somebody_is_about_to(opened):
     link.wait_for()
     assert link.inner_text() == "One key to find"
     page.keyboard.press("ArrowDown")
+    page.wait_for_load_state("networkidle")
     page.keyboard.press("Enter")
     page.wait_for_url("**/chapters/needle.html")
+    page.wait_for_load_state("networkidle")
     page.keyboard.press("Control+k")
     page.keyboard.type("log n")
     page.keyboard.press("Enter")
