@@ -25,6 +25,7 @@ SIZES = {"big": "1.2em", "Big": "1.623em", "bigg": "2.047em", "Bigg": "2.47em"}
 """Heights of brackets, which LaTeX names; docutils wants both of a pair in one cell of a table."""
 
 UPRIGHT = set("ΓΔΘΛΞΠΣΥΦΨΩ")
+LARGE = set("∑∏∫∮")
 CLOSE_UP = set("/|‖")
 """Signs around which TeX has no space and browsers have."""
 
@@ -55,6 +56,11 @@ def mathml(tex: str, *, block: bool = False) -> str:
     tree = ElementTree.fromstring(text.replace(NAMESPACE, "").replace("&ApplyFunction;", ""))
     for element in list(tree.iter()):
         mend(element)
+        raised_prime(element)
+    if not block:
+        for sign in tree.iter("mo"):
+            if sign.text in LARGE:
+                sign.set("largeop", "false")  # or it has the room of a large one
     for row in list(tree.iter()):
         pair(row)
     for row in list(tree.iter()):
@@ -83,9 +89,6 @@ def mend(element: Element) -> None:
         element.set("mathvariant", "normal")
     if element.tag == "msub" and element[0].tag == "munder" and element[0][-1].text == "⏟":
         element.tag = "munder"  # what is said below a brace
-    if element.text == "′":
-        element.tag = "mo"
-        element.set("class", "prime")
     if element.tag == "mo" and element.text in (",", ";", "."):
         element.set("lspace", "0")
     if element.tag == "mo" and element.text == "‖":
@@ -97,6 +100,24 @@ def mend(element: Element) -> None:
         element.set("displaystyle", "true")
     if element.tag == "mo" and element.text in CLOSE_UP | LIMITS:
         element.attrib.update(lspace="0", rspace="0")
+
+
+def raised_prime(element: Element) -> None:
+    """Put primes beside a letter: their sign is high and small already."""
+    if element.tag not in ("msup", "msubsup"):
+        return
+    primes = "".join(element[-1].itertext())
+    if primes not in ("′", "′′"):
+        return
+    sign = ElementTree.Element("mo", lspace="0", rspace="0")
+    sign.text = primes.replace("′′", "″")
+    if element.tag == "msubsup":
+        base = ElementTree.Element("msub")
+        base.extend(element[:-1])
+    else:
+        base = element[0]
+    element.tag = "mrow"
+    element[:] = [base, sign]
 
 
 def pair(row: Element) -> None:

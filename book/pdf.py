@@ -35,7 +35,10 @@ AUTHOR = "The Scale of Attention contributors"
 FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 """Every machine with the pins has these, so that the PDF looks the same on all of them."""
 
-LEFT_OUT = "script, noscript, a.headerlink, details.above-input, .site-only, .live, nav.short-path"
+LEFT_OUT = (
+    "script, noscript, a.headerlink, details.above-input, details.code > summary, .site-only, "
+    ".live, nav.short-path"
+)
 """What paper does not need, the code of figures among it."""
 
 SHEET_WIDTH = 627
@@ -87,6 +90,8 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
         raise SystemExit(f"{name}.html has no article with a title")
     for element in article.select(LEFT_OUT):
         element.decompose()
+    for folded in article.select("details.code"):
+        folded.unwrap()
     for details in article.select("details"):
         details["open"] = ""
     for element in article.find_all(id=True):

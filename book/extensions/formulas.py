@@ -1,9 +1,11 @@
 """A Sphinx extension: formulas are MathML in the pages, and need no script.
 
 A formula that cannot be read is a warning, which ends the build; the page shows it as it was
-written. Numbers of equations, and references to them, are Sphinx's own.
+written. Numbers of equations, and references to them, are Sphinx's own. No line ends between a
+formula and the full stop behind it.
 """
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -17,6 +19,9 @@ from book.formulas import mathml
 
 CLASSES = "math notranslate nohighlight"
 
+BEFORE, BEHIND = re.compile(r"[(\[“‘]+$"), re.compile(r"^(?:[^\s/–—-]+-?|-)")
+"""What stands at a formula without a space."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -24,7 +29,30 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.add_html_math_renderer("mathml", (in_line, None), (displayed, None))
     app.add_css_file("formulas.css")
+    app.connect("doctree-resolved", keep_together)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Put formulas into one piece with what stands at them: browsers break lines around them."""
+    if app.builder.format != "html":
+        return
+    for formula in list(tree.findall(nodes.math)):
+        parent = formula.parent
+        place = parent.index(formula)
+        ends = [beside(parent, place - 1, BEFORE), beside(parent, place + 1, BEHIND)]
+        if any(ends):
+            pieces = [nodes.Text(ends[0]), formula.deepcopy(), nodes.Text(ends[1])]
+            parent[place] = nodes.inline("", "", *pieces, classes=["whole"])
+
+
+def beside(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
+    """Take what is found out of the text at a place, if that is text, and return it."""
+    text = parent[place] if 0 <= place < len(parent) else None
+    if not isinstance(text, nodes.Text) or not (found := pattern.search(text)):
+        return ""
+    parent[place] = nodes.Text(pattern.sub("", text))
+    return found[0]
 
 
 def in_line(writer: HTML5Translator, node: nodes.math) -> None:

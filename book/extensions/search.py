@@ -73,7 +73,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
     app.add_css_file("find.css")
     app.add_js_file("find.js")
-    app.add_js_file("wide.js")
     app.connect("builder-inited", without_index)
     app.connect("html-collect-pages", page_of_search)
     app.connect("doctree-resolved", note, priority=900)

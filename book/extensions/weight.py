@@ -1,12 +1,14 @@
 """A Sphinx extension: a page loads one style sheet and one script, and no fonts of icons.
 
 The theme and the extensions bring some twenty files, FontAwesome's 1.5 MB among them. Here they
-are joined in their order, without FontAwesome, whose few icons static/icons.css draws. Pictures
-are loaded when they come near, and have their place before.
+are joined in their order, without FontAwesome, whose few icons static/icons.css draws. The font of
+the formulas is part of the style sheet: nothing moves when it comes, and a page that is opened as a
+file has it. Pictures are loaded when they come near, and have their place before.
 """
 
 import posixpath
 import re
+from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -93,14 +95,19 @@ def style(out: Path, name: str) -> str:
     folder = posixpath.dirname(posixpath.relpath(name, "_static"))
 
     def moved(found: re.Match[str]) -> str:
-        return f'url("{posixpath.normpath(posixpath.join(folder, found[2]))}")'
+        target = posixpath.normpath(posixpath.join(folder, found[2]))
+        if target.endswith(".woff2"):
+            font = b64encode((out / "_static" / target).read_bytes()).decode()
+            target = f"data:font/woff2;base64,{font}"
+        return f'url("{target}")'
 
     def imported(found: re.Match[str]) -> str:
         return style(out, posixpath.normpath(posixpath.join("_static", folder, found[1])))
 
+    if name == FIRST_STYLES[1]:
+        text = FONT_AWESOME.sub("", text)
     text = IMPORT.sub(imported, URL.sub(moved, text))
-    text = re.sub(r"/\*# sourceMappingURL=.*?\*/", "", text)
-    return FONT_AWESOME.sub("", text) if name == FIRST_STYLES[1] else text
+    return re.sub(r"/\*# sourceMappingURL=.*?\*/", "", text)
 
 
 def with_sizes(body: str, out: Path, page: str) -> str:

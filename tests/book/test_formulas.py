@@ -37,6 +37,13 @@ def test_high_brackets_carry_their_scripts_and_may_stand_in_two_columns():
     assert cells[1][0].get("form") == "infix"
 
 
+def test_a_prime_stands_beside_its_letter_and_a_sum_in_a_line_is_small():
+    assert "<msup>" not in mathml(r"\Phi'")
+    assert mathml("f''").count("″") == 1
+    assert 'largeop="false"' in mathml(r"\sum_i x")
+    assert "largeop" not in mathml(r"\sum_i x", block=True)
+
+
 @pytest.mark.parametrize("tex", [r"\unknown", r"\frac{1}", "x}y"])
 def test_what_cannot_be_read_is_an_error(tex):
     with pytest.raises(Exception, match=r"Unknown|children|insertion|Unbalanced"):

@@ -63,6 +63,26 @@ OVERFLOW = r"""() => {
 }"""
 
 
+FIRST_SCREEN = """() => {
+  const findings = [];
+  const answer = document.querySelector("article section > p");
+  const bottom = answer ? answer.getBoundingClientRect().bottom : 0;
+  if (bottom > innerHeight)
+    findings.push(`the first paragraph ends below the first screen: at ${bottom}`);
+  for (const code of document.querySelectorAll(".cell_input"))
+    if (code.checkVisibility({ contentVisibilityAuto: true }))
+      findings.push(`code is open: ${code.textContent.trim().slice(0, 80)}`);
+  return findings;
+}"""
+"""A chapter's first paragraph is its answer."""
+
+NARROWEST = 320
+"""CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""
+
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""JavaScript that ends when the page has answered to another size."""
+
+
 def findings(
     browser: Browser, address: str, width: int, *, formulas_expected: bool = False
 ) -> list[str]:
@@ -72,7 +92,11 @@ def findings(
     watch(page, found)
     page.goto(address)
     page.evaluate(WAIT_FOR_PICTURES)
-    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
+    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) + page.evaluate(FIRST_SCREEN)
+    if width < 2 * NARROWEST:
+        page.set_viewport_size({"width": NARROWEST, "height": 800})
+        page.evaluate(TWO_FRAMES)
+        found += page.evaluate(OVERFLOW)
     if formulas_expected and not page.locator("math").count():
         found.append("no formula on the page")
     page.close()

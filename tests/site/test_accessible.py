@@ -142,20 +142,6 @@ def test_the_second_stop_of_the_keyboard_is_in_the_text(browser, address, name):
     page.close()
 
 
-def test_the_keyboard_scrolls_what_is_wider_than_the_page(browser, address):
-    page = opened(browser, f"{address}/chapters/freezing.html", plain=False)
-    wide = """() => [...document.querySelectorAll("article div.math, .cell_output pre")]
-      .filter((box) => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1)
-      .map((box) => box.tabIndex)"""
-    stops = "article div.math[tabindex]"
-    page.wait_for_selector(stops)
-    assert set(page.evaluate(wide)) == {0}
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.wait_for_function("(stops) => !document.querySelector(stops)", arg=stops)
-    assert page.evaluate(wide) == []
-    page.close()
-
-
 def test_keyboard_opens_a_solution_and_the_menu(browser, address):
     page = opened(browser, f"{address}/chapters/variance.html", plain=True)
     solution = page.locator(".solution").first

@@ -118,6 +118,12 @@ def test_good_page_passes_in_the_browser(browser, written, width):
             "p sticks out: from",
         ),
         (f"<p>{'w' * 200}</p>", "the text of p sticks out"),
+        ('<div class="narrow" style="width: 330px">wide</div>', "div.narrow sticks out: from"),
+        (
+            '<article><section><h1 style="height: 790px">A</h1><p>late</p></section></article>',
+            "the first paragraph ends below",
+        ),
+        ('<div class="cell_input">import book</div>', "code is open: import book"),
         ('<p style="position: absolute; left: -50px; width: 100px">cut</p>', "p sticks out"),
     ],
 )

@@ -58,7 +58,7 @@ def built(tmp_path, monkeypatch):
         (tmp_path / "synonyms.toml").write_text(synonyms, encoding="utf-8")
         source = tmp_path / "source"
         (source / "_static").mkdir(parents=True, exist_ok=True)
-        for name in ("find.js", "wide.js", "find.css"):
+        for name in ("find.js", "find.css"):
             (source / "_static" / name).touch()
         settings = "extensions = ['book.extensions.search']\nhtml_static_path = ['_static']\n"
         (source / "conf.py").write_text(settings, encoding="utf-8")

@@ -1,0 +1,53 @@
+"""A Sphinx extension: folds the code of cells, and brings the script that helps to read.
+
+Each code cell shows its output, and above it a line that opens its code: a `details`, which needs
+no script. `static/reading.js` adds a switch for all of them, which the browser remembers, marks
+formulas that are wider than their place, and shows what a link refers to.
+"""
+
+from typing import Any
+
+from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxTranslator
+
+
+class FoldedCode(nodes.General, nodes.Element):  # type: ignore[misc]
+    """The code of a cell; one that the notebook hides has the class `above-input`."""
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Called by Sphinx."""
+    app.add_node(FoldedCode, html=(open_details, close_details))
+    app.connect("doctree-resolved", fold)
+    app.add_js_file("reading.js", loading_method="defer")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def fold(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Put the code of each cell into a node that is shown folded."""
+    if app.builder.format != "html":
+        return
+    for source in list(tree.findall(nodes.container)):
+        if source.get("nb_element") != "cell_code_source":
+            continue
+        folded = FoldedCode(lines=len(source.astext().strip().splitlines()))
+        place = source
+        if isinstance(source.parent, HideCodeCellNode):
+            place = source.parent
+            folded["classes"] = ["above-input"]
+        place.parent.replace(place, folded)
+        folded += source
+
+
+def open_details(translator: SphinxTranslator, node: FoldedCode) -> None:
+    """Write the line that opens the code."""
+    classes = " ".join(["code", *node["classes"]])
+    lines = f"{node['lines']} line{'' if node['lines'] == 1 else 's'}"
+    translator.body.append(f'<details class="{classes}">\n<summary>Code, {lines}</summary>\n')
+
+
+def close_details(translator: SphinxTranslator, node: FoldedCode) -> None:
+    """Write its end."""
+    translator.body.append("</details>\n")

@@ -1,0 +1,251 @@
+"""Code is folded behind a line, and opened by it or by one switch that is remembered."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from book import pdf
+from book.contents import page_names
+from tests.site.browser_checks import NARROWEST, TWO_FRAMES
+from tests.site.html_checks import soup
+
+ROOT = Path(__file__).parents[2]
+CHAPTERS = [name for name in page_names(ROOT) if (ROOT / f"{name}.ipynb").is_file()]
+PAGE = "variance.html"
+TAUGHT, DRAWN = "details.code:not(.above-input)", "details.code.above-input"
+SEEN = """(selector) => [...document.querySelectorAll(`${selector} pre`)].map(
+  (code) => code.checkVisibility({ contentVisibilityAuto: true })
+    && code.getBoundingClientRect().height > 0)"""
+
+
+def shown(page, selector):
+    """Return for each piece of code whether it is shown, in the next frame."""
+    page.screenshot()
+    return page.evaluate(SEEN, selector)
+
+
+def cells(name):
+    """Return the code cells of a notebook that the site has: whether hidden, and the code."""
+    notebook = json.loads((ROOT / f"{name}.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    tags = [cell["metadata"].get("tags", []) for cell in code]
+    return [
+        ("hide-input" in tag, "".join(cell["source"]))
+        for cell, tag in zip(code, tags, strict=True)
+        if "remove-cell" not in tag
+    ]
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_all_code_of_cells_is_folded_and_the_line_says_how_much(site, name):
+    page = soup(site / f"{name}.html")
+    folded = page.select("details.code")
+    found = [("above-input" in fold["class"], fold.pre.get_text().strip()) for fold in folded]
+    assert found == [(hidden, code.strip()) for hidden, code in cells(name)]
+    assert not page.select("details.code[open]")
+    assert len(page.select(".cell_input")) == len(folded)
+    for fold, (_, code) in zip(folded, found, strict=True):
+        lines = int(re.fullmatch(r"Code, (\d+) lines?", fold.summary.get_text())[1])
+        assert lines == len(code.splitlines())
+
+
+@pytest.fixture
+def unwatched(browser, address):
+    """Return a function that opens PAGE where requests may fail, as those of scripts do without."""
+    pages = []
+
+    def unwatched(before="", **options):
+        page = browser.new_page(**options)
+        pages.append(page)
+        page.add_init_script(before)
+        page.goto(f"{address}/{PAGE}")
+        return page
+
+    yield unwatched
+    for page in pages:
+        page.close()
+
+
+def test_the_switch_opens_all_code_and_is_remembered(opened, address):
+    page = opened(PAGE)
+    switch = page.get_by_role("button", name="Code", exact=True)
+    assert switch.get_attribute("aria-pressed") == "false"
+    assert not any(shown(page, "details.code"))
+    switch.focus()
+    page.keyboard.press("Enter")
+    assert switch.get_attribute("aria-pressed") == "true"
+    assert all(shown(page, "details.code"))
+    page.goto(f"{address}/saturation.html")
+    assert all(shown(page, "details.code"))
+    switch.focus()
+    page.keyboard.press("Space")
+    assert not any(shown(page, "details.code"))
+    page.reload()
+    assert not any(shown(page, "details.code"))
+
+
+def test_a_key_opens_the_code_of_one_cell(opened):
+    page = opened(PAGE)
+    page.locator("details.code summary").first.focus()
+    page.keyboard.press("Enter")
+    assert shown(page, "details.code")[:2] == [True, False]
+
+
+def test_a_page_without_code_has_no_switch(opened):
+    page = opened("../about.html")
+    assert page.locator(".code-switch").count() == 0
+
+
+def test_without_scripts_each_cell_opens_by_itself(unwatched):
+    page = unwatched(java_script_enabled=False)
+    assert page.locator(".code-switch").count() == 0
+    code = page.locator("details.code pre").first
+    assert not code.is_visible()
+    page.locator("details.code summary").first.click()
+    assert code.is_visible()
+
+
+NO_STORAGE = """for (const name of ["getItem", "setItem"]) {
+  const usual = Storage.prototype[name];
+  Storage.prototype[name] = function (key, ...value) {
+    if (key === "code") throw new DOMException("none", "SecurityError");
+    return usual.call(this, key, ...value);
+  };
+}"""
+
+
+def test_where_nothing_can_be_remembered_the_switch_works(unwatched):
+    page = unwatched(NO_STORAGE)
+    assert not any(shown(page, "details.code"))
+    page.locator(".code-switch").click()
+    assert all(shown(page, "details.code"))
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_paper_has_the_code_that_is_taught_and_not_that_of_figures(unwatched, scripts):
+    page = unwatched(java_script_enabled=scripts)
+    page.emulate_media(media="print")
+    assert all(shown(page, TAUGHT))
+    assert not any(shown(page, DRAWN))
+    assert not any(line.is_visible() for line in page.locator("details.code summary").all())
+
+
+def test_before_printing_the_code_is_opened_and_after_it_folded_again(opened):
+    page = opened(PAGE)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert all(shown(page, TAUGHT))
+    assert not any(shown(page, DRAWN))
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not any(shown(page, "details.code"))
+
+
+def test_the_printed_book_has_code_where_it_is_taught(site):
+    for chapter in pdf.chapters(site):
+        name = chapter.anchor.replace("-", "/", 1)
+        if name not in CHAPTERS:
+            continue
+        body = pdf.BeautifulSoup(chapter.body, "html.parser")
+        assert not body.select("details.code, .code summary")
+        taught = [code.strip() for hidden, code in cells(name) if not hidden]
+        assert [code.get_text().strip() for code in body.select(".cell > .cell_input")] == taught
+
+
+WIDE = """() => [...document.querySelectorAll(".bd-content article div.math")].map((box) => ({
+  more: box.scrollWidth - box.clientWidth > 1,
+  marked: box.dataset.more,
+  stop: box.tabIndex === 0,
+  mask: getComputedStyle(box).maskImage !== "none",
+}))"""
+
+
+def test_a_wide_formula_fades_where_it_goes_on_and_keys_scroll_it(browser, address):
+    page = browser.new_page(viewport={"width": NARROWEST, "height": 800})
+    page.goto(f"{address}/saturation.html")
+    page.evaluate(TWO_FRAMES)
+    formulas = page.evaluate(WIDE)
+    assert any(one["more"] for one in formulas)
+    assert not all(one["more"] for one in formulas)
+    for one in formulas:
+        assert one["marked"] == ("right" if one["more"] else "")
+        assert one["mask"] == one["stop"] == one["more"]
+    wide = page.locator("article div.math[data-more=right]").first
+    assert wide.get_attribute("aria-label") == "Wide formula, scrolls"
+    wide.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.activeElement.scrollLeft > 1")
+    page.wait_for_function("document.activeElement.dataset.more.includes('left')")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate(TWO_FRAMES)
+    assert not any(one["more"] or one["marked"] or one["stop"] for one in page.evaluate(WIDE))
+    page.close()
+
+
+def test_a_formula_that_is_wider_than_its_line_scrolls_in_a_line_of_its_own(browser, address):
+    page = browser.new_page(viewport={"width": NARROWEST, "height": 800})
+    page.goto(f"{address}/freezing.html")
+    page.evaluate(TWO_FRAMES)
+    lines = page.locator("span.math.own-line")
+    assert lines.first.get_attribute("data-more") == "right"
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate(TWO_FRAMES)
+    assert lines.count() == 0
+    page.close()
+
+
+def preview(page):
+    """Return the preview, once it is there."""
+    shown = page.locator("#preview")
+    shown.wait_for()
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("chapter", "link", "words"),
+    [
+        ("freezing.html", "a[href*='exact.html#thm-']", "Theorem"),
+        ("freezing.html", "a[href^='#equation-']", "log"),
+        ("freezing.html", "a[href*='bibliography.html#']", "Derrida"),
+        ("gradient.html", "a[href*='exact.html#fig-']", "Fig."),
+    ],
+)
+def test_a_link_shows_what_it_refers_to_while_a_pointer_or_the_focus_is_on_it(
+    opened, chapter, link, words
+):
+    page = opened(chapter)
+    first = page.locator(f"article p {link}:not(.headerlink)").first
+    first.scroll_into_view_if_needed()
+    first.hover()
+    shown = preview(page)
+    assert words in shown.inner_text()
+    assert first.get_attribute("aria-describedby") == "preview"
+    box = shown.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 1280
+    page.mouse.move(2, 2)
+    shown.wait_for(state="detached")
+    page.keyboard.press("Tab")
+    first.focus()
+    preview(page)
+    page.keyboard.press("Escape")
+    assert page.locator("#preview").count() == 0
+
+
+def test_a_link_to_a_section_shows_nothing_and_a_preview_has_no_second_ids(opened):
+    page = opened("freezing.html")
+    page.locator("article p a[href='exact.html'], article p a[href='normal.html']").first.hover()
+    page.wait_for_timeout(400)
+    assert page.locator("#preview").count() == 0
+    page.locator("article p a[href*='exact.html#thm-']").first.hover()
+    shown = preview(page)
+    assert shown.locator("[id], a, .headerlink, [tabindex]").count() == 0
+    assert shown.locator("math").count() > 0
+
+
+def test_a_preview_of_a_figure_of_another_page_has_its_picture(opened):
+    page = opened("gradient.html")
+    page.locator("article p a[href*='exact.html#fig-']").first.hover()
+    picture = preview(page).locator("img").first
+    page.wait_for_function("document.querySelector('#preview img').naturalWidth > 0")
+    assert picture.bounding_box()["height"] > 50

@@ -1,0 +1,59 @@
+"""A chapter is light: few requests, half a megabyte, formulas and icons without scripts."""
+
+import gzip
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from book.contents import page_names
+
+PAGES = page_names(Path(__file__).parents[2])
+LOADED = re.compile(
+    r"""<link\b(?=[^>]*rel="(?:stylesheet|icon)")[^>]*href="([^"]+)"|<(?:script|img)\b[^>]*?src="([^"]+)\""""
+)
+ICON = re.compile(r'class="[^"]*\bfa-[^"]*"')
+MOST_BYTES, MOST_REQUESTS = 500_000, 15
+
+
+@cache
+def compressed(path):
+    """Return the bytes of a file as servers send it."""
+    return len(gzip.compress(path.read_bytes(), 6))
+
+
+def fetched(page):
+    """Return a page and the files that it loads; a picture is one even where it comes late."""
+    found = LOADED.findall(page.read_text(encoding="utf-8"))
+    names = {"".join(one).partition("?")[0] for one in found} - {""}
+    inside = [name for name in names if not name.startswith("data:")]
+    return [page, *{(page.parent / name).resolve() for name in inside}]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_light(site, name):
+    files = fetched(site / f"{name}.html")
+    assert sum(map(compressed, files)) < MOST_BYTES
+    assert len([file for file in files if file.suffix == ".css"]) == 1
+    assert len([file for file in files if file.name.startswith("site-")]) == 2
+    if name.startswith("chapters/"):
+        assert len(files) <= MOST_REQUESTS, sorted(file.name for file in files)
+
+
+def test_no_page_needs_scripts_for_formulas_or_fonts_of_icons(site):
+    for name in PAGES:
+        html = (site / f"{name}.html").read_text(encoding="utf-8")
+        assert "MathJax" not in html
+        assert "fontawesome" not in html
+    style = next(file for file in fetched(site / "intro.html") if file.suffix == ".css")
+    assert not re.search(r"url\([^)]*fa-", style.read_text(encoding="utf-8"))
+
+
+def test_every_icon_of_the_theme_is_drawn(site):
+    drawn = (site / "_static" / "icons.css").read_text(encoding="utf-8")
+    for name in PAGES:
+        for icon in ICON.findall((site / f"{name}.html").read_text(encoding="utf-8")):
+            for used in re.findall(r"fa-[\w-]+", icon):
+                known = used in ("fa-solid", "fa-lg", "fa-fw") or f".{used} " in drawn
+                assert known, (name, used)
