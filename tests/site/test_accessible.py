@@ -51,8 +51,13 @@ def address(site):
 
 
 def opened(browser, address, *, plain):
-    """Return a page; `plain` leaves out formulas and colours of code, thousands of elements."""
-    page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="light")
+    """Return a page; `plain` leaves out formulas and colours of code, thousands of elements.
+
+    With reduced motion no colour is on its way from one scheme to the other.
+    """
+    page = browser.new_page(
+        viewport={"width": 390, "height": 800}, color_scheme="light", reduced_motion="reduce"
+    )
     page.goto(address)
     if plain:
         page.evaluate(PLAIN)

@@ -306,7 +306,8 @@ def test_the_search_works_from_a_file(browser, site):
 
 
 def test_results_are_accessible_and_fit_a_phone(opened):
-    page = opened("../search.html?q=log n", width=390, color_scheme="light")
+    light = {"color_scheme": "light", "reduced_motion": "reduce"}
+    page = opened("../search.html?q=log n", width=390, **light)
     page.locator("#search-results li").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert findings(page) == []
