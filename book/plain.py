@@ -22,7 +22,7 @@ APART = set("=≈≠<>≤≥≪≫∼∝→↦∈+−±×⟹⇒⇔")
 """Signs with a space on either side where something stands before them."""
 
 
-ONE = re.compile(r"[\d.]+|[^\W\d_]?[₀-₉ᵢⱼₖₙₘₚₜ′*²³ᵀ]*|[a-z]{3,}|[∞*]|\([^()]*\)|\|[^|]*\|")
+ONE = re.compile(r"[\d.]+|√?[^\W\d_]?[₀-₉ᵢⱼₖₙₘₚₜ′*²³ᵀ]*|[a-z]{3,}|[∞*]|√?\([^()]*\)|\|[^|]*\|")
 """What needs no brackets: a number, a letter with its scripts, a name, what has brackets."""
 
 

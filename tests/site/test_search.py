@@ -46,6 +46,10 @@ and after it. Half\ *way*.
 """
 
 
+SHOWN = 30
+"""Results on a page."""
+
+
 # --- the index ------------------------------------------------------------------------------------
 
 
@@ -127,7 +131,7 @@ def first(call):
 
     def first(typed, count=1):
         found = call(
-            "cases.map((typed) => m.find(typed).found.slice(0, 10).map((one) => one.href))", typed
+            "cases.map((typed) => m.find(typed).found.slice(0, 30).map((one) => one.href))", typed
         )
         return [places[:count] for places in found]
 
@@ -171,6 +175,30 @@ def test_a_synonym_is_known_before_its_end_and_within_a_question(first):
 )
 def test_what_is_typed_finds(first, typed, place):
     assert place in first([typed], 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("typed", "chapter"),
+    [
+        ("sqrt d", "variance"),
+        ("1/sqrt(d)", "variance"),
+        ("temperature", "output_scale"),
+        ("saturation", "saturation"),
+        ("QK norm", "policies"),
+        ("YaRN", "policies"),
+        ("muP", "policies"),
+        ("μP", "policies"),
+        ("entropy", "entropy"),
+        ("freezing", "freezing"),
+        ("vanishing gradients", "gradient"),
+        ("effective keys", "saturation"),
+        ("learning rate", "training"),
+        ("Lambert", "normal"),
+    ],
+)
+def test_the_chapter_is_among_what_is_shown(first, typed, chapter):
+    pages = [place.partition("#")[0] for place in first([typed], SHOWN)[0]]
+    assert f"chapters/{chapter}.html" in pages
 
 
 def test_a_heading_finds_its_section(call, first):
