@@ -14,25 +14,10 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
+from book.plain import plain
+
 LENGTH = 200
 """Characters of a description, about what search engines show."""
-
-IN_WORDS = (
-    (r"\\operatorname\{(\w+)\}", r"\1"),
-    (r"(?<=\d)\\(?=log)", r" \\"),
-    (r"\\(log|min|max)(?![a-z])\s*", r"\1 "),
-    (r"\\frac(\d)(\d)", r"\1/\2"),
-    (r"\\sqrt\{([^{}]*)\}", r"√(\1)"),
-    (r"\\sqrt\s*(\w)", r"√\1"),
-    (r"\\alpha", "α"),
-    (r"\\sum", "Σ"),
-    (r"\\approx", "≈"),
-    (r"\^\\top", "ᵀ"),
-    (r"\^\*", "*"),
-    (r"\^2", "²"),
-    (r"([_^])\{([^{}]*)\}", r"\1(\2)"),
-)
-"""LaTeX of the kind that stands in first paragraphs, as plain text."""
 
 SOURCES = re.compile(r"\b[Ss]ources? 00\d(?:(?:, | and |, and )00\d)*")
 NUMBER = re.compile(r"(00\d)")
@@ -110,18 +95,14 @@ def description(tree: nodes.document) -> str:
     paragraph = next((node for node in tree.findall(nodes.paragraph) if node.astext()), None)
     if paragraph is None:
         return ""
-    text = " ".join("".join(map(plain, paragraph.findall(nodes.Text))).split())
+    text = " ".join("".join(map(in_words, paragraph.findall(nodes.Text))).split())
     ends = [match.end() for match in re.finditer(r"[.?!](?= [A-Z])|[.?!]$", text[: LENGTH + 1])]
     return text[: ends[-1]] if ends else text[:LENGTH].rsplit(" ", 1)[0] + " …"
 
 
-def plain(piece: nodes.Text) -> str:
-    """Return a piece of text as it is, and a formula in words."""
-    text = str(piece)
-    if isinstance(piece.parent, nodes.math):
-        for latex, words in IN_WORDS:
-            text = re.sub(latex, words, text)
-    return text
+def in_words(piece: nodes.Text) -> str:
+    """Return a piece of text as it is, and a formula in characters."""
+    return plain(str(piece)) if isinstance(piece.parent, nodes.math) else str(piece)
 
 
 def drop_roles(

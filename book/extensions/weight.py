@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from pydata_sphinx_theme.pygments import overwrite_pygments_css
 from sphinx.application import Sphinx
 
 from attnlib.files import replace
@@ -50,6 +51,8 @@ def lighten(
     if app.builder.name != "html":
         return
     out = Path(app.outdir)
+    if not JOINED:
+        overwrite_pygments_css(app)  # by the theme's colours of code, which it would write last
     styles = [str(one.filename) for one in context["css_files"]]
     scripts = [str(one.filename) for one in context["script_files"] if one.filename]
     kept = [one for one in context["script_files"] if not one.filename]

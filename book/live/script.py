@@ -14,6 +14,7 @@ from typing import Any
 from attnlib.files import replace
 from book.live.heads import atlas, shown
 from book.live.tables import tables
+from book.live.verdicts import verdicts
 
 HERE = Path(__file__).parent
 
@@ -29,6 +30,7 @@ SCRIPTS = {
     "live": MODULES,
     "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
     "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
+    "ledger": ("verdicts", "drawing", "ledger", "main_ledger"),
 }
 """The modules of each script; the first of each is made."""
 
@@ -36,6 +38,7 @@ MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "table": tables,
     "atlas": atlas,
     "recorded": shown,
+    "verdicts": verdicts,
 }
 
 
