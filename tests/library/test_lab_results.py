@@ -291,3 +291,17 @@ def test_a_file_cut_anywhere_is_refused(path, whole, cut, junk):
 def test_every_recorded_run_is_believed():
     for name in ("cause", "residual"):
         assert records.runs(name)
+
+
+def test_what_is_null_is_read_as_no_number(path, whole):
+    table = changed(whole, ("gradient_norms", 1), lambda _: None)
+    write_json(path, changed(table, ("branch_ratios", 2, 0), lambda _: None))
+    found = results.stored(path, SETTING)
+    assert np.flatnonzero(np.isnan(found.gradient_norms)).tolist() == [1]
+    assert np.argwhere(np.isnan(found.branch_ratios)).tolist() == [[2, 0]]
+    assert found.gradient_norms.dtype == found.branch_ratios.dtype == np.float64
+
+
+def test_only_a_setting_has_a_result(run):
+    with pytest.raises(TypeError, match="setting must be of Setting"):
+        results.encoded({}, run, MADE)
