@@ -350,6 +350,7 @@ def test_the_loaders_are_told_to_run_nothing(folder, monkeypatch):
     opening.open_model(str(folder))
     assert [one["trust_remote_code"] for one in told] == [False, False]
     assert told[1]["weights_only"] is True
+    assert told[1]["attn_implementation"] == "sdpa"
 
 
 def test_as_many_layers_modules_and_bytes_as_are_allowed(monkeypatch):
@@ -362,6 +363,7 @@ def test_as_many_layers_modules_and_bytes_as_are_allowed(monkeypatch):
             whole = torch.nn.ModuleList([torch.nn.Identity() for _ in range(modules)])
             whole[0].weight = torch.nn.Parameter(torch.zeros(numbers, dtype=dtype))
             whole[0].register_buffer("nothing", None)
+            whole[0].weight = torch.nn.Parameter(torch.ones(numbers, dtype=dtype))  # is loaded
 
     built(3, torch.float32, 25)
     built(1, torch.float16, 50)
@@ -379,3 +381,9 @@ def test_a_machine_that_does_not_say_its_memory_has_a_terabyte(monkeypatch):
 
     monkeypatch.setattr("os.sysconf", silent)
     assert opening._memory() == 2**40
+
+
+def test_one_number_that_is_none_is_enough():
+    outputs = {"last": torch.ones(2), "all": torch.tensor([1.0, math.nan]), "count": torch.ones(1)}
+    assert not opening.is_finite(outputs)
+    assert opening.is_finite(outputs | {"all": None, "ids": torch.arange(3)})
