@@ -110,20 +110,19 @@ def slope(
         if 0.5 < factor < 2.0 or (factor > 1.0 and x >= most):
             break
         x = min(x * factor, most)
-    estimates, differences = [], []
+    estimates, products = [], []
     for part in (x, -x):
         whole, half = (asked(part / divisor) for divisor in (1.0, 2.0))
-        ratios = [
-            (found - nothing) / (given.cosine if subject.normalises else given.product)
-            for found, given in (whole, half)
-        ]
+        by = [one.cosine if subject.normalises else one.product for _, one in (whole, half)]
+        changes = [found - nothing for found, _ in (whole, half)]
+        ratios = [change / one for change, one in zip(changes, by, strict=True)]
         estimates.append((4.0 * ratios[1] - ratios[0]) / 3.0)  # a soft cap bends by x³
-        differences.append(np.abs(half[0] - nothing))
+        products.append(np.abs(by[1]))
     above, below = estimates
-    # A weight and its output are rounded, each by half of a unit in the last place.
-    rounding = 6.0 * eps / np.maximum(np.min(differences, axis=0), eps)
+    # A weight and its output are rounded, each by half of a unit in the last place. It is the same
+    # where logits do not move: a law that is flat on one side has no wider interval.
+    margin = 6.0 * eps / np.min(products, axis=0)
     value = (above + below) / 2.0
-    margin = np.abs(value) * rounding
     apart = np.abs(above - below)
     position = np.asarray(rows, dtype=np.float64)
     return Slope(

@@ -258,3 +258,27 @@ def test_training_that_is_well_gives_none():
 def test_what_it_does_not_take(options, message):
     with pytest.raises(TypeError, match=message):
         Monitor(Caller(), **options)
+
+
+# --- at a threshold, and on both sides of it ------------------------------------------------------
+
+
+def test_what_is_just_at_a_threshold():
+    at = {"alpha_to_critical": (1.5, 1.7, 2.0), "largest_logit": (10.0, 11.0, 12.0)}
+    assert names(**at) == ["entropy collapse"]
+    assert names(**(GROWING | {"largest_logit": (20.0, 25.0, 25.0)})) == []  # the same as before
+    fallen = {"alpha_to_critical": 0.5, "keys": 256.0}
+    assert names(**fallen, largest_weight=(math.e / 4.0, 0.3, 0.25)) == ["dilution"]
+    assert names(alpha=(0.125, 0.13, 0.15)) == []  # a fifth sharper
+    assert names(first_weight=0.99) == ["dead head"]
+    assert names(alpha=alarms.EVEN) == []
+    assert names(alpha=alarms.EVEN, gradient=0.01) == ["dead head"]
+    assert names(gradient=0.01, critical_alpha=1.0) == []
+
+
+def test_growth_is_the_last_over_the_first():
+    assert alarms.growth([{"alpha": x} for x in (2.0, 1.0, 3.0)], "alpha") == 1.5
+    for numbers in ((0.0, 1.0, 2.0), (-1.0, 1.0, 2.0), (1.0, 2.0, 2.0), (2.0, 2.0, 1.0)):
+        assert alarms.growth([{"alpha": x} for x in numbers], "alpha") == 0.0
+    (_, why), *_ = reasons(lines(alpha=(0.32, 0.31, 0.3)))
+    assert "at α = 0.3, " in why

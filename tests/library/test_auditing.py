@@ -16,8 +16,8 @@ from torch.nn import functional
 from attnlib.attention import attend, register
 from attnlib.auditing import CODES, assert_scale, audit, models, questions
 from attnlib.auditing.questions import Interval
-from attnlib.auditing.report import shown
-from attnlib.auditing.response import Size, Subject
+from attnlib.auditing.report import Report, Scale, shown
+from attnlib.auditing.response import Size, Subject, contents
 from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
 from experiments.museum import FEW, SITUATIONS, UNREACHED, under_policy
@@ -501,3 +501,167 @@ def test_a_callable_that_cannot_be_audited_is_named_in_a_line(attention, message
     with pytest.raises(ValueError, match=message) as raised:
         audit(attention, d=32, length=64)
     assert "\n" not in str(raised.value)
+
+
+# --- one question at a time ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["min", "max"])
+def test_logits_that_are_clamped_on_one_side_have_no_one_scale(side):
+    def clamped(q, k, v):
+        return (q @ k.mT / 8.0).clamp(**{side: 0.0}).softmax(-1) @ v
+
+    report = audit(clamped, d=64, expected=0.125, length=32)
+    law = {one.code: one for one in report.findings}["law"]
+    assert law.expected == "one scale for all products"
+    low, _, high = law.found.split(" ")[:3]
+    assert float(low) == pytest.approx(0.0, abs=1e-6)
+    assert float(high) == pytest.approx(0.125, rel=1e-3)
+
+
+def test_heads_with_scales_of_their_own_are_told_and_found_where_one_is_meant():
+    def attention(q, k, v):
+        return (q @ k.mT * torch.tensor([0.1, 0.2])[:, None, None]).softmax(-1) @ v
+
+    report = audit(attention, d=32, length=32)
+    assert report.facts["scale by head"] == "0.1, 0.2"
+    assert "heads" not in {one.code for one in report.findings}
+    assert report.scale.low == pytest.approx(0.1, rel=1e-4)
+    assert report.scale.high == pytest.approx(0.2, rel=1e-4)
+    report = audit(attention, d=32, expected=0.1, length=32)
+    found = {one.code: one.evidence for one in report.findings}
+    assert found["heads"] == "0.1, 0.2"
+
+
+def test_pairs_that_see_each_other_are_no_key_more():
+    def pairs(q, k, v):
+        place, last = torch.arange(k.shape[2]), torch.arange(k.shape[2])[-q.shape[2] :]
+        return plain(q, k, v, place <= last[:, None] | 1)
+
+    report = audit(pairs, d=32, length=32)
+    assert report.facts["sees"] == "2 to 16 of 16 keys"
+    assert "causal" not in {one.code for one in report.findings}
+
+
+def test_the_words_of_a_report():
+    def hides(q, k, v, attn_mask=None):
+        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            raise TypeError("True or False")
+        return plain(q, k, v, attn_mask), None  # as modules do, with weights or without
+
+    report = audit(hides, d=32, expected=32**-0.5, heads=4, key_heads=2, length=32)
+    assert report.passed, report
+    assert report.facts["a mask of numbers"] == "not taken"
+    assert report.facts["a mask of True and False"] == "True: seen"
+    for kind in ("keys", "values"):
+        assert report.facts[f"head of {kind} of each head"] == "0, 0, 1, 1"
+    for name, said in report.facts.items():
+        assert f"\n{name}: {said}\n" in str(report)
+    report.facts["own"] = object()
+    with pytest.raises(TypeError):
+        report.to_json()
+
+
+def asked(attention, d=32, dtype=torch.float32):
+    return Subject(attention, Size(2, 2, d), dtype, "cpu")
+
+
+def test_queries_and_keys_are_what_they_are_said_to_be():
+    given_ = contents(asked(plain, 16), 3, 5, torch.tensor([1, 4]), torch.tensor([0.5, -1.0]))
+    assert (given_.q[..., 0] == 4.0).all()
+    np.testing.assert_array_equal(given_.k[:, :, 0], [[0.0, 0.5, 0.0, 0.0, -1.0]] * 2)
+    np.testing.assert_allclose(given_.k.norm(dim=-1), 4.0, rtol=1e-6)
+    np.testing.assert_allclose(given_.product, [2.0, -4.0])
+    np.testing.assert_allclose(given_.cosine, [0.125, -0.25], rtol=1e-6)
+    given_ = contents(asked(plain, 16), 3, 5, torch.tensor([1]), 0.5, shift=-2.0)
+    np.testing.assert_array_equal(given_.k[0, :, 0], [-2.0, -1.5, -2.0, -2.0, -2.0])
+
+
+def test_a_mask_is_asked_at_the_last_query():
+    def early(q, k, v, mask=None):  # it heeds masks in the first half of the rows only
+        if mask is not None:
+            late = torch.arange(q.shape[2])[:, None] >= q.shape[2] // 2
+            mask = mask | late if mask.dtype == torch.bool else mask.masked_fill(late, 0.0)
+        return plain(q, k, v, mask)
+
+    found = questions.mask(asked(early), 16)
+    assert found.true_means == "nothing"
+    assert found.multiplier.value == pytest.approx(0.0, abs=1e-6)
+    assert found.total == 1.0
+
+    def less(q, k, v, mask=None):  # with a sink, so that rows add up to more and more
+        n, past = k.shape[2], torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+        logits = (q @ k.mT / 32**0.5).masked_fill(~past, -math.inf)
+        if mask is not None and mask.dtype == torch.bool:
+            logits = logits.masked_fill(~mask, -math.inf)
+        logits = torch.cat([logits, torch.full_like(logits[..., :1], math.log(2.0))], -1)
+        return (1.0 if mask is None else 0.9) * logits.softmax(-1)[..., :n] @ v
+
+    found = questions.mask(asked(less), 16)
+    assert found.total == pytest.approx(0.9, rel=1e-5)
+    assert found.true_means == "seen"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("sink", [-3.0, -1.0, 0.5, 2.0])
+def test_the_interval_of_a_sink_holds_it_in_half_precision(dtype, sink):
+    def sunk(q, k, v):
+        logits = q.float() @ k.float().mT / 32**0.5
+        logits = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1)
+        return (logits.softmax(-1)[..., :-1].to(dtype).float() @ v.float()).to(dtype)
+
+    found = questions.total(asked(sunk, dtype=dtype), 16, 32**-0.5)
+    assert found.sink.low <= sink <= found.sink.high
+
+
+def test_a_small_number_is_shown_with_as_many_digits():
+    assert shown(Interval(*(1.23456789e-7,) * 3)) == "1.23456789e-07 ± 0"
+
+
+def test_a_model_is_left_as_it_was():
+    model = tiny("Llama")
+    before = model.config._attn_implementation
+    models.calls_of(model, lambda: model(IDS))
+    assert model.config._attn_implementation == before
+
+
+def test_what_multiplied_before_is_unknown_unless_both_say_it():
+    q, k = torch.rand(2, 1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
+    module = torch.nn.Module()
+    module.q_proj, module.k_proj = torch.nn.Identity(), torch.nn.Identity()
+    uneven = torch.linspace(1.0, 2.0, 5)[:, None]
+    given_ = {module.q_proj: q, module.k_proj: k}
+    told = models.multiplied_before(module, 2.0 * q, 1.5 * k, given_)
+    assert told == pytest.approx(3.0, rel=1e-6)
+    assert models.multiplied_before(module, uneven * q, k, given_) is None
+    assert models.multiplied_before(module, q, uneven * k, given_) is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "passes"), [(0.396, False), (0.41, True), (0.602, True), (0.606, False)]
+)
+def test_a_scale_of_a_model_may_be_anywhere_in_its_interval(expected, passes, monkeypatch):
+    ends = (np.array([one]) for one in (16.0, 15.0, 0.5, 0.4, 0.6))
+    part = Report(Scale("dot product", *ends, "constant"), facts={"kernel": "eager"})
+    noted = models.Noted(tiny("Llama").layers[0].self_attn, Size(2, 2, 8), None, {}, 1.0)
+    monkeypatch.setattr(models, "calls_of", lambda model, run: {"it": noted})
+    monkeypatch.setattr(models, "_by_kernel", lambda one, length: [part])
+    monkeypatch.setattr(models, "_kernels", lambda *_: None)
+    assert models.audit_model(torch.nn.Module(), print, expected, 64).passed == passes
+
+
+def test_implementations_may_differ_by_rounding_and_warn():
+    model, eps = tiny("Llama"), torch.finfo(torch.float32).eps
+    output = torch.linspace(-1.0, 1.0, 500)
+    apart = {"sdpa": 0.0, "eager": 2e3 * eps, "flex_attention": 2e4 * eps}
+
+    def run():
+        warnings.warn("a way to call it", stacklevel=1)
+        return [output + apart[model.config._attn_implementation]]
+
+    report = Report()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        models._kernels(report, model, run)
+    assert [one.evidence for one in report.findings] == ["flex_attention"]
+    assert not any("refused" in said for said in report.facts.values())

@@ -10,6 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from attnlib import opening
 from attnlib.cli import app
 from attnlib.probing import DEFINITIONS, RANDOM, probe
 
@@ -328,3 +329,61 @@ def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding
     table = json.loads(wrong.stdout)
     assert {one["where"] for one in table["findings"]} == {"h.0.attn", "h.1.attn"}
     assert all(one["found"] == "0.5" for one in table["findings"])
+
+
+# --- the bounds, to the last of what they count ---------------------------------------------------
+
+
+def test_the_loaders_are_told_to_run_nothing(folder, monkeypatch):
+    import transformers
+
+    told = []
+    for name in ("AutoModel", "AutoTokenizer"):
+        kind = getattr(transformers, name)
+        opened = kind.from_pretrained
+
+        def noted(*arguments, opened=opened, **options):
+            told.append(options)
+            return opened(*arguments, **options)
+
+        monkeypatch.setattr(kind, "from_pretrained", noted)
+    opening.open_model(str(folder))
+    assert [one["trust_remote_code"] for one in told] == [False, False]
+    assert told[1]["weights_only"] is True
+    assert told[1]["attn_implementation"] == "sdpa"
+
+
+def test_as_many_layers_modules_and_bytes_as_are_allowed(monkeypatch):
+    opening._check_layers({"n_layer": 10**4, "text_config": {"num_layers": 10**4}})
+    monkeypatch.setattr(opening, "MOST_MODULES", 3)
+    monkeypatch.setattr(opening, "_memory", lambda: 100)
+
+    def built(modules, dtype, numbers):
+        with opening._bounded():
+            whole = torch.nn.ModuleList([torch.nn.Identity() for _ in range(modules)])
+            whole[0].weight = torch.nn.Parameter(torch.zeros(numbers, dtype=dtype))
+            whole[0].register_buffer("nothing", None)
+            whole[0].weight = torch.nn.Parameter(torch.ones(numbers, dtype=dtype))  # is loaded
+
+    built(3, torch.float32, 25)
+    built(1, torch.float16, 50)
+    with pytest.raises(ValueError, match="more than 3 modules"):
+        built(4, torch.float32, 1)
+    for dtype, numbers in ((torch.float32, 26), (torch.float16, 51)):
+        with pytest.raises(ValueError, match="parameters, which is all memory"):
+            built(1, dtype, numbers)
+    built(3, torch.float32, 25)  # nothing is counted after the context
+
+
+def test_a_machine_that_does_not_say_its_memory_has_a_terabyte(monkeypatch):
+    def silent(name):
+        raise ValueError(name)
+
+    monkeypatch.setattr("os.sysconf", silent)
+    assert opening._memory() == 2**40
+
+
+def test_one_number_that_is_none_is_enough():
+    outputs = {"last": torch.ones(2), "all": torch.tensor([1.0, math.nan]), "count": torch.ones(1)}
+    assert not opening.is_finite(outputs)
+    assert opening.is_finite(outputs | {"all": None, "ids": torch.arange(3)})

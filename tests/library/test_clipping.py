@@ -292,3 +292,47 @@ def test_logits_that_are_not_finite_are_refused():
         clip(model, table)
     with pytest.raises(TypeError, match="model must be"):
         clip("model", table)
+
+
+class Two(nn.Module):
+    """Two modules, called in another order than that of their names."""
+
+    def __init__(self):
+        super().__init__()
+        self.b, self.a = (nn.MultiheadAttention(WIDTH, HEADS, batch_first=True) for _ in range(2))
+
+    def forward(self, x):
+        x = self.b(x, x, x)[0]
+        return self.a(x, x, x)[0]
+
+
+def test_layers_come_in_the_order_of_the_calls():
+    torch.manual_seed(0)
+    with probe(model := Two().eval(), theory=False) as report:
+        model(vectors())
+    found = [layer for layer, *_ in clip(model, report.table(), 1e-4)]
+    assert found == sorted(found, reverse=True)
+    assert set(found) == {"a", "b"}
+
+
+class Filled(nn.Module):
+    """Keys that the projection has only a part of, or queries of which it has more."""
+
+    def __init__(self, queries, keys):
+        super().__init__()
+        self.q_proj, self.k_proj = nn.Linear(WIDTH, queries), nn.Linear(WIDTH, keys)
+
+    def forward(self, x):
+        def heads(t):
+            t = nn.functional.pad(t, (0, max(0, WIDTH - t.shape[-1])))[..., :WIDTH]
+            return t.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+        q, k = heads(self.q_proj(x)), heads(self.k_proj(x))
+        return nn.functional.scaled_dot_product_attention(q, k, heads(x))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(32, 12), (64, 32), (40, 32), (32, 24)])
+def test_projections_that_do_not_make_the_heads_are_refused(queries, keys):
+    model = One(Filled(queries, keys), lambda m: m(vectors()))
+    with pytest.raises(ValueError, match=r"which of its weights make 4 heads .* is not known"):
+        clip(model, measured(model), 1e-4)

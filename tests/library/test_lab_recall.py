@@ -501,3 +501,60 @@ def test_a_wrong_file_gets_one_line(file, old, new, message):
     with pytest.raises(sweep.SweepError) as caught:
         sweep.read(file)
     assert message in str(caught.value)
+
+
+# --- sizes and precision -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "wanted"),
+    [
+        ("nearest", 2**15, [8, 8, 1]),
+        ("nearest", 2**17, [2] * 8 + [1]),
+        ("nearest", 2**20, [1] * 17),
+        ("recall", 2**11, [16, 1]),
+        ("recall", 2**20, [1] * 17),
+    ],
+)
+def test_a_test_draws_so_many_keys_at_a_time(name, n, wanted, monkeypatch):
+    """The rows that a seed gives depend on it, and so does memory."""
+    drawn, rows = [], recall._Draw._rows
+
+    def shorter(self, of, rng, sets):
+        assert of == n
+        drawn.append(sets)
+        return rows(self, 24, rng, sets)
+
+    monkeypatch.setattr(recall._Draw, "_rows", shorter)
+    monkeypatch.setattr(recall, "LAWS", ())
+    config = SMALL if name == "nearest" else replace(TOKENS, depth=1)
+    draw = recall._Draw(config, Task(name=name, rows=17 * 8))
+    with torch.no_grad():
+        found = draw.tested(Head(config) if name == "nearest" else Transformer(config, 0), n)
+    assert drawn == wanted
+    assert found.logits.shape[1] == len(found.needle) == 17 * 8
+
+
+def test_sums_over_rows_of_float32_are_those_of_float64():
+    logits = np.random.default_rng(5).standard_normal((16, 5000)).astype(np.float32) + 300.0
+    needle = np.arange(16)
+    found, wanted = (recall.measured(x, needle) for x in (logits, logits.astype(np.float64)))
+    assert found["gap"] == pytest.approx(wanted["gap"], rel=1e-12)
+
+
+@pytest.mark.parametrize("gap", [5.0, 60.0, 300.0])
+def test_a_needle_far_above_all_others_is_foreseen_to_stay(gap):
+    logits = np.random.default_rng(6).standard_normal((16, 50))
+    logits[:, 0] = gap
+    ahead = recall.foresight(logits, np.zeros(16, dtype=np.int64))(200)
+    expected = 1.0 / (1.0 + 199.0 * math.exp(0.5 - gap))
+    assert ahead["predicted_weight"] == pytest.approx(expected, abs=0.06)
+    assert ahead["predicted_loss"] == pytest.approx(ahead["annealed_loss"], abs=0.02)
+
+
+def test_the_longest_row_and_what_is_no_configuration():
+    assert Task(lengths=[2**20]).lengths == (2**20,)
+    with pytest.raises(ValueError, match=f"lengths must be from 2 to {2**20}, got"):
+        Task(lengths=[2**20 + 1])
+    with pytest.raises(TypeError, match="config must be of Config"):
+        Head({"width": 8})

@@ -15,6 +15,7 @@ from attnlib import provenance
 from attnlib.files import write_json
 from attnlib.lab import data, results
 from attnlib.lab.model import Config
+from attnlib.lab.recall import FIELDS, LAWS, MODEL_FIELDS, Found, Task
 from attnlib.lab.results import ResultError, Setting
 from attnlib.lab.train import Run, Training, train
 from experiments import records
@@ -291,3 +292,40 @@ def test_a_file_cut_anywhere_is_refused(path, whole, cut, junk):
 def test_every_recorded_run_is_believed():
     for name in ("cause", "residual"):
         assert records.runs(name)
+
+
+def test_what_is_null_is_read_as_no_number(path, whole):
+    table = changed(whole, ("gradient_norms", 1), lambda _: None)
+    write_json(path, changed(table, ("branch_ratios", 2, 0), lambda _: None))
+    found = results.stored(path, SETTING)
+    assert np.flatnonzero(np.isnan(found.gradient_norms)).tolist() == [1]
+    assert np.argwhere(np.isnan(found.branch_ratios)).tolist() == [[2, 0]]
+    assert found.gradient_norms.dtype == found.branch_ratios.dtype == np.float64
+
+
+def test_only_a_setting_has_a_result(run):
+    with pytest.raises(TypeError, match="setting must be of Setting"):
+        results.encoded({}, run, MADE)
+
+
+@pytest.mark.parametrize(("share", "believed"), [(5e-13, True), (1.5e-12, False)])
+def test_a_final_loss_has_the_digits_of_float64(path, whole, share, believed):
+    write_json(path, changed(whole, ("final_loss",), lambda loss: loss * (1.0 + share)))
+    if believed:
+        assert results.stored(path, SETTING)
+    else:
+        assert "and its losses say " in refusal(path)
+
+
+def test_both_tables_of_laws_are_looked_at(path):
+    config = Config(width=16, head_size=8, depth=1, sequence=24, fit_policy=True)
+    setting = Setting("recall", config, Task(name="recall", steps=1), "", "")
+    law = dict.fromkeys(LAWS, 0.5)
+    one = dict.fromkeys((*FIELDS, *MODEL_FIELDS), 0.5) | {"n": 24, "heads": 2}
+    one |= {"laws": law, "answers": law, "kappa": [0.5] * 4}
+    made = json.loads(json.dumps(results.encoded(setting, Found([2.0], None, [one]), MADE)))
+    write_json(path, made)
+    assert results.stored(path, setting) == Found([2.0], None, [one])
+    for name in ("laws", "answers"):
+        write_json(path, changed(made, ("measured", 0, name), lambda _: {"ssmax": 0.5}))
+        assert "measured must be of n, gap" in refusal(path, setting)

@@ -5,11 +5,13 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.nn import functional
 
 from attnlib.probing import Monitor, measure, probe
+from attnlib.probing.monitor import SHOWN, _numbers
 from attnlib.probing.sample import some_rows
 from tests.library import foreign
 from tests.library.test_probing import Caller, draw
@@ -218,3 +220,78 @@ def test_what_is_no_model():
         Monitor(7)
     with pytest.raises(ValueError, match="model is compiled"):
         Monitor(torch.compile(Caller(), backend="eager"))
+
+
+def test_after_an_error_nothing_is_watched_any_more():
+    model = foreign.llama().train()
+    with Monitor(model, every=1) as monitor:
+        model.layers[0].self_attn.forward = nonsense
+        with pytest.raises(TypeError, match="nonsense"):
+            model(foreign.tokens())
+        del model.layers[0].self_attn.forward
+        model.eval()(foreign.tokens())
+        assert not monitor.tables
+
+
+@pytest.mark.parametrize(("heads", "end"), [(3, ""), (4, "1 more"), (6, "3 more")])
+def test_three_alarms_of_a_step_are_named_and_the_others_counted(heads, end):
+    line = {"layer": "a", "call": 0, "rows": 9, "alpha": np.nan, "largest_logit": 1.0}
+    table = pd.DataFrame([line | {"head": head} for head in range(heads)])
+    with pytest.warns(UserWarning, match="^step 5: not finite in a head 0") as caught:
+        (monitor := Monitor(Caller()))._look(table, 5)
+    (warning,) = caught
+    text = str(warning.message)
+    assert text.count("not finite in a head") == 3
+    assert text.endswith(f"; and {end} in monitor.alarms" if end else "when they are squared")
+    assert len(monitor.alarms) == heads
+
+
+def test_lightning_s_own_steps_count(monkeypatch):
+    stand_in = SimpleNamespace(Callback=type("Callback", (), {}))
+    monkeypatch.setitem(sys.modules, "lightning", SimpleNamespace(pytorch=stand_in))
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", stand_in)
+    monitor = Monitor(model := Caller().train(), every=2)
+    callback = monitor.lightning_callback()
+    callback.on_fit_start(None, None)
+    for step in (11, 12, 13):  # a run that goes on where another was stopped
+        callback.on_train_batch_start(SimpleNamespace(global_step=step), None, None, step)
+        model(*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
+    callback.on_fit_end(None, None)
+    assert list(monitor.tables) == [12]
+
+
+def test_numbers_are_told_in_the_order_of_the_calls():
+    table = pd.DataFrame(
+        [{"layer": layer, "call": 0, **dict.fromkeys(SHOWN, 1.0)} for layer in ("b", "b", "a")]
+    )
+    names = [name for name, _ in _numbers(table)]
+    assert [name.split("/")[1] for name in names] == ["b"] * len(SHOWN) + ["a"] * len(SHOWN)
+
+
+def test_tensorboard_gets_the_numbers(monkeypatch):
+    told = []
+    writer = SimpleNamespace(add_scalar=lambda *line: told.append(line))
+    stand_in = SimpleNamespace(SummaryWriter=lambda: writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", stand_in)
+    with Monitor(model := Caller().train(), log="tensorboard"):
+        model(*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
+    assert [name for name, *_ in told] == [f"attention/Caller/{column}" for column in SHOWN]
+
+
+def test_a_sample_of_every_token_has_each_once():
+    q, k, v = (draw(5, 3, 8, 4, seed=i) for i in range(3))
+    call = measure.Call(q, k, v, mask=draw(8, 8, seed=5))
+    output = functional.scaled_dot_product_attention(q, k, v, attn_mask=call.mask)
+    some, part = some_rows(call, output, 4 * 8, np.random.default_rng(0))
+    assert part.shape == (4, 3, 8, 4)
+    for one, rows in zip(some.query, part, strict=True):
+        (i,) = (i for i in range(5) if torch.equal(one, q[i]))
+        assert torch.equal(rows, output[i])
+    again = functional.scaled_dot_product_attention(*some[:3], attn_mask=some.mask)
+    torch.testing.assert_close(again, part)
+
+
+def test_a_call_without_heads_is_not_sampled():
+    for shape in [(9, 4), (3, 9, 4)]:
+        call = measure.Call(*(draw(*shape, seed=i) for i in range(3)))
+        assert some_rows(call, None, 2, np.random.default_rng(0)) == (call, None)

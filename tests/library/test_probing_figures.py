@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 
 from attnlib import exact, freezing
 from attnlib.probing import DEFINITIONS, figures, probe
+from attnlib.probing.one_head import OneHead
 from attnlib.scores import DotProduct
 from tests.library import foreign
 from tests.library.test_probing import Caller, draw
@@ -252,3 +253,37 @@ def test_beyond_the_theory_a_head_has_no_curve_of_random_scores():
     with probe(model := Caller()) as report:
         model(*(draw(1, 1, 6, 4, seed=i) for i in range(3)), scale=1e6)
     assert len(curves(report.head(0, 0).plot())[1]) == 1
+
+
+def test_the_squares_are_centred_and_one_head_without_theory_changes_no_label():
+    lines = grid([8.0, 2.0], [4.0, 4.0])
+    lines[0]["random_effective_keys"] = math.nan
+    figure = figures.heads(lines)
+    corners = figure.axes[0].collections[0].get_coordinates()
+    np.testing.assert_array_equal(corners[0, :, 0], [-0.5, 0.5, 1.5])
+    np.testing.assert_array_equal(corners[:, 0, 1], [-0.5, 0.5, 1.5])
+    assert figure.axes[1].get_ylabel() == "measured / random scores"
+
+
+def test_most_rows_of_a_head_are_in_the_band():
+    with probe(model := Caller()) as report:
+        model(*(draw(40, 1, 9, 8, seed=i) for i in range(3)), is_causal=True)
+    figure = report.head(0, 0).plot()
+    rows = report.rows().groupby("keys")
+    for panel, name, label in zip(
+        figure.axes, ("alpha", "entropy"), ("spread α of a row", "entropy, nats"), strict=True
+    ):
+        assert panel.get_ylabel() == label
+        assert panel.get_xscale() == "log"
+        (band,) = panel.collections
+        (path,) = band.get_paths()
+        for keys, values in rows[name]:
+            ends = path.vertices[path.vertices[:, 0] == keys, 1]
+            assert ends.min() == pytest.approx(values.quantile(0.1), rel=1e-5)
+            assert ends.max() == pytest.approx(values.quantile(0.9), rel=1e-5)
+
+
+def test_one_row_that_is_not_finite_is_enough_to_refuse():
+    rows = {"keys": np.array([2.0, 3.0]), "alpha": np.array([1.0, np.nan])}
+    with pytest.raises(ValueError, match="must have finite rows"):
+        OneHead({**HEAD}, rows).plot()

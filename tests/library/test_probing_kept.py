@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from attnlib.probing import Report, probe, report
+from attnlib.probing.measure import Measured, Rows
+from attnlib.probing.tally import Tally
 from tests.library.test_probing import Caller, draw
 
 HEADS, LENGTH = 3, 20
@@ -258,3 +260,32 @@ def test_many_calls_of_one_row_are_put_together():
     rows = found.rows()
     assert list(rows["sequence"]) == list(range(600))
     assert rows["entropy"].mean() == pytest.approx(found.table()["entropy"][0], rel=1e-14)
+
+
+def test_a_row_is_kept_if_one_of_the_heads_sees_two_keys():
+    mask = torch.stack([torch.ones(4, 4, dtype=torch.bool), torch.eye(4, dtype=torch.bool)])
+    with probe(model := Caller(), theory=False) as found:
+        model(*(draw(1, 2, 4, 6, seed=i) for i in range(3)), attn_mask=mask[None])
+    rows = found.rows()
+    assert rows["query"].tolist() == [0, 1, 2, 3]
+    assert set(rows["head"]) == {0}
+    assert found.table()["rows"].tolist() == [4, 0]
+
+
+def test_of_two_tallies_the_largest_logit_and_all_padding():
+    one, other = Tally.empty(2), Tally.empty(2)
+    one.largest_logit[:], one.padding = (1.0, 5.0), 3
+    other.largest_logit[:], other.padding = (2.0, 4.0), 4
+    one.merge(other)
+    assert one.largest_logit.tolist() == [2.0, 5.0]
+    assert one.padding == 7
+
+
+def test_each_generation_is_of_other_sequences():
+    tally = Tally.empty(1)
+    rows = Rows(*np.full((len(Rows._fields), 2, 1, 1), 3.0))
+    for past in (0, 1, 2, 0, 1, 2):
+        place = np.array([0, 1]), np.full((2, 1), past)
+        tally.add(Measured(rows, None, np.ones((2, 1)), 4, 1.0, *place, 2, past, 0))
+    assert tally.sequences == 4
+    assert tally.kept()[1][0].tolist() == [0, 1] * 3 + [2, 3] * 3

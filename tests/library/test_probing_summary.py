@@ -178,3 +178,29 @@ class Alone(torch.nn.Module):
 
     def forward(self, x):
         return self.attention(x, x, x, need_weights=False)[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"effective_keys": 40.0, "random_effective_keys": 60.0},
+        {"effective_keys": 60.0, "random_effective_keys": 40.0},
+        {"effective_keys": 90.0, "random_effective_keys": 90.0},
+        {"keys": 2.0, "effective_keys": 2.0, "random_effective_keys": 2.0},
+    ],
+)
+def test_a_head_that_is_just_at_a_threshold_is_not_named(changed):
+    assert summary.unusual([{**USUAL, **changed}]) == []
+    assert summary.one_head({**USUAL, **changed}).endswith("What stands out: nothing.")
+
+
+def test_few_keys_may_be_even_and_one_head_says_why():
+    line = {**USUAL, "keys": 2.1, "effective_keys": 2.0, "random_effective_keys": 2.0}
+    assert "What stands out: it spreads its weight evenly, over 2.0 of 2.1 keys." in (
+        summary.one_head(line).replace("\n", " ")
+    )
+
+
+def test_from_a_hundred_keys_on_there_are_no_tenths():
+    shown = [summary.number(value) for value in (99.94, 100.0, 100.6, math.nan)]
+    assert shown == ["99.9", "100", "101", "–"]

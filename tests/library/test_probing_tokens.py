@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from attnlib.probing import probe
-from attnlib.probing.tokens import earlier
+from attnlib.probing.measure import Call
+from attnlib.probing.tokens import Reader, Tokens, earlier
 from tests.library import foreign
 from tests.library.test_probing import Caller, by_full_weights, calls_of, draw, qkv
 from tests.library.test_probing import blocks as blocks  # a fixture
@@ -635,3 +636,12 @@ def test_a_sample_is_of_the_rows_it_says(name, side):
 def test_rows_must_be_a_number(rows):
     with pytest.raises((TypeError, ValueError), match="rows must be"):
         probe(Caller(), rows=rows).__enter__()
+
+
+def test_tokens_beyond_a_mask_are_no_padding():
+    reader = Reader(mask=[[0, 1, 1]], targets="previous")
+    for past, wanted in ((1, -1), (2, 1), (3, 2), (4, 3)):
+        call = Call(*(draw(1, 1, n, 4) for n in (1, past + 1, past + 1)))
+        found = reader.queries(Tokens(1, past), call)
+        assert found.target.tolist() == [[wanted]]
+        assert found.real.tolist() == [[True]]

@@ -1,6 +1,8 @@
 """Models of transformers whose scale is another one for good."""
 
+import dataclasses
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import transformers
 from torch import nn
 
 from attnlib.attention import register
-from attnlib.policies import POLICIES
+from attnlib.policies import POLICIES, own
 from experiments.compatibility import FACTOR, LENGTH, by_hand, given, mask, tiny, tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model's own scale")
@@ -156,3 +158,63 @@ def test_what_it_cannot_reach_it_refuses():
         function(Attention(), q, q, q)
     with pytest.raises(RuntimeError, match="paged cache"):
         function(Attention(), q, q, q, cache=object())
+
+
+class TestAsTransformersCallsIt:
+    """One function of one layer, against the formula."""
+
+    @pytest.fixture
+    def inputs(self):
+        generator = torch.Generator().manual_seed(0)
+        return [torch.randn(2, 3, n, 4, generator=generator) for n in (5, 5, 5)]
+
+    @staticmethod
+    def expected(q, k, v, alpha, shown, cap=None):
+        logits = alpha * q @ k.mT
+        logits = logits if cap is None else cap * torch.tanh(logits / cap)
+        p = torch.where(shown, logits, -torch.inf).softmax(dim=-1)
+        return (p @ v).transpose(1, 2)
+
+    def test_without_a_mask_queries_see_what_is_before_them_and_one_sees_all(self, inputs):
+        function = transformers.AttentionInterface()[register("transformer")]
+        q, k, v = inputs
+        module = nn.Identity()  # it does not say whether it is causal, and no file refuses a kernel
+        shown = torch.ones(5, 5, dtype=torch.bool).tril()
+        found, _ = function(module, q, k, v)
+        torch.testing.assert_close(found, self.expected(q, k, v, 0.5, shown))
+        found, _ = function(module, q[:, :, :1], k, v)
+        torch.testing.assert_close(found, self.expected(q[:, :, :1], k, v, 0.5, shown[-1:]))
+        found, _ = function(module, q, k, v, is_causal=False)
+        torch.testing.assert_close(found, self.expected(q, k, v, 0.5, shown[-1:]))
+
+    def test_cosines_are_those_of_each_query_with_each_key(self, inputs):
+        def seven(n, d, position):
+            return 7.0
+
+        policy = dataclasses.replace(own(seven), applied_to="cosine")
+        function = transformers.AttentionInterface()[register(policy)]
+        found, _ = function(nn.Identity(), *inputs, is_causal=False)
+        q, k, v = inputs
+        q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
+        shown = torch.ones(1, 5, dtype=torch.bool)
+        torch.testing.assert_close(found, self.expected(q, k, v, 7.0, shown))
+
+    def test_a_model_with_a_cap_gets_the_mask_that_it_was_given(self, inputs):
+        module = tiny("Gemma2").layers[0].self_attn
+        module.num_key_value_groups = 1
+        function = transformers.AttentionInterface()[register("transformer")]
+        q, k, v = inputs
+        shown = torch.ones(5, 5, dtype=torch.bool).tril()
+        shown[3, 1] = False
+        hidden = torch.where(shown, 0.0, torch.finfo(torch.float32).min)
+        for cap in (0.3, None):  # Gemma 2 refuses the fused kernel, with a cap or without
+            one = partial(function, module, softcap=cap)
+            expected = self.expected(q, k, v, 0.5, shown, cap)
+            for mask_of_it in (shown, hidden):
+                found, weights = one(q, k, v, mask_of_it.expand(2, 1, 5, 5))
+                torch.testing.assert_close(found, expected)
+                assert weights.shape == (2, 3, 5, 5)
+            last = self.expected(q[:, :, -1:], k, v, 0.5, torch.ones(1, 5, dtype=torch.bool), cap)
+            torch.testing.assert_close(one(q[:, :, -1:], k, v)[0], last)
+            before = self.expected(q, k, v, 0.5, torch.ones(5, 5, dtype=torch.bool).tril(), cap)
+            torch.testing.assert_close(one(q, k, v)[0], before)

@@ -744,3 +744,42 @@ class TestBadInput:
         assert np.isfinite(values).all()
         assert all(-1e-12 <= value <= 1.0 + 1e-9 for value in (*values[:3], *values[4:]))
         assert values[3] >= 0.0
+
+
+# --- large scales ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [2.0, 16.0])
+def test_many_n_at_once_are_each_alone_at_large_scales(order):
+    """E P^k falls by up to 170 powers of ten over these n, and none hides another."""
+    n = np.array([2, 50, 10**12])
+    found = retrieval.moment(LEVELS, Tilted(1.0), 1e3, n, order)
+    alone = [float(retrieval.moment(LEVELS, Tilted(1.0), 1e3, one, order)) for one in n]
+    np.testing.assert_allclose(found, alone, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("d", "theta", "scale"), [(128, 0.0, 2.0), (3, 20.0, 100.0)])
+def test_high_orders_have_their_digits(d, theta, scale):
+    call = partial(retrieval.moment, Cosine(d), Tilted(theta), scale * d**0.5, [2, 50, 10**12])
+    found = call(order=16.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quadrature, "STEP", 0.61 * quadrature.STEP)
+        np.testing.assert_allclose(found, call(order=16.0), rtol=1e-11)
+
+
+def test_levels_that_never_mix_are_sums_over_ties():
+    n, tie = np.array([2, 10**9]), 0.6**2 + 0.3**2 + 0.1**2
+    assert_all_close(LEVELS, Tilted(0.0), 1e3, 2, {"collision_probability": 1.0 - tie / 2.0})
+    found = retrieval.moment(LEVELS, Tilted(0.0), 1e3, n, 16.0)
+    assert found[0] == pytest.approx((1.0 - tie) / 2.0 + tie / 2.0**16, rel=1e-10)
+
+
+@pytest.mark.parametrize("alpha", [100.0, 1e3, 8e3])
+def test_a_needle_that_hardly_any_key_reaches_is_lost_as_rarely(alpha):
+    """E log(1 + e^{αx}) = α E x⁺ + π²f(0)/6α + …, for x = s − 12 of density f."""
+    with mp.workdps(30):
+        density, above = mp.npdf(12), mp.ncdf(-12)
+        expected = float(alpha * (density - 12 * above) + mp.pi**2 / 6 * density / alpha)
+    for n in (2, 1001):
+        found = retrieval.loss(Normal(), Fixed(12.0), alpha, n)
+        assert found == pytest.approx((n - 1) * expected, rel=1e-4 / (alpha / 100.0) ** 4 + 1e-9)
