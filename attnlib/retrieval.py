@@ -607,12 +607,12 @@ def _integral(
     def summed(u: FloatArray, lengths: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the integrals, and how high each integrand is."""
         whole, rows = row(u), max(1, exact.BLOCK // u.size)
-        found, highest = np.empty(keys.size), np.empty((keys.size, 1))
+        found, reached = np.empty(keys.size), np.empty((keys.size, 1))
         for i in range(0, keys.size, rows):
             part = quantity.integrand(whole._replace(others=others[i : i + rows]))
             found[i : i + rows] = part @ lengths
-            highest[i : i + rows] = np.abs(part).max(axis=-1, keepdims=True)
-        return found, highest
+            reached[i : i + rows] = np.abs(part).max(axis=-1, keepdims=True)
+        return found, reached
 
     if not (smooth == 1.0 and right - left > step * exact.LONGEST):
         u = step * np.arange(np.floor(left / step), np.ceil(right / step) + 1.0)
@@ -627,11 +627,11 @@ def _integral(
     while True:
         # Near e^{−DEPTH} the averages end, at their reach.
         panels = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
-        found, highest = summed(panels.scores.ravel(), np.exp(panels.log_weights).ravel())
+        found, reached = summed(panels.scores.ravel(), np.exp(panels.log_weights).ravel())
         # An integrand that is higher than it looked would hide those of other n.
-        if keys.size == 1 or (highest <= 8.0 * tops).all():
+        if keys.size == 1 or (reached <= 8.0 * tops).all():
             return found
-        tops = np.maximum(tops, highest)
+        tops = np.maximum(tops, reached)
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
