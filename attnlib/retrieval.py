@@ -627,11 +627,11 @@ def _integral(
     while True:
         # Near e^{−DEPTH} the averages end, at their reach.
         panels = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
-        found, highest = summed(panels.scores.ravel(), np.exp(panels.log_weights).ravel())
+        found, reached = summed(panels.scores.ravel(), np.exp(panels.log_weights).ravel())
         # An integrand that is higher than it looked would hide those of other n.
-        if keys.size == 1 or (highest <= 8.0 * tops).all():
+        if keys.size == 1 or (reached <= 8.0 * tops).all():
             return found
-        tops = np.maximum(tops, highest)
+        tops = np.maximum(tops, reached)
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
