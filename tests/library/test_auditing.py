@@ -665,3 +665,10 @@ def test_implementations_may_differ_by_rounding_and_warn():
         models._kernels(report, model, run)
     assert [one.evidence for one in report.findings] == ["flex_attention"]
     assert not any("refused" in said for said in report.facts.values())
+
+
+def test_inputs_are_for_a_model():
+    with pytest.raises(TypeError, match="attention must be of Module"):
+        audit(plain, IDS)
+    with pytest.raises(TypeError, match="expected must be a number or None for a model"):
+        audit(torch.nn.Identity(), IDS, expected="ssmax")

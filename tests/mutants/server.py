@@ -216,7 +216,7 @@ class Server:
         usual = loader.get_code
 
         def get_code(self: importlib.machinery.SourceFileLoader, name: str) -> Any:
-            if name == mutant.module:
+            if name == mutant.module.removesuffix(".__init__"):
                 return compile(mutant.source, str(mutant.path), "exec")
             return usual(self, name)
 

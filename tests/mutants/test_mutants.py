@@ -102,7 +102,8 @@ def survivors(output):
 
 
 def test_it_tells_what_no_test_sees_and_goes_on_from_there(tmp_path):
-    toy = {"toy/__init__.py": "", "toy/clip.py": TOY, "toy_tests/test_clip.py": TEST}
+    toy = {"toy/__init__.py": "STEP = 2", "toy/clip.py": TOY, "toy_tests/test_clip.py": TEST}
+    toy["toy_tests/test_toy.py"] = "import toy\n\ndef test_step():\n    assert toy.STEP == 2\n"
     for name, text in toy.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
@@ -110,7 +111,7 @@ def test_it_tells_what_no_test_sees_and_goes_on_from_there(tmp_path):
     unseen = {"if x <= 0:", "if x < 1:"}
     assert survivors(run(tmp_path)) == unseen
     first = results(tmp_path)
-    assert Counter(one["status"] for one in first) == {"killed": 7, "survived": 2}
+    assert Counter(one["status"] for one in first) == {"killed": 8, "survived": 2}
     path = tmp_path / "_build/mutants/results.jsonl"
     path.write_text(path.read_text("utf-8")[:-9], "utf-8")  # killed while writing
     with (tmp_path / "toy_tests/test_clip.py").open("a", encoding="utf-8") as file:
