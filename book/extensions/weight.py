@@ -50,6 +50,7 @@ def lighten(
     if app.builder.name != "html":
         return
     out = Path(app.outdir)
+    bring(app)
     styles = [str(one.filename) for one in context["css_files"]]
     scripts = [str(one.filename) for one in context["script_files"] if one.filename]
     kept = [one for one in context["script_files"] if not one.filename]
@@ -62,6 +63,19 @@ def lighten(
     context["site_script"] = written(out, "js", tuple(names))
     if "body" in context:
         context["body"] = with_sizes(context["body"], out, page)
+
+
+LATE = {"myst_nb", "sphinx_exercise", "sphinx_proof"}
+"""Extensions that copy their style sheets when the build ends; here they are wanted before."""
+
+
+def bring(app: Sphinx) -> None:
+    """Let the late extensions copy their files now, once for a build."""
+    if getattr(app, "book_files_brought", None) != app.outdir:
+        for listener in app.events.listeners["build-finished"]:
+            if listener.handler.__module__.partition(".")[0] in LATE:
+                listener.handler(app, None)
+        app.book_files_brought = app.outdir  # type: ignore[attr-defined]
 
 
 JOINED: dict[tuple[str, ...], str] = {}
