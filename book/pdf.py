@@ -1,7 +1,8 @@
 """Print the built site as one PDF: cover, contents with page numbers, all chapters in order.
 
-The pages are put one after another into a single page, which Chromium prints twice: the first time
-tells on which sheet each chapter begins, the second has these numbers in the contents. Sphinx's
+The pages are put one after another into a single page, which Chromium prints at least twice: the
+first time tells on which sheet each place lies, the second has these numbers in the contents and
+behind links to other chapters, and so on until no number moves a place. Sphinx's
 builder `singlehtml` would join the pages too, but ids that two chapters share lead its links
 astray.
 """
@@ -9,6 +10,7 @@ astray.
 import io
 import os
 import posixpath
+import re
 from collections.abc import Set
 from html import escape
 from importlib.metadata import version
@@ -44,6 +46,11 @@ LEFT_OUT = (
 SHEET_WIDTH = 627
 """CSS pixels between the margins of a sheet, as book/print.css sets them: 166 mm."""
 
+MOST_PRINTS = 5
+
+WITHOUT_NUMBERS = ("bibliography", "genindex")
+"""Pages in the order of the alphabet; links to them say no sheet."""
+
 HTML = "text/html; charset=utf-8"
 
 FROM_THE_SITE = "link[rel=stylesheet]"
@@ -64,11 +71,7 @@ def main() -> None:
         raise SystemExit("no browser to print with: install Debian's package `chromium`")
     with chromium() as browser, serve(SITE) as address:
         page = opened(browser, address, document(SITE, chapters(SITE)))
-        sheets = first_sheets(printed(page))
-        page.evaluate(NUMBER_THE_CONTENTS, sheets)
-        pdf = printed(page)
-    if first_sheets(pdf) != sheets:
-        raise SystemExit("the numbers in the contents moved the chapters")
+        pdf = numbered(page)
     replace(PDF, finished(pdf))
     print(f"The book is at {PDF}")
 
@@ -97,11 +100,14 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
     for element in article.find_all(id=True):
         element["id"] = anchor(name, str(element["id"]))
     for link in article.find_all("a", href=True):
-        target = inside(name, str(link["href"]), names)
+        href = str(link["href"])
+        target = inside(name, href, names)
         if target is None:
             link.unwrap()
         else:
             link["href"] = target
+            if target.startswith("#") and page_of(name, href) not in (name, *WITHOUT_NUMBERS):
+                link.append(page.new_tag("span", attrs={"class": "sheet"}))
     for picture in article.find_all("img", src=True):
         picture["src"] = moved(name, str(picture["src"]))
     return Chapter(part, anchor(name), article.h1.get_text(), article.decode_contents())
@@ -124,8 +130,14 @@ def inside(name: str, target: str, names: Set[str]) -> str | None:
     link = urlsplit(target)
     if link.scheme:
         return target
-    page = moved(name, link.path).removesuffix(".html") if link.path else name
+    page = page_of(name, target)
     return "#" + anchor(page, link.fragment) if page in names else None
+
+
+def page_of(name: str, target: str) -> str:
+    """Return the page that a link on a page leads to."""
+    path = urlsplit(target).path
+    return moved(name, path).removesuffix(".html") if path else name
 
 
 def document(site: Path, chapters: list[Chapter]) -> str:
@@ -201,7 +213,23 @@ def opened(browser: Browser, address: str, html: str) -> Page:
 NUMBER_THE_CONTENTS = """(sheets) => {
   for (const entry of document.querySelectorAll(".parts a"))
     entry.querySelector("b").textContent = sheets[entry.hash.slice(1)];
+  for (const place of document.querySelectorAll("a > .sheet")) {
+    const sheet = sheets[place.parentElement.hash.slice(1)];
+    place.textContent = sheet ? ` (p. ${sheet})` : "";
+  }
 }"""
+
+
+def numbered(page: Page) -> bytes:
+    """Return the page as a PDF in which the numbers of the sheets are right."""
+    pdf = printed(page)
+    for _ in range(MOST_PRINTS):
+        sheets = first_sheets(pdf)
+        page.evaluate(NUMBER_THE_CONTENTS, sheets)
+        pdf = printed(page)
+        if first_sheets(pdf) == sheets:
+            return pdf
+    raise SystemExit("the numbers of the sheets move what they number")
 
 
 def printed(page: Page) -> bytes:
@@ -223,10 +251,23 @@ def finished(pdf: bytes) -> bytes:
     """Return the PDF in fewer bytes, with its author, and without the time of printing."""
     buffer = io.BytesIO()
     with pikepdf.open(io.BytesIO(pdf)) as book:
+        with book.open_outline() as outline:
+            once(outline.root)
         book.docinfo = book.make_indirect(pikepdf.Dictionary(Title=TITLE, Author=AUTHOR))
         packed = pikepdf.ObjectStreamMode.generate
         book.save(buffer, object_stream_mode=packed, deterministic_id=True)
     return buffer.getvalue()
+
+
+DOUBLED = re.compile(r"^(?:(\d+\. )\1)?(.+)\2$", re.DOTALL)
+"""The title of a chapter, of which Chromium writes the number and the words twice."""
+
+
+def once(items: list[pikepdf.OutlineItem]) -> None:
+    """Say the titles of bookmarks once."""
+    for item in items:
+        item.title = DOUBLED.sub(r"\1\2", item.title)
+        once(item.children)
 
 
 if __name__ == "__main__":

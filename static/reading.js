@@ -43,12 +43,17 @@
 
   // Paper has the code that a notebook does not hide, whatever is folded on the screen.
   const printOpen = () => {
+    const { dataset } = document.documentElement;
     let opened = [];
+    let theme;
     addEventListener("beforeprint", () => {
+      theme = dataset.theme;
+      dataset.theme = "light"; // browsers print no dark ground, and pale letters on white
       opened = folded.filter((details) => !details.open && !details.matches(".above-input"));
       for (const details of opened) details.open = true;
     });
     addEventListener("afterprint", () => {
+      if (theme) dataset.theme = theme;
       for (const details of opened) details.open = false;
     });
   };

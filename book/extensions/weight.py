@@ -51,8 +51,7 @@ def lighten(
     if app.builder.name != "html":
         return
     out = Path(app.outdir)
-    if not JOINED:
-        overwrite_pygments_css(app)  # by the theme's colours of code, which it would write last
+    bring(app)
     styles = [str(one.filename) for one in context["css_files"]]
     scripts = [str(one.filename) for one in context["script_files"] if one.filename]
     kept = [one for one in context["script_files"] if not one.filename]
@@ -65,6 +64,20 @@ def lighten(
     context["site_script"] = written(out, "js", tuple(names))
     if "body" in context:
         context["body"] = with_sizes(context["body"], out, page)
+
+
+LATE = {"myst_nb", "sphinx_exercise", "sphinx_proof"}
+"""Extensions that write their style sheets when the build ends; here they are wanted before."""
+
+
+def bring(app: Sphinx) -> None:
+    """Let the late extensions write their files now, and the theme its colours of code."""
+    if getattr(app, "book_files_brought", None) != app.outdir:
+        overwrite_pygments_css(app)
+        for listener in app.events.listeners["build-finished"]:
+            if listener.handler.__module__.partition(".")[0] in LATE:
+                listener.handler(app, None)
+        app.book_files_brought = app.outdir  # type: ignore[attr-defined]
 
 
 JOINED: dict[tuple[str, ...], str] = {}

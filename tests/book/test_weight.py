@@ -1,5 +1,7 @@
 """What is joined into one style sheet and one script still means what its parts meant."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from book.extensions import weight
@@ -95,3 +97,21 @@ def test_size_in_points_or_pixels_or_not_said(out):
         ("d.svg", "no picture", None),
     ]:
         assert weight.natural(out(name, tag) / name) == size
+
+
+def test_late_files_are_brought_once_for_a_build(out):
+    called = []
+
+    def late(app, error):
+        called.append(error)
+
+    def other(app, error):
+        raise AssertionError
+
+    late.__module__, other.__module__ = "sphinx_proof", "book.extensions.live"
+    listeners = [SimpleNamespace(handler=one) for one in (late, other)]
+    events = SimpleNamespace(listeners={"build-finished": listeners})
+    app = SimpleNamespace(outdir=out(), events=events)
+    weight.bring(app)
+    weight.bring(app)
+    assert called == [None]

@@ -70,17 +70,39 @@ def test_what_sticks_out_of_a_sheet_is_found(browser, address, site, chapters):
 def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site, chapters):
     few = [chapters[0], *chapters[-2:]]
     page = pdf.opened(browser, address, pdf.document(site, few))
-    first = pdf.printed(page)
-    sheets = pdf.first_sheets(first)
-    page.evaluate(pdf.NUMBER_THE_CONTENTS, sheets)
+    second = pdf.numbered(page)
+    sheets = pdf.first_sheets(second)
     numbers = [int(number) for number in page.locator(".parts b").all_inner_texts()]
-    second = pdf.printed(page)
     page.close()
     assert numbers == [sheets[chapter.anchor] for chapter in few]
     assert numbers[0] == 3  # after the cover and the contents
     assert numbers == sorted(numbers)
-    assert pdf.first_sheets(second) == sheets
     assert pdf.finished(second) == pdf.finished(second)
+
+
+@pytest.mark.parametrize(
+    ("title", "once"),
+    [
+        ("ContentsContents", "Contents"),
+        ("11. 11. The typical rowThe typical row", "11. The typical row"),
+        ("Two keys", "Two keys"),
+        ("1.1. Let the vectors grow", "1.1. Let the vectors grow"),
+    ],
+)
+def test_bookmarks_say_their_titles_once(title, once):
+    items = [pikepdf.OutlineItem(title)]
+    pdf.once(items)
+    assert items[0].title == once
+
+
+def test_links_to_other_chapters_have_room_for_the_number_of_a_sheet(book):
+    for sheet in book.select(".sheet"):
+        link = sheet.parent["href"]
+        article = sheet.find_parent("article")["id"]
+        assert link.startswith("#")
+        assert link != f"#{article}"
+        assert not link.startswith("#bibliography")
+    assert len(book.select(".sheet")) > 200
 
 
 def test_finished_book_has_its_title_and_author_and_says_nothing_of_the_printing(

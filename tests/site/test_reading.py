@@ -141,6 +141,16 @@ def test_before_printing_the_code_is_opened_and_after_it_folded_again(opened):
     assert not any(shown(page, "details.code"))
 
 
+def test_a_dark_page_prints_dark_letters(opened):
+    page = opened(PAGE, color_scheme="dark")
+    theme = "document.documentElement.dataset.theme"
+    assert page.evaluate(theme) == "dark"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(theme) == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(theme) == "dark"
+
+
 def test_the_printed_book_has_code_where_it_is_taught(site):
     for chapter in pdf.chapters(site):
         name = chapter.anchor.replace("-", "/", 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from book.browser import serve
 from book.contents import page_names
 
 PAGES = page_names(Path(__file__).parents[2])
@@ -48,6 +49,20 @@ def test_no_page_needs_scripts_for_formulas_or_fonts_of_icons(site):
         assert "fontawesome" not in html
     style = next(file for file in fetched(site / "intro.html") if file.suffix == ".css")
     assert not re.search(r"url\([^)]*fa-", style.read_text(encoding="utf-8"))
+
+
+PRIVATE = """() => [...document.querySelectorAll(".bd-content *")].flatMap(
+  (element) => ["::before", "::after"].map((side) => getComputedStyle(element, side).content)
+).filter((content) => /[\\ue000-\\uf8ff]/.test(content))"""
+
+
+@pytest.mark.parametrize("name", ["chapters/exact", "chapters/claims", "api/laws"])
+def test_no_sign_before_or_behind_a_text_is_one_of_fontawesome(browser, site, name):
+    with serve(site) as address:
+        page = browser.new_page()
+        page.goto(f"{address}/{name}.html")
+        assert page.evaluate(PRIVATE) == []
+        page.close()
 
 
 def test_every_icon_of_the_theme_is_drawn(site):
