@@ -672,3 +672,29 @@ def test_inputs_are_for_a_model():
         audit(plain, IDS)
     with pytest.raises(TypeError, match="expected must be a number or None for a model"):
         audit(torch.nn.Identity(), IDS, expected="ssmax")
+
+
+def test_the_interval_of_a_weak_sink_is_as_wide_as_rounding_makes_it():
+    for sink in np.linspace(-9.0, -6.0, 7):
+
+        def sunk(q, k, v, sink=sink):
+            logits = q @ k.mT / 8.0
+            logits = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1)
+            return logits.softmax(-1)[..., :-1] @ v
+
+        found = questions.total(asked(sunk, 64), 16, 1 / 8)
+        assert found.sink.low <= sink <= found.sink.high
+
+
+@pytest.mark.parametrize(
+    ("attention", "options", "message"),
+    [
+        (plain, {}, "d, the size of q and k, must be given"),
+        (plain, {"d": 32, "dtype": "float32"}, "dtype must be of dtype"),
+        (plain, {"d": 32, "dtype": torch.int64}, r"dtype must be one of real numbers, got .*int64"),
+        ("plain", {"d": 32}, "attention must be callable, got a str"),
+    ],
+)
+def test_what_an_audit_needs_is_named(attention, options, message):
+    with pytest.raises(TypeError, match=message):
+        audit(attention, **options)

@@ -751,3 +751,15 @@ def test_a_run_is_timed_from_its_start_to_its_end(folder, monkeypatch):
     setting = sweep.read(folder / "sweep.toml").settings[0]
     _, _, timing = sweep._work(setting, folder / "text", "cpu")
     assert (timing["seconds"], timing["processor_seconds"]) == (2.5, 1.25)
+
+
+def test_an_error_among_processes_is_not_swallowed():
+    with pytest.raises(ZeroDivisionError), sweep._processes(1) as pool:
+        _ = 1 / 0
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(int)
+
+
+def test_only_a_sweep_is_run():
+    with pytest.raises(TypeError, match="sweep must be of Sweep"):
+        sweep.run("sweep.toml")

@@ -783,3 +783,16 @@ def test_a_needle_that_hardly_any_key_reaches_is_lost_as_rarely(alpha):
     for n in (2, 1001):
         found = retrieval.loss(Normal(), Fixed(12.0), alpha, n)
         assert found == pytest.approx((n - 1) * expected, rel=1e-4 / (alpha / 100.0) ** 4 + 1e-9)
+
+
+def test_no_cosine_is_above_one():
+    assert retrieval.weight(Cosine(8), Fixed([-1.0, 1.0]), 1.0, 5).shape == (2,)
+    for gap in (1.05, -1.05):
+        assert_refused("gap", f"{gap}", retrieval.weight, Cosine(8), Fixed(gap), 1.0, 5)
+
+
+def test_every_other_length_of_a_query_averages_to_the_same():
+    for law in (DotProduct(32), Normal()):
+        averaged = partial(retrieval._averaged, law, Fixed(3.0), np.array([50.0, 1e6]), 2.0)
+        whole, half = (averaged(retrieval._WEIGHT, every=every) for every in (1, 2))
+        np.testing.assert_allclose(half, whole, rtol=1e-6)
