@@ -2,8 +2,9 @@ import json
 import re
 
 import pytest
+from fontTools.ttLib import TTFont
 
-from book import notation
+from book import names_font, notation
 from tests.books import CHAPTERS
 
 SYMBOLS = [symbol for group in notation.GROUPS for symbol in group.symbols]
@@ -11,6 +12,10 @@ SYMBOLS = [symbol for group in notation.GROUPS for symbol in group.symbols]
 
 def test_page_is_what_the_list_says():
     assert notation.PAGE.read_text(encoding="utf-8") == notation.page(), "run `make notation`"
+
+
+def test_the_printed_book_has_the_signs_of_all_names():
+    assert names_font.signs() <= set(TTFont(names_font.FONT).getBestCmap())
 
 
 def test_no_symbol_has_two_meanings():
