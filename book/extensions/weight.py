@@ -9,6 +9,7 @@ file has it. Pictures are loaded when they come near, and have their place befor
 import posixpath
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,9 @@ def lighten(
     context["site_style"] = written(out, "css", tuple(dict.fromkeys((*FIRST_STYLES, *styles))))
     context["site_script"] = written(out, "js", tuple(names))
     if "body" in context:
-        context["body"] = with_sizes(context["body"], out, page)
+        # Pictures are copied into the site when the build ends.
+        files = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
+        context["body"] = with_sizes(context["body"], files)
 
 
 LATE = {"myst_nb", "sphinx_exercise", "sphinx_proof"}
@@ -123,15 +126,18 @@ def style(out: Path, name: str) -> str:
     return re.sub(r"/\*# sourceMappingURL=.*?\*/", "", text)
 
 
-def with_sizes(body: str, out: Path, page: str) -> str:
-    """Return a page in which pictures have sizes, and all but the first wait till they are near."""
+def with_sizes(body: str, files: Mapping[str, Path]) -> str:
+    """Return a page in which pictures have sizes, and all but the first wait till they are near.
+
+    `files` says where the picture of a name is.
+    """
     first = True
 
     def sized(found: re.Match[str]) -> str:
         nonlocal first
         attributes = found[1]
-        file = out / posixpath.normpath(posixpath.join(posixpath.dirname(page), found[2]))
-        size = natural(file) if file.suffix == ".svg" and file.is_file() else None
+        file = files.get(posixpath.basename(found[2]))
+        size = natural(file) if file and file.suffix == ".svg" else None
         if size and not re.search(r"\b(?:width|height)=", attributes):
             attributes += f' width="{size[0]:.0f}" height="{size[1]:.0f}"'
         if not first:

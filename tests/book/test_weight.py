@@ -75,18 +75,19 @@ def test_the_name_of_a_joined_file_says_what_is_in_it(out):
         ('<img alt="a" src="../p.svg">', ' width="96" height="48"'),
         ('<img src="../p.svg" width="5">', ""),
         ('<img src="../none.svg">', ""),
-        ('<img src="https://example.org/p.svg">', ""),
+        ('<img src="https://example.org/q.svg">', ""),
     ],
 )
 def test_pictures_have_their_natural_size_unless_it_is_said(out, tag, sized):
     out("p.svg", SVG)
-    assert weight.with_sizes(tag, out(), "chapters/page") == tag.replace(">", f"{sized}>")
+    files = {"p.svg": out() / "p.svg"}
+    assert weight.with_sizes(tag, files) == tag.replace(">", f"{sized}>")
 
 
-def test_all_pictures_but_the_first_wait_till_they_are_near(out):
+def test_all_pictures_but_the_first_wait_till_they_are_near():
     body = '<img src="a.png"><img src="b.png"/><img loading="eager" src="c.png">'
     expected = '<img src="a.png"><img src="b.png" loading="lazy"/><img loading="eager" src="c.png">'
-    assert weight.with_sizes(body, out(), "page") == expected
+    assert weight.with_sizes(body, {}) == expected
 
 
 def test_size_in_points_or_pixels_or_not_said(out):
@@ -99,8 +100,9 @@ def test_size_in_points_or_pixels_or_not_said(out):
         assert weight.natural(out(name, tag) / name) == size
 
 
-def test_late_files_are_brought_once_for_a_build(out):
-    called = []
+def test_late_files_are_brought_once_for_a_build(out, monkeypatch):
+    called, coloured = [], []
+    monkeypatch.setattr(weight, "overwrite_pygments_css", coloured.append)
 
     def late(app, error):
         called.append(error)
@@ -115,3 +117,4 @@ def test_late_files_are_brought_once_for_a_build(out):
     weight.bring(app)
     weight.bring(app)
     assert called == [None]
+    assert coloured == [app]
