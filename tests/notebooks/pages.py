@@ -39,7 +39,10 @@ CLASSES = {"figure": ("drawn", "drawn door"), "div": ("doors",)} | dict.fromkeys
     ("solution", "solution-start", "admonition"), ("dropdown",)
 )
 RAW_HTML = (
-    *(f'<script defer src="../_static/{name}.js">' for name in ("live", "heads", "attend", "ledger")),
+    *(
+        f'<script defer src="../_static/{name}.js">'
+        for name in ("live", "heads", "attend", "ledger")
+    ),
     *(f'<script defer src="_static/{name}.js">' for name in ("live", "heads", "attend")),
     *('<p class="site-only">', "<noscript>", '<div class="listing" '),
 )
