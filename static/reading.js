@@ -129,12 +129,13 @@
   });
 }
 
-// What a link refers to is shown beside it, by pointer or by keyboard focus; Escape hides it.
+// What a link refers to is shown beside it, by pointer or by keyboard focus, and what a letter of a
+// formula means, by pointer; Escape hides it.
 {
   const SHOWN = ".proof, .exercise, div.math, figure, table.table, .citation, dt";
   const NAMES = /^\s*(Theorem|Lemma|Proposition|Corollary|Definition|Exercise|Fig\.|\(\d)/;
   const LEFT_OUT = ".headerlink, .live, script, .fn-backref, .backrefs";
-  const WAIT = 150;
+  const [WAIT, WAIT_FOR_LETTER] = [150, 400];
   const article = document.querySelector("article.bd-article");
   const pages = new Map();
   let tip, owner, waiting;
@@ -161,6 +162,31 @@
     if (location.protocol === "file:") return null;
     const page = await fetched(pathname);
     return { found: page?.getElementById(id), base: link.href };
+  };
+
+  // The page of symbols by what stands there: α*, H₂, and for pᵢ, "q, k" and κ(α) also p, q, k and κ.
+  let symbols;
+  const read = async () => {
+    const root = document.documentElement.dataset.content_root ?? "./";
+    const address = new URL(`${root}notation.html`, location.href);
+    const page = location.protocol === "file:" ? null : await fetched(address.pathname);
+    const known = new Map();
+    for (const entry of page?.querySelectorAll("dt:has(math)") ?? []) {
+      const formula = entry.querySelector("math");
+      const names = formula.textContent.split(",");
+      const [first] = formula.children;
+      if (first.matches("msub") && first.lastElementChild.textContent === "i")
+        names.push(first.firstElementChild.textContent);
+      if (names[0].includes("(")) names.push(first.textContent);
+      for (const name of [formula.textContent, ...names])
+        if (!known.has(name)) known.set(name, { found: entry, base: address.href });
+    }
+    return known;
+  };
+  const meaning = async (letter) => {
+    const known = await (symbols ??= read());
+    const whole = letter.closest("msub, msup, msubsup") ?? letter;
+    return known.get(whole.textContent) ?? known.get(letter.textContent);
   };
 
   const copy = ({ found, base }) => {
@@ -214,22 +240,24 @@
     place();
   };
 
-  const later = (action) => {
+  const later = (action, wait = WAIT) => {
     clearTimeout(waiting);
-    waiting = setTimeout(action, WAIT);
+    waiting = setTimeout(action, wait);
   };
   const leave = () => later(hide);
 
   const linkOf = ({ target }) => target.closest?.("a.reference.internal[href*='#']");
+  const letterOf = ({ target }) => target.closest?.("math mi");
   if (article) {
     article.addEventListener("pointerover", (event) => {
-      const link = linkOf(event);
-      if (!link || event.pointerType !== "mouse") return;
-      if (link === owner) clearTimeout(waiting);
-      else later(() => show(link, target(link)));
+      const [link, letter] = [linkOf(event), letterOf(event)];
+      if (!(link ?? letter) || event.pointerType !== "mouse") return;
+      if ((link ?? letter) === owner) clearTimeout(waiting);
+      else if (link) later(() => show(link, target(link)));
+      else later(() => show(letter, meaning(letter)), WAIT_FOR_LETTER);
     });
     article.addEventListener("pointerout", (event) => {
-      if (linkOf(event)) leave();
+      if (linkOf(event) ?? letterOf(event)) leave();
     });
     article.addEventListener("focusin", (event) => {
       const link = linkOf(event);

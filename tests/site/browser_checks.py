@@ -72,9 +72,14 @@ FIRST_SCREEN = """() => {
   for (const code of document.querySelectorAll(".cell_input"))
     if (code.checkVisibility({ contentVisibilityAuto: true }))
       findings.push(`code is open: ${code.textContent.trim().slice(0, 80)}`);
+  const results = [...document.querySelectorAll("article :is(figure, table, .cell_output)")];
+  const first = results.find((result) => result.getBoundingClientRect().height > 0);
+  const top = first ? first.getBoundingClientRect().top : Infinity;
+  if (innerWidth >= 1280 && document.querySelector("details.code") && top > 800)
+    findings.push(`no figure or result begins on the first screen, the first at ${top}`);
   return findings;
 }"""
-"""A chapter's first paragraph is its answer."""
+"""A chapter's first paragraph is its answer; on a desk's screen a figure or a result follows."""
 
 NARROWEST = 320
 """CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""

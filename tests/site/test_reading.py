@@ -259,3 +259,32 @@ def test_a_preview_of_a_figure_of_another_page_has_its_picture(opened):
     picture = preview(page).locator("img").first
     page.wait_for_function("document.querySelector('#preview img').naturalWidth > 0")
     assert picture.bounding_box()["height"] > 50
+
+
+@pytest.mark.parametrize(
+    ("chapter", "formula", "letter", "words"),
+    [
+        ("freezing.html", "α", "α", "inverse temperature"),
+        ("freezing.html", "αc", "c", "critical α"),
+        ("needle.html", "P", "P", "weight of the needle"),
+        ("jacobian.html", "pi", "p", "weight"),
+    ],
+)
+def test_a_letter_of_a_formula_is_explained_under_the_pointer(
+    opened, chapter, formula, letter, words
+):
+    page = opened(chapter)
+    places = page.locator("article p :is(math > mi, msub)").filter(has_text=re.compile(letter))
+    texts = places.evaluate_all("(all) => all.map((one) => one.textContent)")
+    place = places.nth(texts.index(formula))
+    (place.locator("mi", has_text=letter).first if len(formula) > 1 else place).hover()
+    assert words in preview(page).inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("#preview").count() == 0
+
+
+def test_a_letter_without_an_entry_shows_nothing(opened):
+    page = opened("freezing.html")
+    page.locator("article math mi", has_text=re.compile("^x$")).first.hover()
+    page.wait_for_timeout(700)
+    assert page.locator("#preview").count() == 0
