@@ -629,7 +629,7 @@ def _integral(
         panels = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
         found, reached = summed(panels.scores.ravel(), np.exp(panels.log_weights).ravel())
         # An integrand that is higher than it looked would hide those of other n.
-        if keys.size == 1 or (reached <= 8.0 * tops).all():
+        if keys.size == 1 or not (reached > 8.0 * tops).any():
             return found
         tops = np.maximum(tops, reached)
 

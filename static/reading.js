@@ -103,13 +103,15 @@
     for (const child of box.children) sizes.observe(child);
   };
 
-  // A formula in a line that is wider than the line gets a line of its own, which scrolls.
+  // A formula in a line that is wider than the line gets a line of its own, which scrolls. To measure
+  // what is folded would have the browser lay it out.
   const fit = () => {
+    for (const formula of document.querySelectorAll(".own-line")) formula.classList.remove("own-line");
     const inline = [...document.querySelectorAll(".bd-content article span.math > math")];
-    for (const formula of inline) formula.parentElement.classList.remove("own-line");
     const wide = inline.filter((formula) => {
       const line = formula.closest("p, li, dt, dd, td, h1, h2, h3, h4");
-      return line && formula.getBoundingClientRect().width > line.clientWidth;
+      if (!line || formula.closest("details:not([open]) > :not(summary)")) return false;
+      return formula.getBoundingClientRect().width > line.clientWidth;
     });
     for (const { parentElement } of wide) {
       parentElement.classList.add("own-line");
@@ -119,8 +121,13 @@
   };
 
   document.querySelectorAll(WIDE).forEach(watch);
-  fit();
-  document.fonts?.ready.then(fit);
+  let waiting;
+  const soon = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(fit);
+  };
+  document.fonts.ready.then(soon);
+  document.addEventListener("toggle", soon, true);
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;

@@ -84,20 +84,18 @@ export function numberField({
   return { label, element, show, range, entry, slider, say, take };
 }
 
-/** Return a field of a number of keys; `most` says in words to what. */
-export function keysField({ from = 2, to, most = grouped(to), use }) {
-  return numberField({
-    label: "Number of keys n",
-    from,
-    to,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < from || value > to
-        ? `Here n is a whole number from ${from} to ${most}.`
-        : "",
-    use,
-  });
+/** Return what a field of a whole number needs; `most` says in words to what it goes. */
+export function whole(letter, from, to, most = grouped(to)) {
+  const check = (value) =>
+    !Number.isInteger(value) || value < from || value > to
+      ? `Here ${letter} is a whole number from ${from} to ${most}.`
+      : "";
+  return { from, to, step: 1, scale: "logarithmic", check };
+}
+
+/** Return a field of a number of keys. */
+export function keysField({ from = 2, to, most, use }) {
+  return numberField({ label: "Number of keys n", ...whole("n", from, to, most), use });
 }
 
 /**
@@ -153,6 +151,13 @@ export function once(work) {
       work();
     });
   };
+}
+
+/** Do a work for each item, some at a time while it is `wanted`, so that the page answers meanwhile. */
+export function inTurns(items, work, wanted, several = 20) {
+  if (!items.length || !wanted()) return;
+  items.slice(0, several).forEach(work);
+  setTimeout(() => inTurns(items.slice(several), work, wanted, several));
 }
 
 /** Of a motion that is shown step by step, where the reader's system asks for less motion. */
@@ -222,15 +227,29 @@ export function dragged(stage, view, use, { plane = false } = {}) {
     });
 }
 
+/** Do something when the whole page is there. */
+export function whenWhole(work) {
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", work);
+  else work();
+}
+
 /**
- * Put a live figure in the place of the still in the figure with this id, if the page has it. The
- * builder gets a function that says whether the still is to be seen with it.
+ * Put live figures in the place of the stills in the figures with their ids, as far as the page has
+ * them. The script runs where the first of them stands, before what follows is there and would be
+ * moved; the others come when the page is whole.
  */
-export function mount(id, build) {
+export function place(figures) {
+  const all = () => Object.entries(figures).forEach(([id, build]) => mount(id, build));
+  all();
+  whenWhole(all);
+}
+
+/** The builder gets a function that says whether the still is to be seen with the live figure. */
+function mount(id, build) {
   const figure = document.getElementById(id);
   const still = figure?.querySelector("img");
   const shown = still?.closest("a") ?? still;
-  if (!shown || shown.classList.contains("live-still")) return;
+  if (!shown || figure.querySelector(".live")) return;
   const whole = (seen) => shown.classList.toggle("live-still", !seen);
   const stage = html("div", { class: "live" }, ...build(whole));
   whole(false);

@@ -1,7 +1,7 @@
 // The rules in use, one beside the other: pick one, and its curve over n, its row in the table of the
 // chapter, its formula and its lines of code are shown together.
 
-import { numberField, once, readings } from "./controls.js";
+import { numberField, once, readings, whenWhole } from "./controls.js";
 import { criteria } from "./criteria.js";
 import { chart, digits, grouped, html } from "./drawing.js";
 import { problemOfD, problemOfN } from "./inputs.js";
@@ -119,7 +119,7 @@ export function rulesFigure() {
       ),
     ),
   );
-  const table = rulesTable((name) => change({ name }));
+  let table = null;
   const draw = once(() => {
     own.checked = state.own;
     select.value = state.name;
@@ -177,6 +177,10 @@ export function rulesFigure() {
   );
   for (const name of ["length", "n", "d"]) fields[name].show(state[name]);
   draw();
+  whenWhole(() => {
+    table = rulesTable((name) => change({ name }));
+    draw();
+  });
   return [
     html(
       "div",

@@ -73,16 +73,15 @@ export function findingFigure() {
     if ("alpha" in part) draw();
     else sample();
   };
-  const field = (key, label, from, to, step) =>
-    numberField({
-      label,
-      from,
-      to,
-      step,
-      check: (value) => (value < from || value > to ? `Here it goes from ${from} to ${to}.` : ""),
-      use: (value) => change({ [key]: step === STEP ? Number(value.toFixed(1)) : value }),
-    });
-  const theta = field("theta", "Strength of the needle θ", 0, STRONGEST, STEP);
+  const theta = numberField({
+    label: "Strength of the needle θ",
+    from: 0,
+    to: STRONGEST,
+    step: STEP,
+    check: (value) =>
+      value < 0 || value > STRONGEST ? `Here it goes from 0 to ${STRONGEST}.` : "",
+    use: (value) => change({ theta: Number(value.toFixed(1)) }),
+  });
   const alpha = draggedField({
     letter: "α",
     to: LARGEST_ALPHA,

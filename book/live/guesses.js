@@ -1,5 +1,6 @@
 // Three figures that ask first.
 
+import { whole } from "./controls.js";
 import { digits, grouped, superscript } from "./drawing.js";
 import { guessFigure } from "./guess.js";
 import { meanGradient, root } from "./laws.js";
@@ -38,14 +39,7 @@ export const oneHotGuess = guessFigure({
     "in half of the rows? Place your guess.",
   field: {
     label: "Your guess for d",
-    from: 4,
-    to: 1024,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < 4 || value > 1024
-        ? "Here d is a whole number from 4 to 1024."
-        : "",
+    ...whole("d", 4, 1024),
   },
   x: {
     from: 2,
@@ -130,14 +124,7 @@ export const reachGuess = guessFigure({
     "Transformer’s, α = 1. Among how many keys does it keep half of the weight? Place your guess.",
   field: {
     label: "Your guess for n",
-    from: 2,
-    to: 10 ** FURTHEST,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < 2 || value > 10 ** FURTHEST
-        ? "Here n is a whole number from 2 to 10¹⁰."
-        : "",
+    ...whole("n", 2, 10 ** FURTHEST, "10¹⁰"),
   },
   x: {
     from: Math.log10(2),

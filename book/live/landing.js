@@ -1,6 +1,6 @@
 // The front page: sixteen keys with and without the division by √d, and a number for a model.
 
-import { choice, numberField, once } from "./controls.js";
+import { choice, numberField, once, whole } from "./controls.js";
 import { chart, digits, grouped, html, legend, percent } from "./drawing.js";
 import { problemOfD, problemOfN } from "./inputs.js";
 import { softmax } from "./jacobian.js";
@@ -54,14 +54,7 @@ export function landingFigure() {
   divide.element.classList.add("live-switch");
   const size = numberField({
     label: "Head size d",
-    from: SMALLEST_D,
-    to: LARGEST_D,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < SMALLEST_D || value > LARGEST_D
-        ? `Here d is a whole number from ${SMALLEST_D} to ${LARGEST_D}.`
-        : "",
+    ...whole("d", SMALLEST_D, LARGEST_D),
     use: (d) => change({ d }),
   });
   const another = html(

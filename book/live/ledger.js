@@ -126,9 +126,13 @@ export function ledger(article, noun) {
     choose({});
     fields[0].select.focus();
   });
-  const heading = { class: "live ledger-filters", role: "group", "aria-label": `Filter the ${noun}` };
-  const boxes = html("div", { class: "live-fields" }, ...fields.map(({ box }) => box));
-  groups[0].before(html("div", heading, boxes, html("div", { class: "live-buttons" }, status, all)));
+  const place = article.querySelector(".ledger-filters");
+  place.setAttribute("role", "group");
+  place.setAttribute("aria-label", `Filter the ${noun}`);
+  place.append(
+    html("div", { class: "live-fields" }, ...fields.map(({ box }) => box)),
+    html("div", { class: "live-buttons" }, status, all),
+  );
   show();
   // Who follows a link to what is filtered out sees it.
   const reveal = () => {

@@ -2,7 +2,7 @@
 
 import { calculator } from "./calculator.js";
 import { contestFigure } from "./contest.js";
-import { mount } from "./controls.js";
+import { place } from "./controls.js";
 import { rulesFigure } from "./explorer.js";
 import { findingFigure } from "./finding.js";
 import { freezingFigure } from "./freezing.js";
@@ -15,19 +15,21 @@ import { reachingFigure } from "./reaching.js";
 import { temperatureFigure } from "./temperature.js";
 import { wideningFigure } from "./widening.js";
 
-mount("fig-calculator", calculator);
-mount("fig-policies-plane", rulesFigure);
-mount("fig-live-jacobian", jacobianFigure);
-mount("fig-live-freezing", freezingFigure);
-mount("fig-live-parting", partingFigure);
-mount("fig-freezing-contest", contestFigure);
-mount("fig-freezing-phases", phasesFigure);
-mount("fig-live-needle", findingFigure);
-mount("fig-live-reach", reachingFigure);
-mount("fig-largest", oneHotGuess);
-mount("fig-exact-gradient", gradientGuess);
-mount("fig-reach-plane", reachGuess);
-mount("fig-live-temperature", temperatureFigure);
-mount("fig-landing", landingFigure);
-mount("fig-number", numberForModel);
-mount("fig-live-variance", wideningFigure);
+place({
+  "fig-calculator": calculator,
+  "fig-policies-plane": rulesFigure,
+  "fig-live-jacobian": jacobianFigure,
+  "fig-live-freezing": freezingFigure,
+  "fig-live-parting": partingFigure,
+  "fig-freezing-contest": contestFigure,
+  "fig-freezing-phases": phasesFigure,
+  "fig-live-needle": findingFigure,
+  "fig-live-reach": reachingFigure,
+  "fig-largest": oneHotGuess,
+  "fig-exact-gradient": gradientGuess,
+  "fig-reach-plane": reachGuess,
+  "fig-live-temperature": temperatureFigure,
+  "fig-landing": landingFigure,
+  "fig-number": numberForModel,
+  "fig-live-variance": wideningFigure,
+});

@@ -1,7 +1,7 @@
 // Rows of one law against α: together at first, then each its own way, and three averages of them.
 
 import { evaluate, place, unpack } from "./chebyshev.js";
-import { draggedField, readings } from "./controls.js";
+import { draggedField, inTurns, readings } from "./controls.js";
 import { criteria } from "./criteria.js";
 import { chart, digits, html, legend, svg } from "./drawing.js";
 import { annealedBestAlpha, annealedGradient, meanGradient } from "./laws.js";
@@ -110,7 +110,9 @@ export function partingFigure() {
     const drawn = normalRows(ROWS, KEYS, state.seed);
     const byGap = [...drawn].sort((a, b) => a[0] - a[1] - (b[0] - b[1]));
     chosen = CHOSEN.map(([part]) => byGap[Math.floor(part * ROWS)]);
-    view = picture(drawn, chosen, curves);
+    const drawing = picture(chosen, curves);
+    view = drawing;
+    inTurns(drawn, drawing.row, () => view === drawing);
     stage.replaceChildren(view.root, rowsPicture(chosen, state.alpha));
     draw();
   };
@@ -163,8 +165,8 @@ export function partingFigure() {
   ];
 }
 
-/** Draw all that does not depend on α. */
-function picture(drawn, chosen, curves) {
+/** Draw what does not depend on α; `row` adds a row behind it. */
+function picture(chosen, curves) {
   const view = chart({
     x: { from: 0, to: LARGEST_ALPHA, name: "α", ticks: [0, 1, 2, 4, 6, 8] },
     y: { from: 0, to: HIGHEST, name: "gradient α(1 − Σp²)", ticks: [0, 1, 2, 3, 4] },
@@ -173,12 +175,13 @@ function picture(drawn, chosen, curves) {
       "mean and the typical row, with a dot on each at the chosen α.",
   });
   const count = Math.round(LARGEST_ALPHA / STEP) + 1;
+  const crowd = view.add("g", {});
   const curve = (row, style) =>
     view.curve(
       rowGradients(row, STEP, count).map((g, i) => [i * STEP, g]),
       style,
     );
-  for (const row of drawn) curve(row, "faint");
+  view.row = (row) => crowd.append(curve(row, "faint"));
   for (const row of chosen) curve(row, "thin ink");
   const places = Array.from({ length: count }, (_, i) => i * STEP);
   for (const [name, style] of [

@@ -49,6 +49,12 @@ def modules(script: str = "live") -> dict[str, str]:
     return {made: made_module(made), **written}
 
 
+def figures(script: str) -> list[str]:
+    """Return the names of the figures that a script knows, as its last module has them."""
+    main = HERE / f"{SCRIPTS[script][-1]}.js"
+    return re.findall(r'^ *"(fig-[\w-]+)": ', main.read_text("utf-8"), re.MULTILINE)
+
+
 def made_module(name: str) -> str:
     """Return a module of numbers: one constant, named as the module."""
     lines = (f"  {json.dumps(key)}: {compact(value)},\n" for key, value in MADE[name]().items())

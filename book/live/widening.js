@@ -1,6 +1,6 @@
 // A thousand dot products of normal vectors while their length d grows, with and without ÷ √d.
 
-import { numberField, player, readings } from "./controls.js";
+import { numberField, player, readings, whole } from "./controls.js";
 import { chart, digits, html, legend } from "./drawing.js";
 import { normals } from "./parting.js";
 
@@ -54,14 +54,7 @@ export function wideningFigure() {
   };
   const length = numberField({
     label: "Length of the vectors d",
-    from: 1,
-    to: LONGEST,
-    step: 1,
-    scale: "logarithmic",
-    check: (value) =>
-      !Number.isInteger(value) || value < 1 || value > LONGEST
-        ? `Here d is a whole number from 1 to ${LONGEST}.`
-        : "",
+    ...whole("d", 1, LONGEST),
     use: draw,
   });
   const play = player({

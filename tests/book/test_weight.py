@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from book.extensions import weight
+from book.extensions import live, weight
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt" viewBox="0 0 72 36">'
 
@@ -21,6 +21,27 @@ def out(tmp_path):
         return tmp_path
 
     return out
+
+
+ASKED = '<script defer src="../_static/live.js"></script>'
+
+
+def figure(name):
+    return f'<figure id="{name}"><img src="a.svg" /><figcaption>b</figcaption></figure>'
+
+
+def test_a_script_moves_behind_the_still_of_its_first_figure():
+    others, own, more = figure("fig-x"), figure("fig-live-freezing"), figure("fig-freezing-contest")
+    found = live.in_figures(others + own + ASKED + more)
+    script = '<script src="../_static/live.js"></script>\n'
+    inside = own.replace("<figcaption>", f"{script}<figcaption>")
+    assert found == others + inside + more
+
+
+@pytest.mark.parametrize("script", ["live", "ledger"])
+def test_a_script_without_a_figure_stays(script):
+    body = figure("fig-x") + ASKED.replace("live.js", f"{script}.js")
+    assert live.in_figures(body) == body
 
 
 def test_addresses_in_a_joined_style_lead_where_they_led(out):

@@ -90,7 +90,8 @@ def test_steps_that_are_told_are_those_that_count():
     assert monitor.tables[3]["rows"].eq(2 * (foreign.LENGTH - 1)).all()
 
 
-def test_an_error_in_the_model_is_the_model_s():
+@pytest.mark.parametrize("training", [True, False])
+def test_an_error_in_the_model_is_the_model_s_and_the_next_call_counts_as_always(training):
     model = foreign.llama().train()
     with Monitor(model, every=1) as monitor:
         model.layers[0].self_attn.forward = nonsense
@@ -98,8 +99,8 @@ def test_an_error_in_the_model_is_the_model_s():
             model(foreign.tokens())
         assert not monitor.tables
         del model.layers[0].self_attn.forward
-        model(foreign.tokens())
-    assert len(monitor.tables) == 1
+        model.train(training)(foreign.tokens())
+    assert len(monitor.tables) == training  # outside of training nothing is watched
 
 
 def nonsense(*_, **__):
@@ -220,17 +221,6 @@ def test_what_is_no_model():
         Monitor(7)
     with pytest.raises(ValueError, match="model is compiled"):
         Monitor(torch.compile(Caller(), backend="eager"))
-
-
-def test_after_an_error_nothing_is_watched_any_more():
-    model = foreign.llama().train()
-    with Monitor(model, every=1) as monitor:
-        model.layers[0].self_attn.forward = nonsense
-        with pytest.raises(TypeError, match="nonsense"):
-            model(foreign.tokens())
-        del model.layers[0].self_attn.forward
-        model.eval()(foreign.tokens())
-        assert not monitor.tables
 
 
 @pytest.mark.parametrize(("heads", "end"), [(3, ""), (4, "1 more"), (6, "3 more")])

@@ -70,17 +70,27 @@ def found():
 
 
 @pytest.fixture
-def opened(browser, address, found):
-    """Return a function that opens the page of a chapter, and waits until all of it is there."""
+def new_page(browser):
+    """Return a function that gives an empty page, which is closed at the test's end."""
     pages = []
 
+    def new_page(**options):
+        pages.append(browser.new_page(**options))
+        return pages[-1]
+
+    yield new_page
+    for page in pages:
+        page.close()
+
+
+@pytest.fixture
+def opened(new_page, address, found):
+    """Return a function that opens the page of a chapter, and waits until all of it is there."""
+
     def opened(chapter, width=1280, **options):
-        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        page = new_page(viewport={"width": width, "height": 900}, **options)
         watch(page, found)
-        pages.append(page)
         page.goto(f"{address}/{chapter}")
         return page
 
-    yield opened
-    for page in pages:
-        page.close()
+    return opened

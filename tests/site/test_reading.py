@@ -52,20 +52,16 @@ def test_all_code_of_cells_is_folded_and_the_line_says_how_much(site, name):
 
 
 @pytest.fixture
-def unwatched(browser, address):
+def unwatched(new_page, address):
     """Return a function that opens PAGE where requests may fail, as those of scripts do without."""
-    pages = []
 
     def unwatched(before="", **options):
-        page = browser.new_page(**options)
-        pages.append(page)
+        page = new_page(**options)
         page.add_init_script(before)
         page.goto(f"{address}/{PAGE}")
         return page
 
-    yield unwatched
-    for page in pages:
-        page.close()
+    return unwatched
 
 
 def test_the_switch_opens_all_code_and_is_remembered(opened, address):

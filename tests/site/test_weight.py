@@ -72,3 +72,34 @@ def test_every_icon_of_the_theme_is_drawn(site):
             for used in re.findall(r"fa-[\w-]+", icon):
                 known = used in ("fa-solid", "fa-lg", "fa-fw") or f".{used} " in drawn
                 assert known, (name, used)
+
+
+SHIFTS = """window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const { value, sources } of list.getEntries())
+    window.shifts.push([value, ...sources.map(({ node }) => node?.outerHTML?.slice(0, 80))]);
+}).observe({ type: "layout-shift", buffered: true });"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "intro",
+        "models",
+        *(f"chapters/{name}" for name in ("normal", "freezing", "policies", "errata")),
+    ],
+)
+def test_nothing_moves_while_a_page_is_loaded(new_page, address, name, width):
+    page = new_page(viewport={"width": width, "height": 800})
+    page.add_init_script(SHIFTS)
+
+    def late(route):
+        page.wait_for_timeout(300)  # the page is painted before
+        route.continue_()
+
+    page.route(re.compile(r"_static/(?!site-).*\.js"), late)
+    page.goto(f"{address.removesuffix('/chapters')}/{name}.html")
+    page.wait_for_timeout(300)
+    shifts = page.evaluate("window.shifts")
+    assert sum(value for value, *_ in shifts) < 0.05, shifts
