@@ -145,11 +145,11 @@ def document(site: Path, chapters: list[Chapter]) -> str:
     front = BeautifulSoup((site / "intro.html").read_text(encoding="utf-8"), "html.parser")
     head = "".join(str(element) for element in front.select(FROM_THE_SITE))
     style = (ROOT / "book" / "print.css").read_text(encoding="utf-8")
-    running = "".join(running_head(index, entry) for index, entry in enumerate(chapters))
+    running = "".join(dict.fromkeys(map(running_head, chapters)))
     bodies = "".join(
-        f'<article class="bd-article" id="{entry.anchor}" style="page: sheet{index}">'
+        f'<article class="bd-article" id="{entry.anchor}" style="page: {sheet_of(entry)[0]}">'
         f"{entry.body}</article>"
-        for index, entry in enumerate(chapters)
+        for entry in chapters
     )
     return (
         '<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head>'
@@ -159,10 +159,21 @@ def document(site: Path, chapters: list[Chapter]) -> str:
     )
 
 
-def running_head(index: int, entry: Chapter) -> str:
-    """Return the rule that puts the chapter's title at the top of its sheets."""
-    title = entry.title.replace("\\", "\\\\").replace('"', '\\"')
-    return f'@page sheet{index} {{ @top-right {{ content: "{title}"; }} }}'
+def sheet_of(entry: Chapter) -> tuple[str, str]:
+    """Return the name of a chapter's kind of sheet, and its running head.
+
+    Where the kind changes a new sheet begins. Pages of the interface follow one another.
+    """
+    if entry.anchor.startswith("api-"):
+        return "interface", entry.part
+    return f"of-{entry.anchor}", entry.title
+
+
+def running_head(entry: Chapter) -> str:
+    """Return the rule that puts the running head at the top of a chapter's sheets."""
+    name, head = sheet_of(entry)
+    text = head.replace("\\", "\\\\").replace('"', '\\"')
+    return f'@page {name} {{ @top-right {{ content: "{text}"; }} }}'
 
 
 def cover() -> str:
