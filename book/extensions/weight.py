@@ -34,6 +34,7 @@ FONT_AWESOME = re.compile(
     r"|(?<=[{}/])\s*\.fa[bsr]?\b[^{}]*\{[^{}]*\}"
     r"|:host,:root\{--fa-[^{}]*\}"
 )
+LIGHT = re.compile(r"""html\[data-theme=(["']?)light\1\]""")
 IMAGE = re.compile(r'<img(?![^>]*\bloading=)([^>]*?\bsrc="([^"]+)"[^>]*?)(\s*/?)>')
 
 
@@ -106,7 +107,10 @@ def script(out: Path, name: str) -> str:
 
 
 def style(out: Path, name: str) -> str:
-    """Return a style sheet as part of one in _static: addresses moved, no FontAwesome."""
+    """Return a style sheet as part of one in _static: addresses moved, no FontAwesome.
+
+    The theme's colours come by a script; a page without scripts is light.
+    """
     text = (out / name).read_text(encoding="utf-8")
     folder = posixpath.dirname(posixpath.relpath(name, "_static"))
 
@@ -122,6 +126,7 @@ def style(out: Path, name: str) -> str:
 
     if name == FIRST_STYLES[1]:
         text = FONT_AWESOME.sub("", text)
+    text = LIGHT.sub('html:not([data-theme="dark"])', text)
     text = IMPORT.sub(imported, URL.sub(moved, text))
     return re.sub(r"/\*# sourceMappingURL=.*?\*/", "", text)
 

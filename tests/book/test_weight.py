@@ -54,6 +54,12 @@ def test_addresses_in_a_joined_style_lead_where_they_led(out):
     assert "@import" not in joined
 
 
+def test_what_is_neither_light_nor_dark_is_light(out):
+    out("_static/a.css", "html[data-theme=light] a{b}html[data-theme='light'] c{d}")
+    light = 'html:not([data-theme="dark"])'
+    assert weight.style(out(), "_static/a.css") == f"{light} a{{b}}{light} c{{d}}"
+
+
 def test_a_font_becomes_part_of_the_style(out):
     out("_static/fonts/a.woff2", "font")
     out("_static/a.css", "@font-face { src: url(fonts/a.woff2) }")

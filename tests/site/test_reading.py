@@ -94,8 +94,11 @@ def test_a_page_without_code_has_no_switch(opened):
     assert page.locator(".code-switch").count() == 0
 
 
-def test_without_scripts_each_cell_opens_by_itself(unwatched):
+def test_without_scripts_each_cell_opens_by_itself_and_links_have_their_colour(unwatched):
     page = unwatched(java_script_enabled=False)
+    colour = "(element) => getComputedStyle(element).color"
+    words, link = (page.locator(f"article {tag}").first for tag in ("p", "p a"))
+    assert words.evaluate(colour) != link.evaluate(colour)
     assert page.locator(".code-switch").count() == 0
     code = page.locator("details.code pre").first
     assert not code.is_visible()
