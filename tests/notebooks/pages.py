@@ -40,11 +40,12 @@ CLASSES = {"figure": ("drawn", "drawn door"), "div": ("doors",)} | dict.fromkeys
 )
 RAW_HTML = (
     *(
-        f'<script defer src="../_static/{name}.js">'
-        for name in ("live", "heads", "attend", "ledger")
+        f'<script defer src="{folder}_static/{name}.js">'
+        for folder in ("", "../")
+        for name in ("live", "heads", "attend")
     ),
-    *(f'<script defer src="_static/{name}.js">' for name in ("live", "heads", "attend")),
     *('<p class="site-only">', "<noscript>", '<div class="listing" '),
+    '<div class="live ledger-filters"></div>',
 )
 """How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
 
