@@ -9,31 +9,33 @@ const LONGEST = 512;
 const BINS = 40;
 const WIDEST = 80;
 
-/** Return for each pair of vectors the dot products of their first 1, 2, … entries. */
-export function growingProducts(pairs, longest, seed) {
+/** Return a function that gives for each pair of vectors the dot product of their first d entries. */
+export function growingProducts(pairs, seed) {
   const normal = normals(seed);
-  return Array.from({ length: pairs }, () => {
-    let sum = 0;
-    return Float32Array.from({ length: longest }, () => (sum += normal() * normal()));
-  });
+  const products = [new Float64Array(pairs)];
+  return (d) => {
+    while (products.length <= d)
+      products.push(products.at(-1).map((sum) => sum + normal() * normal()));
+    return products[d];
+  };
 }
 
 /** Return mean, variance and the variance's standard error of dot products of length d. */
-export function momentsAt(products, d) {
-  const values = products.map((sums) => sums[d - 1]);
+export function momentsAt(values, d) {
   const mean = values.reduce((a, b) => a + b, 0) / values.length;
   const variance = values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1);
   // The fourth moment of such a product is 3d² + 6d.
-  return { values, mean, variance, error: Math.sqrt((2 * d * d + 6 * d) / values.length) };
+  return { mean, variance, error: Math.sqrt((2 * d * d + 6 * d) / values.length) };
 }
 
 /** Return what the live figure shows. */
 export function wideningFigure() {
-  const products = growingProducts(PAIRS, LONGEST, 1);
+  const products = growingProducts(PAIRS, 1);
   const stage = html("div", { class: "live-pictures" });
   const values = html("dl", { class: "live-readings", "aria-live": "polite" });
   const draw = (d) => {
-    const { values: found, variance, error } = momentsAt(products, d);
+    const found = products(d);
+    const { variance, error } = momentsAt(found, d);
     const root = Math.sqrt(d);
     stage.replaceChildren(
       histogram(found, root, WIDEST, "q·k"),
