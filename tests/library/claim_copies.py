@@ -95,18 +95,18 @@ def scale_dependent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rows, "power_softmax", power)
 
 
-def trained(spread: float = 0.0, only: str = "", **loss: float) -> Evidence:
-    """Recorded runs: a loss for each variant, which varies by `spread` from seed to seed in "note".
+def trained(spread: float = 0.0, only: str = "", **loss: float | tuple[float, ...]) -> Evidence:
+    """Recorded runs: a loss for each variant, or for each of its rates.
 
-    With `only`, the losses are 0 in all other experiments.
+    It varies by `spread` from seed to seed in "note". With `only` it is 0 in all other experiments.
     """
 
     def recorded(name: str) -> Experiment:
         exact_runs = name == "residual"
         runs = [
-            Run(variant, 2.0**-9, seed, precision, value + by * (seed - 1), [value] * 3)
+            Run(variant, 2.0 ** (i - 9), seed, precision, value + by * (seed - 1), [value] * 3)
             for variant, given in loss.items()
-            for value in [given if only in ("", name) else 0.0]
+            for i, value in enumerate(np.ravel(given if only in ("", name) else 0.0).tolist())
             for by in [spread if variant == "note" else 0.0]
             for seed in ([0] if exact_runs else [0, 1, 2])
             for precision in (["float32", "float64"] if exact_runs else ["float32"])
@@ -530,6 +530,7 @@ OTHER_EVIDENCE = [
     Copy("jacobian.vanishing-chain", {}, "wrong", mean_gradients(1.0, 4.2)),
     Copy("normal.figure", {}, "wrong", maximised_off(1.1e-6)),
     Copy("training.worse", {}, "needs a condition", trained(0.41, baseline=0.0, note=1.0)),
+    Copy("training.worse", {}, "wrong", trained(baseline=(0.0, 0.0), note=(-1.0, 1.0))),
     Copy("training.bert", {}, "holds within", trained(0.39, baseline=0.0, note=1.0)),
     *(
         Copy("training.bert", {}, "needs a condition", trained(0.39, only, baseline=0.0, note=1.0))

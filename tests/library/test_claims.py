@@ -10,10 +10,11 @@ import nbformat
 import numpy as np
 import pytest
 
-from attnlib import claims, symbolic
+from attnlib import claims, exact, symbolic
 from attnlib.claims import gradient, heads, jacobian, output, registry, scales, training, variance
 from attnlib.claims.registry import Finding, claim
 from attnlib.lab import small_models
+from attnlib.scores import DotProduct
 from book.claim_boxes import ClaimBox
 from tests.books import CHAPTERS, bibliography_keys
 from tests.library.claim_copies import (
@@ -284,6 +285,22 @@ def test_a_figure_is_called_reproduced_only_if_it_is():
     assert check(coefficient=1.0).evidence.startswith("Not reproduced:")
 
 
+def test_the_largest_error_is_told():
+    evidence = claims.CLAIMS["variance.product-rule"].check(factor=5.0).evidence
+    assert evidence.endswith("With means 0 and variances 1 the variance is 1, not 5.")
+
+
+def test_under_a_mask_all_positions_count():
+    squares = [exact.collision_probability(DotProduct(64), 1.0, n) for n in range(1, 257)]
+    error = np.sqrt(256.0 / np.e * np.mean(squares)) - 1.0
+    evidence = claims.CLAIMS["output.factor"].check(causal=True, sizes=(256,)).evidence
+    assert f"off from 1 by {100.0 * error:+.1f} % (n = 256)" in evidence
+
+
+def test_a_figure_is_computed_again_at_numbers_of_keys_that_it_has():
+    assert set(scales.FIGURE_KEYS) <= set(scales.GRID)
+
+
 def with_a_seed():
     """Return the ids of the checks that say of which seed their numbers are."""
     return [
@@ -353,6 +370,12 @@ def test_every_claim_that_is_not_true_as_it_stands_is_in_the_errata(outcomes):
 
 def test_the_same_check_gives_the_same_outcome(outcomes):
     assert claims.check("variance.linear") == outcomes["variance.linear"]
+
+
+def test_all_are_checked_source_by_source(monkeypatch):
+    first = {name: claims.CLAIMS[name] for name in ("variance.linear", "gradient.both-ends")}
+    monkeypatch.setattr(registry, "CLAIMS", first)
+    assert [outcome.id for outcome in claims.check_all()] == [*first][::-1]
 
 
 def test_an_unknown_id_is_named():
