@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import sympy
+from scipy.stats import linregress, spearmanr
 
 from attnlib import exact, rows, scores, symbolic
 from attnlib.checking import FloatArray
@@ -211,8 +212,7 @@ def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Finding
     y = rows.collision_probability(p)
     entropy = rows.renyi_entropy(p, order)
     gap = float(np.abs(entropy - (-np.log(y) if logarithm else y)).max())
-    ranks = [np.argsort(np.argsort(x)).astype(float) for x in (y, rows.shannon_entropy(p))]
-    _, correlation = _slope_and_correlation(ranks[0], ranks[1])
+    correlation = float(spearmanr(y, rows.shannon_entropy(p)).statistic)
     return Finding(
         Verdict.HOLDS if gap < ROUNDING else Verdict.WRONG,
         "Up to a logarithm that reverses its order: the entropy of order 2 is −log Σp². On 1000 "
@@ -295,11 +295,11 @@ def max_entry(
     count = 800
     best = [_best_scales_by_largest_entry(n, count, seed) for n in sizes]
     logs = np.array([np.log(values) for values in best])
-    slope, correlation = _slope_and_correlation(np.repeat(np.log(sizes), count), logs.ravel())
+    fit = linregress(np.repeat(np.log(sizes), count), logs.ravel())
     medians = [float(np.median(values)) for values in best]
     shares = [float(np.mean((values >= interval[0]) & (values <= interval[1]))) for values in best]
     inside = [share > SHARE for share in shares]
-    if (correlation > OBVIOUS) != obvious or not any(inside):
+    if (fit.rvalue > OBVIOUS) != obvious or not any(inside):
         verdict = Verdict.WRONG
     else:
         verdict = Verdict.HOLDS_WITHIN if all(inside) else Verdict.NEEDS_A_CONDITION
@@ -309,8 +309,8 @@ def max_entry(
         f"{', '.join(f'{share:.2f}' for share in shares)} has its best α in {interval[0]:g} … "
         f"{interval[1]:g}, most of the rows (above {SHARE:g}) where n is small; 5 % on either end "
         f"change no verdict. A law does not show in single rows: log α and log n have a "
-        f"correlation of {correlation:.2f}, and {OBVIOUS:g} would be obvious. There is one, with a "
-        f"slope of {slope:.2f}: the medians are {', '.join(f'{m:.1f}' for m in medians)}.",
+        f"correlation of {fit.rvalue:.2f}, and {OBVIOUS:g} would be obvious. There is one, with a "
+        f"slope of {fit.slope:.2f}: the medians are {', '.join(f'{m:.1f}' for m in medians)}.",
     )
 
 
@@ -328,7 +328,7 @@ def power(
     outputs = [rows.power_softmax(c * x, exponent) for c in (1.0, *factors)]
     forward = max(float(np.abs(output - outputs[0]).max()) for output in outputs[1:])
     sizes = [float(np.linalg.norm(rows.power_softmax_jacobian(c * x, exponent))) for c in factors]
-    by_input, _ = _slope_and_correlation(np.log(factors), np.log(sizes))
+    by_input = float(linregress(np.log(factors), np.log(sizes)).slope)
     measured = by_input if rescaled else by_input + 1.0  # by the chain rule
     agrees = max(forward, abs(measured - backward)) < ROUNDING
     keys = (16, 1024)
@@ -406,8 +406,8 @@ def not_rnn(
     seeds = range(seed, seed + 20)
 
     def decades(runs: list[FloatArray]) -> Estimate:
-        fits = [_slope_and_correlation(layers, np.log10(run[start - 1 :]))[0] for run in runs]
-        return mean_and_error(np.array(fits))
+        fits = [linregress(layers, np.log10(run[start - 1 :])) for run in runs]
+        return mean_and_error(np.array([fit.slope for fit in fits]))
 
     stacks = [
         stack_gradients(i, path, gain=gain, normalised=normalised, depth=depth) for i in seeds[:8]
@@ -551,10 +551,3 @@ def _distance(gap: float) -> str:
 def _sign(mean: FloatArray, error: FloatArray) -> int:
     """Return the sign of a mean of few values that is surely not 0, else 0."""
     return int(np.sign(mean)) if abs(mean) > SIGMAS * error else 0
-
-
-def _slope_and_correlation(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    deviation = x - x.mean()
-    slope = float((deviation * (y - y.mean())).sum() / (deviation**2).sum())
-    spread = float(np.std(x) / np.std(y)) if np.std(y) > 0.0 else 0.0
-    return slope, slope * spread
