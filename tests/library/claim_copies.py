@@ -116,6 +116,30 @@ def trained(spread: float = 0.0, only: str = "", **loss: float | tuple[float, ..
     return lambda patch: patch.setattr(training, "recorded", recorded)
 
 
+def worse_at_every_rate_but_one_of(experiment: str) -> Evidence:
+    """Recorded runs in which the variant "note" is worse, but for one rate of an experiment."""
+
+    def evidence(patch: pytest.MonkeyPatch) -> None:
+        trained(baseline=0.0, note=1.0)(patch)
+        everywhere = training.recorded
+        trained(baseline=(0.0, 0.0), note=(1.0, 0.0))(patch)
+        partly = training.recorded
+        patch.setattr(
+            training, "recorded", lambda name: (partly if name == experiment else everywhere)(name)
+        )
+
+    return evidence
+
+
+def apart_in(found: str) -> Evidence:
+    """Recorded runs of two variants that differ in one precision alone."""
+
+    def apart(variant: str, precision: str) -> Any:
+        return np.full(3, 1.0 if precision == found else 0.0)
+
+    return lambda patch: patch.setattr(training, "_apart", apart)
+
+
 def heads_found(**columns: Any) -> Evidence:
     """Recorded heads, of every model, with other columns: numbers, or (number, share, another)."""
 
@@ -535,6 +559,14 @@ OTHER_EVIDENCE = [
     *(
         Copy("training.bert", {}, "needs a condition", trained(0.39, only, baseline=0.0, note=1.0))
         for only in ("encoder", "encoder_longer")
+    ),
+    *(
+        Copy("training.bert", {}, "needs a condition", worse_at_every_rate_but_one_of(experiment))
+        for experiment in ("encoder", "encoder_longer")
+    ),
+    *(
+        Copy("training.scale-dependent", {}, "wrong", apart_in(precision))
+        for precision in ("float32", "float64")
     ),
     Copy(
         "training.residual",

@@ -297,6 +297,12 @@ def test_under_a_mask_all_positions_count():
     assert f"off from 1 by {100.0 * error:+.1f} % (n = 256)" in evidence
 
 
+def test_the_mean_gradient_is_that_of_the_scale_which_is_claimed():
+    mean = exact.gradient(DotProduct(variance.DIMENSIONS[-1]), 1.0, variance.VECTORS)
+    evidence = claims.CLAIMS["variance.softmax-exaggerates"].check(exponent=-0.5).evidence
+    assert f"its exact mean is {mean:.1f} (scaled: {mean:.2f};" in evidence
+
+
 def test_a_figure_is_computed_again_at_numbers_of_keys_that_it_has():
     assert set(scales.FIGURE_KEYS) <= set(scales.GRID)
 
