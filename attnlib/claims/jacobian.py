@@ -105,8 +105,8 @@ def scale_variant(factor: float = 10.0, shift: float = 0.0, seed: int = 14) -> F
     return Finding(
         Verdict.HOLDS if distance.min() > ROUNDING else Verdict.WRONG,
         f"Multiplying {len(s)} rows of 16 normal scores by {factor:g} moves {distance.mean():.2f} "
-        f"of the weight on average, and at least {distance.min():.2f} in each row; adding one number "
-        "to all scores of a row moves none.",
+        f"of the weight on average, and at least {distance.min():.2f} in each row; adding one "
+        "number to all scores of a row moves none.",
     )
 
 
