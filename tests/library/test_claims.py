@@ -389,6 +389,10 @@ def test_an_unknown_id_is_named():
         claims.check("variance.nothing")
 
 
+def test_a_registered_check_is_still_a_function_of_its_module():
+    assert claims.CLAIMS["variance.linear"].check is variance.linear
+
+
 def test_an_id_is_registered_once():
     register = claim("variance.linear")
     with pytest.raises(ValueError, match=r"variance\.linear"):
