@@ -250,9 +250,9 @@ function mount(id, build) {
   const still = figure?.querySelector("img");
   const shown = still?.closest("a") ?? still;
   if (!shown || figure.querySelector(".live")) return;
-  const whole = (seen) => shown.classList.toggle("live-still", !seen);
-  const stage = html("div", { class: "live" }, ...build(whole));
-  whole(false);
+  const withStill = (seen) => shown.classList.toggle("live-still", !seen);
+  const stage = html("div", { class: "live" }, ...build(withStill));
+  withStill(false);
   shown.before(stage);
 }
 

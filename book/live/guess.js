@@ -11,7 +11,7 @@ import { chart, html } from "./drawing.js";
  */
 export function guessFigure({ question, field, x, y, name, shown, guessed, known, ...rest }) {
   const { curve, verdict } = rest;
-  return (whole) => {
+  return (withStill) => {
     const answer = rest.answer();
     const stage = html("div", { class: "live-pictures" });
     const result = html("p", { class: "live-answer", "aria-live": "polite", hidden: true });
@@ -44,7 +44,7 @@ export function guessFigure({ question, field, x, y, name, shown, guessed, known
       asking = !asked;
       for (const box of [entry.element, show, skip]) box.hidden = asked;
       again.hidden = result.hidden = !asked;
-      whole(asked);
+      withStill(asked);
       draw();
       (asked ? again : entry.entry).focus({ preventScroll: true });
     };
