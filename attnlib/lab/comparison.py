@@ -33,18 +33,20 @@ class Interval(NamedTuple):
     half_width: FloatArray
 
 
-def interval(values: ArrayLike) -> Interval:
+def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     """Return the 95 % confidence interval of the mean over the last axis.
 
     Student's: it assumes that the values are independent and normal, and is wide for few of them:
-    4.3 standard errors with three. Raises ValueError for fewer than two values and for what is not
-    finite. Chapter: training.
+    4.3 standard errors with three. As one of several `comparisons` it is wider, so that all of them
+    hold together with at least 95 % (Bonferroni's correction). Raises ValueError for fewer than two
+    values and for what is not finite. Chapter: training.
 
     >>> mean, half_width = interval([1.0, 2.0, 3.0])
     >>> float(mean), float(half_width)
     (2.0, 2.484...)
     """
     given = checking.finite("values", values)
+    comparisons = checking.integer("comparisons", comparisons, minimum=1)
     count = given.shape[-1] if given.ndim else 0
     if count < 2:
         raise ValueError(f"values must be at least two along the last axis, got {count}")
@@ -52,7 +54,7 @@ def interval(values: ArrayLike) -> Interval:
     power = np.frexp(np.abs(given).max(axis=-1))[1]
     unit = np.ldexp(given, -power[..., None])
     error = unit.std(axis=-1, ddof=1) / np.sqrt(count)
-    factor = stats.t.ppf((1.0 + CONFIDENCE) / 2.0, count - 1)
+    factor = stats.t.isf((1.0 - CONFIDENCE) / 2.0 / comparisons, count - 1)
     with np.errstate(over="ignore"):
         half_width = np.ldexp(factor * error, power)
     return Interval(np.asarray(np.ldexp(unit.mean(axis=-1), power)), np.asarray(half_width))
@@ -98,6 +100,23 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     return np.array(
         [[np.inf if found[run] is None else found[run] for run in row] for row in wanted]
     )
+
+
+def losses_at_best(
+    outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_loss"
+) -> FloatArray:
+    """Return the losses of a variant at its own best learning rate, shape (seeds,).
+
+    The rate of each seed is the one whose mean loss over the *other* seeds is smallest, so that
+    choosing does not make the losses smaller than they are. Raises ValueError for one seed, and as
+    `losses`. Chapter: training.
+    """
+    found = losses(outcomes, variant, measure)
+    seeds = found.shape[1]
+    if seeds < 2:
+        raise ValueError(f"outcomes must be of at least two seeds, got {seeds}")
+    others = [np.delete(found, seed, axis=1).mean(axis=1).argmin() for seed in range(seeds)]
+    return found[others, range(seeds)]
 
 
 def harm(

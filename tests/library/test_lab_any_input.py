@@ -166,12 +166,21 @@ CALLS = {
                 np.float64,
                 arrays.array_shapes(max_dims=2, max_side=4),
                 elements=st.floats(allow_nan=False),
-            )
+            ),
+            "comparisons": st.integers(1, 100),
         },
     ),
     "comparison.learning_rates": Call(comparison.learning_rates, {"outcomes": outcomes()}),
     "comparison.losses": Call(
         comparison.losses,
+        {
+            "outcomes": outcomes(),
+            "variant": st.sampled_from(["baseline", "note"]),
+            "measure": st.sampled_from(comparison.MEASURES),
+        },
+    ),
+    "comparison.losses_at_best": Call(
+        comparison.losses_at_best,
         {
             "outcomes": outcomes(),
             "variant": st.sampled_from(["baseline", "note"]),

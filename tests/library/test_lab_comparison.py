@@ -68,6 +68,14 @@ def test_the_interval_is_over_the_last_axis_and_covers_nineteen_times_in_twenty(
     assert abs(covered - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / 20_000)
 
 
+def test_intervals_of_several_comparisons_hold_together_nineteen_times_in_twenty():
+    rng = np.random.default_rng(1)
+    mean, half_width = comparison.interval(rng.standard_normal((20_000, 6, 5)), 6)
+    together = (np.abs(mean) <= half_width).all(axis=1).mean()
+    # Of six that are independent, 1 - (1 - .05/6)^6 = .049 miss.
+    assert abs(together - (1.0 - 0.05 / 6) ** 6) < 4.5 * np.sqrt(0.05 * 0.95 / 20_000)
+
+
 @pytest.mark.parametrize("values", [[], 1.0, [1.0], [[1.0], [2.0]], [1.0, np.inf], [np.nan, 1.0]])
 def test_what_has_no_interval_is_refused(values):
     with pytest.raises(ValueError, match="values must"):
@@ -81,6 +89,23 @@ def test_harm_is_the_difference_within_a_seed():
         comparison.losses(SWEEP, "baseline", "validation_loss")
         - comparison.losses(SWEEP, "note", "validation_loss"),
     )
+
+
+def test_the_best_rate_of_a_seed_is_that_of_the_others():
+    losses = {0.5: (1.0, 4.0, 4.0), 2.0: (3.0, 2.0, 2.5)}
+    runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
+    # Seeds 1 and 2 choose rate 2; seeds 0 and 2 have the means 2.5 and 2.75, seeds 0 and 1 both 2.5.
+    np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
+
+
+def test_a_rate_that_diverges_is_not_the_best():
+    runs = [outcome("note", r, s, None if r == 2 else r) for r in (2, 4) for s in (0, 1)]
+    np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [4.0, 4.0])
+
+
+def test_one_seed_has_no_others():
+    with pytest.raises(ValueError, match="at least two seeds, got 1"):
+        comparison.losses_at_best([outcome("note", 0.5, 0, 1.0)], "note")
 
 
 def test_one_number_has_no_last_axis():
