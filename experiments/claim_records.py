@@ -24,7 +24,7 @@ from experiments.records import HERE, Record, load, runs
 
 OUT = Path(attnlib.claims.__path__[0]) / RUNS
 OUT_HEADS = OUT.with_name(HEADS)
-NAMES = ("learning_rate", "encoder", "encoder_longer", "residual", "cause")
+NAMES = ("source_start", "learning_rate", "cause", "encoder", "encoder_longer", "residual")
 MODELS = ("SmolLM2", "MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
 LONGEST = parts.LONG_LENGTHS[-1]
 STEP_BY_STEP = ("residual",)

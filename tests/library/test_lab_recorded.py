@@ -34,9 +34,12 @@ TYPICAL = 3.2334286360419635
 # What each variant of the experiments does to attention, at 128 keys and 64 dimensions.
 PLAIN = {
     "baseline": {},
-    "baseline_larger": {},
+    "larger": {},
     "note": {"c": NOTE},
-    "note_smaller": {"c": NOTE},
+    "skip": {"c": NOTE, "skip": NOTE},
+    "rate": {},
+    "rate_alone": {},
+    "smaller": {"c": NOTE},
     "exact": {"c": exact.post_scale(DotProduct(64), 1.0, np.arange(1, 129))[:, None]},
     "inverse_d": {"scale": 1 / 64},
     "annealed": {"scale": ANNEALED / 8},
@@ -49,7 +52,17 @@ PLAIN = {
 
 
 def plain_loss(
-    p, inputs, targets, causal, *, scale=1 / 8, c=1.0, r=1.0, unit=False, weighted_bias=False
+    p,
+    inputs,
+    targets,
+    causal,
+    *,
+    scale=1 / 8,
+    c=1.0,
+    r=1.0,
+    skip=1.0,
+    unit=False,
+    weighted_bias=False,
 ):
     """Return the loss of parameters by name, with nothing of attnlib."""
 
@@ -60,6 +73,8 @@ def plain_loss(
         return functional.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
 
     x = functional.embedding(inputs, p["token.weight"]) + p["position.weight"]
+    if "input_norm.weight" in p:
+        x = normal("input_norm", x)
     for block in ("blocks.0", "blocks.1"):
         heads = linear(f"{block}.attention.input", normal(f"{block}.attention_norm", x))
         q, k, v = heads.view(*x.shape[:-1], 3, 2, 64).permute(2, 0, 3, 1, 4)
@@ -69,7 +84,7 @@ def plain_loss(
         z = (z * torch.as_tensor(c, dtype=z.dtype)).transpose(1, 2).reshape(x.shape)
         weight, bias = (p[f"{block}.attention.output.{name}"] for name in ("weight", "bias"))
         branch = functional.linear(z, weight)
-        x = x + (r * (branch + bias) if weighted_bias else torch.add(bias, branch, alpha=r))
+        x = skip * x + (r * (branch + bias) if weighted_bias else torch.add(bias, branch, alpha=r))
         hidden = functional.gelu(linear(f"{block}.hidden", normal(f"{block}.hidden_norm", x)))
         x = x + linear(f"{block}.output", hidden)
     logits = linear("output", normal("norm", x))
