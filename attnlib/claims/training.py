@@ -99,8 +99,8 @@ def worse(changed: str = "note", against: str = "baseline") -> Finding:
     return Finding(
         verdict,
         f"At half the source's size and from its own start. {evidence} From a start of ours, with "
-        f"larger weights. {ours} One interval that reaches 0 makes it a matter of the rate, one "
-        "below 0 would refute it.",
+        f"larger weights. {ours} One interval that reaches 0 makes it a matter of the rate, or of "
+        f"the seed, one below 0 would refute it. {_lower('source_start', changed, against)}",
     )
 
 
@@ -118,6 +118,15 @@ def bert(changed: str = "note", against: str = "baseline") -> Finding:
         "Not BERT, which these runs can neither confirm nor refute, but small masked encoders. "
         f"{evidence} {longer} Only intervals that are all above 0 would be for it.",
     )
+
+
+def _lower(experiment: str, changed: str, against: str) -> str:
+    """Say where runs of `changed` end lower than those of `against` with the same seed."""
+    found = recorded(experiment)
+    lower = (found.harm(changed, against) < 0.0).sum(axis=-1)
+    rates = [f"{count} at {found.rate(i)}" for i, count in enumerate(lower) if count]
+    listed = ", ".join(rates) if rates else "none"
+    return f"Of the {found.seeds()} runs of a rate from its own start, so many end lower: {listed}."
 
 
 def _compared(

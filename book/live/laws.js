@@ -27,12 +27,28 @@ export function deviation(law) {
   return law.kind === "cosine" ? 1 / Math.sqrt(law.d) : 1;
 }
 
-/** Return where an increasing function is 0, between low and high. */
+/**
+ * Return where an increasing function is 0, between low and high, or the end at which it is not on
+ * the other side. False position, the value at an end that stays halved (the Illinois method), and
+ * every fourth step a bisection, so that it is never slow.
+ */
 export function root(f, low, high) {
-  for (let step = 0; step < 60; step++) {
-    const middle = (low + high) / 2;
-    if (f(middle) > 0) high = middle;
-    else low = middle;
+  let [below, above, stayed] = [f(low), f(high), 0];
+  if (below >= 0) return low;
+  if (above <= 0) return high;
+  for (let step = 0; step < 200 && high - low > Number.EPSILON * Math.abs(low + high); step++) {
+    let middle = (low * above - high * below) / (above - below);
+    if (step % 4 === 3 || !(middle > low && middle < high)) middle = (low + high) / 2;
+    const value = f(middle);
+    if (value > 0) {
+      [high, above] = [middle, value];
+      if (stayed < 0) below /= 2;
+      stayed = -1;
+    } else {
+      [low, below] = [middle, value];
+      if (stayed > 0) above /= 2;
+      stayed = 1;
+    }
   }
   return (low + high) / 2;
 }
