@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -106,6 +107,17 @@ def test_a_rate_that_diverges_is_not_the_best():
 def test_one_seed_has_no_others():
     with pytest.raises(ValueError, match="at least two seeds, got 1"):
         comparison.losses_at_best([outcome("note", 0.5, 0, 1.0)], "note")
+
+
+def test_two_runs_that_diverged_are_equally_bad():
+    runs = [outcome(variant, 0.5, 0, None) for variant in ("baseline", "note")]
+    np.testing.assert_array_equal(comparison.harm(runs, "note"), [[0.0]])
+
+
+@pytest.mark.parametrize("half", ["setting", "run"])
+def test_half_an_outcome_is_none(half):
+    with pytest.raises(TypeError, match="outcomes must be those of a sweep, got one of Simple"):
+        comparison.learning_rates([SimpleNamespace(**{half: getattr(SWEEP[0], half)})])
 
 
 def test_one_number_has_no_last_axis():
