@@ -145,8 +145,7 @@ def _compared(
 
 
 def _listed(gaps: Interval) -> str:
-    pairs = zip(np.ravel(gaps.mean), np.ravel(gaps.half_width), strict=True)
-    return ", ".join(f"{mean:+.3f} ± {half:.3f}" for mean, half in pairs)
+    return ", ".join(f"{mean:+.3f} ± {half:.3f}" for mean, half in np.column_stack(gaps))
 
 
 def _apart(variant: str, precision: str) -> FloatArray:

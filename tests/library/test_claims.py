@@ -23,6 +23,7 @@ from tests.library.claim_copies import (
     SHARED,
     THRESHOLDS,
     UNRESOLVED,
+    trained,
 )
 from tests.notebooks.numeric import text_difference
 
@@ -376,6 +377,11 @@ def test_every_claim_that_is_not_true_as_it_stands_is_in_the_errata(outcomes):
 
 def test_the_same_check_gives_the_same_outcome(outcomes):
     assert claims.check("variance.linear") == outcomes["variance.linear"]
+
+
+def test_runs_that_are_equal_do_not_end_lower(monkeypatch):
+    trained(baseline=0.0, note=0.0)(monkeypatch)
+    assert training.worse().evidence.endswith("so many end lower: none.")
 
 
 def test_all_are_checked_source_by_source(monkeypatch):

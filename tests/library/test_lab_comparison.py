@@ -95,7 +95,7 @@ def test_harm_is_the_difference_within_a_seed():
 def test_the_best_rate_of_a_seed_is_that_of_the_others():
     losses = {0.5: (1.0, 4.0, 4.0), 2.0: (3.0, 2.0, 2.5)}
     runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
-    # Seeds 1 and 2 choose rate 2; seeds 0 and 2 have the means 2.5 and 2.75, seeds 0 and 1 both 2.5.
+    # Seeds 1 and 2 choose rate 2; those of seeds 0 and 2 are 2.5, 2.75, of seeds 0 and 1 both 2.5.
     np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
 
 
