@@ -192,10 +192,8 @@ def residual(
 def scale_dependent(changed: str = "note", undone: str = "eight", skip: bool = True) -> Finding:
     """The harm of `changed` is gone if the factor is undone before the addition, or after it.
 
-    There is harm at the best rate of the baseline.
-
     Before it in the variant `undone`; after it by the normalisation that reads the sum, if with
-    `skip` all else that is added has the factor as well.
+    `skip` all else that is added has the factor as well. And there is harm at the best rate.
     """
     found = recorded("source_start")
     best = found.best_rate()
