@@ -50,6 +50,10 @@ class Experiment:
         """Return the learning rates, in the order of the sweep."""
         return np.array(list(dict.fromkeys(run.learning_rate for run in self.runs)))
 
+    def size(self) -> str:
+        """Return the size of the models, and how long they were trained, in words."""
+        return f"{self.depth} layers, width {self.width}, n = {self.sequence}, {self.steps} steps"
+
     def rate(self, index: int) -> str:
         """Return one of them as a power of two."""
         return f"2^({np.log2(self.learning_rates()[index]):g})"
@@ -137,9 +141,8 @@ def _compared(
     gaps = comparison.interval(found.harm(changed, against))
     rates = ", ".join(map(found.rate, range(gaps.mean.size)))
     evidence = (
-        f"{found.depth} layers, width {found.width}, n = {found.sequence}, {found.steps} "
-        f"steps: the factor changes the final loss by {_listed(gaps)} nats a byte at learning "
-        f"rates {rates} (95 % intervals over {found.seeds()} seeds)."
+        f"{found.size()}: the factor changes the final loss by {_listed(gaps)} nats a byte at "
+        f"learning rates {rates} (95 % intervals over {found.seeds()} seeds)."
     )
     return gaps.mean > gaps.half_width, gaps.mean < -gaps.half_width, evidence
 
@@ -251,9 +254,8 @@ def _halves(experiment: str, suspect: str, other: str) -> tuple[bool, str]:
     gaps = (both, alone, rest, alone - rest, both - alone - rest)
     costs, start, rate, difference, together = (_listed(comparison.interval(gap)) for gap in gaps)
     return bool(more.mean > more.half_width), (
-        f"{found.depth} layers, width {found.width}, n = {found.sequence}, {found.steps} steps: at "
-        f"the best rate, {found.rate(best)}, both cost {costs} nats a byte, the start alone "
-        f"{start}, the rate alone {rate} (95 % intervals over {found.seeds()} seeds). The start "
-        f"costs more than the rate by {difference}, and both more than the sum of the two by "
-        f"{together}."
+        f"{found.size()}: at the best rate, {found.rate(best)}, both cost {costs} nats a byte, the "
+        f"start alone {start}, the rate alone {rate} (95 % intervals over {found.seeds()} seeds). "
+        f"The start costs more than the rate by {difference}, and both more than the sum of the "
+        f"two by {together}."
     )
