@@ -30,7 +30,7 @@ execute: $(READY)  ## re-run the chapters in place, in parallel
 launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_REPOSITORY
 	$(BIN)/python -m book.launch
 
-figures: $(READY)  ## redraw the stills, the logo, the front page; rewrite the page of trained heads
+figures: $(READY)  ## redraw the logo, the stills, the README's figure; rewrite the page of trained heads
 	$(BIN)/python -m book.drawings
 	$(BIN)/python -m book.models
 

@@ -1,6 +1,7 @@
 """Draw what no chapter draws: logo, favicon, the front page's figures, the stills of live ones.
 
-`make figures` writes them to static/; a test redraws them and compares.
+Each build writes them to static/, but for those that are shown without one: these are committed,
+`make figures` draws them again, and a test compares.
 """
 
 from pathlib import Path
@@ -120,21 +121,32 @@ def preview() -> Figure:
     return drawing
 
 
-def drawings() -> dict[str, str]:
-    """Return every drawing by its file name; the README's has a ground of its own."""
-    front = three_answers()
+def committed() -> dict[str, str]:
+    """Return what the README shows and _config.yml asks for before a build, by file names."""
     return {
         "logo.svg": logo(),
         "favicon.svg": logo(),
-        "three-answers.svg": style.svg(front),
-        "three-answers-on-white.svg": style.svg(front, "white"),
+        "three-answers-on-white.svg": style.svg(three_answers(), "white"),
+    }
+
+
+def built() -> dict[str, str]:
+    """Return the other drawings, which each build makes, by file names."""
+    return {
+        "three-answers.svg": style.svg(three_answers()),
         "door-why.svg": style.svg(door_why()),
         "door-long.svg": style.svg(door_long()),
         **{name: style.svg(drawing) for name, drawing in stills.figures().items()},
     }
 
 
+def write(drawings: dict[str, str]) -> None:
+    """Write the drawings that are not there as they are given."""
+    for name, text in drawings.items():
+        path, drawn = STATIC / name, text.encode("utf-8")
+        if not path.exists() or path.read_bytes() != drawn:
+            replace(path, drawn)
+
+
 if __name__ == "__main__":
-    for name, text in drawings().items():
-        replace(STATIC / name, text.encode("utf-8"))
-        print(f"wrote static/{name}, {len(text)} characters")
+    write({**committed(), **built()})

@@ -2,7 +2,8 @@
 
 A test file starts at once. The machinery of notebooks, which takes seconds to load, is there when
 notebooks are asked for: by name, by their folder, or with everything. Whole folders are shared out
-to two processes, unless the command line has an `-n` of its own.
+to three processes, unless the command line has an `-n` of its own: one more than the two cores that
+this is made for, since a kernel that starts and a page that loads leave a core idle.
 """
 
 from pathlib import Path
@@ -22,7 +23,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
             early_config.pluginmanager.import_plugin(plugin)
         args[:0] = ["--nbval", "--nbval-current-env"]
     if options.numprocesses is None and any(path.is_dir() for path in paths):
-        args[:0] = ["-n", "2", "--dist", "loadfile"]
+        args[:0] = ["-n", "3", "--dist", "loadfile"]
     elif options.numprocesses:
         args[:0] = ["--dist", "loadfile"]  # the cells of a notebook stay together
 

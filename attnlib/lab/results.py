@@ -1,7 +1,8 @@
-"""The file of a run: its whole configuration, what it was made with, and what it gave.
+"""The file of a run: its configuration, what it was made with, and what it gave.
 
-One JSON object, in a file that a hash of the configuration names. It is believed when everything in
-it agrees, and else the error says in one line which file it is and what is wrong with it.
+One JSON object, in a file that a hash of the configuration names. Of the model it has what differs
+from the defaults of `Config`. It is believed when everything in it agrees, and else the error says
+in one line which file it is and what is wrong with it.
 
 Source 002. Chapter: training.
 """
@@ -59,7 +60,7 @@ class Setting:
     """Of the text."""
 
     def identity(self) -> Table:
-        """Return the whole configuration, as it stands in the file of the result.
+        """Return the whole configuration.
 
         A JSON object with the keys "model", "training" and "corpus", or "model" and "task". A
         word, such as alpha = "typical", stands there as the word.
@@ -88,14 +89,15 @@ def _changed(given: Config | Training | Task) -> Table:
 
 
 def encoded(setting: Setting, run: Run | Found, made: Table) -> Table:
-    """Return a run with its whole configuration and what it was made with, as it is written.
+    """Return a run with its configuration and what it was made with, as it is written.
 
     Numbers of float32 precision have the digits that tell them apart; a norm or a ratio that is not
     finite is null. Raises TypeError for what is no setting. Chapter: training.
     """
     checking.instance("setting", setting, Setting)
+    configuration = {**setting.identity(), "model": _changed(setting.config)}
     if isinstance(run, Found):
-        return {**setting.identity(), MADE: made, **_rounded(run._asdict())}
+        return {**configuration, MADE: made, **_rounded(run._asdict())}
     type_ = _number_type(setting)
 
     def plain(values: FloatArray) -> list[Any]:
@@ -105,7 +107,7 @@ def encoded(setting: Setting, run: Run | Found, made: Table) -> Table:
 
     recorded = {name: getattr(run, name) for name in ATTENTION_KEYS}
     return {
-        **setting.identity(),
+        **configuration,
         MADE: made,
         "diverged_at": run.diverged_at,
         "final_loss": run.final_loss,

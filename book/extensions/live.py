@@ -1,4 +1,4 @@
-"""A Sphinx extension: makes the scripts of the live figures with the site; some seconds.
+"""A Sphinx extension: draws the stills of the live figures, and makes their scripts; some seconds.
 
 A page asks for a script, and gets it within the first figure that the script knows. There it runs
 before what follows the figure is there, and moves nothing. A script that knows no figure stays.
@@ -12,6 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from attnlib.files import replace
+from book import drawings
 from book.live.script import figures, write
 
 ASKED = re.compile(r'<script defer src="([^"]*_static/(\w+)\.js)"></script>\n?')
@@ -19,9 +20,15 @@ ASKED = re.compile(r'<script defer src="([^"]*_static/(\w+)\.js)"></script>\n?')
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
+    app.connect("builder-inited", draw)
     app.connect("build-finished", add_script)
     app.connect("html-page-context", move_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def draw(_: Sphinx) -> None:
+    """Draw the stills before the pages that show them are read."""
+    drawings.write(drawings.built())
 
 
 def add_script(app: Sphinx, error: Exception | None) -> None:

@@ -225,7 +225,6 @@ def heads(found: rows.Table) -> Fields:
         "n": found["n"].mean(1),
         "alpha": np.sqrt(found["variance"].mean(1)),
         "alpha_rest": np.sqrt(found["variance_rest"].mean(1)),
-        "alpha_spread": alpha.std(1) / np.maximum(alpha.mean(1), 1e-30),
         "keys": 1.0 / found["collision"].mean(1),
         "keys_rest": 1.0 / found["collision_rest"].mean(1),
         "entropy": found["entropy"].mean(1),
@@ -234,7 +233,6 @@ def heads(found: rows.Table) -> Fields:
         "first": found["first"].mean(1),
         "random_keys": 1.0 / normal["collision"].mean(1),
         "random_keys_rest": 1.0 / normal_rest["collision"].mean(1),
-        "random_entropy": normal["entropy"].mean(1),
     }
     return {name: short(one) for name, one in numbers.items()}
 

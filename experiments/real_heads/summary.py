@@ -18,12 +18,11 @@ from experiments.records import Entry, Fields
 
 RESAMPLED = 400
 INTERVAL = (5.0, 95.0)
-WITH_INTERVALS = ("alpha", "keys", "keys_rest", "first", "output")
+WITH_INTERVALS = ("first",)
 FINDS = 0.3
 """Mean weight of its needle from which a head is said to find it."""
 LISTED = 0.1
 """Mean weight from which it is recorded: some heads look for what is not always there."""
-OF_NEEDLES = ("weight", "gap_rest", "variance_rest", "slope_rest", "kappa_rest")
 
 
 def brief(number: Any) -> Any:
@@ -140,10 +139,7 @@ def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> list[Entry]:
                     if name == "rows":
                         continue
                     of_texts = _array([table[name] for table in tables])[:, chosen]
-                    whole, low, high = interval(of_texts)
-                    columns[name] = brief(whole)
-                    if name in OF_NEEDLES and len(tables) > 1:
-                        columns[f"{name}_low"], columns[f"{name}_high"] = brief(low), brief(high)
+                    columns[name] = brief(mean(of_texts))
                 if n <= SHORT:
                     columns["reach"] = brief([_reach(columns, i) for i in range(len(chosen))])
                 found.append(Entry({**at, "length": n, "run": run}, columns))

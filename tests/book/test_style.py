@@ -106,10 +106,20 @@ def test_an_unknown_claim_has_no_box():
         book.claim_box("variance.nothing")
 
 
-def test_the_drawings_are_the_committed_ones():
-    for name, text in drawings.drawings().items():
+def test_the_committed_drawings_are_drawn_so():
+    for name, drawn in drawings.committed().items():
         committed = (drawings.STATIC / name).read_text(encoding="utf-8")
-        assert text_difference(committed, text) is None, name
+        assert text_difference(committed, drawn) is None, name
+
+
+def test_what_is_drawn_as_it_was_is_not_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawings, "STATIC", tmp_path)
+    (tmp_path / "one.svg").write_text("<svg/>")
+    (tmp_path / "two.svg").write_text("<svg/>")
+    before = (tmp_path / "one.svg").stat().st_ino
+    drawings.write({"one.svg": "<svg/>", "two.svg": "<svg></svg>"})
+    assert (tmp_path / "one.svg").stat().st_ino == before
+    assert (tmp_path / "two.svg").read_text() == "<svg></svg>"
 
 
 @pytest.fixture(autouse=True)

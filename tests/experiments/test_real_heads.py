@@ -209,9 +209,9 @@ def test_the_atlas_of_a_decoder(small, tmp_path, monkeypatch):
     found = load(main.record_of("atlas", tmp_path))
     table = found.find(model="SmolLM2", tokens=32, length=16)
     assert len(table["alpha"]) == LAYERS * HEADS
-    low, keys, high = (np.array(table[name]) for name in ("keys_low", "keys", "keys_high"))
-    assert (low <= keys).all()
-    assert (keys <= high).all()
+    low, first, high = (np.array(table[name]) for name in ("first_low", "first", "first_high"))
+    assert (low <= first).all()
+    assert (first <= high).all()
     growth = found.find(model="SmolLM2", tokens=32, growth="keys")
     assert len(growth["keys"]) == 3
     assert found.select(needle="induction")

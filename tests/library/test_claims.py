@@ -9,10 +9,12 @@ from functools import cache, cached_property
 import nbformat
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from attnlib import claims, exact, symbolic
 from attnlib.claims import gradient, heads, jacobian, output, registry, scales, training, variance
 from attnlib.claims.registry import Finding, claim
+from attnlib.cli import app
 from attnlib.lab import small_models
 from attnlib.scores import DotProduct
 from book.claim_boxes import ClaimBox
@@ -202,6 +204,17 @@ def written():
 def test_every_box_has_the_statement_and_the_evidence_of_its_check(identifier, checked):
     box = repr(ClaimBox(checked[identifier]))
     assert text_difference(written()[identifier], box) is None
+
+
+def test_the_command_prints_a_table_of_all(outcomes, monkeypatch):
+    monkeypatch.setattr(claims, "check_all", lambda: list(outcomes.values()))
+    result = CliRunner().invoke(app, ["claims"], env={"COLUMNS": "120"})
+    assert result.exit_code == 0
+    for identifier in claims.CLAIMS:
+        assert identifier in result.output
+    assert "E[Q·K] = 0" in result.output  # brackets are text, not markup
+    assert "000, opening" in result.output  # a place
+    assert "“本质上” (in essence)" in result.output  # and a quote
 
 
 @pytest.mark.parametrize("copy", named([*FALSIFIED, *OTHER_EVIDENCE]))

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from typer.testing import CliRunner
 
-from attnlib import __version__, claims, criteria, retrieval
+from attnlib import __version__, criteria, retrieval
 from attnlib.cli import app
 from attnlib.lab import data
 from attnlib.policies import POLICIES
@@ -29,16 +29,6 @@ def test_what_a_pipe_gets_is_utf8_whatever_the_code_page():
         check=True,
     )
     assert "α" in finished.stdout.decode("utf-8")
-
-
-def test_claims_prints_a_table_of_all():
-    result = run("claims")
-    assert result.exit_code == 0
-    for identifier in claims.CLAIMS:
-        assert identifier in result.output
-    assert "E[Q·K] = 0" in result.output  # brackets are text, not markup
-    assert "000, opening" in result.output  # a place
-    assert "“本质上” (in essence)" in result.output  # and a quote
 
 
 def test_claims_without_sympy_say_what_to_install(monkeypatch):

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 NOTE = math.sqrt(128 / math.e)
 ANNEALED = 1.6642451021403981
 TYPICAL = 3.2334286360419635
-# What each variant of the experiments does to attention, at 128 keys and 64 dimensions.
+# What each variant of the experiments does to attention, at 128 keys and, mostly, 64 dimensions.
 PLAIN = {
     "baseline": {},
     "larger": {},
@@ -50,6 +50,17 @@ PLAIN = {
     "eight": {"c": 8.0, "r": 1 / 8},
     "undone": {"c": NOTE, "r": 1 / NOTE},
     "eight_with_bias": {"c": 8.0, "r": 1 / 8, "weighted_bias": True},
+    "slowest_256": {"d": 256, "scale": 1.0},
+    **{
+        f"{name}_{d}": {"d": d, "scale": d**power}
+        for d in (16, 64, 256)
+        for name, power in {"one": 0.0, "root": -0.5, "over": -1.0, "learned": -0.5}.items()
+    },
+    **{
+        f"norm_{name}_{d}": {"d": d, "scale": d**power, "unit": True}
+        for d in (16, 64, 256)
+        for name, power in {"one": 1.0, "root": 0.5, "over": 0.0, "learned": 0.5}.items()
+    },
 }
 
 
@@ -59,6 +70,7 @@ def plain_loss(
     targets,
     causal,
     *,
+    d=64,
     scale=1 / 8,
     c=1.0,
     r=1.0,
@@ -79,9 +91,11 @@ def plain_loss(
         x = normal("input_norm", x)
     for block in ("blocks.0", "blocks.1"):
         heads = linear(f"{block}.attention.input", normal(f"{block}.attention_norm", x))
-        q, k, v = heads.view(*x.shape[:-1], 3, 2, 64).permute(2, 0, 3, 1, 4)
+        q, k, v = heads.view(*x.shape[:-1], 3, -1, d).permute(2, 0, 3, 1, 4)
         if unit:
             q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        if f"{block}.attention.scale" in p:
+            q = q * p[f"{block}.attention.scale"][:, None, None]
         z = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
         z = (z * torch.as_tensor(c, dtype=z.dtype)).transpose(1, 2).reshape(x.shape)
         weight, bias = (p[f"{block}.attention.output.{name}"] for name in ("weight", "bias"))

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -118,6 +118,7 @@ def test_a_run_that_its_last_step_threw_away_has_no_validation_loss(path):
 
 def test_a_file_of_an_older_version_may_lack_a_field_at_its_default(path, run, whole):
     older = deepcopy(whole)
+    older["model"] = asdict(SETTING.config)  # all of it, as it was written until 1.0.0
     del older["model"]["policy"], older["training"]["masked"], older["made"]
     older["versions"] = {"attnlib": "1.0.0", "torch": "2.13.0"}
     write_json(path, older)
@@ -156,7 +157,7 @@ WRONG = [
     (("model",), lambda model: {**model, "gain": 1}, "model must be a table of width, depth"),
     (("model", "width"), lambda _: 16, "it is of another run, with width=16, not 8"),
     (("model", "width"), lambda _: 8.0, "it is of another run, with width=8.0, not 8"),
-    (("model", "causal"), lambda _: 1, "it is of another run, with causal=1, not True"),
+    (("model",), lambda m: {**m, "causal": 1}, "it is of another run, with causal=1, not True"),
     (("corpus", "sha256"), lambda _: "", "it is of another run, with sha256='', not '"),
     (("made",), lambda _: 3, "made must be a table, got 3"),
     (("made", "threads"), lambda _: "one", "made has no such threads: 'one'"),

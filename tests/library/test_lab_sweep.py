@@ -13,7 +13,7 @@ import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 from attnlib import provenance
 from attnlib.cli import app
 from attnlib.lab import data, sweep
+from attnlib.lab.model import Config
 from attnlib.lab.train import train
 from tests.books import ROOT
 
@@ -297,7 +298,7 @@ def test_a_text_that_changed_is_read_again(folder):
     assert len(run_here(folder / "sweep.toml")) == 8
 
 
-def test_results_are_the_runs_with_their_whole_configuration(folder):
+def test_results_are_the_runs_with_their_configuration(folder):
     outcomes = run_here(folder / "sweep.toml")
     assert len(outcomes) == 8
     torch.set_num_threads(1)
@@ -306,7 +307,8 @@ def test_results_are_the_runs_with_their_whole_configuration(folder):
         for name in type(run).__dataclass_fields__:
             np.testing.assert_array_equal(getattr(run, name), getattr(direct, name), err_msg=name)
         written = json.loads((folder / "results" / f"{setting.name}.json").read_text())
-        assert written["model"]["post_scale"] == setting.config.post_scale
+        assert Config(**written["model"]) == setting.config
+        assert not written["model"].items() & asdict(Config()).items()
         assert written["training"]["learning_rate"] == setting.training.learning_rate
         assert written["corpus"] == {"name": "text", "sha256": data.digest(data.embedded(5000))}
         assert written["made"]["torch"] == torch.__version__

@@ -6,6 +6,13 @@ from tests.notebooks.prose import ROOT, Page
 
 TAKEN = [
     ("short_answer", "short_harm_output", "training", "training_best"),
+    ("short_answer", "short_undivided", "undivided", "undivided_64"),
+    ("questions", "asked_undivided", "undivided", "undivided_64"),
+    *(
+        (page, f"{taken}_norm_{scale}", "undivided", glued)
+        for page, taken in (("short_answer", "short"), ("questions", "asked"))
+        for scale, glued in (("one", "norm_64"), ("over", "norm_over_64"))
+    ),
     ("short_answer", "short_output_256", "output_scale", "output_256"),
     ("short_answer", "short_spread_rows", "typical", "spread_4096"),
     ("short_answer", "short_bugs", "audit", "found"),

@@ -11,7 +11,7 @@ from tests.books import ROOT
 
 HEAVY = {"nbval", "nbformat", "jupyter_client", "IPython", "torch"}
 RUN = "import sys, pytest; s = pytest.main(sys.argv[1:]); print(*sys.modules); sys.exit(s)"
-SHARED_OUT = ["-n", "2", "--dist", "loadfile"]
+SHARED_OUT = ["-n", "3", "--dist", "loadfile"]
 NOTEBOOKS = ["--nbval", "--nbval-current-env"]
 
 

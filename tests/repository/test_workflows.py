@@ -33,16 +33,16 @@ def test_there_are_workflows_to_look_at():
 
 
 @pytest.mark.parametrize(
-    ("schema", "file"),
+    ("schema", "files"),
     [
-        *(("github-workflows", str(path.relative_to(ROOT))) for path in WORKFLOWS),
-        ("dependabot", ".github/dependabot.yml"),
-        ("citation-file-format", "CITATION.cff"),
+        ("github-workflows", WORKFLOWS),
+        ("dependabot", [ROOT / ".github" / "dependabot.yml"]),
+        ("citation-file-format", [ROOT / "CITATION.cff"]),
     ],
 )
-def test_the_file_is_what_its_readers_expect(schema, file):
+def test_the_files_are_what_their_readers_expect(schema, files):
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
-    found = subprocess.run([*command, file], cwd=ROOT, capture_output=True, text=True)
+    found = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
 
 

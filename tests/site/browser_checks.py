@@ -117,7 +117,14 @@ def watch(page: Page, found: list[str]) -> None:
 
     page.on("console", lambda message: note(message.type == "error", f"console: {message.text}"))
     page.on("pageerror", lambda error: note(True, f"script error: {error}"))
-    page.on("requestfailed", lambda request: note(True, f"request failed: {request.url}"))
+    # What a page no longer waits for when it is left or closed, the browser aborts.
+    page.on(
+        "requestfailed",
+        lambda request: note(
+            request.failure != "net::ERR_ABORTED",
+            f"request failed: {request.url}: {request.failure}",
+        ),
+    )
     page.on("response", lambda response: note(response.status >= 400, f"missing: {response.url}"))
     page.on("request", lambda request: note(leaves(request.url), f"outside: {request.url}"))
 

@@ -4,7 +4,7 @@ import pytest
 
 from book.browser import serve
 from tests.site import html_checks
-from tests.site.browser_checks import findings
+from tests.site.browser_checks import findings, watch
 from tests.site.chromium import without_chromium
 
 PAGE = """<!DOCTYPE html>
@@ -109,6 +109,7 @@ def test_good_page_passes_in_the_browser(browser, written, width):
         ("<script>console.error('alas')</script>", "console: alas"),
         ("<script>throw new Error('alas')</script>", "script error: alas"),
         ('<img src="nowhere.svg">', "missing: http://127.0.0.1"),
+        ('<img src="http://127.0.0.1:1/a.svg">', "request failed: http://127.0.0.1:1/a.svg"),
         ('<img src="http://example.org/a.svg">', "outside: http://example.org/a.svg"),
         ("<script>fetch('https://example.org/')</script>", "outside: https://example.org/"),
         ('<div style="width: 2000px">wide</div>', "the page scrolls sideways: 20"),
@@ -132,6 +133,20 @@ def test_browser_check_bites(browser, written, body, finding):
     write(folder, body)
     found = findings(browser, address, 390, formulas_expected=True)
     assert any(line.startswith(finding) for line in found), found
+
+
+def test_a_page_may_be_left_before_all_of_it_has_come(browser, written):
+    folder, address = written
+    write(folder, '<img src="late.svg">')
+    page = browser.new_page()
+    found = []
+    watch(page, found)
+    page.route("**/late.svg", lambda _: None)
+    page.goto(address, wait_until="commit")
+    with page.expect_event("requestfailed"):
+        page.goto("about:blank")
+    page.close()
+    assert found == []
 
 
 def test_missing_browser_is_skipped_or_fails_in_ci():

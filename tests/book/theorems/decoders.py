@@ -175,33 +175,44 @@ def adam_steps(factor: float, start: tuple[float, ...], rate: float, epsilon: fl
 
 
 @tied("prop-training-start-rate")
-def start_and_rate(at: Place) -> None:
-    c, rate, epsilon = 3.0, 0.01, 0.05
+def output_factor(at: Place) -> None:
+    factor_is_a_start_and_a_rate(at, "c", "W")
+
+
+@tied("prop-undivided-start-rate")
+def scale_of_the_logits(at: Place) -> None:
+    factor_is_a_start_and_a_rate(at, r"\alpha ", "W_q")
+    letters = {r"\alpha": 3.0, "W_q": np.array([0.2, -0.4]), "b_q": np.array([0.3, 0.5])}
+    at.formula(r"\alpha(W_qx + b_q) =").holds(**letters, x=2.0)
+
+
+def factor_is_a_start_and_a_rate(at: Place, factor: str, matrix: str) -> None:
+    """Compare two runs of Adam, of a matrix behind a factor and of one that starts times it."""
+    times, rate, epsilon = 3.0, 0.01, 0.05
     start = (0.2, -0.4, 0.7)
-    letters = {"c": c, "W": np.array(start), r"\eta": rate, r"\varepsilon": epsilon}
-    first, own = adam_steps(c, start, rate, epsilon)
+    c = {factor.strip(): times}
+    letters = {**c, matrix: np.array(start), r"\eta": rate, r"\varepsilon": epsilon}
+    first, own = adam_steps(times, start, rate, epsilon)
     second, other = adam_steps(
         1.0,
-        tuple(at.same("cW").value(**letters).tolist()),
-        float(at.same(r"c\eta").value(**letters)),
-        float(at.same(r"\varepsilon/c").value(**letters)),
+        tuple(at.same(factor + matrix).value(**letters).tolist()),
+        float(at.same(factor + r"\eta").value(**letters)),
+        float(at.same(r"\varepsilon/" + factor.strip()).value(**letters)),
     )
     for w, w2 in zip(first, second, strict=True):
-        np.testing.assert_allclose(c * w, w2, rtol=1e-10)
-        for equal in at.beginning("W' = cW", 2):
-            equal.holds(c=c, W=w, **{"W'": w2})
+        np.testing.assert_allclose(times * w, w2, rtol=1e-10)
+        for equal in at.beginning(f"W' = {factor}{matrix}", 2):
+            equal.holds(**{**c, matrix: w, "W'": w2})
     # After one step both averages, corrected for their start, are the gradient and its square.
     moments = {"m": own, "v": own**2, "m'": other, "v'": other**2}
     letters |= {**moments, "x": second[1] - second[0], "y": first[1] - first[0]}
-    at.display().holds({r"\Delta W'": "x", r"\Delta W": "y"}, **letters)
-    at.formula(r"\partial\mathcal L/\partial W =").holds(
-        {r"\partial\mathcal L/\partial W'": "h", r"\partial\mathcal L/\partial W": "g"},
-        c=c,
-        g=own,
-        h=other,
+    at.display().holds({r"\Delta W'": "x", rf"\Delta {matrix}": "y"}, **letters)
+    gradient_of = r"\partial\mathcal L/\partial "
+    at.formula(f"{gradient_of}{matrix} =").holds(
+        {f"{gradient_of}W'": "h", f"{gradient_of}{matrix}": "g"}, **c, g=own, h=other
     )
-    at.formula("m = cm'").holds(**letters)
-    at.formula("v = c^2v'").holds(**letters)
+    at.formula(f"m = {factor}m'").holds(**letters)
+    at.formula(f"v = {factor.strip()}^2v'").holds(**letters)
 
 
 @tied("prop-training-residual")
