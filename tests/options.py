@@ -3,9 +3,12 @@
 A test file starts at once. The machinery of notebooks, which takes seconds to load, is there when
 notebooks are asked for: by name, by their folder, or with everything. Whole folders are shared out
 to three processes, unless the command line has an `-n` of its own: one more than the two cores that
-this is made for, since a kernel that starts and a page that loads leave a core idle.
+this is made for, since a kernel that starts and a page that loads leave a core idle. Each of these
+computes with one thread, unless OMP_NUM_THREADS says otherwise: threads of several processes on the
+same cores wait for one another.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
         args[:0] = ["-n", "3", "--dist", "loadfile"]
     elif options.numprocesses:
         args[:0] = ["--dist", "loadfile"]  # the cells of a notebook stay together
+    if "loadfile" in args:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def asked_for(config: pytest.Config) -> list[Path]:

@@ -1,5 +1,6 @@
 """What a run of pytest loads and starts, by what it is asked for."""
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -50,7 +51,22 @@ def test_a_chapter_is_collected_cell_by_cell():
         (["chapters/exact.ipynb"], 4, ["--dist", "loadfile", *NOTEBOOKS]),
     ],
 )
-def test_options_follow_from_what_is_asked_for(named, processes, added):
+def test_options_follow_from_what_is_asked_for(named, processes, added, monkeypatch):
+    monkeypatch.setattr(os, "environ", {})
+    args, loaded = asked_for(named, processes)
+    assert args == [*added, "-x"]
+    assert loaded == (["nbval.plugin", "tests.notebooks.numeric"] if NOTEBOOKS[0] in added else [])
+    assert os.environ == ({"OMP_NUM_THREADS": "1"} if "loadfile" in added else {})
+
+
+def test_threads_are_as_many_as_somebody_asked_for(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"OMP_NUM_THREADS": "4"})
+    asked_for([], 2)
+    assert os.environ == {"OMP_NUM_THREADS": "4"}
+
+
+def asked_for(named, processes):
+    """Return the command line with what was added, and the plug-ins that were loaded."""
     loaded, args = [], ["-x"]
     config = SimpleNamespace(
         known_args_namespace=SimpleNamespace(file_or_dir=named, numprocesses=processes),
@@ -60,5 +76,4 @@ def test_options_follow_from_what_is_asked_for(named, processes, added):
         pluginmanager=SimpleNamespace(import_plugin=loaded.append),
     )
     options.pytest_load_initial_conftests(config, args)
-    assert args == [*added, "-x"]
-    assert loaded == (["nbval.plugin", "tests.notebooks.numeric"] if NOTEBOOKS[0] in added else [])
+    return args, loaded
