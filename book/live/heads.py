@@ -47,7 +47,7 @@ NEEDLE_LENGTH = 512
 """Tokens at which gap and variance are shown."""
 
 MEASURED = (
-    *("n", "alpha", "alpha_rest", "keys", "keys_rest", "random_keys", "random_keys_rest"),
+    *("alpha", "alpha_rest", "keys", "keys_rest", "random_keys", "random_keys_rest"),
     *("entropy", "first", "output"),
 )
 CURVE = np.geomspace(0.5, 30.0, 42)
@@ -93,11 +93,12 @@ def heads() -> Columns:
         found = record.find(model=model.name, **model.at)
         at = {name: one for name, one in model.at.items() if name != "length"}
         growth = record.find(model=model.name, growth="keys", **at)
-        count = len(found["n"])
+        count = len(found["alpha"])
         of_model = {
             "model": np.full(count, i),
             "layer": np.arange(count) // model.heads,
             "head": np.arange(count) % model.heads,
+            "n": np.full(count, found["n"]),
             **{name: column(found[name]) for name in MEASURED},
             "s": column(growth["keys"][0]),
             "random_s": column(growth["random_keys"][0]),

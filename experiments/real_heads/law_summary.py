@@ -53,7 +53,7 @@ def _means(tables: list[Fields]) -> Fields:
         np.concatenate([np.array(table[name]) for table in tables], axis=1)
         for name in ("tail", "half")
     )
-    plain = ("range", "largest", "largest_rest", "contact")
+    plain = ("range", "largest", "largest_rest")
     return {
         "texts": len(tables),
         "n": brief(np.mean([table["n"] for table in tables])),

@@ -94,7 +94,6 @@ def heads(whole: Table, rest: Table) -> Fields:
         "range": _digits(whole["range"].mean(1)),
         "largest": _digits(whole["largest"].mean(1)),
         "largest_rest": _digits(rest["largest"].mean(1)),
-        "contact": _digits((rest["contact"] / np.log(rest["n"])).mean(1)),
         "tail": _digits(rest["tail"]),
         "half": _digits(rest["half"]),
     }

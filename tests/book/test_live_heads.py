@@ -30,12 +30,12 @@ def test_the_atlas_is_the_record(atlas):
     for model, measured in zip(atlas["models"], heads.MODELS, strict=True):
         found = record.find(model=measured.name, **measured.at)
         count = model["layers"] * model["heads"]
-        assert count == len(found["n"])
-        assert model["n"] == round(found["n"][0])
+        assert count == len(found["alpha"])
+        assert model["n"] == round(found["n"])
         for name in ("alpha", "keys_rest", "first", "output", "entropy", "random_keys"):
             mine = atlas["columns"][name][start : start + count]
             np.testing.assert_allclose(mine, np.array(found[name], float), rtol=6e-3)
-        expected = 1 / (found["n"][0] * exact.collision_probability(Normal(), 2.0, model["n"]))
+        expected = 1 / (found["n"] * exact.collision_probability(Normal(), 2.0, model["n"]))
         at_two = np.exp(np.interp(np.log(2), np.log(atlas["alphas"]), np.log(model["random"])))
         assert at_two == pytest.approx(float(expected), rel=0.01)
         start += count

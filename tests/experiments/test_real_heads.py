@@ -209,11 +209,11 @@ def test_the_atlas_of_a_decoder(small, tmp_path, monkeypatch):
     found = load(main.record_of("atlas", tmp_path))
     table = found.find(model="SmolLM2", tokens=32, length=16)
     assert len(table["alpha"]) == LAYERS * HEADS
-    low, first, high = (np.array(table[name]) for name in ("first_low", "first", "first_high"))
-    assert (low <= first).all()
-    assert (first <= high).all()
+    assert table["n"] == 16
     growth = found.find(model="SmolLM2", tokens=32, growth="keys")
-    assert len(growth["keys"]) == 3
+    slope, low, high = (np.array(one) for one in growth["keys"])
+    assert (low <= slope).all()
+    assert (slope <= high).all()
     assert found.select(needle="induction")
 
     before = main.record_of("atlas", tmp_path).read_bytes()
