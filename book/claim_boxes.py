@@ -13,7 +13,8 @@ def claim_box(*identifiers: str) -> None:
     A verdict is what the check returns when the cell runs. Raises KeyError for an unknown id.
     """
     for identifier in identifiers:
-        display(ClaimBox(claims.check(identifier)))  # type: ignore[no-untyped-call]
+        box = ClaimBox(claims.check(identifier))
+        display({"text/html": box._repr_html_()}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def ledger(outcomes: list[claims.Outcome], source: str) -> None:

@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from functools import cache
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -420,11 +421,16 @@ def constant(node: ast.AST) -> Decimal | None:
 NAMED = re.compile(r"([^\W\d]\w*|[Α-ω])\*?\s?=\s?([-−]?\d+(?:\.\d+)?)(?![\w.])")
 
 
+TAG = re.compile(r"<[^>]*>")
+
+
 def shown(cell: NotebookNode) -> str:
     """Return what the outputs of a code cell say in plain text."""
     texts = []
     for output in cell.get("outputs", []):
-        text = output.get("text") or output.get("data", {}).get("text/plain", "")
+        data = output.get("data", {})
+        box = unescape(TAG.sub(" ", data.get("text/html", "")))
+        text = output.get("text") or data.get("text/plain") or box
         texts.append(text if not text.startswith("<Figure") else "")
     return "\n".join(texts)
 
