@@ -18,6 +18,7 @@ from experiments.records import Entry, Fields
 
 RESAMPLED = 400
 INTERVAL = (5.0, 95.0)
+WITH_INTERVALS = ("first",)
 FINDS = 0.3
 """Mean weight of its needle from which a head is said to find it."""
 LISTED = 0.1
@@ -66,15 +67,16 @@ def atlas(entries: Sequence[Entry]) -> list[Entry]:
         for (model, tokens), some in runs.items():
             at = {"model": model, **({"tokens": tokens} if tokens else {})}
             for n, tables in _by_length(some).items():
-                columns = {
-                    name: brief(mean(_array([table[name] for table in tables])))
-                    for name in tables[0]
-                    if name not in ("n", "largest_logit")
-                }
                 keys = brief(np.mean([table["n"] for table in tables]))  # the same for all heads
-                found.append(
-                    Entry({**at, "length": n}, {"texts": len(tables), "n": keys, **columns})
-                )
+                columns: Fields = {"texts": len(tables), "n": keys}
+                for name in tables[0]:
+                    if name in ("n", "largest_logit"):
+                        continue
+                    whole, low, high = interval(_array([table[name] for table in tables]))
+                    columns[name] = brief(whole)
+                    if name in WITH_INTERVALS and len(tables) > 1:
+                        columns[f"{name}_low"], columns[f"{name}_high"] = brief(low), brief(high)
+                found.append(Entry({**at, "length": n}, columns))
             growth = {name: _growth(some, name) for name in ("keys", "keys_rest", "random_keys")}
             found.append(Entry({**at, "growth": "keys"}, growth))
     return found
