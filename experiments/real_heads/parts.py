@@ -244,9 +244,7 @@ def means(table: rows.Table) -> Fields:
     total = {name: np.where(known, one, 0.0).sum(1) for name, one in table.items()}
     with np.errstate(invalid="ignore"):
         found = {name: short(one / count) for name, one in total.items()}
-        square = np.where(known, table["gap_rest"], 0.0) ** 2
-        spread = np.sqrt(np.maximum(square.sum(1) / count - (total["gap_rest"] / count) ** 2, 0.0))
-    return {**found, "gap_rest_std": short(spread), "rows": int(count.max())}
+    return {**found, "rows": int(count.max())}
 
 
 # --- needles --------------------------------------------------------------------------------------

@@ -196,10 +196,8 @@ def _needle_table(logits: Tensor, at: Places, ahead: Sequence[int]) -> Table:
     beside = others - meant
     for time in TIMES:
         found[f"loss {time:.3g}"] = functional.softplus((time * beside).logsumexp(-1))
-        found[f"kappa {time:.3g}"] = (time * centred).logsumexp(-1) - number.log()
     found["weight"] = torch.sigmoid(-beside.logsumexp(-1))
     found["first"] = logits.softmax(-1)[..., 0]
-    found["wins"] = (beside[..., 1:].amax(-1) < 0.0).double()
     sink = beside[..., 0]
     crowd = found["kappa_rest"] - found["gap_rest"]
     for n in ahead:

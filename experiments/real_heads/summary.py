@@ -138,7 +138,7 @@ def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> list[Entry]:
                     "head": chosen.tolist(),
                 }
                 for name in tables[0]:
-                    if name == "rows":
+                    if name in ("rows", "gap", "variance", "kappa", "slope"):
                         continue
                     of_texts = _array([table[name] for table in tables])[:, chosen]
                     columns[name] = brief(mean(of_texts))
