@@ -141,6 +141,7 @@ IN_PART = ("LongT5",)
 
 IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
 SITUATIONS = ("padding", "cache", "generation", "compile", "bfloat16", "checkpointing")
+COLUMNS = (*IMPLEMENTATIONS, *SITUATIONS)
 TOOLS = ("probe", "rescale", "register")
 
 POLICY, FACTOR = "ssmax", 1.5
@@ -458,7 +459,7 @@ USUAL_TOLERANCE = 2e-3
 REFUSED, RIGHT, WRONG, NONE = "refused", "right", "wrong", "not there"
 
 
-def cell(family: str, implementation: str, tool: str, situation: str = "plain") -> dict[str, str]:
+def cell(family: str, implementation: str, situation: str, tool: str) -> dict[str, str]:
     """Return what a tool does with a family in a situation, and the line in which it refuses."""
     if not there_is(family, situation):
         return {"is": NONE}
@@ -616,18 +617,37 @@ CHECKS: dict[str, Callable[[Any, str, str], float]] = {
 
 
 def work() -> Work:
-    """Yield which cells there are, and what fills them."""
+    """Yield the families, and what fills their cells."""
     for family in FAMILIES:
-        for implementation in IMPLEMENTATIONS:
-            yield from cells(family, implementation, "plain")
-        for situation in SITUATIONS:
-            yield from cells(family, usual(family), situation)
+        yield {"family": family}, partial(cells, family)
 
 
-def cells(family: str, implementation: str, situation: str) -> Work:
-    """Yield one entry, for all tools."""
-    at = {"family": family, "implementation": implementation, "situation": situation}
-    yield at, lambda: {tool: cell(family, implementation, tool, situation) for tool in TOOLS}
+def cells(family: str) -> list[dict[str, Any]]:
+    """Return each answer of the tools once, with the columns and tools that it is of."""
+    found: dict[str, dict[str, Any]] = {}
+    for column in COLUMNS:
+        for tool in TOOLS:
+            answer = cell(family, *setting(family, column), tool)
+            found.setdefault(repr(answer), {**answer, "of": []})["of"].append(f"{column} {tool}")
+    return list(found.values())
+
+
+def setting(family: str, column: str) -> tuple[str, str]:
+    """Return the implementation and the situation of a column."""
+    return (column, "plain") if column in IMPLEMENTATIONS else (usual(family), column)
+
+
+Cells = dict[tuple[str, str, str], dict[str, str]]
+
+
+def read(record: Record) -> Cells:
+    """Return the answer for each family, column and tool."""
+    return {
+        (entry.at["family"], *place.split()): {key: answer[key] for key in answer if key != "of"}
+        for entry in record.entries
+        for answer in entry.found
+        for place in answer["of"]
+    }
 
 
 @cache
@@ -667,22 +687,18 @@ COUNTED = {"right": RIGHT, "refused": REFUSED, "wrong": WRONG}
 
 def page(record: Record) -> str:
     """Return the page that shows a record."""
+    found = read(record)
     letters: dict[str, str] = {}
-    plain = list(table(record, letters, IMPLEMENTATIONS, "implementation", situation="plain"))
-    others = list(table(record, letters, SITUATIONS, "situation"))
+    plain = list(table(found, letters, IMPLEMENTATIONS))
+    others = list(table(found, letters, SITUATIONS))
     notes = [f"- {letter}: {line}\n" for line, letter in letters.items()]
-    kinds = Counter(entry.found[tool]["is"] for entry in record.entries for tool in TOOLS)
+    kinds = Counter(answer["is"] for answer in found.values())
     counts = {name: kinds[kind] for name, kind in COUNTED.items()}
-    works = {
-        (entry.at["family"], tool)
-        for entry in record.select(implementation="sdpa", situation="plain")
-        for tool in TOOLS
-        if entry.found[tool]["is"] == RIGHT
-    }
     elsewhere = sum(
-        entry.found[tool]["is"] == REFUSED and (entry.at["family"], tool) in works
+        found[family, implementation, tool]["is"] == REFUSED
+        and found[family, "sdpa", tool]["is"] == RIGHT
+        for family in FAMILIES
         for implementation in IMPLEMENTATIONS[1:]
-        for entry in record.select(implementation=implementation, situation="plain")
         for tool in TOOLS
     )
     return "".join(
@@ -706,18 +722,13 @@ def page(record: Record) -> str:
     )
 
 
-def table(
-    record: Record, letters: dict[str, str], columns: Sequence[str], of: str, **fields: str
-) -> Iterator[str]:
+def table(found: Cells, letters: dict[str, str], columns: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table, and put its refusals among the letters."""
     yield f"| family | {' | '.join(columns)} |\n"
     yield f"|---|{'---|' * len(columns)}\n"
     for family in FAMILIES:
         marks = [
-            "\u00a0".join(
-                mark(record.find(family=family, **{of: column}, **fields)[tool], letters)
-                for tool in TOOLS
-            )
+            "\u00a0".join(mark(found[family, column, tool], letters) for tool in TOOLS)
             for column in columns
         ]
         yield f"| {family} | {' | '.join(marks)} |\n"

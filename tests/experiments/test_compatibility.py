@@ -1,6 +1,7 @@
 """What attnlib does with the models of transformers: the record, the page, and what a run finds."""
 
 import re
+from itertools import product
 
 import pytest
 import torch
@@ -8,39 +9,36 @@ import torch
 from attnlib import rows
 from experiments import compatibility
 from experiments.compatibility import (
+    COLUMNS,
     FAMILIES,
-    IMPLEMENTATIONS,
     IN_PART,
     NONE,
     REFUSED,
     RIGHT,
-    SITUATIONS,
     TOOLS,
     WRONG,
     by_hand,
     cell,
+    cells,
     given,
+    setting,
     tiny,
-    usual,
     work,
 )
 from experiments.records import load
 from tests.books import ROOT
 
 RECORD = load("compatibility")
-FUSED = [
-    family
-    for family in FAMILIES
-    if RECORD.find(family=family, implementation="sdpa", situation="plain")["probe"]["is"] != NONE
-]
+FOUND = compatibility.read(RECORD)
+FUSED = [family for family in FAMILIES if FOUND[family, "sdpa", "probe"]["is"] != NONE]
 
 
 def test_the_record_has_every_cell_and_none_is_wrong():
     assert [entry.at for entry in RECORD.entries] == [at for at, _ in work()]
-    cells = [found for entry in RECORD.entries for found in entry.found.values()]
-    assert {found["is"] for found in cells} == {RIGHT, REFUSED, NONE}
+    assert sorted(FOUND) == sorted(product(FAMILIES, COLUMNS, TOOLS))
+    assert {found["is"] for found in FOUND.values()} == {RIGHT, REFUSED, NONE}
     assert len(FAMILIES) >= 16
-    for found in cells:
+    for found in FOUND.values():
         if found["is"] == REFUSED:
             assert "\n" not in found["line"]
 
@@ -50,42 +48,38 @@ def test_the_page_shows_the_record():
     assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: compatibility\n") == 1
 
 
-def compare(family, implementation, situation, tools=TOOLS):
-    expected = RECORD.find(family=family, implementation=implementation, situation=situation)
+def compare(family, column, tools=TOOLS):
     for tool in tools:
-        assert cell(family, implementation, tool, situation) == expected[tool], tool
+        assert cell(family, *setting(family, column), tool) == FOUND[family, column, tool], tool
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_is_recorded_as_a_run_finds_it(family):
-    situation = "padding" if compatibility.there_is(family, "padding") else "plain"
-    compare(family, usual(family), situation)
+    padded = compatibility.there_is(family, "padding")
+    compare(family, "padding" if padded else setting(family, "padding")[0])
 
 
 @pytest.mark.parametrize(
-    ("family", "implementation", "situation", "tools"),
+    ("family", "column", "tools"),
     [
-        ("Llama", "eager", "plain", TOOLS),
-        ("Gemma2", "flex_attention", "plain", TOOLS),
-        ("Gemma3Text", "sdpa", "generation", TOOLS),
-        ("Whisper", "sdpa", "cache", TOOLS),
-        ("Phi3", "sdpa", "bfloat16", TOOLS),
-        ("GptOss", "eager", "checkpointing", TOOLS),
+        ("Llama", "eager", TOOLS),
+        ("Gemma2", "flex_attention", TOOLS),
+        ("Gemma3Text", "generation", TOOLS),
+        ("Whisper", "cache", TOOLS),
+        ("Phi3", "bfloat16", TOOLS),
+        ("GptOss", "checkpointing", TOOLS),
         # Its experts break the graph, and a mode's own function was compiled.
-        ("Mixtral", "sdpa", "compile", ["probe"]),
+        ("Mixtral", "compile", ["probe"]),
     ],
 )
-def test_some_other_cells_are_as_recorded(family, implementation, situation, tools):
-    compare(family, implementation, situation, tools)
+def test_some_other_cells_are_as_recorded(family, column, tools):
+    compare(family, column, tools)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_cell_is_as_recorded(family):
-    for implementation in IMPLEMENTATIONS:
-        compare(family, implementation, "plain")
-    for situation in SITUATIONS:
-        compare(family, usual(family), situation)
+    assert cells(family) == RECORD.find(family=family)
 
 
 @pytest.mark.parametrize("family", FUSED)
@@ -102,7 +96,7 @@ def test_what_is_written_out_by_hand_is_the_models_own_eager_attention(family):
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(FUSED)))
 def test_the_probe_s_advice_for_models_that_refuse_sdpa_works(family):
-    line = RECORD.find(family=family, implementation="eager", situation="plain")["probe"]["line"]
+    line = FOUND[family, "eager", "probe"]["line"]
     assert re.search("attn_implementation='eager' and output_attentions=True", line)
     with torch.no_grad():
         outputs = tiny(family, "eager")(**given(family, False), output_attentions=True)
@@ -115,4 +109,4 @@ def test_the_probe_s_advice_for_models_that_refuse_sdpa_works(family):
 def test_a_wrong_number_is_called_wrong(monkeypatch):
     hand = {**compatibility.RULES, "policy": lambda own, n, d: 1.01 * own}
     monkeypatch.setattr(compatibility, "RULES", hand)
-    assert cell("Llama", "sdpa", "register")["is"] == WRONG
+    assert cell("Llama", "sdpa", "plain", "register")["is"] == WRONG
