@@ -9,6 +9,7 @@ wherever attnlib is installed.
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,21 +59,35 @@ def experiment(name: str) -> str:
     found = runs(name)
     first = found[0].setting
     shared = {key: getattr(first.config, key) for key in ("depth", "width", "sequence")}
-    lines = ",\n".join(json.dumps(run(outcome, name in STEP_BY_STEP)) for outcome in found)
+    lines = ",\n".join(
+        json.dumps(run(one) | (apart(one, found) if name in STEP_BY_STEP else {})) for one in found
+    )
     return f'{json.dumps({**shared, "steps": first.training.steps})[:-1]}, "runs": [\n{lines}\n]}}'
 
 
-def run(outcome: sweep.Outcome, step_by_step: bool) -> dict[str, Any]:
-    """Return the entry of a run; losses have the digits that tell floats of its precision apart."""
+def run(outcome: sweep.Outcome) -> dict[str, Any]:
+    """Return the entry of a run."""
     setting, training = outcome.setting, cast(Training, outcome.setting.training)
-    entry = {
+    return {
         "variant": setting.variant,
         "learning_rate": training.learning_rate,
         "seed": training.seed,
         "precision": training.precision,
         "final_loss": cast(Run, outcome.run).final_loss,
     }
-    return {**entry, "losses": results.encoded(*outcome, {})["losses"]} if step_by_step else entry
+
+
+def apart(outcome: sweep.Outcome, found: Sequence[sweep.Outcome]) -> dict[str, list[float]]:
+    """Return how far each loss is from the baseline's of the same precision, with four digits."""
+    precision = cast(Training, outcome.setting.training).precision
+    (base,) = (
+        cast(Run, one.run).losses
+        for one in found
+        if one.setting.variant == "baseline"
+        and cast(Training, one.setting.training).precision == precision
+    )
+    gaps = abs(cast(Run, outcome.run).losses - base)
+    return {"apart": [float(f"{gap:.4g}") for gap in gaps]}
 
 
 def heads_content() -> str:

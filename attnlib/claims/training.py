@@ -33,7 +33,7 @@ class Run:
     seed: int
     precision: str
     final_loss: float
-    losses: Sequence[float] = ()  # of each step, where a check compares them step by step
+    apart: Sequence[float] = ()  # |loss − baseline's| at each step, where a check compares these
 
 
 @dataclass(frozen=True)
@@ -153,12 +153,12 @@ def _listed(gaps: Interval) -> str:
 
 def _apart(variant: str, precision: str) -> FloatArray:
     """Return |loss − loss of the baseline| at each step of the experiment "residual"."""
-    losses = {
-        run.variant: np.array(run.losses, dtype=precision).astype(np.float64)
+    (found,) = (
+        run
         for run in recorded("residual").runs
-        if run.precision == precision
-    }
-    return np.abs(losses[variant] - losses["baseline"])
+        if (run.variant, run.precision) == (variant, precision)
+    )
+    return np.array(found.apart)
 
 
 @claim("training.residual")

@@ -113,10 +113,14 @@ def trained(spread: float = 0.0, only: str = "", **loss: float | tuple[float, ..
 
     def recorded(name: str) -> Experiment:
         exact_runs = name == "residual"
+        base = np.ravel(loss["baseline"])[-1]
         runs = [
-            Run(variant, 2.0 ** (i - 9), seed, precision, value + by * (seed - 1), [value] * 3)
+            Run(variant, 2.0 ** (i - 9), seed, precision, value + by * (seed - 1), apart)
             for variant, given in loss.items()
-            for i, value in enumerate(np.ravel(given if only in ("", name) else 0.0).tolist())
+            for i, value in list(
+                enumerate(np.ravel(given if only in ("", name) else 0.0).tolist())
+            )[-1 if exact_runs else 0 :]
+            for apart in [[abs(value - base)] * 3 if exact_runs else []]
             for by in [spread if variant == "note" else 0.0]
             for seed in ([0] if exact_runs else [0, 1, 2])
             for precision in (["float32", "float64"] if exact_runs else ["float32"])
