@@ -132,7 +132,6 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
         },
         "loss": [finite(losses[step]) for step in monitor.tables],
         "alpha_to_critical": [finite(a) for a in table["alpha_to_critical"].max()],
-        "largest_logit": [finite(logit) for logit in table["largest_logit"].max()],
     }
 
 

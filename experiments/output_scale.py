@@ -3,7 +3,7 @@
     python -m experiments.output_scale
 
 takes a few minutes of one core, and goes on where it was stopped. Next to each measured number
-stand its standard error, the exact one and those of the rules.
+stand its standard error and the exact one.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,6 @@ import torch
 import typer
 
 from attnlib import exact, rows
-from attnlib.annealed import unit_scaling_std
 from attnlib.checking import FloatArray
 from attnlib.initialisation import TEMPERATURES
 from attnlib.provenance import made
@@ -144,20 +143,9 @@ def measure(
                 "outputs": outputs,
                 "weights": weights,
                 "exact": float(exact.output_std(law, alpha, n)),
-                "rules": rules(alpha, n),
             }
         )
     return result
-
-
-def rules(alpha: float, n: int) -> Measured:
-    """Return what the source's three rules and unit-scaling's fit give for the std."""
-    return {
-        "flat": n**-0.5,
-        "spike": 1.0,
-        "log_normal": float(np.exp(alpha**2 / 2.0) / np.sqrt(n)),
-        "unit_scaling": float(unit_scaling_std(alpha, n)),
-    }
 
 
 def temperatures(n: int, budget: int, seed: int) -> list[dict[str, Any]]:
@@ -196,9 +184,6 @@ def heads_of_attention(
             }
             for n_seen in (2**k for k in range(n.bit_length()))
         ]
-        result["unit_scaling"] = float(unit_scaling_std(alpha, n, causal=True))
-    else:
-        result["rules"] = rules(alpha, n)
     runs = by_position["output"].mean(axis=1)[: heads // NOTE_HEADS * NOTE_HEADS]
     result["std_in_runs_of_1024_heads"] = np.sqrt(
         runs.reshape(-1, NOTE_HEADS).mean(axis=1)
