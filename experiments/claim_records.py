@@ -10,6 +10,7 @@ wherever attnlib is installed.
 import json
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +22,13 @@ from attnlib.lab import results, sweep
 from attnlib.lab.train import Run, Training
 from experiments.real_heads import parts, verdicts
 from experiments.real_heads import rows as head_rows
-from experiments.records import HERE, Record, load, runs
+from experiments.records import HERE, Record, load, runs, together
 
 OUT = Path(attnlib.claims.__path__[0]) / RUNS
 OUT_HEADS = OUT.with_name(HEADS)
 NAMES = ("source_start", "learning_rate", "cause", "encoder", "encoder_longer", "residual")
+FURTHER = {"cause": ("cause_seeds", "cause_rates")}
+"""Experiments with more seeds or learning rates for another one."""
 MODELS = ("SmolLM2", "MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
 LONGEST = parts.LONG_LENGTHS[-1]
 STEP_BY_STEP = ("residual",)
@@ -48,7 +51,8 @@ def content() -> str:
 
 def makings() -> list[str]:
     """Return what the runs were made with, each of it once."""
-    described = [sweep.read(HERE / f"{name}.toml") for name in NAMES]
+    names = chain.from_iterable((name, *FURTHER.get(name, ())) for name in NAMES)
+    described = [sweep.read(HERE / f"{name}.toml") for name in names]
     tables = (read_json(one.path(setting)) for one in described for setting in one.settings)
     found = (table.get(results.MADE, table.get(results.VERSIONS)) for table in tables)
     return list(dict.fromkeys(map(json.dumps, found)))
@@ -56,7 +60,7 @@ def makings() -> list[str]:
 
 def experiment(name: str) -> str:
     """Return the entry of an experiment: what its runs share, and the runs."""
-    found = runs(name)
+    found = together(name, *FURTHER[name]) if name in FURTHER else runs(name)
     first = found[0].setting
     shared = {key: getattr(first.config, key) for key in ("depth", "width", "sequence")}
     lines = ",\n".join(

@@ -15,6 +15,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,6 +159,19 @@ def runs(experiment: str) -> tuple[Outcome, ...]:
             f"attnlib sweep experiments/{experiment}.toml runs the others"
         )
     return tuple(found)
+
+
+def together(*experiments: str) -> tuple[Outcome, ...]:
+    """Return the runs of several experiments, by learning rate, the largest first, and by seed.
+
+    Raises FileNotFoundError as `runs`.
+    """
+    found = chain.from_iterable(map(runs, experiments))
+    return tuple(sorted(found, key=_rate_and_seed))
+
+
+def _rate_and_seed(outcome: Outcome) -> tuple[float, int]:
+    return -outcome.setting.training.learning_rate, outcome.setting.training.seed
 
 
 def training_files() -> list[Path]:
