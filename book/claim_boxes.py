@@ -13,8 +13,7 @@ def claim_box(*identifiers: str) -> None:
     A verdict is what the check returns when the cell runs. Raises KeyError for an unknown id.
     """
     for identifier in identifiers:
-        box = ClaimBox(claims.check(identifier))
-        display({"text/html": box._repr_html_()}, raw=True)  # type: ignore[no-untyped-call]
+        show(box(claims.check(identifier)))
 
 
 def ledger(outcomes: list[claims.Outcome], source: str) -> None:
@@ -26,38 +25,29 @@ def ledger(outcomes: list[claims.Outcome], source: str) -> None:
     if not chosen:
         raise ValueError(f"source must be one that has claims, got source={source!r}")
     for outcome in chosen:
-        display(ClaimBox(outcome, linked=True))  # type: ignore[no-untyped-call]
+        show(box(outcome, linked=True))
 
 
-class ClaimBox:
-    """A checked claim, shown as a box in a notebook and as text elsewhere."""
+def show(html: str) -> None:
+    """Show HTML as the output of a cell."""
+    display({"text/html": html}, raw=True)  # type: ignore[no-untyped-call]
 
-    def __init__(self, outcome: claims.Outcome, *, linked: bool = False) -> None:
-        self.outcome = outcome
-        self.linked = linked
 
-    def __repr__(self) -> str:
-        o = self.outcome
-        quote = f"\n  Words: “{o.quote}” {o.translation}".rstrip() if o.quote else ""
-        return (
-            f"{o.id} — {o.verdict}\n  Claim: {o.statement}{quote}\n"
-            f"  Where: {o.source}, {o.place}\n  Check: {o.evidence}"
-        )
-
-    def _repr_html_(self) -> str:
-        o = self.outcome
-        kind = o.verdict.replace(" ", "-")
-        page = f"{o.chapter}.html#claim-{escape(o.id)}"
-        link = f' <a href="{page}">In chapter {escape(o.chapter)}.</a>' if self.linked else ""
-        language = f' lang="{"ko" if o.source == "004" else "zh"}"' if o.translation else ""
-        quote = f" <q{language}>{escape(o.quote)}</q>" if o.quote else ""
-        translation = f" ({escape(o.translation)})" if o.translation else ""
-        return (
-            f'<div class="claim claim-{kind}" id="claim-{escape(o.id)}">'
-            f'<p class="claim-title"><strong>{escape(o.verdict)}</strong> '
-            f"<code>{escape(o.id)}</code></p>"
-            f"<p>{escape(o.statement)}</p>"
-            f'<p class="claim-place">Source {escape(o.source)}, {escape(o.place)}'
-            f"{':' if quote else '.'}{quote}{translation}</p>"
-            f'<p class="claim-evidence">{escape(o.evidence)}{link}</p></div>'
-        )
+def box(outcome: claims.Outcome, *, linked: bool = False) -> str:
+    """Return a checked claim as HTML, with a link to its chapter if it is `linked`."""
+    o = outcome
+    kind = o.verdict.replace(" ", "-")
+    page = f"{o.chapter}.html#claim-{escape(o.id)}"
+    link = f' <a href="{page}">In chapter {escape(o.chapter)}.</a>' if linked else ""
+    language = f' lang="{"ko" if o.source == "004" else "zh"}"' if o.translation else ""
+    quote = f" <q{language}>{escape(o.quote)}</q>" if o.quote else ""
+    translation = f" ({escape(o.translation)})" if o.translation else ""
+    return (
+        f'<div class="claim claim-{kind}" id="claim-{escape(o.id)}">'
+        f'<p class="claim-title"><strong>{escape(o.verdict)}</strong> '
+        f"<code>{escape(o.id)}</code></p>"
+        f"<p>{escape(o.statement)}</p>"
+        f'<p class="claim-place">Source {escape(o.source)}, {escape(o.place)}'
+        f"{':' if quote else '.'}{quote}{translation}</p>"
+        f'<p class="claim-evidence">{escape(o.evidence)}{link}</p></div>'
+    )

@@ -17,7 +17,7 @@ from attnlib.claims.registry import Finding, claim
 from attnlib.cli import app
 from attnlib.lab import small_models
 from attnlib.scores import DotProduct
-from book.claim_boxes import ClaimBox
+from book.claim_boxes import box
 from tests.books import CHAPTERS, bibliography_keys
 from tests.library.claim_copies import (
     FALSIFIED,
@@ -188,22 +188,18 @@ def constants(of=float):
 
 @cache
 def written():
-    """Return each box of the ledger as text, by its id."""
+    """Return each box of the ledger, by its claim's id."""
     cells = nbformat.read(CHAPTERS / "claims.ipynb", as_version=4).cells
-    boxes = [
-        output["data"]["text/plain"]
-        for cell in cells
-        for output in cell.get("outputs", [])
-        if "claim-evidence" in output.get("data", {}).get("text/html", "")
-    ]
-    return {box.split(" — ")[0]: box for box in boxes}
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    boxes = [output.get("data", {}).get("text/html", "") for output in outputs]
+    return {m[1]: html for html in boxes if (m := re.search('id="claim-([^"]+)"', html))}
 
 
 # The first tests to ask for outcomes: each runs its own check, which `make mutants` wants to know.
 @pytest.mark.parametrize("identifier", claims.CLAIMS)
 def test_every_box_has_the_statement_and_the_evidence_of_its_check(identifier, checked):
-    box = repr(ClaimBox(checked[identifier]))
-    assert text_difference(written()[identifier], box) is None
+    today = box(checked[identifier], linked=True)
+    assert text_difference(written()[identifier], today) is None
 
 
 def test_the_command_prints_a_table_of_all(outcomes, monkeypatch):
