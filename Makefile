@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book pdf test check mutants execute launch figures notation screenshots bench clean
+.PHONY: book pdf test check mutants execute launch figures notation screenshots bench processors setup clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -23,6 +23,9 @@ check: $(READY)  ## lint, types, and the floors of attnlib
 
 mutants: $(READY)  ## plant faults in the library and see which its tests miss; hours, and it resumes
 	$(BIN)/python -m tests.mutants
+
+processors: $(READY)  ## the tests as other processors would compute; an hour
+	$(BIN)/python -m tests.processors
 
 execute: $(READY)  ## re-run the chapters in place, in parallel
 	$(BIN)/python -m book.execute
@@ -46,7 +49,9 @@ bench: $(READY)  ## the ratios against what a user would use instead, and the pa
 clean:
 	rm -rf _build .venv
 
-$(READY): requirements.txt pyproject.toml
+setup: $(READY)  ## .venv with the pins
+
+$(READY): requirements.txt pyproject.toml install.py
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	$(BIN)/python install.py
 	touch $@

@@ -79,7 +79,7 @@ def audit(
     >>> def missing(q, k, v):
     ...     return torch.softmax(q @ k.mT, dim=-1) @ v
     >>> print(*audit(missing, d=64, expected=1 / 8).findings)
-    scale: expected 0.125, found 1.000... (8 times what was meant: scores are not scaled)
+    scale: expected 0.125, found 1 ± 0.0001 (8 times what was meant: scores are not scaled)
     """
     integer = partial(checking.integer, minimum=1)
     length = checking.integer("length", length, minimum=32)

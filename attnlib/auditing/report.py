@@ -32,6 +32,10 @@ CODES = {
 """The codes of findings."""
 
 
+DIGITS = 4
+"""After which digit a number is no longer told: the interval may be shorter."""
+
+
 class Finding(NamedTuple):
     """Something that is not as it was meant."""
 
@@ -126,14 +130,19 @@ def counted(number: int, what: str) -> str:
 
 
 def shown(one: Interval) -> str:
-    """Return a number with its interval."""
+    """Return a number with a bound of its error, a power of ten.
+
+    The bound is at least about 1e-4 of the number: what is less is rounding, another on each
+    processor.
+    """
     half = max(one.high - one.value, one.value - one.low)
     if not math.isfinite(half):
         return f"{one.value:.4g}"
-    digits = (
-        1
-        + max(0, min(8, math.floor(math.log10(abs(one.value) / max(half, 1e-12 * abs(one.value))))))
-        if one.value
-        else 2
-    )
-    return f"{one.value:.{digits + 1}g} ± {half:.1g}"
+    size = abs(one.value)
+    powers = [round(math.log10(size)) - DIGITS] if size else []
+    powers += [math.ceil(math.log10(half) - 1e-9)] if half else []
+    if not powers:
+        return "0"
+    power = max(powers)
+    digits = math.floor(math.log10(size) + 1e-4) - power + 1 if size else 1
+    return f"{one.value:.{max(digits, 1)}g} ± {10.0**power:g}"

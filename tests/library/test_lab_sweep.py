@@ -14,6 +14,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 
@@ -311,7 +312,7 @@ def test_results_are_the_runs_with_their_configuration(folder):
         assert not written["model"].items() & asdict(Config()).items()
         assert written["training"]["learning_rate"] == setting.training.learning_rate
         assert written["corpus"] == {"name": "text", "sha256": data.digest(data.embedded(5000))}
-        assert written["made"]["torch"] == torch.__version__
+        assert written["made"]["torch"] == version("torch")
         assert written["made"]["commit"] == provenance.commit()
         assert written["made"]["threads"] == 1
         assert written["made"]["processor"].endswith(torch.backends.cpu.get_cpu_capability())

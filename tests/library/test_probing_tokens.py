@@ -626,9 +626,10 @@ def test_a_sample_is_of_the_rows_it_says(name, side):
     both_found = some.merge(every, on=place, suffixes=("", "_all"))
     assert len(both_found) == len(some)
     for column in ("keys", "alpha", "entropy", "largest_logit", "target_gap", "target_weight"):
-        # The first key that the chosen queries see may be another.
+        # The first key that the chosen queries see may be another, and what is near 0 is a
+        # difference of logits of up to 4, in float32.
         np.testing.assert_allclose(
-            both_found[column], both_found[f"{column}_all"], rtol=1e-5, atol=2e-6
+            both_found[column], both_found[f"{column}_all"], rtol=1e-5, atol=2e-5
         )
 
 

@@ -1,8 +1,8 @@
 """What the figures of a chapter must have: a name, a caption and an alternative text of their own.
 
-No machine sees whether a text describes its figure. But of the figures of one chapter, the texts of
-each share more words with what is written in it, its axes, its legend, than those of another would.
-So two texts that were exchanged are found.
+No machine sees whether a text describes its figure. But of the figures of one chapter, the texts
+of each share as many words with what is written in it, its axes, its legend, as those of another
+would. So most texts that were exchanged are found.
 """
 
 import math
@@ -76,7 +76,7 @@ def exchanged(figures: list[Figure]) -> Iterator[str]:
             for here, there in ((one, other), (other, one)):
                 taken = {field: getattr(figures[there], field) for field in fields}
                 swapped[here] = figures[here]._replace(**taken)
-            if now <= agreement(swapped):
+            if now < agreement(swapped):
                 labels = f"{figures[one].label} and {figures[other].label}"
                 yield f"the {' and '.join(fields)} of {labels} fit exchanged"
 
@@ -88,7 +88,7 @@ def agreement(figures: list[Figure]) -> float:
     """
     parts = [(figure.written, figure.name, figure.alt, figure.caption) for figure in figures]
     count = Counter(word for own in parts for word in set().union(*own))
-    return sum(
+    return math.fsum(  # exact: sets come in another order in each process
         math.log(len(figures) / count[word])
         for own in parts
         for one, other in combinations(own, 2)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.books import ROOT
+from tests.processors import SETTINGS
 from tests.repository.packages import PROJECT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -29,7 +30,13 @@ def steps(workflow):
 
 
 def test_there_are_workflows_to_look_at():
-    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "release", "canary", "links"}
+    names = {"test", "publish", "release", "canary", "links", "processors"}
+    assert {path.stem for path in WORKFLOWS} == names
+
+
+def test_every_setting_of_a_processor_has_its_weekly_job():
+    [job] = read(ROOT / ".github" / "workflows" / "processors.yml")["jobs"].values()
+    assert ["here", *job["strategy"]["matrix"]["setting"]] == list(SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -112,17 +119,27 @@ def test_every_supported_version_of_python_is_tested():
 
 
 def test_a_name_is_looked_up_in_one_index():
-    scripts = [ROOT / ".ci" / "torch", ROOT / ".binder" / "postBuild"]
-    everything = [*WORKFLOWS, *scripts, ROOT / "requirements.txt", ROOT / ".binder" / "pins.txt"]
-    for path in everything:
+    set_up = ROOT / "install.py"
+    lists = [ROOT / "requirements.txt", *(ROOT / ".binder").iterdir()]
+    for path in [*WORKFLOWS, *lists, set_up]:
         text = path.read_text("utf-8")
         assert not re.search(r"extra[-_]index|find-links", text, re.IGNORECASE), path
         others = "--index-url" in text or "INDEX_URL" in text
-        assert others is (path in scripts), path
-    for path in scripts:  # from another index comes torch alone
-        [command] = re.findall(r"pip install .*--index-url(?:.*\\\n)*.*", path.read_text("utf-8"))
-        assert "--no-deps" in command
-        assert "torch==" in command
+        assert others is (path == set_up), path
+    assert 'ran(*quietly, "--no-deps", *WITHOUT_CUDA, torch[0])' in set_up.read_text("utf-8")
+
+
+def test_every_set_up_is_the_same():
+    calls = {
+        "Makefile": "$(BIN)/python install.py\n",
+        "README.md": ".venv/bin/python install.py ",
+        ".binder/postBuild": "python install.py .binder/pins.txt\n",
+        ".github/workflows/test.yml": "python install.py\n",
+    }
+    for name, call in calls.items():
+        text = (ROOT / name).read_text("utf-8")
+        assert call in text, name
+        assert "install -r " not in text
 
 
 def test_a_release_has_a_bill_of_materials_made_by_a_pinned_tool():
