@@ -2,10 +2,8 @@
 
 import io
 import json
-import sys
 import warnings
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
@@ -17,11 +15,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
 
 import attnlib
 from attnlib import checking, files
-from attnlib.extras import MissingExtraError, brought_by
+from attnlib.commands import AsJson, CommandError, application
+from attnlib.extras import brought_by
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from collections.abc import Callable
@@ -32,50 +30,7 @@ if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from attnlib.probing import OneHead, Report
     from attnlib.scores import Law
 
-ParsingError: Any = typer.BadParameter.__mro__[2]
-"""The base of all errors of typer and click, which newer versions of typer do not name."""
-
-
-class CommandError(Exception):
-    """An error of a command: what is printed, in one line, and the exit status."""
-
-    def __init__(self, message: str, status: int = 2) -> None:
-        super().__init__(" ".join(message.split()))
-        self.status = status
-
-
-class OneLineErrors(TyperGroup):
-    """Commands whose errors are one line each, without the usage around it."""
-
-    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
-        """Run the command of the arguments and end the process."""
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                # A pipe on Windows has no √ and no α, and a file's name may be no text.
-                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-        try:
-            status = super().main(*arguments, **{**options, "standalone_mode": False})
-        except CommandError as error:
-            typer.echo(f"Error: {error}", err=True)
-            status = error.status
-        except MissingExtraError as error:
-            typer.echo(f"Error: {error}", err=True)
-            status = 1
-        except ParsingError as error:
-            typer.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
-            status = error.exit_code
-        if standalone_mode:
-            sys.exit(status if isinstance(status, int) else 0)
-        return status
-
-
-app = typer.Typer(
-    cls=OneLineErrors,
-    help="What attention scores should be divided by.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = application("What attention scores should be divided by.")
 
 
 def _version(wanted: bool) -> None:
@@ -103,9 +58,6 @@ class LawName(StrEnum):
     NORMAL = "normal"
     COSINE = "cosine"
     DOT_PRODUCT = "dot-product"
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 @app.command("scale")
@@ -472,127 +424,6 @@ def audit_command(
 
 AUDITED = 16
 """Tokens that a model is shown while its attention is noted."""
-
-
-@app.command("claims")
-def claims_command(
-    identifiers: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Claims; without one, all.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check the claims of the book's sources."""
-    claims = _needed("claims", "claims")
-    for identifier in identifiers or []:
-        if identifier not in claims.CLAIMS:
-            raise CommandError(
-                f"{identifier!r} is not a claim; the ledger has {', '.join(sorted(claims.CLAIMS))}"
-            )
-    outcomes = [claims.check(i) for i in identifiers] if identifiers else claims.check_all()
-    if as_json:
-        typer.echo(json.dumps([asdict(one) for one in outcomes], ensure_ascii=False, indent=2))
-        return
-    table = Table(box=box.SIMPLE_HEAD, show_lines=True, expand=True)
-    table.add_column("claim", overflow="fold", width=max(len(one.id) for one in outcomes))
-    for heading in ("statement", "evidence"):
-        table.add_column(heading, overflow="fold", ratio=1)
-    for one in outcomes:
-        claim = f"{one.id}\n{one.verdict}\n{one.source}, {one.place}"
-        translation = f" ({one.translation})" if one.translation else ""
-        words = f"\n“{one.quote}”{translation}" if one.quote else ""
-        table.add_row(*(Text(cell) for cell in (claim, one.statement + words, one.evidence)))
-    Console().print(table)
-
-
-@app.command("sweep")
-def sweep_command(
-    file: Annotated[Path, typer.Argument(help="A TOML file that describes the runs.")],
-    text: Annotated[Path | None, typer.Option(help="A copy of the sweep's corpus.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; by default one a core.")
-    ] = None,
-    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.CPU,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="A Dask scheduler, whose workers train instead."),
-    ] = None,
-) -> None:
-    """Train the models that a TOML file describes.
-
-    Only what is missing is run. It can be stopped at any moment: the same command goes on where it
-    was.
-    """
-    if scheduler is not None and workers is not None:
-        raise CommandError("--workers are processes of this machine: not with --scheduler")
-    sweep = _lab("sweep")
-    try:
-        with warnings.catch_warnings(), ExitStack() as stack:
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = _show_warning
-            described = sweep.read(file, text)
-            executor = None if scheduler is None else _cluster(scheduler, stack)
-            options = {"executor": executor, "workers": workers, "device": str(device)}
-            found = sweep.run(described, **options, progress=True)
-    except sweep.SweepError as error:
-        raise CommandError(str(error)) from error
-    except sweep.UnfinishedError as error:
-        raise CommandError(str(error), 1) from error
-    except KeyboardInterrupt:
-        typer.echo("Stopped; the same command goes on from here.", err=True)
-        raise typer.Exit(130) from None
-    diverged = sum(outcome.run.diverged_at is not None for outcome in found)
-    typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
-
-
-def _cluster(address: str, stack: ExitStack) -> Any:
-    """Return the executor of a Dask scheduler, connected until the stack ends."""
-    with brought_by("cluster"):
-        from distributed import Client
-    connect: Any = Client  # without types
-    try:
-        return stack.enter_context(connect(address)).get_executor()
-    except (OSError, ValueError) as error:
-        raise CommandError(f"no Dask scheduler answers at {address}: {error}") from error
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {message}", err=True)
-
-
-@app.command("data")
-def data_command(
-    name: Annotated[str | None, typer.Argument(help="A text; without one, list them.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the text to this file.")] = None,
-) -> None:
-    """List the texts to train on, or fetch one."""
-    data = _lab("data")
-    if name is None:
-        if out is not None:
-            raise CommandError(f"--out needs the NAME of a text: {' or '.join(data.NAMES)}")
-        table = Table(box=box.SIMPLE_HEAD)
-        for heading in ("name", "what it is"):
-            table.add_column(heading, overflow="fold")
-        for corpus in data.NAMES:
-            table.add_row(corpus, data.MEANINGS[corpus])
-        Console().print(table)
-        return
-    try:
-        if name not in data.NAMES:
-            raise ValueError(f"NAME must be {' or '.join(data.NAMES)}, got {name!r}")
-        text = data.load(name)
-    except (ValueError, OSError) as error:
-        raise CommandError(str(error)) from error
-    if out is not None:
-        try:
-            out.write_bytes(text.tobytes())
-        except OSError as error:
-            raise CommandError(f"{out} cannot be written: {error.strerror}") from error
-    typer.echo(f"{name}: {text.size} bytes" + (f", written to {out}" if out else ""))
-
-
-def _lab(module: str) -> Any:
-    """Return a module of the laboratory."""
-    return _needed(f"lab.{module}", "lab")
 
 
 def _needed(module: str, extra: str) -> Any:

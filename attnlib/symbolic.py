@@ -11,7 +11,7 @@ from typing import Any
 from attnlib import checking
 from attnlib.extras import brought_by
 
-with brought_by("claims"):
+with brought_by("symbolic"):
     import sympy
     from sympy.stats import E, Normal, variance
 

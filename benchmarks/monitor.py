@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checking import FloatArray
-from attnlib.lab.model import Config, Transformer, loss
 from attnlib.probing import Monitor
 from benchmarks import Ratio
+from experiments.lab.model import Config, Transformer, loss
 
 QUICK = {"pairs": 2, "loops": 1, "calls": 100}
 EVERY = (100, 50)

@@ -11,10 +11,10 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from attnlib.lab import data
-from attnlib.lab.model import Config, Transformer, loss
-from attnlib.lab.train import Training, train
 from benchmarks import Ratio
+from experiments.lab import data
+from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.train import Training, train
 
 QUICK = {"steps": 1, "repeats": 1}
 
@@ -74,7 +74,7 @@ def measure(
     difference = np.abs(np.subtract(of(laboratory)(steps), of(plain)(steps))).max()
     where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     yield Ratio(
-        f"attnlib.lab, a training step at source 002's size, {precision}, {where}",
+        f"experiments.lab, a training step at source 002's size, {precision}, {where}",
         "the same model with attention written out",
         1e3 * ours,
         1e3 * theirs,

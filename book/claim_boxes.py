@@ -4,7 +4,7 @@ from html import escape
 
 from IPython.display import display
 
-from attnlib import claims
+import ledger as claims
 
 
 def claim_box(*identifiers: str) -> None:

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 import typer
 
-from attnlib.lab import data
-from attnlib.lab.data import Text
-from attnlib.lab.model import Config, Transformer, loss
 from attnlib.probing import Monitor
 from attnlib.provenance import made
+from experiments.lab import data
+from experiments.lab.data import Text
+from experiments.lab.model import Config, Transformer, loss
 from experiments.records import Fields, Record, Work, complete, path_of
 
 COMMAND = "python -m experiments.alarms"

@@ -2,7 +2,7 @@
 
     python -m experiments.claim_records
 
-writes attnlib/claims/training_runs.json from the recorded runs, which must be complete, and
+writes ledger/training_runs.json from the recorded runs, which must be complete, and
 heads.json from the records of `experiments.real_heads`: with them the claims have the same verdicts
 wherever attnlib is installed.
 """
@@ -14,17 +14,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-import attnlib.claims
-from attnlib.claims.heads import HEADS
-from attnlib.claims.training import RUNS
+import ledger
 from attnlib.files import read_json, replace
-from attnlib.lab import results, sweep
-from attnlib.lab.train import Run, Training
+from experiments.lab import results, sweep
+from experiments.lab.train import Run, Training
 from experiments.real_heads import parts, verdicts
 from experiments.real_heads import rows as head_rows
 from experiments.records import HERE, Record, load, runs, together
+from ledger.heads import HEADS
+from ledger.training import RUNS
 
-OUT = Path(attnlib.claims.__path__[0]) / RUNS
+OUT = Path(ledger.__path__[0]) / RUNS
 OUT_HEADS = OUT.with_name(HEADS)
 NAMES = ("source_start", "learning_rate", "cause", "encoder", "encoder_longer", "residual")
 FURTHER = {"cause": ("cause_seeds", "cause_rates")}

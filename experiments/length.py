@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib.lab.comparison import interval
-from attnlib.lab.recall import LAWS, multipliers
-from attnlib.lab.sweep import Outcome
 from experiments import records
+from experiments.lab.comparison import interval
+from experiments.lab.recall import LAWS, multipliers
+from experiments.lab.sweep import Outcome
 
 Values = NDArray[np.float64]
 

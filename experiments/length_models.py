@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from attnlib.lab.recall import LAWS
-from attnlib.lab.sweep import Outcome
 from experiments import records
+from experiments.lab.recall import LAWS
+from experiments.lab.sweep import Outcome
 from experiments.length import FAR, START, Heads, Part, Values, above, near, number, show
 
 LENGTHS = (64, 256, 1024, 4096)

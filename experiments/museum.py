@@ -40,13 +40,13 @@ from torch.overrides import TorchFunctionMode
 
 from attnlib.attention import rescale
 from attnlib.auditing import Report, audit
-from attnlib.lab import data
-from attnlib.lab.model import Config
-from attnlib.lab.train import Training, train_model
 from attnlib.policies import POLICIES
 from attnlib.probing import probe
 from attnlib.provenance import made
 from experiments.compatibility import FAMILIES, given, tiny
+from experiments.lab import data
+from experiments.lab.model import Config
+from experiments.lab.train import Training, train_model
 from experiments.records import Fields, complete, path_of
 from tests.library.museum import EXHIBITS
 from tests.library.museum.audited import CODE, audited, with_signature

@@ -25,12 +25,12 @@ from torch.overrides import TorchFunctionMode
 from attnlib import exact
 from attnlib.attention import rescale
 from attnlib.checking import FloatArray
-from attnlib.lab import data
-from attnlib.lab.model import Config, Transformer, loss
-from attnlib.lab.train import Training, train_model
 from attnlib.probing import Report, probe
 from attnlib.provenance import made
 from attnlib.scores import Normal
+from experiments.lab import data
+from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.train import Training, train_model
 from experiments.records import Entry, Record, path_of, save
 
 COMMAND = "python -m experiments.probe_training"

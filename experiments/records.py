@@ -8,7 +8,7 @@ experiments/recorded/NAME.json holds what the recorder NAME computed:
     entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
 
 `load` reads one, and believes it when everything in it is as it should be. The training runs are
-files of `attnlib.lab.sweep`, one for each run, and `runs` reads those of a TOML file.
+files of `experiments.lab.sweep`, one for each run, and `runs` reads those of a TOML file.
 """
 
 import json
@@ -23,8 +23,8 @@ from tqdm import tqdm
 
 from attnlib import provenance
 from attnlib.files import read_json, set_aside, write_json
-from attnlib.lab import sweep
-from attnlib.lab.sweep import Outcome
+from experiments.lab import sweep
+from experiments.lab.sweep import Outcome
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
@@ -156,7 +156,7 @@ def runs(experiment: str) -> tuple[Outcome, ...]:
         raise FileNotFoundError(
             f"of the {len(described.settings)} runs of {experiment}.toml {len(found)} are "
             "recorded; "
-            f"attnlib sweep experiments/{experiment}.toml runs the others"
+            f"python -m experiments sweep experiments/{experiment}.toml runs the others"
         )
     return tuple(found)
 

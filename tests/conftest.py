@@ -1,5 +1,17 @@
+import pytest
 from hypothesis import settings
 
 # The same examples everywhere and however slow the machine: a red run is a change of ours.
 settings.register_profile("book", deadline=None, derandomize=True)
 settings.load_profile("book")
+
+
+@pytest.fixture
+def one_thread():
+    """Give PyTorch one thread, as the workers of a sweep have."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -27,17 +27,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "api/simulation": ("attnlib.sampling", "attnlib.initialisation"),
     "api/scales": ("attnlib.policies", "attnlib.rules", "attnlib.criteria"),
     "api/models": ("attnlib.attention", "attnlib.probing", "attnlib.auditing"),
-    "api/laboratory": (
-        "attnlib.lab.data",
-        "attnlib.lab.model",
-        "attnlib.lab.train",
-        "attnlib.lab.recall",
-        "attnlib.lab.sweep",
-        "attnlib.lab.results",
-        "attnlib.lab.comparison",
-        "attnlib.lab.small_models",
-    ),
-    "api/proofs": ("attnlib.symbolic", "attnlib.claims"),
+    "api/proofs": ("attnlib.symbolic",),
 }
 """The modules of each page."""
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from attnlib.lab import data
+from experiments.lab import data
 
 SOURCES = ("brown", "kjv", "shakespeare", "python")
 """Texts that models of language read."""

@@ -10,7 +10,7 @@ from colorspacious import cspace_convert
 from scipy.spatial.distance import pdist
 
 import book
-from attnlib import claims
+import ledger as claims
 from book import drawings, style
 from book.claim_boxes import box
 from tests.notebooks.numeric import text_difference

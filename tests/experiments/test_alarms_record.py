@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from attnlib.lab import data
 from attnlib.probing.alarms import COLLAPSED
 from experiments import alarms
+from experiments.lab import data
 from experiments.records import Entry, Record, load
 
 

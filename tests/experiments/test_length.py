@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import brentq
 
 from attnlib import retrieval
-from attnlib.lab.recall import multipliers, tilt
 from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine
 from experiments import length, length_models, records
+from experiments.lab.recall import multipliers, tilt
 
 LAW = Cosine(32)
 THETA = tilt(0.5, 32)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnlib.lab import data
-from attnlib.lab.model import Config
-from attnlib.lab.train import Training
 from experiments import museum
+from experiments.lab import data
+from experiments.lab.model import Config
+from experiments.lab.train import Training
 from experiments.records import load
 from tests.library.museum import EXHIBITS
 

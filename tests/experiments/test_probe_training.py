@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from attnlib import exact, freezing
-from attnlib.lab import data
-from attnlib.lab.model import Config
-from attnlib.lab.train import Training
 from attnlib.probing import DEFINITIONS
 from attnlib.scores import DotProduct
 from experiments import probe_training
+from experiments.lab import data
+from experiments.lab.model import Config
+from experiments.lab.train import Training
 from experiments.records import load
 
 

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from attnlib import provenance
-from attnlib.lab import sweep
-from attnlib.lab.sweep import SweepError
 from experiments import records
+from experiments.lab import sweep
+from experiments.lab.sweep import SweepError
 from experiments.records import HERE, RECORDED, Entry, Record, complete, load, save
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))

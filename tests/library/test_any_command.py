@@ -100,19 +100,10 @@ def paths(folder):
 def of_others(draw, folder):
     """Return a command line of the other commands; none that trains, fetches or takes long."""
     path = paths(folder)
-    command = draw(st.sampled_from(["probe", "claims", "data", "sweep", ""]) | words)
+    command = draw(st.sampled_from(["probe", "audit", ""]) | words)
     if command == "probe":
         arguments = [draw(path | words), "--text", draw(path)]
         arguments += draw(st.just([]) | numbers.map(lambda number: ["--tokens", number]))
-    elif command == "claims":
-        arguments = [draw(st.just("variance.linear") | words), *draw(st.lists(words, max_size=1))]
-    elif command == "data":
-        arguments = [draw(st.just("embedded") | words)]
-        arguments += draw(st.just([]) | path.map(lambda one: ["--out", one]))
-    elif command == "sweep":
-        arguments = [draw(path), *draw(st.just([]) | path.map(lambda one: ["--text", one]))]
-        arguments += draw(st.just([]) | numbers.map(lambda number: ["--workers", number]))
-        arguments += draw(st.just([]) | words.map(lambda word: ["--device", word]))
     else:
         arguments = draw(st.lists(words, max_size=3))
     return [command, *arguments, *draw(flags)]

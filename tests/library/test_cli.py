@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from attnlib import __version__, criteria, retrieval
 from attnlib.cli import app
-from attnlib.lab import data
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
 
@@ -29,27 +28,6 @@ def test_what_a_pipe_gets_is_utf8_whatever_the_code_page():
         check=True,
     )
     assert "α" in finished.stdout.decode("utf-8")
-
-
-def test_claims_without_sympy_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sympy", None)
-    for name in [
-        name for name in sys.modules if name.startswith(("attnlib.claims", "attnlib.symb"))
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    result = CliRunner().invoke(app, ["claims"])
-    assert result.exit_code == 1
-    assert result.output.count("\n") == 1
-    assert 'sympy is missing; pip install "attnlib[claims]"' in result.output
-
-
-def test_claims_as_json():
-    result = run("claims", "--json", "jacobian.multiply", "variance.linear")
-    first, second = json.loads(result.output)
-    words = ["id", "source", "chapter", "place", "statement", "quote", "translation"]
-    assert list(first) == [*words, "verdict", "evidence"]
-    assert (first["id"], first["verdict"]) == ("jacobian.multiply", "wrong")
-    assert (second["id"], second["source"]) == ("variance.linear", "001")
 
 
 SCALE = ("scale", "--n", "600", "--d", "64")
@@ -158,11 +136,6 @@ def test_what_needs_more_dimensions_has_no_scale_in_few(d):
         ((*SCALE, "--theta", "1e9"), "theta must be at most 10000"),
         ((*SCALE, "--gap", "9", "--law", "cosine"), "gap must be at most 1 for Cosine(d=64)"),
         ((*SCALE, "--gap", "nan"), "gap must not contain NaN"),
-        (("claims", "variance.nothing"), "'variance.nothing' is not a claim; the ledger has "),
-        (("data", "nothing"), "NAME must be embedded or tiny-shakespeare, got 'nothing'"),
-        (("data", "--out", "x"), "--out needs the NAME of a text"),
-        (("sweep", "nothing.toml"), "nothing.toml: cannot be read"),
-        (("sweep", "nothing.toml", "--device", "tpu"), "'cpu', 'cuda'"),
         (("nothing",), "No such command 'nothing'"),
     ],
 )
@@ -178,41 +151,15 @@ def test_wrong_input_gets_one_line_and_status_two(arguments, said):
 def test_without_a_command_there_is_help():
     result = run()
     assert result.exit_code == 0
-    for command in ("scale", "claims", "sweep", "data"):
+    for command in ("scale", "probe", "audit"):
         assert command in result.output
         assert run(command, "-h").exit_code == 0
-
-
-def test_data_lists_the_texts_and_writes_one(tmp_path):
-    listed = run("data").output
-    assert all(name in listed for name in data.NAMES)
-    file = tmp_path / "text"
-    assert run("data", "embedded", "--out", str(file)).exit_code == 0
-    assert file.read_bytes() == data.embedded().tobytes()
-    assert "cannot" in run("data", "embedded", "--out", str(tmp_path)).stderr
-
-
-def test_data_that_cannot_be_fetched_says_so(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
-    monkeypatch.setattr(data, "SHAKESPEARE_URL", "http://127.0.0.1:9/nothing.txt")
-    result = run("data", "tiny-shakespeare")
-    assert result.exit_code == 2
-    assert "tiny-shakespeare.txt could not be fetched" in result.stderr
 
 
 def test_the_module_is_the_command():
     command = [sys.executable, "-m", "attnlib", "--version"]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert finished.stdout.strip().endswith(__version__)
-
-
-def test_one_claim_is_a_table_and_json_with_its_signs():
-    result = run("claims", "jacobian.multiply")
-    assert "jacobian.multiply" in result.output
-    assert "wrong" in result.output
-    assert "source" in result.output
-    written = run("claims", "--json", "jacobian.multiply").output
-    assert written == json.dumps(json.loads(written), ensure_ascii=False, indent=2) + "\n"
 
 
 def test_scale_as_json_is_laid_out_for_readers():
@@ -233,17 +180,3 @@ def test_scale_marks_what_is_learned_or_simulated_and_says_how_to_use_it():
     assert "    functional.scaled_dot_product_attention(q, k, v, scale=" in result.output
     assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
     assert "at the last query" in run("scale", "--n", "8", "--d", "64", "--causal").output
-
-
-def test_a_worker_that_dies_ends_a_sweep_in_one_line(monkeypatch, tmp_path):
-    from attnlib.lab import sweep
-
-    def dies(*_, **__):
-        raise sweep.WorkerError("a worker process died")
-
-    monkeypatch.setattr(sweep, "read", lambda *_: None)
-    monkeypatch.setattr(sweep, "run", dies)
-    result = run("sweep", str(tmp_path / "sweep.toml"))
-    assert result.exit_code == 1
-    assert "a worker process died" in result.output
-    assert result.output.count("\n") == 1

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from attnlib.attention import Attention
-from attnlib.lab.model import Config, Transformer
 from attnlib.probing import Monitor, clip, probe
+from experiments.lab.model import Config, Transformer
 from tests.library.test_probing import Caller, draw
 
 WIDTH, HEADS, LENGTH = 32, 4, 12

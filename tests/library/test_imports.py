@@ -26,7 +26,7 @@ def test_importing_the_library_loads_no_heavy_package(statement):
 
 
 @pytest.mark.parametrize(
-    "statement", ["from attnlib.lab import comparison, data, small_models", "import attnlib.claims"]
+    "statement", ["from experiments.lab import comparison, data, small_models", "import ledger"]
 )
 def test_texts_comparisons_and_claims_need_no_torch(statement):
     assert {"torch", "pooch"}.isdisjoint(modules_after(statement))
@@ -41,14 +41,10 @@ WANTING = {
     "import attnlib.attention": ("torch", "torch"),
     "import attnlib.probing": ("torch", "torch"),
     "import attnlib.auditing": ("torch", "torch"),
-    "from attnlib.lab import sweep": ("torch", "lab"),
-    "from attnlib.lab import data; data.fetch('', '', '')": ("pooch", "lab"),
-    "import attnlib.symbolic": ("sympy", "claims"),
-    "import attnlib.claims": ("sympy", "claims"),
+    "import attnlib.symbolic": ("sympy", "symbolic"),
     "from attnlib import policies; policies.table(8, 8)": ("pandas", "table"),
 }
 WANTING_WITH_TORCH = {
-    "from attnlib.lab import sweep": ("filelock", "lab"),
     "from attnlib.probing import Report; Report().table()": ("pandas", "table"),
     "from attnlib.probing import Report; Report().rows()": ("pandas", "table"),
     "from attnlib.probing import Report; Report().plot()": ("matplotlib", "book"),
@@ -78,12 +74,3 @@ def test_what_is_missing_names_the_extra_that_brings_it(statements):
             rf"{missing}\S* is missing; pip install \"attnlib\[{extra}\]\" brings what this needs"
         )
         assert re.fullmatch(named, line)
-
-
-def test_a_text_that_needs_pooch_says_so_in_a_line():
-    code = "import sys; sys.modules['pooch'] = None\nfrom attnlib.cli import app; app()"
-    command = [sys.executable, "-c", code, "data", "tiny-shakespeare"]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 1
-    said = 'Error: pooch is missing; pip install "attnlib[lab]" brings what this needs\n'
-    assert answer.stderr == said

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import zipfile
-from dataclasses import asdict
 from importlib.metadata import distribution
 
 import pytest
@@ -14,7 +13,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import attnlib
-from attnlib import claims
 from tests.books import ROOT
 from tests.repository.packages import EXTRAS, PROJECT, asked_for, imported
 
@@ -34,9 +32,7 @@ def test_it_holds_the_library_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "attnlib").rglob("*.py")}
     about = {name for name in names if ".dist-info/" in name}
-    files = (claims.training.RUNS, claims.heads.HEADS, "statements.toml")
-    data = {f"attnlib/claims/{name}" for name in files}
-    assert names - about == ours | data | {"attnlib/py.typed", "attnlib/policies.toml"}
+    assert names - about == ours | {"attnlib/py.typed", "attnlib/policies.toml"}
     assert any(name.endswith("licenses/LICENSE") for name in about)
 
 
@@ -93,27 +89,11 @@ def test_it_works_with_only_what_it_asks_for(clean):
     assert json.loads(finished.stdout)["n"] == 600
 
 
-@pytest.mark.parametrize(
-    ("command", "missing", "extra"),
-    [(("claims",), "sympy", "claims"), (("sweep", "sweep.toml"), "torch", "lab")],
-)
-def test_what_is_missing_is_named_in_a_line_with_the_extra_that_brings_it(
-    clean, command, missing, extra
-):
-    finished = run(clean, *command)
+def test_what_is_missing_is_named_in_a_line_with_the_extra_that_brings_it(clean):
+    finished = run(clean, "probe", "gpt2", "--text", "text")
     assert finished.returncode == 1
-    named = rf'Error: {missing} is missing; pip install "attnlib\[{extra}\]".*\n'
+    named = r'Error: torch is missing; pip install "attnlib\[probe\]".*\n'
     assert re.fullmatch(named, finished.stderr), finished.stderr
-
-
-def test_with_its_extra_a_claim_of_each_module_is_decided_as_in_the_repository(wheel, tmp_path):
-    folder = tmp_path / "claims"
-    folder.mkdir()
-    installed(wheel, [*PROJECT["dependencies"], *EXTRAS["claims"]], folder)
-    of_each = {entry.check.__module__: name for name, entry in claims.CLAIMS.items()}.values()
-    finished = run(folder, "claims", "--json", *of_each)
-    assert finished.returncode == 0, finished.stderr
-    assert json.loads(finished.stdout) == [asdict(claims.check(name)) for name in of_each]
 
 
 OUTSIDE = r"experiments|results/|\.ipynb|\.html|chapters/|errata|\.\./|__file__"

@@ -12,9 +12,9 @@ from scipy.integrate import quad
 from scipy.special import gammaln
 
 from attnlib import freezing, rows
-from attnlib.lab.model import Attention, Config
 from attnlib.policies import POLICIES
 from attnlib.probing.measure import Call, measure
+from experiments.lab.model import Attention, Config
 from tests.book.formulas import Place
 from tests.book.theorems.exact import gradient
 from tests.book.theorems.freezing import MANY

@@ -1,0 +1,69 @@
+"""What a command line is made of: errors in one line, JSON on request."""
+
+import io
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from attnlib.extras import MissingExtraError
+
+ParsingError: Any = typer.BadParameter.__mro__[2]
+"""The base of all errors of typer and click, which newer versions of typer do not name."""
+
+
+class CommandError(Exception):
+    """An error of a command: what is printed, in one line, and the exit status."""
+
+    def __init__(self, message: str, status: int = 2) -> None:
+        super().__init__(" ".join(message.split()))
+        self.status = status
+
+
+class OneLineErrors:
+    """Errors are one line each, without the usage around it."""
+
+    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
+        """Run the command of the arguments and end the process."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A pipe on Windows has no √ and no α, and a file's name may be no text.
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+        try:
+            run = super().main  # type: ignore[misc]
+            status = run(*arguments, **{**options, "standalone_mode": False})
+        except CommandError as error:
+            typer.echo(f"Error: {error}", err=True)
+            status = error.status
+        except MissingExtraError as error:
+            typer.echo(f"Error: {error}", err=True)
+            status = 1
+        except ParsingError as error:
+            typer.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
+            status = error.exit_code
+        if standalone_mode:
+            sys.exit(status if isinstance(status, int) else 0)
+        return status
+
+
+class OneLineGroup(OneLineErrors, TyperGroup):
+    """Commands with errors of one line."""
+
+
+class OneLineCommand(OneLineErrors, TyperCommand):
+    """A command with errors of one line."""
+
+
+def application(help: str) -> typer.Typer:
+    """Return a command line without commands yet."""
+    return typer.Typer(
+        cls=OneLineGroup,
+        help=help,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]

@@ -1,0 +1,299 @@
+"""Texts as bytes, and the batches that training draws from them.
+
+Three texts: `embedded`, which this module writes itself; `tiny_shakespeare`, which is fetched once;
+and any local file. A text is an array of uint8, and a byte is a token.
+
+Source 002. Chapter: training.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlib import checking
+
+Text = NDArray[np.uint8]
+"""A text: its bytes."""
+Tokens = NDArray[np.int64]
+"""Bytes as a model reads them, or 256 for a hidden one."""
+
+SHAKESPEARE = "tiny-shakespeare"
+EMBEDDED = "embedded"
+NAMES = (EMBEDDED, SHAKESPEARE)
+"""The texts that have a name."""
+MEANINGS = {
+    EMBEDDED: "Lines that only attention can complete; made on the spot.",
+    SHAKESPEARE: "Shakespeare's plays in part; fetched once, 1.1 MB.",
+}
+"""What `python -m experiments data` says of them."""
+
+SHAKESPEARE_URL = (
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+)
+SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+
+MASK = 256
+"""The token that hides a byte from the encoder."""
+IGNORED = -100
+"""The target of a byte that the encoder need not predict; torch's cross-entropy skips it."""
+
+# Streams of random numbers drawn with the same seed.
+WEIGHTS, STARTS, MASKS = range(3)
+
+
+class Batch(NamedTuple):
+    """Windows of a text, and what the model should say at each position. Chapter: training."""
+
+    inputs: Tokens
+    """Shape (batch, sequence)."""
+    targets: Tokens
+    """Shape (batch, sequence); −100 where there is nothing to say."""
+
+
+def load(name: str, path: str | Path | None = None) -> Text:
+    """Return the text called "embedded" or "tiny-shakespeare", or the file of that name.
+
+    `path` is where a copy of tiny-shakespeare lies; without it, it is fetched. Raises ValueError
+    for a text that is none of these and for a file that is not tiny-shakespeare, OSError when a
+    file cannot be read or fetched. Chapter: training.
+    """
+    checking.instance("corpus", name, str)
+    if path is not None and name != SHAKESPEARE:
+        raise ValueError(f"a path can be given only for {SHAKESPEARE}, got corpus={name!r}")
+    if name == EMBEDDED:
+        return embedded()
+    if name == SHAKESPEARE:
+        return tiny_shakespeare(path)
+    if not Path(name).is_file():
+        raise ValueError(
+            f"corpus must be {EMBEDDED!r}, {SHAKESPEARE!r} or the path of a file, "
+            f"got corpus={name!r}"
+        )
+    return read(name)
+
+
+def read(path: str | Path) -> Text:
+    """Return the bytes of a file; ValueError if it has none, OSError if it cannot be read."""
+    checking.instance("path", path, str | os.PathLike)
+    try:
+        text = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
+    except ValueError as error:
+        raise ValueError(f"path must be one of a file, got path={path!r:.80}: {error}") from None
+    if text.size == 0:
+        raise ValueError(f"the text must have at least one byte, got the empty file {path}")
+    return text
+
+
+def tiny_shakespeare(path: str | Path | None = None) -> Text:
+    """Return the 1,115,394 bytes of Shakespeare that character models are often trained on.
+
+    Fetched once, into the user's cache (`ATTNLIB_CACHE` names another folder), or read from `path`.
+    Raises ValueError when the bytes are others, OSError when there is no file and no network.
+    Chapter: training.
+    """
+    if path is None:
+        return read(fetch(SHAKESPEARE_URL, SHAKESPEARE_SHA256, "tiny-shakespeare.txt"))
+    text = read(path)
+    if digest(text) != SHAKESPEARE_SHA256:
+        raise ValueError(
+            f"{path} is not {SHAKESPEARE}: its sha256 is {digest(text)}, not {SHAKESPEARE_SHA256}"
+        )
+    return text
+
+
+def fetch(url: str, sha256: str, name: str) -> Path:
+    """Return where the file called `name` lies in the cache; it is fetched the first time.
+
+    Raises ValueError when its sha256 is another, OSError when the address cannot be reached.
+    """
+    import pooch
+
+    cache = pooch.create(
+        path=pooch.os_cache("attnlib"),
+        base_url="",
+        registry={name: f"sha256:{sha256}"},
+        urls={name: url},
+        env="ATTNLIB_CACHE",
+    )
+    try:
+        return Path(cache.fetch(name))
+    except OSError as error:
+        raise OSError(
+            f"{name} could not be fetched from {url} into {cache.abspath}: "
+            f"{type(error).__name__}; give the path of a copy instead"
+        ) from error
+
+
+def digest(text: Text) -> str:
+    """Return the sha256 of a text, 64 hexadecimal digits; TypeError for what is no text."""
+    _check_text(text)
+    return hashlib.sha256(text.tobytes()).hexdigest()
+
+
+LETTERS = "BCDFGHJK"
+DIGITS = "0123"
+PREPOSITIONS = ["by", "near", "under", "behind"]
+ADJECTIVES = ["old", "cold", "red", "small", "dark", "quiet", "broken", "tall"]
+NOUNS = ["mill", "river", "tree", "gate", "tower", "bridge", "garden", "wall"]
+VERBS = ["sing", "wait", "work", "dream", "rest", "read", "paint", "listen"]
+LINES_A_BLOCK = 1024
+
+
+def embedded(size: int = 2**18, seed: int = 0) -> Text:
+    """Return `size` bytes of lines that attention can complete and a count of n-grams cannot.
+
+    Each line is about one or two people, who are a letter and a digit, and says once or twice where
+    they are and what they do::
+
+        C0 under the small garden 's working (C0) by the red bridge 's resting (C0)
+        C3 & F1 by the quiet bridge 're waiting (C3 & F1)
+
+    Who it is can only be copied, from at least 31 bytes back, and whether 's or 're comes next
+    stands at least 18 bytes back. All words are drawn at random, each as often as the others. A
+    longer text of the same seed begins with the shorter one. Raises ValueError for a size below 1,
+    TypeError for numbers that are not integers. Chapter: training.
+
+    >>> print(embedded(75).tobytes().decode())
+    C0 under the small garden 's working (C0) by the red bridge 's resting (C0)
+    """
+    checking.integer("size", size, minimum=1)
+    checking.integer("seed", seed, minimum=0)
+    rng = np.random.default_rng(seed)
+    blocks: list[bytes] = []
+    while sum(map(len, blocks)) < size:
+        # All lists of words have a power of two of entries: the remainders are uniform.
+        drawn = rng.integers(0, 2**16, (LINES_A_BLOCK, 14)).tolist()
+        blocks.append("".join(map(_line, drawn)).encode("ascii"))
+    return np.frombuffer(b"".join(blocks)[:size], dtype=np.uint8)
+
+
+def _line(drawn: list[int]) -> str:
+    def word(number: int, words: Sequence[str]) -> str:
+        return words[drawn[number] % len(words)]
+
+    names = [word(i, LETTERS) + word(i + 1, DIGITS) for i in (2, 4)]
+    plural = drawn[0] % 2
+    people, ending = (" & ".join(names), "re") if plural else (names[0], "s")
+    said = [
+        f" {word(i, PREPOSITIONS)} the {word(i + 1, ADJECTIVES)} {word(i + 2, NOUNS)} "
+        f"'{ending} {word(i + 3, VERBS)}ing ({people})"
+        for i in (6, 10)
+    ]
+    return people + "".join(said[: 1 + drawn[1] % 2]) + "\n"
+
+
+class Split(NamedTuple):
+    """The two parts of a text: its beginning for `training`, its end for `validation`."""
+
+    training: Text
+    validation: Text
+
+
+def split(text: Text, fraction: float = 0.1) -> Split:
+    """Return the text without its last `fraction`, and that fraction, for validation.
+
+    Raises ValueError for a fraction that is not between 0 and 1, TypeError for what is no text.
+    Chapter: training.
+
+    >>> [part.size for part in split(embedded(1000))]
+    [900, 100]
+    """
+    _check_text(text)
+    share = checking.number("fraction", fraction)
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"fraction must be between 0 and 1, got fraction={share:g}")
+    cut = text.size - round(share * text.size)
+    return Split(text[:cut], text[cut:])
+
+
+def batches(
+    text: Text,
+    *,
+    sequence: int,
+    batch: int,
+    steps: int,
+    seed: int,
+    masked: float | None = None,
+) -> Iterator[Batch]:
+    """Yield `steps` batches of windows that start anywhere in the text, drawn with `seed`.
+
+    For a decoder the target at each position is the next byte. With `masked`, for an encoder, that
+    share of the bytes of each window, rounded, at least one, is hidden by the token 256 and is
+    the target; the other targets are −100, to be ignored. The windows depend on nothing but the
+    text, `sequence`, `batch` and `seed`, so runs that differ in the model see the same ones.
+
+    Raises ValueError for a text that is shorter than a window, and ValueError or TypeError for
+    what is no text, for numbers that are not whole or too small, and for a `masked` that is not
+    above 0 and at most 1. Chapter: training.
+
+    >>> first, _ = batches(embedded(1000), sequence=16, batch=2, steps=2, seed=0)
+    >>> first.inputs.shape, bool((first.inputs[:, 1:] == first.targets[:, :-1]).all())
+    ((2, 16), True)
+    """
+    checking.integer("batch", batch, minimum=1)
+    checking.integer("steps", steps, minimum=0)
+    checking.integer("seed", seed, minimum=0)
+    windows = _window_count(text, sequence, masked)
+    starts = np.random.default_rng([seed, STARTS])
+    masks = np.random.default_rng([seed, MASKS])
+    for _ in range(steps):
+        yield _batch(text, starts.integers(0, windows, batch), sequence, masked, masks)
+
+
+def validation_batch(
+    text: Text, *, sequence: int, windows: int, masked: float | None = None
+) -> Batch:
+    """Return up to `windows` windows, evenly spaced over the text, as one batch.
+
+    They do not overlap unless there is no room for that. The same for every seed. `masked` and the
+    errors as in `batches`. Chapter: training.
+
+    >>> validation_batch(embedded(1000), sequence=16, windows=9).inputs.shape
+    (9, 16)
+    """
+    checking.integer("windows", windows, minimum=1)
+    last = _window_count(text, sequence, masked) - 1
+    count = min(windows, 1 + last // sequence)
+    starts = np.linspace(0, last, count).astype(np.int64)
+    return _batch(text, starts, sequence, masked, np.random.default_rng([0, MASKS]))
+
+
+def _check_text(text: Text) -> None:
+    checking.instance("text", text, np.ndarray)
+    if text.dtype != np.uint8 or text.ndim != 1:
+        raise TypeError(
+            f"text must be bytes, numpy.uint8, on one axis, got {text.dtype} of shape {text.shape}"
+        )
+
+
+def _window_count(text: Text, sequence: int, masked: float | None) -> int:
+    """Return how many windows of `sequence` bytes and a next one there are."""
+    _check_text(text)
+    if masked is not None and checking.positive("masked", masked) > 1.0:
+        raise ValueError(f"masked must be at most 1, got masked={masked:g}")
+    checking.integer("sequence", sequence, minimum=1)
+    if text.size <= sequence:
+        raise ValueError(
+            f"the text must be longer than sequence={sequence}, got a text of {text.size} bytes"
+        )
+    return text.size - sequence
+
+
+def _batch(
+    text: Text, starts: Tokens, sequence: int, masked: float | None, rng: np.random.Generator
+) -> Batch:
+    windows = text[starts[:, None] + np.arange(sequence + 1)].astype(np.int64)
+    if masked is None:
+        return Batch(windows[:, :-1], windows[:, 1:])
+    inputs = windows[:, :-1]
+    count = max(1, round(masked * sequence))
+    # The smallest of independent numbers fall anywhere: as many hidden bytes in each window.
+    order = rng.random(inputs.shape).argsort(axis=1)
+    hidden = np.zeros(inputs.shape, dtype=bool)
+    np.put_along_axis(hidden, order[:, :count], True, axis=1)
+    return Batch(np.where(hidden, MASK, inputs), np.where(hidden, inputs, IGNORED))

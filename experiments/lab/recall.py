@@ -1,0 +1,664 @@
+"""Heads that learn to find: tasks whose needle is known, and what a trained head wants.
+
+- `nearest`: the query is a noisy copy of one of n keys, which are directions in d dimensions. One
+  head, two matrices W_q and W_k, learns it from −log P, P the weight on that key.
+- `recall`: pairs of a key and a value, a token each, and then keys, of which the value is to be
+  said. A Transformer of one layer can learn it, without positions.
+- `induction`: a sequence, and a stretch of it again, of which each next token is to be said. It
+  takes two layers, and positions.
+
+What the needle has above the others is a task's `gap`:
+
+- "noise": of a law of the noise's own kind, tilted by θ, whatever n (`attnlib.retrieval.Tilted`);
+- "fixed": exactly so much, whatever n (`attnlib.retrieval.Fixed`);
+- "growing": tilted by θ log n/log n₀, n₀ the length of training.
+
+After training the head is measured at other lengths: its gap g, the variance and
+κ(t) = log E e^{tℓ} of the other logits ℓ about their mean, its weight, its loss, the multiplier t*
+of all its logits that its loss wants, and its loss under the laws in dispute, each over what it is
+at n₀.
+
+Chapter: length.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attnlib import checking
+from attnlib.attention import rescale
+from attnlib.checking import FloatArray
+from attnlib.policies import Policy, own
+from attnlib.scores import Cosine
+from experiments.lab import data
+from experiments.lab.model import BYTES, Attention, Block, Config, Transformer, fitted
+
+TASKS = ("nearest", "recall", "induction")
+GAPS = ("noise", "fixed", "growing")
+QUERIES = 8
+"""How many queries look into one set of keys, and are measured of a sequence: its last."""
+SYMBOLS = 64
+"""How many keys of `recall` and tokens of `induction` there are."""
+VALUES = 3
+"""How many values a key of `recall` may have."""
+BLOCKS = 50
+"""The losses of training are kept as the means of so many stretches."""
+CHUNK = 2**18
+"""Keys that are drawn at a time in a test; an eighth of it, for a Transformer."""
+SLACK = 0.1
+"""In nats: `least` is the smallest multiplier whose loss is above the best by no more."""
+MOST = 64.0
+"""t* is looked for from 1/MOST to MOST, and is the end where it lies beyond."""
+POWERS = (0.5, 1.0, 1.5, 2.0)
+"""The t at which κ(t) is measured."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be found, how it is learned, and where that is tested.
+
+    Raises ValueError or TypeError that names a field, its value and what is allowed. Chapter:
+    length.
+
+    >>> Task(gap="growing", lengths=[16, 64]).lengths
+    (16, 64)
+    """
+
+    name: str = "nearest"
+    """One of `TASKS`."""
+    gap: str = "noise"
+    """One of `GAPS`."""
+    strength: float = 0.5
+    """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀; of tokens the chance that
+    the query is a true copy, which is 1 where the gap is fixed."""
+    steps: int = 1000
+    """Of Adam, whose learning rate falls to 0 in a line."""
+    batch: int = 32
+    """Sets of keys, each with eight queries, or sequences in a step."""
+    learning_rate: float = 2.0**-7
+    """Adam's, in the first step."""
+    seed: int = 0
+    """Of the start, of what is trained on and of what is tested."""
+    lengths: tuple[int, ...] = ()
+    """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
+    rows: int = 1024
+    """Queries of a test, a multiple of 8."""
+
+    def __post_init__(self) -> None:
+        lengths = self.lengths
+        if not isinstance(lengths, list | tuple):
+            raise TypeError(f"lengths must be a list of whole numbers, got lengths={lengths!r:.80}")
+        checked = {
+            "name": checking.choice("name", self.name, TASKS),
+            "gap": checking.choice("gap", self.gap, GAPS),
+            "strength": checking.positive("strength", self.strength),
+            "learning_rate": checking.positive("learning_rate", self.learning_rate),
+            "seed": checking.integer("seed", self.seed, minimum=0),
+            "lengths": tuple(
+                checking.integer("lengths", n, minimum=2, maximum=2**20) for n in lengths
+            ),
+            **{
+                name: checking.integer(name, getattr(self, name), minimum=1, maximum=2**31)
+                for name in ("steps", "batch", "rows")
+            },
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.strength >= 1.0:
+            raise ValueError(f"strength must be below 1, got strength={self.strength:g}")
+        if self.rows % QUERIES:
+            raise ValueError(f"rows must be a multiple of {QUERIES}, got rows={self.rows}")
+
+
+class Found(NamedTuple):
+    """What a head has learned. Chapter: length."""
+
+    losses: list[float]
+    """Of training: the means of 50 stretches, or of each step where there are fewer."""
+    diverged_at: int | None
+    """The first of these that is not a number; None if there is none."""
+    measured: list[dict[str, Any]]
+    """`measured` at n₀ and at the other lengths; empty where it diverged."""
+
+
+FIELDS = (
+    *("n", "gap", "variance", "kappa", "slope", "first", "weight", "loss", "error"),
+    *("best", "best_loss", "least", "predicted_weight", "predicted_loss"),
+    *("annealed_loss", "laws"),
+)
+"""What is measured at a length: see `measured` and `foresight`. `laws` are `LAWS`, or none where a
+Transformer has a policy of its own, at which it is measured."""
+
+MODEL_FIELDS = ("heads", "answer_loss", "accuracy", "answers")
+"""What there is beside them of a Transformer: how many heads the rows are of; the loss in nats of
+what it says, and the share that is right; and `answers`, that loss under `LAWS` in all heads of all
+layers, where the model has no policy of its own."""
+
+
+def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
+    """Return √log n, the rule of normal scores."""
+    return np.sqrt(np.log(n))
+
+
+LAWS = ("root_log", "ssmax", "qwen", "llama_4", "yarn", "infoscale")
+"""The laws in dispute, beside that of no law: log n is "ssmax", and "qwen" from n₀ on."""
+
+
+def _named(law: str, length: int) -> Policy:
+    """Return one of `LAWS`, for models of this length."""
+    return own(_root_log) if law == "root_log" else fitted(law, length)
+
+
+def multipliers(n: int, length: int, d: int) -> dict[str, float]:
+    """Return each of `LAWS` at n keys, over what it is at `length`, for heads of d dimensions."""
+    return {law: float(_named(law, length).relative(length).scale(n, d)) for law in LAWS}
+
+
+# --- what is to be found --------------------------------------------------------------------------
+
+
+def tilt(strength: float, d: int) -> float:
+    """Return θ, by which a needle among random directions is tilted whose mean cosine is ϱ.
+
+    The root of κ'(θ) = ϱ for cosines in d dimensions. Raises ValueError for a strength that is not
+    between 0 and 1. Chapter: length.
+
+    >>> round(tilt(0.5, 32), 3)
+    21.072
+    """
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    cosine = checking.positive("strength", strength)
+    if cosine >= 1.0:
+        raise ValueError(f"strength must be below 1, got strength={cosine:g}")
+    law = Cosine(checking.integer("d", d, minimum=3))
+
+    def excess(log_theta: float) -> float:
+        return float(law.log_mgf_derivatives(np.exp(log_theta)).first) - cosine
+
+    return float(np.exp(brentq(excess, -30.0, 30.0, xtol=1e-12)))
+
+
+class Rows(NamedTuple):
+    """Sets of keys, the queries that look into each, and the key that each is to find."""
+
+    queries: NDArray[np.float32]  # (sets, queries, d), of length √d, as the keys
+    keys: NDArray[np.float32]  # (sets, n, d)
+    needle: NDArray[np.int64]  # (sets, queries)
+
+
+class Sequences(NamedTuple):
+    """Sequences of tokens, the last of them queries; what each is to say, and where that stands."""
+
+    tokens: NDArray[np.int64]  # (sets, n)
+    answer: NDArray[np.int64]  # (sets, queries)
+    needle: NDArray[np.int64]  # (sets, queries)
+
+
+def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, sets: int) -> Rows:
+    """Return rows of n keys for a head of training length `length`.
+
+    Keys are uniform on the sphere. A query has the cosine w with its needle and is uniform but for
+    that: w = ϱ where the gap is fixed, else of the density (1 − w²)^{(d−3)/2} e^{θw}, so that given
+    the query the needle is von Mises and Fisher's. Chapter: length.
+    """
+    keys = _directions(rng, (sets, n, d))
+    needle = rng.integers(0, n, (sets, QUERIES))
+    cosine = np.full(needle.shape, task.strength)
+    if task.gap != "fixed":
+        growth = np.log(n) / np.log(length) if task.gap == "growing" else 1.0
+        cosine = np.interp(rng.random(needle.shape), *_quantiles(task.strength, d, growth))
+    cosine = cosine[..., None].astype(np.float32)
+    meant = np.take_along_axis(keys, needle[..., None], axis=1)
+    aside = _directions(rng, meant.shape)
+    aside -= (aside * meant).sum(axis=-1, keepdims=True) * meant
+    aside /= np.linalg.norm(aside, axis=-1, keepdims=True)
+    queries = cosine * meant + np.sqrt(1.0 - cosine**2) * aside
+    root = np.float32(np.sqrt(d))
+    return Rows((root * queries).astype(np.float32), root * keys, needle)
+
+
+def sequences(
+    task: Task, length: int, n: int, rng: np.random.Generator, sets: int, queries: int = QUERIES
+) -> Sequences:
+    """Return sequences of n tokens, the last of them queries, for training length `length`.
+
+    `recall`: the token 4·key + value is a pair, with a value from 1 to 3, and 4·key asks for it.
+    The needle of a query is the pair. `induction`: the queries are tokens in a row of those
+    before, and the needle is the one after the query's own.
+
+    Where the gap is fixed, what a query copies stands at one place only. Else all are drawn alike,
+    and the copy is true with the chance ϱ, and any other token without it: a needle tilted by
+    θ = log(63ϱ/(1 − ϱ)) among scores 0 or 1, times log n/log n₀ where the gap grows. Chapter:
+    length.
+    """
+    before, alike = n - queries, task.gap != "fixed"
+    induction = task.name == "induction"
+    starts = rng.integers(0, before - queries, (sets, 1)) + np.arange(queries)
+    anywhere = rng.random((sets, before)).argsort(axis=1)[:, :queries]
+    places = starts if induction else anywhere
+    shuffled = rng.permuted(np.tile(np.arange(SYMBOLS), (sets, 1)), axis=1)
+    drawn = rng.integers(0 if alike else queries, SYMBOLS, (sets, before))
+    keys = np.take_along_axis(shuffled, drawn, axis=1)
+    if not alike:
+        np.put_along_axis(keys, places, shuffled[:, :queries], axis=1)
+    asked = np.take_along_axis(keys, places, axis=1)
+    if alike:
+        odds = np.log(SYMBOLS - 1.0)
+        theta = odds + np.log(task.strength / (1.0 - task.strength))
+        theta *= np.log(n) / np.log(length) if task.gap == "growing" else 1.0
+        wrong = rng.random(asked.shape) * (1.0 + np.exp(theta - odds)) < 1.0
+        other = rng.integers(1, SYMBOLS, asked.shape)
+        asked = np.where(wrong, (asked + other) % SYMBOLS, asked)
+    if induction:
+        answer = np.take_along_axis(keys, places + 1, axis=1)
+        return Sequences(np.concatenate([keys, asked], axis=1), answer, places + 1)
+    values = rng.integers(1, VALUES + 1, keys.shape)
+    pairs = (VALUES + 1) * keys + values
+    tokens = np.concatenate([pairs, (VALUES + 1) * asked], axis=1)
+    return Sequences(tokens, np.take_along_axis(values, places, axis=1), places)
+
+
+@lru_cache
+def _quantiles(strength: float, d: int, growth: float) -> tuple[FloatArray, FloatArray]:
+    """Return probabilities, and the cosines of a tilted needle that are below with each."""
+    edges = np.linspace(-1.0, 1.0, 2**14 + 1)
+    middle = (edges[1:] + edges[:-1]) / 2.0
+    log_density = growth * tilt(strength, d) * middle + (d - 3.0) / 2.0 * np.log1p(-(middle**2))
+    below = np.cumsum(np.exp(log_density - log_density.max()))
+    return np.append(0.0, below) / below[-1], edges
+
+
+def _directions(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    drawn = rng.standard_normal(shape, dtype=np.float32)
+    drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)
+    return drawn
+
+
+# --- one head -------------------------------------------------------------------------------------
+
+
+class Head(nn.Module):
+    """One head: the logits of queries and keys that `config.width` numbers describe.
+
+    W_q and W_k start normal, of variance 1/width. The scale is `config.alpha` over √d, or the
+    policy's at n₀ = `config.sequence` keys, whatever n is: in a test the laws multiply it. Chapter:
+    length.
+
+    >>> head = Head(Config(width=8, head_size=4, sequence=16))
+    >>> head(torch.zeros(2, 3, 8), torch.zeros(2, 16, 8)).shape
+    torch.Size([2, 3, 16])
+    """
+
+    def __init__(self, config: Config, seed: int = 0) -> None:
+        super().__init__()
+        checking.instance("config", config, Config)
+        self.config = config
+        rng = np.random.default_rng([checking.integer("seed", seed, minimum=0), data.WEIGHTS])
+        drawn = rng.standard_normal((2, config.head_size, config.width)) / np.sqrt(config.width)
+        self.query, self.key = (nn.Parameter(torch.from_numpy(one).float()) for one in drawn)
+        self.scale = nn.Parameter(torch.ones(())) if config.learned_scale else None
+        if config.policy is None:
+            self.unit = config.alpha_number() / (1.0 if config.cosine else config.head_size**0.5)
+        else:
+            rule = fitted(config.policy, config.sequence)
+            self.unit = float(rule.scale(config.sequence, config.head_size))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return logits, shape (…, queries, keys), from shapes (…, queries or keys, width)."""
+        config = self.config
+        q, k = functional.linear(queries, self.query), functional.linear(keys, self.key)
+        if config.cosine:
+            q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        q = self.unit * q if self.scale is None else self.unit * self.scale * q
+        return q @ k.mT
+
+
+def lengths(config: Config, task: Task) -> list[int]:
+    """Return the lengths of the tests, n₀ first."""
+    return list(dict.fromkeys([config.sequence, *task.lengths]))
+
+
+def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
+    """Train a head or a Transformer, and measure it at n₀ = `config.sequence` and other lengths.
+
+    Heads of a Transformer share the tokens among them: each row is measured in the head whose mean
+    weight on the needle is largest at n₀, over the rows with the same token as needle. The same
+    arguments give the same numbers, on a CPU to the last bit, with one thread. Models of one
+    seed see the same rows. Raises TypeError for arguments of another kind, and ValueError for a
+    model that cannot have the task. Chapter: length.
+
+    >>> small = Config(width=8, head_size=8, sequence=8)
+    >>> found = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
+    >>> [one["n"] for one in found.measured], found.losses[-1] < found.losses[0]
+    ([8, 32], True)
+    """
+    check(config, task)
+    tokens = task.name != "nearest"
+    model = (Transformer(config, task.seed) if tokens else Head(config, task.seed)).to(device)
+    draw = _Draw(config, task, device)
+    losses = _trained(model, task, draw.batches())
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if bad.size:
+        return Found(losses[: bad[0]].tolist(), int(bad[0]), [])
+    with torch.no_grad():
+        tested = (draw.tested(model, n) for n in lengths(config, task))
+        found = of_lengths(tested, config.sequence, config.head_size)
+    return Found(losses.tolist(), None, found)
+
+
+def asked(length: int) -> int:
+    """Return how many queries a sequence has for training length `length`, be it of any length.
+
+    A third of that, and at least 8: from many the tasks are learned sooner.
+    """
+    return max(QUERIES, length // 3)
+
+
+def check(config: Config, task: Task) -> None:
+    """Raise TypeError for what are none, and ValueError for a model that cannot have the task."""
+    checking.instance("config", config, Config)
+    checking.instance("task", task, Task)
+    if task.name == "nearest":
+        return
+    if not config.causal:
+        raise ValueError(f"causal must be true for the task {task.name}, got causal=False")
+    if config.positions == "learned" and max(lengths(config, task)) > config.sequence:
+        raise ValueError(
+            f"lengths must be at most sequence={config.sequence} where positions are learned, "
+            f"got lengths={task.lengths!r:.80}"
+        )
+    shortest, least = min(lengths(config, task)), 2 * asked(config.sequence) + 1
+    if shortest < least:
+        raise ValueError(
+            f"sequence and lengths must be at least {least} for {task.name}, got {shortest}"
+        )
+
+
+class Trial(NamedTuple):
+    """A test at n keys or tokens."""
+
+    n: int
+    logits: FloatArray  # (heads, rows, keys)
+    needle: NDArray[np.int64]  # (rows,)
+    token: NDArray[np.int64]  # (rows,): of the needle; 0 where there are none
+    said: dict[str, Any]  # what a Transformer answers: `MODEL_FIELDS`
+
+
+@dataclass
+class _Draw:
+    """Rows of a task, for training and for tests."""
+
+    config: Config
+    task: Task
+    device: str = "cpu"
+
+    def _rows(self, n: int, rng: np.random.Generator, sets: int) -> list[Tensor]:
+        """Return what the model reads, what it is to say, and the needle."""
+        length, width = self.config.sequence, self.config.width
+        drawn: Any
+        if self.task.name == "nearest":
+            drawn = nearest(self.task, length, width, n, rng, sets)
+            drawn = (*drawn, drawn.needle)
+        else:
+            drawn = sequences(self.task, length, n, rng, sets, asked(length))
+        return [torch.from_numpy(one).to(self.device) for one in drawn]
+
+    def batches(self) -> Callable[[nn.Module], Tensor]:
+        """Return what gives the loss of a model on the next batch."""
+        rng = np.random.default_rng([self.task.seed, data.STARTS])
+
+        def loss(model: nn.Module) -> Tensor:
+            *read, answer, _ = self._rows(self.config.sequence, rng, self.task.batch)
+            return _lost(model(*read), answer, "mean")
+
+        return loss
+
+    def tested(self, model: nn.Module, n: int) -> Trial:
+        """Return what a model does at n; the same rows for each model."""
+        rng = np.random.default_rng([self.task.seed, data.MASKS, n])
+        chunk = CHUNK // (8 if isinstance(model, Transformer) else 1)
+        left, logits, needles, tokens = self.task.rows // QUERIES, [], [], []
+        said: dict[str, list[Tensor]] = {}
+        while left:
+            sets = min(left, max(1, chunk // n))
+            *read, answer, needle = self._rows(n, rng, sets)
+            answer, needle = answer[:, -QUERIES:], needle[:, -QUERIES:]
+            left -= sets
+            needles.append(needle.flatten())
+            if not isinstance(model, Transformer):
+                logits.append(model(*read).flatten(0, 1)[None])
+                tokens.append(torch.zeros_like(needles[-1]))
+                continue
+            tokens.append(read[0].gather(1, needle).flatten())
+            seen, spoken = _seen(model, read[0])
+            logits.append(seen)
+            said.setdefault("answer_loss", []).append(_lost(spoken, answer))
+            right = spoken[:, -QUERIES:].argmax(dim=-1) == answer
+            said.setdefault("accuracy", []).append(right.flatten().float())
+            # A law over what it is at n₀ is for a model without one of its own.
+            for law in LAWS if self.config.policy is None else ():
+                length = self.config.sequence
+                with rescale(factor=_named(law, length), train_length=length):
+                    said.setdefault(law, []).append(_lost(model(*read), answer))
+        means: dict[str, Any] = {
+            name: float(torch.cat(parts).double().mean()) for name, parts in said.items()
+        }
+        if means:
+            means["answers"] = {law: means.pop(law) for law in LAWS if law in means}
+        heads = torch.cat(logits, dim=1).cpu().numpy()
+        places, of_token = (torch.cat(part).cpu().numpy() for part in (needles, tokens))
+        return Trial(n, heads, places, of_token, means)
+
+
+def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
+    """Return −log p(answer) of each of the last queries."""
+    last = spoken[:, -answer.shape[1] :].flatten(0, 1)
+    return functional.cross_entropy(last, answer.flatten(), reduction=reduction)
+
+
+def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the last queries' logits in every head, (heads, rows, keys), and what is said.
+
+    The keys are those before the queries and, the last of them, the query's own.
+    """
+    found: list[Tensor] = []
+
+    def note(attention: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        found.append(cast(Attention, attention).logits(inputs[0], QUERIES))
+
+    blocks = cast(Iterable[Block], model.blocks)
+    hooks = [block.attention.register_forward_pre_hook(note) for block in blocks]
+    spoken = model(tokens)
+    for hook in hooks:
+        hook.remove()
+    logits = torch.cat(found, dim=1).transpose(0, 1)
+    before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
+    return torch.cat([before, own[..., None]], dim=-1).flatten(1, 2), spoken
+
+
+def _trained(model: nn.Module, task: Task, loss: Callable[[nn.Module], Tensor]) -> FloatArray:
+    """Train a model in place, and return the mean losses of the stretches."""
+    adam = torch.optim.Adam(model.parameters(), lr=task.learning_rate, fused=True)
+    falling = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: 1.0 - step / task.steps)
+    losses = np.empty(task.steps)
+    for step in range(task.steps):
+        adam.zero_grad()
+        value = loss(model)
+        value.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        falling.step()
+        losses[step] = value.item()
+    return np.array([part.mean() for part in np.array_split(losses, min(BLOCKS, task.steps))])
+
+
+# --- measurements ---------------------------------------------------------------------------------
+
+
+def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, Any]]:
+    """Return what is measured in tests, the first of them at n₀: `FIELDS` and `MODEL_FIELDS`."""
+    found: list[dict[str, Any]] = []
+    for n, heads, needle, token, said in tested:
+        here = np.arange(len(needle))
+        if not found:
+            shifted = heads - heads.max(axis=-1, keepdims=True)
+            weights = np.exp(shifted[:, here, needle]) / np.exp(shifted).sum(axis=-1)
+            of_token = [np.bincount(token, row, minlength=BYTES) for row in weights]
+            head_of = np.argmax(of_token, axis=0)
+        logits = heads[head_of[token], here]
+        if not found:
+            foresee = foresight(logits, needle)
+        own_law = bool(said) and not said["answers"]
+        one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
+        one |= foresee(logits.shape[1]) | {"n": n}
+        kept = {name: one[name] for name in FIELDS}
+        found.append(kept | ({"heads": len(set(head_of[token])), **said} if said else {}))
+    return found
+
+
+def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], dict[str, float]]:
+    """Return what gives, from rows of one length, the weight and the loss at another n.
+
+    No parameter is fitted. With the gap g of each row and κ(1) of all others, `annealed_loss` is
+    the mean of log(1 + (n − 1)e^{κ − g}), which is too large near freezing. `predicted_weight` and
+    `predicted_loss` are the integrals of `attnlib.retrieval`, of the logits themselves in place of
+    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Raises as `measured`. Chapter: length.
+    """
+    rows, here = _rows(logits, needle), np.arange(len(logits))
+    gaps = _gaps(rows, needle)
+    others = np.delete(
+        (rows - (rows[here, needle] - gaps)[:, None]).ravel(), here * rows.shape[1] + needle
+    )
+    top = others.max()
+    kappa = float(np.log(np.exp(others - top).mean()) + top)
+    # From where no Gumbel variable is below to where none of 2²⁰ is above.
+    u = np.arange(min(gaps.min(), others.min()) - 4.0, max(gaps.max(), top) + 40.0, 0.25)
+    counts, edges = np.histogram(others, bins=4096)
+    middle = (edges[1:] + edges[:-1]) / 2.0
+    log_phi = np.log(np.exp(-np.exp(middle - u[:, None])) @ counts + 1e-300) - np.log(others.size)
+    chance = np.exp(gaps - u[:, None])
+    needle_first, needle_below = (chance * np.exp(-chance)).mean(1), np.exp(-chance).mean(1)
+
+    def at(n: int) -> dict[str, float]:
+        below = np.exp((n - 1.0) * log_phi)
+        return {
+            "annealed_loss": float(np.logaddexp(0.0, np.log(n - 1.0) + kappa - gaps).mean()),
+            "predicted_weight": float((needle_first * below).sum() * 0.25),
+            "predicted_loss": float((needle_below * (1.0 - below)).sum() * 0.25),
+        }
+
+    return at
+
+
+def _rows(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
+    checking.instance("logits", logits, np.ndarray)
+    checking.instance("needle", needle, np.ndarray)
+    rows = logits if logits.dtype == np.float32 else checking.real("logits", logits)
+    if rows.ndim != 2 or rows.shape[1] < 2 or needle.shape != rows.shape[:1]:
+        raise ValueError(
+            f"logits must be of shape (rows, keys) and needle (rows,), got the shapes "
+            f"{logits.shape} and {needle.shape}"
+        )
+    return rows
+
+
+def _gaps(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
+    """Return the needle's logit less the mean of the others, for each row."""
+    n = logits.shape[1]
+    meant = logits[np.arange(len(logits)), needle].astype(np.float64)
+    rest: FloatArray = logits.sum(axis=1, dtype=np.float64) - meant
+    gaps: FloatArray = meant - rest / (n - 1.0)
+    return gaps
+
+
+def measured(
+    logits: FloatArray, needle: NDArray[np.int64], laws: dict[str, float] | None = None
+) -> dict[str, Any]:
+    """Return what a head does to rows: `logits` of shape (rows, n), and where the needle is.
+
+    Means over the rows of: `gap`, the needle's logit less the mean of the others; `variance`, of
+    these; `weight`, P; `first`, the weight of the first key, the sink; `loss`, −log P. `kappa` is
+    κ(t) of the others of all rows together, each about the mean of its row, at `POWERS`, and
+    `slope` κ'(1). `best` is the multiplier t* ≥ 0 of all logits that makes the loss least, to 1e-6
+    of it, and `best_loss` that loss; `least` the smallest one whose loss is above it by 0.1 at
+    most; `laws` the loss under multipliers with names. `error` is a standard error of the loss, of
+    groups of 8 rows. Raises ValueError or TypeError for what are no rows. Chapter: length.
+
+    >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
+    >>> found["gap"], found["variance"], round(found["weight"], 3)
+    (1.5, 1.0, 0.628)
+    """
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    rows = _rows(logits, needle)
+    number, n = rows.shape
+    here = np.arange(number)
+    gaps = _gaps(rows, needle)
+    mean = rows[here, needle] - gaps
+    centred = rows - mean[:, None].astype(rows.dtype)
+    centred[here, needle] = 0.0
+    squares = np.square(centred).sum(axis=1, dtype=np.float64) / max(1, n - 2)
+    count = number * (n - 1)
+    kappa, slope = [], 0.0
+    for power in POWERS:
+        top = float(power * centred.max())
+        weights = np.exp(power * centred - top)
+        weights[here, needle] = 0.0
+        total = weights.sum(dtype=np.float64)
+        kappa.append(float(np.log(total / count) + top))
+        if power == 1.0:
+            slope = float((weights * centred).sum(dtype=np.float64) / total)
+    below = rows - rows.max(axis=1, keepdims=True)
+    meant = below[here, needle].astype(np.float64)
+
+    def each(t: float) -> FloatArray:
+        sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
+        found: FloatArray = np.log(sums) - t * meant
+        return found
+
+    def mean_slope(log_t: float) -> float:
+        weights = np.exp(np.exp(log_t) * below)
+        sums = weights.sum(axis=1, dtype=np.float64)
+        weights *= below
+        return float((weights.sum(axis=1, dtype=np.float64) / sums - meant).mean())
+
+    end = float(np.log(MOST))
+    if mean_slope(end) <= 0.0:
+        best = MOST
+    elif mean_slope(-end) >= 0.0:
+        best = 1.0 / MOST
+    else:
+        best = float(np.exp(brentq(mean_slope, -end, end, xtol=1e-6)))
+    best_loss = float(each(best).mean())
+
+    def excess(t: float) -> float:
+        return float(each(t).mean()) - best_loss - SLACK
+
+    lowest = 1.0 / MOST
+    least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))
+    losses = each(1.0)
+    groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
+    error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
+    first = np.exp(below[:, 0]) / np.exp(below).sum(axis=1, dtype=np.float64)
+    return {
+        "n": n,
+        "gap": float(gaps.mean()),
+        "variance": float(squares.mean()),
+        "kappa": kappa,
+        "slope": slope,
+        "first": float(first.mean()),
+        "weight": float(np.exp(-losses).mean()),
+        "loss": float(losses.mean()),
+        "error": float(error),
+        "best": best,
+        "best_loss": best_loss,
+        "least": least,
+        "laws": {name: float(each(t).mean()) for name, t in (laws or {}).items()},
+    }

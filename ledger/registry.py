@@ -1,0 +1,162 @@
+"""What a claim is, and the registry of all of them.
+
+What each says, and where, stands in `statements.toml` beside this file.
+"""
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.resources import files
+from typing import NamedTuple
+
+from attnlib import scores
+
+SOURCES = {
+    "000": "su2023gradient",
+    "001": "scores_post",
+    "002": "orr2023almost",
+    "003": "su2023gradient",
+    "004": "dotproduct_post",
+    "005": "velickovic2024softmax",
+    "006": "li2025vanishing",
+    "007": "hayase2026unified",
+    "008": "demir2025optimal",
+}
+"""The documents whose statements the ledger carries: their number in this book, and their key in
+its bibliography. 000 is the English translation of 003, which adds its readers' comments. Of 005 to
+008, papers on attention at other lengths, it carries one law each."""
+
+LIMIT = 6.0
+"""A simulation refutes a number that lies this many standard errors away.
+
+By chance 2 in a billion do, so that no seed decides. What is closer, exact numbers tell apart.
+"""
+
+ROUNDING = 1e-12
+"""Numbers that are equal and were computed in two ways differ by less: some thousand roundings."""
+
+IN_THE_LIMIT = 1e-3
+"""What is said of a limit is computed so far out that less than this is left to it."""
+
+ONE_HOT = 0.9
+"""The largest weight of a row that is nearly one-hot: the other keys share less than a tenth."""
+
+FADED = 0.5
+"""A gradient that is less than half of what it is compared with does not flow as that does."""
+
+TENTH = 0.1
+"""What has vanished is less than a tenth of what it was; what is about right is off by less."""
+
+
+ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
+"""The exact mean and variance of one of the d products that q·k adds up."""
+
+
+class Verdict(StrEnum):
+    """What a check can find of a statement as it is meant, with every qualifier that it has."""
+
+    HOLDS = "holds"
+    """Proved, or true to rounding or to the resolution of a simulation that could refute it."""
+    HOLDS_WITHIN = "holds within"
+    """True up to the error and over the range that the evidence gives."""
+    EXTENDED = "extended"
+    """True as it is meant; what the evidence adds is ours, and corrects nothing."""
+    NEEDS_A_CONDITION = "needs a condition"
+    """True under a condition that the source leaves out, false without it."""
+    WRONG = "wrong"
+    """False as it is meant; the evidence gives the correction."""
+    OPEN = "open"
+    """The evidence does not decide it."""
+    ANSWERED = "answered"
+    """A question, which can be neither true nor false; the evidence answers it."""
+
+
+class Finding(NamedTuple):
+    """What a check returns: the verdict, and the numbers it rests on in a sentence or two."""
+
+    verdict: Verdict
+    evidence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a source says, in our words, and where it says it."""
+
+    id: str
+    source: str
+    chapter: str
+    place: str
+    statement: str
+    quote: str = ""
+    """Where the wording decides: the few words themselves, in the source's own language."""
+    translation: str = ""
+    """Of a quote that is not English: ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Statement):
+    """A statement with its check."""
+
+    check: Callable[..., Finding]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Statement):
+    """A statement and what its check found."""
+
+    verdict: str
+    evidence: str
+
+
+STATEMENTS = {
+    identifier: Statement(id=identifier, **words)
+    for identifier, words in tomllib.loads(
+        files("ledger").joinpath("statements.toml").read_text("utf-8")
+    ).items()
+}
+"""Every statement by its id."""
+
+CLAIMS: dict[str, Claim] = {}
+"""Every claim by its id."""
+
+Check = Callable[..., Finding]
+
+
+def claim(identifier: str) -> Callable[[Check], Check]:
+    """Register the decorated function as the check of a statement, which must not have one."""
+
+    def register(function: Check) -> Check:
+        if identifier in CLAIMS:
+            raise ValueError(f"identifier must be new, got {identifier!r} a second time")
+        if identifier not in STATEMENTS:
+            raise ValueError(f"identifier must be in statements.toml, got {identifier!r}")
+        CLAIMS[identifier] = Claim(**asdict(STATEMENTS[identifier]), check=function)
+        return function
+
+    return register
+
+
+def reproduced(holds: bool) -> str:
+    """Return what the evidence says of a figure."""
+    return "Reproduced" if holds else "Not reproduced"
+
+
+def check(identifier: str) -> Outcome:
+    """Run the check of one claim with the source's own constants.
+
+    Raises KeyError for an id that is not in the ledger.
+    """
+    if identifier not in CLAIMS:
+        raise KeyError(f"no claim has the id {identifier!r}; the ledger has {', '.join(CLAIMS)}")
+    finding = CLAIMS[identifier].check()
+    return Outcome(
+        **asdict(STATEMENTS[identifier]),
+        verdict=str(finding.verdict),
+        evidence=finding.evidence,
+    )
+
+
+def check_all() -> list[Outcome]:
+    """Run every check, source by source."""
+    return [check(entry.id) for entry in sorted(CLAIMS.values(), key=lambda entry: entry.source)]

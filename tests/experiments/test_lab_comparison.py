@@ -1,0 +1,132 @@
+"""Differences of variants over seeds, against formulas written out and simulated coverage."""
+
+import math
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from experiments.lab import comparison
+from experiments.lab.model import Config
+from experiments.lab.sweep import Outcome, Setting
+from experiments.lab.train import Run, Training
+
+NONE = np.zeros(0)
+
+
+def outcome(variant, rate, seed, loss):
+    training = Training(learning_rate=rate, seed=seed)
+    run = Run(NONE, None if loss else 0, loss, loss and loss + 0.5, NONE.astype(int), NONE, NONE)
+    return Outcome(Setting(variant, Config(), training, "embedded", ""), run)
+
+
+SWEEP = [
+    outcome(variant, rate, seed, base + rate + 0.1 * seed)
+    for seed in (5, 3)
+    for rate in (0.5, 0.25, 2.0)
+    for variant, base in (("baseline", 1.0), ("note", 2.0))
+]
+
+
+def test_losses_are_by_rate_and_seed_in_the_order_of_the_sweep():
+    np.testing.assert_array_equal(comparison.learning_rates(SWEEP), [0.5, 0.25, 2.0])
+    found = comparison.losses(SWEEP, "note")
+    np.testing.assert_allclose(found, [[3.0, 2.8], [2.75, 2.55], [4.5, 4.3]], rtol=1e-15)
+    of_validation = comparison.losses(SWEEP, "note", "validation_loss")
+    np.testing.assert_allclose(of_validation, found + 0.5, rtol=1e-15)
+
+
+def test_a_run_that_diverged_has_an_infinite_loss():
+    found = comparison.losses([outcome("note", 0.5, 0, None)], "note")
+    np.testing.assert_array_equal(found, [[np.inf]])
+
+
+def test_a_missing_run_is_named():
+    with pytest.raises(ValueError, match=r"variant='note'.*learning_rate=2 and seed=3"):
+        comparison.losses(SWEEP[:-1], "note")
+    with pytest.raises(ValueError, match="variant='nothing'"):
+        comparison.losses(SWEEP, "nothing")
+    with pytest.raises(ValueError, match="measure must be one of"):
+        comparison.losses(SWEEP, "note", "loss")
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=9))
+def test_the_interval_is_that_of_scipys_t_test(values):
+    values[0] += 1.0 if len(set(values)) == 1 else 0.0  # scipy has no interval for equal values
+    low, high = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    mean, half_width = comparison.interval(values)
+    np.testing.assert_allclose([mean - half_width, mean + half_width], [low, high], atol=1e-9)
+
+
+def test_the_interval_is_over_the_last_axis_and_covers_nineteen_times_in_twenty():
+    rng = np.random.default_rng(0)
+    mean, half_width = comparison.interval(7.0 + rng.standard_normal((20_000, 3)))
+    covered = (np.abs(mean - 7.0) <= half_width).mean()
+    assert abs(covered - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / 20_000)
+
+
+def test_intervals_of_several_comparisons_hold_together_nineteen_times_in_twenty():
+    rng = np.random.default_rng(1)
+    mean, half_width = comparison.interval(rng.standard_normal((20_000, 6, 5)), 6)
+    together = (np.abs(mean) <= half_width).all(axis=1).mean()
+    # Of six that are independent, 1 - (1 - .05/6)^6 = .049 miss.
+    assert abs(together - (1.0 - 0.05 / 6) ** 6) < 4.5 * np.sqrt(0.05 * 0.95 / 20_000)
+
+
+@pytest.mark.parametrize("values", [[], 1.0, [1.0], [[1.0], [2.0]], [1.0, np.inf], [np.nan, 1.0]])
+def test_what_has_no_interval_is_refused(values):
+    with pytest.raises(ValueError, match="values must"):
+        comparison.interval(values)
+
+
+def test_harm_is_the_difference_within_a_seed():
+    np.testing.assert_allclose(comparison.harm(SWEEP, "note"), np.ones((3, 2)), rtol=1e-14)
+    np.testing.assert_array_equal(
+        comparison.harm(SWEEP, "baseline", "note", "validation_loss"),
+        comparison.losses(SWEEP, "baseline", "validation_loss")
+        - comparison.losses(SWEEP, "note", "validation_loss"),
+    )
+
+
+def test_the_best_rate_of_a_seed_is_that_of_the_others():
+    losses = {0.5: (1.0, 4.0, 4.0), 2.0: (3.0, 2.0, 2.5)}
+    runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
+    # Seeds 1 and 2 choose rate 2; those of seeds 0 and 2 are 2.5, 2.75, of seeds 0 and 1 both 2.5.
+    np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
+
+
+def test_a_rate_that_diverges_is_not_the_best():
+    runs = [outcome("note", r, s, None if r == 2 else r) for r in (2, 4) for s in (0, 1)]
+    np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [4.0, 4.0])
+
+
+def test_one_seed_has_no_others():
+    with pytest.raises(ValueError, match="at least two seeds, got 1"):
+        comparison.losses_at_best([outcome("note", 0.5, 0, 1.0)], "note")
+
+
+def test_two_runs_that_diverged_are_equally_bad():
+    runs = [outcome(variant, 0.5, 0, None) for variant in ("baseline", "note")]
+    np.testing.assert_array_equal(comparison.harm(runs, "note"), [[0.0]])
+
+
+@pytest.mark.parametrize("half", ["setting", "run"])
+def test_half_an_outcome_is_none(half):
+    with pytest.raises(TypeError, match="outcomes must be those of a sweep, got one of Simple"):
+        comparison.learning_rates([SimpleNamespace(**{half: getattr(SWEEP[0], half)})])
+
+
+def test_one_number_has_no_last_axis():
+    with pytest.raises(ValueError, match=r"at least two along the last axis, got 0$"):
+        comparison.interval(3.0)
+
+
+def test_half_widths_beyond_the_largest_number_are_infinite_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mean, half_width = comparison.interval([-1.7e308, 1.7e308])
+    assert (float(mean), float(half_width)) == (0.0, math.inf)

@@ -1,0 +1,288 @@
+"""Texts and batches: what the embedded text hides from n-grams, and what a seed fixes."""
+
+import hashlib
+import math
+import re
+import threading
+from collections import Counter, defaultdict
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.lab import data
+
+PEOPLE = r"[BCDFGHJK][0-3](?: & [BCDFGHJK][0-3])?"
+CLAUSE = re.compile(
+    r" (?P<where>(?:by|near|under|behind) the \w+ \w+) '(?P<ending>s|re)"
+    r" (?:sing|wait|work|dream|rest|read|paint|listen)ing \((?P<again>[^)]*)\)"
+)
+LINE = re.compile(rf"(?P<people>{PEOPLE})(?P<clauses>(?: [a-z ]+ '[a-z ]+ \([^)]*\)){{1,2}})\n")
+
+
+@pytest.fixture(scope="module")
+def lines():
+    text = data.embedded().tobytes().decode("ascii")
+    return [LINE.fullmatch(line) for line in text.splitlines(keepends=True)[:-1]]
+
+
+def clauses(line):
+    """Return the matches of the clauses of a line, and where each one's people stood last."""
+    last = line.span("people")
+    for clause in CLAUSE.finditer(line.string, *line.span("clauses")):
+        yield clause, last
+        last = clause.span("again")
+
+
+def test_every_line_copies_its_people_and_agrees_with_them(lines):
+    assert all(lines)
+    for line in lines:
+        assert "".join(clause[0] for clause, _ in clauses(line)) == line["clauses"]
+        for clause, _ in clauses(line):
+            assert clause["again"] == line["people"]
+            assert clause["ending"] == ("re" if "&" in line["people"] else "s")
+
+
+def test_what_is_to_be_known_is_as_far_back_as_the_docstring_says(lines):
+    pairs = [pair for line in lines for pair in clauses(line)]
+    assert min(clause.start("again") - start for clause, (start, _) in pairs) == 31
+    assert min(clause.start("ending") - end for clause, (_, end) in pairs) == 18
+
+
+def test_words_are_drawn_evenly(lines):
+    people = Counter(name for line in lines for name in line["people"].split(" & "))
+    assert len(people) == 32
+    expected = sum(people.values()) / 32
+    assert max(abs(count - expected) for count in people.values()) < 4.5 * math.sqrt(expected)
+    plural = sum("&" in line["people"] for line in lines)
+    assert abs(plural - len(lines) / 2) < 4.5 * math.sqrt(len(lines) / 4)
+
+
+class Ngrams:
+    """The longest context of up to `order` bytes that was seen, with a little of the next one."""
+
+    def __init__(self, text, order):
+        self.order, self.counts = order, [defaultdict(Counter) for _ in range(order + 1)]
+        for end in range(len(text)):
+            for length in range(min(order, end) + 1):
+                self.counts[length][text[end - length : end]][text[end]] += 1
+
+    def bits(self, text, position):
+        """Return −log₂ p of a byte, given those before it."""
+        p = 1.0 / 256.0
+        for length in range(self.order + 1):
+            seen = self.counts[length].get(text[position - length : position])
+            if seen is None:
+                break
+            total = sum(seen.values())
+            p = (seen[text[position]] + p) / (total + 1.0)
+        return -math.log2(p)
+
+
+def test_ngrams_can_neither_copy_nor_agree():
+    text = data.embedded(100_000).tobytes()
+    model = Ngrams(text[:90_000], 12)
+    letters, digits, endings, rest = [], [], [], []
+    for clause in CLAUSE.finditer(text.decode("ascii"), 90_000):
+        start, ending = clause.start("again"), clause.start("ending")
+        letters.append(model.bits(text, start))
+        digits.append(model.bits(text, start + 1))
+        endings.append(model.bits(text, ending))
+        rest += [model.bits(text, i) for i in range(ending + 1, start) if text[i - 3 : i] == b"ing"]
+    # One of 8 letters, of 4 digits and of 2 endings: what can be known is 3, 2 and 1 bits.
+    assert np.mean(letters) > 2.9
+    assert np.mean(digits) > 1.9
+    assert np.mean(endings) > 0.95
+    assert np.mean(rest) < 0.1  # what an n-gram can know, it knows
+
+
+def test_the_embedded_text_is_the_same_everywhere():
+    text = data.embedded()
+    assert (text.size, text.dtype) == (2**18, np.uint8)
+    assert data.digest(text)[:16] == "e7bc76d8f0ad5801"  # results recorded elsewhere name it
+    np.testing.assert_array_equal(data.embedded(1000), text[:1000])
+    assert (data.embedded(1000, seed=1) != text[:1000]).any()
+
+
+def test_splits_and_files(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(bytes(range(100)))
+    text = data.load(str(path))
+    parts = data.split(text)
+    np.testing.assert_array_equal(parts.training, np.arange(90))
+    np.testing.assert_array_equal(parts.validation, np.arange(90, 100))
+    np.testing.assert_array_equal(data.load("embedded"), data.embedded())
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="at least one byte"):
+        data.read(path)
+    path.write_bytes(b"To be")
+    with pytest.raises(ValueError, match=r"is not tiny-shakespeare: its sha256 is"):
+        data.tiny_shakespeare(path)
+
+
+@pytest.mark.parametrize("name", ["tiny_shakespeare", "", "no/such/file", 3, None])
+def test_an_unknown_text_is_named(name):
+    with pytest.raises((ValueError, TypeError), match="corpus must be") as caught:
+        data.load(name)
+    assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, np.nan, np.inf, "half", None])
+def test_a_bad_fraction_is_named(fraction):
+    with pytest.raises((ValueError, TypeError), match="fraction"):
+        data.split(data.embedded(100), fraction)
+
+
+# --- fetching ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server():
+    """Serve b"To be, or not" on loopback; `requests` counts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            http.requests += 1
+            self.send_response(200)
+            self.send_header("Content-Length", "13")
+            self.end_headers()
+            self.wfile.write(b"To be, or not")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        http.requests = 0
+        http.url = f"http://127.0.0.1:{http.server_port}/input.txt"
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+        thread.start()
+        yield http
+        http.shutdown()
+        thread.join()
+
+
+def test_a_text_is_fetched_once(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    digest = hashlib.sha256(b"To be, or not").hexdigest()
+    monkeypatch.setattr(data, "SHAKESPEARE_URL", server.url)
+    monkeypatch.setattr(data, "SHAKESPEARE_SHA256", digest)
+    for _ in range(2):
+        assert data.tiny_shakespeare().tobytes() == b"To be, or not"
+    assert server.requests == 1
+    assert (tmp_path / "tiny-shakespeare.txt").read_bytes() == b"To be, or not"
+    assert data.tiny_shakespeare(tmp_path / "tiny-shakespeare.txt").size == 13
+
+
+def test_other_bytes_than_expected_are_refused(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    with pytest.raises(ValueError, match="hash"):
+        data.fetch(server.url, "0" * 64, "text")
+    assert not (tmp_path / "text").exists()
+
+
+def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    with pytest.raises(OSError, match=r"could not be fetched from .* give the path of a copy") as e:
+        data.fetch("http://127.0.0.1:9/input.txt", "0" * 64, "text")
+    assert "\n" not in str(e.value)
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+TEXT = data.embedded(5000)
+
+
+def drawn(text=TEXT, **changes):
+    given = {"sequence": 20, "batch": 3, "steps": 5, "seed": 0, **changes}
+    return list(data.batches(text, **given))
+
+
+def test_a_batch_holds_windows_and_the_bytes_that_follow():
+    text = TEXT.tobytes()
+    for inputs, targets in drawn():
+        assert inputs.shape == targets.shape == (3, 20)
+        assert inputs.dtype == targets.dtype == np.int64
+        for row, following in zip(inputs, targets, strict=True):
+            assert bytes(row.tolist()) + bytes(following.tolist())[-1:] in text
+            np.testing.assert_array_equal(row[1:], following[:-1])
+
+
+def test_a_seed_fixes_the_batches_and_more_steps_add_to_them():
+    for once, again in zip(drawn(), drawn(steps=9), strict=False):
+        np.testing.assert_array_equal(once, again)
+    assert any((a.inputs != b.inputs).any() for a, b in zip(drawn(), drawn(seed=1), strict=True))
+
+
+def test_an_encoder_sees_the_windows_of_a_decoder_but_for_the_hidden_bytes():
+    for plain, (inputs, targets) in zip(drawn(), drawn(masked=0.15), strict=True):
+        hidden = inputs == data.MASK
+        assert (hidden.sum(axis=1) == 3).all()
+        np.testing.assert_array_equal(np.where(hidden, targets, inputs), plain.inputs)
+        assert (targets[~hidden] == data.IGNORED).all()
+    count = sum((inputs == data.MASK).sum(axis=0) for inputs, _ in drawn(masked=0.5, steps=1000))
+    assert (abs(count - 1500) < 4.5 * math.sqrt(3000 * 0.25)).all()  # any place as often
+    assert all((inputs == data.MASK).sum() == 3 for inputs, _ in drawn(masked=1e-9))
+
+
+def test_windows_start_anywhere_with_the_same_chance():
+    starts = [
+        row[0] for batch in drawn(np.arange(30, dtype=np.uint8), steps=4000) for row in batch[0]
+    ]
+    count = np.bincount(starts)
+    assert count.size == 10  # the last window has its next byte too
+    assert (abs(count - 1200) < 4.5 * math.sqrt(1200 * 0.9)).all()
+
+
+def test_validation_windows_cover_the_text():
+    batch = data.validation_batch(np.arange(100, dtype=np.uint8), sequence=10, windows=1000)
+    assert batch.inputs[:, 0].tolist() == np.linspace(0, 89, 9).astype(int).tolist()
+    batch = data.validation_batch(TEXT, sequence=10, windows=7)
+    assert batch.inputs.shape == (7, 10)
+    batch = data.validation_batch(TEXT[:11], sequence=10, windows=7)
+    np.testing.assert_array_equal(batch.targets, TEXT[None, 1:11])
+
+
+@pytest.mark.parametrize("name", ["sequence", "batch", "steps", "seed"])
+@pytest.mark.parametrize("value", [-1, 1.5, None, "3", True, np.nan])
+def test_a_bad_number_is_named(name, value):
+    with pytest.raises((ValueError, TypeError), match=name):
+        drawn(**{name: value})
+
+
+@given(size=st.integers(1, 60), sequence=st.integers(1, 60), masked=st.none() | st.floats(1e-6, 1))
+def test_any_text_that_is_long_enough_gives_batches(size, sequence, masked):
+    text = TEXT[:size]
+    if size <= sequence:
+        with pytest.raises(
+            ValueError, match=f"longer than sequence={sequence}, got a text of {size}"
+        ):
+            drawn(text, sequence=sequence, masked=masked)
+    else:
+        for batch in drawn(text, sequence=sequence, masked=masked):
+            assert batch.inputs.shape == (3, sequence)
+            assert ((batch.inputs >= 0) & (batch.inputs <= data.MASK)).all()
+            assert (batch.targets != data.IGNORED).any(axis=1).all()
+
+
+def test_the_least_that_can_be_asked_for():
+    assert data.embedded(1).size == 1
+    text = data.embedded(100)
+    assert list(data.batches(text, sequence=4, batch=1, steps=0, seed=0)) == []
+    assert len(list(data.batches(text, sequence=4, batch=1, steps=1, seed=0))) == 1
+    for name, least in {"batch": 1, "steps": 0, "seed": 0}.items():
+        told = {"sequence": 4, "batch": 1, "steps": 1, "seed": 0, name: least - 1}
+        with pytest.raises(ValueError, match=rf"^{name} must be from {least} to"):
+            next(data.batches(text, **told))
+    with pytest.raises(ValueError, match=r"^size must be from 1 to"):
+        data.embedded(0)
+    with pytest.raises(ValueError, match=r"^seed must be from 0 to"):
+        data.embedded(10, seed=-1)
+    with pytest.raises(TypeError, match=r"^size must be an integer"):
+        data.embedded(10.0)
+
+
+def test_a_path_goes_with_one_text_only(tmp_path):
+    with pytest.raises(ValueError, match=r"a path can be given only for tiny-shakespeare, got"):
+        data.load("embedded", tmp_path / "text")

@@ -1,0 +1,574 @@
+"""The variants of the Transformer: what they compute, at the start and against one another."""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from torch import nn
+from torch.nn import functional
+
+from attnlib import annealed, exact, typical
+from attnlib.attention import rescale
+from attnlib.policies import POLICIES
+from attnlib.scores import Cosine, DotProduct
+from experiments.lab import data
+from experiments.lab.model import Attention, Config, Transformer, loss, rotated
+
+SMALL = Config(width=16, head_size=8, depth=2, sequence=12)
+VARIANTS = {
+    "baseline": {},
+    "constant": {"post_scale": "constant"},
+    "exact": {"post_scale": "exact"},
+    "number": {"post_scale": 3.0, "residual_weight": "inverse", "projection_gain": "constant"},
+    "no biases": {"biases": False},
+    "encoder": {"causal": False},
+    "exact encoder": {"causal": False, "post_scale": "exact"},
+    "cosine": {"cosine": True, "alpha": 5.0, "post_scale": "exact"},
+    "annealed": {"alpha": "annealed"},
+    "typical": {"alpha": "typical", "post_scale": "exact"},
+    "typical cosine": {"cosine": True, "alpha": "typical", "causal": False},
+    "policy": {"policy": "ssmax", "post_scale": "exact"},
+    "policy of an encoder": {"policy": "ssmax", "causal": False},
+    "policy of cosines": {"cosine": True, "policy": "adacos"},
+    "source 002": {"initialisation": "pytorch", "input_norm": True},
+}
+POLICY = {
+    "ssmax": lambda n: 0.168 * math.log(n) / math.sqrt(8),
+    "adacos": lambda n: math.sqrt(2) * math.log(max(n, 2) - 1),
+}
+
+
+def variant(name):
+    return replace(SMALL, **VARIANTS[name])
+
+
+def tokens(config, rows=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (rows, config.sequence), generator=generator)
+
+
+def gradients(config, inputs, targets, dtype=torch.float32, seed=0):
+    model = Transformer(config, seed, dtype)
+    value = loss(model(inputs), targets)
+    value.backward()
+    return value, {name: p.grad for name, p in model.named_parameters()}
+
+
+@cache
+def best_alpha(word, law):
+    if word == "annealed":
+        return annealed.best_alpha(law, 12)
+    return typical.best_alpha(law, 12, rows=100_000).value
+
+
+def scale(config, n):
+    """Return what multiplies q·k, or the cosine, where a query of SMALL's size sees n keys."""
+    if config.policy:
+        return POLICY[config.policy](n)
+    alpha = config.alpha
+    if isinstance(alpha, str):
+        alpha = best_alpha(alpha, Cosine(8) if config.cosine else DotProduct(8))
+    return alpha if config.cosine else alpha / math.sqrt(8)
+
+
+def output_scale(config, n):
+    """Return c where a query of SMALL's size sees n keys."""
+    if config.post_scale == "exact":
+        law, unit = (Cosine(8), 1.0) if config.cosine else (DotProduct(8), math.sqrt(8))
+        return float(exact.post_scale(law, unit * scale(config, n), n))
+    factors = {"none": 1.0, "constant": math.sqrt(12 / math.e)}
+    return factors.get(config.post_scale, config.post_scale)
+
+
+def row_by_row(model):
+    """Return the logits of the first row of tokens, computed with NumPy one position at a time."""
+    config = model.config
+    weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
+
+    def linear(name, x):
+        return x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0.0)
+
+    def norm(name, x):
+        centred = x - x.mean(-1, keepdims=True)
+        unit = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return unit * weights[f"{name}.weight"] + weights.get(f"{name}.bias", 0.0)
+
+    ids = tokens(config)[0].numpy()
+    x = weights["token.weight"][ids] + weights["position.weight"]
+    if config.input_norm:
+        x = norm("input_norm", x)
+    n, d, width = config.sequence, config.head_size, config.width
+    for number in range(config.depth):
+        block = f"blocks.{number}"
+        inner = linear(f"{block}.attention.input", norm(f"{block}.attention_norm", x))
+        z = np.zeros((n, width))
+        for head in range(width // d):
+            q, k, v = (inner[:, part * width + head * d :][:, :d] for part in range(3))
+            if config.cosine:
+                q, k = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (q, k))
+            for i in range(n):
+                seen = i + 1 if config.causal else n
+                s = scale(config, seen) * k[:seen] @ q[i]
+                p = np.exp(s - s.max())
+                c = output_scale(config, seen)
+                z[i, head * d : (head + 1) * d] = c * p @ v[:seen] / p.sum()
+        weighted = z @ weights[f"{block}.attention.output.weight"].T
+        bias = weights.get(f"{block}.attention.output.bias", 0.0)
+        x = x + config.factor(config.residual_weight) * weighted + bias
+        hidden = linear(f"{block}.hidden", norm(f"{block}.hidden_norm", x))
+        erf = np.vectorize(math.erf)(hidden / math.sqrt(2.0))
+        x = x + linear(f"{block}.output", hidden * (1.0 + erf) / 2.0)
+    return linear("output", norm("norm", x))
+
+
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [
+        *((name, "fused") for name in VARIANTS),
+        ("baseline", "written_out"),
+        ("encoder", "written_out"),
+        ("policy", "written_out"),
+        ("cosine", "written_out"),
+    ],
+)
+def test_a_model_is_what_numpy_computes_position_by_position(name, attention):
+    config = replace(variant(name), attention=attention)
+    model = Transformer(config, 0, torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and gains too, which start as 0 and 1
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+        found = model(tokens(config))[0].numpy()
+    np.testing.assert_allclose(found, row_by_row(model), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("attention", ["fused", "written_out"])
+def test_a_decoder_does_not_see_the_future(attention):
+    config = replace(SMALL, attention=attention)
+    model, before = Transformer(config), tokens(SMALL)
+    after = before.clone()
+    after[:, 7] = (after[:, 7] + 1) % 256
+    changed = (model(before) != model(after)).any(dim=-1)
+    assert not changed[:, :7].any()
+    assert changed[:, 7:].all()
+
+
+def test_an_encoder_sees_everything():
+    model, before = Transformer(variant("encoder")), tokens(SMALL)
+    after = before.clone()
+    after[:, 7] = (after[:, 7] + 1) % 256
+    assert (model(before) != model(after)).any(dim=-1).all()
+    assert torch.isfinite(model(torch.full_like(before, data.MASK))).all()
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("alpha", [1.0, 2.0])
+def test_the_exact_post_scale_gives_unit_variance_at_each_position(causal, alpha, cosine):
+    alpha = 4.0 * alpha if cosine else alpha
+    config = Config(
+        width=16,
+        head_size=16,
+        sequence=24,
+        causal=causal,
+        post_scale="exact",
+        alpha=alpha,
+        cosine=cosine,
+    )
+    attention = Attention(config)
+    generator = torch.Generator().manual_seed(0)
+    rows = 10_000
+    q, k, v = torch.randn(3, rows, 1, 24, 16, generator=generator)
+    mean_square = attention.float().attend(q, k, v).square().mean(-1).double()  # (rows, 24)
+    error = mean_square.std(0) / math.sqrt(rows)
+    assert ((mean_square.mean(0) - 1.0).abs() < 4.5 * error + 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("named", "number"),
+    [
+        ({"policy": "u_mup"}, {"alpha": 0.125}),
+        ({"policy": "ngpt", "cosine": True}, {"alpha": 8.0, "cosine": True}),
+    ],
+)
+def test_a_policy_is_the_number_that_it_stands_for_to_the_last_bit(named, number):
+    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
+    size = {"width": 64, "head_size": 64}
+    value, of_named = gradients(replace(SMALL, **size, **named), inputs, targets)
+    other, of_number = gradients(replace(SMALL, **size, **number), inputs, targets)
+    assert value == other
+    for name, gradient in of_number.items():
+        assert torch.equal(gradient, of_named[name]), name
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("factor", [0.25, 8.0])
+def test_r_times_c_of_one_is_the_baseline_to_the_last_bit(factor, dtype, biases):
+    baseline = replace(SMALL, biases=biases)
+    weighted = replace(baseline, post_scale=factor, residual_weight=1.0 / factor)
+    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
+    value, of_baseline = gradients(baseline, inputs, targets, dtype)
+    other, of_weighted = gradients(weighted, inputs, targets, dtype)
+    assert value == other
+    for name, gradient in of_baseline.items():
+        assert torch.equal(gradient, of_weighted[name]), name
+
+
+def test_the_inverse_of_the_constant_is_the_baseline_up_to_rounding():
+    weighted = replace(SMALL, post_scale="constant", residual_weight="inverse")
+    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
+    value, of_baseline = gradients(SMALL, inputs, targets, torch.float64)
+    other, of_weighted = gradients(weighted, inputs, targets, torch.float64)
+    assert value.item() == pytest.approx(other.item(), rel=1e-14)
+    for name, gradient in of_baseline.items():
+        torch.testing.assert_close(gradient, of_weighted[name], rtol=1e-10, atol=1e-14)
+
+
+def test_the_residual_weight_does_not_touch_the_bias():
+    config = replace(SMALL, residual_weight=3.0, depth=1)
+    model = Transformer(config, 0, torch.float64)
+    attention = model.blocks[0].attention
+    with torch.no_grad():
+        attention.output.weight.zero_()
+        attention.output.bias.fill_(0.5)
+    x = torch.randn(2, 12, 16, dtype=torch.float64)
+    assert (attention(x) == 0.5).all()
+
+
+def test_variants_start_from_the_same_numbers():
+    start = dict(Transformer(SMALL, seed=3).named_parameters())
+    for name in ("constant", "exact", "cosine", "no biases", "policy"):
+        for key, parameter in Transformer(variant(name), seed=3).named_parameters():
+            assert torch.equal(parameter, start[key]), key
+    source = dict(Transformer(variant("source 002"), seed=3).named_parameters())
+    for key, parameter in Transformer(
+        replace(variant("source 002"), biases=False), seed=3
+    ).named_parameters():
+        assert torch.equal(parameter, source[key]), key
+    gained = dict(Transformer(replace(SMALL, projection_gain=0.25), seed=3).named_parameters())
+    for key, parameter in gained.items():
+        gain = 0.25 if key.endswith("attention.output.weight") else 1.0
+        assert torch.equal(parameter, gain * start[key]), key
+    other = dict(Transformer(SMALL, seed=4).named_parameters())
+    assert not torch.equal(other["token.weight"], start["token.weight"])
+
+
+def test_initial_numbers_have_the_variances_that_the_docstring_states():
+    config = Config(width=128, head_size=64, depth=1, sequence=128)
+    for name, parameter in Transformer(config).named_parameters():
+        if parameter.ndim == 2:
+            embedding = name in ("token.weight", "position.weight")
+            variance = 0.5 if embedding else 1.0 / parameter.shape[1]
+            error = variance * math.sqrt(2.0 / parameter.numel())
+            assert abs(parameter.var().item() - variance) < 4.5 * error, name
+            assert abs(parameter.mean().item()) < 4.5 * math.sqrt(variance / parameter.numel())
+        else:
+            assert (parameter == (0.0 if name.endswith("bias") else 1.0)).all(), name
+
+
+class Written(nn.Module):
+    """Source 002's model from its description, as one would write it in PyTorch."""
+
+    def __init__(self, config, c=1.0):
+        super().__init__()
+        self.config, self.c = config, c
+        width = config.width
+        self.token = nn.Embedding(256, width)
+        self.position = nn.Embedding(config.sequence, width)
+        self.first = nn.LayerNorm(width)
+        self.parts = nn.ModuleList()
+        for _ in range(config.depth):
+            self.parts.append(nn.LayerNorm(width))
+            self.parts.append(nn.Linear(width, 3 * width))
+            self.parts.append(nn.Linear(width, width))
+            self.parts.append(nn.LayerNorm(width))
+            self.parts.append(nn.Linear(width, 4 * width))
+            self.parts.append(nn.Linear(4 * width, width))
+        self.last = nn.LayerNorm(width)
+        self.logits = nn.Linear(width, 256)
+
+    def forward(self, tokens):
+        n, d = tokens.shape[1], self.config.head_size
+        x = self.first(self.token(tokens) + self.position(torch.arange(n)))
+        for i in range(0, len(self.parts), 6):
+            norm, qkv, w, hidden_norm, up, down = self.parts[i : i + 6]
+            heads = []
+            width = self.config.width
+            q, k, v = (part.split(d, dim=2) for part in qkv(norm(x)).split(width, dim=2))
+            for one in range(width // d):
+                scores = torch.einsum("bnd,bmd->bnm", q[one], k[one]) / d**0.5
+                scores = scores + torch.full((n, n), -1e4).triu(1)
+                heads.append(scores.softmax(2) @ v[one])
+            x = x + w(self.c * torch.cat(heads, 2))
+            x = x + down(functional.gelu(up(hidden_norm(x))))
+        return self.logits(self.last(x))
+
+
+SOURCE = replace(SMALL, width=64, head_size=16, initialisation="pytorch", input_norm=True)
+
+
+@pytest.mark.parametrize("post_scale", ["none", "constant"])
+def test_the_source_s_model_is_the_one_written_out_in_pytorch_loss_by_loss(post_scale):
+    config = replace(SOURCE, post_scale=post_scale)
+    model = Transformer(config, seed=1, dtype=torch.float64)
+    written = Written(config, config.factor(post_scale) if post_scale != "none" else 1.0).double()
+    ours, theirs = list(model.parameters()), list(written.parameters())
+    assert [p.shape for p in ours] == [p.shape for p in theirs]
+    with torch.no_grad():
+        for mine, other in zip(ours, theirs, strict=True):
+            other.copy_(mine)
+    optimisers = [torch.optim.Adam(one.parameters(), lr=2**-8) for one in (model, written)]
+    batches = data.batches(data.embedded(4000), sequence=12, batch=3, steps=8, seed=0)
+    for inputs, targets in (map(torch.from_numpy, batch) for batch in batches):
+        losses = []
+        for one, optimiser in zip((model, written), optimisers, strict=True):
+            optimiser.zero_grad()
+            value = functional.cross_entropy(one(inputs).flatten(0, 1), targets.flatten())
+            value.backward()
+            optimiser.step()
+            losses.append(value.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+
+
+def test_the_source_s_model_starts_as_pytorch_s_own_parameter_by_parameter():
+    torch.manual_seed(0)
+    written = Written(SOURCE)
+    inputs = {id(p): one.in_features for one in linear_layers(written) for p in one.parameters()}
+    ours = Transformer(SOURCE, seed=0).parameters()
+    for (name, theirs), mine in zip(written.named_parameters(), ours, strict=True):
+        if theirs.unique().numel() == 1:  # gains and biases of the norms
+            assert torch.equal(mine, theirs), name
+            continue
+        assert ks_2samp(mine.detach().ravel(), theirs.detach().ravel()).pvalue > 1e-4, name
+        if id(theirs) in inputs:
+            assert 0.9 < mine.abs().max() * inputs[id(theirs)] ** 0.5 <= 1.0, name
+
+
+def linear_layers(model):
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
+
+
+def test_building_a_model_leaves_the_global_random_state_alone():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    Transformer(SMALL)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_branch_ratios_are_those_of_the_tensors():
+    model = Transformer(replace(SMALL, depth=1))
+    inputs, ratios = tokens(SMALL), []
+    model(inputs, ratios)
+    x = model.token(inputs) + model.position.weight
+    branch = model.blocks[0].attention(model.blocks[0].attention_norm(x))
+    expected = branch.square().mean().sqrt() / x.square().mean().sqrt()
+    torch.testing.assert_close(ratios[0], expected)
+
+
+def test_the_skip_is_multiplied_where_the_branch_is_added():
+    config = replace(SMALL, depth=1, skip_weight=3.0)
+    model, inputs, ratios = Transformer(config), tokens(SMALL), []
+    output = model(inputs, ratios)
+    block = model.blocks[0]
+    x = model.token(inputs) + model.position.weight
+    branch = block.attention(block.attention_norm(x))
+    y = 3.0 * x + branch
+    hidden = block.output(torch.nn.functional.gelu(block.hidden(block.hidden_norm(y))))
+    torch.testing.assert_close(output, model.output(model.norm(y + hidden)))
+    expected = branch.square().mean().sqrt() / (3.0 * x).square().mean().sqrt()
+    torch.testing.assert_close(ratios[0], expected)
+    assert replace(config, skip_weight="constant").factor("constant") == config.note_factor
+
+
+def test_a_learned_scale_is_one_at_the_start_and_multiplies_the_logits():
+    config = replace(SMALL, learned_scale=True)
+    plain, learned, inputs = Transformer(SMALL), Transformer(config), tokens(SMALL)
+    torch.testing.assert_close(learned(inputs), plain(inputs), rtol=0.0, atol=0.0)
+    for block in learned.blocks:
+        assert block.attention.scale.shape == (config.heads,)
+        block.attention.scale.data.fill_(1.7)
+    other = Transformer(replace(SMALL, alpha=1.7))
+    torch.testing.assert_close(learned(inputs), other(inputs))
+    learned(inputs).square().sum().backward()
+    assert all((block.attention.scale.grad != 0.0).all() for block in learned.blocks)
+
+
+def test_a_gain_on_cosines_multiplies_them():
+    config = replace(SMALL, cosine=True, alpha=2.0)
+    plain, learned = Transformer(config), Transformer(replace(config, learned_scale=True))
+    inputs = tokens(SMALL)
+    torch.testing.assert_close(learned(inputs), plain(inputs))
+    for block in learned.blocks:
+        block.attention.scale.data.fill_(1.7)
+    torch.testing.assert_close(learned(inputs), Transformer(replace(config, alpha=3.4))(inputs))
+    with rescale(factor=2.0):
+        doubled = learned(inputs)
+    torch.testing.assert_close(doubled, Transformer(replace(config, alpha=6.8))(inputs))
+    learned(inputs).square().sum().backward()
+    assert all((block.attention.scale.grad != 0.0).all() for block in learned.blocks)
+
+
+def test_rotary_positions_are_relative_and_turn_each_plane_at_its_speed():
+    q, k = torch.randn(2, 1, 1, 8, dtype=torch.float64)
+    scores = rotated(q.expand(1, 20, 8)) @ rotated(k.expand(1, 20, 8)).mT
+    for offset in range(-19, 20):
+        diagonal = scores[0].diagonal(offset)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
+    by_hand = torch.view_as_complex(torch.stack([q[0, 0, :4], q[0, 0, 4:]], -1).contiguous())
+    turned = by_hand * torch.exp(7j * 10000.0 ** (-torch.arange(4) / 4.0))
+    found = rotated(q.expand(1, 20, 8))[0, 7]
+    torch.testing.assert_close(torch.complex(found[:4], found[4:]), turned.to(torch.complex128))
+
+
+@pytest.mark.parametrize("positions", ["rotary", "interleaved", "none"])
+def test_without_learned_positions_any_length_is_read(positions):
+    model = Transformer(replace(SMALL, positions=positions))
+    longer = torch.cat([tokens(SMALL), tokens(SMALL, seed=1)], dim=1)
+    torch.testing.assert_close(model(longer)[:, :12], model(longer[:, :12]))
+    assert "position.weight" not in dict(model.named_parameters())
+    turned = {"rotary": [True, True], "interleaved": [True, False], "none": [False, False]}
+    assert [block.attention.turned for block in model.blocks] == turned[positions]
+    if positions == "none":  # the last position sees a set
+        first = replace(SMALL, positions=positions, depth=1)
+        swapped = longer[:, [1, 0, *range(2, 24)]]
+        one = Transformer(first)
+        torch.testing.assert_close(one(longer)[:, 2:], one(swapped)[:, 2:])
+
+
+def test_a_fitted_policy_has_the_length_of_the_windows():
+    fitted = replace(SMALL, policy="qwen", fit_policy=True, positions="none")
+    plain = replace(SMALL, positions="none")
+    inputs = torch.cat([tokens(SMALL), tokens(SMALL, seed=1)], dim=1)
+    ours, theirs = Transformer(fitted)(inputs), Transformer(plain)(inputs)
+    torch.testing.assert_close(ours[:, :12], theirs[:, :12])
+    assert not torch.allclose(ours[:, 13:], theirs[:, 13:])
+
+
+def test_a_shorter_input_is_the_beginning_of_a_longer_one():
+    for name in ("baseline", "exact", "policy"):
+        model, whole = Transformer(variant(name)), tokens(SMALL)
+        torch.testing.assert_close(model(whole[:, :5]), model(whole)[:, :5])
+    with pytest.raises(ValueError, match=r"tokens must be 1 to sequence=12 long, got 13"):
+        Transformer(SMALL)(torch.zeros(1, 13, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("width", 0, "width must be from 1 to"),
+        ("width", 16.0, "width must be an integer"),
+        ("width", 20, "width must be a multiple of head_size=8, got width=20"),
+        ("depth", True, "depth must be an integer"),
+        ("sequence", 2**40, "sequence must be from 1 to 1048576"),
+        ("causal", 1, "causal must be true or false, got causal=1"),
+        ("alpha", -1.0, "alpha must be finite and at least 0, got alpha=-1"),
+        ("alpha", math.nan, "alpha must not contain NaN"),
+        ("alpha", 1e5, "alpha must be at most 10000, got alpha=100000"),
+        ("alpha", [1.0, 2.0], "alpha must be a single number, got alpha=[1.0, 2.0]"),
+        ("alpha", "high", "alpha must be one of 'annealed', 'typical', got alpha='high'"),
+        ("policy", "yarm", "policy must be a name in attnlib.policies.POLICIES"),
+        ("policy", POLICIES["yarn"], "policy must be a name in attnlib.policies.POLICIES, got pol"),
+        ("policy", "ngpt", "multiplies cosines, not q·k: pass cosine=True with it"),
+        ("post_scale", "exakt", "post_scale must be one of 'none', 'constant', 'exact'"),
+        ("learned_scale", 1, "learned_scale must be true or false, got learned_scale=1"),
+        ("skip_weight", 0.0, "skip_weight must be a finite number above 0, got skip_weight=0"),
+        ("post_scale", 0.0, "post_scale must be a finite number above 0, got post_scale=0"),
+        ("post_scale", None, "or one of 'none', 'constant', 'exact'"),
+        ("residual_weight", "none", "residual_weight must be one of 'constant', 'inverse'"),
+        ("projection_gain", math.inf, "projection_gain must be a finite number above 0"),
+        (
+            "positions",
+            "absolute",
+            "positions must be one of 'learned', 'rotary', 'interleaved', 'none'",
+        ),
+        ("fit_policy", 1, "fit_policy must be true or false, got fit_policy=1"),
+        ("attention", "flash", "attention must be one of 'fused', 'written_out', got attention='f"),
+        ("attention", 3, "attention must be one of 'fused', 'written_out', got attention=3"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_allowed(field, value, message):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        replace(SMALL, **{field: value})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("told", [{"post_scale": "exact"}, {"alpha": "annealed"}])
+def test_cosines_in_two_dimensions_have_no_law(told):
+    with pytest.raises(ValueError, match="head_size must be at least 3"):
+        Config(width=4, head_size=2, sequence=8, cosine=True, **told)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"policy": "mup", "alpha": 2.0}, "policy and alpha both .* policy='mup' and alpha=2.0"),
+        ({"policy": "mup", "cosine": True}, "multiplies q·k, not cosines: .* with cosine"),
+        ({"policy": "gradient_cosine", "cosine": True, "head_size": 2}, "d must be .* got d=2"),
+        ({"positions": "rotary", "width": 15, "head_size": 5}, "head_size must be even for rotary"),
+        ({"alpha": "typical", "sequence": 1}, "sequence must be at least 2 for alpha='typical'"),
+    ],
+)
+def test_fields_that_do_not_go_together_are_refused(told, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **told)
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.floats(), max_size=3),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
+)
+
+
+@given(field=st.sampled_from(sorted(Config.__dataclass_fields__)), value=ANYTHING)
+@settings(max_examples=150)
+def test_a_configuration_is_refused_by_name_or_kept(field, value):
+    config, error = kept_or_refused(field, value)
+    if config is None:
+        # A wrong length may show in what depends on it.
+        assert field in error or field in ("width", "head_size", "sequence")
+        assert len(error) < 300
+    else:
+        assert hash(config) == hash(replace(config))
+        assert math.isfinite(config.factor(config.residual_weight))
+
+
+def kept_or_refused(field, value):
+    try:
+        return replace(SMALL, **{field: value}), None
+    except (ValueError, TypeError) as error:
+        return None, str(error)
+
+
+def test_alpha_goes_up_to_what_the_exact_averages_have():
+    assert Config(alpha=1e4).alpha == 1e4
+    with pytest.raises(ValueError, match="alpha must be at most 10000, got alpha=10001"):
+        Config(alpha=10001)
+
+
+def test_a_configuration_keeps_plain_numbers():
+    config = Config(width=np.int64(64), alpha=np.float32(2.0))
+    assert (type(config.width), type(config.alpha)) == (int, float)
+
+
+def test_without_biases_there_are_none():
+    model = Transformer(Config(width=64, depth=1, biases=False))
+    assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == []
+
+
+@pytest.mark.parametrize("target", [-1, 256])
+def test_a_target_that_is_no_byte_is_refused_on_either_side(target):
+    with pytest.raises(ValueError, match="targets must be from 0 to 255 or -100"):
+        loss(torch.zeros(1, 2, 256), torch.tensor([[0, target]]))

@@ -1,0 +1,560 @@
+"""Heads that learn to find: the tasks by brute force, what is measured by hand, sweeps of them."""
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnlib import retrieval
+from attnlib.attention import rescale
+from attnlib.policies import POLICIES
+from attnlib.probing.measure import Call, Queries
+from attnlib.probing.measure import measure as probed
+from attnlib.scores import Cosine
+from experiments.lab import recall, sweep
+from experiments.lab.model import Config, Transformer
+from experiments.lab.recall import Head, Task
+from experiments.lab.results import encoded
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL = Config(width=8, head_size=8, depth=1, sequence=8)
+
+
+def rows_of(gap="noise", strength=0.6, d=16, n=24, sets=400, seed=7, length=24):
+    task = Task(gap=gap, strength=strength)
+    return recall.nearest(task, length, d, n, np.random.default_rng(seed), sets)
+
+
+def cosines(rows, d):
+    return rows.queries.astype(np.float64) @ rows.keys.swapaxes(1, 2).astype(np.float64) / d
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gap", recall.GAPS)
+def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
+    rows = rows_of(gap)
+    for part in (rows.queries, rows.keys):
+        np.testing.assert_allclose(np.linalg.norm(part, axis=-1), 4.0, rtol=1e-5)
+    found = cosines(rows, 16)
+    at = np.take_along_axis(found, rows.needle[..., None], axis=2)[..., 0]
+    if gap == "fixed":
+        np.testing.assert_allclose(at, 0.6, atol=1e-5)
+    else:
+        error = at.std() / math.sqrt(at.size)
+        assert abs(at.mean() - 0.6) < 4.0 * error
+        assert 0.5 < at.std() / math.sqrt(variance_of_tilted(16)) < 1.5
+    others = np.delete(found.reshape(-1, 24), 0, axis=1)[rows.needle.ravel() == 0]
+    assert abs(others.mean()) < 5.0 / math.sqrt(16 * others.size)
+    assert others.var() == pytest.approx(1.0 / 16, rel=0.1)
+    assert np.bincount(rows.needle.ravel(), minlength=24).min() > 0
+
+
+def variance_of_tilted(d):
+    return float(Cosine(d).log_mgf_derivatives(recall.tilt(0.6, d)).second)
+
+
+@pytest.mark.parametrize(("strength", "d"), [(1e-3, 3), (0.5, 32), (0.9, 8), (0.999, 100)])
+def test_the_tilt_gives_the_strength(strength, d):
+    law = Cosine(d).log_mgf_derivatives(recall.tilt(strength, d))
+    assert float(law.first) == pytest.approx(strength, rel=1e-9)
+
+
+def test_a_growing_gap_grows_like_log_n():
+    theta = recall.tilt(0.6, 16)
+    for n in (8, 24, 96):
+        at = cosines(rows_of("growing", n=n, sets=1000), 16)
+        meant = np.take_along_axis(at, rows_of("growing", n=n, sets=1000).needle[..., None], 2)
+        wanted = Cosine(16).log_mgf_derivatives(theta * math.log(n) / math.log(24)).first
+        assert abs(meant.mean() - wanted) < 5.0 * meant.std() / math.sqrt(meant.size)
+
+
+def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
+    task, rng = Task(name=name, gap=gap, strength=strength), np.random.default_rng(seed)
+    return recall.sequences(task, 40, n, rng, sets, queries)
+
+
+@pytest.mark.parametrize("queries", [8, 13])
+@pytest.mark.parametrize("gap", recall.GAPS)
+def test_the_pair_of_a_key_is_where_it_is_said_to_be(gap, queries):
+    tokens, answer, needle = drawn("recall", gap, queries=queries)
+    assert tokens.shape == (300, 40)
+    true, every = 0, 0
+    for row, values, places in zip(tokens, answer, needle, strict=True):
+        pairs, asked = row[:-queries], row[-queries:]
+        assert (asked % 4 == 0).all()
+        assert (pairs % 4 > 0).all()
+        for token, value, place in zip(asked, values, places, strict=True):
+            assert pairs[place] % 4 == value
+            same = pairs // 4 == token // 4
+            true, every = true + same[place], every + 1
+            if gap == "fixed":
+                assert np.flatnonzero(same).tolist() == [place]
+    rate = 1.0 if gap == "fixed" else 0.8
+    assert abs(true / every - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / every) + 1e-12
+
+
+@pytest.mark.parametrize("gap", recall.GAPS)
+def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
+    tokens, answer, needle = drawn("induction", gap)
+    before, asked = tokens[:, :-8], tokens[:, -8:]
+    np.testing.assert_array_equal(np.diff(needle, axis=1), 1)
+    np.testing.assert_array_equal(np.take_along_axis(before, needle, axis=1), answer)
+    copied = np.take_along_axis(before, needle - 1, axis=1)
+    assert tokens.min() >= 0
+    assert tokens.max() < recall.SYMBOLS
+    if gap == "fixed":
+        np.testing.assert_array_equal(asked, copied)
+        assert ((before[:, None] == asked[..., None]).sum(axis=2) == 1).all()
+    else:
+        assert abs((asked == copied).mean() - 0.8) < 4.0 * math.sqrt(0.16 / asked.size)
+
+
+def test_the_chance_of_a_true_copy_grows_as_theta_does():
+    for n in (20, 40, 320):
+        tokens, _, needle = drawn("induction", "growing", n=n, sets=1000)
+        copied = np.take_along_axis(tokens, needle - 1, axis=1)
+        theta = math.log(63 * 4) * math.log(n) / math.log(40)
+        rate = 1.0 / (1.0 + 63.0 * math.exp(-theta))
+        found = (tokens[:, -8:] == copied).mean()
+        assert abs(found - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / 8000)
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    one, same, other = (rows_of(seed=seed, sets=2) for seed in (1, 1, 2))
+    for a, b, c in zip(one, same, other, strict=True):
+        assert a.tobytes() == b.tobytes() != c.tobytes()
+    for name in ("recall", "induction"):
+        one, same, other = (drawn(name, "noise", sets=2, seed=seed)[0] for seed in (1, 1, 2))
+        assert one.tobytes() == same.tobytes() != other.tobytes()
+
+
+# --- Transformers --------------------------------------------------------------------------------
+
+TOKENS = Config(width=16, head_size=8, depth=2, sequence=24, positions="rotary", fit_policy=True)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"policy": "qwen"},
+        {"cosine": True, "alpha": 3.0, "learned_scale": True},
+        {"policy": "ssmax", "learned_scale": True, "positions": "none"},
+    ],
+)
+def test_the_logits_that_are_seen_are_those_that_attend(changed):
+    model = Transformer(replace(TOKENS, attention="written_out", **changed), 0)
+    for block in model.blocks:
+        if block.attention.scale is not None:
+            block.attention.scale.data[:] = torch.tensor([0.5, 2.0])
+    tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2)[0])
+    weights, softmax = [], torch.softmax
+
+    def kept(scores, dim):
+        weights.append(softmax(scores, dim=dim))
+        return weights[-1]
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "softmax", kept)
+        seen, spoken = recall._seen(model, tokens)
+        torch.testing.assert_close(spoken, model(tokens))
+    assert seen.shape == (4, 16, 23)
+    for block in range(2):
+        full = weights[block][:, :, -8:]
+        before, own = full[..., :22], full[..., 22:].diagonal(dim1=-2, dim2=-1)
+        expected = torch.cat([before, own[..., None]], dim=-1)
+        expected = expected / expected.sum(dim=-1, keepdim=True)
+        found = softmax(seen[2 * block : 2 * block + 2], dim=-1).unflatten(1, (2, 8))
+        torch.testing.assert_close(found, expected.transpose(0, 1))
+
+
+def test_a_transformer_learns_and_is_measured_beyond_its_length():
+    config = replace(TOKENS, depth=1, positions="none", width=32, head_size=16)
+    task = Task(
+        name="recall", gap="fixed", steps=100, batch=16, rows=32, learning_rate=0.02, lengths=[48]
+    )
+    one, same = (recall.find(config, task) for _ in range(2))
+    assert one == same
+    assert one.losses[-1] < one.losses[0] - 0.2
+    for found, n in zip(one.measured, (24, 48), strict=True):
+        assert found["n"] == n
+        assert set(found) == {*recall.FIELDS, *recall.MODEL_FIELDS}
+        assert 0.0 <= found["accuracy"] <= 1.0
+        assert found["heads"] in (1, 2)
+    at_home, beyond = one.measured
+    for law, value in at_home["answers"].items():  # at n₀ all are one, but for shorter rows
+        assert value == pytest.approx(at_home["answer_loss"], abs=0.05), law
+    model, draw = Transformer(config, task.seed), recall._Draw(config, task)
+    recall._trained(model, task, draw.batches())
+    with torch.no_grad(), rescale(factor="qwen", train_length=24):
+        twice = draw.tested(model, 48).said["answer_loss"]
+    changed = POLICIES["qwen"].with_constants(train_length=24)
+    with torch.no_grad(), rescale(factor=changed, train_length=24):
+        assert draw.tested(model, 48).said["answer_loss"] == beyond["answers"]["qwen"] != twice
+
+
+def test_each_row_is_measured_in_the_head_that_finds_its_token():
+    rng = np.random.default_rng(0)
+    heads = rng.standard_normal((2, 64, 9))
+    token, needle = rng.integers(0, 4, 64), rng.integers(0, 9, 64)
+    own = np.where(token == 3, 1, 0)
+    heads[own, np.arange(64), needle] += 6.0
+    tested = [
+        recall.Trial(9, heads, needle, token, {}),
+        recall.Trial(9, -heads, needle, token, {}),
+    ]
+    right, wrong = recall.of_lengths(tested, 9, 4)
+    expected = recall.measured(heads[own, np.arange(64)], needle)
+    assert right["loss"] == expected["loss"]
+    assert wrong["gap"] == pytest.approx(-right["gap"])
+
+
+def test_a_model_with_a_policy_of_its_own_is_not_given_another():
+    config = replace(TOKENS, policy="ssmax", learned_scale=True)
+    task = Task(name="induction", steps=2, rows=16, lengths=[48])
+    found = recall.find(config, task).measured
+    assert [(one["answers"], one["laws"]) for one in found] == [({}, {}), ({}, {})]
+
+
+@pytest.mark.parametrize(
+    ("config", "task", "message"),
+    [
+        (replace(TOKENS, causal=False), {}, "causal must be true for the task recall"),
+        (replace(TOKENS, positions="learned"), {"lengths": [48]}, "at most sequence=24 where pos"),
+        (TOKENS, {"lengths": [16]}, "sequence and lengths must be at least 17"),
+    ],
+)
+def test_a_model_that_cannot_have_a_task_is_refused(config, task, message):
+    with pytest.raises(ValueError, match=message):
+        recall.find(config, Task(name="recall", **task))
+
+
+# --- what a head does ----------------------------------------------------------------------------
+
+
+def test_what_is_measured_agrees_with_sums_by_hand_and_with_the_probe():
+    rng = np.random.default_rng(0)
+    q, k = rng.standard_normal((2, 24, 6)), rng.standard_normal((24, 6))
+    logits, needle = q[0] @ k.T, rng.integers(0, 24, 24)
+    found = recall.measured(logits, needle, {"twice": 2.0})
+    weights = [np.exp(row) / np.exp(row).sum() for row in logits]
+    others = [np.delete(row, i) for row, i in zip(logits, needle, strict=True)]
+    gaps = [row[i] - rest.mean() for row, i, rest in zip(logits, needle, others, strict=True)]
+    centred = np.concatenate([rest - rest.mean() for rest in others])
+    at = [w[i] for w, i in zip(weights, needle, strict=True)]
+    assert found["gap"] == pytest.approx(np.mean(gaps))
+    assert found["variance"] == pytest.approx(np.mean([rest.var(ddof=1) for rest in others]))
+    assert found["weight"] == pytest.approx(np.mean(at))
+    assert found["first"] == pytest.approx(np.mean([w[0] for w in weights]))
+    assert found["loss"] == pytest.approx(-np.log(at).mean())
+    for power, kappa in zip(recall.POWERS, found["kappa"], strict=True):
+        assert kappa == pytest.approx(np.log(np.exp(power * centred).mean()))
+    assert found["slope"] == pytest.approx(
+        (np.exp(centred) * centred).sum() / np.exp(centred).sum()
+    )
+    twice = [np.exp(2.0 * row) / np.exp(2.0 * row).sum() for row in logits]
+    assert found["laws"]["twice"] == pytest.approx(
+        -np.mean([math.log(w[i]) for w, i in zip(twice, needle, strict=True)])
+    )
+
+    here = torch.from_numpy(needle)[None]
+    queries = Queries(torch.arange(1), torch.arange(24)[None], 1, target=here)
+    tensors = (torch.from_numpy(x)[None, None] for x in (q[0], k, k))
+    by_probe = probed(Call(*tensors, scale=1.0, queries=queries), None).targets
+    assert by_probe.target_gap.mean() == pytest.approx(found["gap"], rel=1e-5)
+    assert by_probe.target_weight.mean() == pytest.approx(found["weight"], rel=1e-5)
+    kappa = np.log(np.exp(by_probe.target_kappa.astype(float)).mean())
+    assert kappa == pytest.approx(found["kappa"][1], rel=1e-5)
+
+
+def test_the_multiplier_is_the_best_of_a_grid_and_the_least_is_near_enough():
+    rng = np.random.default_rng(1)
+    logits = rng.standard_normal((400, 12))
+    needle = np.zeros(400, dtype=np.int64)
+    logits[:, 0] += 1.0
+    grid = np.linspace(0.2, 3.0, 281)
+    found = recall.measured(logits, needle, {str(t): t for t in grid})
+    losses = np.array(list(found["laws"].values()))
+    assert abs(found["best"] - grid[losses.argmin()]) < 0.011
+    assert found["best_loss"] <= losses.min() < found["best_loss"] + 1e-4
+    near = grid[losses <= found["best_loss"] + recall.SLACK]
+    assert near[0] - 0.01 <= found["least"] <= near[0] + 1e-6
+
+
+def test_a_needle_that_is_never_beaten_wants_any_multiplier_and_one_below_none():
+    logits = np.array([[3.0, 0.0], [1.0, 0.5]])
+    assert recall.measured(logits, np.array([0, 0]))["best"] == recall.MOST
+    below = recall.measured(logits, np.array([1, 1]))
+    assert below["best"] == below["least"] == 1.0 / recall.MOST
+
+
+def bayes(strength, d):
+    """Return a head whose logits are the log of what is known of the needle."""
+    head = Head(Config(width=d, head_size=d, depth=1, sequence=64))
+    with torch.no_grad():
+        head.query.copy_(torch.eye(d))
+        head.key.copy_(torch.eye(d) * recall.tilt(strength, d) / math.sqrt(d))
+    return head
+
+
+def test_the_best_head_is_calibrated_and_loses_what_theory_says():
+    d, strength = 16, 0.7
+    theta = recall.tilt(strength, d)
+    draw = recall._Draw(Config(width=d, head_size=d, depth=1, sequence=64), Task(strength=strength))
+    draw.task = replace(draw.task, rows=2048, seed=3)
+    with torch.no_grad():
+        tested = [draw.tested(bayes(strength, d), n) for n in (64, 16, 1024)]
+    found = recall.of_lengths(tested, 64, d)
+    for one in found:
+        law, needle = Cosine(d), retrieval.Tilted(theta)
+        exact = float(retrieval.loss(law, needle, theta, one["n"]))
+        assert abs(one["loss"] - exact) < 4.0 * one["error"]
+        assert abs(one["predicted_loss"] - exact) < 5.0 * one["error"] + 0.03
+        assert one["predicted_weight"] == pytest.approx(
+            float(retrieval.weight(law, needle, theta, one["n"])), abs=0.03
+        )
+        assert one["best"] == pytest.approx(1.0, abs=0.12)
+        assert one["annealed_loss"] > exact
+        assert one["variance"] == pytest.approx(theta**2 / d, rel=0.03)
+        assert one["gap"] == pytest.approx(theta * strength, rel=0.03)
+    assert found[2]["laws"]["qwen"] > found[2]["loss"]
+
+
+def test_laws_are_one_at_the_length_of_training():
+    for name, value in recall.multipliers(64, 64, 32).items():
+        assert value == pytest.approx(1.0), name
+    at = recall.multipliers(4096, 64, 32)
+    assert at["ssmax"] == at["qwen"] == pytest.approx(2.0)
+    assert at["root_log"] == pytest.approx(math.sqrt(2.0))
+    assert at["yarn"] == pytest.approx((0.1 * math.log(64.0) + 1.0) ** 2)
+    assert at["llama_4"] == pytest.approx((1 + 0.1 * math.log(65.0)) / (1 + 0.1 * math.log(2.0)))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"policy": "ssmax", "learned_scale": True}, {"cosine": True, "learned_scale": True}],
+)
+def test_a_head_learns_and_the_same_arguments_give_the_same_numbers(changed):
+    config = replace(SMALL, **changed)
+    task = Task(steps=150, rows=64, batch=8, strength=0.9, lengths=[32])
+    one, same = (recall.find(config, task) for _ in range(2))
+    assert one == same
+    assert one.losses[-1] < 0.6 * one.losses[0]
+    assert [found["n"] for found in one.measured] == [8, 32]
+    assert json.loads(json.dumps(one.measured)) == one.measured
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", "farthest", "name must be one of 'nearest', 'recall', 'induction'"),
+        ("gap", 3, "gap must be one of 'noise', 'fixed', 'growing', got gap=3"),
+        ("strength", 1.0, "strength must be below 1, got strength=1"),
+        ("strength", 0.0, "strength must be a finite number above 0"),
+        ("steps", 0, "steps must be from 1 to"),
+        ("lengths", 16, "lengths must be a list of whole numbers, got lengths=16"),
+        ("lengths", [1], "lengths must be from 2 to"),
+        ("rows", 12, "rows must be a multiple of 8, got rows=12"),
+        ("learning_rate", math.nan, "learning_rate must not contain NaN"),
+        ("seed", -1, "seed must be from 0 to"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_allowed(field, value, message):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        Task(**{field: value})
+    assert message in str(caught.value)
+
+
+def test_what_are_no_rows_is_refused():
+    with pytest.raises(ValueError, match=r"logits must be of shape \(rows, keys\)"):
+        recall.measured(np.zeros(3), np.zeros(3, dtype=int))
+    with pytest.raises(TypeError, match="needle must be of ndarray"):
+        recall.measured(np.zeros((3, 2)), [0, 0, 0])
+    with pytest.raises(ValueError, match="logits must not contain NaN"):
+        recall.foresight(np.full((3, 2), np.nan), np.zeros(3, dtype=int))
+    with pytest.raises(ValueError, match="strength must be below 1"):
+        recall.tilt(1.0, 8)
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+FILE = """\
+results = "found"
+seeds = [3, 4]
+
+[model]
+width = 8
+head_size = 8
+depth = 1
+sequence = 8
+
+[task]
+name = "nearest"
+strength = 0.9
+batch = 4
+rows = 64
+lengths = [4, 16]
+
+[grid]
+steps = [5, 60]
+
+[variants.noise]
+[variants.fixed]
+gap = "fixed"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "length.toml"
+    path.write_text(FILE)
+    return path
+
+
+def run_here(file):
+    with ThreadPoolExecutor(1) as pool:
+        return sweep.run(sweep.read(file), executor=pool)
+
+
+def results(file):
+    return {path.name: path.read_bytes() for path in file.parent.glob("found/*.json")}
+
+
+def test_a_sweep_that_was_stopped_goes_on_and_ends_with_the_same_bytes(file, monkeypatch):
+    outcomes = run_here(file)
+    whole = results(file)
+    assert len(outcomes) == len(whole) == 8
+    for path in sorted(file.parent.glob("found/*.json"))[:5]:
+        path.unlink()
+    work, calls = sweep._work, []
+
+    def stopped(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return work(*arguments)
+
+    monkeypatch.setattr(sweep, "_work", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_here(file)
+    assert len(results(file)) == 5
+    monkeypatch.setattr(sweep, "_work", work)
+    again = run_here(file)
+    assert results(file) == whole
+    assert [one.run for one in again] == [one.run for one in outcomes]
+    found = sweep.outcomes(sweep.read(file))[0]
+    direct = recall.find(found.setting.config, found.setting.training)
+    assert encoded(found.setting, found.run, {}) == encoded(found.setting, direct, {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"gap": ', '"gab": ', "measured must be of n, gap"),
+        ('"n": 16', '"n": 17', r"measured must be at the lengths \[8, 4, 16\]"),
+        ('"steps": 5', '"steps": 6', "it is of another run, with steps=6, not 5"),
+        ('"strength": 0.9', '"strength": 0.8', "it is of another run, with strength=0.8"),
+        ('"losses"', '"loses"', "it has no losses"),
+        ('"kappa": [', '"kappa": 3, "slope": [', "its tables have other parts: "),
+        ('"measured": [', '"measured": [[', "its tables have other parts: |not JSON|Expecting"),
+        ('"diverged_at": null', '"diverged_at": 3', r"measured must be at the lengths \[\]"),
+        ('"least": ', '"least": "x", "m": ', "measured must be of n, gap"),
+    ],
+)
+def test_a_result_in_which_something_is_wrong_is_refused(file, old, new, message):
+    file.write_text(FILE.replace("[3, 4]", "[3]").replace("[5, 60]", "[5]"))
+    run_here(file)
+    path = sweep.read(file).path(sweep.read(file).settings[0])
+    text = path.read_text()
+    assert old in text
+    path.write_text(
+        text.replace('"task": {"name": "nearest", "gap": ', "TASK")
+        .replace(old, new)
+        .replace("TASK", '"task": {"name": "nearest", "gap": ')
+    )
+    with pytest.raises(sweep.SweepError, match=message):
+        sweep.outcomes(sweep.read(file))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("results =", 'corpus = "embedded"\nresults =', "a file with [task] may have no corpus"),
+        ("[grid]", "[training]\n[grid]", "a file with [task] may have no training"),
+        ("batch = 4", "masked = 0.1", "may have the keys name, gap, strength"),
+        ("batch = 4", "rows = 12\n[task.x]", "[task] has 'x', and may have the keys name, gap"),
+        ("rows = 64", "rows = 12", "rows must be a multiple of 8, got rows=12 (variant 'noise')"),
+    ],
+)
+def test_a_wrong_file_gets_one_line(file, old, new, message):
+    file.write_text(FILE.replace(old, new))
+    with pytest.raises(sweep.SweepError) as caught:
+        sweep.read(file)
+    assert message in str(caught.value)
+
+
+# --- sizes and precision -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "wanted"),
+    [
+        ("nearest", 2**15, [8, 8, 1]),
+        ("nearest", 2**17, [2] * 8 + [1]),
+        ("nearest", 2**20, [1] * 17),
+        ("recall", 2**11, [16, 1]),
+        ("recall", 2**20, [1] * 17),
+    ],
+)
+def test_a_test_draws_so_many_keys_at_a_time(name, n, wanted, monkeypatch):
+    """The rows that a seed gives depend on it, and so does memory."""
+    drawn, rows = [], recall._Draw._rows
+
+    def shorter(self, of, rng, sets):
+        assert of == n
+        drawn.append(sets)
+        return rows(self, 24, rng, sets)
+
+    monkeypatch.setattr(recall._Draw, "_rows", shorter)
+    monkeypatch.setattr(recall, "LAWS", ())
+    config = SMALL if name == "nearest" else replace(TOKENS, depth=1)
+    draw = recall._Draw(config, Task(name=name, rows=17 * 8))
+    with torch.no_grad():
+        found = draw.tested(Head(config) if name == "nearest" else Transformer(config, 0), n)
+    assert drawn == wanted
+    assert found.logits.shape[1] == len(found.needle) == 17 * 8
+
+
+def test_sums_over_rows_of_float32_are_those_of_float64():
+    logits = np.random.default_rng(5).standard_normal((16, 5000)).astype(np.float32) + 300.0
+    needle = np.arange(16)
+    found, wanted = (recall.measured(x, needle) for x in (logits, logits.astype(np.float64)))
+    assert found["gap"] == pytest.approx(wanted["gap"], rel=1e-12)
+
+
+@pytest.mark.parametrize("gap", [5.0, 60.0, 300.0])
+def test_a_needle_far_above_all_others_is_foreseen_to_stay(gap):
+    logits = np.random.default_rng(6).standard_normal((16, 50))
+    logits[:, 0] = gap
+    ahead = recall.foresight(logits, np.zeros(16, dtype=np.int64))(200)
+    expected = 1.0 / (1.0 + 199.0 * math.exp(0.5 - gap))
+    assert ahead["predicted_weight"] == pytest.approx(expected, abs=0.06)
+    assert ahead["predicted_loss"] == pytest.approx(ahead["annealed_loss"], abs=0.02)
+
+
+def test_the_longest_row_and_what_is_no_configuration():
+    assert Task(lengths=[2**20]).lengths == (2**20,)
+    with pytest.raises(ValueError, match=f"lengths must be from 2 to {2**20}, got"):
+        Task(lengths=[2**20 + 1])
+    with pytest.raises(TypeError, match="config must be of Config"):
+        Head({"width": 8})

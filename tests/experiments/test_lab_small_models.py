@@ -1,0 +1,193 @@
+"""Small models by hand, against PyTorch's derivatives and optimisers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.lab import small_models
+
+
+@pytest.fixture
+def all_bits(monkeypatch):
+    """Leave gradients as they are: PyTorch does not round them."""
+    monkeypatch.setattr(small_models, "BITS", 60)
+
+
+def normalised(x, normaliser):
+    if normaliser == "softmax":
+        return torch.softmax(x, dim=-1)
+    return x**6 / (1e-6 + (x**6).sum(dim=-1, keepdim=True))
+
+
+def optimised(optimiser, parameters, rate):
+    kind = torch.optim.SGD if optimiser == "descent" else torch.optim.Adam
+    return kind(parameters, lr=rate)
+
+
+def losses_by_torch(loss, parameters, optimiser, rate, steps):
+    stepper = optimised(optimiser, parameters, rate)
+    losses = []
+    for _ in range(steps + 1):
+        stepper.zero_grad()
+        value = loss()
+        value.backward()
+        stepper.step()
+        losses.append(value.item())
+    return losses
+
+
+TRAININGS = pytest.mark.parametrize(
+    ("normaliser", "optimiser", "rate"),
+    [
+        ("softmax", "descent", 0.5),
+        ("softmax", "adam", 0.01),
+        ("power", "descent", 0.01),
+        ("power", "adam", 0.01),
+    ],
+)
+
+
+def test_a_retrieval_is_what_a_hidden_rotation_prefers():
+    task = small_models.retrieval(3)
+    assert task is small_models.retrieval(3)
+    rng = np.random.default_rng(3)
+    keys = rng.standard_normal((64, 8, 16))
+    rotation = np.linalg.qr(rng.standard_normal((16, 16)))[0]
+    queries = rng.standard_normal((64, 16))
+    values = rng.choice([-1.0, 1.0], (64, 8))
+    weights = rng.standard_normal(256) / 4.0
+    np.testing.assert_array_equal(task.values, values)
+    np.testing.assert_array_equal(task.weights, weights)
+    for r in range(64):
+        wanted = np.argmax(keys[r] @ rotation.T @ queries[r])
+        assert task.wanted[r] == values[r, wanted]
+        scores = keys[r] @ weights.reshape(16, 16).T @ queries[r] / 4.0
+        np.testing.assert_allclose(task.features[r] @ weights, scores, rtol=1e-10, atol=1e-12)
+
+
+@TRAININGS
+def test_retrieval_is_trained_as_pytorch_would(all_bits, normaliser, optimiser, rate):
+    task = small_models.retrieval(1)
+    features, values, wanted = map(torch.from_numpy, task[:3])
+    weights = torch.from_numpy(0.7 * task.weights).requires_grad_()
+
+    def loss():
+        p = normalised(1.3 * (features @ weights), normaliser)
+        return (((p * values).sum(dim=-1) - wanted) ** 2).mean()
+
+    found = small_models.train_retrieval(
+        1, rate, alpha=1.3, size=0.7, normaliser=normaliser, optimiser=optimiser, steps=6
+    )
+    expected = losses_by_torch(loss, [weights], optimiser, rate, 6)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    assert found[0] != pytest.approx(found[-1], rel=1e-3)
+
+
+@TRAININGS
+def test_a_classifier_is_trained_as_pytorch_would(all_bits, normaliser, optimiser, rate):
+    rng = np.random.default_rng(5)
+    centres = rng.standard_normal((10, 16))
+    labels = rng.integers(0, 10, 512)
+    points = (centres[labels] + rng.standard_normal((512, 16))) / math.sqrt(2.0)
+    inner, bias = rng.standard_normal((16, 64)) * math.sqrt(1 / 8), np.zeros(64)
+    outer = rng.standard_normal((64, 10)) / 8.0
+    parameters = [torch.from_numpy(x).requires_grad_() for x in (inner, bias, outer)]
+
+    def loss():
+        units = torch.relu(torch.from_numpy(points) @ parameters[0] + parameters[1])
+        p = normalised(units @ parameters[2], normaliser)
+        return -torch.log(p[torch.arange(512), torch.from_numpy(labels)]).mean()
+
+    found = small_models.train_classifier(
+        5, rate, normaliser=normaliser, optimiser=optimiser, steps=6
+    )
+    np.testing.assert_allclose(
+        found, losses_by_torch(loss, parameters, optimiser, rate, 6), rtol=1e-7
+    )
+    assert found[0] != pytest.approx(found[-1], rel=1e-3)
+
+
+def test_training_has_its_usual_length_and_scale():
+    assert small_models.train_retrieval(0, 0.1).size == 201
+    assert small_models.train_classifier(0, 0.1).size == 51
+    plain, said = small_models.train_retrieval(0, 0.1, steps=1), {"alpha": 1.0, "size": 1.0}
+    np.testing.assert_array_equal(plain, small_models.train_retrieval(0, 0.1, steps=1, **said))
+
+
+def test_a_step_keeps_ten_bits_of_each_entry():
+    step = small_models._Step("descent", 1.0)
+    gradient = np.array([1.0 + 2.0**-9, 1.0 + 2.0**-11, -1e-20 * (1.0 + 2.0**-12), 0.0])
+    expected = [-1.0 - 2.0**-9, -1.0, 1e-20, 0.0]
+    np.testing.assert_allclose(step(np.zeros(4), gradient), expected, rtol=1e-3)
+    assert step(np.zeros(4), gradient)[:2].tolist() == expected[:2]
+
+
+def layer(h, matrices, path, gain, normalised):
+    query, key, value, out = matrices
+    d = h.shape[-1]
+    centred = h - h.mean(dim=1, keepdim=True)
+    u = centred / (centred**2).mean(dim=1, keepdim=True).sqrt() if normalised else h
+    p = torch.softmax((u @ query) @ (u @ key).T / math.sqrt(d), dim=1)
+    branch = gain * p @ (u.detach() if path == "scores" else u) @ value @ out
+    skip = {"residual": h, "no residual": 0.0 * h, "scores": h.detach()}[path]
+    return skip + branch
+
+
+@pytest.mark.parametrize("path", ["residual", "no residual", "scores"])
+@pytest.mark.parametrize("which", [{}, {"gain": 0.7, "normalised": False}])
+def test_gradients_through_a_stack_are_those_of_pytorch(path, which):
+    n, d, depth = 4, 6, 5
+    found = small_models.stack_gradients(7, path, depth=depth, n=n, d=d, **which)
+    rest = (path, which.get("gain", 1.0), which.get("normalised", True))
+    rng = np.random.default_rng(7)
+    v = torch.from_numpy(rng.standard_normal((n, d)))
+    h = torch.from_numpy(rng.standard_normal((n, d)))
+    direction = v
+    for value in found:
+        matrices = torch.from_numpy(rng.standard_normal((4, d, d)) / math.sqrt(d))
+        whole = torch.autograd.functional.jacobian(lambda x, m=matrices: layer(x, m, *rest), h)
+        direction = torch.einsum("ijkl,kl->ij", whole, direction)
+        h = layer(h, matrices, *rest)
+        assert value == pytest.approx((direction.norm() / v.norm()).item(), rel=1e-9)
+
+
+def test_gradients_through_time_are_products_of_jacobians():
+    d, gain = 5, 1.2
+    found = small_models.recurrent_gradients(2, gain=gain, depth=6, d=d)
+    rng = np.random.default_rng(2)
+    matrix = gain * rng.standard_normal((d, d)) / np.sqrt(d)
+    v = rng.standard_normal(d)
+    h, direction = rng.standard_normal(d), v
+    for value in found:
+        h = np.tanh(matrix @ h + rng.standard_normal(d) / 2.0)
+        direction = (1.0 - h**2) * (matrix @ direction)
+        assert value == pytest.approx(np.linalg.norm(direction) / np.linalg.norm(v), rel=1e-10)
+
+
+def test_a_normalised_recurrent_network_normalises_what_it_multiplies():
+    found = small_models.recurrent_gradients(3, gain=0.6, normalised=True, depth=1, d=4)
+    rng = np.random.default_rng(3)
+    matrix = 0.6 * rng.standard_normal((4, 4)) / 2.0
+    v, h = rng.standard_normal(4), rng.standard_normal(4)
+    inputs = 0.5 * rng.standard_normal(4)
+    after = [
+        np.tanh(matrix @ ((x - x.mean()) / x.std()) + inputs) for x in (h + 1e-6 * v, h - 1e-6 * v)
+    ]
+    expected = np.linalg.norm(after[0] - after[1]) / 2e-6 / np.linalg.norm(v)
+    assert found == pytest.approx([expected], rel=1e-7)
+
+
+def test_stacks_have_their_usual_sizes():
+    by_default = small_models.stack_gradients(1, "residual")
+    said = small_models.stack_gradients(1, "residual", depth=32, n=16, d=32)
+    np.testing.assert_array_equal(by_default, said)
+    by_default = small_models.recurrent_gradients(1)
+    said = small_models.recurrent_gradients(1, gain=0.9, depth=32, d=32)
+    np.testing.assert_array_equal(by_default, said)
+
+
+def test_large_scores_do_not_overflow():
+    losses = small_models.train_retrieval(0, 1e-6, size=1000.0, steps=1)
+    assert np.isfinite(losses).all()

@@ -1,0 +1,348 @@
+"""Training, against a plain loop, against itself, and where it goes wrong."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+
+from experiments.lab import data
+from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.train import Run, Training, train, train_model
+
+TEXT = data.embedded(20_000)
+TINY = Config(width=8, head_size=4, depth=2, sequence=16)
+SHORT = Training(steps=25, batch=4, learning_rate=2.0**-6, record_every=10, validation_windows=10)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_same(one: Run, other: Run):
+    """Assert that two runs are the same to the last bit."""
+    for name in Run.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def assert_close(one: Run, other: Run, tolerance):
+    assert one.diverged_at == other.diverged_at
+    for name in ("losses", "validation_loss", "gradient_norms", "branch_ratios"):
+        a, b = getattr(one, name), getattr(other, name)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def test_the_projection_has_a_rate_of_its_own():
+    training = replace(SHORT, steps=1, projection_rate=0.25)
+    start = dict(Transformer(TINY).named_parameters())
+    model, _ = train_model(TINY, training, TEXT)
+    for name, after in model.named_parameters():
+        # Adam's first step is the rate times the sign of the gradient
+        step = (after - start[name]).abs().max().item()
+        slower = 0.25 if name.endswith("attention.output.weight") else 1.0
+        assert step == pytest.approx(slower * SHORT.learning_rate, rel=1e-3), name
+
+
+def test_the_same_rate_for_the_projection_changes_nothing():
+    assert_same(train(TINY, SHORT, TEXT), train(TINY, replace(SHORT, projection_rate=1.0), TEXT))
+
+
+def test_the_spread_and_the_effective_keys_are_those_of_the_rows_by_hand():
+    config, training = replace(TINY, depth=1), replace(SHORT, steps=1, record_attention=True)
+    run = train(config, training, TEXT)
+    without = train(config, replace(training, record_attention=False), TEXT)
+    assert without.spreads is without.effective_keys is None
+    np.testing.assert_array_equal(run.losses, without.losses)
+    model = Transformer(config, training.seed, torch.float64)
+    parts = data.split(TEXT)
+    (batch,) = data.batches(parts.training, sequence=16, batch=4, steps=1, seed=0)
+    x = model.token(torch.from_numpy(batch.inputs)) + model.position.weight
+    block = model.blocks[0]
+    q, k, _ = block.attention.input(block.attention_norm(x)).chunk(3, dim=-1)
+    q, k = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in (q, k))
+    logits = (q @ k.mT / 2.0).detach().numpy()
+    variances, shared = [], []
+    for row in range(1, 16):
+        seen = logits[:, :, row, : row + 1]
+        variances.append(seen.var(axis=-1, ddof=1))
+        weights = np.exp(seen) / np.exp(seen).sum(-1, keepdims=True)
+        shared.append((weights**2).sum(-1))
+    assert run.spreads.shape == run.effective_keys.shape == (1, 1)
+    assert run.spreads[0, 0] == pytest.approx(np.sqrt(np.mean(variances)), rel=1e-5)
+    by_head = np.mean(shared, axis=(0, 1))
+    assert run.effective_keys[0, 0] == pytest.approx(1.0 / by_head.mean(), rel=1e-5)
+
+
+def rms(tensor):
+    return math.sqrt(tensor.detach().square().mean())
+
+
+def plain_loop(config, training, text):
+    """Train as anybody would, with nothing of experiments.lab but the model."""
+    cut = len(text) - len(text) // 10
+    rng = np.random.default_rng([training.seed, 1])
+    model = Transformer(config, training.seed, torch.float64)
+    adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate, foreach=False)
+    inner = {}
+    for block in model.blocks:
+        block.attention_norm.register_forward_pre_hook(
+            lambda module, given: inner.__setitem__(module, given[0])
+        )
+        block.attention.register_forward_hook(
+            lambda module, given, result: inner.__setitem__(module, result)
+        )
+    losses, norms, ratios = [], [], []
+    for _ in range(training.steps):
+        starts = rng.integers(0, cut - config.sequence, training.batch)
+        rows = [text[i : i + config.sequence + 1].astype(np.int64) for i in starts]
+        tokens = torch.tensor(np.array(rows))
+        logits = model(tokens[:, :-1])
+        loss = cross_entropy(logits.transpose(1, 2), tokens[:, 1:])
+        adam.zero_grad()
+        loss.backward()
+        losses.append(loss.item())
+        norms.append(math.sqrt(sum(p.grad.square().sum().item() for p in model.parameters())))
+        ratios.append(
+            [
+                rms(inner[block.attention]) / rms(inner[block.attention_norm])
+                for block in model.blocks
+            ]
+        )
+        adam.step()
+    validation = text[cut:].astype(np.int64)
+    starts = np.linspace(0, len(validation) - config.sequence - 1, training.validation_windows)
+    with torch.no_grad():
+        values = []
+        for i in starts.astype(int):
+            row = torch.tensor(validation[i : i + config.sequence + 1])
+            values.append(cross_entropy(model(row[None, :-1])[0], row[1:]).item())
+    return losses, norms, ratios, np.mean(values)
+
+
+def test_training_is_what_a_plain_loop_does():
+    training = replace(SHORT, precision="float64", record_every=1)
+    config = replace(TINY, post_scale="constant")
+    run = train(config, training, TEXT)
+    losses, norms, ratios, validation = plain_loop(config, training, TEXT)
+    np.testing.assert_allclose(run.losses, losses, rtol=1e-9)
+    np.testing.assert_allclose(run.gradient_norms, norms, rtol=1e-9)
+    np.testing.assert_allclose(run.branch_ratios, ratios, rtol=1e-9)
+    assert run.validation_loss == pytest.approx(validation, rel=1e-9)
+    assert run.final_loss == pytest.approx(np.mean(losses[-20:]), rel=1e-9)
+    assert run.recorded_at.tolist() == list(range(25))
+
+
+def test_records_are_taken_at_the_chosen_steps_and_at_the_last():
+    run = train(TINY, SHORT, TEXT)
+    assert run.recorded_at.tolist() == [0, 10, 20, 24]
+    assert run.gradient_norms.shape == (4,)
+    assert run.branch_ratios.shape == (4, 2)
+    assert run.losses.shape == (25,)
+    brief = train(TINY, replace(SHORT, steps=3), TEXT)
+    assert brief.final_loss == pytest.approx(brief.losses.mean())
+    np.testing.assert_array_equal(brief.losses, run.losses[:3])
+
+
+@pytest.mark.parametrize(
+    ("variant", "precision"),
+    [
+        ({}, "float32"),
+        ({}, "float64"),
+        ({}, "bfloat16"),
+        ({"post_scale": "exact"}, "float32"),
+        ({"causal": False}, "float32"),
+    ],
+)
+def test_the_same_seed_gives_the_same_bytes(variant, precision):
+    config, training = replace(TINY, **variant), replace(SHORT, precision=precision)
+    run = train(config, training, TEXT)
+    assert_same(run, train(config, training, TEXT))
+    assert (run.losses != train(config, replace(training, seed=1), TEXT).losses).any()
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("factor", [4.0, 0.5])
+def test_r_times_c_of_one_trains_as_the_baseline_to_the_last_bit(factor, precision):
+    training = replace(SHORT, precision=precision)
+    weighted = replace(TINY, post_scale=factor, residual_weight=1.0 / factor)
+    assert_same(train(TINY, training, TEXT), train(weighted, training, TEXT))
+
+
+def test_precisions_agree_as_far_as_they_go():
+    exact = train(TINY, replace(SHORT, precision="float64"), TEXT)
+    assert_close(train(TINY, SHORT, TEXT), exact, 1e-4)
+    assert_close(train(TINY, replace(SHORT, precision="bfloat16"), TEXT), exact, 0.05)
+    written_out = replace(TINY, attention="written_out")
+    assert_close(train(written_out, replace(SHORT, precision="float64"), TEXT), exact, 1e-9)
+
+
+def test_a_model_learns_a_text_by_heart():
+    sentence = np.frombuffer(b"the quick,brown", dtype=np.uint8)  # a byte tells the next one
+    run = train(TINY, replace(SHORT, steps=200, learning_rate=0.02), np.tile(sentence, 20))
+    assert run.losses[0] > 5.0
+    assert run.final_loss < 0.05
+    assert run.validation_loss < 0.05
+
+
+def test_an_encoder_learns_from_the_hidden_bytes():
+    encoder = replace(TINY, causal=False, width=16)
+    training = replace(SHORT, steps=200, learning_rate=0.02, masked=0.3)
+    run = train(encoder, training, np.tile(np.frombuffer(b"0123456789", dtype=np.uint8), 60))
+    assert run.losses[0] > 5.0
+    assert run.final_loss < 1.0
+
+
+# --- runs that go wrong --------------------------------------------------------------------------
+
+
+def test_losses_can_be_kept_as_the_means_of_so_many_steps():
+    training = replace(SHORT, steps=40)
+    run = train(TINY, training, TEXT)
+    thin = train(TINY, replace(training, losses_every=10), TEXT)
+    np.testing.assert_allclose(thin.losses, run.losses.reshape(4, 10).mean(axis=1), rtol=1e-7)
+    assert thin.final_loss == run.final_loss
+    assert (thin.gradient_norms == run.gradient_norms).all()
+    rising = float(run.losses[:13].min()) - 1e-9
+    cut = replace(training, loss_limit=rising), replace(training, learning_rate=1e6)
+    for other in cut:
+        whole = train(TINY, other, TEXT)
+        kept = train(TINY, replace(other, losses_every=2), TEXT)
+        assert kept.diverged_at == whole.diverged_at
+        parts = [whole.losses[i : i + 2].mean() for i in range(0, len(whole.losses), 2)]
+        np.testing.assert_allclose(kept.losses, parts, rtol=1e-7)
+
+
+def test_a_run_without_bounds_is_cut_off_where_it_diverged():
+    run = train(TINY, replace(SHORT, learning_rate=1e6), TEXT)
+    assert run.diverged_at is not None
+    assert len(run.losses) == run.diverged_at >= 1
+    assert (run.losses <= SHORT.loss_limit).all()
+    assert run.final_loss is None
+    assert run.validation_loss is None
+    assert len(run.recorded_at) == len(run.gradient_norms) == len(run.branch_ratios) == 1
+
+
+def test_a_loss_that_is_not_a_number_ends_a_run():
+    run = train(TINY, replace(SHORT, learning_rate=1e30), TEXT)
+    assert run.diverged_at == 1
+    whole = train(TINY, SHORT, TEXT)
+    limit = float(whole.losses[5:].max())
+    cut = train(TINY, replace(SHORT, loss_limit=limit), TEXT)
+    assert cut.diverged_at == 0  # 5.5 or more, before the first step
+    assert cut.losses.size == cut.recorded_at.size == 0
+
+
+def test_a_short_text_is_refused():
+    with pytest.raises(ValueError, match=r"longer than sequence=16, got a text of 16 bytes"):
+        train(TINY, SHORT, TEXT[:160])
+    assert train(TINY, replace(SHORT, steps=1), TEXT[:170]).validation_loss > 0.0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gpu_trains_as_the_cpu_does(precision):
+    tolerance = 1e-3 if precision == "float32" else 0.05
+    training = replace(SHORT, precision=precision)
+    expected = train(TINY, SHORT, TEXT)
+    assert_close(train(TINY, training, TEXT, device="cuda"), expected, tolerance)
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("learning_rate", 0.0, "learning_rate must be a finite number above 0"),
+        ("learning_rate", math.nan, "learning_rate must not contain NaN"),
+        ("learning_rate", "fast", "learning_rate must be real numbers, got learning_rate='fast'"),
+        ("learning_rate", [0.1, 0.2], "learning_rate must be a single number"),
+        ("steps", 0, "steps must be from 1 to"),
+        ("batch", 1.5, "batch must be an integer, got batch=1.5"),
+        ("seed", -1, "seed must be from 0 to"),
+        ("precision", "float16", "precision must be one of 'float32', 'float64', 'bfloat16'"),
+        ("record_every", True, "record_every must be an integer"),
+        ("loss_limit", -math.inf, "loss_limit must be a finite number above 0"),
+        ("validation_windows", None, "validation_windows must be an integer"),
+        ("projection_rate", 0.0, "projection_rate must be a finite number above 0"),
+        ("record_attention", 1, "record_attention must be true or false"),
+        ("losses_every", 0, "losses_every must be from 1 to"),
+        ("losses_every", 3, "losses_every must divide 20 and steps=25, got losses_every=3"),
+        ("masked", 1.5, "masked must be at most 1, got masked=1.5"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_allowed(field, value, message):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        replace(SHORT, **{field: value})
+    assert message in str(caught.value)
+
+
+@given(
+    field=st.sampled_from(sorted(Training.__dataclass_fields__)),
+    value=st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=5),
+        st.lists(st.floats()),
+    ),
+)
+@settings(max_examples=150)
+def test_a_training_is_refused_by_name_or_kept(field, value):
+    kept, error = kept_or_refused(field, value)
+    if kept is None:
+        assert field in error
+        assert "\n" not in error
+    else:
+        assert hash(kept) == hash(replace(kept))
+
+
+def kept_or_refused(field, value):
+    try:
+        return replace(SHORT, **{field: value}), None
+    except (ValueError, TypeError) as error:
+        return None, str(error)
+
+
+@given(learning_rate=st.floats(1e-300, 1e300), post_scale=st.floats(1e-30, 1e19))
+@settings(max_examples=15)
+def test_any_numbers_give_a_run(learning_rate, post_scale):
+    training = replace(SHORT, steps=5, learning_rate=learning_rate)
+    run = train(replace(TINY, post_scale=post_scale), training, TEXT)
+    assert np.isfinite(run.losses).all()
+    assert (run.final_loss is None) == (run.diverged_at is not None)
+
+
+def test_the_trained_model_is_the_one_of_the_run():
+    config = Config(width=8, head_size=4, depth=1, sequence=16)
+    training = Training(steps=20, learning_rate=2.0**-5, batch=4)
+    text = data.embedded(10_000)
+    model, run = train_model(config, training, text)
+    assert (run.losses == train(config, training, text).losses).all()
+    windows = data.validation_batch(data.split(text).validation, sequence=16, windows=256)
+    with torch.no_grad():
+        inputs, targets = map(torch.from_numpy, windows)
+        assert float(loss(model(inputs), targets)) == pytest.approx(run.validation_loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["steps", "batch", "record_every", "validation_windows"])
+def test_counts_go_from_one_to_what_an_index_holds(name):
+    assert getattr(Training(**{name: 2**31}), name) == 2**31
+    for wrong in (0, 2**31 + 1):
+        with pytest.raises(ValueError, match=rf"^{name} must be from 1 to 2147483648, got"):
+            Training(**{name: wrong})
+
+
+def test_a_training_keeps_plain_numbers():
+    training = Training(steps=np.int64(5), learning_rate=1, loss_limit=np.float32(7.5))
+    assert (type(training.steps), type(training.learning_rate)) == (int, float)
+    assert (type(training.loss_limit), training.loss_limit) == (float, 7.5)
