@@ -1,13 +1,13 @@
-"""The figures of a report: its heads against random scores, layer by layer, and one of them."""
+"""The figures of a report: a picture of its heads against random scores, and one of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlib import exact, freezing
-from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing.random_scores import RandomScores
 from attnlib.probing.summary import (
@@ -43,45 +43,11 @@ COLOUR = "tab:blue"
 LUMINANCE = (0.2126, 0.7152, 0.0722)
 """Of red, green and blue light."""
 
-
-def spread(
-    lines: Sequence[Line], alike: Iterable[tuple[RandomScores, Sequence[float]]]
-) -> "Figure":
-    """Return a figure: each head's number of keys against its α in units of the critical one.
-
-    `alike` has the theory of random scores and the α of the heads that it is for.
-    """
-    with brought_by("book"):
-        import matplotlib.pyplot as plt
-        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
-    across = np.array([line["alpha"] / line["critical_alpha"] for line in lines])
-    found, theory = (
-        np.array([line[name] for line in lines])
-        for name in ("effective_keys", "random_effective_keys")
-    )
-    order = {name: i for i, name in enumerate(dict.fromkeys(map(layer_name, lines)))}
-    layers = [order[layer_name(line)] for line in lines]
-    figure, axes = plt.subplots()
-    axes.axvline(1.0, color="0.5", linewidth=0.8, linestyle=":")
-    axes.vlines(across, theory, found, color="0.5", linewidth=0.8)
-    heads = axes.scatter(across, found, c=layers, cmap="viridis", zorder=2)
-    for random, alphas in alike:
-        alphas = [alpha for alpha in alphas if 0.0 < alpha < exact.LARGEST_SCALE]
-        if alphas:
-            most = min(1.2 * max(random.critical_alpha, *alphas), exact.LARGEST_SCALE)
-            grid = np.geomspace(0.8 * min(alphas), most, 40)
-            keys = random.columns(grid)["random_effective_keys"]
-            axes.plot(grid / random.critical_alpha, keys, "-", color="0.3")
-    axes.set(xscale="log", yscale="log", xlabel="effective α / critical α", ylabel="keys 1/Y")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_locator(NullLocator())
-    bar = figure.colorbar(heads, label="layer, in the order of the calls")
-    bar.locator = MaxNLocator(integer=True)
-    bar.update_ticks()
-    return figure
+MARKS = {
+    "o": (-0.34, has_sink, f"sink: the first key has {SINK:.0%} of the weight or more"),
+    "^": (0.34, is_wide, f"wide: {WIDE:.0%} of the rows or more spread beyond √(2 log n)"),
+}
+"""Where a mark stands in its square, which heads have it, and what it means."""
 
 
 def heads(lines: Sequence[Line]) -> "Figure":
@@ -105,8 +71,7 @@ def heads(lines: Sequence[Line]) -> "Figure":
     ratios = np.full((len(layers), columns), np.nan)
     for ratio, layer in zip(ratios, layers, strict=True):
         ratio[: len(layer)] = [log_ratio(line) / np.log(2.0) for line in layer]
-    finite = np.abs(ratios[np.isfinite(ratios)])
-    limit = max(1.0, finite.max(initial=0.0))
+    limit = max(1.0, np.abs(ratios[np.isfinite(ratios)]).max(initial=0.0))
 
     size = max(5.4, 0.4 * min(columns, 30) + 2.0), min(1.9 + 0.34 * len(layers), 16.0)
     figure, axes = plt.subplots(figsize=size, layout="constrained")
@@ -115,18 +80,7 @@ def heads(lines: Sequence[Line]) -> "Figure":
     image = axes.pcolormesh(
         *edges, ratios, cmap=colours, vmin=-limit, vmax=limit, edgecolors="face"
     )
-    letters = "medium" if columns <= NUMBERED // 2 else "x-small"
-    dark = image.to_rgba(ratios)[..., :3] ** 2.2 @ LUMINANCE < 0.18
-    for i, layer in enumerate(layers):
-        for j, line in enumerate(layer):
-            known = np.isfinite(ratios[i, j])
-            ink = "white" if dark[i, j] and known else "black"
-            if columns <= NUMBERED or not known:
-                keys = number(line["effective_keys"])
-                axes.text(j, i, keys, color=ink, size=letters, ha="center", va="center")
-            for mark, side, marked in (("o", -0.34, has_sink(line)), ("^", 0.34, is_wide(line))):
-                if marked:
-                    axes.plot(j + side, i, mark, color=ink, markersize=3.5)
+    _fill(axes, layers, image.to_rgba(ratios)[..., :3], columns)
     names, pattern = _names([layer_name(layer[0]) for layer in layers])
     step = -(-len(names) // NAMED)
     axes.set_yticks(range(0, len(names), step), names[::step])
@@ -144,13 +98,26 @@ def heads(lines: Sequence[Line]) -> "Figure":
     bar.outline.set_visible(False)
     marks = [
         Line2D([], [], marker=mark, linestyle="", color="black", markersize=3.5, label=label)
-        for mark, label in (
-            ("o", f"sink: the first key has {SINK:.0%} of the weight or more"),
-            ("^", f"wide: {WIDE:.0%} of the rows or more spread beyond √(2 log n)"),
-        )
+        for mark, (*_, label) in MARKS.items()
     ]
     figure.legend(handles=marks, loc="outside lower center", fontsize="medium", frameon=False)
     return figure
+
+
+def _fill(axes: Any, layers: list[list[Line]], colours: NDArray[Any], columns: int) -> None:
+    """Write the number of keys into each square, where there is room, and its marks."""
+    letters = "medium" if columns <= NUMBERED // 2 else "x-small"
+    dark = colours**2.2 @ LUMINANCE < 0.18
+    for i, layer in enumerate(layers):
+        for j, line in enumerate(layer):
+            known = np.isfinite(log_ratio(line))
+            ink = "white" if dark[i, j] and known else "black"
+            if columns <= NUMBERED or not known:
+                keys = number(line["effective_keys"])
+                axes.text(j, i, keys, color=ink, size=letters, ha="center", va="center")
+            for mark, (side, has_it, _) in MARKS.items():
+                if has_it(line):
+                    axes.plot(j + side, i, mark, color=ink, markersize=3.5)
 
 
 def _names(names: list[str]) -> tuple[list[str], str]:
@@ -170,7 +137,7 @@ def _alike(parts: list[list[str]]) -> int:
     return len(list(takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))))
 
 
-def head(line: Line, rows: Mapping[str, FloatArray]) -> "Figure":
+def head(line: Line, rows: Mapping[str, NDArray[Any]]) -> "Figure":
     """Return a figure of the rows of one head: their spread, and their entropy against random.
 
     `rows` has arrays with a number for each row: keys, query, alpha, entropy.
@@ -178,29 +145,31 @@ def head(line: Line, rows: Mapping[str, FloatArray]) -> "Figure":
     with brought_by("book"):
         import matplotlib.pyplot as plt
 
-    by_keys = len(np.unique(rows["keys"])) > 1
-    across = rows["keys"] if by_keys else rows["query"].astype(float)
+    n, place, counts = np.unique(rows["keys"], return_inverse=True, return_counts=True)
+    by_keys = len(n) > 1
+    across = rows["keys" if by_keys else "query"]
     cuts = np.geomspace if by_keys else np.linspace
     edges = np.unique(np.ceil(cuts(across.min(), across.max() + 1.0, BINS + 1)))
     places = np.digitize(across, edges)
-    bins = [places == place for place in np.unique(places)]
-    at = np.array([across[here].mean() for here in bins])
-    critical = freezing.critical_alpha(rows["keys"])
+    groups = [places == group for group in np.unique(places)]
+
+    def means(values: NDArray[Any]) -> list[float]:
+        return [values[group].mean() for group in groups]
+
+    at = means(across)
     figure, panels = plt.subplots(2, 1, figsize=(5.4, 5.0), sharex=True, layout="constrained")
     for axes, name in zip(panels, ("alpha", "entropy"), strict=True):
-        low, high = np.array([np.quantile(rows[name][here], (0.1, 0.9)) for here in bins]).T
-        mean = [rows[name][here].mean() for here in bins]
-        axes.fill_between(at, low, high, color=COLOUR, alpha=0.2, linewidth=0)
-        axes.plot(at, mean, "-", color=COLOUR, label="mean of the rows; 10 % to 90 %")
-    mean = [critical[here].mean() for here in bins]
-    panels[0].plot(at, mean, ":", color="0.4", label="α_c = √(2 log n)")
-    if line["alpha"] <= exact.LARGEST_SCALE:
-        n, place, counts = np.unique(rows["keys"], return_inverse=True, return_counts=True)
+        ends = np.array([np.quantile(rows[name][group], (0.1, 0.9)) for group in groups])
+        axes.fill_between(at, *ends.T, color=COLOUR, alpha=0.2, linewidth=0)
+        label = "mean of the rows; 10 % to 90 %"
+        axes.plot(at, means(rows[name]), "-", color=COLOUR, label=label)
+    critical = means(freezing.critical_alpha(rows["keys"]))
+    panels[0].plot(at, critical, ":", color="0.4", label="α_c = √(2 log n)")
+    alpha = line["alpha"]
+    if alpha <= exact.LARGEST_SCALE:
         theory = RandomScores(line["dimension"], tuple(n.tolist()), tuple(counts.tolist()))
-        entropies = theory.entropy(line["alpha"])[place]
-        random = [entropies[here].mean() for here in bins]
-        label = f"random scores, α = {line['alpha']:.2f}"
-        panels[1].plot(at, random, "--", color="0.4", label=label)
+        random = means(theory.entropy(alpha)[place])
+        panels[1].plot(at, random, "--", color="0.4", label=f"random scores, α = {alpha:.2f}")
     panels[0].set(ylabel="spread α of a row", title=f"{layer_name(line)}, head {line['head']}")
     panels[1].set(ylabel="entropy, nats", xlabel="keys that a row sees" if by_keys else "position")
     if by_keys:

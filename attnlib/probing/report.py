@@ -1,27 +1,21 @@
 """What a probe has measured, as a table, a figure, JSON and text, beside random scores."""
 
-import copy
 import json
 import math
 import warnings
-import zlib
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import checking, files
+from attnlib import checking
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing import figures, summary
 from attnlib.probing.measure import Measured, TargetRows
-from attnlib.probing.one_head import OneHead
 from attnlib.probing.random_scores import RANDOM, RandomScores
-from attnlib.probing.tally import FIELDS, SUMMED, Tally
+from attnlib.probing.tally import FIELDS, SUMMED, Kept, Tally
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,29 +74,20 @@ TARGET_DEFINITIONS = {
 }
 """The columns that it has beside them where targets are given."""
 
-FORMAT = "attnlib probe 1"
-ARRAYS = ("sums", "largest_logit", "lengths", "values", "place")
-"""What a file says it is, and what it holds of each module."""
-
-UNREADABLE = (BadZipFile, zlib.error, EOFError, LookupError, RuntimeError, TypeError, ValueError)
-"""What reading a damaged file can raise."""
-
 KEPT = 2**22
 """So many rows are kept, of all heads together, at 56 bytes; of more a random sample."""
 
 
 class Report:
-    """What `probe` has measured: a table, a figure, JSON, a file, and a summary when printed."""
+    """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
-        self._theory = theory
-        self._targets = targets
+        self.not_finite: list[str] = []
+        """The layers whose numbers are NaN or infinite, in the order of the calls."""
+        self._theory, self._targets = theory, targets
+        self._columns = {**DEFINITIONS, **TARGET_DEFINITIONS} if targets else DEFINITIONS
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
         self._written: list[dict[str, Any]] = []
-        self._not_finite: dict[str, None] = {}
-        self._share = 1.0  # of the rows, that are kept
-        self._rng = np.random.default_rng(0)
-        self._kept = 0  # how many rows that is, of all heads
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -110,133 +95,25 @@ class Report:
         return {**self._columns, "random": RANDOM}
 
     @property
-    def _columns(self) -> dict[str, str]:
-        return {**DEFINITIONS, **TARGET_DEFINITIONS} if self._targets else DEFINITIONS
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was measured."""
-        return not self._tallies
-
-    @property
-    def not_finite(self) -> list[str]:
-        """The layers whose numbers are NaN or infinite, in the order of the calls."""
-        return list(self._not_finite)
-
-    @property
     def padding(self) -> int:
         """How many rows, of all heads, are left out because their query is padding."""
         return sum(tally.padding for tally in self._tallies.values())
 
-    @property
-    def share_kept(self) -> float:
-        """Which share of the rows `rows` has: 1, or a power of a half where there were many."""
-        return self._share
-
     def add(self, layer: str, call: int, measured: Measured) -> None:
         """Add a call of attention, number `call` of that layer in a run of the model."""
         heads = measured.value_variance.shape[-1]
-        tally = self._tallies.setdefault(
-            (layer, call, heads, measured.dimension), Tally.empty(heads)
-        )
-        tally.add(measured)
-        if self._share < 1.0:
-            tally.thin(self._share, self._rng, slice(-1, None))
-        self._kept += heads * tally.parts[-1][1].shape[1]
-        self._fit()
+        key = layer, call, heads, measured.dimension
+        self._tallies.setdefault(key, Tally(heads)).add(measured, self._most)
         self._written = []
         counted = measured.rows.keys >= 2.0
-        if not all(np.isfinite(field).all(where=counted) for field in measured.rows):
-            self._not_finite[layer] = None
+        finite = all(np.isfinite(field).all(where=counted) for field in measured.rows)
+        if not finite and layer not in self.not_finite:
+            self.not_finite.append(layer)
 
-    def _fit(self) -> None:
-        """Keep half of the rows until they are few enough."""
-        while self._kept > KEPT:
-            self._share /= 2.0
-            for tally in self._tallies.values():
-                tally.thin(0.5, self._rng)
-            self._kept = sum(map(len, self._tallies.values()))
-
-    def merge(self, other: "Report") -> None:
-        """Add all that another report has measured, as if it had been measured here.
-
-        Its sequences get numbers after those here. Sums stay exact; where either report has a
-        sample of its rows, so has the sum, of the smaller share. TypeError if `other` is no
-        report, ValueError if one of both has targets and the other has none.
-        """
-        checking.instance("other", other, Report)
-        if other._targets != self._targets:
-            raise ValueError("other must have targets as this report has, or neither must")
-        other = copy.deepcopy(other)
-        share = min(self._share, other._share)
-        for report in (self, other):
-            for tally in report._tallies.values():
-                if share < report._share:
-                    tally.thin(share / report._share, self._rng)
-        self._share = share
-        for key, tally in other._tallies.items():
-            self._tallies.setdefault(key, Tally.empty(key[2])).merge(tally)
-        self._not_finite |= other._not_finite
-        self._theory |= other._theory
-        self._kept = sum(map(len, self._tallies.values()))
-        self._fit()
-        self._written = []
-
-    def save(self, path: str | Path) -> None:
-        """Write all that was measured to a file of NumPy's format npz, whole or not at all.
-
-        Raises OSError where the file cannot be written.
-        """
-        head = {
-            "report": FORMAT,
-            "theory": self._theory,
-            "targets": self._targets,
-            "share": self._share,
-            "not_finite": self.not_finite,
-            "places": [
-                [*key, tally.scale, tally.sequences, tally.before, tally.padding]
-                for key, tally in self._tallies.items()
-            ],
-        }
-        arrays: dict[str, NDArray[Any]] = {"head": np.array(json.dumps(head))}
-        for i, tally in enumerate(self._tallies.values()):
-            parts: Any = (tally.sums, tally.largest_logit, tally.lengths, *tally.kept())
-            for name, part in zip(ARRAYS, parts, strict=True):
-                arrays[f"{i}.{name}"] = part
-        content = BytesIO()
-        np.savez(content, **arrays)  # type: ignore[arg-type]
-        files.replace(path, content.getvalue())
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Report":
-        """Return the report that `save` has written; it can be added to and merged.
-
-        Raises OSError where the file cannot be read, and ValueError, in one line, where it is not
-        such a report or damaged.
-        """
-        content = Path(path).read_bytes()
-        try:
-            with np.load(BytesIO(content)) as arrays:
-                head = json.loads(str(arrays["head"]))
-                if head["report"] != FORMAT:
-                    raise ValueError(f"its format is {head['report']!r:.20}, not {FORMAT}")
-                report = cls(theory=head["theory"], targets=head["targets"])
-                report._share = head["share"]
-                report._not_finite = dict.fromkeys(head["not_finite"])
-                for i, (layer, call, heads, dimension, scale, *counts) in enumerate(head["places"]):
-                    sums, largest, lengths, values, place = (
-                        arrays[f"{i}.{name}"] for name in ARRAYS
-                    )
-                    if sums.shape[0] != len(SUMMED) or values.shape[0] != len(FIELDS):
-                        raise ValueError("its arrays are of other shapes")
-                    tally = Tally(scale, sums, largest, lengths, *counts)
-                    tally.parts = [(values, place)]
-                    report._tallies[layer, call, heads, dimension] = tally
-                    report._kept += len(tally)
-        except UNREADABLE as error:
-            reason = " ".join(str(error).split())
-            raise ValueError(f"{path} is not a report that can be read: {reason:.100}") from None
-        return report
+    @property
+    def _most(self) -> int:
+        """How many rows of each head are kept."""
+        return KEPT // sum(len(tally.largest_logit) for tally in self._tallies.values())
 
     def table(self) -> Any:
         """Return a pandas DataFrame, one row for each layer and head, in the order of the calls.
@@ -260,38 +137,27 @@ class Report:
         target_kappa, NaN where there is none. The steps of a generation are of one sequence, if
         the model is called with `past_key_values`.
 
-        All rows are here up to 2²², of all heads together. Of more each has been kept with the
-        probability `share_kept`, independently, a UserWarning says so, and the table, of which
-        only the median is of the rows kept, knows more. With k rows of a head, the rank of their
-        median is off by 1/(2√k) on average.
+        All rows are here up to 2²², of all heads together. Of more there is a random sample, of as
+        many rows of each head; a UserWarning says so, and the table, of which only the median is
+        of the rows kept, knows more. With k rows of a head, the rank of their median is off by
+        1/(2√k) on average.
         """
         with brought_by("table"):
             import pandas as pd
 
-        if self._share < 1.0:
-            warnings.warn(
-                f"rows has a random sample, {self._share:g} of all rows; the table has all",
-                stacklevel=3,
-            )
         parts = []
         for head in self._heads():
-            numbers = head.kept
-            columns = {
-                "layer": head.layer,
-                "call": head.call,
-                "head": head.head,
-                "sequence": head.place[0],
-                "query": head.place[1],
-                "keys": numbers["keys"].astype(np.int64),
-                "alpha": np.sqrt(numbers["variance"]),
-                "collision_probability": numbers["collision_probability"],
-                "entropy": numbers["entropy"],
-                "gradient": head.alpha * np.exp(numbers["log_complement"]),
-            }
-            names = ["largest_logit", "log_sum_exp", "largest_weight", "first_weight"]
-            if self._targets:
-                names += TargetRows._fields
-            parts.append(pd.DataFrame(columns | {name: numbers[name] for name in names}))
+            place = {"layer": head.layer, "call": head.call, "head": head.head}
+            columns = head.columns()
+            if not self._targets:
+                columns = {name: columns[name] for name in columns if "target" not in name}
+            parts.append(pd.DataFrame(place | columns))
+        if any(tally.sampled for tally in self._tallies.values()):
+            warnings.warn(
+                f"rows has a random sample, of {self._most} rows of a head at most; the table has "
+                "all",
+                stacklevel=3,
+            )
         return pd.concat(parts, ignore_index=True)
 
     def to_json(self) -> str:
@@ -306,43 +172,29 @@ class Report:
         content = {"definitions": self.definitions, "heads": heads}
         return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
 
-    def plot(self, kind: str = "spread") -> "Figure":
-        """Return a figure of all heads beside random scores.
+    def plot(self, kind: str = "heads") -> "Figure":
+        """Return a picture of all heads, layers down and heads across.
 
-        "spread": the effective number of keys against α in units of the critical one. A head on the
-        curve does what random scores of its spread would do; the thin line shows how far from that
-        it is. Rows of random scores freeze at the dotted line.
-
-        "heads": a picture, layers down and heads across. The colour is 1/Y over that of random
-        scores of the head's spread, without theory over the number of keys; marks are sinks and
-        wide heads, as in `unusual`. ValueError for another kind.
+        The colour is 1/Y over that of random scores of the head's spread, without theory over the
+        number of keys; marks are sinks and wide heads, as in `unusual`. "heads" is the one kind
+        that there is: ValueError for another.
         """
-        if checking.choice("kind", kind, ("spread", "heads")) == "heads":
-            return figures.heads(self._lines())
-        theories = _by_theory(self._heads()).items()
-        alike = [(random, [head.alpha for head in heads]) for random, heads in theories]
-        return figures.spread(self._lines(), alike)
+        checking.choice("kind", kind, ("heads",))
+        return figures.heads(self._lines())
 
-    def head(self, layer: str | int, head: int, call: int = 0) -> OneHead:
+    def head(self, layer: str | int, head: int, call: int = 0) -> "OneHead":
         """Return one head: print it, or draw it with its `plot`.
 
         `layer` is its name, or its number in the order of the calls. ValueError for a head that was
         not measured.
         """
-        lines = self._lines()
-        names = list(dict.fromkeys(line["layer"] for line in lines))
+        heads = self._heads()
+        names = list(dict.fromkeys(one.layer for one in heads))
         if not isinstance(layer, str):
             layer = names[checking.integer("layer", layer, minimum=0, maximum=len(names) - 1)]
-        for line, one in zip(lines, self._heads(), strict=True):
-            if (line["layer"], line["call"], line["head"]) == (layer, call, head):
-                kept = one.kept
-                rows = {
-                    "keys": kept["keys"],
-                    "query": one.place[1],
-                    "alpha": np.sqrt(kept["variance"]),
-                    "entropy": kept["entropy"],
-                }
-                return OneHead(line, rows)
+        for line, one in zip(self._lines(), heads, strict=True):
+            if (one.layer, one.call, one.head) == (layer, call, head):
+                return OneHead(line, one.columns())
         raise ValueError(
             f"layer, head and call must be those of a head that was measured, such as {names[0]!r} "
             f"0 0, got layer={layer!r:.80}, head={head!r:.80}, call={call!r:.80}"
@@ -363,7 +215,7 @@ class Report:
 
     def _heads(self) -> list["_Head"]:
         return [
-            _Head(*key[:2], head, *key[2:], tally)
+            _Head(*key[:2], head, key[3], tally, tally.kept(self._most))
             for key, tally in self._tallies.items()
             for head in range(key[2])
         ]
@@ -372,21 +224,60 @@ class Report:
         """Return the lines of the table; the theory takes a second, so they are kept."""
         if not self._written:
             heads = self._heads()
+            by_theory: dict[RandomScores, list[int]] = {}
+            for i, head in enumerate(heads):
+                by_theory.setdefault(head.random, []).append(i)
             lines = {}
-            for random, alike in _by_theory(heads).items():
-                alphas = np.array([head.alpha for head in alike])
+            for random, places in by_theory.items():
+                alphas = np.array([heads[i].alpha for i in places])
                 columns = random.columns(alphas) if self._theory else _without_theory(alphas)
                 limit = random.gradient_limit if self._theory else math.nan
-                for i, head in enumerate(alike):
-                    expected = {name: float(column[i]) for name, column in columns.items()}
-                    line = _line(head, random.critical_alpha, limit, expected)
-                    lines[id(head)] = {name: line[name] for name in self._columns}
-            self._written = [lines[id(head)] for head in heads]
+                for i, numbers in zip(places, zip(*columns.values(), strict=True), strict=True):
+                    expected = dict(zip(columns, map(float, numbers), strict=True))
+                    line = heads[i].line(random.critical_alpha, limit, expected)
+                    lines[i] = {name: line[name] for name in self._columns}
+            self._written = [lines[i] for i in range(len(heads))]
         return self._written
+
+
+class OneHead:
+    """One head: all that is measured of it when printed, its rows when drawn.
+
+    Chapter: probe.
+    """
+
+    def __init__(self, line: summary.Line, rows: dict[str, NDArray[Any]]) -> None:
+        self.line = line
+        """Its line of `Report.table`."""
+        self._rows = rows
+
+    def plot(self) -> "Figure":
+        """Return a figure: spread and entropy of its rows, by the number of keys that they see.
+
+        Where all rows see as many keys, by position. Beside them where rows freeze, and the entropy
+        of random scores at the head's α. ValueError if no row sees two keys, or one is not finite.
+        """
+        drawn = np.array([self._rows["alpha"], self._rows["entropy"]])
+        if not (drawn.size and np.isfinite(drawn).all()):
+            raise ValueError(
+                f"head {self.line['head']} of {self.line['layer']} must have finite rows of two "
+                "keys or more to be drawn"
+            )
+        return figures.head(self.line, self._rows)
+
+    def __repr__(self) -> str:
+        return summary.one_head(self.line)
 
 
 def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:
     return {name: np.full(alphas.shape, math.nan) for name in DEFINITIONS if "random_" in name}
+
+
+AS_THEY_ARE = (
+    *("keys", "alpha_to_critical", "wide", "collision_probability", "entropy", "log_sum_exp"),
+    *("largest_weight", "first_weight", *TargetRows._fields),
+)
+"""The columns that are means over the rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,9 +287,9 @@ class _Head:
     layer: str
     call: int
     head: int
-    heads: int
     dimension: int
     tally: Tally
+    kept: Kept
 
     def mean(self, name: str) -> float:
         """Return the mean over the rows, or over those with a target."""
@@ -417,77 +308,59 @@ class _Head:
     @property
     def random(self) -> RandomScores:
         """The theory of its rows."""
-        counts = self.tally.lengths[self.head if len(self.tally.lengths) > 1 else 0]
+        counts = self.tally.lengths[self.head]
         n = np.flatnonzero(counts[2:]) + 2
         return RandomScores(
             self.dimension, tuple(n.astype(float).tolist()), tuple(counts[n].tolist())
         )
 
-    @property
-    def _seen(self) -> NDArray[np.bool_]:
-        keys: NDArray[np.float32] = self.tally.kept()[0][0, self.head]
-        return keys >= 2.0
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return its rows that are kept, by the columns of `Report.rows`."""
+        seen = self.kept.values[0, self.head] >= 2.0
+        values = self.kept.values[:, self.head, seen].astype(np.float64)
+        numbers = dict(zip(FIELDS, values, strict=True))
+        sequence, query = self.kept.place[:, seen]
+        names = "largest_logit", "log_sum_exp", "largest_weight", "first_weight"
+        return {
+            "sequence": sequence,
+            "query": query,
+            "keys": numbers["keys"].astype(np.int64),
+            "alpha": np.sqrt(numbers["variance"]),
+            "collision_probability": numbers["collision_probability"],
+            "entropy": numbers["entropy"],
+            "gradient": self.alpha * np.exp(numbers["log_complement"]),
+            **{name: numbers[name] for name in (*names, *TargetRows._fields)},
+        }
 
-    @property
-    def kept(self) -> dict[str, FloatArray]:
-        """Its rows that are kept, by field."""
-        values = self.tally.kept()[0][:, self.head, self._seen].astype(np.float64)
-        return dict(zip(FIELDS, values, strict=True))
-
-    @property
-    def place(self) -> NDArray[np.int64]:
-        """Their sequences and positions."""
-        return self.tally.kept()[1][:, self._seen]
-
-
-@np.errstate(invalid="ignore")
-def _line(
-    head: _Head, critical_alpha: float, limit: float, expected: dict[str, float]
-) -> dict[str, Any]:
-    """Return a line of the table; `limit` is that of the gradient of random scores."""
-    alpha, rows = head.alpha, int(head.total("rows"))
-    collision_probability, value_std = (
-        head.mean("collision_probability"),
-        math.sqrt(head.mean("value_variance")),
-    )
-    complement = np.exp(head.kept["log_complement"])
-    gradient = alpha * head.mean("complement")
-    return {
-        "layer": head.layer,
-        "call": head.call,
-        "head": head.head,
-        "rows": rows,
-        "dimension": head.dimension,
-        "scale": head.tally.scale,
-        "score_std": math.sqrt(head.mean("score_variance")),
-        "alpha": alpha,
-        "critical_alpha": critical_alpha,
-        "effective_keys": 1.0 / collision_probability,
-        "gradient": gradient,
-        "gradient_median": alpha * float(np.median(complement)) if complement.size else math.nan,
-        "gradient_mean_log": head.mean("log_complement")
-        + (math.log(alpha) if alpha else -math.inf),
-        "gradient_share": gradient / limit,
-        "largest_logit": float(head.tally.largest_logit[head.head]) if rows else math.nan,
-        "value_std": value_std,
-        "output_std": math.sqrt(head.mean("output_square")),
-        "targets": int(head.total("targets")),
-        **{name: head.mean(name) for name in AS_THEY_ARE},
-        **expected,
-        "random_output_std": value_std * math.sqrt(expected["random_collision_probability"]),
-    }
-
-
-AS_THEY_ARE = (
-    *("keys", "alpha_to_critical", "wide", "collision_probability", "entropy", "log_sum_exp"),
-    *("largest_weight", "first_weight", *TargetRows._fields),
-)
-"""The columns that are means over the rows."""
-
-
-def _by_theory(heads: list[_Head]) -> dict[RandomScores, list[_Head]]:
-    """Return the heads by the theory of their rows."""
-    theories: dict[RandomScores, list[_Head]] = {}
-    for head in heads:
-        theories.setdefault(head.random, []).append(head)
-    return theories
+    @np.errstate(invalid="ignore")
+    def line(
+        self, critical_alpha: float, limit: float, expected: dict[str, float]
+    ) -> dict[str, Any]:
+        """Return its line; `limit` is that of the gradient of random scores."""
+        alpha, rows = self.alpha, int(self.total("rows"))
+        gradient, gradients = alpha * self.mean("complement"), self.columns()["gradient"]
+        value_std = math.sqrt(self.mean("value_variance"))
+        log_alpha = math.log(alpha) if alpha else -math.inf
+        return {
+            "layer": self.layer,
+            "call": self.call,
+            "head": self.head,
+            "rows": rows,
+            "dimension": self.dimension,
+            "scale": self.tally.scale,
+            "score_std": math.sqrt(self.mean("score_variance")),
+            "alpha": alpha,
+            "critical_alpha": critical_alpha,
+            "effective_keys": 1.0 / self.mean("collision_probability"),
+            "gradient": gradient,
+            "gradient_median": float(np.median(gradients)) if gradients.size else math.nan,
+            "gradient_mean_log": self.mean("log_complement") + log_alpha,
+            "gradient_share": gradient / limit,
+            "largest_logit": float(self.tally.largest_logit[self.head]) if rows else math.nan,
+            "value_std": value_std,
+            "output_std": math.sqrt(self.mean("output_square")),
+            "targets": int(self.total("targets")),
+            **{name: self.mean(name) for name in AS_THEY_ARE},
+            **expected,
+            "random_output_std": value_std * math.sqrt(expected["random_collision_probability"]),
+        }

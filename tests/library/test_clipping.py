@@ -60,7 +60,6 @@ MODELS = {
     "nn.MultiheadAttention": multi_head,
     "keys of another width": lambda: multi_head(kdim=24, vdim=WIDTH),
     "a key beside the others": lambda: multi_head(add_bias_kv=True),
-    "without biases": lambda: multi_head(bias=False),
     "the laboratory": lambda: One(
         Transformer(Config(width=WIDTH, depth=1, head_size=8, sequence=LENGTH, alpha=3.0)),
         lambda m: m(TOKENS),
@@ -71,7 +70,6 @@ MODELS = {
     "GPT-2": lambda: of_transformers("GPT2Model", initializer_range=0.3),
     "BERT": lambda: of_transformers("BertModel", initializer_range=0.3),
     "OPT": lambda: of_transformers("OPTModel", word_embed_proj_dim=WIDTH, init_std=0.3),
-    "Llama": lambda: of_transformers("LlamaModel", num_key_value_heads=HEADS),
 }
 
 
@@ -95,6 +93,7 @@ def measured(model):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_largest_logit_of_the_same_batch_is_the_limit(name):
     model = made(name)
+    copy = [p.detach().clone() for p in model.parameters()]
     before = measured(model)
     limit = float(np.sort(before["largest_logit"])[[1, 2]].mean())  # two of four are above
     assert limit > 0.0
@@ -107,22 +106,13 @@ def test_the_largest_logit_of_the_same_batch_is_the_limit(name):
     for column in before.columns:
         same = before[column][~above].equals(after[column][~above])
         assert same, column
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_queries_and_keys_share_the_factor(name):
-    model = made(name)
-    copy = {name: p.detach().clone() for name, p in model.named_parameters()}
-    before = measured(model)
-    clip(model, before, float(before["largest_logit"].min()) / 4.0)
-    ratios = [p / copy[name] for name, p in model.named_parameters() if p.ne(copy[name]).any()]
-    factors = np.sqrt(before["largest_logit"].min() / 4.0 / before["largest_logit"])
-    changed = torch.cat([ratio.flatten() for ratio in ratios])
-    changed = changed[(changed != 1.0) & changed.isfinite()]
-    found = np.unique(np.round(changed.detach().numpy(), 4))
-    assert found == pytest.approx(np.unique(np.round(factors, 4)), abs=2e-4)
-    counts = [(changed - factor).abs().lt(1e-3).sum().item() for factor in factors]
-    assert len(set(counts)) == 1  # as many numbers of each head
+    # Queries and keys have the factor half each: as many numbers of each.
+    changed = torch.cat(
+        [(p / old)[p != old] for p, old in zip(model.parameters(), copy, strict=True)]
+    )
+    found = np.unique(np.round(changed[changed.isfinite()].detach().numpy(), 3))
+    factors = np.sqrt(limit / before["largest_logit"][above])
+    assert found == pytest.approx(np.unique(np.round(factors, 3)), abs=2e-3)
 
 
 def test_no_head_above_the_limit_is_no_change():
@@ -157,8 +147,7 @@ def test_heads_that_share_keys(name):
     (one,) = clip(model, before, limit)
     assert one[1] == largest.argmax()
     after = measured(model)
-    expected = np.minimum(largest, limit)
-    np.testing.assert_allclose(after["largest_logit"], expected, rtol=1e-5)
+    np.testing.assert_allclose(after["largest_logit"], np.minimum(largest, limit), rtol=1e-5)
     other = slice(2 * (1 - clipped), 2 * (1 - clipped) + 2)
     assert before[other].equals(after[other])
     mate = before["head"].eq(2 * clipped + 1 - one[1] % 2)  # with the same keys
@@ -169,8 +158,9 @@ def test_shared_keys_get_the_root_for_the_largest_of_their_heads():
     torch.manual_seed(3)
     model = SHARED["attnlib's module"]()
     before = measured(model)
-    keys = model.attention.key.weight.detach().clone()
-    queries = model.attention.query.weight.detach().clone()
+    keys, queries = (
+        part.weight.detach().clone() for part in (model.attention.key, model.attention.query)
+    )
     largest = before["largest_logit"].to_numpy()
     clip(model, before, largest.min() / 2.0)
     factors = largest.min() / 2.0 / largest
@@ -269,29 +259,19 @@ def test_a_monitor_clips_after_a_step_that_it_has_watched():
     assert measured(model)["largest_logit"].to_numpy() == pytest.approx(limit, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("table", "limit", "error", "message"),
-    [
-        (None, 0.0, ValueError, "limit must be"),
-        (None, math.nan, ValueError, "limit must not contain NaN"),
-        (None, "100", TypeError, "limit must be"),
-        ("table", 100.0, TypeError, r"table must be one of Report\.table\(\), got 'table'"),
-    ],
-)
-def test_what_it_does_not_take(table, limit, error, message):
-    model = made("nn.MultiheadAttention")
-    with pytest.raises(error, match=message):
-        clip(model, measured(model) if table is None else table, limit)
-
-
-def test_logits_that_are_not_finite_are_refused():
+def test_what_it_does_not_take():
     model = made("nn.MultiheadAttention")
     table = measured(model)
+    for limit in (0.0, math.nan, "100"):
+        with pytest.raises((TypeError, ValueError), match="limit must"):
+            clip(model, table, limit)
+    with pytest.raises(TypeError, match=r"table must be one of Report\.table\(\), got 'table'"):
+        clip(model, "table")
+    with pytest.raises(TypeError, match="model must be"):
+        clip("model", table)
     table.loc[1, "largest_logit"] = math.inf
     with pytest.raises(ValueError, match="attention has logits that are not finite"):
         clip(model, table)
-    with pytest.raises(TypeError, match="model must be"):
-        clip("model", table)
 
 
 class Two(nn.Module):

@@ -11,26 +11,11 @@ from tests.library import foreign
 
 USUAL = {
     **dict.fromkeys(DEFINITIONS, 0.0),
-    "layer": "attention",
-    "call": 0,
-    "head": 0,
-    "rows": 50,
-    "keys": 100.0,
-    "dimension": 64,
-    "scale": 0.125,
-    "alpha": 1.0,
-    "critical_alpha": 3.0,
-    "effective_keys": 40.0,
-    "random_effective_keys": 40.0,
-    "entropy": 4.0,
-    "random_entropy": 4.0,
-    "gradient": 0.9,
-    "random_gradient": 0.9,
-    "wide": 0.0,
-    "random_wide": 0.0,
-    "output_std": 0.1,
-    "random_output_std": 0.1,
-    "first_weight": 0.01,
+    **{"layer": "attention", "call": 0, "head": 0, "rows": 50, "dimension": 64, "scale": 0.125},
+    **{"keys": 100.0, "alpha": 1.0, "critical_alpha": 3.0, "first_weight": 0.01},
+    **{"effective_keys": 40.0, "random_effective_keys": 40.0, "entropy": 4.0},
+    **{"random_entropy": 4.0, "gradient": 0.9, "random_gradient": 0.9},
+    **{"output_std": 0.1, "random_output_std": 0.1},
 }
 
 
@@ -42,6 +27,10 @@ USUAL = {
         ({"first_weight": 0.3}, "the first key has 30% of the weight, an attention sink"),
         ({"wide": 0.5}, "50% of its rows spread beyond"),
         ({"effective_keys": 91.0, "random_effective_keys": 91.0}, "evenly, over 91.0 of 100.0"),
+        (
+            {"keys": 2.1, "effective_keys": 2.0, "random_effective_keys": 2.0},
+            "it spreads its weight evenly, over 2.0 of 2.1 keys",
+        ),
         ({"effective_keys": math.nan}, "NaN or infinite"),
     ],
 )
@@ -49,23 +38,27 @@ def test_a_head_that_stands_out_is_named_with_its_reason(changed, reason):
     [(line, why)] = summary.unusual([USUAL, {**USUAL, "head": 7, **changed}])
     assert line["head"] == 7
     assert reason in why
+    said = " ".join(summary.one_head(line).split())
+    assert f"What stands out: {why}." in said
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {},
-        {"effective_keys": 40.0 / 1.49},
-        {"effective_keys": 40.0 * 1.49},
+        {"effective_keys": 40.0, "random_effective_keys": 60.0},
+        {"effective_keys": 60.0, "random_effective_keys": 40.0},
         {"first_weight": 0.29},
         {"first_weight": 0.3, "keys": 6.0, "effective_keys": 5.0, "random_effective_keys": 5.0},
         {"wide": 0.49},
         {"rows": 0, "effective_keys": math.nan},
-        {"effective_keys": 89.0, "random_effective_keys": 89.0},
+        {"effective_keys": 90.0, "random_effective_keys": 90.0},
+        {"keys": 2.0, "effective_keys": 2.0, "random_effective_keys": 2.0},
     ],
 )
 def test_a_usual_head_is_not_named(changed):
     assert summary.unusual([{**USUAL, **changed}]) == []
+    assert summary.one_head({**USUAL, **changed}).endswith("What stands out: nothing.")
 
 
 def test_the_furthest_come_first():
@@ -76,7 +69,8 @@ def test_the_furthest_come_first():
 def test_the_text_has_a_line_for_each_layer_beside_random_scores():
     heads = [{**USUAL, "head": i, "alpha": float(i), "wide": 0.6 * (i == 3)} for i in range(4)]
     second = {**USUAL, "call": 1, "random_entropy": math.nan, "effective_keys": math.inf}
-    text = summary.text([*heads, {**second, "first_weight": 0.3}])
+    long = {**USUAL, "layer": "encoder.blocks.17.attention", "effective_keys": 100.6}
+    text = summary.text([*heads, {**second, "first_weight": 0.3}, long])
     lines = text.splitlines()
     assert "in brackets those of random scores" in text
     assert lines[3].split() == ["layer", "α", "α_c", "keys", "1/Y", "entropy", "gradient", "wide"]
@@ -84,18 +78,13 @@ def test_the_text_has_a_line_for_each_layer_beside_random_scores():
     assert lines[4].split() == ["attention", *numbers.split()]
     assert lines[5].split()[:6] == ["attention", "1", "1.00", "3.00", "–", "(40.0)"]
     assert lines[5].split()[7] == "(–)"
-    assert "Of 5 heads 1 has an attention sink" in text
+    assert lines[6].split()[:4] == ["…ocks.17.attention", "1.00", "3.00", "101"]
+    assert "Of 6 heads 1 has an attention sink" in text
     assert "and 1 is wide (50% of the rows or more)" in text.replace("\n", " ")
     assert "- attention 1 head 0: its numbers are NaN or infinite" in lines
     assert " ".join(text.split()).endswith(RANDOM)
-    assert len({len(line) for line in lines[3:6]}) == 1
+    assert len({len(line) for line in lines[3:7]}) == 1
     assert max(map(len, lines)) <= summary.PAGE
-
-
-def test_a_long_name_keeps_its_end():
-    text = summary.text([{**USUAL, "layer": "encoder.blocks.17.attention"}])
-    assert "\n…ocks.17.attention" in text
-    assert max(map(len, text.splitlines())) <= summary.PAGE
 
 
 def test_all_that_is_measured_of_a_head_is_said():
@@ -111,7 +100,7 @@ def test_all_that_is_measured_of_a_head_is_said():
             assert shown in text or f"{value:.3g}" in text, name
 
 
-def test_a_head_is_beside_random_scores_where_they_are_known():
+def test_a_head_is_found_by_name_or_number_and_beside_random_scores_where_they_are_known():
     model, run = foreign.MODELS["Llama, grouped queries"]()
     with probe(model) as report:
         run()
@@ -119,88 +108,41 @@ def test_a_head_is_beside_random_scores_where_they_are_known():
     (entropy,) = (one for one in str(report.head(0, 3)).splitlines() if "entropy" in one)
     assert entropy.split()[:2] == [f"{line.entropy:.2f}", f"{line.random_entropy:.2f}"]
     assert report.head(line.layer, 3).line["entropy"] == line.entropy
-    assert "What stands out: " in str(report.head(0, 3))
-    with probe(model, theory=False) as report:
-        run()
-    assert "random" not in str(report.head(0, 3)).split("\n\n")[1].splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
+    for place, message in (
         (("attention", 0), "such as 'layers.0.self_attn' 0 0, got layer='attention', head=0"),
         ((0, 4), "got layer='layers.0.self_attn', head=4, call=0"),
         ((0, 0, 1), "head=0, call=1"),
         ((2, 0), "layer must be from 0 to 1, got layer=2"),
-        ((-1, 0), "layer must be from 0 to 1"),
-    ],
-)
-def test_a_head_that_was_not_measured_is_refused(place, message):
-    model, run = foreign.MODELS["Llama, grouped queries"]()
-    with probe(model) as report:
-        run()
-    with pytest.raises(ValueError, match=re.escape(message)):
-        report.head(*place)
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            report.head(*place)
     with pytest.raises(TypeError, match=r"layer must be an integer, got layer=1\.5"):
         report.head(1.5, 0)
-
-
-def test_without_theory_there_is_nothing_beside():
-    model, run = foreign.MODELS["Llama, grouped queries"]()
     with probe(model, theory=False) as report:
         run()
+    assert "random" not in str(report.head(0, 3)).split("\n\n")[1].splitlines()[0]
     assert "(" not in str(report).split("Of ")[0]
     assert "layers.1.self_attn" in str(report)
 
 
 def test_a_report_names_its_sink():
-    attention = torch.nn.MultiheadAttention(8, 1, batch_first=True)
-    x = torch.zeros(1, 40, 8)
+    class Alone(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = torch.nn.MultiheadAttention(8, 1, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    model, x = Alone(), torch.zeros(1, 40, 8)
     x[:, 0, 0] = 30.0
     with torch.no_grad():
-        attention.in_proj_bias.fill_(1.0)
-        attention.in_proj_weight.copy_(torch.eye(8).repeat(3, 1))
-    with probe(model := torch.nn.Sequential(Alone(attention))) as report:
+        model.attention.in_proj_bias.fill_(1.0)
+        model.attention.in_proj_weight.copy_(torch.eye(8).repeat(3, 1))
+    with probe(model) as report:
         model(x)
     [(layer, call, head, why)] = report.unusual()
-    assert (layer, call, head) == ("0.attention", 0, 0)
+    assert (layer, call, head) == ("attention", 0, 0)
     assert "an attention sink" in why
     with pytest.raises(ValueError, match="count must be from 1"):
         report.unusual(0)
-
-
-class Alone(torch.nn.Module):
-    """Self-attention of vectors."""
-
-    def __init__(self, attention):
-        super().__init__()
-        self.attention = attention
-
-    def forward(self, x):
-        return self.attention(x, x, x, need_weights=False)[0]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"effective_keys": 40.0, "random_effective_keys": 60.0},
-        {"effective_keys": 60.0, "random_effective_keys": 40.0},
-        {"effective_keys": 90.0, "random_effective_keys": 90.0},
-        {"keys": 2.0, "effective_keys": 2.0, "random_effective_keys": 2.0},
-    ],
-)
-def test_a_head_that_is_just_at_a_threshold_is_not_named(changed):
-    assert summary.unusual([{**USUAL, **changed}]) == []
-    assert summary.one_head({**USUAL, **changed}).endswith("What stands out: nothing.")
-
-
-def test_few_keys_may_be_even_and_one_head_says_why():
-    line = {**USUAL, "keys": 2.1, "effective_keys": 2.0, "random_effective_keys": 2.0}
-    assert "What stands out: it spreads its weight evenly, over 2.0 of 2.1 keys." in (
-        summary.one_head(line).replace("\n", " ")
-    )
-
-
-def test_from_a_hundred_keys_on_there_are_no_tenths():
-    shown = [summary.number(value) for value in (99.94, 100.0, 100.6, math.nan)]
-    assert shown == ["99.9", "100", "101", "–"]
