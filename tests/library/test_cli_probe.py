@@ -5,12 +5,14 @@ import math
 import pickle
 import shutil
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from attnlib import opening
+from attnlib.attention import rescale
 from attnlib.cli import app
 from attnlib.probing import DEFINITIONS, RANDOM, probe
 
@@ -32,15 +34,8 @@ def folder(tmp_path_factory):
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     path = tmp_path_factory.mktemp("model")
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(path)
-    config = GPT2Config(
-        vocab_size=len(words),
-        n_positions=32,
-        n_embd=8,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
+    sizes = {"vocab_size": len(words), "n_positions": 32, "n_embd": 8, "n_layer": 2, "n_head": 2}
+    config = GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
     torch.manual_seed(0)
     GPT2Model(config).save_pretrained(path)
     return path
@@ -53,21 +48,16 @@ def text(tmp_path_factory):
     return path
 
 
-def test_it_prints_the_report(folder, text):
-    result = run(folder, "--text", text)
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("32 tokens of ")  # what the model can read
-    assert "h.0.attn" in result.output
-    assert RANDOM in " ".join(result.output.split())
-
-
-def test_json_is_the_report_of_the_model_on_the_text(folder, text):
+@pytest.mark.parametrize(("policy", "cosines"), [(None, False), ("swin_v2", True)])
+def test_json_is_the_report_of_the_model_on_the_text(policy, cosines, folder, text):
     from transformers import AutoModel, AutoTokenizer
 
-    result = run(folder, "--text", text, "--tokens", 9, "--json")
     model = AutoModel.from_pretrained(folder).eval()
     ids = AutoTokenizer.from_pretrained(folder)(TEXT, return_tensors="pt")["input_ids"][:, :9]
-    with torch.no_grad(), probe(model) as report:
+    other = [] if policy is None else ["--policy", policy]
+    result = run(folder, "--text", text, "--tokens", 9, "--json", *other)
+    change = rescale(policy, normalize_qk=cosines) if policy else nullcontext()
+    with torch.no_grad(), probe(model) as report, change:
         model(ids)
     assert json.loads(result.stdout) == json.loads(report.to_json())
     assert [head["rows"] for head in json.loads(result.stdout)["heads"]] == [8] * 4
@@ -89,27 +79,22 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     refused("binary cannot be read", folder, "--text", tmp_path / "binary")
     (tmp_path / "short").write_text("question")
     refused("at least 2 tokens, got 1", folder, "--text", tmp_path / "short")
+    (tmp_path / "short").write_text("to be")
+    assert run(folder, "--text", tmp_path / "short").output.startswith("2 tokens of ")
     refused("cannot be loaded", tmp_path, "--text", text)
     refused("nobody/nothing cannot be loaded", "nobody/nothing", "--text", text)
     refused("--tokens", folder, "--text", text, "--tokens", 1)
     refused("--text", folder)
+    refused("--device", folder, "--text", text, "--device", "tpu")
+    refused("similar names: ssmax", folder, "--text", text, "--policy", "ssmaxx")
 
 
-@pytest.mark.parametrize("missing", ["transformers", "torch"])
-def test_what_is_not_installed_is_said(missing, folder, text, monkeypatch):
-    monkeypatch.setitem(sys.modules, missing, None)
+def test_what_is_not_installed_is_said(folder, text, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "attnlib.probing")
-    refused(f'{missing} is missing; pip install "attnlib[probe]"', folder, "--text", text, status=1)
-
-
-def test_a_model_without_what_can_be_seen(folder, text, monkeypatch):
-    from transformers import GPT2Model
-
-    def written_out(self, input_ids):
-        return torch.softmax(input_ids.float(), -1)
-
-    monkeypatch.setattr(GPT2Model, "forward", written_out)
-    refused("no attention in GPT2Model", folder, "--text", text, status=1)
+    refused(
+        'transformers is missing; pip install "attnlib[probe]"', folder, "--text", text, status=1
+    )
 
 
 # --- files that other people made ---------------------------------------------------------------
@@ -178,26 +163,18 @@ def test_a_tokenizers_own_code_does_not_run(altered, text, tmp_path):
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("kind", ["torch", "pickle", "broken"])
-def test_weights_are_opened_as_numbers_only(kind, altered, text, tmp_path):
+def test_weights_are_opened_as_numbers_only(altered, folder, text, tmp_path):
+    from safetensors.torch import load_file
+
     marker, path = tmp_path / "marker", altered()
     (path / "model.safetensors").unlink()
     weights = path / "pytorch_model.bin"
-    if kind == "torch":
-        torch.save({"wte.weight": Marks(marker)}, weights)
-    else:
-        weights.write_bytes(pickle.dumps(Marks(marker)) if kind == "pickle" else b"x")
+    torch.save({"wte.weight": Marks(marker)}, weights)
     refused("its weights are a pickle of more than tensors, or broken", path, "--text", text)
-    assert "weights_only" not in run(path, "--text", text).stderr
+    weights.write_bytes(pickle.dumps(Marks(marker)))
+    refused("its weights are a pickle of more than tensors, or broken", path, "--text", text)
     assert not marker.exists()
-
-
-def test_a_pickle_of_tensors_is_opened(altered, folder, text):
-    from safetensors.torch import load_file
-
-    path = altered()
-    (path / "model.safetensors").unlink()
-    torch.save(load_file(folder / "model.safetensors"), path / "pytorch_model.bin")
+    torch.save(load_file(folder / "model.safetensors"), weights)
     same = [run(one, "--text", text, "--json").stdout for one in (path, folder)]
     assert same[0] == same[1]
 
@@ -206,25 +183,13 @@ def test_a_pickle_of_tensors_is_opened(altered, folder, text):
     ("settings", "said"),
     [
         ({"n_layer": 10**6}, "n_layer must be at most 10000, its configuration has 1000000"),
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 10000"),
-        ({"text_config": {"num_layers": 10**18}}, "num_layers must be at most 10000"),
         ({"vocab_size": 10**13}, "GB of parameters, which is all memory"),
-        ({"n_positions": 10**13}, "GB of parameters, which is all memory"),
-        ({"n_embd": 10**7}, "GB of parameters, which is all memory"),
-        ({"n_embd": 2**62}, "cannot be loaded"),
         ({"n_head": 3}, "cannot be loaded"),
-        ({"n_layer": "many"}, "cannot be loaded"),
         ({"n_embd": 16}, "do not have the shapes that its configuration asks for"),
-        ({"model_type": "nothing"}, "cannot be loaded"),
     ],
 )
 def test_what_a_configuration_may_ask_for_is_bounded(settings, said, altered, text):
     refused(said, altered(**settings), "--text", text)
-
-
-def test_the_number_of_modules_is_bounded(altered, text, monkeypatch):
-    monkeypatch.setattr("attnlib.opening.MOST_MODULES", 20)
-    refused("asks for more than 20 modules", altered(), "--text", text)
 
 
 def test_weights_that_are_missing_are_named(altered, text):
@@ -236,9 +201,9 @@ def test_weights_that_are_missing_are_named(altered, text):
 
 
 @pytest.mark.parametrize(
-    ("weight", "where"), [("h.1.attn.c_attn.weight", "h.1.attn"), ("ln_f.weight", "its output")]
+    ("weight", "where", "number"),
+    [("h.1.attn.c_attn.weight", "h.1.attn", math.inf), ("ln_f.weight", "its output", math.nan)],
 )
-@pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_a_model_that_computes_nan_is_named(weight, where, number, altered, folder, text):
     from safetensors.torch import load_file, save_file
 
@@ -246,7 +211,6 @@ def test_a_model_that_computes_nan_is_named(weight, where, number, altered, fold
     weights[weight][0] = number
     save_file(weights, path / "model.safetensors", {"format": "pt"})
     said = f"computes NaN or infinity, first in {where}"
-    refused(said, path, "--text", text, status=1)
     refused(said, path, "--text", text, "--json", status=1)
 
 
@@ -259,34 +223,13 @@ def test_a_model_that_fails_says_so_in_one_line(altered, text):
     refused("IndexError: index out of range", path, "--text", text, status=1)
 
 
-def test_two_tokens_are_enough(folder, tmp_path):
-    (tmp_path / "two.txt").write_text(" ".join(TEXT.split()[:2]))
-    result = run(folder, "--text", tmp_path / "two.txt")
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("2 tokens of ")
-
-
-def test_it_measures_the_model_under_another_rule(folder, text):
-    from transformers import AutoModel, AutoTokenizer
-
-    from attnlib.attention import rescale
-
-    model = AutoModel.from_pretrained(folder).eval()
-    ids = AutoTokenizer.from_pretrained(folder)(TEXT, return_tensors="pt")["input_ids"][:, :9]
-    for policy, cosines in (("ssmax", False), ("swin_v2", True)):
-        arguments = ("--text", text, "--tokens", 9, "--json", "--policy", policy)
-        result = run(folder, *arguments)
-        with torch.no_grad(), probe(model) as report, rescale(policy, normalize_qk=cosines):
-            model(ids)
-        assert json.loads(result.stdout) == json.loads(report.to_json())
-    refused("similar names: ssmax", folder, "--text", text, "--policy", "ssmaxx")
-
-
 def test_it_prints_draws_and_writes_every_head(folder, text, tmp_path):
     files = {"--plot": tmp_path / "heads.svg", "--out": tmp_path / "heads.csv"}
     options = [part for option in files.items() for part in option]
     result = run(folder, "--text", text, "--heads", *options)
     assert result.exit_code == 0, result.output
+    assert result.output.startswith("32 tokens of ")  # what the model can read
+    assert RANDOM in " ".join(result.output.split())
     lines = result.stdout.splitlines()
     assert [line.split()[:3] for line in lines[-4:]] == [
         [f"h.{layer}.attn", "0", str(head)] for layer in range(2) for head in range(2)
@@ -305,7 +248,7 @@ def test_one_head_is_printed_and_drawn(folder, text, tmp_path):
     assert "h.0.attn" not in result.output
     assert "keys that a row sees" in drawn.read_text()
     assert run(folder, "--text", text, "--head", "1:1").output == result.output
-    for wrong in ("1", "1:x", "2:0", "h.1.attn:2", ":"):
+    for wrong in ("1:x", "2:0", ":"):
         refused(
             f"--head must be LAYER:HEAD, got '{wrong}'", folder, "--text", text, "--head", wrong
         )
@@ -316,7 +259,6 @@ def test_a_file_that_cannot_be_written_is_one_line(folder, text, tmp_path):
     common = (folder, "--text", text)
     refused("cannot be written", *common, "--out", tmp_path / "file" / "x.csv", status=1)
     refused("drawn as 'txt': Format 'txt' is not supported", *common, "--plot", tmp_path / "x.txt")
-    refused("--device", *common, "--device", "tpu")
 
 
 def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding(folder):
@@ -332,25 +274,6 @@ def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding
 
 
 # --- the bounds, to the last of what they count ---------------------------------------------------
-
-
-def test_the_loaders_are_told_to_run_nothing(folder, monkeypatch):
-    import transformers
-
-    told = []
-    for name in ("AutoModel", "AutoTokenizer"):
-        kind = getattr(transformers, name)
-        opened = kind.from_pretrained
-
-        def noted(*arguments, opened=opened, **options):
-            told.append(options)
-            return opened(*arguments, **options)
-
-        monkeypatch.setattr(kind, "from_pretrained", noted)
-    opening.open_model(str(folder))
-    assert [one["trust_remote_code"] for one in told] == [False, False]
-    assert told[1]["weights_only"] is True
-    assert told[1]["attn_implementation"] == "sdpa"
 
 
 def test_as_many_layers_modules_and_bytes_as_are_allowed(monkeypatch):
@@ -373,14 +296,6 @@ def test_as_many_layers_modules_and_bytes_as_are_allowed(monkeypatch):
         with pytest.raises(ValueError, match="parameters, which is all memory"):
             built(1, dtype, numbers)
     built(3, torch.float32, 25)  # nothing is counted after the context
-
-
-def test_a_machine_that_does_not_say_its_memory_has_a_terabyte(monkeypatch):
-    def silent(name):
-        raise ValueError(name)
-
-    monkeypatch.setattr("os.sysconf", silent)
-    assert opening._memory() == 2**40
 
 
 def test_one_number_that_is_none_is_enough():

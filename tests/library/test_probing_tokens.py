@@ -8,105 +8,74 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attnlib.probing import probe
-from attnlib.probing.measure import Call
-from attnlib.probing.tokens import NONE, Reader, Tokens, earlier
+from attnlib.probing import measure, probe
+from attnlib.probing.observer import Observer
+from attnlib.probing.tokens import NONE, Reader, Tokens
 from tests.library import foreign
-from tests.library.test_probing import Caller, by_full_weights, calls_of, draw, qkv
+from tests.library.test_probing import Caller, by_full_weights, draw, qkv
 from tests.library.test_probing import blocks as blocks  # a fixture
 
 HEADS, LENGTH, SHORT = foreign.HEADS, foreign.LENGTH, foreign.SHORT
 REAL = ~foreign.PADDING
-SIDES = {"right": REAL, "left": REAL.flip(1)}
+LEFT = REAL.flip(1)
 
 
-def gpt2():
-    return foreign.gpt2_with_padding()[0]
+def known(model, run, mask=None, targets=None):
+    """Return what is known of the queries of each call, by layer."""
+    found = {}
+    observer = Observer(
+        model,
+        lambda layer, number, call, output: found.setdefault(layer, call.queries),
+        Reader(mask, targets),
+    )
+    with observer.at_work():
+        run()
+    observer.finish()
+    return found
 
 
-MODELS = {"GPT-2": gpt2, "Llama, grouped queries": foreign.llama}
-
-
-def both(name, side):
-    return MODELS[name](), SIDES[side]
+def few_tokens():
+    return torch.randint(0, 4, (2, LENGTH), generator=torch.Generator().manual_seed(5))
 
 
 # --- padding --------------------------------------------------------------------------------------
 
-
-def of_real_queries(calls, real):
-    """Return the calls, one for each sequence, for the queries that are no padding."""
-    for q, k, v, mask, is_causal, scale in calls:
-        if mask is None:
-            mask = torch.ones(q.shape[-2], k.shape[-2]).tril().bool() if is_causal else None
-        for i, kept in enumerate(real):
-            own = mask
-            if mask is not None:
-                own = mask.expand(*q.shape[:3], k.shape[-2])[i, :, kept]
-            yield q[i : i + 1, :, kept], k[i : i + 1], v[i : i + 1], own, False, scale
+OWN = torch.arange(9) >= torch.tensor([[5], [9]])
 
 
-def means(lines):
-    """Return the means over the sequences, weighted by their rows."""
-    weights = [line["rows"] for line in lines]
-    return {
-        name: np.average([line[name] for line in lines], weights=weights)
-        for name in ("keys", "collision_probability", "entropy", "first_weight", "largest_weight")
-    } | {"rows": sum(weights)}
+def transformer():
+    torch.manual_seed(0)
+    model = nn.Transformer(32, HEADS, 1, 1, 48, batch_first=True)
+    masks = {f"{name}_key_padding_mask": foreign.PADDING for name in ("src", "memory")}
+    return model, lambda: model(
+        foreign.vectors(), foreign.vectors(9), **masks, tgt_key_padding_mask=OWN
+    )
 
 
-def assert_real_rows(report, calls, real):
-    table, per_sequence = report.table(), list(of_real_queries(calls, real))
-    batch = len(real)
-    for layer in range(len(calls)):
-        lines = by_full_weights(per_sequence[batch * layer : batch * (layer + 1)])
-        heads = len(lines) // batch
-        for head in range(heads):
-            expected = means(lines[head::heads])
-            line = table.loc[layer * heads + head]
-            for name, number in expected.items():
-                assert line[name] == pytest.approx(number, rel=3e-6), name
-
-
+@torch.no_grad()
 @pytest.mark.parametrize(
-    ("name", "side"), [("GPT-2", "right"), ("GPT-2", "left"), ("Llama, grouped queries", "left")]
+    ("build", "expected"),
+    [
+        (foreign.gpt2_with_padding, (REAL, REAL)),
+        (foreign.llama_with_padding, (LEFT, LEFT)),
+        (foreign.bert_with_padding, (REAL, REAL)),
+        (foreign.encoder_with_padding, (REAL, REAL)),
+        (transformer, (REAL, ~OWN, ~OWN)),  # in the decoder its own tokens'
+    ],
 )
-def test_padding_is_no_row_where_the_model_or_the_probe_is_told(name, side, monkeypatch):
-    model, real = both(name, side)
-
-    def run():
-        return model(foreign.tokens(), attention_mask=real.long())
-
-    calls = calls_of(run, monkeypatch)
-    with probe(model, theory=False) as report:
-        run()
-    assert_real_rows(report, calls, real)
-    assert report.padding == (LENGTH - SHORT) * HEADS * 2
-    with probe(model, mask=False, theory=False) as every:
-        run()
-    assert every.padding == 0
-    left_out = len(every.rows()) - len(report.rows())  # on the left they see no key
-    assert left_out == (0 if side == "left" else report.padding)
-    rows = report.rows()
-    positions = rows[(rows.sequence == 1) & (rows["head"] == 0)]["query"].unique()
-    assert set(positions) <= set(np.flatnonzero(real[1]))
-
-    calls = calls_of(lambda: model(foreign.tokens()), monkeypatch)
-    with probe(model, mask=real.long().tolist(), theory=False) as report:
-        model(foreign.tokens())
-    assert_real_rows(report, calls, real)
+def test_padding_is_what_the_model_is_told_or_the_probe(build, expected):
+    model, run = build()
+    found = known(model, run)
+    assert len(found) == len(expected)
+    for queries, real in zip(found.values(), expected, strict=True):
+        assert torch.equal(queries.real, real)
+    if len(expected) == 2:
+        for mask in (LEFT, LEFT.long().tolist()):
+            assert all(torch.equal(one.real, LEFT) for one in known(model, run, mask).values())
+    assert all(one.real is None for one in known(model, run, mask=False).values())
 
 
-@pytest.mark.parametrize("name", ["torch encoder, padding", "BERT, padding"])
-def test_padding_of_other_modules(name, monkeypatch):
-    model, run = foreign.MODELS[name]()
-    calls = calls_of(run, monkeypatch)
-    with torch.no_grad(), probe(model, theory=False) as report:
-        run()
-    assert_real_rows(report, calls, REAL)
-
-
-def test_a_mask_may_come_without_a_name_or_in_a_wrapper():
+def test_a_mask_may_come_without_a_name_in_a_wrapper_or_to_ones_own_layer():
     class Wrapper(nn.Module):
         def __init__(self, inner):
             super().__init__()
@@ -115,70 +84,37 @@ def test_a_mask_may_come_without_a_name_or_in_a_wrapper():
         def forward(self, features):
             return self.inner(**features)
 
-    model, _ = foreign.MODELS["BERT, padding"]()
-    ids, mask = foreign.tokens(), REAL.long()
-    left_out = (LENGTH - SHORT) * HEADS * 2
-    for outer, given in [
-        (model, (ids, mask)),
-        (Wrapper(model), ({"input_ids": ids, "attention_mask": mask},)),
-    ]:
-        with probe(outer, theory=False) as report:
-            outer(*given)
-        assert report.padding == left_out
-    with probe(model, theory=False) as report:
-        model(inputs_embeds=foreign.vectors(), attention_mask=REAL)
-    assert report.padding == left_out
-
     class Own(nn.Module):
         def forward(self, x, attention_mask):
             x = x[:, None]
             hidden = attention_mask[:, None, None].bool()
             return functional.scaled_dot_product_attention(x, x, x, hidden)
 
-    model, x = Own(), foreign.vectors()
-    with probe(model, theory=False) as report:
-        model(x, REAL)
-        model(x, attention_mask=REAL.long())
-    assert report.padding == 2 * (LENGTH - SHORT)
-    assert report.table()["rows"][0] == 2 * (LENGTH + SHORT)
+    model, _ = foreign.bert_with_padding()
+    ids, mask, x = foreign.tokens(), REAL.long(), foreign.vectors()
+    outer, own = Wrapper(model), Own()
+    for watched, run in (
+        (model, lambda: model(ids, mask)),
+        (outer, lambda: outer({"input_ids": ids, "attention_mask": mask})),
+        (model, lambda: model(inputs_embeds=x, attention_mask=REAL)),
+        (own, lambda: own(x, REAL)),
+        (own, lambda: own(x, attention_mask=mask)),
+    ):
+        assert all(torch.equal(one.real, REAL) for one in known(watched, run).values())
 
 
-def test_padding_of_a_decoder_is_that_of_its_own_tokens(monkeypatch):
-    torch.manual_seed(0)
-    model = foreign.sharpened(nn.Transformer(32, HEADS, 1, 1, 48, batch_first=True))
-    own = torch.arange(9) >= torch.tensor([[5], [9]])
-
-    def run():
-        return model(
-            foreign.vectors(),
-            foreign.vectors(9),
-            src_key_padding_mask=foreign.PADDING,
-            tgt_key_padding_mask=own,
-            memory_key_padding_mask=foreign.PADDING,
-        )
-
-    calls = calls_of(run, monkeypatch)
+def test_padding_is_no_row_and_all_others_are():
+    model, run = foreign.gpt2_with_padding()
     with probe(model, theory=False) as report:
         run()
-    table = report.table()
-    rows = dict(zip(table["layer"], table["rows"], strict=True))
-    assert rows == {
-        "encoder.layers.0.self_attn": LENGTH + SHORT,
-        "decoder.layers.0.self_attn": 14,
-        "decoder.layers.0.multihead_attn": 14,
-    }
-    first = 2 * HEADS
-    assert len(calls) == 3
-    crossed = by_full_weights(
-        [
-            (q[i : i + 1, :, :n], k[i : i + 1], v[i : i + 1], mask[i : i + 1])
-            for q, k, v, mask, *_ in calls[2:]
-            for i, n in enumerate([5, 9])
-        ]
-    )
-    for head in range(HEADS):
-        expected = means(crossed[head::HEADS])
-        assert table["entropy"][first + head] == pytest.approx(expected["entropy"], rel=3e-6)
+    with probe(model, mask=False, theory=False) as every:
+        run()
+    assert (report.padding, every.padding) == ((LENGTH - SHORT) * HEADS * 2, 0)
+    rows = every.rows()
+    real = REAL.numpy()[rows["sequence"], rows["query"]]
+    kept = rows[real].reset_index(drop=True).drop(columns="gradient")  # that has the head's α
+    assert kept.equals(report.rows().drop(columns="gradient"))
+    assert (report.table()["rows"] == LENGTH + SHORT - 2).all()
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -203,36 +139,33 @@ def test_a_batch_of_padding_has_no_rows():
     with probe(model := Caller(), mask=np.zeros((2, 11))) as report:
         model(*qkv())
     assert (report.table()["rows"] == 0).all()
-    assert report.table()["value_std"].isna().all()
+    assert report.table()[["alpha", "value_std"]].isna().all().all()
     assert report.not_finite == []
     assert len(report.rows()) == 0
+    assert str(report)
 
 
 # --- positions ------------------------------------------------------------------------------------
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("side", ["left", "none"])
 def test_generation_counts_positions_on(side):
-    model = foreign.llama(bos_token_id=1, eos_token_id=None)
-    real = torch.ones(2, LENGTH, dtype=torch.bool) if side == "none" else SIDES["left"]
-    with torch.no_grad():
-        with probe(model, targets="duplicate", theory=False) as whole:
-            model(foreign.tokens(), attention_mask=real.long())
-        with probe(model, targets="duplicate", theory=False) as decoded:
-            kept = None
-            for start, stop in [(0, 7), (7, 8), (8, 11), (11, 12)]:
-                output = model(
-                    foreign.tokens()[:, start:stop],
-                    attention_mask=real[:, :stop].long() if side == "left" else None,
-                    past_key_values=kept,
-                    use_cache=True,
-                )
-                kept = output.past_key_values
+    model, ids = foreign.llama(bos_token_id=1, eos_token_id=None), few_tokens()
+    real = torch.ones(2, LENGTH, dtype=torch.bool) if side == "none" else LEFT
+    with probe(model, targets="duplicate", theory=False) as whole:
+        model(ids, attention_mask=real.long())
+    with probe(model, targets="duplicate", theory=False) as decoded:
+        kept = None
+        for start, stop in [(0, 7), (7, 8), (8, 11), (11, 12)]:
+            mask = real[:, :stop].long() if side == "left" else None
+            output = model(
+                ids[:, start:stop], attention_mask=mask, past_key_values=kept, use_cache=True
+            )
+            kept = output.past_key_values
     order = ["layer", "head", "sequence", "query"]
     found, expected = (one.rows().sort_values(order, ignore_index=True) for one in (decoded, whole))
-    assert len(found) == len(expected)
-    for name in (*order, "keys"):
-        assert list(found[name]) == list(expected[name]), name
+    assert found[[*order, "keys"]].equals(expected[[*order, "keys"]])
     for name in ("alpha", "entropy", "target_weight", "target_gap", "target_kappa"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
     assert found["target_gap"].notna().any()
@@ -248,113 +181,104 @@ def test_generate_is_one_sequence_for_each_of_the_batch():
     with probe(model, targets="induction", theory=False) as report:
         text = model.generate(
             foreign.tokens()[:, :6],
-            attention_mask=SIDES["left"][:, -6:].long(),
+            attention_mask=LEFT[:, -6:].long(),
             max_new_tokens=7,
             do_sample=False,
         )
     rows = report.rows()
     one = rows[(rows["layer"] == rows["layer"][0]) & (rows["head"] == 0)]
     assert sorted(one["sequence"].unique()) == [0, 1]
-    assert list(one[one.sequence == 0]["query"]) == list(range(1, 12))
+    first = one[one.sequence == 0]
+    assert list(first["query"]) == list(range(1, 12))
     ids = text[0].tolist()
     wanted = [i for i in range(1, 12) if ids[i] in ids[:i]]
-    assert list(one[(one.sequence == 0) & one["target_gap"].notna()]["query"]) == wanted
+    assert list(first[first["target_gap"].notna()]["query"]) == wanted
 
 
+@torch.no_grad()
 def test_tokens_that_were_kept_elsewhere_are_unknown():
     model, ids = foreign.llama(bos_token_id=1, eos_token_id=None), few_tokens()
-    with torch.no_grad():
-        other = model(ids[:, :8].flip(1), use_cache=True).past_key_values
-        with probe(model, targets="duplicate", theory=False) as report:
-            kept = model(ids[:, :7], use_cache=True).past_key_values
-            model(ids[:, 7:8], past_key_values=kept)
-            known = report.table()["targets"]
-            model(ids[:, 8:], past_key_values=other)
+    other = model(ids[:, :8].flip(1), use_cache=True).past_key_values
+    with probe(model, targets="duplicate", theory=False) as report:
+        kept = model(ids[:, :7], use_cache=True).past_key_values
+        model(ids[:, 7:8], past_key_values=kept)
+        known = report.table()["targets"]
+        model(ids[:, 8:], past_key_values=other)
     assert (report.table()["targets"] == known).all()
     assert (report.table()["rows"] == 2 * (6 + 1 + 4)).all()
 
 
-def test_a_window_moves_the_targets():
-    places = [[NONE, 0, 1, 2, 3, 4]]
-    reader = Reader(targets=places)
-    for past, keys, wanted in ((4, 5, 3), (4, 3, 1), (5, 1, NONE)):  # the last keys are kept
-        call = Call(*(draw(1, 1, n, 4) for n in (1, keys, keys)))
-        assert reader.queries(Tokens(1, past), call).target.tolist() == [[wanted]]
+@pytest.mark.parametrize(
+    ("options", "past", "keys", "target"),
+    [
+        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 4, 5, 3),
+        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 4, 3, 1),  # a window keeps the last keys
+        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 5, 1, NONE),
+        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 6, 7, NONE),
+        ({"targets": "previous", "mask": [[0, 1, 1]]}, 1, 2, NONE),  # that is padding
+        ({"targets": "previous", "mask": [[0, 1, 1]]}, 2, 3, 1),
+        ({"targets": "previous", "mask": [[0, 1, 1]]}, 4, 5, 3),  # beyond the mask none is
+    ],
+)
+def test_a_target_in_a_cache(options, past, keys, target):
+    call = measure.Call(*(draw(1, 1, n, 4) for n in (1, keys, keys)))
+    found = Reader(**options).queries(Tokens(1, past), call)
+    assert found.target.tolist() == [[target]]
+    assert found.position.tolist() == [[past]]
+    assert found.real is None or found.real.tolist() == [[True]]
 
 
 # --- targets --------------------------------------------------------------------------------------
 
 
-def by_hand(q, k, places, seen, scale):
-    """Return gap, weight and κ of each row with a target, (batch, heads, queries), in float64."""
-    q, k = q.detach().double(), k.detach().double()
-    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    logits = scale * (q @ k.mT)
+def by_hand(logits, places):
+    """Return gap, weight and κ of each row with a target, (3, batch, heads, queries)."""
     found = np.full((3, *logits.shape[:3]), np.nan)
     for batch, head, row in np.ndindex(*logits.shape[:3]):
-        visible = seen.expand(*logits.shape)[batch, head, row]
-        place = int(places[batch][row])
-        if place < 0 or not visible[place] or visible.sum() < 2:
+        place, own = int(places[batch][row]), logits[batch, head, row]
+        seen = own > -math.inf
+        if place < 0 or not seen[place] or seen.sum() < 2:
             continue
-        target, others = logits[batch, head, row, place], visible.clone()
-        others[place] = False
-        centred = logits[batch, head, row][others]
-        mean = centred.mean()
-        weight = torch.softmax(logits[batch, head, row][visible], 0)
-        found[:, batch, head, row] = (
-            target - mean,
-            weight[visible[:place].sum()],
-            torch.log(torch.exp(centred - mean).mean()),
-        )
+        weight = torch.softmax(own, 0)[place]
+        seen[place] = False
+        centred = own[seen] - own[seen].mean()
+        gap = own[place] - own[seen].mean()
+        found[:, batch, head, row] = gap, weight, centred.exp().mean().log()
     return found
 
 
-def assert_targets(report, q, k, places, seen, scale=None, rtol=3e-6):
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    expected = by_hand(q, k, places, seen, scale)
-    table, rows = report.table(), report.rows()
-    heads = expected.shape[2]
-    assert len(table) == heads
-    for head in range(heads):
-        per_head = expected[:, :, head]
-        known = ~np.isnan(per_head[0])
-        assert table["targets"][head] == known.sum()
-        own = rows[rows["head"] == head]
-        for i, name in enumerate(["target_gap", "target_weight", "target_kappa"]):
-            numbers = per_head[i][known]
-            mean = numbers.mean() if numbers.size else math.nan
-            assert table[name][head] == pytest.approx(mean, rel=rtol, abs=rtol, nan_ok=True), name
-            np.testing.assert_allclose(own[name].dropna(), numbers, rtol=1e-5, atol=2e-6)
-        np.testing.assert_allclose(
-            own["target_weight"],
-            1.0 / (1.0 + (own["keys"] - 1.0) * np.exp(own["target_kappa"] - own["target_gap"])),
-            rtol=2e-5,
-            atol=1e-37,  # the least of single precision
-        )
-
-
 PLACES = np.random.default_rng(3).integers(-1, 11, (2, 11))
-CAUSAL = torch.ones(11, 11, dtype=torch.bool).tril()
 SOME = torch.from_numpy(np.random.default_rng(4).random((2, 1, 11, 11)) < 0.6)
 CALLS = {
-    "scale": ({"scale": 1.7}, torch.ones(11, 11, dtype=torch.bool)),
-    "hiding numbers": ({"attn_mask": torch.where(SOME, 0.0, -1e9)}, SOME),
-    "negative scale": ({"scale": -0.7, "is_causal": True}, CAUSAL),
+    "scale": {"scale": 1.7},
+    "hiding numbers": {"attn_mask": torch.where(SOME, 0.0, -1e9)},
+    "negative scale": {"scale": -0.7, "is_causal": True},
 }
 
 
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("name", CALLS)
 def test_targets_of_an_array(name):
-    options, seen = CALLS[name]
     q, k, v = qkv(key_heads=2)
-    for places in (PLACES.tolist(), torch.from_numpy(PLACES)):
-        with probe(model := Caller(), targets=places, theory=False) as report:
-            model(3.0 * q, k, v, enable_gqa=True, **options)
-        assert_targets(report, 3.0 * q, k, PLACES, seen, options.get("scale"))
+    options = CALLS[name]
+    with probe(model := Caller(), targets=PLACES.tolist(), theory=False) as report:
+        model(3.0 * q, k, v, enable_gqa=True, **options)
+    named = {"mask" if name == "attn_mask" else name: value for name, value in options.items()}
+    logits = measure.logits(measure.Call(3.0 * q, k, v, enable_gqa=True, **named))
+    expected = by_hand(logits, PLACES)
+    table, rows = report.table(), report.rows()
+    for head in range(HEADS):
+        own = rows[rows["head"] == head]
+        for column, numbers in zip(
+            ("target_gap", "target_weight", "target_kappa"), expected[:, :, head], strict=True
+        ):
+            numbers = numbers[~np.isnan(numbers)]
+            assert table["targets"][head] == len(numbers) > 5
+            assert table[column][head] == pytest.approx(numbers.mean(), rel=3e-6, abs=3e-6)
+            np.testing.assert_allclose(own[column].dropna(), numbers, rtol=1e-5, atol=2e-6)
 
 
-def test_a_target_far_above_the_others_has_its_digits():
+def test_a_target_far_above_the_others_has_its_digits_and_equal_logits_the_gap_zero():
     q, k = torch.tensor([[[[1.0]] * 3]]), torch.tensor([[[[60.0], [0.5], [0.0]]]])
     with probe(model := Caller(), targets=[[0, 0, 0]], theory=False) as report:
         model(q, k, k, scale=1.0)
@@ -373,79 +297,39 @@ def test_a_target_far_above_the_others_has_its_digits():
     assert line["target_kappa"] == pytest.approx(0.0, abs=1e-7)
 
 
-def last_earlier(ids, real, after=0):
+def last_earlier(ids, real):
     return [
         [
-            max(
-                (j for j in range(i) if row[j] == row[i] and shown[j] and shown[i]),
-                default=-1 - after,
-            )
-            + after
+            max((j for j in range(i) if row[j] == row[i] and shown[j] and shown[i]), default=NONE)
             for i in range(len(row))
         ]
         for row, shown in zip(ids.tolist(), real.tolist(), strict=True)
     ]
 
 
-def previous(ids, real):
-    return [[i - 1 if i and shown[i - 1] else -1 for i in range(len(shown))] for shown in real]
-
-
 NAMED = {
-    "previous": previous,
+    "previous": lambda ids, real: [
+        [i - 1 if i and shown[i - 1] else NONE for i in range(len(shown))] for shown in real
+    ],
     "duplicate": last_earlier,
-    "induction": lambda ids, real: last_earlier(ids, real, after=1),
+    "induction": lambda ids, real: [
+        [place + 1 if place >= 0 and shown[place + 1] else NONE for place in row]
+        for row, shown in zip(last_earlier(ids, real), real, strict=True)
+    ],
 }
 
 
-def few_tokens():
-    return torch.randint(0, 4, (2, LENGTH), generator=torch.Generator().manual_seed(5))
-
-
 @pytest.mark.parametrize("name", NAMED)
-def test_targets_by_name(name, monkeypatch):
-    model, real = both("Llama, grouped queries", "left")
-    ids = few_tokens()
-
-    def run():
-        return model(input_ids=ids, attention_mask=real.long())
-
-    calls = calls_of(run, monkeypatch)
-    with probe(model, targets=name, theory=False) as report:
-        run()
-    places = NAMED[name](ids, real)
-    causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
-    seen = causal & real[:, None, None, :] & real[:, None, :, None]
-    (q, k, *_, scale), _ = calls
-    table = report.table()
-    report_of_first = table[table["layer"] == table["layer"][0]].reset_index(drop=True)
-    expected = by_hand(q, k, places, seen, scale)
-    assert np.isfinite(expected[0]).sum() > 20
-    for i, column in enumerate(["target_gap", "target_weight", "target_kappa"]):
-        for head in range(HEADS):
-            number = np.nanmean(expected[i][:, head])
-            assert report_of_first[column][head] == pytest.approx(number, rel=1e-5), column
+def test_targets_by_name_are_no_padding(name):
+    model, ids = foreign.llama(), few_tokens()
+    real = LEFT.clone()
+    real[0, 4] = False
+    found = known(model, lambda: model(input_ids=ids, attention_mask=real.long()), None, name)
+    for queries in found.values():
+        assert queries.target.tolist() == NAMED[name](ids, real)
 
 
 def test_a_function_of_the_tokens():
-    model, ids = gpt2(), few_tokens()
-    seen = []
-
-    def mine(tokens):
-        seen.append(tokens)
-        return torch.full(tokens.shape, 2)
-
-    with probe(model, targets=mine, theory=False) as report:
-        model(ids)
-    assert len(seen) == 1
-    assert torch.equal(seen[0], ids)
-    assert (report.table()["targets"] == 2 * (LENGTH - 2)).all()  # those before see it not
-    short = probe(model, targets=lambda tokens: tokens[:, :3])
-    with pytest.raises(ValueError, match=r"integers of shape \(2, 12\)"), short:
-        model(ids)
-
-
-def test_a_model_of_ones_own_is_called_with_tokens_first():
     class Own(nn.Module):
         def __init__(self):
             super().__init__()
@@ -455,38 +339,32 @@ def test_a_model_of_ones_own_is_called_with_tokens_first():
             x = self.embed(tokens)[:, None]
             return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
 
-    torch.manual_seed(0)
+    given = []
+
+    def mine(tokens):
+        given.append(tokens)
+        return torch.full(tokens.shape, 2)
+
     ids = few_tokens()
-    with probe(model := Own(), targets="duplicate") as report:
-        model(ids)
-    x = model.embed(ids)[:, None]
-    causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
-    assert_targets(report, x, x, last_earlier(ids, torch.ones_like(ids)), causal)
+    for model in (foreign.llama(), Own()):
+        given.clear()
+        found = known(model, lambda model=model: model(ids), targets=mine)
+        assert len(given) == 1
+        assert torch.equal(given[0], ids)
+        assert all((queries.target == 2).all() for queries in found.values())
+        with pytest.raises(ValueError, match=r"integers of shape \(2, 12\)"):
+            known(model, lambda model=model: model(ids), targets=lambda tokens: tokens[:, :3])
 
 
 def test_crossed_attention_has_no_targets():
     model, run = foreign.decoder_with_padding()
-    with probe(model, targets="previous", theory=False) as report:
-        run()
-    targets = report.table().groupby("layer")["targets"].max()
-    assert dict(targets) == {
-        "layers.0.multihead_attn": 0,
-        "layers.0.self_attn": 2 * 8,
-        "layers.1.multihead_attn": 0,
-        "layers.1.self_attn": 2 * 8,
+    found = known(model, run, targets="previous")
+    has_some = {layer: bool((one.target >= 0).any()) for layer, one in found.items()}
+    assert has_some == {
+        f"layers.{i}.{name}": name == "self_attn"
+        for i in range(2)
+        for name in ("self_attn", "multihead_attn")
     }
-
-
-def test_padding_is_no_target():
-    model, real = both("GPT-2", "left")
-    for targets in ("previous", last_earlier(torch.zeros(2, LENGTH), torch.ones(2, LENGTH))):
-        with probe(model, mask=real, targets=targets, theory=False) as report:
-            model(foreign.tokens())
-        assert (report.table()["targets"] == LENGTH + SHORT - 2).all()
-        rows = report.rows()
-        first = rows[(rows["sequence"] == 1) & (rows["query"] == LENGTH - SHORT)]
-        assert first["target_gap"].isna().all()
-        assert len(first) == 2 * HEADS
 
 
 def test_a_mask_and_targets_that_fit_no_call_are_named():
@@ -497,16 +375,16 @@ def test_a_mask_and_targets_that_fit_no_call_are_named():
         ({"targets": np.zeros((3, 11), int)}, square, r"targets=array\(\[\[0.*: no row has one"),
         ({"mask": [[1] * 5] * 2}, square, r"mask of shape \(2, 5\): no call has such queries"),
     ):
-        with pytest.warns(UserWarning, match=message), probe(model, **options):
+        with pytest.warns(UserWarning, match=message) as caught, probe(model, **options):
             model(*tensors)
+        assert caught[0].filename == __file__
 
 
 def test_without_targets_there_are_no_such_columns():
     with probe(model := Caller(), theory=False) as report:
         model(*qkv())
-    assert not [name for name in report.table().columns if name.startswith("target")]
-    assert not [name for name in report.rows().columns if name.startswith("target")]
-    assert "target_gap" not in report.definitions
+    columns = [*report.table().columns, *report.rows().columns, *report.definitions]
+    assert not [name for name in columns if name.startswith("target")]
 
 
 @pytest.mark.parametrize(
@@ -529,22 +407,9 @@ def test_what_it_does_not_take(options, message):
         probe(Caller(), **options).__enter__()
 
 
-def test_the_last_earlier_place_by_brute_force():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        ids, real = rng.integers(0, 4, (3, 9)), rng.random((3, 9)) < 0.8
-        assert earlier(ids, real).tolist() == last_earlier(ids, real)
-        assert earlier(ids, None).tolist() == last_earlier(ids, np.ones_like(real))
-    assert earlier(np.zeros((2, 0), int), None).shape == (2, 0)
-
-
-# --- a sample of the rows -------------------------------------------------------------------------
-
-
 def test_a_sample_is_of_the_rows_it_says():
-    model, real = both("Llama, grouped queries", "left")
-    ids = few_tokens().repeat(4, 1)
-    masks = real.repeat(4, 1).long()
+    model, ids = foreign.llama(), few_tokens().repeat(4, 1)
+    masks = LEFT.repeat(4, 1).long()
     found = []
     for rows in (None, 20):
         with probe(model, rows=rows, targets="duplicate", theory=False) as report:
@@ -565,12 +430,3 @@ def test_a_sample_is_of_the_rows_it_says():
         np.testing.assert_allclose(
             both_found[column], both_found[f"{column}_all"], rtol=1e-5, atol=2e-5
         )
-
-
-def test_tokens_beyond_a_mask_are_no_padding():
-    reader = Reader(mask=[[0, 1, 1]], targets="previous")
-    for past, wanted in ((1, -1), (2, 1), (3, 2), (4, 3)):
-        call = Call(*(draw(1, 1, n, 4) for n in (1, past + 1, past + 1)))
-        found = reader.queries(Tokens(1, past), call)
-        assert found.target.tolist() == [[wanted]]
-        assert found.real.tolist() == [[True]]
