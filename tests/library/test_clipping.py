@@ -56,6 +56,25 @@ def of_transformers(name, **options):
     return One(model.eval(), lambda m: m(TOKENS))
 
 
+class Packed(nn.Module):
+    """Attention with one linear layer, whose name says nothing of its order."""
+
+    def __init__(self, parts=3):
+        super().__init__()
+        self.c_attn = nn.Linear(WIDTH, parts * WIDTH)
+
+    def forward(self, x):
+        parts = self.c_attn(x).unflatten(-1, (-1, HEADS, WIDTH // HEADS))
+        q, k, v, *_ = parts.permute(2, 0, 3, 1, 4)
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def packed():
+    model = One(Packed(), lambda m: m(vectors()))
+    model.attention.packed_projection = "c_attn"
+    return model
+
+
 MODELS = {
     "nn.MultiheadAttention": multi_head,
     "keys of another width": lambda: multi_head(kdim=24, vdim=WIDTH),
@@ -67,6 +86,7 @@ MODELS = {
     "attnlib's module": lambda: One(
         Attention(WIDTH, HEADS, policy="ssmax"), lambda m: m(vectors(), is_causal=True)
     ),
+    "a module that says how it is packed": packed,
     "GPT-2": lambda: of_transformers("GPT2Model", initializer_range=0.3),
     "BERT": lambda: of_transformers("BertModel", initializer_range=0.3),
     "OPT": lambda: of_transformers("OPTModel", word_embed_proj_dim=WIDTH, init_std=0.3),
@@ -190,17 +210,20 @@ def cosines():
     return One(Transformer(config), lambda m: m(TOKENS))
 
 
-class Packed(nn.Module):
-    """Attention with one linear layer, whose name says nothing of its order."""
+class Filled(nn.Module):
+    """Keys that the projection has only a part of, or queries of which it has more."""
 
-    def __init__(self, parts=3):
+    def __init__(self, queries, keys):
         super().__init__()
-        self.c_attn = nn.Linear(WIDTH, parts * WIDTH)
+        self.q_proj, self.k_proj = nn.Linear(WIDTH, queries), nn.Linear(WIDTH, keys)
 
     def forward(self, x):
-        parts = self.c_attn(x).unflatten(-1, (-1, HEADS, WIDTH // HEADS))
-        q, k, v, *_ = parts.permute(2, 0, 3, 1, 4)
-        return nn.functional.scaled_dot_product_attention(q, k, v)
+        def heads(t):
+            t = nn.functional.pad(t, (0, max(0, WIDTH - t.shape[-1])))[..., :WIDTH]
+            return t.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+        q, k = heads(self.q_proj(x)), heads(self.k_proj(x))
+        return nn.functional.scaled_dot_product_attention(q, k, heads(x))
 
 
 def gated():
@@ -216,6 +239,9 @@ def normalised_weights():
     return model
 
 
+FILLED = "attention is a Filled, and which of its weights make 4 heads .* is not known"
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -223,6 +249,10 @@ def normalised_weights():
         (cosines, "attention.blocks.0.attention normalises its queries and keys"),
         (lambda: One(Packed(), lambda m: m(vectors())), "attention is a Packed, and which of its"),
         (gated, "attention is a Packed, and which of its"),
+        *(
+            (lambda sizes=sizes: One(Filled(*sizes), lambda m: m(vectors())), FILLED)
+            for sizes in ((32, 12), (64, 32), (40, 32), (32, 24))
+        ),
         (normalised_weights, "attention is a Attention, and which of its weights make 4 heads"),
         (
             lambda: of_transformers("GPTNeoXModel"),
@@ -237,14 +267,6 @@ def test_where_the_weights_are_not_known_nothing_is_changed(build, message):
     with pytest.raises(ValueError, match="^" + message):
         clip(model, measured(model), 1e-3)
     assert all(map(torch.equal, copy, model.parameters()))
-
-
-def test_a_module_says_how_it_is_packed():
-    torch.manual_seed(0)
-    model = One(Packed(), lambda m: m(vectors()))
-    model.attention.packed_projection = "c_attn"
-    clip(model, measured(model), 0.1)
-    assert measured(model)["largest_logit"].to_numpy() == pytest.approx(0.1, rel=1e-5)
 
 
 def test_a_monitor_clips_after_a_step_that_it_has_watched():
@@ -272,47 +294,3 @@ def test_what_it_does_not_take():
     table.loc[1, "largest_logit"] = math.inf
     with pytest.raises(ValueError, match="attention has logits that are not finite"):
         clip(model, table)
-
-
-class Two(nn.Module):
-    """Two modules, called in another order than that of their names."""
-
-    def __init__(self):
-        super().__init__()
-        self.b, self.a = (nn.MultiheadAttention(WIDTH, HEADS, batch_first=True) for _ in range(2))
-
-    def forward(self, x):
-        x = self.b(x, x, x)[0]
-        return self.a(x, x, x)[0]
-
-
-def test_layers_come_in_the_order_of_the_calls():
-    torch.manual_seed(0)
-    with probe(model := Two().eval(), theory=False) as report:
-        model(vectors())
-    found = [layer for layer, *_ in clip(model, report.table(), 1e-4)]
-    assert found == sorted(found, reverse=True)
-    assert set(found) == {"a", "b"}
-
-
-class Filled(nn.Module):
-    """Keys that the projection has only a part of, or queries of which it has more."""
-
-    def __init__(self, queries, keys):
-        super().__init__()
-        self.q_proj, self.k_proj = nn.Linear(WIDTH, queries), nn.Linear(WIDTH, keys)
-
-    def forward(self, x):
-        def heads(t):
-            t = nn.functional.pad(t, (0, max(0, WIDTH - t.shape[-1])))[..., :WIDTH]
-            return t.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-
-        q, k = heads(self.q_proj(x)), heads(self.k_proj(x))
-        return nn.functional.scaled_dot_product_attention(q, k, heads(x))
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(32, 12), (64, 32), (40, 32), (32, 24)])
-def test_projections_that_do_not_make_the_heads_are_refused(queries, keys):
-    model = One(Filled(queries, keys), lambda m: m(vectors()))
-    with pytest.raises(ValueError, match=r"which of its weights make 4 heads .* is not known"):
-        clip(model, measured(model), 1e-4)

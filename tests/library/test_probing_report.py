@@ -5,6 +5,7 @@ import json
 import math
 import re
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -72,37 +73,27 @@ def test_of_the_fast_path_that_a_model_leaves_it_has_the_same_numbers():
     assert report.to_json() == slow.to_json()
 
 
-def test_everything_is_put_back():
-    model = encoder()
-    hooks = torch.nn.modules.module._global_forward_hooks.copy()
-    with pytest.raises(AssertionError, match="embedding dimension"), probe(model), probe(model):
-        model(torch.zeros(1, 3, 5))
-    assert torch.nn.modules.module._global_forward_hooks == hooks
-    assert torch.overrides._get_current_function_mode_stack() == []
-    assert not any(module._forward_hooks for module in model.modules())
-
-
-def test_a_model_that_fails_leaves_no_trace_in_the_names():
+def test_everything_is_put_back_and_a_model_that_fails_leaves_no_trace_in_the_names():
     class Sometimes(nn.Module):
         def __init__(self):
             super().__init__()
             self.attention = Caller()
-            self.fails = True
 
-        def forward(self, x):
-            if self.fails:
-                self.attention(x, x, x[..., :1])
-                raise ZeroDivisionError
-            return self.attention(x, x, x)
+        def forward(self, x, fails):
+            x = self.attention(x, x, x)
+            return 1 / 0 if fails else x
 
-    model = Sometimes()
-    with probe(model) as report:
-        with pytest.raises(ZeroDivisionError):
-            model(torch.ones(1, 2, 3, 4))
-        model.fails = False
-        model(torch.ones(1, 2, 3, 4))
+    model, x = Sometimes(), torch.ones(1, 2, 3, 4)
+    hooks = torch.nn.modules.module._global_forward_hooks.copy()
+    with suppress(ZeroDivisionError), probe(model), probe(model) as report:
+        with suppress(ZeroDivisionError):
+            model(x, fails=True)
+        model(x, fails=False)
+        model(x, fails=True)
     assert list(report.table()["layer"]) == ["attention"] * 2
     assert list(report.table()["call"]) == [0, 0]
+    assert torch.nn.modules.module._global_forward_hooks == hooks
+    assert torch.overrides._get_current_function_mode_stack() == []
 
 
 def test_a_backward_pass_that_runs_the_model_again_counts_once():
@@ -399,13 +390,6 @@ def test_many_lengths_are_interpolated(monkeypatch):
     assert limit == pytest.approx(random.gradient_limit, rel=1e-7)
 
 
-def test_theory_at_the_longest_of_many_rows_is_not_interpolated():
-    n = np.arange(2.0, 27.0)
-    longest = RandomScores(16, tuple(n), (*(0,) * 24, 7))
-    expected = float(exact.gradient_limit(DotProduct(16), n[-1]))
-    assert longest.gradient_limit == pytest.approx(expected, rel=1e-12)
-
-
 def test_no_theory_beyond_its_range():
     with probe(model := Caller()) as report:
         model(*(draw(1, 1, 4, 4, seed=i) for i in range(3)), scale=1e5)
@@ -452,17 +436,6 @@ def test_the_rows_give_the_table_and_json_holds_it(random_report):
     assert content["definitions"] == {**DEFINITIONS, "random": RANDOM}
     assert content["heads"] == table.to_dict("records")
     assert copy.deepcopy(random_report).to_json() == random_report.to_json()
-
-
-def test_what_is_printed_recommends_nothing(random_report):
-    text = str(random_report)
-    assert RANDOM in " ".join(text.split())
-    (line,) = [line for line in text.splitlines() if line.startswith("Caller")]
-    table = random_report.table()
-    for name in ("alpha", "entropy", "random_entropy", "gradient", "random_gradient"):
-        assert f"{table[name].mean():.2f}" in line
-    for word in ("should", "better", "too ", "recommend"):
-        assert word not in text
 
 
 def test_the_example_of_the_readme_runs(capsys):
