@@ -104,13 +104,12 @@ def _dead(lines: Lines) -> str:
         return (
             f"the first key has {now['first_weight']:.1%} of the weight: every query gets its value"
         )
-    if all(line["alpha"] >= EVEN and _share(line) < FROZEN for line in lines):
+    if all(
+        line["alpha"] >= EVEN and line["gradient"] / line["critical_alpha"] < FROZEN
+        for line in lines
+    ):
         return (
             f"no gradient passes: g = α(1 − Y) is {now['gradient']:.2g}, where random scores have "
             f"up to √(2 log n) = {now['critical_alpha']:.2g}"
         )
     return ""
-
-
-def _share(line: dict[str, Any]) -> float:
-    return float(line["gradient"] / line["critical_alpha"])

@@ -63,9 +63,8 @@ def probe(
     same token, "induction" the one after that. Or an array of integers (batch, tokens), the
     position of each query's key, −1 for none; or a function from the model's token ids (batch,
     tokens) to such an array. Targets are for attention of tokens to one another; one that is hidden
-    from its query counts as none. The tokens in the cache of transformers are known if the model
-    got them inside the context; beam search, which exchanges sequences between the steps, is not
-    followed.
+    from its query counts as none. What is in a cache is not read: there, targets are "previous" or
+    an array. Beam search, which exchanges sequences between the steps, is not followed.
 
     `theory=False` leaves out the columns of random scores, which take a second for each length.
     `rows` measures a sample, about so many rows of each head in a call, from up to four sequences

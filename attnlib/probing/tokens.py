@@ -31,8 +31,8 @@ class Tokens(NamedTuple):
 
     length: int | None = None  # of each sequence, without the past
     past: int = 0  # how many tokens of each are in a cache
-    ids: Tensor | None = None  # (batch, past + length)
-    real: Tensor | None = None  # likewise; False for padding
+    ids: Tensor | None = None  # (batch, length), where there is no past
+    real: Tensor | None = None  # (batch, past + length), False for padding
     crossed: bool = False  # the keys are of other tokens than the queries
 
 
@@ -40,16 +40,10 @@ class Reader:
     """Follows the tokens through a model, and says of each call what is known of its queries."""
 
     def __init__(self, mask: Any = None, targets: Targets | None = None) -> None:
-        self.mask: Tensor | None = None
-        self.masked: bool | None = None  # whether the mask was of use; None where there is none
         self.by_model = mask is None
-        if mask is not None and mask is not False:
-            self.mask, self.masked = _mask(mask), False
+        self.mask = None if mask is None or mask is False else _mask(mask)
         self.targets = None if targets is None else _targets(targets)
-        self.meant: bool | None = None if targets is None else False  # likewise of targets
-        self._ids: dict[
-            int, tuple[Tensor, int | None]
-        ] = {}  # of each model, with what they are kept in
+        self.mask_fits = self.targets_fit = False
         self._last: tuple[Tokens, Places | None] = Tokens(), None
 
     def read(
@@ -61,9 +55,9 @@ class Reader:
         given = {**dict(zip(parameters, args, strict=False)), **named}
         first = args[0] if args else None
         if "input_ids" in parameters:
-            return self._of_model(module, given.get("input_ids"), given)
+            return self._of_model(given.get("input_ids"), given)
         if _is_matrix(first) and not first.is_floating_point():
-            return self._of_model(module, first, given)
+            return self._of_model(first, given)
         if isinstance(module, nn.MultiheadAttention):
             crossed = given.get("key") is not given.get("query")
         else:
@@ -76,7 +70,7 @@ class Reader:
             return before
         return Tokens(real.shape[1], real=real)
 
-    def _of_model(self, module: nn.Module, ids: Any, given: Mapping[str, Any]) -> Tokens:
+    def _of_model(self, ids: Any, given: Mapping[str, Any]) -> Tokens:
         """Return the tokens of a module that takes token ids."""
         ids = ids if _is_matrix(ids) else None
         vectors = given.get("inputs_embeds") if ids is None else ids
@@ -89,14 +83,9 @@ class Reader:
         past = max(0, columns - length)
         if hasattr(kept, "get_seq_length"):
             past = int(kept.get_seq_length())
-        if ids is not None and self.targets is not None:
-            if past:
-                before, where = self._ids.get(id(module), (ids[:, :0], None))
-                same = before.shape == (batch, past) and where in (None, id(kept))
-                ids = torch.cat([before, ids], dim=1) if same else None
-            if ids is not None:
-                self._ids[id(module)] = ids, None if kept is None else id(kept)
-        return Tokens(length, past, ids, mask != 0 if columns == past + length else None)
+        return Tokens(
+            length, past, None if past else ids, mask != 0 if columns == past + length else None
+        )
 
     def queries(self, tokens: Tokens, call: Call) -> Queries | None:
         """Return what is known of the queries of a call, or None."""
@@ -115,7 +104,7 @@ class Reader:
         if real is not None:
             real = real.to(device)
             counted = _columns(real, past, length, True)
-            self.masked = None if self.masked is None else True
+            self.mask_fits = True
         target = None
         if self.targets is not None:
             target = torch.full((batch, length), NONE, device=device)
@@ -124,7 +113,7 @@ class Reader:
                 places = places - max(0, past + length - keys)  # what a window has left behind
                 places = np.where((places >= 0) & (places < keys), places, NONE)
                 target = torch.from_numpy(places).to(device)
-                self.meant = self.meant or bool((places >= 0).any())
+                self.targets_fit = self.targets_fit or bool((places >= 0).any())
         sequence = torch.arange(batch, device=device)
         position = past + torch.arange(length, device=device).expand(batch, -1)
         return Queries(sequence, position, batch, past, counted, target)
@@ -148,7 +137,6 @@ class Reader:
                 places = earlier(tokens.ids.cpu().numpy(), shown)
                 if self.targets == "induction":
                     places = np.where(places >= 0, places + 1, NONE)
-            places = places[:, past:]
         if places is not None and shown is not None:
             seen = np.take_along_axis(shown, places.clip(0, past + length - 1), axis=1)
             places = np.where(seen, places, NONE)
@@ -158,9 +146,9 @@ class Reader:
     def unused(self) -> list[str]:
         """Return what was given and of no use, a line each."""
         lines = []
-        if self.masked is False and self.mask is not None:
+        if self.mask is not None and not self.mask_fits:
             lines.append(f"mask of shape {tuple(self.mask.shape)}: no call has such queries")
-        if self.meant is False:
+        if self.targets is not None and not self.targets_fit:
             lines.append(
                 f"targets={_short(self.targets)}: no row has one; they want tokens that attend to "
                 "one another, an array the model's own (batch, tokens), and tokens that are alike "
@@ -216,10 +204,9 @@ def _mask(value: Any) -> Tensor:
     """Return the argument `mask`, (batch, tokens), as booleans."""
     try:
         mask = torch.as_tensor(value)
-        fits = mask.ndim == 2 and bool(((mask == 0) | (mask == 1)).all())
     except (TypeError, ValueError):
-        fits = False
-    if not fits:
+        mask = torch.empty(0)
+    if mask.ndim != 2 or not bool(((mask == 0) | (mask == 1)).all()):
         raise ValueError(
             "mask must be of shape (batch, tokens), 1 or True for tokens and 0 or False for "
             f"padding, or False for no mask, got mask={_short(value)}"
