@@ -93,8 +93,8 @@ def _projections(model: nn.Module, layer: str, heads: int, size: int) -> tuple[P
             "clip its scale, or the weights of its norms"
         )
     queries, keys = ([_by_head(t, size) for t in side] for side in _found(module, heads * size))
-    right = all(len(part) == heads for part in queries) and len({len(part) for part in keys}) == 1
-    if not queries or not keys or not right or not len(keys[0]) or heads % len(keys[0]):
+    known = queries and keys and len(queries[0]) == heads and len(keys[0])
+    if not known or heads % len(keys[0]):
         raise ValueError(
             f"{layer} is a {type(module).__name__}, and which of its weights make {heads} heads of "
             f"queries and keys of size {size} is not known: if one linear layer makes queries, "

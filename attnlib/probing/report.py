@@ -232,10 +232,10 @@ class Report:
                 alphas = np.array([heads[i].alpha for i in places])
                 columns = random.columns(alphas) if self._theory else _without_theory(alphas)
                 limit = random.gradient_limit if self._theory else math.nan
-                for i, numbers in zip(places, zip(*columns.values(), strict=True), strict=True):
-                    expected = dict(zip(columns, map(float, numbers), strict=True))
-                    line = heads[i].line(random.critical_alpha, limit, expected)
-                    lines[i] = {name: line[name] for name in self._columns}
+                for i, place in enumerate(places):
+                    expected = {name: float(column[i]) for name, column in columns.items()}
+                    line = heads[place].line(random.critical_alpha, limit, expected)
+                    lines[place] = {name: line[name] for name in self._columns}
             self._written = [lines[i] for i in range(len(heads))]
         return self._written
 

@@ -299,31 +299,6 @@ def test_keys_far_from_zero_cost_no_digits():
     assert_same(report, [(q, k + 100.0, v)], rtol=2e-5)
 
 
-# --- generation, and modules that change ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_generation_with_grouped_queries_is_measured_by_head_of_the_queries(padded):
-    model = foreign.llama(bos_token_id=1, eos_token_id=None)
-    mask = torch.ones(2, foreign.LENGTH, dtype=torch.long)
-    if padded:
-        mask[1, :5] = 0
-    with torch.no_grad():
-        past = model(foreign.tokens()[:, :-1], attention_mask=mask[:, :-1], use_cache=True)
-        with probe(model) as decoded:
-            last = foreign.tokens()[:, -1:]
-            model(last, attention_mask=mask, past_key_values=past.past_key_values)
-        with probe(model) as whole:
-            model(foreign.tokens(), attention_mask=mask)
-    found, expected = decoded.rows(), whole.rows()
-    expected = expected[expected["query"] == foreign.LENGTH - 1].reset_index(drop=True)
-    assert len(found) == len(expected) == 2 * foreign.HEADS * 2  # layers, heads, sequences
-    for name in ("layer", "head", "sequence", "keys"):
-        assert list(found[name]) == list(expected[name])
-    for name in ("alpha", "entropy", "largest_logit", "first_weight"):
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
-
-
 def test_a_module_called_with_another_number_of_heads_has_lines_of_its_own():
     model = Caller()
     few, many = ([draw(1, heads, 6, 4, seed=i) for i in range(3)] for heads in (2, 4))

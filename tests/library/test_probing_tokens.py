@@ -166,7 +166,7 @@ def test_generation_counts_positions_on(side):
     order = ["layer", "head", "sequence", "query"]
     found, expected = (one.rows().sort_values(order, ignore_index=True) for one in (decoded, whole))
     assert found[[*order, "keys"]].equals(expected[[*order, "keys"]])
-    for name in ("alpha", "entropy", "target_weight", "target_gap", "target_kappa"):
+    for name in ("alpha", "entropy", "largest_logit", "target_weight", "target_gap"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
     assert found["target_gap"].notna().any()
 
