@@ -106,7 +106,7 @@ def _column(name: str, values: NDArray[np.float32], variance: FloatArray) -> Flo
     if name in FIELDS:
         return of(name)
     if name in ("rows", "targets"):
-        return np.ones(values.shape[1:])
+        return np.ones(1)
     if name == "complement":
         return np.exp(of("log_complement"))
     if name == "value_variance":
