@@ -16,6 +16,7 @@ from attnlib.probing.alarms import WATCHED, Alarm, reasons
 from attnlib.probing.clipping import clip
 from attnlib.probing.observer import Observer, check_model, into, listed
 from attnlib.probing.report import Report
+from attnlib.probing.summary import layer_name
 
 Log = Callable[[str, float, int], object]
 """What a number is told to: its name, the number, the step. TensorBoard's add_scalar is one."""
@@ -175,7 +176,7 @@ class Monitor:
         known = {(alarm.layer, alarm.head, alarm.name) for alarm in self.alarms}
         found = []
         for line in table.to_dict("records"):
-            layer = _place(line["layer"], line["call"])
+            layer = layer_name(line)
             recent = self._recent[layer, line["head"]]
             recent.append(line)
             for name, why in reasons(recent):
@@ -234,10 +235,6 @@ class Monitor:
 def _numbers(table: Any) -> Iterable[tuple[str, float]]:
     """Return what is logged of a table: names and numbers."""
     for (layer, call), heads in table.groupby(["layer", "call"], sort=False):
-        place = _place(layer, call)
+        place = layer_name({"layer": layer, "call": call})
         for column, summary in SHOWN.items():
             yield f"attention/{place}/{column}", float(summary(heads[column]))
-
-
-def _place(layer: str, call: int) -> str:
-    return f"{layer} {call}" if call else layer

@@ -170,7 +170,7 @@ class Report:
             for line in self._lines()
         ]
         content = {"definitions": self.definitions, "heads": heads}
-        return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
+        return json.dumps(content, ensure_ascii=False, indent=1)
 
     def plot(self, kind: str = "heads") -> "Figure":
         """Return a picture of all heads, layers down and heads across.

@@ -86,8 +86,10 @@ class Tally:
 
     def kept(self, most: int) -> Kept:
         """Return the rows that are kept, at most so many of each head, in their order."""
-        parts: Any = zip(*self._parts, strict=True)
-        rows = Kept(*(np.concatenate(part, axis=-1) for part in parts))
+        rows = self._parts[0]
+        if len(self._parts) > 1:
+            parts: Any = zip(*self._parts, strict=True)
+            rows = Kept(*(np.concatenate(part, axis=-1) for part in parts))
         if len(rows.drawn) > most:
             self.sampled = True
             chosen = np.sort(np.argpartition(rows.drawn, most)[:most])

@@ -135,11 +135,7 @@ def calls_of(run, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(functional, "scaled_dot_product_attention", record)
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            run()
-        finally:
-            torch.backends.mha.set_fastpath_enabled(True)
+        run()
     return calls
 
 
