@@ -150,8 +150,9 @@ def alpha_at_start(
     - "normal": of the standard deviation `std`: α = w std², 0.31 at w = 768 and 1.64 at 4096.
 
     With a norm on queries and keys after the projection α is the product of the two norms' gains,
-    whatever the weights. Another scale σ than 1/√d multiplies α by σ√d. Raises ValueError or TypeError for
-    sizes below 1, another initialiser and a std that is not above 0. Chapter: questions.
+    whatever the weights. Another scale σ than 1/√d multiplies α by σ√d. Raises ValueError or
+    TypeError for sizes below 1, another initialiser and a std that is not above 0. Chapter:
+    questions.
 
     >>> round(alpha_at_start(4096, "normal"), 2)
     1.64
