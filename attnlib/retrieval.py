@@ -35,10 +35,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logit, logsumexp
 
-from attnlib import checking, exact, quadrature, scores
+from attnlib import checking, exact, quadrature, rows, scores
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
 from attnlib.quadrature import Averages, Kernel, Rule
+from attnlib.sampling import Estimate
 from attnlib.scores import Law
 
 COARSE = 64
@@ -767,3 +768,85 @@ def _last_whole(excess: Callable[[float], float], low: float, high: float) -> fl
 
     n = np.exp(brentq(excess, low, high, xtol=1e-13))
     return float(np.floor(n * (1.0 + 1e-11)))
+
+
+LARGEST_FACTOR = 1e3
+"""The largest factor that `calibration` looks for, and one over the least."""
+
+
+class Calibration(NamedTuple):
+    """How the logits of a head stand to what its needle wants."""
+
+    ratio: Estimate
+    """E[(1 − P)ℓ_*]/E[(1 − P)m], logits counted from the plain mean of the others: 1 if right."""
+    best_factor: Estimate
+    """t*, the factor of all logits that has the least mean loss."""
+
+
+def calibration(
+    logits: ArrayLike, needle: int = 0, *, texts: ArrayLike | None = None
+) -> Calibration:
+    """Return what the logits of measured rows, (rows, keys), say of a head's scale.
+
+    P is the weight on the key `needle`, ℓ_* its logit, and m the mean of the others under their own
+    softmax. The mean loss with all logits times t has the derivative −E[(1 − P_t)(ℓ_* − m_t)],
+    which increases, so t* = 1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise.
+    Rows that are won count for nothing. Choose rows by what does not look at P, or both numbers are
+    biased. Standard errors are between rows, or between `texts`, a number for each row that says
+    which text it is of; by linearisation, for eight texts or more. t* is 0 or infinite, with an
+    error of NaN, where it is beyond 10⁻³ to 10³.
+
+    Raises ValueError or TypeError for logits that are not finite or not of shape (rows, keys) with
+    two of each or more, a needle that is no place of a key, and texts of another length. Chapter:
+    needle.
+
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3
+    >>> found = calibration(2.0 * scores)  # under α = 2
+    >>> round(float(found.best_factor.value), 1)
+    1.5
+    """
+    ell = checking.finite("logits", logits)
+    if ell.ndim != 2 or min(ell.shape) < 2:
+        raise ValueError(f"logits must be of shape (rows, keys), two or more, got {ell.shape}")
+    at = checking.integer("needle", needle, minimum=0, maximum=ell.shape[1] - 1)
+    groups = np.arange(len(ell)) if texts is None else np.unique(texts, return_inverse=True)[1]
+    if groups.shape != ell.shape[:1] or groups.max() < 1:
+        raise ValueError(
+            f"texts must name two or more texts, one for each of {len(ell)} rows, got {texts!r:.80}"
+        )
+    ell = ell - (ell.sum(axis=1) - ell[:, at])[:, None] / (ell.shape[1] - 1)
+    meant = ell[:, at]
+
+    def pull(t: float) -> tuple[FloatArray, FloatArray]:
+        """Return (1 − P)ℓ_* and (1 − P)m of each row."""
+        p = rows.softmax(ell, t)
+        lost = np.delete(p, at, axis=1).sum(axis=1)
+        return lost * meant, (p * ell).sum(axis=1) - p[:, at] * meant
+
+    def error(of_rows: FloatArray) -> float:
+        """Return the standard error of a mean over rows that is 0."""
+        sums = np.bincount(groups, of_rows)
+        return float(np.sqrt(np.square(sums).sum() * sums.size / (sums.size - 1.0)) / len(ell))
+
+    gap, mean = pull(1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # others that are all alike
+        ratio = gap.mean() / mean.mean()
+        ratio_error = error(gap - ratio * mean) / abs(mean.mean())
+
+    def slope(log_t: float) -> float:
+        gap, mean = pull(float(np.exp(log_t)))
+        return float((mean - gap).mean())
+
+    end = float(np.log(LARGEST_FACTOR))
+    if slope(-end) >= 0.0 or slope(end) <= 0.0:
+        beyond = 0.0 if slope(-end) >= 0.0 else np.inf
+        return Calibration(Estimate(ratio, ratio_error), Estimate(beyond, np.nan))
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    best = float(np.exp(brentq(slope, -end, end)))
+    p = rows.softmax(ell, best)
+    curvature = ((p * ell**2).sum(axis=1) - (p * ell).sum(axis=1) ** 2).mean()
+    gap, mean = pull(best)
+    best_error = error(gap - mean) / curvature
+    return Calibration(Estimate(ratio, ratio_error), Estimate(best, best_error))

@@ -434,3 +434,19 @@ def tokens(at: Place) -> None:
     growth = at.formula("n^{2/(d-1)}").value(n=2.0, d=d)
     # a grows like the power of n that a fall of (d − 1)/2 log a leaves.
     assert np.isclose(math.log2(growth), -math.log(2) / (two[0] - one[0] - 1e7), rtol=1e-4)
+
+
+@tied("thm-needle-weighted")
+def calibration_without_a_law(at: Place) -> None:
+    """Compare the derivative with a difference, in noise and needles that are not normal."""
+    rng = np.random.default_rng(0)
+    logits = rng.gumbel(size=(50, 6)) + rng.exponential(2.0, size=(50, 1)) * np.eye(1, 6)
+
+    def mean_loss(t: float) -> float:
+        return float(np.mean(np.log(np.exp(t * logits).sum(axis=1)) - t * logits[:, 0]))
+
+    t = 0.7
+    p = np.exp(t * logits) / np.exp(t * logits).sum(axis=1, keepdims=True)
+    rest = (p[:, 1:] * logits[:, 1:]).sum(axis=1) / (1 - p[:, 0])
+    known = {"E": np.mean, "P_t": p[:, 0], r"\ell_*": logits[:, 0], "m_t": rest}
+    at.display().holds({"L'(t)": "x"}, x=slope(mean_loss, t), relative=1e-6, **known)

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from attnlib import annealed, exact, freezing
+from attnlib import annealed, exact, freezing, initialisation
 from attnlib.scores import Normal
 from tests.book.formulas import Place
 from tests.book.theorems.exact import gradient, largest_of, normal_rows
@@ -216,6 +216,21 @@ def gradients(at: Place) -> None:
     )
     assert np.allclose(matrix, np.diag(p) - np.outer(p, p))
     assert np.allclose(matrix.sum(axis=0), 0.0)
+
+
+@tied("thm-output-self")
+def self_attention(at: Place) -> None:
+    """Two tokens of two entries: the output's mean square over both directions of the values."""
+    entries, mean = independent(*[normal(24)] * 4)
+    along, across = entries[:2], entries[2:]
+    row = of_row(along, ALPHA)
+    m, rest = (sum(p * x for p, x in zip(row["p"], of, strict=True)) for of in (along, across))
+    total = mean(m**2 + rest**2) / 2
+    known = {**row, "E": mean, "m": m, "w": 2.0}
+    at.display().holds({r"\operatorname{Var} z": "x"}, x=total, relative=1e-7, **known)
+    limit = at.formula(r"\alpha^2/w").value(w=8.0, **{r"\alpha": ALPHA})
+    found = initialisation.self_attention_variance(ALPHA, 10**12, 8)
+    assert np.isclose(limit, found, rtol=1e-4)
 
 
 @tied(r"probe: v = a\,s + r")

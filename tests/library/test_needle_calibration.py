@@ -1,0 +1,80 @@
+"""What the logits of measured rows say of a head's scale."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from attnlib import retrieval
+
+
+def needles(alpha, theta, rows=4000, n=430, seed=0):
+    scores = np.random.default_rng(seed).normal(size=(rows, n))
+    scores[:, 0] += theta
+    return alpha * scores
+
+
+@pytest.mark.parametrize("theta", [3.0, 4.0, 5.0])
+def test_a_calibrated_needle_has_the_ratio_and_the_factor_one(theta):
+    logits = needles(theta, theta)
+    found = retrieval.calibration(logits)
+    for estimate in found:
+        assert estimate.value == pytest.approx(1.0, abs=3.5 * float(estimate.standard_error))
+    # The mean of the ratios of single rows is no such number.
+    p = np.exp(logits[:, 1:] - logsumexp(logits[:, 1:], axis=1)[:, None])
+    plain = (p * logits[:, 1:]).sum(axis=1)
+    assert (logits[:, 0] / plain).mean() > 1.15
+
+
+@pytest.mark.parametrize(("alpha", "theta"), [(2.0, 3.0), (4.0, 3.0), (1.0, 2.0)])
+def test_the_best_factor_has_the_least_loss(alpha, theta):
+    logits = needles(alpha, theta, rows=500, n=40)
+
+    def loss(log_t):
+        scaled = np.exp(log_t) * logits
+        return (logsumexp(scaled, axis=1) - scaled[:, 0]).mean()
+
+    found = retrieval.calibration(logits).best_factor
+    assert np.log(found.value) == pytest.approx(minimize_scalar(loss).x, abs=1e-5)
+
+
+def test_errors_are_the_scatter_of_repeated_samples():
+    found = [retrieval.calibration(needles(2.0, 3.0, 300, 40, seed)) for seed in range(300)]
+    for i in range(2):
+        values, errors = np.array([[one[i].value, one[i].standard_error] for one in found]).T
+        assert errors.mean() == pytest.approx(values.std(), rel=0.15)
+
+
+def test_texts_that_differ_have_larger_errors_than_their_rows():
+    rng = np.random.default_rng(0)
+    each = rng.normal(3.0, 0.8, size=20)
+    logits = np.concatenate([needles(3.0, theta, 50, 40, i) for i, theta in enumerate(each)])
+    texts = np.repeat(np.arange(20), 50)
+    between = retrieval.calibration(logits, texts=texts)
+    within = retrieval.calibration(logits)
+    assert between.best_factor.value == within.best_factor.value
+    assert between.best_factor.standard_error > 1.5 * within.best_factor.standard_error
+
+
+def test_the_place_of_the_needle_and_the_ends():
+    logits = needles(2.0, 3.0, 200, 10)
+    moved = np.roll(logits, 4, axis=1)
+    first, other = retrieval.calibration(logits), retrieval.calibration(moved, 4)
+    np.testing.assert_allclose(other, first, rtol=1e-9)
+    assert retrieval.calibration(np.eye(1, 5).repeat(3, axis=0)).best_factor.value == np.inf
+    assert retrieval.calibration(-np.eye(1, 5).repeat(3, axis=0)).best_factor.value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"logits": [1.0, 2.0]}, "logits"),
+        ({"logits": [[1.0, np.inf], [0.0, 1.0]]}, "logits"),
+        ({"logits": np.ones((3, 4)), "needle": 4}, "needle"),
+        ({"logits": np.ones((3, 4)), "texts": [0, 0, 0]}, "texts"),
+        ({"logits": np.ones((3, 4)), "texts": [0, 1]}, "texts"),
+    ],
+)
+def test_bad_input_is_refused_by_name(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        retrieval.calibration(**arguments)
