@@ -99,9 +99,7 @@ def _alike(meant: dict[Place, Tensor], found: dict[Place, Tensor]) -> bool:
     )
 
 
-def _change(
-    module: nn.Module, factor: FloatArray, norms: bool
-) -> tuple[list[Tensor], Change] | None:
+def _change(module: Any, factor: FloatArray, norms: bool) -> tuple[list[Tensor], Change] | None:
     """Return the tensors that make queries and what multiplies them, or None."""
     heads = factor.size
     if norms:
@@ -115,9 +113,9 @@ def _change(
     for name in (*PROJECTIONS, *FUSED):
         made = getattr(module, name, None)
         if isinstance(made, Tensor):  # nn.MultiheadAttention
-            part = made[: module.embed_dim]  # type: ignore[index]
-            bias = module.in_proj_bias
-            rows = [part] if bias is None else [part, bias[: module.embed_dim]]  # type: ignore[index]
+            part = made[: int(module.embed_dim)]
+            packed: Any = module.in_proj_bias
+            rows = [part] if packed is None else [part, packed[: int(module.embed_dim)]]
             return _rows(rows, factor)
         weight, bias = getattr(made, "weight", None), getattr(made, "bias", None)
         if not isinstance(weight, Tensor):

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from scipy import optimize, stats
@@ -12,12 +12,16 @@ from torch import nn
 
 from attnlib import checking
 from attnlib.attention.options import named_policy
+from attnlib.calibration.applied import Applied, fold, registered, settings
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import Loss, Pass, own_loss, read
 from attnlib.checking import FloatArray
 from attnlib.policies import Policy
 from attnlib.sampling import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Per = Literal["model", "layer", "head"]
 
@@ -26,6 +30,9 @@ LARGEST = math.log(8.0)
 
 STEP = 0.1
 """The first step in log t, and half the distance over which curvature is measured."""
+
+SMALLEST = 1e-6
+"""What stands for the factor 0 that log n gives a row of one key, whose weight is 1 anyway."""
 
 PATIENCE = 2
 """How many steps may pass without a lower loss on the texts that only say when to stop."""
@@ -58,6 +65,9 @@ class ScaleFit:
     interval: tuple[float, float] | None = None
     """95 % for t, where one factor is fitted for the model: between texts."""
     rule: Policy | None = field(default=None, repr=False)
+    text: Any = field(default=None, repr=False)
+    """One of the texts, on which `apply` compares queries."""
+    loss: Loss = field(default=own_loss, repr=False)
 
     def factor(self, n: float) -> FloatArray:
         """Return t of each head for a query that sees n keys, (layers, heads)."""
@@ -66,10 +76,10 @@ class ScaleFit:
 
     @property
     def gain(self) -> Estimate:
-        """The fall of the loss on texts that were not used, and its standard error between texts."""
+        """The fall of the loss on unused texts, and its standard error between texts."""
         falls = self.before - self.after
         error = falls.std(ddof=1) / math.sqrt(falls.size) if falls.size > 1 else math.nan
-        return Estimate(float(falls.mean()), error)
+        return Estimate(falls.mean(), np.asarray(error))
 
     @property
     def gain_interval(self) -> tuple[float, float]:
@@ -88,6 +98,49 @@ class ScaleFit:
         gain = f"gains {self.gain.value:+.4f} nats ({low:+.4f} to {high:+.4f}, 95 %)"
         advice = "worth a change" if self.recommended else "leave the model as it is"
         return f"{what}: {gain} on {self.before.size} texts that it has not seen: {advice}"
+
+    def apply(self, model: nn.Module, name: str = "attnlib-fitted") -> Applied:
+        """Put the factors into the model, for good; `undo` of what is returned takes them back.
+
+        Factors that do not depend on n are multiplied into the weights and biases that make the
+        queries, or into the gains of a norm after them, where the queries are then what they
+        should be. Else a model of transformers gets `name` as its function of attention, which a
+        saved model does not keep. Raises ValueError where neither can be.
+        """
+        if not np.nan_to_num(self.b).any():
+            factors = {
+                layer: np.exp(row[np.isfinite(row)])
+                for layer, row in zip(self.layers, self.a, strict=True)
+            }
+            done = fold(model, factors, self.text, self.loss)
+            if done is not None:
+                return done
+        return registered(model, self._of_layer, name)
+
+    def settings(self, model: nn.Module) -> list[str]:
+        """Return lines of YAML that do the same in the configuration of a model of transformers.
+
+        Empty where its configuration has no number for it, or one number cannot do it.
+        """
+        factors = np.exp(self.a[np.isfinite(self.a)])
+        if np.nan_to_num(self.b).any() or np.ptp(factors) > 0.0:
+            return []
+        return list(settings(model, float(factors[0])))
+
+    def plot(self, lengths: Iterable[float] = ()) -> "Figure":
+        """Return a picture of log₂ t, layers down and heads across, for each number of keys."""
+        from matplotlib.figure import Figure
+
+        counts = list(lengths) or [self.train_length]
+        drawing = Figure(figsize=(2.4 * len(counts) + 1.4, 4.2), layout="constrained")
+        panels = drawing.subplots(1, len(counts), squeeze=False)[0]
+        found = [np.log2(self.factor(n)) for n in counts]
+        most = max(float(np.nanmax(np.abs(found))), 1e-3)
+        for panel, n, logs in zip(panels, counts, found, strict=True):
+            image = panel.imshow(logs, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+            panel.set(xlabel="head", ylabel="layer", title=f"n = {n:g}")
+        drawing.colorbar(image, ax=list(panels), label="log₂ of the factor")
+        return drawing
 
     def to_json(self) -> str:
         """Return the fit as JSON."""
@@ -108,6 +161,14 @@ class ScaleFit:
 
     def _growth(self, n: FloatArray) -> FloatArray:
         return growth(self.law, self.rule, self.train_length, n)
+
+    def _of_layer(self, layer: str, n: FloatArray) -> FloatArray:
+        row = self.layers.index(layer)
+        there = np.isfinite(self.a[row])
+        found: FloatArray = np.exp(
+            self.a[row][there][:, None] + self.b[row][there][:, None] * self._growth(n)
+        )
+        return found
 
 
 def fit_scales(
@@ -157,7 +218,20 @@ def fit_scales(
     after = np.array([fitting.loss_of(text, best) for text in unused])
     a, b = fitting.spread(best)
     interval = fitting.interval(used, best) if per == "model" and law != "log" else None
-    return ScaleFit(fitting.layers, per, law, fitting.n0, a, b, before, after, interval, rule)
+    return ScaleFit(
+        fitting.layers,
+        per,
+        law,
+        fitting.n0,
+        a,
+        b,
+        before,
+        after,
+        interval,
+        rule,
+        text=texts[0],
+        loss=loss,
+    )
 
 
 class _Fitting:
@@ -207,7 +281,7 @@ class _Fitting:
     @property
     def parameters(self) -> int:
         """How many numbers are fitted."""
-        return self.size * (2 if self.law == "log" else 1)
+        return int(self.size * (2 if self.law == "log" else 1))
 
     def loss_of(self, text: Any, x: FloatArray | None) -> float:
         """Return the loss of a text."""
@@ -287,7 +361,8 @@ def growth(law: str, rule: Policy | None, n0: float, n: FloatArray) -> FloatArra
     """Return how log t grows with n, 0 at n₀."""
     if rule is not None:
         d = 128  # every rule in n has its n apart from its d
-        grown: FloatArray = np.log(rule.scale(n, d) / rule.scale(n0, d))
+        ratio = rule.scale(n, d) / rule.scale(n0, d)
+        grown: FloatArray = np.log(np.maximum(ratio, SMALLEST))
         return grown
     return np.log(n / n0) if law == "log" else np.zeros(n.shape)
 

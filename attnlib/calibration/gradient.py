@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ class ScaleGradient:
     @property
     def value(self) -> FloatArray:
         """The mean over the texts, (layers, heads)."""
-        return self.samples.mean(axis=0)
+        mean: FloatArray = self.samples.mean(axis=0)
+        return mean
 
     @property
     def standard_error(self) -> FloatArray:
@@ -119,7 +121,7 @@ def scale_gradient(
     if not passes:
         raise ValueError("batches must hold one or more, got none")
     layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))
-    ranges = None if kept is None else list(zip(kept[:-1], kept[1:], strict=True))
+    ranges = None if kept is None else list(pairwise(kept))
     return ScaleGradient(
         layers,
         np.array([one.loss for one in passes]),

@@ -21,7 +21,6 @@ from torch.overrides import TorchFunctionMode
 from attnlib import interception
 from attnlib.interception import FAST_PATH_OFF, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 
-
 CHANGED_AFTER = ("softcap", "s_aux", "position_bias")
 """What a model of transformers may do to its logits after the scale."""
 

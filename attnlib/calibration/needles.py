@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from scipy import stats
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from attnlib import checking, interception
@@ -170,7 +169,7 @@ def needles(
             sums[call.place.layer] = _sums(call, chosen, places[chosen])  # noqa: B023
             return call.query.new_ones(())
 
-        with frozen(model), torch.no_grad(), multiplied(model, factor) as mode:
+        with frozen(model), torch.no_grad(), multiplied(model, factor):
             (run or (lambda model, ids: model(ids)))(model, ids)
         if not sums:
             raise RuntimeError(f"{type(model).__name__} has run no attention that can be reached")
@@ -180,12 +179,14 @@ def needles(
     layers = list(found[0])
     # (texts, layers, what, heads), where what is five sums and two for each t
     all_sums = np.stack([np.stack([sums[layer] for layer in layers]) for sums in found])
-    five = (all_sums[:, :, i] for i in range(5))
-    curves = np.moveaxis(all_sums[:, :, 5:], 2, -1)
-    return Needles(layers, *five, curves[..., : GRID.size], curves[..., GRID.size :])
+    by_kind = np.moveaxis(all_sums, 2, 0)
+    rows_, weight, gap, slope, reach = by_kind[:5]
+    curves = np.moveaxis(by_kind[5:], 0, -1)
+    derivatives, weights = curves[..., : GRID.size], curves[..., GRID.size :]
+    return Needles(layers, rows_, weight, gap, slope, reach, derivatives, weights)
 
 
-def target_places(targets: Targets, ids: Tensor) -> FloatArray:
+def target_places(targets: Targets, ids: Tensor) -> NDArray[np.int64]:
     """Return the position that each query is meant to find, −1 for none, (tokens,)."""
     length = ids.shape[1]
     if isinstance(targets, str):

@@ -85,7 +85,14 @@ def read(
             raise ValueError(
                 "loss must depend on the model's attention, got one without a gradient"
             )
-        gradients = torch.autograd.grad(value, [leaf for _, leaf, _ in leaves]) if gradient else ()
+        try:
+            wanted = [leaf for _, leaf, _ in leaves]
+            gradients = torch.autograd.grad(value, wanted) if gradient else ()
+        except NotImplementedError as error:  # flex attention on a CPU
+            raise RuntimeError(
+                f"{leaves[0][0].layer} attends by a kernel without a backward pass here: for a "
+                f"model of transformers, use attn_implementation='sdpa' ({error})"
+            ) from error
     parts = [
         Part(place, found.cpu().numpy(), keys.expand(found.shape).double().cpu().numpy())
         for (place, _, keys), found in zip(leaves, gradients, strict=bool(gradient))
@@ -109,7 +116,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 def _number(value: Any) -> float:
     if not isinstance(value, Tensor) or value.numel() != 1:
         raise ValueError(f"loss must return one number as a tensor, got {value!r:.80}")
-    number = float(value)
+    number = value.item()
     if not math.isfinite(number):
         raise ValueError(f"loss must be a finite number, got loss={number}")
     return number
