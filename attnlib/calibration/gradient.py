@@ -1,7 +1,7 @@
 """∂L/∂log t of every head: whether a model's own loss wants its logits larger or smaller."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -94,6 +94,7 @@ def scale_gradient(
     loss: Loss | None = None,
     *,
     edges: ArrayLike | None = None,
+    report: Callable[[str, float], None] | None = None,
 ) -> ScaleGradient:
     """Return ∂L/∂log t of every layer and head, for logits times t, at t = 1.
 
@@ -106,6 +107,7 @@ def scale_gradient(
     texts, eight or more. A batch is what `loss(model, batch)` takes; without `loss`, token ids or
     a mapping of arguments for a model of transformers with a loss of its own. With `edges`,
     numbers of keys, the contributions of queries that see from one to the next are kept apart.
+    `report` is called after each text with its loss.
 
     The model runs as it is, in training or evaluation; no weight gets a gradient, and the outputs
     are bitwise its own. Memory is that of a training step without gradients of weights.
@@ -117,7 +119,11 @@ def scale_gradient(
     kept = None if edges is None else checking.finite("edges", edges, minimum=0.0)
     if kept is not None and (kept.ndim != 1 or kept.size < 2 or (np.diff(kept) <= 0.0).any()):
         raise ValueError(f"edges must be two or more increasing numbers, got edges={edges!r:.80}")
-    passes = [read(model, batch, loss or own_loss) for batch in batches]
+    passes = []
+    for batch in batches:
+        passes.append(read(model, batch, loss or own_loss))
+        if report is not None:
+            report("gradient", passes[-1].loss)
     if not passes:
         raise ValueError("batches must hold one or more, got none")
     layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))
