@@ -1,0 +1,18 @@
+"""Which scale does a trained model want? Its own loss says: for every head, at every length.
+
+Chapter: calibrate.
+"""
+
+from attnlib.calibration.fit import ScaleFit, fit_scales
+from attnlib.calibration.gradient import ScaleGradient, scale_gradient
+from attnlib.calibration.needles import Needles, needles, repeated_tokens
+
+__all__ = [
+    "Needles",
+    "ScaleFit",
+    "ScaleGradient",
+    "fit_scales",
+    "needles",
+    "repeated_tokens",
+    "scale_gradient",
+]

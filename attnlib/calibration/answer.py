@@ -1,0 +1,83 @@
+"""The answer of the command line: what a model wants at each length, from one text."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from attnlib import checking
+from attnlib.calibration.fit import Per, ScaleFit, fit_scales
+from attnlib.calibration.gradient import ScaleGradient, scale_gradient
+from attnlib.calibration.memory import Memory
+
+FEWEST = 4
+"""So many windows of a text there must be: half of them judge."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model wants at one length."""
+
+    length: int
+    gradient: ScaleGradient
+    fit: ScaleFit
+
+    def __str__(self) -> str:
+        """Return the verdict in a line."""
+        low, high = self.fit.gain_interval
+        advice = "a change is worth it" if self.fit.recommended else "leave it"
+        gain = f"gain {self.fit.gain.value:+.4f} nats a token, {low:+.4f} to {high:+.4f}"
+        if self.fit.per != "model":
+            return f"at {self.length}: a factor per {self.fit.per}, {gain}: {advice}"
+        factor = float(np.nanmax(self.fit.factor(self.length)))
+        ends = self.fit.interval
+        half = "" if ends is None else f" ± {(ends[1] - ends[0]) / 2:.2f}"
+        return f"at {self.length} this model wants ×{factor:.2f}{half} ({gain}): {advice}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "length": self.length,
+            "verdict": str(self),
+            "fit": json.loads(self.fit.to_json()),
+            "heads": self.gradient.rows(),
+        }
+
+
+def windows(ids: Tensor, length: int, most: int) -> list[Tensor]:
+    """Return up to so many windows of `length` tokens, (1, length), spread over a text's ids.
+
+    Raises ValueError for a text that has fewer than four.
+    """
+    count = min(most, ids.numel() // length)
+    if count < FEWEST:
+        raise ValueError(
+            f"the text must hold {FEWEST} windows of {length} tokens, got {ids.numel()} tokens"
+        )
+    starts = np.linspace(0, ids.numel() - length, count).astype(int)
+    return [ids.flatten()[start : start + length][None] for start in starts]
+
+
+def answer(
+    model: nn.Module,
+    ids: Tensor,
+    length: int,
+    *,
+    per: Per = "model",
+    law: str = "constant",
+    texts: int = 16,
+    memory: Memory | None = None,
+    report: Callable[[str, float], None] | None = None,
+) -> Answer:
+    """Return what a model of language wants at a length, from windows of one text.
+
+    Every second window is fitted to, the others judge; all count for the gradients. The loss is
+    the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibrate.
+    """
+    found = windows(ids, checking.integer("length", length, minimum=2), texts)
+    gradient = scale_gradient(model, found, report=report)
+    fit = fit_scales(model, found[::2], found[1::2], per=per, law=law, memory=memory, report=report)
+    return Answer(length, gradient, fit)

@@ -1,0 +1,195 @@
+"""Factors put into a model: into the weights that make its queries, or into its registry."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnlib.calibration.multiplied import Call, Place, keys_seen, multiplied
+from attnlib.calibration.passes import Loss
+from attnlib.checking import FloatArray
+
+PROJECTIONS = ("q_proj", "query", "q_lin", "to_q", "wq", "q", "q_proj_weight", "in_proj_weight")
+"""Names of what makes the queries, and of PyTorch's packed weights, whose first third does."""
+
+FUSED = ("c_attn", "qkv_proj", "Wqkv", "in_proj", "qkv", "query_key_value")
+"""Names of layers that make queries, keys and values at once."""
+
+NORMS = ("q_norm", "q_layernorm", "query_norm", "norm_q", "q_ln")
+"""Names of norms after the projection, whose gains are multiplied in place of it."""
+
+TOLERANCE = 1e-4
+"""How far queries may be from those that are meant, relative to the largest."""
+
+Change = Callable[[], None]
+
+
+@dataclass
+class Applied:
+    """What was changed in a model. `undo` gives it back the same bytes."""
+
+    folded: list[str]
+    """Layers whose weights were multiplied."""
+    registered: str | None = None
+    """The name of the function of attention that the model has now, where it has a new one."""
+    before: str | None = None
+    _kept: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False)
+    _model: Any = field(default=None, repr=False)
+
+    def undo(self) -> None:
+        """Undo it."""
+        with torch.no_grad():
+            for tensor, copy in self._kept:
+                tensor.copy_(copy)
+        if self.registered is not None:
+            self._model.set_attn_implementation(self.before)
+
+
+def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss) -> Applied | None:
+    """Multiply weights that make queries by factors, one for each head of each layer.
+
+    A projection is multiplied, or the gains of a norm that follows it. Rotary positions and grouped
+    queries keep that exact. What was meant is compared with the queries that come out of a text;
+    None, and the model is as it was, where they differ.
+    """
+    meant = _queries(model, text, loss, factors)
+    for norms in (True, False):
+        done = Applied([])
+        for layer, factor in factors.items():
+            changed = _change(model.get_submodule(layer), factor, norms)
+            if changed is None:
+                break
+            tensors, multiply = changed
+            done._kept += [(tensor, tensor.detach().clone()) for tensor in tensors]
+            with torch.no_grad():
+                multiply()
+            done.folded.append(layer)
+        else:
+            if _alike(meant, _queries(model, text, loss, {})):
+                return done
+        done.undo()
+    return None
+
+
+def _queries(
+    model: nn.Module, text: Any, loss: Loss, factors: dict[str, FloatArray]
+) -> dict[Place, Tensor]:
+    """Return the queries of each call times their factors."""
+    found: dict[Place, Tensor] = {}
+
+    def factor(call: Call) -> Tensor:
+        given = factors.get(call.place.layer, np.ones(call.place.heads))
+        times = torch.from_numpy(given[:, None]).to(call.query)
+        found[call.place] = (call.query * times.unsqueeze(-1)).detach()
+        return times
+
+    with torch.no_grad(), multiplied(model, factor):
+        loss(model, text)
+    return found
+
+
+def _alike(meant: dict[Place, Tensor], found: dict[Place, Tensor]) -> bool:
+    return all(
+        bool((found[place] - query).abs().max() <= TOLERANCE * query.abs().max())
+        for place, query in meant.items()
+    )
+
+
+def _change(module: Any, factor: FloatArray, norms: bool) -> tuple[list[Tensor], Change] | None:
+    """Return the tensors that make queries and what multiplies them, or None."""
+    heads = factor.size
+    if norms:
+        gain = next((getattr(module, name) for name in NORMS if hasattr(module, name)), None)
+        weight = getattr(gain, "weight", None)
+        if not isinstance(weight, Tensor):
+            return None
+        if weight.numel() % heads or (weight.numel() < heads * 2 and np.ptp(factor)):
+            return None
+        return _rows([weight], factor if np.ptp(factor) else factor[:1])
+    for name in (*PROJECTIONS, *FUSED):
+        made = getattr(module, name, None)
+        if isinstance(made, Tensor):  # nn.MultiheadAttention
+            part = made[: int(module.embed_dim)]
+            packed: Any = module.in_proj_bias
+            rows = [part] if packed is None else [part, packed[: int(module.embed_dim)]]
+            return _rows(rows, factor)
+        weight, bias = getattr(made, "weight", None), getattr(made, "bias", None)
+        if not isinstance(weight, Tensor):
+            continue
+        if type(made).__name__ == "Conv1D":
+            weight = weight.T
+        rows = [weight] if bias is None else [weight, bias]
+        if name in FUSED:
+            size = getattr(module, "head_dim", None) or weight.shape[0] // (3 * heads)
+            rows = [one[: heads * size] for one in rows]
+        return _rows(rows, factor)
+    return None
+
+
+def _rows(tensors: list[Tensor], factor: FloatArray) -> tuple[list[Tensor], Change] | None:
+    """Return what multiplies the rows of each head."""
+    if any(tensor.shape[0] % factor.size for tensor in tensors):
+        return None
+
+    def multiply() -> None:
+        for tensor in tensors:
+            times = (
+                torch.from_numpy(factor)
+                .to(tensor)
+                .repeat_interleave(tensor.shape[0] // factor.size)
+            )
+            tensor.mul_(times.reshape(-1, *[1] * (tensor.ndim - 1)))
+
+    return tensors, multiply
+
+
+def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name: str) -> Applied:
+    """Give a model of transformers a function of attention whose logits are times the factors.
+
+    `factor(layer, n)` is over (…, heads, queries). What computes attention is what did before.
+    """
+    if not hasattr(model, "set_attn_implementation"):
+        raise ValueError(
+            f"{type(model).__name__} is not of transformers: only factors that do not depend on n, "
+            "which its weights can take, can be put into it"
+        )
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    before = model.config._attn_implementation
+    functions, masks = AttentionInterface(), AttentionMaskInterface()
+    names = {id(part): layer for layer, part in model.named_modules()}
+
+    def attend(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any = None, **rest: Any
+    ) -> Any:
+        is_causal = rest.get("is_causal")
+        if is_causal is None:
+            is_causal = getattr(module, "is_causal", True) and query.shape[-2] > 1
+        keys = keys_seen(query, key, mask, mask is None and bool(is_causal))
+        times = factor(names[id(module)], keys.double().cpu().numpy())
+        query = query * torch.from_numpy(times).to(query).unsqueeze(-1)
+        file = sys.modules[type(module).__module__]
+        eager = getattr(file, "eager_attention_forward", None)
+        own = functions.get_interface(before, eager)
+        return own(module, query, key, value, mask, **rest)
+
+    AttentionInterface.register(name, attend)
+    if before in masks:
+        AttentionMaskInterface.register(name, masks[before])
+    model.set_attn_implementation(name)
+    return Applied([], name, before, _model=model)
+
+
+def settings(model: Any, factor: float) -> Iterator[str]:
+    """Give the lines of a configuration of transformers that multiply all logits by a factor."""
+    config: Any = getattr(model, "config", None)
+    own: Any = getattr(config, "attention_multiplier", None)
+    if isinstance(own, int | float):
+        yield f"attention_multiplier: {own * factor:.6g}"
+    own = getattr(config, "query_pre_attn_scalar", None)
+    if isinstance(own, int | float):  # its power −1/2 multiplies the scores
+        yield f"query_pre_attn_scalar: {own / factor**2:.6g}"

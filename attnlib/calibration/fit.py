@@ -1,0 +1,386 @@
+"""Factors for the logits of a trained model, fitted on some texts and judged on others."""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from scipy import optimize, stats
+from torch import nn
+
+from attnlib import checking
+from attnlib.attention.options import named_policy
+from attnlib.calibration.applied import Applied, fold, registered, settings
+from attnlib.calibration.gradient import by_head
+from attnlib.calibration.memory import Memory, Slope
+from attnlib.calibration.multiplied import Place
+from attnlib.calibration.passes import Loss, Pass, own_loss, read
+from attnlib.checking import FloatArray
+from attnlib.policies import Policy
+from attnlib.sampling import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Per = Literal["model", "layer", "head"]
+
+LARGEST = math.log(8.0)
+"""The largest |log t| that is tried, at the length of reference."""
+
+STEP = 0.1
+"""The first step in log t, and half the distance over which curvature is measured."""
+
+SMALLEST = 1e-6
+"""What stands for the factor 0 that log n gives a row of one key, whose weight is 1 anyway."""
+
+PATIENCE = 2
+"""How many steps may pass without a lower loss on the texts that only say when to stop."""
+
+HELD_OUT = 4
+"""One text of so many, of those to fit to, only says when to stop."""
+
+
+@dataclass(frozen=True)
+class ScaleFit:
+    """Factors t for the logits of every head, as `fit_scales` finds them.
+
+    log t = a + b·r(n) with r = log(n/n₀) for the law "log", log of the rule over its value at n₀
+    for a policy, and 0 for "constant". Chapter: calibrate.
+    """
+
+    layers: list[str]
+    per: Per
+    law: str
+    train_length: float
+    """n₀, at which a law changes nothing."""
+    a: FloatArray
+    """(layers, heads)."""
+    b: FloatArray
+    """(layers, heads)."""
+    before: FloatArray
+    """Losses of the texts that were not used, as the model is."""
+    after: FloatArray
+    """The same under the fit."""
+    interval: tuple[float, float] | None = None
+    """95 % for t, where one factor is fitted for the model: between texts."""
+    rule: Policy | None = field(default=None, repr=False)
+    text: Any = field(default=None, repr=False)
+    """One of the texts, on which `apply` compares queries."""
+    loss: Loss = field(default=own_loss, repr=False)
+
+    def factor(self, n: float) -> FloatArray:
+        """Return t of each head for a query that sees n keys, (layers, heads)."""
+        found: FloatArray = np.exp(self.a + self.b * self._growth(np.array(float(n))))
+        return found
+
+    @property
+    def gain(self) -> Estimate:
+        """The fall of the loss on unused texts, and its standard error between texts."""
+        falls = self.before - self.after
+        error = falls.std(ddof=1) / math.sqrt(falls.size) if falls.size > 1 else math.nan
+        return Estimate(falls.mean(), np.asarray(error))
+
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        """95 % for the gain, by Student's t between texts."""
+        found = stats.ttest_1samp(self.before - self.after, 0.0).confidence_interval()
+        return float(found.low), float(found.high)
+
+    @property
+    def recommended(self) -> bool:
+        """Whether the gain is told from 0."""
+        return self.gain_interval[0] > 0.0
+
+    def __str__(self) -> str:
+        low, high = self.gain_interval
+        what = f"a fit per {self.per}, {self.law}"
+        gain = f"gains {self.gain.value:+.4f} nats ({low:+.4f} to {high:+.4f}, 95 %)"
+        advice = "worth a change" if self.recommended else "leave the model as it is"
+        return f"{what}: {gain} on {self.before.size} texts that it has not seen: {advice}"
+
+    def apply(self, model: nn.Module, name: str = "attnlib-fitted") -> Applied:
+        """Put the factors into the model, for good; `undo` of what is returned takes them back.
+
+        Factors that do not depend on n are multiplied into the weights and biases that make the
+        queries, or into the gains of a norm after them, where the queries are then what they
+        should be. Else a model of transformers gets `name` as its function of attention, which a
+        saved model does not keep. Raises ValueError where neither can be.
+        """
+        if not np.nan_to_num(self.b).any():
+            factors = {
+                layer: np.exp(row[np.isfinite(row)])
+                for layer, row in zip(self.layers, self.a, strict=True)
+            }
+            done = fold(model, factors, self.text, self.loss)
+            if done is not None:
+                return done
+        return registered(model, self._of_layer, name)
+
+    def settings(self, model: nn.Module) -> list[str]:
+        """Return lines of YAML that do the same in the configuration of a model of transformers.
+
+        Empty where its configuration has no number for it, or one number cannot do it.
+        """
+        factors = np.exp(self.a[np.isfinite(self.a)])
+        if np.nan_to_num(self.b).any() or np.ptp(factors) > 0.0:
+            return []
+        return list(settings(model, float(factors[0])))
+
+    def plot(self, lengths: Iterable[float] = ()) -> "Figure":
+        """Return a picture of log₂ t, layers down and heads across, for each number of keys."""
+        from matplotlib.figure import Figure
+
+        counts = list(lengths) or [self.train_length]
+        drawing = Figure(figsize=(2.4 * len(counts) + 1.4, 4.2), layout="constrained")
+        panels = drawing.subplots(1, len(counts), squeeze=False)[0]
+        found = [np.log2(self.factor(n)) for n in counts]
+        most = max(float(np.nanmax(np.abs(found))), 1e-3)
+        for panel, n, logs in zip(panels, counts, found, strict=True):
+            image = panel.imshow(logs, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+            panel.set(xlabel="head", ylabel="layer", title=f"n = {n:g}")
+        drawing.colorbar(image, ax=list(panels), label="log₂ of the factor")
+        return drawing
+
+    def to_json(self) -> str:
+        """Return the fit as JSON."""
+        return json.dumps(
+            {
+                "layers": self.layers,
+                "per": self.per,
+                "law": self.law,
+                "train_length": self.train_length,
+                "a": _lists(self.a),
+                "b": _lists(self.b),
+                "gain": self.gain.value,
+                "gain_interval": self.gain_interval,
+                "recommended": self.recommended,
+                "interval": self.interval,
+            }
+        )
+
+    def _growth(self, n: FloatArray) -> FloatArray:
+        return growth(self.law, self.rule, self.train_length, n)
+
+    def _of_layer(self, layer: str, n: FloatArray) -> FloatArray:
+        row = self.layers.index(layer)
+        there = np.isfinite(self.a[row])
+        found: FloatArray = np.exp(
+            self.a[row][there][:, None] + self.b[row][there][:, None] * self._growth(n)
+        )
+        return found
+
+
+def fit_scales(
+    model: nn.Module,
+    train: Iterable[Any],
+    test: Iterable[Any],
+    *,
+    loss: Loss | None = None,
+    per: Per = "model",
+    law: str | Policy = "constant",
+    train_length: float | None = None,
+    steps: int = 12,
+    report: Callable[[str, float], None] | None = None,
+    memory: Memory | None = None,
+) -> ScaleFit:
+    """Return the factors of all logits at which the model's own loss on `train` is least.
+
+    `per` says what has a factor of its own: the model, each layer or each head. `law` says how it
+    depends on the keys n that a query sees: "constant"; "log", t = e^{a + b log(n/n₀)}, where b is
+    1 for a log-linear law and 0 for none, so that the law is measured and not chosen; or a policy,
+    whose rule over its value at n₀ is multiplied by e^a. n₀ is `train_length`, by default the most
+    keys that a query of the texts sees.
+
+    L-BFGS (scipy), from t = 1, at most `steps` steps and |log t| at most log 8 at n₀. Of four or
+    more texts to fit to every fourth only says when to stop. `test` has texts that are used for
+    neither: the gain is their fall of the loss, text by text. `recommended` is whether its 95 %
+    interval over texts is above 0. Texts, `loss` and errors as for `scale_gradient`. `report` is
+    called after each step with what was computed and its loss. A `memory` keeps each pass in a
+    file: called again with the same model and texts, token ids, a fit goes on where it was stopped.
+    Chapter: calibrate.
+    """
+    checking.choice("per", per, ("model", "layer", "head"))
+    steps = checking.integer("steps", steps, minimum=1)
+    rule = None
+    if isinstance(law, Policy) or law not in ("constant", "log"):
+        rule = named_policy("law", law)
+        law = cast(Policy, rule).name
+    texts, unused, loss = list(train), list(test), loss or own_loss
+    if not texts or len(unused) < 2:
+        raise ValueError(
+            f"train must hold a text or more and test two or more, got {len(texts)} and "
+            f"{len(unused)}"
+        )
+    first = read(model, texts[0], loss)
+    fitting = _Fitting(model, loss, first, per, law, rule, train_length, memory or Memory())
+    held = texts[HELD_OUT - 1 :: HELD_OUT]
+    used = [text for i, text in enumerate(texts) if i % HELD_OUT != HELD_OUT - 1]
+    best = fitting.fit(used, held, steps, report or (lambda what, value: None))
+    before = np.array([fitting.loss_of(text, None) for text in unused])
+    after = np.array([fitting.loss_of(text, best) for text in unused])
+    a, b = fitting.spread(best)
+    interval = fitting.interval(used, best) if per == "model" and law != "log" else None
+    return ScaleFit(
+        fitting.layers,
+        per,
+        law,
+        fitting.n0,
+        a,
+        b,
+        before,
+        after,
+        interval,
+        rule,
+        text=texts[0],
+        loss=loss,
+    )
+
+
+class _Fitting:
+    """The parameters of a fit, and the loss and gradient of texts in them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        first: Pass,
+        per: Per,
+        law: str,
+        rule: Policy | None,
+        n0: float | None,
+        memory: Memory,
+    ) -> None:
+        self.model, self.loss, self.law, self.rule = model, loss, law, rule
+        self.memory = memory
+        self.layers = list(dict.fromkeys(part.place.layer for part in first.parts))
+        self.there = np.isfinite(by_head(first, self.layers))
+        most = max(float(part.keys.max()) for part in first.parts)
+        self.n0 = most if n0 is None else checking.positive("train_length", n0)
+        layers, heads = self.there.shape
+        self.shape = {"model": (1, 1), "layer": (layers, 1), "head": (layers, heads)}[per]
+        self.size = math.prod(self.shape)
+
+    def spread(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return a and b, (layers, heads), of the parameters; NaN where there is no head."""
+        two = x.reshape(-1, *self.shape)
+        a = np.where(self.there, two[0], np.nan)
+        b = float(self.rule is not None) if len(two) == 1 else two[1]
+        return a, np.where(self.there, b, np.nan)
+
+    def pass_of(self, text: Any, x: FloatArray | None, gradient: bool) -> Pass:
+        """Return what the model does with a text."""
+        a, b = self.spread(np.zeros(self.parameters) if x is None else x)
+        at = {layer: i for i, layer in enumerate(self.layers)}
+
+        def log_factor(place: Place, keys: FloatArray) -> FloatArray:
+            if x is None:
+                return np.zeros(())
+            row, heads = at[place.layer], slice(place.heads)
+            grown = growth(self.law, self.rule, self.n0, keys)
+            found: FloatArray = a[row, heads, None] + b[row, heads, None] * grown
+            return found
+
+        return read(self.model, text, self.loss, log_factor, gradient=gradient)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are fitted."""
+        return int(self.size * (2 if self.law == "log" else 1))
+
+    def loss_of(self, text: Any, x: FloatArray | None) -> float:
+        """Return the loss of a text."""
+
+        def compute() -> Slope:
+            return self.pass_of(text, x, gradient=False).loss, np.empty(0)
+
+        return self.memory.recall(compute, "loss", self.law, self.n0, self.shape, text, x)[0]
+
+    def slope(self, text: Any, x: FloatArray) -> Slope:
+        """Return the loss of a text and its gradient in the parameters."""
+        about = "slope", self.law, self.n0, self.shape, text, x
+        return self.memory.recall(partial(self._slope, text, x), *about)
+
+    def _slope(self, text: Any, x: FloatArray) -> Slope:
+        one = self.pass_of(text, x, gradient=True)
+        slopes = [by_head(one, self.layers)]
+        if self.law == "log":
+            slopes += [by_head(one, self.layers, power=1) - math.log(self.n0) * slopes[0]]
+        layers, heads = self.shape
+        gathered = []
+        for found in slopes:
+            summed = np.nan_to_num(found)
+            summed = summed if heads > 1 else summed.sum(axis=1, keepdims=True)
+            gathered.append(summed if layers > 1 else summed.sum(axis=0, keepdims=True))
+        return one.loss, np.concatenate([part.ravel() for part in gathered])
+
+    def fit(
+        self, used: list[Any], held: list[Any], steps: int, report: Callable[[str, float], None]
+    ) -> FloatArray:
+        """Return the parameters of the least loss, as the texts that are held out see it."""
+        best = np.zeros(self.parameters)
+        least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
+        waited = 0
+
+        def value(u: FloatArray) -> tuple[float, FloatArray]:
+            found = [self.slope(text, STEP * u) for text in used]
+            loss = float(np.mean([one for one, _ in found]))
+            report("fit", loss)
+            return loss, STEP * np.mean([slope for _, slope in found], axis=0)
+
+        def after_step(intermediate_result: Any) -> None:
+            nonlocal best, least, waited
+            x = STEP * intermediate_result.x
+            if not held:
+                best = x
+                return
+            loss = float(np.mean([self.loss_of(text, x) for text in held]))
+            report("held out", loss)
+            if loss < least:
+                best, least, waited = x, loss, 0
+                return
+            waited += 1
+            if waited >= PATIENCE:
+                raise StopIteration
+
+        optimize.minimize(
+            value,
+            best,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-LARGEST / STEP, LARGEST / STEP)] * best.size,
+            callback=after_step,
+            options={"maxiter": steps},
+        )
+        return best
+
+    def interval(self, texts: list[Any], x: FloatArray) -> tuple[float, float] | None:
+        """Return 95 % for t of one factor: the slope's error over texts, over the curvature."""
+        if len(texts) < 2:
+            return None
+        low, middle, high = (
+            np.array([self.slope(text, x + h)[1][0] for text in texts]) for h in (-STEP, 0.0, STEP)
+        )
+        curvature = (high - low).mean() / (2.0 * STEP)
+        if curvature <= 0.0:
+            return None
+        error = middle.std(ddof=1) / math.sqrt(len(texts)) / curvature
+        half = float(stats.t.ppf(0.975, len(texts) - 1)) * error
+        middle_t = float(x[0]) - middle.mean() / curvature
+        return math.exp(middle_t - half), math.exp(middle_t + half)
+
+
+def growth(law: str, rule: Policy | None, n0: float, n: FloatArray) -> FloatArray:
+    """Return how log t grows with n, 0 at n₀."""
+    if rule is not None:
+        d = 128  # every rule in n has its n apart from its d
+        ratio = rule.scale(n, d) / rule.scale(n0, d)
+        grown: FloatArray = np.log(np.maximum(ratio, SMALLEST))
+        return grown
+    return np.log(n / n0) if law == "log" else np.zeros(n.shape)
+
+
+def _lists(numbers: FloatArray) -> list[list[float | None]]:
+    return [[None if math.isnan(x) else x for x in row] for row in numbers.tolist()]

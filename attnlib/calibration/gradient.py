@@ -1,0 +1,163 @@
+"""∂L/∂log t of every head: whether a model's own loss wants its logits larger or smaller."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from torch import nn
+
+from attnlib import checking
+from attnlib.calibration.passes import Loss, Pass, own_loss, read
+from attnlib.checking import FloatArray
+from attnlib.sampling import Estimate
+
+
+@dataclass(frozen=True)
+class ScaleGradient:
+    """∂L/∂log t of each head at t = 1, as `scale_gradient` measures it.
+
+    A negative number says that the loss falls as the head's logits grow. Heads that a layer does
+    not have are NaN. Chapter: calibrate.
+    """
+
+    layers: list[str]
+    """The modules that attend, in the order in which they run."""
+    losses: FloatArray
+    """The loss of each text, (texts,)."""
+    samples: FloatArray
+    """Of each text, (texts, layers, heads)."""
+    edges: FloatArray | None = None
+    """Numbers of keys between which `by_keys` counts the queries."""
+    by_keys: FloatArray | None = None
+    """Of each text, (texts, len(edges) − 1, layers, heads): what queries add that see so many."""
+
+    @property
+    def value(self) -> FloatArray:
+        """The mean over the texts, (layers, heads)."""
+        mean: FloatArray = self.samples.mean(axis=0)
+        return mean
+
+    @property
+    def standard_error(self) -> FloatArray:
+        """The standard error of that mean, between texts; NaN for one text."""
+        return _standard_error(self.samples)
+
+    def total(self) -> Estimate:
+        """Return what one factor for all logits would change: the sum over the heads."""
+        sums = np.nansum(self.samples, axis=(1, 2))
+        return Estimate(sums.mean(), _standard_error(sums))
+
+    def p_values(self) -> FloatArray:
+        """Return each head's chance of so large a mean if it is 0, by Student's t, times the heads.
+
+        Bonferroni's correction: below .05 a head is told from 0 among all of them.
+        """
+        found = stats.ttest_1samp(self.samples, 0.0, axis=0).pvalue
+        corrected: FloatArray = np.minimum(found * np.isfinite(self.value).sum(), 1.0)
+        return corrected
+
+    def wanting(self, level: float = 0.05) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the heads that want larger logits and those that want smaller ones.
+
+        Two arrays of (layer, head), each head told from 0 at `level` among all of them.
+        """
+        told = self.p_values() < checking.positive("level", level)
+        return np.argwhere(told & (self.value < 0)), np.argwhere(told & (self.value > 0))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each head."""
+        value, error, chance = self.value, self.standard_error, self.p_values()
+        return [
+            {
+                "layer": self.layers[layer],
+                "head": int(head),
+                "gradient": float(value[layer, head]),
+                "standard_error": float(error[layer, head]),
+                "p_value": float(chance[layer, head]),
+            }
+            for layer, head in np.argwhere(np.isfinite(value))
+        ]
+
+    def to_json(self) -> str:
+        """Return texts, losses and the rows as JSON."""
+        return json.dumps({"losses": self.losses.tolist(), "heads": self.rows()})
+
+
+def scale_gradient(
+    model: nn.Module,
+    batches: Iterable[Any],
+    loss: Loss | None = None,
+    *,
+    edges: ArrayLike | None = None,
+    report: Callable[[str, float], None] | None = None,
+) -> ScaleGradient:
+    """Return ∂L/∂log t of every layer and head, for logits times t, at t = 1.
+
+    With z_i = Σ_j p_ij v_j it is Σ_i ⟨∂L/∂z_i, Cov_p(ℓ_i, v)⟩, the covariance of logits and values
+    under the weights: found for all heads by one backward pass of each batch. Zero in every head
+    says that the loss wants no other scale. It is the derivative for one head, or for a common
+    factor of several if summed; a larger step needs `fit_scales`.
+
+    Each batch counts as one text: standard errors are between batches, so let them be independent
+    texts, eight or more. A batch is what `loss(model, batch)` takes; without `loss`, token ids or
+    a mapping of arguments for a model of transformers with a loss of its own. With `edges`,
+    numbers of keys, the contributions of queries that see from one to the next are kept apart.
+    `report` is called after each text with its loss.
+
+    The model runs as it is, in training or evaluation; no weight gets a gradient, and the outputs
+    are bitwise its own. Memory is that of a training step without gradients of weights.
+
+    Raises ValueError for no batches, a loss that is no finite number or that does not depend on
+    attention, and edges that do not increase; RuntimeError for attention that is written out or
+    cannot be reached, by its name. Chapter: calibrate.
+    """
+    kept = None if edges is None else checking.finite("edges", edges, minimum=0.0)
+    if kept is not None and (kept.ndim != 1 or kept.size < 2 or (np.diff(kept) <= 0.0).any()):
+        raise ValueError(f"edges must be two or more increasing numbers, got edges={edges!r:.80}")
+    passes = []
+    for batch in batches:
+        passes.append(read(model, batch, loss or own_loss))
+        if report is not None:
+            report("gradient", passes[-1].loss)
+    if not passes:
+        raise ValueError("batches must hold one or more, got none")
+    layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))
+    ranges = None if kept is None else list(pairwise(kept))
+    return ScaleGradient(
+        layers,
+        np.array([one.loss for one in passes]),
+        np.stack([by_head(one, layers) for one in passes]),
+        kept,
+        None
+        if ranges is None
+        else np.stack([[by_head(one, layers, *ends) for ends in ranges] for one in passes]),
+    )
+
+
+def by_head(
+    one: Pass, layers: list[str], low: float = 0.0, high: float = np.inf, power: int = 0
+) -> FloatArray:
+    """Return Σ ∂L/∂log t · (log n)^power over the queries with low ≤ n < high, (layers, heads)."""
+    heads = max(part.place.heads for part in one.parts)
+    total = np.full((len(layers), heads), np.nan)
+    for part in one.parts:
+        counted = (part.keys >= low) & (part.keys < high)
+        weighted = np.where(counted, part.gradient * np.log(part.keys) ** power, 0.0)
+        row = total[layers.index(part.place.layer), : part.place.heads]
+        axes = (*range(weighted.ndim - 2), weighted.ndim - 1)
+        row[:] = np.where(np.isnan(row), 0.0, row) + weighted.sum(axis=axes)
+    return total
+
+
+def _standard_error(samples: FloatArray) -> FloatArray:
+    """Return the standard error of the mean along the first axis."""
+    texts = samples.shape[0]
+    if texts < 2:
+        return np.full(samples.shape[1:], np.nan)
+    error: FloatArray = samples.std(axis=0, ddof=1) / np.sqrt(texts)
+    return error

@@ -1,0 +1,62 @@
+"""Passes that are kept in a file, so that a run that was killed goes on where it was."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from attnlib.checking import FloatArray
+
+Slope = tuple[float, FloatArray]
+"""A loss, and its gradient in the parameters of a fit."""
+
+
+@dataclass
+class Memory:
+    """Losses and gradients by what they are of, one a line of a file; without a path, of nothing.
+
+    A line that was cut off is left out, and made again.
+    """
+
+    path: Path | None = None
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.path is None or not self.path.exists():
+            return
+        whole = self.path.read_bytes().rpartition(b"\n")[0]
+        self.path.write_bytes(whole + b"\n" * bool(whole))
+        for line in whole.splitlines():
+            key, value = json.loads(line)
+            self._known[key] = value
+
+    def recall(self, compute: Callable[[], Slope], *about: Any) -> Slope:
+        """Return what is known about these, or compute it and keep it."""
+        if self.path is None:
+            return compute()
+        key = digest(*about)
+        if key not in self._known:
+            loss, gradient = compute()
+            self._known[key] = [loss, gradient.tolist()]
+            line = json.dumps([key, self._known[key]]) + "\n"
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        loss, gradient = self._known[key]
+        return loss, np.array(gradient, dtype=float)
+
+
+def digest(*about: Any) -> str:
+    """Return a word for tensors, arrays and what else has a repr."""
+    found = hashlib.sha256()
+    for one in about:
+        array = one.cpu().numpy() if isinstance(one, Tensor) else one
+        found.update(array.tobytes() if isinstance(array, np.ndarray) else repr(array).encode())
+    return found.hexdigest()[:24]

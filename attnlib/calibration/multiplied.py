@@ -1,0 +1,221 @@
+"""Every head's logits times a factor: the context in which a model's own loss is differentiated.
+
+The queries of each call of attention are multiplied, whatever computes it: a call of PyTorch's
+scaled_dot_product_attention, or what a model of transformers gets from its registry (fused, eager
+or flex). Times 1 leaves every bit of the output as it was.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules import module as torch_module
+from torch.overrides import TorchFunctionMode
+
+from attnlib import interception
+from attnlib.interception import FAST_PATH_OFF, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+
+CHANGED_AFTER = ("softcap", "s_aux", "position_bias")
+"""What a model of transformers may do to its logits after the scale."""
+
+
+class Place(NamedTuple):
+    """A call of attention in a run of the model."""
+
+    layer: str  # the module that attends
+    call: int  # how often that module has attended before in this run
+    heads: int
+
+
+class Call(NamedTuple):
+    """What a call of attention is given. q: (…, heads, queries, d), k: (…, key heads, keys, d)."""
+
+    place: Place
+    query: Tensor
+    key: Tensor
+    mask: Any
+    is_causal: bool
+    scale: float | None
+    more: dict[str, Any]
+
+    def keys_seen(self) -> Tensor:
+        """Return how many keys each query sees, (1 or …, 1 or heads, queries), at least 1."""
+        seen = keys_seen(self.query, self.key, self.mask, self.is_causal)
+        return seen if seen.ndim > 1 else seen[None]
+
+
+Factor = Callable[[Call], Tensor]
+"""From a call to what multiplies its logits, one for each query, (…, heads, queries)."""
+
+
+class Multiplied(TorchFunctionMode):
+    """Multiplies the queries of the model's attention in this thread."""
+
+    def __init__(self, model: nn.Module, factor: Factor) -> None:
+        super().__init__()
+        self.factor = factor
+        self.names = {id(part): name for name, part in model.named_modules()}
+        self.kind = type(model).__name__
+        self.thread = threading.get_ident()
+        self.running: list[nn.Module] = []
+        self.calls: Counter[str] = Counter()
+        self.ran: dict[str, str] = {}  # modules that look like attention, and their classes
+        self.inside = False
+
+    def ours(self, module: Any) -> bool:
+        """Return whether a module is a part of the model, in its thread."""
+        return id(module) in self.names and threading.get_ident() == self.thread
+
+    def enter_module(self, module: nn.Module, _: Any) -> None:
+        """Note that a module starts."""
+        if self.ours(module):
+            if not self.running:
+                self.calls.clear()
+            self.running.append(module)
+            name = type(module).__name__
+            if interception.LOOKS_LIKE_ATTENTION.search(name):
+                self.ran[self.names[id(module)]] = name
+
+    def leave_module(self, module: nn.Module, *_: Any) -> None:
+        """Note that a module has ended."""
+        if self.ours(module) and self.running:
+            self.running.pop()
+
+    def multiplied(self, module: nn.Module, query: Tensor, *given: Any) -> Tensor:
+        """Return the queries of a call times their factor."""
+        layer = self.names[id(module)]
+        place = Place(layer, self.calls[layer], query.shape[-3] if query.ndim > 2 else 1)
+        self.calls[layer] += 1
+        factor = self.factor(Call(place, query, *given))
+        return query * factor.to(query.dtype).unsqueeze(-1)
+
+    def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what a model of transformers gets when it asks for a function of attention."""
+
+        def get_interface(registry: Any, *named: Any, **more: Any) -> Callable[..., Any]:
+            function = original(registry, *named, **more)
+
+            def attend(
+                module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kw: Any
+            ) -> Any:
+                if self.inside or not self.ours(module):
+                    return function(module, query, key, value, *args, **kw)
+                mask = args[0] if args else kw.get("attention_mask")
+                is_causal = kw.get("is_causal")
+                if is_causal is None:
+                    is_causal = getattr(module, "is_causal", True)
+                causal = mask is None and bool(is_causal) and query.shape[-2] > 1
+                scale, more = kw.get("scaling"), {name: kw.get(name) for name in CHANGED_AFTER}
+                query = self.multiplied(module, query, key, mask, causal, scale, more)
+                self.inside = True
+                try:
+                    return function(module, query, key, value, *args, **kw)
+                finally:
+                    self.inside = False
+
+            return attend
+
+        return get_interface
+
+    @interception.not_compiled
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.inside or not self.running:
+            return func(*args, **kwargs)
+        if func is MULTI_HEAD:
+            before = self.calls.total()
+            with self:
+                result = MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+            if self.calls.total() == before:
+                raise RuntimeError(
+                    f"{self.names[id(self.running[-1])] or self.kind} writes attention out with "
+                    "need_weights=True, where its logits cannot be reached: pass need_weights=False"
+                )
+            return result
+        if func is functional.scaled_dot_product_attention:
+            return self.attend(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **rest: Any,
+    ) -> Tensor:
+        """Return PyTorch's attention of the multiplied queries."""
+        scale = rest.get("scale")
+        query = self.multiplied(self.running[-1], query, key, attn_mask, is_causal, scale, {})
+        return functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, **rest
+        )
+
+    def silent(self) -> list[str]:
+        """Return the modules that look like attention, ran, and made no call that was seen."""
+
+        def inside(name: str, other: str) -> bool:
+            return name == other or not other or name.startswith(f"{other}.")
+
+        seen = list(self.calls)
+        return [
+            f"{name or self.kind} ({kind})"
+            for name, kind in self.ran.items()
+            if not any(inside(other, name) or inside(name, other) for other in seen)
+        ]
+
+
+@contextmanager
+def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
+    """Run the model in this context, with the logits of each call times its factor."""
+    mode = Multiplied(model, factor)
+    with ExitStack() as stack:
+        stack.enter_context(FAST_PATH_OFF)
+        for register, hook, more in (
+            (torch_module.register_module_forward_pre_hook, mode.enter_module, {}),
+            (torch_module.register_module_forward_hook, mode.leave_module, {"always_call": True}),
+        ):
+            stack.callback(register(hook, **more).remove)
+        if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
+            from transformers import AttentionInterface
+
+            changed = mode.interface(AttentionInterface.get_interface)
+            stack.enter_context(mock.patch.object(AttentionInterface, "get_interface", changed))
+        stack.enter_context(mode)
+        yield mode
+
+
+def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
+    """Return how many keys each query sees, at least 1, of shape (…, 1, queries) or (queries,)."""
+    queries, keys = query.shape[-2], key.shape[-2]
+    past = interception.causal_bias(mask, queries, keys)
+    if is_causal:
+        past = 0
+    if hasattr(mask, "mask_mod"):  # of flex attention
+        from torch.nn.attention.flex_attention import create_mask
+
+        batch, heads, device = query.shape[0], query.shape[1], query.device
+        mask = create_mask(mask.mask_mod, batch, heads, queries, keys, device=str(device))
+    if past is not None:
+        seen = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
+    elif isinstance(mask, Tensor):
+        shown = mask if mask.dtype == torch.bool else mask > HIDDEN
+        shape = (*shown.shape[:-2], queries, keys)
+        seen = shown[..., :keys].expand(shape).sum(-1)
+    else:
+        seen = torch.full((queries,), keys, device=query.device)
+    return seen.clamp(min=1)

@@ -1,0 +1,131 @@
+"""One text through the model: its loss, and the derivatives by the logits of every head."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnlib.calibration.multiplied import Call, Place, multiplied
+from attnlib.checking import FloatArray
+
+Loss = Callable[[nn.Module, Any], Tensor]
+"""From a model and a text to what training would make small."""
+
+LogFactor = Callable[[Place, FloatArray], FloatArray]
+"""From a place and n of each query, (…, 1, queries), to log t of its heads, (…, heads, queries)."""
+
+
+class Part(NamedTuple):
+    """What a call of attention contributes: ∂L/∂log t and n, both (…, heads, queries)."""
+
+    place: Place
+    gradient: FloatArray
+    keys: FloatArray
+
+
+class Pass(NamedTuple):
+    """A text that the model has read."""
+
+    loss: float
+    parts: list[Part]
+
+
+def own_loss(model: nn.Module, text: Any) -> Tensor:
+    """Return the loss that a model of transformers computes itself.
+
+    A text is a mapping of the model's arguments, or its token ids (batch, tokens); of those alone
+    the labels are the tokens.
+    """
+    given = dict(text) if isinstance(text, Mapping) else {"input_ids": text}
+    if "labels" not in given and "input_ids" in given:
+        given["labels"] = given["input_ids"]
+    try:
+        loss = model(**given).loss
+    except (TypeError, AttributeError) as error:
+        raise ValueError(
+            f"loss must be given for a {type(model).__name__}, which has none of its own: {error}"
+        ) from error
+    if not isinstance(loss, Tensor):
+        raise ValueError(f"loss must be given: {type(model).__name__} has returned none")
+    return loss
+
+
+def unit(place: Place, keys: FloatArray) -> FloatArray:
+    """Return log t = 0: the model as it is."""
+    return np.zeros(())
+
+
+def read(
+    model: nn.Module, text: Any, loss: Loss, log_factor: LogFactor = unit, *, gradient: bool = True
+) -> Pass:
+    """Return the loss of a text with each head's logits times t, and ∂L/∂log t of each query.
+
+    Raises RuntimeError where attention cannot be reached, ValueError for a loss that is no number.
+    """
+    leaves: list[tuple[Place, Tensor, Tensor]] = []
+
+    def factor(call: Call) -> Tensor:
+        place, keys = call.place, call.keys_seen()
+        logs = log_factor(place, keys.double().cpu().numpy())
+        shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
+        leaf = torch.from_numpy(np.broadcast_to(logs, shape).copy()).to(keys.device)
+        leaves.append((place, leaf.requires_grad_(gradient), keys))
+        return leaf.exp()
+
+    with frozen(model), torch.set_grad_enabled(gradient), multiplied(model, factor) as mode:
+        value = loss(model, text)
+        number = _number(value)
+        if not leaves or mode.silent():
+            raise RuntimeError(_unseen(model, mode.silent()))
+        if gradient and not value.requires_grad:
+            raise ValueError(
+                "loss must depend on the model's attention, got one without a gradient"
+            )
+        try:
+            wanted = [leaf for _, leaf, _ in leaves]
+            gradients = torch.autograd.grad(value, wanted) if gradient else ()
+        except NotImplementedError as error:  # flex attention on a CPU
+            raise RuntimeError(
+                f"{leaves[0][0].layer} attends by a kernel without a backward pass here: for a "
+                f"model of transformers, use attn_implementation='sdpa' ({error})"
+            ) from error
+    parts = [
+        Part(place, found.cpu().numpy(), keys.expand(found.shape).double().cpu().numpy())
+        for (place, _, keys), found in zip(leaves, gradients, strict=bool(gradient))
+    ]
+    return Pass(number, parts)
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Let no parameter of the model ask for a gradient meanwhile."""
+    asking = [one for one in model.parameters() if one.requires_grad]
+    for one in asking:
+        one.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for one in asking:
+            one.requires_grad_(True)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        raise ValueError(f"loss must return one number as a tensor, got {value!r:.80}")
+    number = value.item()
+    if not math.isfinite(number):
+        raise ValueError(f"loss must be a finite number, got loss={number}")
+    return number
+
+
+def _unseen(model: nn.Module, silent: list[str]) -> str:
+    if not silent:
+        return f"{type(model).__name__} has run no attention that attnlib can reach"
+    return (
+        f"{', '.join(silent[:3])} attends without PyTorch's scaled_dot_product_attention or "
+        "transformers' registry, where its logits cannot be reached"
+    )
