@@ -15,13 +15,11 @@ from torch.nn import functional
 
 from attnlib.attention import rescale
 from attnlib.policies import POLICIES
-from experiments.museum import MULTIPLIERS
+from experiments.museum import EXHIBITS, MULTIPLIERS, Exhibit
 from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
 from experiments.real_heads.shown import shown
 from experiments.records import Fields
-from tests.library.museum import EXHIBITS
-from tests.library.museum.exhibit import Exhibit
 
 Work = Iterator[tuple[Fields, Callable[[], Any]]]
 
@@ -400,18 +398,9 @@ def faults() -> Work:
 
 
 def _faulty(index: int, exhibit: Exhibit) -> Fields:
-    wrong = times_of(exhibit, SHORT)
+    wrong = exhibit.ratio(SHORT)
     found = _tried(index, SHORT, lambda: rescale(factor=wrong))
     return {**found, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
-
-
-def times_of(exhibit: Exhibit, n: int) -> Any:
-    """Return what multiplies the logits over what should: a number, or one for each query."""
-    if not callable(exhibit.expected):
-        return exhibit.found / exhibit.intended()
-    position = np.arange(n)
-    right = exhibit.expected(position + 1, exhibit.d, position)
-    return torch.from_numpy(np.asarray(exhibit.found / right))
 
 
 # --- laws of others -------------------------------------------------------------------------------
