@@ -1,8 +1,8 @@
 """Where PyTorch's attention can be seen: for contexts that watch or change a foreign model.
 
 A TorchFunctionMode gets every call of scaled_dot_product_attention in its thread, whatever name it
-was imported under. But a function of PyTorch that is written in Python it gets whole, and a model
-that sees a mode leaves PyTorch's fast path.
+was imported under. But a function of PyTorch that is written in Python it gets whole, and under a
+mode models leave PyTorch's fast path.
 
 Here are all names of PyTorch that attnlib uses and that are not public. One that another version of
 PyTorch lacks is an error where it is needed, not before.
@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +44,6 @@ hidden_from_modes = private("_C.DisableTorchFunction")
 
 _task = private("_C._current_graph_task_id")
 _trace = private("_C._get_tracing_state")
-_mode = private("overrides._get_current_function_mode")
 is_transformed = private("_C._functorch.is_functorch_wrapped_tensor")
 """Whether a tensor is one of torch.func's."""
 
@@ -142,21 +140,6 @@ MULTI_HEAD = functional.multi_head_attention_forward
 MULTI_HEAD_FROM_INSIDE = seen_from_inside(MULTI_HEAD)
 """The same function; called within a mode, it shows that mode its call of attention."""
 
-FAST_PATH = {
-    private("_native_multi_head_attention"): (
-        *("query", "key", "value", "embed_dim", "num_heads", "qkv_weight", "qkv_bias"),
-        *("proj_weight", "proj_bias", "mask", "need_weights", "average_attn_weights", "mask_type"),
-    ),
-    private("_transformer_encoder_layer_fwd"): (
-        *("query", "embed_dim", "num_heads", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias"),
-        *("use_gelu", "norm_first", "eps", "norm_weight_1", "norm_bias_1"),
-        *("norm_weight_2", "norm_bias_2", "ffn_weight_1", "ffn_bias_1", "ffn_weight_2"),
-        *("ffn_bias_2", "mask", "mask_type"),
-    ),
-}
-"""The kernels of the fast path, self-attention both, and the names of their arguments."""
-
-
 HIDDEN = -1e4
 """A number in a mask that hides a key, and so do lower ones. Its weight is 0 in every precision."""
 
@@ -169,10 +152,6 @@ def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
     if type(mask).__name__ != "CausalBias":
         return None
     return keys - queries if mask.variant.name == "LOWER_RIGHT" else 0
-
-
-class Watcher(TorchFunctionMode):
-    """A mode that changes nothing. Inside FAST_PATH_KEPT models take the fast path under it."""
 
 
 class Shared:
@@ -203,28 +182,5 @@ def _fast_path_off() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(before)
 
 
-@contextmanager
-def _fast_path_kept() -> Iterator[None]:
-    """Answer models that ask whether there is a mode as if no Watcher were."""
-    asked = torch.overrides.has_torch_function
-
-    def without_watchers(tensors: Any) -> bool:
-        mode = _mode()
-        if not isinstance(mode, Watcher):
-            return asked(tensors)
-        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        try:
-            return without_watchers(tensors)
-        finally:
-            mode.__enter__()  # type: ignore[no-untyped-call]
-
-    torch.overrides.has_torch_function = without_watchers  # type: ignore[assignment]
-    yield
-    torch.overrides.has_torch_function = asked
-
-
 FAST_PATH_OFF = Shared(_fast_path_off)
 """No model takes it. Outside torch.compile a mode alone keeps models off, inside it does not."""
-
-FAST_PATH_KEPT = Shared(_fast_path_kept)
-"""Models take it under a Watcher as they would without."""

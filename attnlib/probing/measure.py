@@ -67,7 +67,7 @@ class Rows(NamedTuple):
     output_square: FloatArray
 
 
-class Targets(NamedTuple):
+class TargetRows(NamedTuple):
     """What is kept of the key that is meant: arrays like those of Rows, NaN where none is."""
 
     target_gap: FloatArray
@@ -79,7 +79,7 @@ class Measured(NamedTuple):
     """What is kept of a call."""
 
     rows: Rows
-    targets: Targets | None
+    targets: TargetRows | None
     value_variance: FloatArray  # (sequences, heads)
     dimension: int
     scale: float
@@ -92,7 +92,7 @@ class Measured(NamedTuple):
 
 @torch.no_grad()
 def measure(call: Call, output: Tensor | None) -> Measured:
-    """Return the statistics of a call. Without `output`, what it returned, that is computed too."""
+    """Return the statistics of a call and its output; without that those of the output are NaN."""
     device = call.query.device.type
     # Autocast rounds all but double precision before the call.
     rounded = call.query.dtype
@@ -106,54 +106,64 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         leading = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
         heads, dimension = leading[-1] if leading else 1, q.shape[-1]
         scale = 1.0 / math.sqrt(dimension) if call.scale is None else float(call.scale)
-
+        z = q.new_full((q.shape[-2], v.shape[-1]), math.nan) if output is None else output.to(wide)
         about = call.queries or _unknown(math.prod(leading[:-1]), q.shape[-2], q.device)
-        real, target = about.real, about.target
-        if real is not None and real.all():
-            real = None
 
         masks: list[Tensor | None] = [None]
-        past = causal_bias(call.mask, q.shape[-2], k.shape[-2])
-        if call.is_causal:
-            past = 0
+        past = 0 if call.is_causal else causal_bias(call.mask, q.shape[-2], k.shape[-2])
         if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
             masks = [full[index] for index in np.ndindex(*leading[:-1])]
 
-        def by_sequence(t: Tensor) -> Tensor:
-            # Without a mask all sequences are alike, and are worked on as if they were heads.
-            return t.expand(*leading, *t.shape[-2:]).reshape(len(masks), -1, *t.shape[-2:])
-
-        q, k, v = map(by_sequence, (q, k, v))
-        z = [None] * len(masks) if output is None else by_sequence(output.to(wide))
-
-        def of_heads(t: Tensor | None, i: int) -> Tensor | None:
-            # (heads, queries), where the sequences are worked on as heads (sequences · heads, …)
-            if t is None or len(masks) == 1:
-                return None if t is None else t.repeat_interleave(heads, 0)
-            return t[i].expand(heads, -1)
-
+        # Without a mask all sequences are alike, and are worked on as if they were heads.
+        tensors = [t.expand(*leading, *t.shape[-2:]) for t in (q, k, v, z)]
+        q, k, v, z = (t.reshape(len(masks), -1, *t.shape[-2:]) for t in tensors)
+        known = [None if t is None else t.repeat_interleave(heads, 0) for t in about[-2:]]
+        real, target = (
+            [None] * len(masks) if t is None else t.reshape(len(masks), -1, t.shape[-1])
+            for t in known
+        )
         found = [
-            _sequence(
-                q[i], k[i], v[i], z[i], mask, past, scale, of_heads(real, i), of_heads(target, i)
-            )
+            _sequence(q[i], k[i], v[i], z[i], mask, past, scale, real[i], target[i])
             for i, mask in enumerate(masks)
         ]
         rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
     arrays = rows.reshape(rows.shape[0], -1, heads, rows.shape[-1]).float().cpu().numpy()
-    variance = variances.reshape(-1, heads).cpu().numpy()
     return Measured(
         Rows(*arrays[: len(Rows._fields)]),
-        None if target is None else Targets(*arrays[len(Rows._fields) :]),
-        variance,
+        None if about.target is None else TargetRows(*arrays[len(Rows._fields) :]),
+        variances.reshape(-1, heads).cpu().numpy(),
         dimension,
         scale,
         about.sequence.cpu().numpy(),
         about.position.cpu().numpy(),
         about.batch,
         about.past,
-        0 if real is None else heads * int((~real).sum()),
+        0 if about.real is None else heads * int((~about.real).sum()),
     )
+
+
+@torch.no_grad()
+def logits(call: Call) -> Tensor:
+    """Return all logits of a call, (…, heads, queries, keys), −∞ where a key is hidden.
+
+    In double precision, with memory for all of them: of many rows `sample.choose` takes some.
+    """
+    with hidden_from_modes():
+        q, k = (t.double() for t in call[:2])
+        if call.enable_gqa:
+            k = k.repeat_interleave(q.shape[-3] // k.shape[-3], -3)
+        scale = q.shape[-1] ** -0.5 if call.scale is None else call.scale
+        scores = scale * (q @ k.mT)
+        past = 0 if call.is_causal else causal_bias(call.mask, *scores.shape[-2:])
+        mask = call.mask
+        if past is not None:
+            mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril(past)
+        if mask is None:
+            return scores
+        if mask.dtype != torch.bool:
+            scores, mask = scores + mask.clamp(min=HIDDEN), mask > HIDDEN
+        return scores.masked_fill(~mask, -math.inf)
 
 
 def _unknown(sequences: int, queries: int, device: torch.device) -> Queries:
@@ -166,38 +176,67 @@ def _sequence(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    z: Tensor | None,
+    z: Tensor,
     mask: Tensor | None,
     past: int | None,
     scale: float,
     real: Tensor | None,
     target: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the fields of Rows and, for a target, of Targets, and the values' variance.
+    """Return the fields of Rows and, for a target, of TargetRows, and the values' variance.
 
     q, k, v, z: (heads, queries or keys, size); mask: (heads, queries, keys); real, target: (heads,
     queries); returned (fields, heads, queries) and (heads, 1). With `past`, query i sees the keys
     up to past + i.
     """
-    heads, queries, dimension = q.shape
-    keys = k.shape[-2]
+    real = None if real is None or real.all() else real
+    dimension = q.shape[-1]
     # A shift of all keys shifts all logits of a row: weights keep more digits without it.
     centre = k.mean(dim=-2, keepdim=True)
     k = (k - centre).div_(math.sqrt(dimension)).mT
     shift = torch.matmul(q, centre.mT).squeeze(-1) / math.sqrt(dimension)
     factor = scale * math.sqrt(dimension)
     factor = 1.0 if math.isclose(factor, 1.0, rel_tol=1e-12) else factor
+    sums, seen = _in_blocks(q, k, mask, past, factor, real, target)
+
+    counted = seen.to(v.dtype).unsqueeze(-2)
+    number = counted.sum(dim=-1, keepdim=True)
+    mean = counted @ v / number
+    squares = (counted @ (v - mean).square_()).mean(dim=-1).double()
+    variance = squares / (number[..., 0] - 1.0).clamp(min=1.0)
+    lengths = torch.linalg.vector_norm(z - mean, dim=-1)
+    output_square = lengths**2 / v.shape[-1] + variance / number[..., 0]
+    number, *others = _from_sums(sums, factor * shift.double())
+    if real is not None:
+        number = number.where(real, 0.0)
+    measured = [number, *others, output_square.double()]
+    if target is not None:
+        measured += _of_target(sums, number)
+    return torch.stack(measured), variance
+
+
+def _in_blocks(
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    past: int | None,
+    factor: float,
+    real: Tensor | None,
+    target: Tensor | None,
+) -> tuple["_Sums", Tensor]:
+    """Return the sums of all rows, and which keys any query sees, (heads, keys)."""
+    heads, queries, _ = q.shape
+    keys = k.shape[-1]
     first_key = torch.zeros((), dtype=torch.long, device=q.device)
-    if mask is not None:
-        first_key = _first_key(mask, real)
-    sums = q.new_empty((len(_Sums._fields), heads, queries))
-    computed = q.new_empty((heads, queries, v.shape[-1]))
-    seen = torch.zeros((heads, keys), dtype=torch.bool, device=q.device)
     if mask is None:
         last = torch.arange(queries, device=q.device).expand(heads, -1)
         last = (last if real is None else last.where(real, -1)).amax(dim=-1, keepdim=True)
         reach = last + (keys if past is None else past)
         seen = (torch.arange(keys, device=q.device) <= reach) & (last >= 0)
+    else:
+        first_key = _first_key(mask, real)
+        seen = torch.zeros((heads, keys), dtype=torch.bool, device=q.device)
+    sums = q.new_empty((len(_Sums._fields), heads, queries))
     block = BLOCK.get(q.device.type, BLOCK_ELSEWHERE)
     at_once = min(queries, max(1, block // keys), queries if past is None else CAUSAL_ROWS)
     several = max(1, block // (at_once * keys))
@@ -211,29 +250,8 @@ def _sequence(
                 seen[here[0]] |= counted.any(dim=-2)
             scores = torch.matmul(q[here], k[here[0], :, :stop])
             meant = None if target is None else target[here]
-            found, weights, chosen = _sums(scores, factor, visible, bias, first_key, meant)
-            sums[:, *here] = torch.stack(found)
-            if z is None:
-                values = v[here[0], :stop]
-                share = torch.sigmoid(found.second - found.largest - found.peak.log())
-                first_value = values.take_along_dim(chosen, dim=-2)
-                computed[here] = torch.lerp(first_value, weights @ values, share.unsqueeze(-1))
-
-    counted = seen.to(v.dtype).unsqueeze(-2)
-    number = counted.sum(dim=-1, keepdim=True)
-    mean = counted @ v / number
-    squares = (counted @ (v - mean).square_()).mean(dim=-1).double()
-    variance = squares / (number[..., 0] - 1.0).clamp(min=1.0)
-    lengths = torch.linalg.vector_norm((computed if z is None else z) - mean, dim=-1)
-    output_square = lengths**2 / v.shape[-1] + variance / number[..., 0]
-    wide = _Sums(*sums.double())
-    number, *others = _from_sums(wide, factor * shift.double())
-    if real is not None:
-        number = number.where(real, 0.0)
-    measured = [number, *others, output_square.double()]
-    if target is not None:
-        measured += _of_target(wide, number)
-    return torch.stack(measured), variance
+            sums[:, *here] = torch.stack(_sums(scores, factor, visible, bias, first_key, meant))
+    return _Sums(*sums.double()), seen
 
 
 def _first_key(mask: Tensor, real: Tensor | None) -> Tensor:
@@ -301,11 +319,8 @@ def _sums(
     bias: Tensor | None,
     first_key: Tensor,
     target: Tensor | None,
-) -> tuple[_Sums, Tensor, Tensor]:
-    """Return the sums, the weights of all keys but that of the largest logit, and which that is.
-
-    scores: (…, rows, keys), written over.
-    """
+) -> _Sums:
+    """Return the sums. scores: (…, rows, keys), written over."""
     number = scores.new_full((1,), scores.shape[-1])
     shown = None if visible is None else visible.to(scores.dtype)
     if shown is not None:
@@ -330,7 +345,7 @@ def _sums(
     second = logits.amax(dim=-1)
     logits -= second.unsqueeze(-1)  # what all have in common would cost digits
     weights = torch.softmax(logits, dim=-1)
-    sums = _Sums(
+    return _Sums(
         number.expand(total.shape),
         total,
         length,
@@ -345,7 +360,6 @@ def _sums(
         (chosen.squeeze(-1) == first_key).to(total.dtype),
         meant,
     )
-    return sums, weights, chosen
 
 
 def _argmax(numbers: Tensor) -> Tensor:
@@ -388,7 +402,7 @@ def _from_sums(sums: _Sums, shift: Tensor) -> tuple[Tensor, ...]:
 
 
 def _of_target(sums: _Sums, counted: Tensor) -> tuple[Tensor, ...]:
-    """Return the fields of Targets; `counted` is the number of keys, 0 for padding.
+    """Return the fields of TargetRows; `counted` is the number of keys, 0 for padding.
 
     Of a target with the logit t, m the mean of the n − 1 other logits: its gap t − m, its weight,
     and κ = log(Σ e^ℓ / (n − 1)) − m of the others. The weight is 1/(1 + (n − 1) e^{κ − gap}).

@@ -1,14 +1,11 @@
 """Watch the attention of a model while it trains."""
 
-import csv
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from torch import nn
@@ -17,9 +14,8 @@ from attnlib import checking, interception
 from attnlib.extras import brought_by
 from attnlib.probing.alarms import WATCHED, Alarm, reasons
 from attnlib.probing.clipping import clip
-from attnlib.probing.observer import NAMES_SHOWN, Observer
+from attnlib.probing.observer import Observer, check_model, into, listed
 from attnlib.probing.report import Report
-from attnlib.probing.sample import some_rows
 
 Log = Callable[[str, float, int], object]
 """What a number is told to: its name, the number, the step. TensorBoard's add_scalar is one."""
@@ -71,17 +67,15 @@ class Monitor:
     `log` gets ("attention/LAYER/COLUMN", number, step): for each layer the largest over its heads
     of `alpha_to_critical`, `largest_logit`, `largest_weight` and `first_weight`, the smallest of
     `entropy` and `gradient`, the mean of `effective_keys` and `output_std`, columns of
-    `attnlib.probing.DEFINITIONS`. It is a function such as SummaryWriter.add_scalar, a path that
-    ends in .csv, to which lines are appended, "tensorboard", which writes to ./runs, or None.
+    `attnlib.probing.DEFINITIONS`. TensorBoard's SummaryWriter.add_scalar is such a function.
 
     About `rows` rows of each head are measured, from up to four sequences and all along their
     length; `rng` draws them. Outputs, gradients and the model's random numbers stay bitwise the
     same. Nothing is done between the steps that are watched, and of one of them a line a head is
     kept.
 
-    Raises ValueError or TypeError for `every` or `rows` below 1, for `alarms` that is no bool and
-    `on_alarm` that is no function, for what is not a model, and for one that is compiled, where the
-    model that was given to torch.compile is to be monitored; and what `probe` raises where a step
+    Raises ValueError or TypeError for `every` or `rows` below 1, for `alarms` that is no bool, and
+    `log` or `on_alarm` that is no function; and what `probe` raises for a model, or where a step
     calls no attention that can be seen. Chapter: probe.
     """
 
@@ -90,19 +84,16 @@ class Monitor:
         model: nn.Module,
         *,
         every: int = 100,
-        log: Log | str | Path | None = None,
+        log: Log | None = None,
         rows: int = 256,
         rng: np.random.Generator | None = None,
         alarms: bool = True,
         on_alarm: Callable[[Alarm], object] | None = None,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
-        if interception.is_compiled(model):
-            raise ValueError(
-                "model is compiled, and a graph cannot be seen into: monitor the model that was "
-                "given to torch.compile"
-            )
+        check_model(model)
+        for name, function in {"log": log, "on_alarm": on_alarm}.items():
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be a function, got {name}={function!r:.80}")
         self.model = model
         self.every = checking.integer("every", every, minimum=1)
         self.rows = checking.integer("rows", rows, minimum=1)
@@ -112,10 +103,8 @@ class Monitor:
         """Each head's first alarm of each kind."""
         self.step: int | None = None
         self._rng = np.random.default_rng(0) if rng is None else checking.generator("rng", rng)
-        self._log = _logger(log)
+        self._log = log
         self._looks = checking.flag("alarms", alarms)
-        if on_alarm is not None and not callable(on_alarm):
-            raise TypeError(f"on_alarm must be a function of an alarm, got {on_alarm!r:.80}")
         self._on_alarm = on_alarm
         self._recent: Recent = defaultdict(lambda: deque(maxlen=WATCHED))
         self._unclipped: Any = None
@@ -158,8 +147,8 @@ class Monitor:
         self._calls += 1
         if step % self.every or step in self.tables or self._observer is not None:
             return
-        sample = partial(some_rows, rows=self.rows, rng=self._rng)
-        self._observer, self._watched_step = Observer(module, Report(theory=False), sample), step
+        self._report, self._watched_step = Report(theory=False), step
+        self._observer = Observer(module, into(self._report, self.rows, self._rng))
         self._watched = ExitStack()
         self._watched.enter_context(self._observer.at_work())
         self._observer.enter_module(module, arguments, named)
@@ -174,9 +163,10 @@ class Monitor:
             return
         if not self.tables:
             observer.finish()
-        table = self._unclipped = self.tables[self._watched_step] = observer.report.table()
-        for line in _numbers(table):
-            self._log(*line, self._watched_step)
+        table = self._unclipped = self.tables[self._watched_step] = self._report.table()
+        if self._log is not None:
+            for name, number in _numbers(table):
+                self._log(name, number, self._watched_step)
         if self._looks:
             self._look(table, self._watched_step)
 
@@ -196,13 +186,9 @@ class Monitor:
             for alarm in found:
                 self._on_alarm(alarm)
         elif found:
-            shown = "; ".join(
-                f"{alarm.name} in {alarm.layer} head {alarm.head}: {alarm.why}"
-                for alarm in found[:NAMES_SHOWN]
-            )
-            more = len(found) - NAMES_SHOWN
-            end = f"; and {more} more in monitor.alarms" if more > 0 else ""
-            warnings.warn(f"step {step}: {shown}{end}", stacklevel=2)
+            alarms = [f"{one.name} in {one.layer} head {one.head}: {one.why}" for one in found]
+            shown = listed(alarms, "; ")
+            warnings.warn(f"step {step}: {shown} (monitor.alarms has all)", stacklevel=2)
 
     def callback(self) -> Any:
         """Return a TrainerCallback for the Trainer of transformers: its steps are those counted."""
@@ -255,29 +241,3 @@ def _numbers(table: Any) -> Iterable[tuple[str, float]]:
 
 def _place(layer: str, call: int) -> str:
     return f"{layer} {call}" if call else layer
-
-
-def _logger(log: Log | str | Path | None) -> Log:
-    """Return the function that numbers are told to."""
-    if log is None:
-        return lambda *_: None
-    if callable(log):
-        return log
-    if log == "tensorboard":
-        from torch.utils.tensorboard import SummaryWriter
-
-        return cast(Log, SummaryWriter().add_scalar)
-    if isinstance(log, str | Path) and Path(log).suffix == ".csv":
-        return partial(_append, Path(log))
-    raise ValueError(
-        "log must be a function of a name, a number and a step, 'tensorboard' or a path that ends "
-        f"in .csv, got log={log!r:.80}"
-    )
-
-
-def _append(path: Path, name: str, number: float, step: int) -> None:
-    """Append a line to a file of comma-separated values, which is whole whenever it is read."""
-    with path.open("a", newline="", encoding="utf-8") as file:
-        if not file.tell():
-            file.write("step,name,value\r\n")
-        csv.writer(file).writerow([step, name, number])

@@ -1,11 +1,14 @@
-"""Watch a model run: which module attends, what it hands to attention, and what cannot be seen."""
+"""Watch a model run: which module attends, what it hands to attention, and what cannot be seen.
+
+`Observer` hands each call to a function. `probe` and `Monitor` measure it and add it to a report;
+whatever else is to be known of the calls of a foreign model can be asked in the same way.
+"""
 
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,17 +17,18 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
+from torch.overrides import TorchFunctionMode
 
 from attnlib import checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.interception import ATTENTION, FAST_PATH, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from attnlib.interception import ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
 from attnlib.probing.tokens import Reader, Targets, Tokens
 
-Sample = Callable[[Call, Tensor | None], tuple[Call, Tensor | None]]
-"""From a call and its output to those of some of its rows."""
+See = Callable[[str, int, Call, Tensor], None]
+"""What is told of a call: its layer, its number in that layer and run, itself, and its output."""
 
 NAMES_SHOWN = 3
 
@@ -41,9 +45,10 @@ def probe(
     """Measure every scaled_dot_product_attention call of the model inside the context.
 
     Nothing in the model is touched; outputs, gradients and random numbers are bitwise those of a
-    run without it. Several runs count together. It sees the function under every name, in this
-    thread, in nn.MultiheadAttention and the modules made of it (training and evaluation, the
-    fast path included), and in models of transformers with attn_implementation="sdpa". Masks of
+    run without it, but that modules leave PyTorch's fast path (nn.TransformerEncoder in evaluation,
+    without gradients), which rounds otherwise and returns 0 for padding. Several runs count
+    together. It sees the function under every name, in this thread, in nn.MultiheadAttention and
+    the modules made of it, and in models of transformers with attn_implementation="sdpa". Masks of
     every kind, is_causal, grouped queries and scales are honoured: a number of −10⁴ or less in a
     mask hides a key, others add to the logits. The weights are those before dropout. Of
     the axes of q before its last two, the last is the heads, the others are sequences.
@@ -88,45 +93,49 @@ def probe(
     2  self_attn     2    20                    0.1
     3  self_attn     3    20                    0.1
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     if is_rescaled():
         raise RuntimeError(
             "probe would measure the scale before rescale changes it: enter probe first, "
             "with probe(model) as report, rescale(...)"
         )
-    if interception.is_compiled(model):
-        raise RuntimeError(
-            "model is compiled, and a graph cannot be seen into: probe and run the model that was "
-            "given to torch.compile"
+    report = Report(theory=theory, targets=targets is not None)
+    see = into(report, rows, np.random.default_rng(0))
+    observer = Observer(model, see, Reader(mask, targets))
+    with observer.at_work():
+        yield report
+    observer.finish()
+    if report.not_finite:
+        names = listed(report.not_finite)
+        warnings.warn(
+            f"NaN or infinity in {names}: so is what the report has of them", stacklevel=3
         )
+
+
+def into(report: Report, rows: int | None, rng: np.random.Generator) -> See:
+    """Return a function that adds calls to a report, or about so many rows of each head."""
     if rows is not None:
         rows = checking.integer("rows", rows, minimum=1)
-    observer = Observer(
-        model,
-        Report(theory=theory, targets=targets is not None),
-        None if rows is None else partial(some_rows, rows=rows, rng=np.random.default_rng(0)),
-        Reader(mask, targets),
-    )
-    with observer.at_work():
-        yield observer.report
-    observer.finish()
+
+    def see(layer: str, number: int, call: Call, output: Tensor) -> None:
+        if rows is not None:
+            call, output = some_rows(call, output, rows, rng)
+        report.add(layer, number, measure(call, output))
+
+    return see
 
 
-class Observer(interception.Watcher):
-    """Measures each call of attention on the way, and keeps account of what it could not."""
+class Observer(TorchFunctionMode):
+    """Hands each call of attention in a model to `see`, and keeps account of what it could not.
 
-    def __init__(
-        self,
-        model: nn.Module,
-        report: Report,
-        sample: Sample | None = None,
-        reader: Reader | None = None,
-    ) -> None:
+    Inside `at_work`, what this thread runs is watched; `finish` says what was not seen. Raises
+    TypeError for what is no module, and RuntimeError for one that is compiled.
+    """
+
+    def __init__(self, model: nn.Module, see: See, reader: Reader | None = None) -> None:
         super().__init__()
+        check_model(model)
+        self.see = see
         self.reader = Reader() if reader is None else reader
-        self.report = report
-        self.sample = sample
         self.model_name = type(model).__name__
         self.names = {id(module): name for name, module in model.named_modules()}
         self.kinds = {  # a scripted module has an original name
@@ -140,15 +149,21 @@ class Observer(interception.Watcher):
         self.ran: dict[str, None] = {}  # names of modules that look like attention, in order
         self.seen: dict[str, None] = {}
         self.unmeasured: dict[str, str] = {}
-        self.compiled = False
+        self.measured = self.compiled = False
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Watch what this thread runs."""
-        with _watched_modules(self), interception.FAST_PATH_KEPT, self:
-            yield
-
-    # Modules as they run
+        hooks = [
+            torch_module.register_module_forward_pre_hook(self.enter_module),
+            torch_module.register_module_forward_hook(self.leave_module, always_call=True),
+        ]
+        try:
+            with self:
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def belongs(self, module: nn.Module) -> bool:
         """Return whether the module is a part of the model, and runs in its thread."""
@@ -157,13 +172,13 @@ class Observer(interception.Watcher):
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
     ) -> None:
-        """Note that a module starts. Without arguments, the tokens stay unknown."""
+        """Note that a module starts, and which tokens it is called with."""
         if torch.compiler.is_compiling() or not self.belongs(module):
             return
         if not self.running:
             self.calls.clear()
         tokens = self.running[-1][1] if self.running else Tokens()
-        if args is not None and not interception.is_traced():
+        if not interception.is_traced():
             named = interception.named_arguments() if named is None else named
             tokens = self.reader.read(module, args, named, tokens)
         self.running.append((module, tokens))
@@ -175,8 +190,6 @@ class Observer(interception.Watcher):
         """Note that a module has ended."""
         if not torch.compiler.is_compiling() and self.belongs(module) and self.running:
             self.running.pop()
-
-    # Functions as they are called
 
     @interception.not_compiled
     def __torch_function__(
@@ -198,12 +211,10 @@ class Observer(interception.Watcher):
         result = func(*args, **kwargs)
         if func in ATTENTION:
             self.attention(result, *args, **kwargs)
-        elif func in FAST_PATH:
-            self.fast(func, args, kwargs)
         return result
 
     def multi_head(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and measure its attention."""
+        """Call the function, and see its attention."""
         before = self.calls.total()
         with self:
             result = MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
@@ -227,61 +238,38 @@ class Observer(interception.Watcher):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> None:
-        """Measure a call of scaled_dot_product_attention; the arguments are PyTorch's."""
-        call = Call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-        module, _ = self.running[-1]
-        call, result = _unpacked(module, call, result)
-        self.record(module, [call], None if dropout_p > 0.0 else result)
-
-    def fast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Measure the attention in a kernel of PyTorch's fast path."""
-        given = {**dict(zip(FAST_PATH[function], args, strict=False)), **kwargs}
-        for module in self.running[-1][0].modules():
-            if getattr(module, "in_proj_weight", None) is given["qkv_weight"]:
-                self.record(module, _fast_calls(given), None)
-
-    def record(self, module: nn.Module, calls: list[Call], output: Tensor | None) -> None:
-        """Measure what is one call of the module."""
+        """Tell a call of scaled_dot_product_attention; the arguments are PyTorch's."""
+        module, tokens = self.running[-1]
         name = self.names[id(module)]
         number = self.calls[name]
         self.calls[name] += 1
         self.seen[name] = None
-        reason = _why_not(calls[0].query, calls[0].key)
+        reason = _why_not(query, key)
         if reason:
             self.unmeasured[name] = reason
             return
-        for call in calls:
-            call = call._replace(queries=self.reader.queries(self.running[-1][1], call))
-            if self.sample is not None:
-                call, output = self.sample(call, output)
-            self.report.add(name or self.model_name, number, measure(call, output))
-
-    # What is said at the end
+        if dropout_p > 0.0:
+            with torch.no_grad():
+                result = functional.scaled_dot_product_attention(
+                    *(query, key, value, attn_mask, 0.0, is_causal),
+                    scale=scale,
+                    enable_gqa=enable_gqa,
+                )
+        call = Call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        call, result = _unpacked(module, call, result)
+        call = call._replace(queries=self.reader.queries(tokens, call))
+        self.see(name or self.model_name, number, call, result)
+        self.measured = True
 
     def finish(self) -> None:
         """Name what was not seen: a warning, or an error if nothing was seen at all."""
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
-        silent = self.silent()
-        if self.compiled and not self.way_to_be_seen:
-            lines.append(
-                "a part is compiled, and a graph cannot be seen into: run it under "
-                "torch.compiler.set_stance('force_eager')"
-            )
-        if silent or (self.compiled and self.way_to_be_seen):
-            kinds = [f"{name or 'the model'} ({self.kinds[name]})" for name in silent[:NAMES_SHOWN]]
-            more = len(silent) - len(kinds)
-            which = f"{', '.join(kinds)}{f' and {more} more' if more else ''}"
-            lines.append(
-                f"{which or 'its attention'} ran without calling scaled_dot_product_attention: "
-                "attention that is written out or uses another kernel cannot be seen"
-                + (f"; {self.way_to_be_seen}" if self.way_to_be_seen else "")
-            )
-        if self.report.empty:
-            if not lines:
-                lines.append(
-                    "call the model itself inside the context, in the same thread; parts that are "
-                    "compiled or exported cannot be seen"
-                )
+        lines += self._unseen()
+        if not self.measured:
+            lines = lines or [
+                "call the model itself inside the context, in the same thread; parts that are "
+                "compiled or exported cannot be seen"
+            ]
             raise RuntimeError(
                 f"probe has measured no attention in {self.model_name}. {'; '.join(lines)}"
             )
@@ -289,35 +277,57 @@ class Observer(interception.Watcher):
             warnings.warn(f"not measured: {'; '.join(lines)}", stacklevel=4)
         if unused := self.reader.unused():
             warnings.warn(f"not used: {'; '.join(unused)}", stacklevel=4)
-        broken = self.report.not_finite
-        if broken:
-            names = ", ".join(broken[:NAMES_SHOWN])
-            more = len(broken) - NAMES_SHOWN
-            warnings.warn(
-                f"NaN or infinity in {names}{f' and {more} more' if more > 0 else ''}: so is what "
-                "the report has of them",
-                stacklevel=4,
+
+    def _unseen(self) -> Iterator[str]:
+        """Yield which parts have run without a call that can be seen, and what to do."""
+        if self.compiled and not self.way_to_be_seen:
+            yield (
+                "a part is compiled, and a graph cannot be seen into: run it under "
+                "torch.compiler.set_stance('force_eager')"
+            )
+        silent = [f"{name or 'the model'} ({self.kinds[name]})" for name in self._silent()]
+        if silent or (self.compiled and self.way_to_be_seen):
+            way = f"; {self.way_to_be_seen}" if self.way_to_be_seen else ""
+            yield (
+                f"{listed(silent) or 'its attention'} ran without calling "
+                "scaled_dot_product_attention: attention that is written out or uses another "
+                f"kernel cannot be seen{way}"
             )
 
-    def silent(self) -> list[str]:
+    def _silent(self) -> list[str]:
         """Return the modules that look like attention, ran, and made no call, the inmost ones."""
-
-        def inside(name: str, other: str) -> bool:
-            return name == other or other == "" or name.startswith(f"{other}.")
-
-        without = [
+        around_a_call = {part for name in self.seen for part in _around(name)}
+        silent = [
             name
             for name in self.ran
-            if not any(
-                inside(seen, name) or (inside(name, seen) and seen in self.ran)
-                for seen in self.seen
-            )
+            if name not in around_a_call
+            and not any(part in self.seen and part in self.ran for part in _around(name))
         ]
-        return [
-            name
-            for name in without
-            if not any(inside(other, name) and other != name for other in without)
-        ]
+        return [name for name in silent if not any(name in _around(one)[1:] for one in silent)]
+
+
+def check_model(model: Any) -> None:
+    """Raise TypeError for what is no module, and RuntimeError for one that is compiled."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
+    if interception.is_compiled(model):
+        raise RuntimeError(
+            "model is compiled, and a graph cannot be seen into: take the model that was given to "
+            "torch.compile"
+        )
+
+
+def listed(names: Iterable[str], separator: str = ", ") -> str:
+    """Return the first few of the names, and how many more there are."""
+    names = list(names)
+    more = len(names) - NAMES_SHOWN
+    return separator.join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _around(name: str) -> list[str]:
+    """Return a module's name and those of the modules around it, out to the model's, ""."""
+    parts = name.split(".") if name else []
+    return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tensor]:
@@ -358,38 +368,3 @@ def _why_not(query: Tensor, key: Tensor) -> str:
     if query.device.type == "mps":
         return "its device has no double precision"
     return ""
-
-
-@contextmanager
-def _watched_modules(observer: Observer) -> Iterator[None]:
-    """Tell the observer which module runs. Hooks of the modules would switch the fast path off."""
-    hooks = [
-        torch_module.register_module_forward_pre_hook(observer.enter_module),
-        torch_module.register_module_forward_hook(observer.leave_module, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-@torch.no_grad()
-def _fast_calls(given: dict[str, Any]) -> list[Call]:
-    """Return the calls of attention, one or one for each sequence, in a kernel of the fast path."""
-    x, mask = given["query"], given.get("mask")
-    calls = []
-    with interception.hidden_from_modes():
-        if mask is not None:  # a mask of numbers too hides what is not 0
-            mask = ~mask.bool()
-            if given["mask_type"] == 1:
-                mask = mask[:, None, None, :]
-        for sequences in [one.unsqueeze(0) for one in x.unbind()] if x.is_nested else [x]:
-            if given.get("norm_first"):
-                norm = given["norm_weight_1"], given["norm_bias_1"], given["eps"]
-                sequences = functional.layer_norm(sequences, sequences.shape[-1:], *norm)
-            packed = functional.linear(sequences, given["qkv_weight"], given["qkv_bias"])
-            heads = packed.view(*packed.shape[:-1], 3, given["num_heads"], -1)
-            q, k, v = heads.permute(2, 0, 3, 1, 4)
-            calls.append(Call(q, k, v, mask))
-    return calls

@@ -18,7 +18,7 @@ from attnlib import checking, files
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing import figures, summary
-from attnlib.probing.measure import Measured, Targets
+from attnlib.probing.measure import Measured, TargetRows
 from attnlib.probing.one_head import OneHead
 from attnlib.probing.random_scores import RANDOM, RandomScores
 from attnlib.probing.tally import FIELDS, SUMMED, Tally
@@ -290,7 +290,7 @@ class Report:
             }
             names = ["largest_logit", "log_sum_exp", "largest_weight", "first_weight"]
             if self._targets:
-                names += Targets._fields
+                names += TargetRows._fields
             parts.append(pd.DataFrame(columns | {name: numbers[name] for name in names}))
         return pd.concat(parts, ignore_index=True)
 
@@ -480,7 +480,7 @@ def _line(
 
 AS_THEY_ARE = (
     *("keys", "alpha_to_critical", "wide", "collision_probability", "entropy", "log_sum_exp"),
-    *("largest_weight", "first_weight", *Targets._fields),
+    *("largest_weight", "first_weight", *TargetRows._fields),
 )
 """The columns that are means over the rows."""
 

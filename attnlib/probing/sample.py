@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from attnlib.interception import causal_bias
@@ -11,44 +12,53 @@ SEQUENCES = 4
 """Rows come from this many sequences, if there are as many: those of one are alike."""
 
 
-@torch.no_grad()
 def some_rows(
-    call: Call, output: Tensor | None, rows: int, rng: np.random.Generator
-) -> tuple[Call, Tensor | None]:
+    call: Call, output: Tensor, rows: int, rng: np.random.Generator
+) -> tuple[Call, Tensor]:
     """Return the call and its output for about `rows` rows of each head.
 
     They come from a few sequences, and there from places spread over the length, one drawn in each
     of equal parts. q, k and v have the axes (batch, heads, tokens, size); another call, and one
     with no more rows, stays as it is.
     """
-    q, k, v, mask, is_causal, scale, enable_gqa, known = call
-    batch, length, keys = q.shape[0], q.shape[-2], k.shape[-2]
+    q, k, v = call[:3]
+    batch, length = q.shape[0], q.shape[-2]
     alike = q.ndim == k.ndim == v.ndim == 4 and k.shape[0] == v.shape[0] == batch
     if not alike or batch * length <= rows:
         return call, output
-    chosen = rng.choice(batch, min(batch, SEQUENCES, rows), replace=False)
-    sequences = torch.from_numpy(np.sort(chosen)).to(q.device)
-    edges = np.linspace(0, length, min(length, rows // len(chosen)) + 1).astype(int)
-    queries = torch.from_numpy(rng.integers(edges[:-1], edges[1:])).to(q.device)
+    sequences = np.sort(rng.choice(batch, min(batch, SEQUENCES, rows), replace=False))
+    edges = np.linspace(0, length, min(length, rows // len(sequences)) + 1).astype(int)
+    return choose(call, output, sequences, rng.integers(edges[:-1], edges[1:]))
+
+
+@torch.no_grad()
+def choose(
+    call: Call, output: Tensor, sequences: ArrayLike, queries: ArrayLike
+) -> tuple[Call, Tensor]:
+    """Return the call and its output for some places in the batch, and some of its queries.
+
+    q, k and v have the axes (batch, heads, tokens, size).
+    """
+    q, k, v, mask, is_causal, scale, enable_gqa, known = call
+    batch, length, keys = q.shape[0], q.shape[-2], k.shape[-2]
+    some, at = (torch.as_tensor(chosen, device=q.device) for chosen in (sequences, queries))
 
     def of(t: Tensor) -> Tensor:
-        return t.index_select(0, sequences).index_select(-2, queries)
+        return t.index_select(0, some).index_select(-2, at)
 
-    past = causal_bias(mask, length, keys)
-    if is_causal:
-        past = 0
+    past = 0 if is_causal else causal_bias(mask, length, keys)
     if past is not None:
-        mask = torch.arange(keys, device=q.device) <= queries[:, None] + past
+        mask = torch.arange(keys, device=q.device) <= at[:, None] + past
     elif mask is not None:
         heads = mask.shape[-3] if mask.ndim > 2 else 1
         mask = of(mask.expand(batch, heads, length, keys))
-    k, v = k.index_select(0, sequences), v.index_select(0, sequences)
+    k, v = k.index_select(0, some), v.index_select(0, some)
     if known is not None:
+        real, target = (None if t is None else t[some][:, at] for t in known[-2:])
         known = known._replace(
-            sequence=known.sequence[sequences],
-            position=known.position[sequences][:, queries],
-            real=None if known.real is None else known.real[sequences][:, queries],
-            target=None if known.target is None else known.target[sequences][:, queries],
+            sequence=known.sequence[some],
+            position=known.position[some][:, at],
+            real=real,
+            target=target,
         )
-    some = Call(of(q), k, v, mask, False, scale, enable_gqa, known)
-    return some, None if output is None else of(output)
+    return Call(of(q), k, v, mask, False, scale, enable_gqa, known), of(output)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from attnlib import freezing
 from attnlib.checking import FloatArray
-from attnlib.probing.measure import Measured, Rows, Targets
+from attnlib.probing.measure import Measured, Rows, TargetRows
 
-FIELDS = (*Rows._fields, *Targets._fields)
+FIELDS = (*Rows._fields, *TargetRows._fields)
 """What is kept of a row, in single precision: 56 bytes."""
 
 SUMMED = (
