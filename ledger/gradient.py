@@ -106,7 +106,7 @@ def variance_any_law(slope: float = 1.0, mean: float = 0.0, seed: int = 21) -> D
     worst = max(deviations)
     exactly = abs(slope / float(scores.product_moments(mean, 1.0, mean, 1.0).variance) - 1.0)
     proved = symbolic.product_variance_of_any_law().proved and exactly < ROUNDING
-    numbers = {"d": d, "count": len(laws), "laws": ", ".join(laws), "mean": mean, "worst": worst}
+    numbers = {"d": d, "count": len(laws), "laws": ", ".join(laws), "worst": worst}
     return holds(proved and worst < LIMIT), numbers
 
 
@@ -135,9 +135,7 @@ def zero_at_0(at: float = 0.0, value: float = 0.0, seed: int = 23) -> Decision:
     distances = [float(np.abs(rows.gradient(s, at + h) - value).max()) for h in steps]
     slope = rows.gradient(s, 1e-9) / 1e-9
     return holds((np.array(distances) < steps).all()), {
-        "value": value,
         "distances": listed("{:.1e}", distances),
-        "at": at,
         "least": slope.min(),
         "most": slope.max(),
     }
@@ -205,7 +203,7 @@ def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Decisio
     y = rows.collision_probability(p)
     gap = float(np.abs(rows.renyi_entropy(p, order) - (-np.log(y) if logarithm else y)).max())
     correlation = float(spearmanr(y, rows.shannon_entropy(p)).statistic)
-    numbers = {"order": order, "gap": _distance(gap), "correlation": correlation}
+    numbers = {"gap": _distance(gap), "correlation": correlation}
     return holds(gap < ROUNDING), numbers
 
 
@@ -221,7 +219,7 @@ def no_closed_form(
     )
     gap = float(np.abs(candidate / found - 1.0).max())
     decided = {"not easy": Verdict.EXTENDED, "no formula": Verdict.WRONG}.get(says, Verdict.HOLDS)
-    return decided if gap < ROOT else Verdict.OPEN, {"shift": shift, "gap": _distance(gap)}
+    return decided if gap < ROOT else Verdict.OPEN, {"gap": _distance(gap)}
 
 
 @claim("comments.max-quarter")
@@ -276,7 +274,6 @@ def max_entry(
     return verdict, {
         "sizes": listed("{}", sizes),
         "shares": listed("{:.2f}", shares),
-        "interval": interval,
         "correlation": fit.rvalue,
         "slope": fit.slope,
         "medians": listed("{:.1f}", np.median(best, axis=1)),
@@ -305,7 +302,6 @@ def power(
         "forward": _distance(forward),
         "by_x": abs(by_input + 1.0),
         "by_input": by_input,
-        "exponent": exponent,
         "sums": [exponent * float(1.0 - rows.collision_probability(y).mean()) for y in ys],
         "keys": keys,
     }
@@ -348,8 +344,6 @@ def power_faster(
     lines = "; ".join(f"{name}: {mean:.2f} ± {e:.2f}" for name, (mean, e) in measured.items())
     return verdict, {
         "larger": larger,
-        "n": n,
-        "pairs": pairs,
         "differences": lines[0].upper() + lines[1:],
         "rate": RATES["attention"][ONE_RATE],
     }
@@ -377,10 +371,6 @@ def not_rnn(
     differs = abs(attention.value) < LEVEL and abs(recurrent.value) > STEEP
     return holds_within(differs), {
         "with_or_out": "with" if normalised else "without",
-        "gain": gain,
-        "start": start,
-        "depth": depth,
-        "path": path,
         "attention": attention,
         "recurrent": recurrent,
     }
@@ -396,7 +386,7 @@ def epsilon(constant: float = 1e-6, seed: int = 31) -> Decision:
         float(np.abs(rows.power_softmax(c * x, epsilon=constant) - reference).sum(axis=1).mean())
         for c in factors
     ]
-    numbers = {"constant": constant, "changes": listed("{:.1e} at c = {:g}", changes, factors)}
+    numbers = {"changes": listed("{:.1e} at c = {:g}", changes, factors)}
     return holds(max(changes) > ROUNDING), numbers
 
 
@@ -456,8 +446,6 @@ def not_learning_rate(
         stuck = cured > STUCK and scaled.value < LEARNED
         verdict = Verdict.HOLDS_WITHIN if stuck else Verdict.OPEN
     return verdict, {
-        "steps": steps,
-        "alpha": alpha,
         "rates": [len(rates) for rates in RETRIEVAL_RATES.values()],
         "descent": descent,
         "adam": adam,

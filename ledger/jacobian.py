@@ -40,7 +40,7 @@ def scores_grow(variance: float = 512.0, d: int = 512, seed: int = 11) -> Decisi
     exactly = abs(variance / (d * float(ENTRY.variance)) - 1.0) < ROUNDING
     agrees = exactly and abs(measured - variance) < LIMIT * error and gap < DENSITY
     numbers = {"gap": 100 * gap, "shows": 100 * DENSITY}
-    return holds_within(agrees), {"d": d, "measured": measured, "error": error, **numbers}
+    return holds_within(agrees), {"measured": measured, "error": error, **numbers}
 
 
 @claim("jacobian.product-moments")
@@ -68,7 +68,6 @@ def multiply(exponent: float = 0.5, seed: int = 12) -> Decision:
     agrees = exactly and abs(factor**2 * measured - 1.0) < LIMIT * factor**2 * error
     return holds(agrees), {
         "d": d,
-        "exponent": exponent,
         "multiplied": factor**2 * measured,
         "divided": measured / d,
         "error": error / d,
@@ -95,7 +94,7 @@ def scale_variant(factor: float = 10.0, shift: float = 0.0, seed: int = 14) -> D
     s = scores.Normal().sample(np.random.default_rng(seed), 1000, 16)
     distance = np.abs(rows.softmax(factor * s + shift) - rows.softmax(s)).sum(axis=1) / 2.0
     least = distance.min()
-    numbers = {"rows": len(s), "factor": factor, "mean": distance.mean(), "least": least}
+    numbers = {"rows": len(s), "mean": distance.mean(), "least": least}
     return holds(least > ROUNDING), numbers
 
 

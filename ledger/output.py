@@ -63,9 +63,6 @@ def under_scaled(std: float = 0.102, n: int = 256, d: int = 64, seed: int = 42) 
     measured, spread = np.sqrt(mean), error / (2.0 * np.sqrt(mean))
     agree = abs(measured - computed) < LIMIT * spread and abs(computed - std) < THREE_DECIMALS
     return holds(agree and computed < UNDER), {
-        "std": std,
-        "n": n,
-        "d": d,
         "computed": computed,
         "measured": measured,
         "spread": spread,

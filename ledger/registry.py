@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import wraps
 from importlib.resources import files
+from inspect import signature
 from typing import Any, NamedTuple
 
 from attnlib import scores
@@ -131,7 +132,7 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
     """Register the decorated function as the check of a statement, which must not have one.
 
     `constants` are those of the source where they differ from the function's defaults. The template
-    of the evidence may also name constants of the function's module.
+    of the evidence names numbers of the check, its arguments, and constants of its module.
     """
 
     def register(function: Check) -> Check:
@@ -142,8 +143,10 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
 
         @wraps(function)
         def check(**arguments: Any) -> Finding:
-            verdict, numbers = function(**{**constants, **arguments})
-            names = ChainMap(dict(numbers), function.__globals__)
+            given = signature(function).bind(**{**constants, **arguments})
+            given.apply_defaults()
+            verdict, numbers = function(**given.arguments)
+            names = ChainMap(dict(numbers), given.arguments, function.__globals__)
             return Finding(verdict, EVIDENCE[identifier].format_map(names))
 
         CLAIMS[identifier] = Claim(**asdict(STATEMENTS[identifier]), check=check)

@@ -116,7 +116,7 @@ def normal_approximation(
     else:
         best_too = max(abs(ratio - 1.0) for ratio in best[:2]) < TENTH
         verdict = Verdict.HOLDS if best_too else Verdict.NEEDS_A_CONDITION
-    return verdict, {"keys": keys, "low": low, "best": best}
+    return verdict, {"low": low, "best": best}
 
 
 @claim("normal.fit")
@@ -157,7 +157,6 @@ def in_range(low: float = 2.0, high: float = 3.0, dimension: int | None = None) 
     elif inside.any():
         ends = f"n from {GRID[inside][0]:.0f} to {GRID[inside][-1]:.0f} there"
     return holds_within(inside.mean() >= NINE_TENTHS), {
-        "dimension": dimension,
         "share": 100 * inside.mean(),
         "ends": ends,
         "lowest": best[0],
@@ -176,8 +175,6 @@ def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Dec
     median = {a: float(np.median(rows.gradient(s, a))) for a in (reference, scale)}
     better = [own.mean() > NINE_TENTHS, *(size[scale] > size[reference] for size in (mean, median))]
     return {3: Verdict.HOLDS_WITHIN, 0: Verdict.WRONG}.get(sum(better), Verdict.OPEN), {
-        "scale": scale,
-        "reference": reference,
         "share": 100 * own.mean(),
         "n": n,
         "before": mean[reference],
@@ -204,7 +201,6 @@ def figure(coefficient: float = 0.84, power: float = 0.5, dimension: int | None 
         "first": best[0],
         "last": best[-1],
         "gap": gap,
-        "coefficient": coefficient,
         "shape": _name(power),
         "share": 100 * near.mean(),
     }
@@ -277,7 +273,10 @@ def explains(
         verdict = Verdict.WRONG
     else:
         verdict = Verdict.HOLDS_WITHIN if all(at_own) else Verdict.NEEDS_A_CONDITION
-    return verdict, {"systems": "; ".join(lines), "kept": max(kept), "dimension": dimension}
+    return verdict, {
+        "systems": "; ".join(lines),
+        "kept": max(kept),
+    }
 
 
 @claim("cosine.coefficient")
@@ -317,7 +316,6 @@ def rmsnorm(exponents: tuple[float, float] = (-0.5, -1.0), dimension: int = 128)
     wide = (*HEADS, 512)
     roots = [float(annealed.best_alpha(Cosine(d), 4096)) / np.sqrt(d) for d in wide]
     return Verdict.ANSWERED if fitting == 1 else Verdict.OPEN, {
-        "dimension": dimension,
         "shares": listed("30·d^{:g} for {:.0f} %", exponents, [100 * share for share in shares]),
         "roots": listed("{:.2f}/√d at d = {}", roots, wide),
     }

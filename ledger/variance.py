@@ -70,7 +70,6 @@ def scale(exponent: float = -0.5, seed: int = 3) -> Decision:
     agrees, worst = _compared(exponent, lambda d: 1.0, seed)
     power = 2.0 * exponent + 1.0
     return holds(agrees), {
-        "exponent": exponent,
         "power": power,
         "exactly": f"d^{power:g}" if power else "1",
         "worst": worst,
@@ -91,7 +90,10 @@ def product_rule(factor: float = 1.0, means: tuple[float, ...] = (0.0, 0.5, 1.0)
     else:
         verdict = Verdict.WRONG
     mean, error = max(errors.items(), key=lambda item: abs(item[1]))
-    return verdict, {"mean": mean, "variance": factor + error, "factor": factor}
+    return verdict, {
+        "mean": mean,
+        "variance": factor + error,
+    }
 
 
 @claim("variance.softmax-exaggerates")

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -40,65 +41,31 @@ def read(record: Record) -> Cells:
     }
 
 
-PROSE = """\
-# Compatibility
-
-`probe`, `rescale` and `register` were each run on {families} families of models of transformers
-{transformers}, under each implementation of attention, and in six situations under the one that
-transformers takes: {tries} tries. In {right} the tool does what it says, in {refused} it refuses in
-a line that says why, in {wrong} it is wrong. Of the refusals, {elsewhere} are of eager or flex
-attention where the same tool does what it says with `attn_implementation="sdpa"`.
-
-Three marks stand in each cell: for `probe`, `rescale` and `register`, in this order. ✓ means right,
-a letter that the tool refuses, with the line below the tables, and – that there is no such thing:
-an implementation that the family lacks, a cache in an encoder.
-
-Right means the same as attention that is written out in double precision, key by key, and put in
-the place of the model's own: the same numbers in the report, or the same output (gradients,
-generated text) at the changed scale. Each family is a small model of two layers with random
-weights, named as its configuration. Recorded with PyTorch {torch} on a CPU;
-`python -m experiments.compatibility` records it again and writes this page.
-
-"""
-
-
-COUNTED = {"right": RIGHT, "refused": REFUSED, "wrong": WRONG}
-
-
 def page(record: Record) -> str:
     """Return the page that shows a record."""
     found = read(record)
     letters: dict[str, str] = {}
-    plain = list(table(found, letters, IMPLEMENTATIONS))
-    others = list(table(found, letters, SITUATIONS))
-    notes = [f"- {letter}: {line}\n" for line, letter in letters.items()]
+    tables = {"plain": IMPLEMENTATIONS, "others": SITUATIONS}
+    shown = {name: "".join(table(found, letters, of)) for name, of in tables.items()}
     kinds = Counter(answer["is"] for answer in found.values())
-    counts = {name: kinds[kind] for name, kind in COUNTED.items()}
     elsewhere = sum(
         found[family, implementation, tool]["is"] == REFUSED
         and found[family, "sdpa", tool]["is"] == RIGHT
-        for family in FAMILIES
-        for implementation in IMPLEMENTATIONS[1:]
-        for tool in TOOLS
+        for family, implementation, tool in product(FAMILIES, IMPLEMENTATIONS[1:], TOOLS)
     )
-    return "".join(
-        [
-            PROSE.format(
-                **record.made,
-                **counts,
-                families=len(FAMILIES),
-                tries=sum(counts.values()),
-                elsewhere=elsewhere,
-            ),
-            "## By implementation of attention\n\n",
-            *plain,
-            "\n## By what the model is doing\n\n",
-            "With the implementation that transformers takes for the family: sdpa, or eager where\n"
-            "the model refuses that.\n\n",
-            *others,
-            "\n## What is refused, and in which words\n\n",
-            *notes,
-        ]
+    return (
+        Path(__file__)
+        .with_name("page.md")
+        .read_text("utf-8")
+        .format(
+            **record.made,
+            **shown,
+            **{name: kinds[name] for name in (RIGHT, REFUSED, WRONG)},
+            families=len(FAMILIES),
+            tries=sum(kinds[kind] for kind in (RIGHT, REFUSED, WRONG)),
+            elsewhere=elsewhere,
+            notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
+        )
     )
 
 

@@ -325,7 +325,7 @@ def _slopes(index: int) -> Fields:
     config: Any = model.module.config
     ids = window(model, index, 2 * SHORT + 1, SHIFT)
     factors = torch.ones(config.num_hidden_layers, config.num_attention_heads, requires_grad=True)
-    with rows.multiplied(factors):
+    with rows.Multiplied(factors):
         loss = losses_of(model, ids)[SHORT // 2 :].mean()
     (slope,) = torch.autograd.grad(loss, factors)
     return {"late": short(slope.flatten().numpy())}

@@ -222,7 +222,7 @@ def repeated(ids: Sequence[int], places: Places) -> dict[str, Places]:
     return {"repeat": np.where(places >= half, places - half + 1, -1)}
 
 
-class multiplied(TorchFunctionMode):  # noqa: N801
+class Multiplied(TorchFunctionMode):
     """A context that multiplies the logits of each layer and head, by (layers, heads)."""
 
     def __init__(self, factors: Tensor) -> None:
