@@ -162,19 +162,20 @@ def _masked(model: Model) -> dict[str, float]:
 
 def atlas() -> Work:
     """Yield the rows of every head of every model, text by text."""
+    yield from _every_text(_both_sides, _causal)
+
+
+def _every_text(both_sides: Callable[..., Fields], causal: Callable[..., Fields]) -> Work:
+    """Yield what is computed of each text, by one function or the other."""
     for index in range(SHORT_TEXTS):
         for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
-            yield entry({"model": name, "text": index}, _both_sides, name, index)
+            yield entry({"model": name, "text": index}, both_sides, name, index)
     for index in range(TEXTS):
-        yield entry({"model": "MiniLM", "text": index}, _both_sides, "MiniLM", index)
-    for index, lengths in _causal_texts():
-        at = {"model": "SmolLM2", "text": index, "tokens": lengths[-1]}
-        yield entry(at, _causal, index, lengths)
-
-
-def _causal_texts() -> list[tuple[int, tuple[int, ...]]]:
+        yield entry({"model": "MiniLM", "text": index}, both_sides, "MiniLM", index)
     usual = [(index, LENGTHS) for index in range(TEXTS)]
-    return usual + [(index, LONG_LENGTHS) for index in LONG_TEXTS]
+    for index, lengths in (*usual, *((index, LONG_LENGTHS) for index in LONG_TEXTS)):
+        at = {"model": "SmolLM2", "text": index, "tokens": lengths[-1]}
+        yield entry(at, causal, index, lengths)
 
 
 def _both_sides(name: str, index: int) -> Fields:
@@ -392,16 +393,9 @@ def _faulty(index: int, exhibit: Exhibit) -> Fields:
 
 
 def laws_of_others() -> Work:
-    """Yield what laws of others speak of, text by text."""
-    for index in range(SHORT_TEXTS):
-        for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
-            yield entry({"model": name, "text": index}, _short, name, index)
-    for index in range(TEXTS):
-        yield entry({"model": "MiniLM", "text": index}, _short, "MiniLM", index)
-    for index, lengths in _causal_texts():
-        at = {"model": "SmolLM2", "text": index, "tokens": lengths[-1]}
-        yield entry(at, _prefixes, index, lengths)
-    of_one = range(0, ONE_SOURCE * len(SOURCES), len(SOURCES))
+    """Yield what laws of others speak of, text by text; and outputs in texts of one source."""
+    yield from _every_text(_short, _prefixes)
+    of_one = [len(SOURCES) * i for i in range(ONE_SOURCE)]
     for index in of_one:
         at = {"model": "MiniLM", "text": index, "source": SOURCES[0]}
         yield entry(at, _short, "MiniLM", index)
