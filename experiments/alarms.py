@@ -164,71 +164,49 @@ def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
     ]
 
 
-def count_diverged(record: Record, groups: tuple[str, ...]) -> int:
-    """Return how many runs of these groups diverged."""
-    found = [entry.found for group in groups for entry in record.select(group=group)]
-    return sum(one["diverged_at"] is not None for one in found)
+def diverged(record: Record, without_an_end: bool) -> int:
+    """Return how many runs diverged whose warm-up never ends, or of the others."""
+    return sum(
+        entry.found["diverged_at"] is not None
+        for entry in record.entries
+        if (entry.at["group"] in DIVERGING) == without_an_end
+    )
 
 
-def count_warned(record: Record) -> int:
-    """Return how many diverging runs gave the alarm before they diverged."""
-    return sum(lead > 0 for group in DIVERGING for lead in leads(record, group))
+def warned(record: Record, until: str = "diverged_at") -> int:
+    """Return how many diverging runs gave the alarm before they diverged, or before something."""
+    return sum(lead > 0 for group in DIVERGING for lead in leads(record, group, until))
 
 
-def count_before_turning(record: Record) -> int:
-    """Return how many diverging runs gave it before their loss turned."""
-    return sum(lead > 0 for group in DIVERGING for lead in leads(record, group, "lowest_at"))
+def median_lead(record: Record, group: str) -> float:
+    """Return the median of the steps by which the alarm came before."""
+    return float(np.median(leads(record, group)))
 
 
-def count_dead(record: Record) -> int:
-    """Return how many usual runs gave a dead head."""
-    return sum(len(alarmed(record, group, "dead head")) for group in USUAL)
-
-
-class Prediction(NamedTuple):
-    """What was expected: in words, what is counted, and the least and the most that it may be."""
-
-    text: str
-    of: Callable[[Record], float]
-    least: float
-    most: float
-
-
-PREDICTIONS = (
-    Prediction(
-        "runs without an end that diverge, of 20", lambda r: count_diverged(r, DIVERGING), 20, 20
+FALSE = "false alarms of collapse"
+BEFORE = "steps before, the median with"
+PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
+    ("runs without an end that diverge, of 20", lambda r: diverged(r, True), 20, 20),
+    ("runs with an end that diverge, of 40", lambda r: diverged(r, False), 0, 0),
+    ("runs that are warned of entropy collapse before, of 20", warned, 18, 20),
+    (f"{BEFORE} 2 layers", lambda r: median_lead(r, DIVERGING[0]), 40, 120),
+    (f"{BEFORE} 4 layers", lambda r: median_lead(r, DIVERGING[1]), 40, 120),
+    (
+        "runs that are warned before their loss turns, of 20",
+        lambda r: warned(r, "lowest_at"),
+        *(10, 20),
     ),
-    Prediction(
-        "runs with an end that diverge, of 40",
-        lambda r: count_diverged(r, tuple(g.name for g in GROUPS if g.name not in DIVERGING)),
-        0,
-        0,
+    (f"{FALSE} to 2⁻⁹, of 10", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
+    (f"{FALSE} to 2⁻⁸, of 10", lambda r: len(alarmed(r, USUAL[1])), 0, 1),
+    (f"{FALSE} to 2⁻⁷, of 10", lambda r: len(alarmed(r, USUAL[2])), 0, 5),
+    (f"{FALSE} from α = 4, of 10", lambda r: len(alarmed(r, GROUPS[-1].name)), 8, 10),
+    (
+        "false alarms of a dead head in the usual runs, of 30",
+        lambda r: sum(len(alarmed(r, group, "dead head")) for group in USUAL),
+        *(0, 0),
     ),
-    Prediction("runs that are warned of entropy collapse before, of 20", count_warned, 18, 20),
-    Prediction(
-        "steps before, the median with 2 layers",
-        lambda r: float(np.median(leads(r, DIVERGING[0]))),
-        40,
-        120,
-    ),
-    Prediction(
-        "steps before, the median with 4 layers",
-        lambda r: float(np.median(leads(r, DIVERGING[1]))),
-        40,
-        120,
-    ),
-    Prediction("runs that are warned before their loss turns, of 20", count_before_turning, 10, 20),
-    Prediction("false alarms of collapse to 2⁻⁹, of 10", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
-    Prediction("false alarms of collapse to 2⁻⁸, of 10", lambda r: len(alarmed(r, USUAL[1])), 0, 1),
-    Prediction("false alarms of collapse to 2⁻⁷, of 10", lambda r: len(alarmed(r, USUAL[2])), 0, 5),
-    Prediction(
-        "false alarms of collapse from α = 4, of 10",
-        lambda r: len(alarmed(r, GROUPS[-1].name)),
-        8,
-        10,
-    ),
-    Prediction("false alarms of a dead head in the usual runs, of 30", count_dead, 0, 0),
 )
+"""What was expected: in words, what is counted, and the least and the most that it may be."""
 
 
 def verdicts(record: Record) -> Iterator[tuple[str, float, bool]]:

@@ -83,7 +83,7 @@ def work(budget: int, heads: int) -> Work:
     seeds = count(SEED)
     for n in LENGTHS:
         at = {"of": "temperatures", "law": "normal scores", "n": n}
-        yield at, partial(temperatures, n, budget, next(seeds))
+        yield at, partial(measure, Normal(), n, tuple(1.0 / TEMPERATURES), budget, next(seeds))
     for name, law in LAWS.items():
         for n in POWERS:
             at = {"of": "lengths", "law": name, "n": n}
@@ -122,35 +122,19 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Return the measured and the computed std of the output at each α."""
     drawn = min(max(budget // n, 2), MOST_ROWS)
+    statistic = partial(squares, alphas=alphas)
     with ThreadPoolExecutor(1) as one_core:
         found = sample(
-            WithValues(law),
-            2 * n,
-            partial(squares, alphas=alphas),
-            rows=drawn,
-            seed=seed,
-            executor=one_core,
+            WithValues(law), 2 * n, statistic, rows=drawn, seed=seed, executor=one_core
         ).mean()
-    result = []
-    for i, alpha in enumerate(alphas):
-        outputs, weights = (
-            root(found.value[kind, i], found.standard_error[kind, i]) for kind in (0, 1)
-        )
-        result.append(
-            {
-                "t": 1.0 / alpha,
-                "rows": drawn,
-                "outputs": outputs,
-                "weights": weights,
-                "exact": float(exact.output_std(law, alpha, n)),
-            }
-        )
-    return result
-
-
-def temperatures(n: int, budget: int, seed: int) -> list[dict[str, Any]]:
-    """Return the output's std at the source's 17 temperatures, for normal scores."""
-    return measure(Normal(), n, tuple(1.0 / TEMPERATURES), budget, seed)
+    outputs, weights = (
+        [root(*both) for both in zip(found.value[kind], found.standard_error[kind], strict=True)]
+        for kind in (0, 1)
+    )
+    computed = exact.output_std(law, alphas, n).tolist()
+    names = ("t", "rows", "outputs", "weights", "exact")
+    columns = ([1.0 / alpha for alpha in alphas], [drawn] * len(alphas), outputs, weights, computed)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def heads_of_attention(
@@ -163,32 +147,28 @@ def heads_of_attention(
         one_batch(generator, n, d, alpha, causal, min(HEADS_AT_A_TIME, heads - start))
         for start in starts
     ]
-    by_position = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    squares = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     seen = np.arange(1, n + 1) if causal else np.array([n])
-    computed = {
+    stds = {
         "output": exact.output_std(DotProduct(d), alpha, seen),
         **exact.backward_std(d, alpha, seen)._asdict(),
     }
     result: dict[str, Any] = {"heads": heads}
-    for name, values in by_position.items():
-        result[name] = {
-            "measured": over_heads(values.mean(axis=1)),
-            "exact": float(np.sqrt(np.square(computed[name]).mean())),
-        }
+    for name, values in squares.items():
+        computed = float(np.sqrt(np.square(stds[name]).mean()))
+        result[name] = {"measured": over_heads(values.mean(axis=1)), "exact": computed}
     if causal:
         result["positions"] = [
             {
-                "n": n_seen,
-                "output": over_heads(by_position["output"][:, n_seen - 1]),
-                "exact": float(computed["output"][n_seen - 1]),
+                "n": i,
+                "output": over_heads(squares["output"][:, i - 1]),
+                "exact": float(stds["output"][i - 1]),
             }
-            for n_seen in (2**k for k in range(n.bit_length()))
+            for i in (2**k for k in range(n.bit_length()))
         ]
-    runs = by_position["output"].mean(axis=1)[: heads // NOTE_HEADS * NOTE_HEADS]
-    result["std_in_runs_of_1024_heads"] = np.sqrt(
-        runs.reshape(-1, NOTE_HEADS).mean(axis=1)
-    ).tolist()
-    return result
+    runs = squares["output"].mean(axis=1)[: heads // NOTE_HEADS * NOTE_HEADS]
+    of_runs = runs.reshape(-1, NOTE_HEADS).mean(axis=1)
+    return {**result, "std_in_runs_of_1024_heads": np.sqrt(of_runs).tolist()}
 
 
 def one_batch(

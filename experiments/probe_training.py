@@ -19,13 +19,15 @@ import torch
 import typer
 from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from attnlib import exact
 from attnlib.attention import rescale
 from attnlib.checking import FloatArray
 from attnlib.probing import Report, probe
+from attnlib.probing.measure import Call
+from attnlib.probing.measure import logits as logits_of
+from attnlib.probing.observer import Observer
+from attnlib.probing.sample import choose
 from attnlib.provenance import made
 from attnlib.scores import Normal
 from experiments.lab import data
@@ -56,31 +58,21 @@ def main(
 ) -> None:
     """Train, measure, and write the record."""
     torch.set_num_threads(1)
-    made_with = made("numpy", "scipy", "torch", threads=1)
     corpus = data.load(data.SHAKESPEARE, text)
     windows = data.validation_batch(
         data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
     )
     inputs, targets = map(torch.from_numpy, windows)
-    before = Transformer(CONFIG, TRAINING.seed)
+    before = measured(Transformer(CONFIG, TRAINING.seed), inputs, targets)
     after, run = train_model(CONFIG, TRAINING, corpus)
-    settings = {
-        "config": asdict(CONFIG),
-        "training": asdict(TRAINING),
-        "windows": WINDOWS,
-        "positions": POSITIONS,
-    }
-    entries = [
-        Entry({"model": "before"}, measured(before, inputs, targets)),
-        Entry(
-            {"model": "after"},
-            {"training_loss": run.final_loss, **measured(after, inputs, targets)},
-        ),
-        *(
-            Entry({"model": "rescaled", "alpha": alpha}, rescaled(after, alpha, inputs, targets))
-            for alpha in ALPHAS
-        ),
-    ]
+    trained = {"training_loss": run.final_loss, **measured(after, inputs, targets)}
+    entries = [Entry({"model": "before"}, before), Entry({"model": "after"}, trained)]
+    for alpha in ALPHAS:
+        at = {"model": "rescaled", "alpha": alpha}
+        entries.append(Entry(at, rescaled(after, alpha, inputs, targets)))
+    sizes = {"config": asdict(CONFIG), "training": asdict(TRAINING)}
+    settings = {**sizes, "windows": WINDOWS, "positions": POSITIONS}
+    made_with = made("numpy", "scipy", "torch", threads=1)
     save(out, Record(COMMAND, settings, made_with, tuple(entries)))
 
 
@@ -120,33 +112,18 @@ def by_head(report: Report) -> list[dict[str, Any]]:
     return found
 
 
-class LastQuery(TorchFunctionMode):
-    """Keeps the logits of the last query of each call, which sees all keys."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logits: list[Tensor] = []
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is functional.scaled_dot_product_attention:
-            q, k = args[:2]
-            self.logits.append((q[..., -1:, :] @ k.mT).squeeze(-2).double() * kwargs["scale"])
-        return func(*args, **kwargs)
-
-
 def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
     """Return for each head the shape of its last query's logits, and where the weight goes."""
-    with LastQuery() as seen:
+    seen: list[Tensor] = []
+
+    def see(layer: str, number: int, call: Call, output: Tensor) -> None:
+        last, _ = choose(call, output, range(len(inputs)), [inputs.shape[1] - 1])
+        seen.append(logits_of(last).squeeze(-2))
+
+    with Observer(model, see).at_work():
         model(inputs)
     found = []
-    for logits in torch.cat(seen.logits, dim=1).unbind(dim=1):
+    for logits in torch.cat(seen, dim=1).unbind(dim=1):
         centred = logits - logits.mean(dim=-1, keepdim=True)
         standard = centred / centred.square().mean(dim=-1, keepdim=True).sqrt()
         weights = torch.softmax(logits, dim=-1).mean(dim=0).flip(0)

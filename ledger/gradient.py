@@ -4,10 +4,12 @@ Chapters: gradient, alternatives.
 """
 
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import sympy
+from scipy.optimize import brentq
+from scipy.special import lambertw
 from scipy.stats import linregress, spearmanr
 
 from attnlib import exact, rows, scores, symbolic
@@ -23,7 +25,17 @@ from experiments.lab.small_models import (
     train_classifier,
     train_retrieval,
 )
-from ledger.registry import LIMIT, ROUNDING, TENTH, Finding, Verdict, claim
+from ledger.registry import (
+    LIMIT,
+    ROUNDING,
+    TENTH,
+    Decision,
+    Verdict,
+    claim,
+    holds,
+    holds_within,
+    listed,
+)
 
 SEEDS = 5
 """Of every model trained to settle whether a learning rate helps."""
@@ -39,6 +51,12 @@ RATES = {
 
 ONE_RATE = 1
 """Where in the first of them the rate 0.1 is, too small for either."""
+
+RETRIEVAL_RATES: dict[Optimiser, list[float]] = {
+    "descent": [1e-3, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5],
+    "adam": [1e-3, 1e-2, 0.1, 1.0, 10.0],
+}
+"""Learning rates tried where the gradient vanishes."""
 
 ROOT = 1e-9
 """Two ways to one root differ by less: the search stops at 2e-12 of it."""
@@ -69,7 +87,7 @@ STUCK = 0.5
 
 
 @claim("gradient.variance-any-law")
-def variance_any_law(slope: float = 1.0, mean: float = 0.0, seed: int = 21) -> Finding:
+def variance_any_law(slope: float = 1.0, mean: float = 0.0, seed: int = 21) -> Decision:
     """The claim is Var[q·k] = slope·d for entries of this mean."""
     rng = np.random.default_rng(seed)
     d, pairs = 64, 20_000
@@ -84,58 +102,47 @@ def variance_any_law(slope: float = 1.0, mean: float = 0.0, seed: int = 21) -> F
         q, k = draws + mean
         s = (q * k).sum(axis=1)
         variance, error = mean_and_error((s - s.mean()) ** 2)
-        deviations.append((variance - slope * d) / error)
-    worst = max(map(abs, deviations))
+        deviations.append(abs(variance - slope * d) / error)
+    worst = max(deviations)
     exactly = abs(slope / float(scores.product_moments(mean, 1.0, mean, 1.0).variance) - 1.0)
     proved = symbolic.product_variance_of_any_law().proved and exactly < ROUNDING
-    return Finding(
-        Verdict.HOLDS if proved and worst < LIMIT else Verdict.WRONG,
-        f"The proof uses two moments and independence. Measured at d = {d} for {len(laws)} laws "
-        f"({', '.join(laws)}; mean {mean:g}), the variance is at most {worst:.1f} standard errors "
-        "from the claim.",
-    )
+    numbers = {"d": d, "count": len(laws), "laws": ", ".join(laws), "worst": worst}
+    return holds(proved and worst < LIMIT), numbers
 
 
 @claim("gradient.jacobian")
 def jacobian(
     diagonal: float = 1.0, off_diagonal: float = -1.0, power: float = 1.0, seed: int = 22
-) -> Finding:
+) -> Decision:
     """The claim is ∂p_i/∂s_j = α^power (diagonal·p_i δ_ij + off_diagonal·p_i p_j)."""
     proved = all(symbolic.jacobian(n).proved for n in (2, 3, 4))
-    rng = np.random.default_rng(seed)
     alpha, n = 2.5, 50
-    s = rng.standard_normal(n)
+    s = np.random.default_rng(seed).standard_normal(n)
     p = rows.softmax(s, alpha)
     claimed = alpha**power * (diagonal * np.diag(p) + off_diagonal * np.outer(p, p))
     # the complex step: e^{α(s + ih)} has the derivative in its imaginary part, exactly
     weights = np.exp(alpha * (s + 1e-100j * np.eye(n)))
     derivative = (weights / weights.sum(axis=1, keepdims=True)).imag.T / 1e-100
     gap = float(np.abs(claimed - derivative).max() / np.abs(derivative).max())
-    return Finding(
-        Verdict.HOLDS if proved and gap < ROUNDING else Verdict.WRONG,
-        "sympy differentiates softmax for 2, 3 and 4 scores; for 50 normal scores at "
-        f"α = {alpha:g} the claimed matrix and a complex-step derivative differ by "
-        f"{_distance(gap)} of the largest entry.",
-    )
+    return holds(proved and gap < ROUNDING), {"alpha": alpha, "gap": _distance(gap)}
 
 
 @claim("gradient.zero-at-0")
-def zero_at_0(at: float = 0.0, value: float = 0.0, seed: int = 23) -> Finding:
+def zero_at_0(at: float = 0.0, value: float = 0.0, seed: int = 23) -> Decision:
     """The claim is g → value as α → at from above, and |g − value| < α − at on the way."""
     s = scores.Normal().sample(np.random.default_rng(seed), 1000, 16)
     steps = (1e-3, 1e-6, 1e-9)
     distances = [float(np.abs(rows.gradient(s, at + h) - value).max()) for h in steps]
     slope = rows.gradient(s, 1e-9) / 1e-9
-    return Finding(
-        Verdict.HOLDS if (np.array(distances) < steps).all() else Verdict.WRONG,
-        f"Over 1000 normal rows of 16 scores, |g − {value:g}| is at most "
-        f"{', '.join(f'{x:.1e}' for x in distances)} at a distance of 1e-3, 1e-6, 1e-9 from "
-        f"α = {at:g}. Near 0 the slope is {slope.min():.4f} to {slope.max():.4f}: 1 − 1/16.",
-    )
+    return holds((np.array(distances) < steps).all()), {
+        "distances": listed("{:.1e}", distances),
+        "least": slope.min(),
+        "most": slope.max(),
+    }
 
 
 @claim("gradient.zero-at-infinity")
-def zero_at_infinity(winners: int = 1, averaged: bool = False, seed: int = 24) -> Finding:
+def zero_at_infinity(winners: int = 1, averaged: bool = False, seed: int = 24) -> Decision:
     """`winners` scores share the maximum; if `averaged`, the claim is about the mean over rows.
 
     A row with the gap Δ below its unique maximum has Δg ≤ 2(n − 1)x e^{−x} with x = αΔ.
@@ -146,28 +153,23 @@ def zero_at_infinity(winners: int = 1, averaged: bool = False, seed: int = 24) -
     s[:, -winners:] = s[:, -1:]
     largest = [float((gaps[:, 0] * rows.gradient(s, y / gaps[:, 0])).max()) for y in x]
     bounds = 2.0 * (n - 1) * x * np.exp(-x)
-    mean, limit = (
-        float(exact.gradient(scores.Normal(), 100.0, n)),
-        float(exact.gradient_limit(scores.Normal(), n)),
-    )
-    vanishes = limit == 0.0 if averaged else bool((largest <= bounds).all())
-    return Finding(
-        Verdict.HOLDS if vanishes else Verdict.WRONG,
-        f"A row's scale is the gap Δ between its two largest scores. Over 1000 fixed rows of {n} "
-        f"normal scores with {winners} at the top, Δg is at most "
-        f"{', '.join(f'{g:.2g}' for g in largest)} at αΔ = 10, 20, 40; the bound "
-        f"2(n − 1)αΔe^(−αΔ) is {', '.join(f'{bound:.2g}' for bound in bounds)}. That is row by "
-        f"row: the exact mean over rows is {mean:.3f} at α = 100, and {limit:.3f} in the limit.",
-    )
+    limit = float(exact.gradient_limit(scores.Normal(), n))
+    return holds(limit == 0.0 if averaged else (largest <= bounds).all()), {
+        "n": n,
+        "winners": winners,
+        "largest": listed("{:.2g}", largest),
+        "bounds": listed("{:.2g}", bounds),
+        "mean": float(exact.gradient(scores.Normal(), 100.0, n)),
+        "limit": limit,
+    }
 
 
 @claim("gradient.both-ends")
 def both_ends(
     small: float = 0.01, large: float = 100.0, typical_row_only: bool = False, seed: int = 25
-) -> Finding:
+) -> Decision:
     """The two scales; vanishing means less than a tenth of the value at α = 2."""
-    n = 64
-    scales = (small, 2.0, large)
+    n, scales = 64, (small, 2.0, large)
     s = scores.Normal().sample(np.random.default_rng(seed), 20_000, n)
     typical = [float(np.median(rows.gradient(s, a))) for a in scales]
     mean = exact.gradient(scores.Normal(), scales, n)
@@ -176,18 +178,12 @@ def both_ends(
         verdict = Verdict.HOLDS
     else:
         verdict = Verdict.EXTENDED if vanishes[0] else Verdict.WRONG
-    return Finding(
-        verdict,
-        f"So it is row by row, and in the typical row: normal rows, n = {n}, have a median g of "
-        f"{typical[0]:.2g}, {typical[1]:.2f} and {typical[2]:.1g} at α = {small:g}, 2 and "
-        f"{large:g}; what has vanished is below {TENTH * typical[1]:.2f}. Ours: the exact mean "
-        f"over rows is {mean[0]:.2g}, {mean[1]:.3f} and {mean[2]:.3f}; it vanishes at the lower "
-        "end only.",
-    )
+    numbers = {"n": n, "scales": scales, "typical": typical, "mean": mean}
+    return verdict, {**numbers, "vanished": TENTH * typical[1]}
 
 
 @claim("gradient.l1")
-def l1(factor: float = 0.5, ratio: float = 1.0, seed: int = 26) -> Finding:
+def l1(factor: float = 0.5, ratio: float = 1.0, seed: int = 26) -> Decision:
     """The claim is factor·‖∂p/∂s‖₁ = α(1 − Σp²), and a ratio of rest to diagonal."""
     proved = all(symbolic.l1_identity(n).proved for n in (2, 3, 4))
     s = scores.Normal().sample(np.random.default_rng(seed), 1, 50)[0]
@@ -196,40 +192,26 @@ def l1(factor: float = 0.5, ratio: float = 1.0, seed: int = 26) -> Finding:
     rest = float(matrix.sum()) - diagonal
     half = float(rows.gradient(s, 2.0)) / (diagonal + rest)
     agrees = max(abs(half / factor - 1.0), abs(rest / diagonal / ratio - 1.0)) < ROUNDING
-    return Finding(
-        Verdict.HOLDS if proved and agrees else Verdict.WRONG,
-        "Proved by sympy for n = 2, 3, 4. For 50 normal scores α(1 − Σp²) is "
-        f"{half:.12g} of the L1 norm; the diagonal sums to {diagonal:.6f}, the rest to "
-        f"{rest:.6f} in absolute value.",
-    )
+    return holds(proved and agrees), {"half": half, "diagonal": diagonal, "rest": rest}
 
 
 @claim("gradient.renyi")
-def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Finding:
+def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Decision:
     """The claim is H_order = −log Σp², or Σp² itself without the logarithm."""
     s = scores.Normal().sample(np.random.default_rng(seed), 200, 32)
     p = np.concatenate([rows.softmax(s, alpha) for alpha in (0.5, 1.0, 2.0, 4.0, 8.0)])
     y = rows.collision_probability(p)
-    entropy = rows.renyi_entropy(p, order)
-    gap = float(np.abs(entropy - (-np.log(y) if logarithm else y)).max())
+    gap = float(np.abs(rows.renyi_entropy(p, order) - (-np.log(y) if logarithm else y)).max())
     correlation = float(spearmanr(y, rows.shannon_entropy(p)).statistic)
-    return Finding(
-        Verdict.HOLDS if gap < ROUNDING else Verdict.WRONG,
-        "Up to a logarithm that reverses its order: the entropy of order 2 is −log Σp². On 1000 "
-        f"rows the claimed quantity and the entropy of order {order:g} differ by "
-        f"{_distance(gap)}; Σp² and Shannon's entropy have a rank correlation of "
-        f"{correlation:.3f}.",
-    )
+    numbers = {"gap": _distance(gap), "correlation": correlation}
+    return holds(gap < ROUNDING), numbers
 
 
 @claim("gradient.no-closed-form")
 def no_closed_form(
     shift: float = 0.5, says: Literal["not easy", "no formula", "a formula"] = "not easy"
-) -> Finding:
+) -> Decision:
     """The candidate is α = √(W(n√e/2) − shift); what is said of a formula for the maximum."""
-    from scipy.optimize import brentq
-    from scipy.special import lambertw
-
     n = 40.0 * np.arange(1, 501)  # the source's grid
     candidate = np.sqrt(np.maximum(lambertw(n * np.sqrt(np.e) / 2.0).real - shift, 0.0))
     found = np.array(
@@ -237,17 +219,11 @@ def no_closed_form(
     )
     gap = float(np.abs(candidate / found - 1.0).max())
     decided = {"not easy": Verdict.EXTENDED, "no formula": Verdict.WRONG}.get(says, Verdict.HOLDS)
-    return Finding(
-        decided if gap < ROOT else Verdict.OPEN,
-        f"The maximum solves (1 + 2α²)e^(α²) = n. Ours: Lambert's W solves that, by "
-        f"α = √(W(n√e/2) − {shift:g}), which differs from a root search on the source's 500 values "
-        f"of n by {_distance(gap)}, relatively. Of the objective of one given row, of which the "
-        "source says that a formula seems impossible, we know none either.",
-    )
+    return decided if gap < ROOT else Verdict.OPEN, {"gap": _distance(gap)}
 
 
 @claim("comments.max-quarter")
-def max_quarter(bound: float = 0.25, factor: float = 4.0, seed: int = 28) -> Finding:
+def max_quarter(bound: float = 0.25, factor: float = 4.0, seed: int = 28) -> Decision:
     """The claim is max ∂p_i/∂s_j = bound, and factor brings that maximum to 1."""
     p = sympy.Symbol("p", real=True)
     maximum = float(sympy.maximum(p * (1 - p), p, sympy.Interval(0, 1)))
@@ -260,12 +236,7 @@ def max_quarter(bound: float = 0.25, factor: float = 4.0, seed: int = 28) -> Fin
     usual = scores.Normal().sample(rng, 2000, 512)
     typical = float(np.median(rows.largest_entry(usual)))
     agrees = max(abs(bound - maximum), abs(factor * maximum - 1.0)) < ROUNDING
-    return Finding(
-        Verdict.HOLDS if agrees else Verdict.WRONG,
-        f"The maximum of p(1 − p) is {maximum:g}; 180000 random rows come to {seen:.6f}. It takes "
-        f"a weight of ½: in normal rows of 512 keys the median largest entry is {typical:.3f}, and "
-        "4 times it is far from 1.",
-    )
+    return holds(agrees), {"maximum": maximum, "seen": seen, "typical": typical}
 
 
 @cache
@@ -275,9 +246,8 @@ def _best_scales_by_largest_entry(n: int, count: int, seed: int) -> FloatArray:
     On a grid of 10 %.
     """
     s = scores.Normal().sample(np.random.default_rng([seed, n]), count, n)
-    grid = np.geomspace(0.1, 300.0, 85)
     best, at = np.zeros(count), np.zeros(count)
-    for alpha in grid:
+    for alpha in np.geomspace(0.1, 300.0, 85):
         entry = rows.largest_entry(s, alpha)
         at = np.where(entry > best, alpha, at)
         best = np.maximum(entry, best)
@@ -290,34 +260,30 @@ def max_entry(
     obvious: bool = False,
     sizes: tuple[int, ...] = (4, 16, 64, 256, 1024),
     seed: int = 29,
-) -> Finding:
+) -> Decision:
     """The claim is that a law in log n shows in single rows or not, and most are in `interval`."""
-    count = 800
-    best = [_best_scales_by_largest_entry(n, count, seed) for n in sizes]
-    logs = np.array([np.log(values) for values in best])
-    fit = linregress(np.repeat(np.log(sizes), count), logs.ravel())
-    medians = [float(np.median(values)) for values in best]
-    shares = [float(np.mean((values >= interval[0]) & (values <= interval[1]))) for values in best]
-    inside = [share > SHARE for share in shares]
-    if (fit.rvalue > OBVIOUS) != obvious or not any(inside):
+    count, (low, high) = 800, interval
+    best = np.array([_best_scales_by_largest_entry(n, count, seed) for n in sizes])
+    fit = linregress(np.repeat(np.log(sizes), count), np.log(best).ravel())
+    shares = np.mean((best >= low) & (best <= high), axis=1)
+    inside = shares > SHARE
+    if (fit.rvalue > OBVIOUS) != obvious or not inside.any():
         verdict = Verdict.WRONG
     else:
-        verdict = Verdict.HOLDS_WITHIN if all(inside) else Verdict.NEEDS_A_CONDITION
-    return Finding(
-        verdict,
-        f"Normal rows, n = {', '.join(map(str, sizes))}: a share of "
-        f"{', '.join(f'{share:.2f}' for share in shares)} has its best α in {interval[0]:g} … "
-        f"{interval[1]:g}, most of the rows (above {SHARE:g}) where n is small; 5 % on either end "
-        f"change no verdict. A law does not show in single rows: log α and log n have a "
-        f"correlation of {fit.rvalue:.2f}, and {OBVIOUS:g} would be obvious. There is one, with a "
-        f"slope of {fit.slope:.2f}: the medians are {', '.join(f'{m:.1f}' for m in medians)}.",
-    )
+        verdict = Verdict.HOLDS_WITHIN if inside.all() else Verdict.NEEDS_A_CONDITION
+    return verdict, {
+        "sizes": listed("{}", sizes),
+        "shares": listed("{:.2f}", shares),
+        "correlation": fit.rvalue,
+        "slope": fit.slope,
+        "medians": listed("{:.1f}", np.median(best, axis=1)),
+    }
 
 
 @claim("comments.power")
 def power(
     exponent: float = 6.0, backward: float = 0.0, rescaled: bool = False, seed: int = 30
-) -> Finding:
+) -> Decision:
     """The claim is that a factor c in y(cx) changes the derivative by x as c^backward does.
 
     If x itself is `rescaled`, the derivative is by cx.
@@ -325,24 +291,20 @@ def power(
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((100, 16))
     factors = np.array([1e-3, 0.25, 10.0, 1e3])
-    outputs = [rows.power_softmax(c * x, exponent) for c in (1.0, *factors)]
-    forward = max(float(np.abs(output - outputs[0]).max()) for output in outputs[1:])
+    plain = rows.power_softmax(x, exponent)
+    forward = max(float(np.abs(rows.power_softmax(c * x, exponent) - plain).max()) for c in factors)
     sizes = [float(np.linalg.norm(rows.power_softmax_jacobian(c * x, exponent))) for c in factors]
     by_input = float(linregress(np.log(factors), np.log(sizes)).slope)
     measured = by_input if rescaled else by_input + 1.0  # by the chain rule
-    agrees = max(forward, abs(measured - backward)) < ROUNDING
     keys = (16, 1024)
     ys = (rows.power_softmax(rng.standard_normal((1000, n)), exponent) for n in keys)
-    sums = [exponent * float(1.0 - rows.collision_probability(y).mean()) for y in ys]
-    return Finding(
-        Verdict.HOLDS if agrees else Verdict.WRONG,
-        "So it is of the factor, which the conclusion is about: with c in the place of 0.25, from "
-        "0.001 to 1000, and this exponent as any other, the output as a function of x changes by "
-        f"{_distance(forward)}, and its derivative by x scales as "
-        f"c^{abs(by_input + 1.0):.3f}. A rescaled input is another matter: the derivative by cx "
-        f"scales as c^{by_input:.3f}. So is length, which does change the gradient: for normal x "
-        f"{exponent:g}(1 − Σy²) is {sums[0]:.1f} at n = {keys[0]} and {sums[1]:.1f} at {keys[1]}.",
-    )
+    return holds(max(forward, abs(measured - backward)) < ROUNDING), {
+        "forward": _distance(forward),
+        "by_x": abs(by_input + 1.0),
+        "by_input": by_input,
+        "sums": [exponent * float(1.0 - rows.collision_probability(y).mean()) for y in ys],
+        "keys": keys,
+    }
 
 
 @claim("comments.power-faster")
@@ -352,7 +314,7 @@ def power_faster(
     pairs: int = PAIRS,
     n: int = 16,
     seed: int = 0,
-) -> Finding:
+) -> Decision:
     """Compare the loss after 50 steps in attention and in a classifier; or claim that it is not.
 
     And the gradients of normal rows of n.
@@ -368,28 +330,23 @@ def power_faster(
         - _best(classifier["softmax"]),
     }
     measured = {name: mean_and_error(values) for name, values in differences.items()}
-    wanted = 1 if slower else -1
     signs = [
-        _sign(*numbers) == wanted
-        for name, numbers in measured.items()
+        (mean if slower else -mean) > SIGMAS * error
+        for name, (mean, error) in measured.items()
         if comparison in ("all", name)
     ]
     x = np.random.default_rng(seed).standard_normal((1000, n))
     y, p = rows.power_softmax(x), rows.softmax(x)
     larger = float(np.mean((y * (1 - y) * EXPONENT / abs(x) - p * (1 - p)).sum(axis=1) > 0.0))
-    if larger > SHARE and all(signs):
-        verdict = Verdict.HOLDS_WITHIN
-    else:
-        some = larger > SHARE and any(signs)
-        verdict = Verdict.NEEDS_A_CONDITION if some else Verdict.WRONG
-    listed = "; ".join(f"{name}: {m:.2f} ± {e:.2f}" for name, (m, e) in measured.items())
-    return Finding(
-        verdict,
-        f"In a share of {larger:.2f} of normal rows of {n} the L1 norm of its Jacobian is larger. "
-        f"log₁₀ of the loss after 50 steps of descent, power minus softmax, over {pairs} seeds. "
-        f"{listed[0].upper()}{listed[1:]}. The one rate is {RATES['attention'][ONE_RATE]:g}; a "
-        f"difference counts from {SIGMAS:g} standard errors on.",
-    )
+    verdict = Verdict.WRONG
+    if larger > SHARE and any(signs):
+        verdict = Verdict.HOLDS_WITHIN if all(signs) else Verdict.NEEDS_A_CONDITION
+    lines = "; ".join(f"{name}: {mean:.2f} ± {e:.2f}" for name, (mean, e) in measured.items())
+    return verdict, {
+        "larger": larger,
+        "differences": lines[0].upper() + lines[1:],
+        "rate": RATES["attention"][ONE_RATE],
+    }
 
 
 @claim("comments.not-rnn")
@@ -400,47 +357,37 @@ def not_rnn(
     start: int = 8,
     depth: int = 32,
     seed: int = 0,
-) -> Finding:
+) -> Decision:
     """`path`: what carries the derivative from layer to layer; the rest is the same in both."""
     layers = np.arange(start, depth + 1, dtype=np.float64)
-    seeds = range(seed, seed + 20)
 
     def decades(runs: list[FloatArray]) -> Estimate:
         fits = [linregress(layers, np.log10(run[start - 1 :])) for run in runs]
         return mean_and_error(np.array([fit.slope for fit in fits]))
 
-    stacks = [
-        stack_gradients(i, path, gain=gain, normalised=normalised, depth=depth) for i in seeds[:8]
-    ]
-    chains = [recurrent_gradients(i, gain=gain, normalised=normalised, depth=depth) for i in seeds]
-    (attention, attention_error), (recurrent, recurrent_error) = decades(stacks), decades(chains)
-    differs = abs(attention) < LEVEL and abs(recurrent) > STEEP
-    return Finding(
-        Verdict.HOLDS_WITHIN if differs else Verdict.WRONG,
-        f"At initialisation, with{'' if normalised else 'out'} normalisation and the gain {gain:g} "
-        f"in both, from layer {start} to {depth}: the gradient through attention ({path}) changes "
-        f"by {attention:.3f} ± {attention_error:.3f} powers of ten a layer (level: less than "
-        f"{LEVEL:g}), through an RNN by {recurrent:.3f} ± {recurrent_error:.3f} a step "
-        f"(steep: more than {STEEP:g}). It takes the normalisation or the residual path: with "
-        "neither, attention's values are such a chain too.",
-    )
+    size: Any = {"gain": gain, "normalised": normalised, "depth": depth}
+    attention = decades([stack_gradients(seed + i, path, **size) for i in range(8)])
+    recurrent = decades([recurrent_gradients(seed + i, **size) for i in range(20)])
+    differs = abs(attention.value) < LEVEL and abs(recurrent.value) > STEEP
+    return holds_within(differs), {
+        "with_or_out": "with" if normalised else "without",
+        "attention": attention,
+        "recurrent": recurrent,
+    }
 
 
 @claim("comments.epsilon")
-def epsilon(constant: float = 1e-6, seed: int = 31) -> Finding:
+def epsilon(constant: float = 1e-6, seed: int = 31) -> Decision:
     """`constant` is the epsilon."""
     x = np.random.default_rng(seed).standard_normal((1000, 16))
     reference = rows.power_softmax(x, epsilon=constant)
-    changes = {
-        c: float(np.abs(rows.power_softmax(c * x, epsilon=constant) - reference).sum(axis=1).mean())
-        for c in (0.01, 0.1, 10.0)
-    }
-    return Finding(
-        Verdict.HOLDS if max(changes.values()) > ROUNDING else Verdict.WRONG,
-        f"With ε = {constant:g} and normal rows of 16, x → cx changes the weights by "
-        + ", ".join(f"{change:.1e} at c = {c:g}" for c, change in changes.items())
-        + " on average. It shows once c⁶Σx⁶ comes down to ε.",
-    )
+    factors = (0.01, 0.1, 10.0)
+    changes = [
+        float(np.abs(rows.power_softmax(c * x, epsilon=constant) - reference).sum(axis=1).mean())
+        for c in factors
+    ]
+    numbers = {"changes": listed("{:.1e} at c = {:g}", changes, factors)}
+    return holds(max(changes) > ROUNDING), numbers
 
 
 @claim("comments.bounded")
@@ -449,19 +396,17 @@ def bounded(
     factor: float = 1.0,
     gaps: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001),
     seed: int = 32,
-) -> Finding:
+) -> Decision:
     """The claim is g ≤ factor·α at one scale and E g ≤ factor·E max at any.
 
     If `every_row`, it is that one bound serves all rows, each at its own best scale.
     """
-    rng = np.random.default_rng(seed)
-    others = np.linspace(-1.5, 0.6, 6)
-    grid = np.geomspace(0.1, 1e5, 400)
+    others, grid = np.linspace(-1.5, 0.6, 6), np.geomspace(0.1, 1e5, 400)
     largest = [
         float(rows.gradient(np.array([[*others, 1.0, 1.0 + gap]]), grid).max()) for gap in gaps
     ]
     n, alpha = 64, 2.0
-    s = scores.Normal().sample(rng, 20_000, n)
+    s = scores.Normal().sample(np.random.default_rng(seed), 20_000, n)
     at_alpha = float(rows.gradient(s, alpha).max())
     means = exact.gradient(scores.Normal(), [2.0, 4.0, 16.0], n)
     top = float(exact.gradient_limit(scores.Normal(), n))
@@ -470,16 +415,15 @@ def bounded(
         verdict = Verdict.WRONG
     else:
         verdict = Verdict.EXTENDED if grows else Verdict.HOLDS
-    return Finding(
-        verdict,
-        f"At a given scale g < α (at most {at_alpha:.2f} in 20000 rows at α = {alpha:g}), and the "
-        f"exact mean over normal rows, n = {n}, is {', '.join(f'{m:.3f}' for m in means)} at "
-        f"α = 2, 4, 16: below E max s = {top:.3f}, its limit. Ours: no bound serves all rows, each "
-        "at its own best scale. The largest g of a row is "
-        f"{', '.join(f'{g:.3g}' for g in largest)} for gaps of "
-        f"{', '.join(f'{gap:g}' for gap in gaps)}, as 1/gap: it would have a bound if it grew by "
-        f"less than {FOLLOWED:g}.",
-    )
+    return verdict, {
+        "at_alpha": at_alpha,
+        "alpha": alpha,
+        "n": n,
+        "means": listed("{:.3f}", means),
+        "top": top,
+        "largest": listed("{:.3g}", largest),
+        "gaps": listed("{:g}", gaps),
+    }
 
 
 @claim("comments.not-learning-rate")
@@ -488,31 +432,25 @@ def not_learning_rate(
     cure: Literal["learning rate", "scale"] = "learning rate",
     steps: int = 200,
     seed: int = 0,
-) -> Finding:
+) -> Decision:
     """Train attention at scale `alpha` with all rates; or cure it with the scale 1 instead."""
-    rates: dict[Optimiser, list[float]] = {
-        "descent": [1e-3, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5],
-        "adam": [1e-3, 1e-2, 0.1, 1.0, 10.0],
-    }
-    best = {
-        optimiser: min(_retrieval_losses(alpha, rate, optimiser, steps, seed) for rate in tried)
-        for optimiser, tried in rates.items()
-    }
-    scaled, scaled_error = _retrieval_losses(1.0, 10.0, "descent", steps, seed)
-    cured = scaled if cure == "scale" else min(loss for loss, _ in best.values())
+    descent, adam = (
+        min(_retrieval_losses(alpha, rate, optimiser, steps, seed) for rate in rates)
+        for optimiser, rates in RETRIEVAL_RATES.items()
+    )
+    scaled = _retrieval_losses(1.0, 10.0, "descent", steps, seed)
+    cured = scaled.value if cure == "scale" else min(descent.value, adam.value)
     if cured < LEARNED:
         verdict = Verdict.WRONG
     else:
-        verdict = Verdict.HOLDS_WITHIN if cured > STUCK and scaled < LEARNED else Verdict.OPEN
-    (descent, descent_error), (adam, adam_error) = best.values()
-    return Finding(
-        verdict,
-        f"One head, 64 rows of 8 keys, {steps} steps, {SEEDS} seeds. At α = {alpha:g} the best of "
-        f"{len(rates['descent'])} learning rates leaves a loss of {descent:.2f} ± "
-        f"{descent_error:.2f}, Adam's best of {len(rates['adam'])} {adam:.2f} ± {adam_error:.2f}: "
-        f"above {STUCK:g}, not learned; the constant 0 has 1. At α = 1 it falls to "
-        f"{scaled:.4f} ± {scaled_error:.4f}, below {LEARNED:g}: learned.",
-    )
+        stuck = cured > STUCK and scaled.value < LEARNED
+        verdict = Verdict.HOLDS_WITHIN if stuck else Verdict.OPEN
+    return verdict, {
+        "rates": [len(rates) for rates in RETRIEVAL_RATES.values()],
+        "descent": descent,
+        "adam": adam,
+        "scaled": scaled,
+    }
 
 
 @cache
@@ -546,8 +484,3 @@ def _best(losses: FloatArray) -> FloatArray:
 def _distance(gap: float) -> str:
     """Return the largest difference in words, without the digits of rounding errors."""
     return "less than 1e-11" if round(gap, 11) == 0.0 else f"at most {gap:.1e}"
-
-
-def _sign(mean: FloatArray, error: FloatArray) -> int:
-    """Return the sign of a mean of few values that is surely not 0, else 0."""
-    return int(np.sign(mean)) if abs(mean) > SIGMAS * error else 0

@@ -1,14 +1,18 @@
 """What a claim is, and the registry of all of them.
 
-What each says, and where, stands in `statements.toml` beside this file.
+What each says, where, and what the evidence for it says, stands in `statements.toml` beside this
+file: a check computes a verdict and numbers, no words.
 """
 
 import tomllib
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import wraps
 from importlib.resources import files
-from typing import NamedTuple
+from inspect import signature
+from typing import Any, NamedTuple
 
 from attnlib import scores
 
@@ -73,7 +77,7 @@ class Verdict(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What a check returns: the verdict, and the numbers it rests on in a sentence or two."""
+    """A verdict, and the numbers it rests on in a sentence or two."""
 
     verdict: Verdict
     evidence: str
@@ -109,37 +113,74 @@ class Outcome(Statement):
     evidence: str
 
 
-STATEMENTS = {
-    identifier: Statement(id=identifier, **words)
-    for identifier, words in tomllib.loads(
-        files("ledger").joinpath("statements.toml").read_text("utf-8")
-    ).items()
+WORDS = tomllib.loads(files("ledger").joinpath("statements.toml").read_text("utf-8"))
+EVIDENCE: dict[str, str] = {
+    identifier: words.pop("evidence") for identifier, words in WORDS.items()
 }
+"""What the evidence for each statement says: a template for the numbers of its check."""
+STATEMENTS = {identifier: Statement(id=identifier, **words) for identifier, words in WORDS.items()}
 """Every statement by its id."""
-
 CLAIMS: dict[str, Claim] = {}
 """Every claim by its id."""
 
-Check = Callable[..., Finding]
+Decision = tuple[Verdict, Mapping[str, Any]]
+"""What a check decides, and the numbers that the template of its evidence names."""
+Check = Callable[..., Decision]
 
 
-def claim(identifier: str) -> Callable[[Check], Check]:
-    """Register the decorated function as the check of a statement, which must not have one."""
+def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
+    """Register the decorated function as the check of a statement, which must not have one.
+
+    `constants` are those of the source where they differ from the function's defaults. The template
+    of the evidence names numbers of the check, its arguments, and constants of its module.
+    """
 
     def register(function: Check) -> Check:
         if identifier in CLAIMS:
             raise ValueError(f"identifier must be new, got {identifier!r} a second time")
         if identifier not in STATEMENTS:
             raise ValueError(f"identifier must be in statements.toml, got {identifier!r}")
-        CLAIMS[identifier] = Claim(**asdict(STATEMENTS[identifier]), check=function)
+
+        @wraps(function)
+        def check(**arguments: Any) -> Finding:
+            given = signature(function).bind(**{**constants, **arguments})
+            given.apply_defaults()
+            verdict, numbers = function(**given.arguments)
+            names = ChainMap(dict(numbers), given.arguments, function.__globals__)
+            return Finding(verdict, EVIDENCE[identifier].format_map(names))
+
+        CLAIMS[identifier] = Claim(**asdict(STATEMENTS[identifier]), check=check)
         return function
 
     return register
 
 
-def reproduced(holds: bool) -> str:
+def holds(true: Any) -> Verdict:
+    """Return the verdict on what is true or false."""
+    return Verdict.HOLDS if true else Verdict.WRONG
+
+
+def holds_within(true: Any) -> Verdict:
+    """Return the verdict on what is true up to some error, or false."""
+    return Verdict.HOLDS_WITHIN if true else Verdict.WRONG
+
+
+def holds_in_part(parts: Iterable[Any], whole: Verdict = Verdict.HOLDS) -> Verdict:
+    """Return the verdict on several cases: `whole` if all are true, wrong if none is."""
+    cases = [*map(bool, parts)]
+    if all(cases):
+        return whole
+    return Verdict.NEEDS_A_CONDITION if any(cases) else Verdict.WRONG
+
+
+def listed(pattern: str, *columns: Iterable[Any]) -> str:
+    """Return a list in words: the pattern, filled from each row of the columns."""
+    return ", ".join(pattern.format(*row) for row in zip(*columns, strict=True))
+
+
+def reproduced(true: bool) -> str:
     """Return what the evidence says of a figure."""
-    return "Reproduced" if holds else "Not reproduced"
+    return "Reproduced" if true else "Not reproduced"
 
 
 def check(identifier: str) -> Outcome:
@@ -149,14 +190,10 @@ def check(identifier: str) -> Outcome:
     """
     if identifier not in CLAIMS:
         raise KeyError(f"no claim has the id {identifier!r}; the ledger has {', '.join(CLAIMS)}")
-    finding = CLAIMS[identifier].check()
-    return Outcome(
-        **asdict(STATEMENTS[identifier]),
-        verdict=str(finding.verdict),
-        evidence=finding.evidence,
-    )
+    verdict, evidence = CLAIMS[identifier].check()
+    return Outcome(**asdict(STATEMENTS[identifier]), verdict=str(verdict), evidence=evidence)
 
 
 def check_all() -> list[Outcome]:
-    """Run every check, source by source."""
-    return [check(entry.id) for entry in sorted(CLAIMS.values(), key=lambda entry: entry.source)]
+    """Run every check, source by source, in the order of the statements."""
+    return [check(one) for one in sorted(STATEMENTS, key=lambda one: STATEMENTS[one].source)]

@@ -181,8 +181,15 @@ class _Registered:
         if rest.get("softcap") is None and rest.get("s_aux") is None and _fused(type(module)):
             function: Callable[..., Any] = sdpa_attention_forward
         else:
-            function = _eager(type(module))
-            attention_mask = _of_numbers(attention_mask, is_causal, query, key)
+            eager = eager_attention(type(module))
+            if eager is None:
+                raise RuntimeError(
+                    f"{type(module).__name__} refuses scaled_dot_product_attention, and "
+                    f"{type(module).__module__} has no eager_attention_forward: attnlib cannot "
+                    "change its scale"
+                )
+            function = eager
+            attention_mask = mask_of_numbers(attention_mask, is_causal, query, key)
         options = {**rest, "scaling": unit, "is_causal": is_causal}
         result: tuple[Tensor, Tensor | None] = function(
             module, query, key, value, attention_mask, **options
@@ -207,18 +214,14 @@ def _all_support_sdpa(file: str) -> bool:
     return all(one._supports_sdpa for one in models if one.__module__ == file)
 
 
-def _eager(kind: type[nn.Module]) -> Callable[..., Any]:
-    """Return the attention that the file of this module writes out."""
-    function = getattr(sys.modules[kind.__module__], "eager_attention_forward", None)
-    if function is None:
-        raise RuntimeError(
-            f"{kind.__name__} refuses scaled_dot_product_attention, and {kind.__module__} has no "
-            "eager_attention_forward: attnlib cannot change its scale"
-        )
-    return cast(Callable[..., Any], function)
+def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:
+    """Return the attention that the file of this module writes out, if it does."""
+    return getattr(sys.modules[kind.__module__], "eager_attention_forward", None)
 
 
-def _of_numbers(mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor) -> Tensor | None:
+def mask_of_numbers(
+    mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
+) -> Tensor | None:
     """Return a mask as eager attention wants it: numbers that are added to the logits."""
     if mask is None and is_causal:
         square = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool)

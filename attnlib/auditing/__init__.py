@@ -23,7 +23,7 @@ with brought_by("torch"):
     from torch import Tensor, nn
 
     from attnlib.attention.options import named_policy
-    from attnlib.auditing.callables import Meant, audit_callable
+    from attnlib.auditing.callables import Expected, audit_callable
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.report import CODES, Finding, Report, Scale
     from attnlib.auditing.response import Size, Subject
@@ -81,48 +81,50 @@ def audit(
     >>> print(*audit(missing, d=64, expected=1 / 8).findings)
     scale: expected 0.125, found 1 ± 0.0001 (8 times what was meant: scores are not scaled)
     """
-    integer = partial(checking.integer, minimum=1)
     length = checking.integer("length", length, minimum=32)
-    scale: float | Policy | None
-    if expected is None or isinstance(expected, float | int):
-        scale = None if expected is None else checking.number("expected", expected)
-    else:
+    scale: float | Policy | None = None
+    if isinstance(expected, float | int):
+        scale = checking.number("expected", expected)
+    elif expected is not None:
         scale = named_policy("expected", expected) or own(cast(Rule, expected))
     if inputs is not None:
         checking.instance("attention", attention, nn.Module)
-        model = cast(nn.Module, attention)
         if isinstance(scale, Policy):
             raise TypeError("expected must be a number or None for a model, got a policy")
+        model = cast(nn.Module, attention)
         if isinstance(inputs, Mapping):
             return audit_model(model, partial(model, **inputs), scale, length)
         given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         return audit_model(model, partial(model, *given), scale, length)
-    if d is None:
-        raise TypeError("d, the size of q and k, must be given for a callable")
-    size = Size(
-        integer("heads", heads),
-        integer("key_heads", heads if key_heads is None else key_heads),
-        checking.integer("d", d, minimum=4),
-    )
-    if size.heads % size.key_heads:
-        raise ValueError(f"key_heads must divide heads={heads}, got key_heads={key_heads}")
+    size = _size(d, heads, key_heads)
     checking.instance("dtype", dtype, torch.dtype)
     if not dtype.is_floating_point:
         raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
-    meant = Meant(
-        scale,
-        None if cap is None else checking.number("cap", cap),
-        None if window is None else integer("window", window),
-        None if sink is None else checking.flag("sink", sink),
-        checking.positive("factor", factor),
-        None
-        if causal_from is None
-        else checking.choice("causal_from", causal_from, ("first", "last")),
-        checking.flag("rotates", rotates),
-    )
     if not callable(attention):
         raise TypeError(f"attention must be callable, got a {type(attention).__name__}")
+    if causal_from is not None:
+        checking.choice("causal_from", causal_from, ("first", "last"))
+    meant = Expected(
+        scale,
+        cap=None if cap is None else checking.number("cap", cap),
+        window=None if window is None else checking.integer("window", window, minimum=1),
+        sink=None if sink is None else checking.flag("sink", sink),
+        factor=checking.positive("factor", factor),
+        causal_from=causal_from,
+        rotates=checking.flag("rotates", rotates),
+    )
     return audit_callable(Subject(attention, size, dtype, device), meant, length)
+
+
+def _size(d: int | None, heads: int, key_heads: int | None) -> Size:
+    """Return the heads and dimension with which a callable is asked."""
+    if d is None:
+        raise TypeError("d, the size of q and k, must be given for a callable")
+    heads = checking.integer("heads", heads, minimum=1)
+    shared = heads if key_heads is None else checking.integer("key_heads", key_heads, minimum=1)
+    if heads % shared:
+        raise ValueError(f"key_heads must divide heads={heads}, got key_heads={key_heads}")
+    return Size(heads, shared, checking.integer("d", d, minimum=4))
 
 
 def assert_scale(attention: Callable[..., Any], **arguments: Any) -> None:

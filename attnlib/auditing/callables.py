@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from attnlib.auditing import questions
-from attnlib.auditing.questions import SHORT, Interval, Slope
-from attnlib.auditing.report import Finding, Report, Scale, counted, shown
+from attnlib.auditing.questions import SHORT, Slope, joined
+from attnlib.auditing.report import Report, Scale, counted, shown
 from attnlib.auditing.response import Subject
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
@@ -29,243 +29,361 @@ BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 
 
 
 @dataclass(frozen=True)
-class Meant:
+class Expected:
     """What the attention should do; None where nothing is said of it."""
 
     scale: float | Policy | None
-    cap: float | None
-    window: int | None
-    sink: bool | None
-    factor: float
-    causal_from: str | None
+    cap: float | None = None
+    window: int | None = None
+    sink: bool | None = None
+    factor: float = 1.0
+    causal_from: str | None = None
     """"first" or "last": to which key queries are aligned where they are fewer."""
-    rotates: bool
+    rotates: bool = False
     """Whether it rotates q and k by position, so that other keys tell nothing of the scale."""
 
 
-def audit_callable(subject: Subject, meant: Meant, length: int) -> Report:
+def audit_callable(subject: Subject, expected: Expected, length: int) -> Report:
     """Ask a callable everything that it can be asked."""
-    report = Report()
-    short = min(SHORT, subject.size.dimension)
-    dropped = questions.dropout(subject, short)
-    if dropped is None:
-        raise ValueError("the callable must give the same output twice, and its outputs differ")
-    if dropped:
-        finding(report, "dropout", "the same output twice", f"{dropped:.0%} of weights dropped")
-        return report
-    seen = questions.structure(subject, short, short)
-    report.facts["by position"] = "nothing is added" if seen.even else "logits depend on position"
-    subject.sees_past = _visible(report, subject, seen.visible)
-    here = questions.slope(subject, short, [short - 1])
-    if float(np.abs(here.value).max()) * math.sqrt(subject.size.dimension) < NOTHING:
-        nothing = np.zeros(1)
-        keys = np.array([float(short)])
-        report.scale = Scale(
+    return CallableAudit(subject, expected, length).run()
+
+
+class CallableAudit:
+    """The checks of one callable: each asks questions and adds facts and findings."""
+
+    def __init__(self, subject: Subject, expected: Expected, length: int) -> None:
+        self.subject, self.expected, self.length = subject, expected, length
+        self.report = Report()
+        self.d = subject.size.dimension
+        self.short = min(SHORT, self.d)
+
+    def run(self) -> Report:
+        """Return the report of all checks; the first ones may leave nothing more to ask."""
+        if self.dropout():
+            return self.report
+        visible = questions.visible_keys(self.subject, self.short, self.short)
+        self.subject.sees_past = self.visible(visible)
+        here = questions.slope(self.subject, self.short, [self.short - 1])
+        self.unit = float(np.median(here.value))
+        if self.scoreless(here):
+            return self.report
+        self.scale()
+        self.everywhere()
+        self.cap()
+        self.total()
+        window = self.window()
+        if self.subject.size.heads > 1:
+            self.groups(int(visible[-1].sum()))
+        if self.subject.mask:
+            self.mask()
+        if self.subject.causal:
+            self.causal(self.subject.causal)
+        self.cache(window)
+        self.precision()
+        return self.report
+
+    def dropout(self) -> bool:
+        """Ask twice; return whether weights are dropped at random."""
+        dropped = questions.dropout(self.subject, self.short)
+        if dropped is None:
+            raise ValueError("the callable must give the same output twice, and its outputs differ")
+        if dropped:
+            found = f"{dropped:.0%} of weights dropped"
+            self.report.add("dropout", "the same output twice", found)
+        return bool(dropped)
+
+    def visible(self, visible: np.ndarray) -> bool:
+        """Say which keys are seen; return whether the callable is causal by itself."""
+        n, counts = len(visible), visible.sum(axis=-1)
+        if visible.all():
+            self.report.facts["sees"] = "all keys"
+            return False
+        ahead = np.array([np.flatnonzero(row).max(initial=-1) - i for i, row in enumerate(visible)])
+        if (ahead[: n - 1] == 0).all():
+            self.report.facts["sees"] = "the keys up to its own"
+            return True
+        for row, found, wrong in (
+            (0, "one key more", (ahead[: n - 2] == 1).all()),
+            (1, "not its own", (ahead[1:] == -1).all()),
+        ):
+            if wrong:
+                told = f"row {row} sees {counted(counts[row], 'key')}"
+                self.report.add("causal", "keys up to its own", found, told)
+                return True
+        self.report.facts["sees"] = f"{counts.min()} to {counts.max()} of {n} keys"
+        return False
+
+    def scoreless(self, here: Slope) -> bool:
+        """Return whether scores do not count at all."""
+        if float(np.abs(here.value).max()) * math.sqrt(self.d) >= NOTHING:
+            return False
+        nothing, keys = np.zeros(1), np.array([float(self.short)])
+        self.report.scale = Scale(
             "dot product", keys, keys - 1.0, nothing, nothing, nothing, "scores do not count"
         )
-        finding(report, "scale", "scores that count", "0", "weights stay the same")
-        return report
-    _scale(report, subject, meant, length)
-    _everywhere(report, subject, meant)
-    unit = float(np.median(here.value))
-    if subject.normalises:
-        report.facts["soft cap"] = "unknown: a cosine is at most 1"
-    else:
-        _cap(report, subject, meant)
-    _total(report, subject, meant, unit)
-    window = _window(report, subject, meant, length)
-    if subject.size.heads > 1:
-        _groups(report, subject, int(seen.visible[-1].sum()), unit)
-    if subject.mask:
-        _mask(report, subject, meant)
-    if subject.causal:
-        _causal(report, subject, meant, short)
-    _cache(report, subject, short, window)
-    if report.facts["soft cap"] == "none":
-        _precision(report, subject, unit)
-    else:
-        report.facts["precision"] = "unknown"
-    return report
-
-
-def finding(
-    report: Report, code: str, expected: str, found: str, evidence: str = "", **more: str
-) -> None:
-    """Add a finding."""
-    report.findings.append(
-        Finding(code, more.get("where", ""), expected, found, evidence, more.get("sure", "certain"))
-    )
-
-
-def _visible(report: Report, subject: Subject, visible: np.ndarray) -> bool:
-    """Say which keys are seen; return whether the callable is causal by itself."""
-    n = len(visible)
-    counts = visible.sum(axis=-1)
-    if visible.all():
-        report.facts["sees"] = "all keys"
-        return False
-    ahead = np.array([np.flatnonzero(row).max(initial=-1) - i for i, row in enumerate(visible)])
-    if (ahead[: n - 1] == 0).all():
-        report.facts["sees"] = "the keys up to its own"
+        self.report.add("scale", "scores that count", "0", "weights stay the same")
         return True
-    if (ahead[: n - 2] == 1).all():
-        finding(
-            report,
-            "causal",
-            "keys up to its own",
-            "one key more",
-            f"row 0 sees {counted(counts[0], 'key')}",
-        )
-        return True
-    if (ahead[1:] == -1).all():
-        told = f"row 1 sees {counted(counts[1], 'key')}"
-        finding(report, "causal", "keys up to its own", "not its own", told)
-        return True
-    report.facts["sees"] = f"{counts.min()} to {counts.max()} of {n} keys"
-    return False
 
+    def scale(self) -> None:
+        """Find what multiplies q·k or the cosine, in several rows."""
+        subject, report = self.subject, self.report
+        powers = questions.powers(subject, self.short)
+        normalised = [abs(power - 1.0) < 0.1 for power in powers]
+        subject.normalises = any(normalised)
+        if subject.normalises and not all(normalised):
+            only = f"only {'q' if normalised[0] else 'k'} normalised"
+            report.add("cosine", "both q and k of length 1, or neither", only)
+        ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
+        if subject.sees_past:
+            slope = questions.slope(subject, ladder[-1] + 1, ladder)
+        else:
+            slope = joined([questions.slope(subject, row + 1, [row]) for row in ladder])
+        slope = self.further(slope)
+        if not slope.straight:
+            worst = np.argmax(slope.high - slope.low)
+            ends = f"{slope.low.flat[worst]:.4g} to {slope.high.flat[worst]:.4g}"
+            report.add("law", "one scale for all products", ends, "larger and smaller ones")
+        if ((slope.low > slope.high[0]) | (slope.high < slope.low[0])).any():
+            each = ", ".join(f"{value:.4g}" for value in slope.value[:, -1])
+            report.facts["scale by head"] = each
+            if self.expected.scale is not None:
+                report.add("heads", "one scale", "several", each)
+        value = np.median(slope.value, axis=0)
+        low, high = slope.low.min(axis=0), slope.high.max(axis=0)
+        applied_to = "cosine" if subject.normalises else "dot product"
+        scale = Scale(applied_to, slope.keys, slope.position, value, low, high, "")
+        report.scale = scale._replace(law=_law(scale, self.d))
+        if self.expected.scale is not None:
+            self.compare(report.scale, self.expected.scale)
 
-def _scale(report: Report, subject: Subject, meant: Meant, length: int) -> None:
-    """Find what multiplies q·k or the cosine, in several rows."""
-    d = subject.size.dimension
-    powers = questions.powers(subject, min(SHORT, d))
-    normalised = [abs(power - 1.0) < 0.1 for power in powers]
-    subject.normalises = any(normalised)
-    if subject.normalises and not all(normalised):
-        only = "q" if normalised[0] else "k"
-        finding(report, "cosine", "both q and k of length 1, or neither", f"only {only} normalised")
-    ladder = [2**i - 1 for i in range(1, 16) if 2**i <= length][: d - 1]
-    if subject.sees_past:
-        asked = questions.slope(subject, ladder[-1] + 1, ladder)
-    else:
-        *parts, straight = zip(
-            *(questions.slope(subject, row + 1, [row]) for row in ladder), strict=True
-        )
-        arrays = [np.concatenate(part, axis=-1) for part in parts]
-        asked = Slope(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], all(straight))
-    asked = _further(report, subject, meant, asked)
-    if not asked.straight:
-        worst = np.argmax(asked.high - asked.low)
-        ends = f"{asked.low.flat[worst]:.4g} to {asked.high.flat[worst]:.4g}"
-        finding(report, "law", "one scale for all products", ends, "larger and smaller ones")
-    apart = [
-        head
-        for head in range(subject.size.heads)
-        if (asked.low[head] > asked.high[0]).any() or (asked.high[head] < asked.low[0]).any()
-    ]
-    if apart:
-        each = ", ".join(f"{value:.4g}" for value in asked.value[:, -1])
-        report.facts["scale by head"] = each
-        if meant.scale is not None:
-            finding(report, "heads", "one scale", "several", each)
-    value = np.median(asked.value, axis=0)
-    low, high = asked.low.min(axis=0), asked.high.max(axis=0)
-    applied_to = "cosine" if subject.normalises else "dot product"
-    law = _law(applied_to, asked, value, low, high, d)
-    report.scale = Scale(applied_to, asked.keys, asked.position, value, low, high, law)
-    if meant.scale is not None:
-        _compare(report, meant.scale, d)
+    def further(self, slope: Slope) -> Slope:
+        """Ask beyond the length at which the law that is meant begins, one query of a cache."""
+        if not isinstance(self.expected.scale, Policy):
+            return slope
+        n = 2.0 ** np.arange(1, 18)
+        law = self.expected.scale.scale(n=n, d=self.d)
+        changed = n[~np.isclose(law, law[0])]
+        if not changed.size or changed[0] <= slope.keys[-1]:
+            return slope
+        keys = int(min(4 * changed[0], LONGEST))
+        more = None
+        with suppress(ValueError):  # it may not take fewer queries than keys
+            more = questions.slope(self.subject, keys, [keys - 1], one_query=True)
+        if more is None or not np.isfinite(more.value).all():
+            begins = f"it begins near {changed[0]:g} keys, and fewer were asked"
+            self.report.facts["law"] = f"unknown: {begins}"
+            return slope
+        return joined([slope, more])
 
-
-def _further(report: Report, subject: Subject, meant: Meant, asked: Slope) -> Slope:
-    """Ask beyond the length at which the law that is meant begins, one query of a cache."""
-    if not isinstance(meant.scale, Policy):
-        return asked
-    n = 2.0 ** np.arange(1, 18)
-    law = meant.scale.scale(n=n, d=subject.size.dimension)
-    changed = n[~np.isclose(law, law[0])]
-    if not changed.size or changed[0] <= asked.keys[-1]:
-        return asked
-    keys = int(min(4 * changed[0], LONGEST))
-    more = None
-    with suppress(ValueError):  # it may not take fewer queries than keys
-        more = questions.slope(subject, keys, [keys - 1], one_query=True)
-    if more is None or not np.isfinite(more.value).all():
-        report.facts["law"] = f"unknown: it begins near {changed[0]:g} keys, and fewer were asked"
-        return asked
-    pairs = zip(asked[:5], more[:5], strict=True)
-    value, low, high, seen, position = (np.concatenate(pair, axis=-1) for pair in pairs)
-    if subject.sees_past:
-        seen[-1] = keys
-    return Slope(value, low, high, seen, position, asked.straight and more.straight)
-
-
-def _everywhere(report: Report, subject: Subject, meant: Meant) -> None:
-    """Ask keys at other places than the query's, and other components of q and k."""
-    d = subject.size.dimension
-    short = min(LONGER, max(SHORT, d - 1))
-    ask = partial(questions.slope, subject, short, [short - 1])
-    found = {f"component {along}": ask(along=along) for along in (0, d // 2, d - 1)}
-    if not meant.rotates:
-        found |= {f"key {place}": ask(places=[place]) for place in (0, short // 4, short // 2)}
-        if subject.normalises:
-            found["a key twice as long"] = ask(places=[short // 2], lengthen=2.0)
-    own = found.pop("component 0")
-    for name, other in found.items():
-        if not np.isfinite(other.value).all():
-            continue  # outside of a window
-        margin = AGREES * np.abs(own.value)
-        if (other.low > own.high + margin).any() or (other.high < own.low - margin).any():
-            told = f"{other.value.flat[0]:.4g}, for the query's own key {own.value.flat[0]:.4g}"
-            finding(report, "law", "one scale", told, f"{name}, n = {short}")
+    def compare(self, scale: Scale, meant: float | Policy) -> None:
+        """Hold the scale against what was meant."""
+        told = "one number"
+        if isinstance(meant, Policy):
+            if meant.applied_to != scale.applied_to:
+                wrong = f"of the {scale.applied_to}"
+                self.report.add("cosine", f"a scale of the {meant.applied_to}", wrong)
+                return
+            told, wanted = meant.name, meant.scale(n=scale.keys, d=self.d, position=scale.position)
+        else:
+            wanted = np.full(scale.keys.shape, meant)
+        if agree(wanted, scale.low, scale.high).all():
             return
+        with np.errstate(divide="ignore"):
+            ratio = scale.value / wanted
+            worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
+        found, right = scale.at(worst), float(wanted[worst])
+        evidence = f"{ratio[worst]:.4g} times what was meant"
+        constant = bool(np.ptp(ratio) <= 0.01 * abs(ratio[-1]))
+        if not constant:
+            at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
+            evidence += f" {at}"
+        self.report.add(
+            "scale" if constant else "law",
+            f"{right:.4g}" if constant else f"{told}, {right:.4g} {at}",
+            shown(found),
+            evidence + _reason(found.value, right, self.d),
+            certain=max(found.low - right, right - found.high) > found.high - found.low,
+        )
+
+    def everywhere(self) -> None:
+        """Ask keys at other places than the query's, and other components of q and k."""
+        d, n = self.d, min(LONGER, max(SHORT, self.d - 1))
+        ask = partial(questions.slope, self.subject, n, [n - 1])
+        answers = {f"component {along}": ask(along=along) for along in (0, d // 2, d - 1)}
+        if not self.expected.rotates:
+            answers |= {f"key {place}": ask(places=[place]) for place in (0, n // 4, n // 2)}
+            if self.subject.normalises:
+                answers["a key twice as long"] = ask(places=[n // 2], lengthen=2.0)
+        own = answers.pop("component 0")
+        for name, other in answers.items():
+            if not np.isfinite(other.value).all():
+                continue  # outside of a window
+            margin = AGREES * np.abs(own.value)
+            if (other.low > own.high + margin).any() or (other.high < own.low - margin).any():
+                told = f"{other.value.flat[0]:.4g}, for the query's own key {own.value.flat[0]:.4g}"
+                self.report.add("law", "one scale", told, f"{name}, n = {n}")
+                return
+
+    def cap(self) -> None:
+        """Find the bound of a soft cap."""
+        if self.subject.normalises:
+            self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
+            return
+        cap, meant = questions.cap(self.subject, self.short), self.expected.cap
+        found = self.report.facts["soft cap"] = "none" if cap is None else shown(cap)
+        if meant is None:
+            return
+        if meant == math.inf:
+            if cap is not None:
+                self.report.add("cap", "no soft cap", f"one of {found}", "logits bend")
+        elif cap is None or not agree(meant, cap.low, cap.high):
+            why = "logits are straight up to 64" if cap is None else "logits bend"
+            self.report.add("cap", f"a soft cap of {meant:g}", found, why)
+
+    def total(self) -> None:
+        """Find a sink, and a factor on the output."""
+        factor, sink = questions.total(self.subject, SHORT, self.unit)
+        found = "none" if sink is None else f"a logit of {shown(sink)}"
+        self.report.facts["sink"] = found
+        self.report.facts["factor on the output"] = shown(factor)
+        whole = "weights that add up to 1"
+        if self.expected.sink is False and sink is not None:
+            self.report.add("sink", whole, found, "equal rows")
+        if self.expected.sink is True and sink is None:
+            self.report.add("sink", "a sink", whole, "equal rows")
+        if not agree(self.expected.factor, factor.low, factor.high):
+            meant = f"a factor of {self.expected.factor:g}"
+            self.report.add("values", meant, shown(factor), "v = 1")
+
+    def window(self) -> int:
+        """Return how many keys the last query sees."""
+        size, meant, n = (
+            questions.window(self.subject, self.length),
+            self.expected.window,
+            self.length,
+        )
+        found = self.report.facts["window"] = "none" if size == n else counted(size, "key")
+        if meant is not None and size != min(meant, n):
+            self.report.add("window", counted(meant, "key"), found, f"n = {n}")
+        return size
+
+    def groups(self, seen: int) -> None:
+        """Find which head of keys and of values each head of queries reads."""
+        heads, key_heads, _ = self.subject.size
+        read = questions.key_head_of(self.subject, self.short, seen, self.unit)
+        wanted = np.arange(heads) // (heads // key_heads)
+        for kind, column in zip(("keys", "values"), read.T, strict=True):
+            told = ", ".join(str(head) if head >= 0 else "?" for head in column)
+            self.report.facts[f"head of {kind} of each head"] = told
+            if (column != wanted).any():
+                self.report.add("groups", ", ".join(map(str, wanted)), told, f"heads of {kind}")
+
+    def mask(self) -> None:
+        """Ask what an argument does that hides keys, or is added."""
+        report, answer = self.report, questions.mask(self.subject, SHORT)
+        report.facts["a mask of True and False"] = f"True: {answer.true_means}"
+        if answer.true_means == "nothing":
+            report.add("hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
+        if answer.total < 1.0 - 0.02:
+            total = f"{answer.total:.4g}"
+            report.add("padding", "weights that add up to 1", total, "with a mask")
+        if answer.true_means == "seen" and isinstance(self.expected.scale, Policy):
+            self.padding(self.expected.scale)
+        times = answer.multiplier
+        found = "not taken" if times is None else f"added {shown(times)} times"
+        report.facts["a mask of numbers"] = found
+        if times is not None and not agree(1.0, times.low, times.high):
+            reason = "it is not heeded" if abs(times.value) < AGREES else "it is multiplied"
+            report.add("mask", "a mask that is added as it is", found, reason)
+
+    def padding(self, policy: Policy) -> None:
+        """Hide half of the keys: the law's n is that of the others."""
+        there = torch.ones(1, 1, LONGER, LONGER, dtype=torch.bool, device=self.subject.device)
+        half = LONGER // 2
+        there[..., :half] = False
+        options: dict[str, Any] = {str(self.subject.mask): there}
+        found = questions.slope(self.subject, LONGER, [LONGER - 1], **options).over_heads(0)
+        wanted = policy.scale(n=half, d=self.d, position=[half - 1, LONGER - 1])
+        if not agree(wanted, found.low, found.high).any():
+            told = f"{policy.name} of {half} keys, {wanted[0]:.4g}"
+            evidence = f"a mask hides {half} of {LONGER} keys"
+            self.report.add("padding", told, shown(found), evidence)
+
+    def causal(self, name: str) -> None:
+        """Ask the argument that hides the keys after a query's own, with fewer queries too."""
+        n, few, told = self.short, self.short // 2, {name: True}
+        visible = questions.visible_keys(self.subject, n, n, **told)
+        self.compare_visible(visible, 0, name)
+        try:
+            visible = questions.visible_keys(self.subject, few, n, **told)
+        except ValueError:
+            return
+        aligned = "last" if visible[:, few:].any() else "first"
+        self.report.facts[f"{name} of fewer queries"] = f"aligned to the {aligned} key"
+        if self.expected.causal_from is not None:
+            ahead = n - few if self.expected.causal_from == "last" else 0
+            self.compare_visible(visible, ahead, f"{name}, {few} queries of {n} keys")
+
+    def compare_visible(self, visible: np.ndarray, ahead: int, name: str) -> None:
+        """Hold the keys seen against those up to a query's own, `ahead` being cached before."""
+        right = np.tril(np.ones_like(visible), ahead)
+        if (visible != right).any():
+            row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
+            code = "causal" if len(visible) == visible.shape[1] else "cache"
+            expected, found = (counted(keys[row].sum(), "key") for keys in (right, visible))
+            self.report.add(code, expected, found, f"{name}, row {row}")
+
+    def cache(self, window: int) -> None:
+        """Ask one query of many keys."""
+        try:
+            seen = questions.visible_keys(self.subject, 1, self.short).sum()
+        except ValueError:
+            self.report.facts["one query, many keys"] = "not taken"
+            return
+        self.report.facts["one query, many keys"] = f"sees {seen} of {self.short}"
+        wanted = min(self.short, window)
+        if seen != wanted:
+            expected, found = counted(wanted, "key"), counted(seen, "key")
+            self.report.add("cache", expected, found, "one query of a cache")
+
+    def precision(self) -> None:
+        """Ask how logits are kept, where nothing bends them."""
+        if self.report.facts["soft cap"] != "none":
+            self.report.facts["precision"] = "unknown"
+            return
+        answer = questions.precision(self.subject, self.unit, self.short)
+        self.report.facts["precision"] = f"{answer.bits:.0f} binary digits of a logit"
+        needed = BITS[self.subject.dtype]
+        if not answer.finite:
+            found = "NaN or infinity"
+            self.report.add("precision", "finite weights", found, "logits up to 1000")
+        elif answer.bits < needed - 1.5:
+            digits = f"{needed} binary digits"
+            self.report.add("precision", digits, f"{answer.bits:.1f}", "two keys with large logits")
 
 
-def _law(
-    applied_to: str, asked: Slope, value: FloatArray, low: FloatArray, high: FloatArray, d: int
-) -> str:
+def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
+    """Return whether numbers may be those wanted: within the interval, or a share AGREES away."""
+    margin = AGREES * np.abs(wanted)
+    return np.asarray((low - margin <= wanted) & (wanted <= high + margin))
+
+
+def _law(scale: Scale, d: int) -> str:
     """Return what kind of rule in n and position the numbers follow."""
+    low, high, value = scale.low, scale.high, scale.value
     if low.max() <= high.min():
         return "the same for every n"
     for policy in POLICIES.values():
-        if policy.applied_to == applied_to and policy.family == "length":
-            rule = policy.scale(n=asked.keys, d=d, position=asked.position)
-            if _agree(rule, low, high).all():
+        if policy.applied_to == scale.applied_to and policy.family == "length":
+            rule = policy.scale(n=scale.keys, d=d, position=scale.position)
+            if agree(rule, low, high).all():
                 return policy.name
-    logs = np.log(asked.keys)
+    logs: FloatArray = np.log(scale.keys)
     slope, start = np.polyfit(logs, value, 1)
-    if _agree(start + slope * logs, low, high).all():
+    if agree(start + slope * logs, low, high).all():
         return f"{start:.4g} + {slope:.4g} log n"
-    ends = f"{value[0]:.4g} at n = {asked.keys[0]:g}, {value[-1]:.4g} at {asked.keys[-1]:g}"
+    ends = f"{value[0]:.4g} at n = {scale.keys[0]:g}, {value[-1]:.4g} at {scale.keys[-1]:g}"
     return f"changes with n: {ends}"
-
-
-def _agree(rule: FloatArray, low: FloatArray, high: FloatArray) -> np.ndarray:
-    margin = AGREES * np.abs(rule)
-    return np.asarray((low - margin <= rule) & (rule <= high + margin))
-
-
-def _compare(report: Report, meant: float | Policy, d: int) -> None:
-    """Hold the scale against what was meant."""
-    scale = report.scale
-    assert scale is not None
-    if isinstance(meant, Policy):
-        wanted = meant.scale(n=scale.keys, d=d, position=scale.position)
-        if meant.applied_to != scale.applied_to:
-            finding(
-                report, "cosine", f"a scale of the {meant.applied_to}", f"of the {scale.applied_to}"
-            )
-            return
-    else:
-        wanted = np.full(scale.keys.shape, float(meant))
-    right = _agree(wanted, scale.low, scale.high)
-    if right.all():
-        return
-    with np.errstate(divide="ignore"):
-        ratio = scale.value / wanted
-        worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
-    found = Interval(*(float(part[worst]) for part in (scale.value, scale.low, scale.high)))
-    told = f"{wanted[worst]:.4g}"
-    evidence = f"{ratio[worst]:.4g} times what was meant"
-    constant = bool(np.ptp(ratio) <= 0.01 * abs(ratio[-1]))
-    if not constant:
-        at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
-        told = f"{meant.name if isinstance(meant, Policy) else 'one number'}, {told} {at}"
-        evidence += f" {at}"
-    evidence += _reason(found.value, float(wanted[worst]), d)
-    away = max(found.low - wanted[worst], wanted[worst] - found.high)
-    sure = "certain" if away > found.high - found.low else "likely"
-    finding(report, "scale" if constant else "law", told, shown(found), evidence, sure=sure)
 
 
 def _reason(found: float, wanted: float, d: int) -> str:
@@ -289,141 +407,3 @@ def _reason(found: float, wanted: float, d: int) -> str:
     if whole and math.isclose(wanted, default, rel_tol=1e-6):
         return f": 1/√{round(other)}, where d is {d}"
     return ""
-
-
-def _cap(report: Report, subject: Subject, meant: Meant) -> None:
-    found = questions.cap(subject, min(SHORT, subject.size.dimension))
-    report.facts["soft cap"] = "none" if found is None else shown(found)
-    if meant.cap is None:
-        return
-    if meant.cap == math.inf:
-        if found is not None:
-            finding(report, "cap", "no soft cap", f"one of {shown(found)}", "logits bend")
-    elif found is None:
-        finding(
-            report, "cap", f"a soft cap of {meant.cap:g}", "none", "logits are straight up to 64"
-        )
-    elif not found.low * (1 - AGREES) <= meant.cap <= found.high * (1 + AGREES):
-        finding(report, "cap", f"a soft cap of {meant.cap:g}", shown(found), "logits bend")
-
-
-def _total(report: Report, subject: Subject, meant: Meant, unit: float) -> None:
-    found = questions.total(subject, SHORT, unit)
-    report.facts["sink"] = "none" if found.sink is None else f"a logit of {shown(found.sink)}"
-    report.facts["factor on the output"] = shown(found.factor)
-    if meant.sink is False and found.sink is not None:
-        finding(report, "sink", "weights that add up to 1", report.facts["sink"], "equal rows")
-    if meant.sink is True and found.sink is None:
-        finding(report, "sink", "a sink", "weights that add up to 1", "equal rows")
-    low, high = found.factor.low * (1 - AGREES), found.factor.high * (1 + AGREES)
-    if not low <= meant.factor <= high:
-        finding(report, "values", f"a factor of {meant.factor:g}", shown(found.factor), "v = 1")
-
-
-def _window(report: Report, subject: Subject, meant: Meant, length: int) -> int:
-    found = questions.window(subject, length)
-    report.facts["window"] = "none" if found == length else counted(found, "key")
-    if meant.window is not None and found != min(meant.window, length):
-        finding(
-            report, "window", counted(meant.window, "key"), report.facts["window"], f"n = {length}"
-        )
-    return found
-
-
-def _groups(report: Report, subject: Subject, seen: int, unit: float) -> None:
-    heads, key_heads, _ = subject.size
-    found = questions.key_head_of(subject, min(SHORT, subject.size.dimension), seen, unit)
-    wanted = np.arange(heads) // (heads // key_heads)
-    for kind, column in zip(("keys", "values"), found.T, strict=True):
-        told = ", ".join(str(one) if one >= 0 else "?" for one in column)
-        report.facts[f"head of {kind} of each head"] = told
-        if (column != wanted).any():
-            finding(report, "groups", ", ".join(map(str, wanted)), told, f"heads of {kind}")
-
-
-def _mask(report: Report, subject: Subject, meant: Meant) -> None:
-    found = questions.mask(subject, SHORT)
-    report.facts["a mask of True and False"] = f"True: {found.true_means}"
-    if found.true_means == "nothing":
-        finding(report, "hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
-    if found.total < 1.0 - 0.02:
-        finding(report, "padding", "weights that add up to 1", f"{found.total:.4g}", "with a mask")
-    if found.true_means == "seen" and isinstance(meant.scale, Policy):
-        _padding(report, subject, meant.scale)
-    if found.multiplier is None:
-        report.facts["a mask of numbers"] = "not taken"
-        return
-    report.facts["a mask of numbers"] = f"added {shown(found.multiplier)} times"
-    if not found.multiplier.low - AGREES <= 1.0 <= found.multiplier.high + AGREES:
-        reason = "it is not heeded" if abs(found.multiplier.value) < AGREES else "it is multiplied"
-        finding(
-            report,
-            "mask",
-            "a mask that is added as it is",
-            report.facts["a mask of numbers"],
-            reason,
-        )
-
-
-def _padding(report: Report, subject: Subject, policy: Policy) -> None:
-    """Hide half of the keys: the law's n is that of the others."""
-    there = torch.ones(1, 1, LONGER, LONGER, dtype=torch.bool, device=subject.device)
-    half = LONGER // 2
-    there[..., :half] = False
-    options: dict[str, Any] = {str(subject.mask): there}
-    found = questions.over(questions.slope(subject, LONGER, [LONGER - 1], **options), 0)
-    wanted = policy.scale(n=half, d=subject.size.dimension, position=[half - 1, LONGER - 1])
-    if not _agree(wanted, np.full(2, found.low), np.full(2, found.high)).any():
-        told = f"{policy.name} of {half} keys, {wanted[0]:.4g}"
-        finding(report, "padding", told, shown(found), f"a mask hides {half} of {LONGER} keys")
-
-
-def _causal(report: Report, subject: Subject, meant: Meant, short: int) -> None:
-    name = str(subject.causal)
-    visible = questions.structure(subject, short, short, **{name: True}).visible
-    _compare_visible(report, visible, np.tril(np.ones_like(visible)), name)
-    few = short // 2
-    try:
-        visible = questions.structure(subject, few, short, **{name: True}).visible
-    except ValueError:
-        return
-    last = visible[:, few:].any()
-    report.facts[f"{name} of fewer queries"] = f"aligned to the {'last' if last else 'first'} key"
-    if meant.causal_from is not None:
-        ahead = short - few if meant.causal_from == "last" else 0
-        right = np.tril(np.ones_like(visible), ahead)
-        _compare_visible(report, visible, right, f"{name}, {few} queries of {short} keys")
-
-
-def _compare_visible(report: Report, visible: np.ndarray, right: np.ndarray, name: str) -> None:
-    if (visible != right).any():
-        row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
-        expected, found = right[row].sum(), visible[row].sum()
-        code = "causal" if len(visible) == visible.shape[1] else "cache"
-        told = counted(expected, "key"), counted(found, "key")
-        finding(report, code, *told, f"{name}, row {row}")
-
-
-def _cache(report: Report, subject: Subject, short: int, window: int) -> None:
-    try:
-        visible = questions.structure(subject, 1, short).visible
-    except ValueError:
-        report.facts["one query, many keys"] = "not taken"
-        return
-    report.facts["one query, many keys"] = f"sees {visible.sum()} of {short}"
-    wanted = min(short, window)
-    if visible.sum() != wanted:
-        told = counted(wanted, "key"), counted(visible.sum(), "key")
-        finding(report, "cache", *told, "one query of a cache")
-
-
-def _precision(report: Report, subject: Subject, unit: float) -> None:
-    found = questions.precision(subject, unit, min(SHORT, subject.size.dimension))
-    report.facts["precision"] = f"{found.bits:.0f} binary digits of a logit"
-    if not found.finite:
-        finding(report, "precision", "finite weights", "NaN or infinity", "logits up to 1000")
-    elif found.bits < BITS[subject.dtype] - 1.5:
-        finding(
-            report, "precision", f"{BITS[subject.dtype]} binary digits", f"{found.bits:.1f}",
-            "two keys with large logits",
-        )  # fmt: skip

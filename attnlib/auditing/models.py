@@ -7,16 +7,16 @@ module itself, shows in the length of q beside that of what its projection or no
 """
 
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from attnlib.auditing.callables import Meant, audit_callable, finding
+from attnlib.attention.registered import eager_attention, mask_of_numbers
+from attnlib.auditing.callables import Expected, audit_callable
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
 
@@ -32,7 +32,7 @@ SAME = 1e-2
 """Ratios of lengths that differ by less are one number."""
 
 
-class Noted(NamedTuple):
+class ObservedCall(NamedTuple):
     """What a module hands to attention."""
 
     module: nn.Module
@@ -43,15 +43,15 @@ class Noted(NamedTuple):
     """What q·k was multiplied by before; None where that cannot be told."""
 
 
-def calls_of(model: nn.Module, run: Callable[[], object]) -> dict[str, Noted]:
+def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedCall]:
     """Run the model once and return what each of its modules hands to attention, by name."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
 
     names = {module: name for name, module in model.named_modules()}
-    noted: dict[str, Noted] = {}
-    given: dict[nn.Module, Tensor] = {}
+    observed: dict[str, ObservedCall] = {}
+    outputs: dict[nn.Module, Tensor] = {}
 
     def attention(
         module: nn.Module,
@@ -63,54 +63,54 @@ def calls_of(model: nn.Module, run: Callable[[], object]) -> dict[str, Noted]:
     ) -> Any:
         size = Size(query.shape[1], key.shape[1], query.shape[3])
         options = {name: rest[name] for name in OPTIONS if rest.get(name) is not None}
-        before = multiplied_before(module, query, key, given)
-        noted[names[module]] = Noted(module, size, rest.get("scaling"), options, before)
-        return _implementations(module)[0](module, query, key, value, mask, **rest)
+        before = multiplied_before(module, query, key, outputs)
+        observed[names[module]] = ObservedCall(module, size, rest.get("scaling"), options, before)
+        kernel, *_ = _implementations(module).values()
+        return kernel(module, query, key, value, mask, **rest)
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
-    was = cast(Any, model).config._attn_implementation
-    change = cast(Any, model).set_attn_implementation
+    was = model.config._attn_implementation
     hooks = [
-        module.register_forward_hook(lambda one, _, output: given.__setitem__(one, output))
+        module.register_forward_hook(lambda part, _, output: outputs.__setitem__(part, output))
         for name, module in model.named_modules()
         if name.rpartition(".")[2] in (*QUERIES, *KEYS, *FUSED)
     ]
     try:
-        change(NAME)
+        model.set_attn_implementation(NAME)
         with torch.no_grad():
             run()
     finally:
         for hook in hooks:
             hook.remove()
-        change(was)
+        model.set_attn_implementation(was)
         AttentionInterface.register(NAME, sdpa_attention_forward)  # which keeps no model alive
-    return noted
+    return observed
 
 
 def multiplied_before(
-    module: nn.Module, query: Tensor, key: Tensor, given: dict[nn.Module, Tensor]
+    module: nn.Module, query: Tensor, key: Tensor, outputs: dict[nn.Module, Tensor]
 ) -> float | None:
     """Return |q| |k| over the same of what was projected: a rotation leaves lengths alone.
 
     query, key: (batch, heads, tokens, d). None where no projection fits, or the ratio varies.
     """
 
-    def of(names: tuple[str, ...]) -> Tensor | None:
+    def output_of(names: tuple[str, ...]) -> Tensor | None:
         parts = (getattr(module, name, None) for name in names)
-        return next((given[part] for part in parts if part in given), None)
+        return next((outputs[part] for part in parts if part in outputs), None)
 
-    def ratio(tensor: Tensor, projected: Tensor) -> float | None:
+    def ratio(tensor: Tensor, projected: Tensor) -> float:
         batch, heads, tokens, d = tensor.shape
-        if projected.shape != (batch, heads, tokens, d):
+        if projected.shape != tensor.shape:
             projected = projected.reshape(batch, tokens, heads, d).transpose(1, 2)
-        found = tensor.double().norm(dim=-1) / projected.double().norm(dim=-1)
-        middle = float(found.median())
-        return middle if bool(((found / middle - 1.0).abs() < SAME).all()) else None
+        ratios = tensor.double().norm(dim=-1) / projected.double().norm(dim=-1)
+        middle = float(ratios.median())
+        return middle if bool(((ratios / middle - 1.0).abs() < SAME).all()) else math.nan
 
     batch, heads, tokens, d = query.shape
     key_heads = key.shape[1]
-    q, k, fused = of(QUERIES), of(KEYS), of(FUSED)
+    q, k, fused = output_of(QUERIES), output_of(KEYS), output_of(FUSED)
     pairs = [] if q is None or k is None else [(q, k)]
     if fused is not None and fused.numel() == batch * tokens * (heads + 2 * key_heads) * d:
         flat = fused.reshape(batch, tokens, heads + 2 * key_heads, d)
@@ -120,18 +120,19 @@ def multiplied_before(
             pairs.append((by_head[:, :, :, 0], by_head[:, :, :, 1]))
     for q, k in pairs:
         if q.numel() == query.numel() and k.numel() == key.numel():
-            both = ratio(query, q), ratio(key, k)
-            if both[0] is not None and both[1] is not None:
-                return both[0] * both[1]
+            both = ratio(query, q) * ratio(key, k)
+            if math.isfinite(both):
+                return both
     return None
 
 
-def _implementations(module: nn.Module) -> list[Callable[..., Any]]:
+def _implementations(module: nn.Module) -> dict[str, Callable[..., Any]]:
     """Return the eager attention of the module's file, if there is one, and the fused one."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    return [one for one in (eager and partial(_eager, eager), sdpa_attention_forward) if one]
+    eager = eager_attention(type(module))
+    written_out = {} if eager is None else {"eager": partial(_eager, eager)}
+    return {**written_out, "sdpa": sdpa_attention_forward}
 
 
 def _eager(
@@ -144,10 +145,8 @@ def _eager(
     **rest: Any,
 ) -> Any:
     """Call eager attention, whose masks are numbers that are added."""
-    if mask is None and rest.pop("is_causal", getattr(module, "is_causal", False)):
-        mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()[None, None]
-    if mask is not None and mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
+    causal = rest.pop("is_causal", getattr(module, "is_causal", False))
+    mask = mask_of_numbers(mask, causal, query, key)
     return function(module, query, key, value, mask, **rest)
 
 
@@ -193,64 +192,58 @@ def audit_model(
 ) -> Report:
     """Audit every distinct call of attention of a model of transformers."""
     report = Report()
-    noted = calls_of(model, run)
-    if not noted:
+    observed = observed_calls(model, run)
+    if not observed:
         raise RuntimeError(
             f"{type(model).__name__} hands no queries and keys to the registry of attention "
             "functions of transformers: audit its attention as a callable"
         )
-    audited: dict[Any, list[Report]] = {}
-    for name, one in noted.items():
-        wanted, said = meant_by(one.module, one.module.config, one.size.dimension)
+    audited: dict[Any, dict[str, Report]] = {}
+    for name, call in observed.items():
+        wanted, said = meant_by(call.module, call.module.config, call.size.dimension)
         if expected is not None:
             wanted, said = expected, "expected"
-        key = (
-            type(one.module),
-            one.size,
-            one.scaling,
-            tuple(one.options),
-            one.options.get("softcap"),
-        )
+        options = tuple(call.options), call.options.get("softcap")
+        key = type(call.module), call.size, call.scaling, options
         if key not in audited:
-            audited[key] = _by_kernel(one, length)
-        before = 1.0 if one.before is None else one.before
-        for part in audited[key]:
-            kernel = part.facts["kernel"]
-            scale = part.scale
-            if scale is None:
-                continue
-            found = [before * float(end[-1]) for end in (scale.value, scale.low, scale.high)]
-            if one.before is None:
-                report.facts[name] = "what multiplies q or k before attention is unknown"
-            low, high = found[1] * (1 - SAME / 2), found[2] * (1 + SAME / 2)
-            if not low <= wanted <= high:
-                finding(
-                    report, "scale", f"{wanted:.4g} ({said})", f"{found[0]:.4g}",
-                    f"{found[0] / wanted:.4g} times what was meant, {kernel}", where=name,
-                )  # fmt: skip
-            for other in part.findings:
-                report.findings.append(other._replace(where=f"{name}, {kernel}"))
-        report.parts[name] = audited[key][0]
+            audited[key] = _by_kernel(call, length)
+        if call.before is None:
+            report.facts[name] = "what multiplies q or k before attention is unknown"
+        for kernel, part in audited[key].items():
+            _compare(report, name, kernel, part, call.before, wanted, said)
+        report.parts[name] = next(iter(audited[key].values()))
     _kernels(report, model, run)
     return report
 
 
-def _by_kernel(one: Noted, length: int) -> list[Report]:
+def _compare(
+    report: Report,
+    name: str,
+    kernel: str,
+    part: Report,
+    before: float | None,
+    wanted: float,
+    said: str,
+) -> None:
+    """Hold the scale of a call in one implementation against what the configuration says."""
+    if part.scale is not None:
+        value, low, high = ((before or 1.0) * end for end in part.scale.interval)
+        if not low * (1 - SAME / 2) <= wanted <= high * (1 + SAME / 2):
+            times = f"{value / wanted:.4g} times what was meant, {kernel}"
+            report.add("scale", f"{wanted:.4g} ({said})", f"{value:.4g}", times, where=name)
+    where = f"{name}, {kernel}"
+    report.findings += [finding._replace(where=where) for finding in part.findings]
+
+
+def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
     """Return the reports of a module's attention, one for each implementation."""
-    reports = []
-    cap = one.options.get("softcap")
-    meant = Meant(
-        None,
-        math.inf if cap is None else float(cap),
-        None,
-        "s_aux" in one.options,
-        1.0,
-        None,
-        False,
+    reports = {}
+    cap = call.options.get("softcap")
+    expected = Expected(
+        None, cap=math.inf if cap is None else float(cap), sink="s_aux" in call.options
     )
-    for function in _implementations(one.module):
-        kernel = "eager" if isinstance(function, partial) else "sdpa"
-        if kernel == "sdpa" and one.options:
+    for kernel, function in _implementations(call.module).items():
+        if kernel == "sdpa" and call.options:
             continue  # transformers refuses it
 
         def attention(
@@ -258,30 +251,27 @@ def _by_kernel(one: Noted, length: int) -> list[Report]:
             k: Tensor,
             v: Tensor,
             attn_mask: Tensor | None = None,
-            function: Any = function,
+            function: Callable[..., Any] = function,
         ) -> Tensor:
-            options = {**one.options, "scaling": one.scaling, "is_causal": False, "dropout": 0.0}
-            found = function(one.module, q, k, v, attn_mask, **options)[0]
-            return cast(Tensor, found.transpose(1, 2))
+            options = {**call.options, "scaling": call.scaling, "is_causal": False, "dropout": 0.0}
+            output: Tensor = function(call.module, q, k, v, attn_mask, **options)[0]
+            return output.transpose(1, 2)
 
-        kind = next(one.module.parameters())
-        part = audit_callable(
-            Subject(attention, one.size, kind.dtype, str(kind.device)), meant, length
-        )
-        part.facts["kernel"] = kernel
-        reports.append(part)
+        weight = next(call.module.parameters())
+        subject = Subject(attention, call.size, weight.dtype, str(weight.device))
+        reports[kernel] = audit_callable(subject, expected, length)
+        reports[kernel].facts["kernel"] = kernel
     return reports
 
 
-def _kernels(report: Report, model: nn.Module, run: Callable[[], Any]) -> None:
+def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
     """Compare what the model gives in each implementation that it takes."""
-    was = cast(Any, model).config._attn_implementation
-    change = cast(Any, model).set_attn_implementation
+    was = model.config._attn_implementation
     outputs: dict[str, Tensor] = {}
     try:
         for name in IMPLEMENTATIONS:
             try:
-                change(name)
+                model.set_attn_implementation(name)
                 # transformers warns of its own ways to call flex attention
                 with torch.no_grad(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -289,7 +279,7 @@ def _kernels(report: Report, model: nn.Module, run: Callable[[], Any]) -> None:
             except Exception as error:  # of the model, of transformers or of a compiler
                 report.facts[name] = f"refused: {' '.join(str(error).split()):.80}"
     finally:
-        change(was)
+        model.set_attn_implementation(was)
     if not outputs:
         return
     first, *others = outputs
@@ -299,4 +289,4 @@ def _kernels(report: Report, model: nn.Module, run: Callable[[], Any]) -> None:
         apart = float((outputs[first] - outputs[name]).abs().max()) / spread
         report.facts[f"{name} beside {first}"] = f"{apart:.1g} of the output's spread apart"
         if not apart < 1e4 * eps:
-            finding(report, "kernels", f"what {first} gives", f"{apart:.1g} apart", name)
+            report.add("kernels", f"what {first} gives", f"{apart:.1g} apart", name)

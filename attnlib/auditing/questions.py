@@ -7,7 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from attnlib.auditing.response import Contents, Subject, contents, log_odds
+from attnlib.auditing.response import (
+    Contents,
+    Interval,
+    Subject,
+    contents,
+    equal_keys,
+    log_odds,
+)
 from attnlib.checking import FloatArray
 
 SHORT = 16
@@ -20,34 +27,11 @@ BENT = 0.02
 """Slopes that differ by more above and below the other keys' logits are not those of one number."""
 
 
-class Interval(NamedTuple):
-    """A number that was found: its best value, and between which two it lies."""
-
-    value: float
-    low: float
-    high: float
-
-
-class Structure(NamedTuple):
-    """Which keys rows of equal logits see."""
-
-    visible: np.ndarray
-    """(queries, keys), True where a key has weight."""
-    even: bool
-    """Whether all that are visible have the same weight: nothing is added by position."""
-
-
-def structure(subject: Subject, queries: int, keys: int, **options: object) -> Structure:
-    """Ask equal keys which of them each query sees."""
-    given = contents(subject, queries, keys, torch.tensor([0]), 0.0)
-    k = given.k[:, -1:].expand(-1, keys, -1)
-    weights = subject.weights(given.q, k, torch.arange(keys), **options)
-    with np.errstate(invalid="ignore"):
-        visible = np.asarray((weights > 1e-3 / keys).any(axis=0))
-        shown = np.where(visible, weights, np.nan)
-        spread = np.nanmax(shown, axis=-1) / np.nanmin(shown, axis=-1)
-    rounding = 8.0 * torch.finfo(subject.dtype).eps
-    return Structure(visible, bool(np.nanmax(spread, initial=1.0) < 1.0 + rounding))
+def visible_keys(subject: Subject, queries: int, keys: int, **options: object) -> np.ndarray:
+    """Return which of equal keys each query sees: (queries, keys), True where one has weight."""
+    q, k = equal_keys(subject, queries, keys)
+    weights = subject.weights(q, k, torch.arange(keys), **options)
+    return np.asarray((weights > 1e-3 / keys).any(axis=0))
 
 
 class Slope(NamedTuple):
@@ -61,6 +45,19 @@ class Slope(NamedTuple):
     position: FloatArray
     straight: bool
     """Whether it is the same for products above and below those of the other keys."""
+
+    def over_heads(self, row: int) -> Interval:
+        """Return what a row's heads have in common: the interval that covers them all."""
+        value, low, high = (part[:, row] for part in (self.value, self.low, self.high))
+        return Interval(float(np.median(value)), float(low.min()), float(high.max()))
+
+
+def joined(slopes: list[Slope]) -> Slope:
+    """Return the rows of all of them."""
+    value, low, high, keys, position = (
+        np.concatenate(part, axis=-1) for part in zip(*(slope[:5] for slope in slopes), strict=True)
+    )
+    return Slope(value, low, high, keys, position, all(slope.straight for slope in slopes))
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # keys that are not seen weigh nothing
@@ -99,7 +96,7 @@ def slope(
         )
         return log_odds(subject, given, chosen, special, **options), given
 
-    eps = torch.finfo(subject.dtype).eps
+    eps = subject.eps
     # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
     goal = 4.0 if eps > STEEP else 1.0
     nothing, _ = asked(0.0)
@@ -113,9 +110,8 @@ def slope(
     estimates, products = [], []
     for part in (x, -x):
         whole, half = (asked(part / divisor) for divisor in (1.0, 2.0))
-        by = [one.cosine if subject.normalises else one.product for _, one in (whole, half)]
-        changes = [found - nothing for found, _ in (whole, half)]
-        ratios = [change / one for change, one in zip(changes, by, strict=True)]
+        by = [given.cosine if subject.normalises else given.product for _, given in (whole, half)]
+        ratios = [(odds - nothing) / x for (odds, _), x in zip((whole, half), by, strict=True)]
         estimates.append((4.0 * ratios[1] - ratios[0]) / 3.0)  # a soft cap bends by x³
         products.append(np.abs(by[1]))
     above, below = estimates
@@ -135,15 +131,6 @@ def slope(
     )
 
 
-def over(slope: Slope, index: int) -> Interval:
-    """Return what a row's heads have in common: the interval that covers them all."""
-    return Interval(
-        float(np.median(slope.value[:, index])),
-        float(slope.low[:, index].min()),
-        float(slope.high[:, index].max()),
-    )
-
-
 def powers(subject: Subject, length: int) -> tuple[float, float]:
     """Return how much the logits grow where q, and where k, is twice as long: 2, or 1."""
     whole, q, k = (
@@ -159,14 +146,14 @@ def cap(subject: Subject, length: int) -> Interval | None:
     Where all keys have the logit T, a difference shows as sech²(T/c) of what it is near 0.
     """
     last = [length - 1]
-    straight = over(slope(subject, length, last), 0)
+    straight = slope(subject, length, last).over_heads(0)
     unit = straight.value * math.sqrt(subject.size.dimension)
     for logit in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
-        bent = over(slope(subject, length, last, shift=logit / unit), 0)
+        bent = slope(subject, length, last, shift=logit / unit).over_heads(0)
         ratio = bent.value / straight.value
         # Above and below the two bend apart, and their mean does not; logits are rounded.
-        eps = torch.finfo(subject.dtype).eps
-        error = CURVED + (straight.high - straight.low) / straight.value + 4.0 * eps * logit
+        error = CURVED + (straight.high - straight.low) / straight.value
+        error += 4.0 * subject.eps * logit
         ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
         if ends[2] < 1.0 and (ends[0] < 0.9 or logit == 64.0):
             bounds = [logit / math.acosh(max(end, 1e-12) ** -0.5) for end in ends]
@@ -174,44 +161,31 @@ def cap(subject: Subject, length: int) -> Interval | None:
     return None
 
 
-class Total(NamedTuple):
-    """What the weights of a row add up to: a factor, and what a key without value would take."""
+def total(subject: Subject, length: int, unit: float) -> tuple[Interval, Interval | None]:
+    """Return what the weights of a row add up to: a factor, and a sink's logit or None.
 
-    factor: Interval
-    sink: Interval | None
-    """The logit of that key; None if there is none."""
-
-
-def total(subject: Subject, length: int, unit: float) -> Total:
-    """Ask rows of equal logits, of about −4, 0 and as much as there is above.
-
-    `unit` is what the logits grow by per unit of q·k, for q and k of length √d. A factor is the
-    same for all. A sink takes less the larger the logits are.
+    Rows of equal logits are asked, of about −4, 0 and as much as there is above; `unit` is what
+    the logits grow by per unit of q·k, for q and k of length √d. A factor is the same for all. A
+    sink, a key without value, takes less the larger the logits are.
     """
-    d = subject.size.dimension
+    d, eps = subject.size.dimension, 4.0 * subject.eps
     most = math.sqrt(d) if subject.normalises else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
-    found, logits = [], []
+    totals = []
     for shift in (-most / 4.0, 0.0, most):
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
         v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
-        found.append(subject.output(given.q, given.k, v)[:, -1].mean())
-        logits.append(unit * shift * math.sqrt(d))
-    low, none, high = map(float, found)
-    eps = 4.0 * torch.finfo(subject.dtype).eps
-    factor = Interval(high, high * (1.0 - eps), high * (1.0 + eps))
+        totals.append(float(subject.output(given.q, given.k, v)[:, -1].mean()))
+    low, none, high = totals
     if abs(low / high - 1.0) < 4.0 * eps:
-        return Total(factor, None)
-    n = length
+        return Interval(high, high * (1.0 - eps), high * (1.0 + eps)), None
     # s = c n/(n + e^{b − t}) at two logits t gives b and c.
-    ratio = none / low
-    t = logits[0]
-    missing = n * (ratio - 1.0) / max(math.exp(-t) - ratio, 1e-300)
+    ratio, t = none / low, -unit * most / 4.0 * math.sqrt(d)
+    missing = length * (ratio - 1.0) / max(math.exp(-t) - ratio, 1e-300)
     b = math.log(max(missing, 1e-300))
     width = 8.0 * eps * ratio / max(abs(ratio - 1.0), eps)
-    share = missing / (n + missing)
-    c = none * (n + missing) / n
-    error = c * (eps + share * width)
-    return Total(Interval(c, c - error, c + error), Interval(b, b - width, b + width))
+    c = none * (length + missing) / length
+    error = c * (eps + missing / (length + missing) * width)
+    return Interval(c, c - error, c + error), Interval(b, b - width, b + width)
 
 
 class Mask(NamedTuple):
@@ -226,40 +200,37 @@ class Mask(NamedTuple):
 
 
 def mask(subject: Subject, length: int) -> Mask:
-    """Hide the first key from all queries, and add 1 to the logit of another."""
-    name, last = str(subject.mask), length - 1
-    given = contents(subject, length, length, torch.tensor([last]), 0.0)
+    """Hide the first key from all queries, and add 2 to the logit of another."""
+    given = contents(subject, length, length, torch.tensor([length - 1]), 0.0)
     groups = torch.arange(length).clamp(max=2)
     shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
     added = torch.zeros(1, 1, length, length, dtype=subject.dtype, device=subject.device)
-    total, usual = 1.0, subject.weights(given.q, given.k, groups)[:, -1].sum(axis=-1)
-    for nothing in (shown, added):
-        with suppress(ValueError):
-            found = subject.weights(given.q, given.k, groups, **{name: nothing})[:, -1]
-            share = float((found.sum(axis=-1) / usual).min())
-            total = share if 0.0 < share < total else total  # 0 where True hides
-    shown[..., 0] = False
-    try:
-        weights = subject.weights(given.q, given.k, groups, **{name: shown})[:, -1]
-        true_means = "hidden" if (weights[:, 1:] < 1e-6).all() else "nothing"
-        if (weights[:, 0] < 1e-6).all():
-            true_means = "seen"
-    except ValueError:
-        true_means = "not taken"
-    try:
-        before = subject.weights(given.q, given.k, groups, **{name: added})[:, -1]
-        added[..., 1] = 2.0
-        after = subject.weights(given.q, given.k, groups, **{name: added})[:, -1]
-    except ValueError:
-        return Mask(true_means, None, total)
+
+    def masked(mask: torch.Tensor) -> FloatArray | None:
+        with suppress(ValueError):  # it may not take a mask of this kind
+            return subject.weights(given.q, given.k, groups, **{str(subject.mask): mask})[:, -1]
+        return None
+
+    usual = subject.weights(given.q, given.k, groups)[:, -1].sum(axis=-1)
+    before = masked(added)
+    shares = [
+        float((answer.sum(axis=-1) / usual).min())
+        for answer in (masked(shown), before)
+        if answer is not None
+    ]
+    total = min((share for share in shares if share > 0.0), default=1.0)  # 0 where True hides
+    shown[..., 0], added[..., 1] = False, 2.0
+    hidden, after = masked(shown), masked(added)
+    true_means = "not taken"
+    if hidden is not None:
+        true_means = "hidden" if (hidden[:, 1:] < 1e-6).all() else "nothing"
+        true_means = "seen" if (hidden[:, 0] < 1e-6).all() else true_means
+    if before is None or after is None:
+        return Mask(true_means, None, min(total, 1.0))
     change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
-    eps = 4.0 * torch.finfo(subject.dtype).eps
-    found = change / 2.0
-    return Mask(
-        true_means,
-        Interval(float(np.median(found)), float(found.min()) - eps, float(found.max()) + eps),
-        total,
-    )
+    times, eps = change / 2.0, 4.0 * subject.eps
+    multiplier = Interval(float(np.median(times)), times.min() - eps, times.max() + eps)
+    return Mask(true_means, multiplier, min(total, 1.0))
 
 
 def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.ndarray:
@@ -293,14 +264,12 @@ def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.nda
 
 def dropout(subject: Subject, length: int) -> float | None:
     """Return the share of weights that are dropped, 0 if none; None if calls differ otherwise."""
-    given = contents(subject, length, length, torch.tensor([0]), 0.0)
-    k = given.k[:, -1:].expand(-1, length, -1)
-    groups = torch.arange(length)
-    one, two = (subject.weights(given.q, k, groups) for _ in range(2))
-    if np.array_equal(one, two, equal_nan=True):
+    q, k = equal_keys(subject, length, length)
+    first, second = (subject.weights(q, k, torch.arange(length)) for _ in range(2))
+    if np.array_equal(first, second, equal_nan=True):
         return 0.0
-    visible = np.maximum(one, two)[:, -1]
-    dropped = np.stack([one, two])[:, :, -1] == 0.0
+    visible = np.maximum(first, second)[:, -1]
+    dropped = np.stack([first, second])[:, :, -1] == 0.0
     kept = visible[visible > 0.0]
     if dropped.any() and np.ptp(kept) < 1e-2 * kept.max():
         return float(1.0 - 1.0 / (kept.mean() * length))
@@ -309,15 +278,14 @@ def dropout(subject: Subject, length: int) -> float | None:
 
 def window(subject: Subject, length: int) -> int:
     """Return how many keys up to its own the last query sees; `length` where it sees all."""
-    given = contents(subject, length, length, torch.tensor([0]), 0.0)
-    k = given.k[:, -1:].expand(-1, length, -1)
+    q, k = equal_keys(subject, length, length)
     first, size = 0, length
     while size > 1:  # in which part is the first key that it sees?
         parts = min(subject.size.dimension - 1, size)
         edges = first + np.arange(parts + 1) * size // parts
         place = np.searchsorted(edges, np.arange(length), side="right") - 1
         groups = torch.from_numpy(np.where(place < 0, parts, np.minimum(place, parts)))
-        weights = subject.weights(given.q, k, groups)[:, -1, :parts].max(axis=0)
+        weights = subject.weights(q, k, groups)[:, -1, :parts].max(axis=0)
         seen = int(np.flatnonzero(weights > 1e-3 / length)[0])
         first, size = int(edges[seen]), int(edges[seen + 1] - edges[seen])
     return length - first

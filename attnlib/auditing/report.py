@@ -2,12 +2,12 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlib.auditing.questions import Interval
+from attnlib.auditing.response import Interval
 from attnlib.checking import FloatArray
 
 CODES = {
@@ -31,7 +31,6 @@ CODES = {
 }
 """The codes of findings."""
 
-
 DIGITS = 4
 """After which digit a number is no longer told: the interval may be shorter."""
 
@@ -54,8 +53,7 @@ class Finding(NamedTuple):
         return f"{self.code}: {place}expected {self.expected}, found {self.found}{why}{likely}"
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """What multiplies q·k, or the cosine: for each row asked, all heads together."""
 
     applied_to: str
@@ -67,12 +65,16 @@ class Scale:
     low: FloatArray
     high: FloatArray
     law: str
-    """"constant", a name in `attnlib.policies.POLICIES`, or what was fitted."""
+    """"the same for every n", a name in `attnlib.policies.POLICIES`, or what was fitted."""
+
+    def at(self, row: int) -> Interval:
+        """Return the scale of one of the rows asked."""
+        return Interval(float(self.value[row]), float(self.low[row]), float(self.high[row]))
 
     @property
     def interval(self) -> Interval:
         """At the last row."""
-        return Interval(float(self.value[-1]), float(self.low[-1]), float(self.high[-1]))
+        return self.at(-1)
 
     def __str__(self) -> str:
         of = "cos(q, k)" if self.applied_to == "cosine" else "q·k"
@@ -95,33 +97,47 @@ class Report:
         """Whether there is no finding."""
         return not self.findings
 
+    def add(
+        self,
+        code: str,
+        expected: str,
+        found: str,
+        evidence: str = "",
+        *,
+        where: str = "",
+        certain: bool = True,
+    ) -> None:
+        """Add a finding."""
+        sure = "certain" if certain else "likely"
+        self.findings.append(Finding(code, where, expected, found, evidence, sure))
+
+    def _table(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "scale": None if self.scale is None else self.scale._asdict(),
+            "facts": self.facts,
+            "findings": [finding._asdict() for finding in self.findings],
+            "parts": {name: part._table() for name, part in self.parts.items()},
+        }
+
     def to_json(self) -> str:
         """Return all of it as JSON."""
 
-        def plain(one: Any) -> Any:
-            if isinstance(one, np.ndarray):
-                return [number if math.isfinite(number) else None for number in one.tolist()]
-            raise TypeError(type(one))
+        def numbers(array: Any) -> list[float | None]:
+            if not isinstance(array, np.ndarray):
+                raise TypeError(type(array))
+            return [number if math.isfinite(number) else None for number in array.tolist()]
 
-        table = {
-            "passed": self.passed,
-            "scale": None if self.scale is None else asdict(self.scale),
-            "facts": self.facts,
-            "findings": [finding._asdict() for finding in self.findings],
-            "parts": {name: json.loads(part.to_json()) for name, part in self.parts.items()},
-        }
-        return json.dumps(table, default=plain, ensure_ascii=False, indent=1)
+        return json.dumps(self._table(), default=numbers, ensure_ascii=False, indent=1)
 
     def __str__(self) -> str:
         lines = [] if self.scale is None else [f"scale: {self.scale}"]
         lines += [f"{name}: {said}" for name, said in self.facts.items()]
         lines += [f"{name}: {part.scale}" for name, part in self.parts.items()]
-        if self.findings:
-            lines += ["", f"{counted(len(self.findings), 'finding')}:"]
-            lines += [f"- {one}" for one in self.findings]
-        else:
-            lines += ["", "nothing found"]
-        return "\n".join(lines)
+        if self.passed:
+            return "\n".join([*lines, "", "nothing found"])
+        lines += ["", f"{counted(len(self.findings), 'finding')}:"]
+        return "\n".join([*lines, *(f"- {finding}" for finding in self.findings)])
 
 
 def counted(number: int, what: str) -> str:
@@ -129,20 +145,20 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def shown(one: Interval) -> str:
+def shown(number: Interval) -> str:
     """Return a number with a bound of its error, a power of ten.
 
     The bound is at least about 1e-4 of the number: what is less is rounding, another on each
     processor.
     """
-    half = max(one.high - one.value, one.value - one.low)
+    half = max(number.high - number.value, number.value - number.low)
     if not math.isfinite(half):
-        return f"{one.value:.4g}"
-    size = abs(one.value)
+        return f"{number.value:.4g}"
+    size = abs(number.value)
     powers = [round(math.log10(size)) - DIGITS] if size else []
     powers += [math.ceil(math.log10(half) - 1e-9)] if half else []
     if not powers:
         return "0"
     power = max(powers)
     digits = math.floor(math.log10(size) + 1e-4) - power + 1 if size else 1
-    return f"{one.value:.{max(digits, 1)}g} ± {10.0**power:g}"
+    return f"{number.value:.{max(digits, 1)}g} ± {10.0**power:g}"

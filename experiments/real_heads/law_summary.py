@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnlib.checking import FloatArray
-from experiments.real_heads.summary import brief, interval
+from experiments.real_heads.summary import brief, by_run, interval
 from experiments.records import Entry, Fields
 
 FEWEST = 4
@@ -20,24 +20,20 @@ FEWEST = 4
 def summarised(entries: Sequence[Entry]) -> list[Entry]:
     """Return the heads of each model at each length, how they change with n, and broken bounds."""
     found: list[Entry] = []
-    runs: dict[tuple[Any, ...], list[Entry]] = {}
-    for entry in entries:
-        at = {name: value for name, value in entry.at.items() if name != "text"}
-        runs.setdefault(tuple(at.items()), []).append(entry)
-    for run, some in runs.items():
-        at, texts = dict(run), [entry.found for entry in some]
+    for at, some in by_run(entries):
+        texts = [entry.found for entry in some]
+        with np.errstate(all="ignore"):
+            grown = growth(texts)
         if "source" in at:
-            with np.errstate(all="ignore"):
-                output = growth(texts)["output"]
-            found.append(Entry({**at, "growth": "output"}, {"texts": len(texts), "output": output}))
+            output = {"texts": len(texts), "output": grown["output"]}
+            found.append(Entry({**at, "growth": "output"}, output))
             continue
         if len(texts[0]["heads"]) == 1:
             found.append(Entry({**at, "length": "own"}, _means([t["heads"][0] for t in texts])))
         else:
             for i, n in enumerate(texts[0]["lengths"]):
                 found.append(Entry({**at, "length": n}, _means([t["heads"][i] for t in texts])))
-        with np.errstate(all="ignore"):
-            found.append(Entry({**at, "growth": "laws"}, growth(texts)))
+        found.append(Entry({**at, "growth": "laws"}, grown))
     tables = [table for entry in entries for table in entry.found["heads"]]
     bounds = {
         "rows": sum(table["rows"] for table in tables),

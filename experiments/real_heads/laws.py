@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from attnlib.checking import FloatArray
+from attnlib.probing.measure import Call
 from experiments.real_heads import rows
 from experiments.real_heads.rows import Places, Table
 from experiments.records import Fields
@@ -56,7 +56,6 @@ def tails(logits: Tensor) -> Table:
     return {name: one.double().numpy() for name, one in found.items()}
 
 
-@torch.no_grad()
 def watch(
     model: nn.Module, ids: Sequence[int], places: Places, ends: Places
 ) -> tuple[Table, Table, FloatArray]:
@@ -64,21 +63,15 @@ def watch(
 
     The rows whole and without their first key; of outputs some components, (heads, ends, those).
     """
-    found: list[tuple[Table, Table, FloatArray]] = []
+    count = len(places)
 
-    def see(number: int, *args: Any, **named: Any) -> Tensor:
-        out = functional.scaled_dot_product_attention(*args, **named)
-        logits, _, outs = rows._rows(np.concatenate([places, ends]), out, *args, **named)
-        some, count = logits[:, : len(places)], len(places)
-        step = outs.shape[-1] // COMPONENTS
-        found.append((tails(some), tails(some[..., 1:]), outs[:, count:, ::step].numpy()))
-        return out
+    def see(call: Call, output: Tensor) -> tuple[Table, Table, FloatArray]:
+        logits, _, outs = rows.rows_of(call, output, np.concatenate([places, ends]))
+        some, step = logits[:, :count], outs.shape[-1] // COMPONENTS
+        return tails(some), tails(some[..., 1:]), outs[:, count:, ::step].numpy()
 
-    inside = getattr(model, "base_model", model)
-    with rows.Attention(see):
-        inside(torch.tensor([list(ids)]), **rows._without_cache(model))
-    whole, rest, outputs = zip(*found, strict=True)
-    return rows._joined([*whole]), rows._joined([*rest]), np.concatenate(outputs)
+    whole, rest, outputs = zip(*rows.of_each_call(model, ids, see), strict=True)
+    return rows.joined(whole), rows.joined(rest), np.concatenate(outputs)
 
 
 def heads(whole: Table, rest: Table) -> Fields:

@@ -15,15 +15,14 @@ from torch.nn import functional
 
 from attnlib.attention import rescale
 from attnlib.policies import POLICIES
-from experiments.museum import MULTIPLIERS
+from experiments.museum import EXHIBITS, MULTIPLIERS, Exhibit
 from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
 from experiments.real_heads.shown import shown
 from experiments.records import Fields
-from tests.library.museum import EXHIBITS
-from tests.library.museum.exhibit import Exhibit
 
-Work = Iterator[tuple[Fields, Callable[[], Any]]]
+Entry = tuple[Fields, Callable[[], Any]]
+Work = Iterator[Entry]
 
 LENGTHS = (128, 256, 512, 1024, 2048)
 LONG_LENGTHS = (2048, 4096, 8192)
@@ -33,6 +32,9 @@ ROWS = 24
 """Rows at each length of each text."""
 TEXTS = 8
 """Windows of the texts: two of each source."""
+SHORT_TEXTS = 16
+"""Reactions, and antibodies."""
+LONG_TEXTS = (0, 3)
 REPEATS = {128: 8, 256: 6, 512: 6, 1024: 4, 2048: 4, 4096: 2, 8192: 2}
 """Lengths of the texts that are said twice, and how many there are of each."""
 
@@ -41,6 +43,7 @@ PRICE_TEXTS = 4
 SHORT = 512
 LAYER = 256
 """Tokens of the windows on which policies and faults are tried, and single layers."""
+LAYERS = 30
 BEYOND = 10240
 BEYOND_LENGTHS = (1024, 2048, 4096, 8192, 10240)
 SHIFT = 100_000
@@ -56,15 +59,27 @@ COMMA = ","
 HELD = 0.15
 """Share of the tokens that a model of masked language has to name when it is checked."""
 
+PARAPHRASES = (
+    ("A man is playing a guitar.", "Someone plays the guitar."),
+    ("The cat sleeps on the sofa.", "A cat is asleep on a couch."),
+    ("Shares fell sharply on Monday.", "The stock market dropped at the start of the week."),
+)
 
-def language(index: int) -> tuple[str, int]:
-    """Return source and number of a text."""
-    return SOURCES[index % len(SOURCES)], index // len(SOURCES)
+
+def entry(at: Fields, compute: Callable[..., Fields], *arguments: Any) -> Entry:
+    """Return an entry that also says the seconds of processor time that it took."""
+
+    def timed() -> Fields:
+        before = time.process_time()
+        found = compute(*arguments)
+        return {**found, "seconds": round(time.process_time() - before, 1)}
+
+    return at, timed
 
 
 def window(model: Model, index: int, n: int, shift: int = 0) -> list[int]:
     """Return n tokens of a text; ValueError where it is shorter."""
-    source, number = language(index)
+    source, number = SOURCES[index % len(SOURCES)], index // len(SOURCES)
     if source == "python" and shift:
         number, shift = number + 3, 0
     ids = model.reads(inputs.text(source, number, shift)[: 8 * n + 100])[:n]
@@ -73,10 +88,23 @@ def window(model: Model, index: int, n: int, shift: int = 0) -> list[int]:
     return ids
 
 
-def timed(compute: Callable[[], Fields]) -> Fields:
-    """Return what is found, and the seconds of processor time that it took."""
-    before = time.process_time()
-    return {**compute(), "seconds": round(time.process_time() - before, 1)}
+def text_of(model: Model, index: int) -> list[int]:
+    """Return one of the antibodies or reactions, whole."""
+    kind = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
+    return model.reads(kind[index % len(kind)])
+
+
+def cut(model: Model, index: int) -> list[list[int]]:
+    """Return a text at several lengths, for a model that sees both sides."""
+    if model.name == "MiniLM":
+        source, number = SOURCES[index % len(SOURCES)], index // len(SOURCES)
+        ids = model.reads(inputs.text(source, number)[: 8 * ENGLISH_LENGTHS[-1] + 100])
+        # the token of the end, as every text has it
+        return [[*ids[: n - 1], ids[-1]] for n in ENGLISH_LENGTHS]
+    if model.name == "AntiBERTy":
+        kind = inputs.antibodies()
+        return [model.reads(kind[(5 * index) % len(kind)][: n - 2]) for n in ANTIBODY_LENGTHS]
+    return [text_of(model, index)]
 
 
 def short(number: Any) -> Any:
@@ -92,54 +120,41 @@ def short(number: Any) -> Any:
 def checks() -> Work:
     """Yield for each model whether it does what it was trained for."""
     for name in MODELS:
-        yield {"model": name}, partial(timed, partial(_checked, name))
+        yield entry({"model": name}, _checked, name)
 
 
 @torch.no_grad()
 def _checked(name: str) -> Fields:
     model = MODELS[name]()
-    size = {"parameters": sum(p.numel() for p in model.module.parameters())}
+    module: Any = model.module
     if name == "SmolLM2":
         losses = [losses_of(model, window(model, i, 513)).mean().item() for i in range(4)]
-        return {**size, "loss": short(float(np.mean(losses))), "chance": short(math.log(49152))}
-    if name == "MiniLM":
-        pairs = [
-            ("A man is playing a guitar.", "Someone plays the guitar."),
-            ("The cat sleeps on the sofa.", "A cat is asleep on a couch."),
-            (
-                "Shares fell sharply on Monday.",
-                "The stock market dropped at the start of the week.",
-            ),
-        ]
-        vectors = torch.stack([_embedded(model, one) for pair in pairs for one in pair])
-        cosines = vectors @ vectors.T
-        alike = cosines[range(0, 6, 2), range(1, 6, 2)].mean()
-        others = cosines[0::2, 1::2].sum() - 3.0 * alike
-        return {**size, "alike": short(float(alike)), "others": short(float(others) / 6.0)}
+        found = {"loss": float(np.mean(losses)), "chance": math.log(49152)}
+    elif name == "MiniLM":
+        ids = [model.reads(one) for pair in PARAPHRASES for one in pair]
+        means = [module(torch.tensor([one])).last_hidden_state[0].mean(0) for one in ids]
+        vectors = functional.normalize(torch.stack(means), dim=1)
+        cosines = vectors[::2] @ vectors[1::2].T  # a row for each, its paraphrase on the diagonal
+        alike = cosines.diagonal().mean()
+        found = {"alike": float(alike), "others": float(cosines.sum() - 3.0 * alike) / 6.0}
+    else:
+        found = _masked(model)
+    size = {"parameters": sum(p.numel() for p in model.module.parameters())}
+    return {**size, **{key: short(number) for key, number in found.items()}}
+
+
+def _masked(model: Model) -> dict[str, float]:
+    """Return the loss on tokens that are hidden, and that of a guess among those there are."""
+    module: Any = model.module
     rng = np.random.default_rng(0)
-    losses = []
-    for i in range(16):
-        ids = np.array(text_of(model, i))
+    texts, losses = [text_of(model, i) for i in range(SHORT_TEXTS)], []
+    for ids in map(np.array, texts):
         hidden = 1 + rng.choice(len(ids) - 2, max(1, int(HELD * len(ids))), replace=False)
         shown = ids.copy()
         shown[hidden] = model.mask
-        logits = model.module(torch.from_numpy(shown)[None]).logits[0, hidden]
+        logits = module(torch.from_numpy(shown)[None]).logits[0, hidden]
         losses.append(functional.cross_entropy(logits, torch.from_numpy(ids[hidden])).item())
-    letters = len({token for i in range(16) for token in text_of(model, i)})
-    return {**size, "loss": short(float(np.mean(losses))), "chance": short(math.log(letters))}
-
-
-def _embedded(model: Model, sentence: str) -> Tensor:
-    hidden = model.module(torch.tensor([model.reads(sentence)])).last_hidden_state[0].mean(0)
-    return functional.normalize(hidden, dim=0)
-
-
-def text_of(model: Model, index: int) -> list[int]:
-    """Return one of the antibodies or reactions, whole."""
-    kind: tuple[str, ...] = inputs.REACTIONS
-    if model.name == "AntiBERTy":
-        kind = inputs.antibodies()
-    return model.reads(kind[index % len(kind)])
+    return {"loss": float(np.mean(losses)), "chance": math.log(len({x for y in texts for x in y}))}
 
 
 # --- the atlas ------------------------------------------------------------------------------------
@@ -147,52 +162,33 @@ def text_of(model: Model, index: int) -> list[int]:
 
 def atlas() -> Work:
     """Yield the rows of every head of every model, text by text."""
-    for index in range(16):
-        for name in ("RXNMapper", "rxnfp"):
-            yield {"model": name, "text": index}, partial(timed, partial(_whole, name, index))
-        at = {"model": "AntiBERTy", "text": index}
-        yield at, partial(timed, partial(_pieces, index))
-    for index in range(TEXTS):
-        yield {"model": "MiniLM", "text": index}, partial(timed, partial(_english, index))
-    for index in range(TEXTS):
-        at = {"model": "SmolLM2", "text": index, "tokens": LENGTHS[-1]}
-        yield at, partial(timed, partial(_causal, index, LENGTHS))
-    for index in (0, 3):
-        at = {"model": "SmolLM2", "text": index, "tokens": LONG_LENGTHS[-1]}
-        yield at, partial(timed, partial(_causal, index, LONG_LENGTHS))
+    yield from _every_text(_both_sides, _causal)
 
 
-def _whole(name: str, index: int) -> Fields:
-    """Return the rows of a reaction, which has the length that it has."""
+def _every_text(both_sides: Callable[..., Fields], causal: Callable[..., Fields]) -> Work:
+    """Yield what is computed of each text, by one function or the other."""
+    for index in range(SHORT_TEXTS):
+        for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
+            yield entry({"model": name, "text": index}, both_sides, name, index)
+    for index in range(TEXTS):
+        yield entry({"model": "MiniLM", "text": index}, both_sides, "MiniLM", index)
+    usual = [(index, LENGTHS) for index in range(TEXTS)]
+    for index, lengths in (*usual, *((index, LONG_LENGTHS) for index in LONG_TEXTS)):
+        at = {"model": "SmolLM2", "text": index, "tokens": lengths[-1]}
+        yield entry(at, causal, index, lengths)
+
+
+def _both_sides(name: str, index: int) -> Fields:
+    """Return the rows of a text at its lengths; of a long one some, of a short one all."""
     model = MODELS[name]()
-    ids = text_of(model, index)
-    found, _ = rows.measure(model.module, ids, np.arange(1, len(ids) - 1))
-    return {"lengths": [len(ids)], "heads": [heads(found)]}
-
-
-def _pieces(index: int) -> Fields:
-    """Return the rows of an antibody and of its first parts."""
-    model = MODELS["AntiBERTy"]()
-    kind = inputs.antibodies()
-    sequence = kind[(5 * index) % len(kind)]
-    tables = []
-    for n in ANTIBODY_LENGTHS:
-        ids = model.reads(sequence[: n - 2])
-        found, _ = rows.measure(model.module, ids, np.arange(1, len(ids) - 1))
-        tables.append(heads(found))
-    return {"lengths": list(ANTIBODY_LENGTHS), "heads": tables}
-
-
-def _english(index: int) -> Fields:
-    model = MODELS["MiniLM"]()
-    source, number = language(index)
-    tables = []
-    for n in ENGLISH_LENGTHS:
-        ids = model.reads(inputs.text(source, number)[: 8 * n + 100])
-        ids = [*ids[: n - 1], ids[-1]]  # the token of the end, as every text has it
-        found, _ = rows.measure(model.module, ids, rows.at_lengths([n], ROWS, index)[0])
-        tables.append(heads(found))
-    return {"lengths": list(ENGLISH_LENGTHS), "heads": tables}
+    texts, tables = cut(model, index), []
+    for ids in texts:
+        places = np.arange(1, len(ids) - 1)
+        if name == "MiniLM":
+            places = rows.at_lengths([len(ids)], ROWS, index)[0]
+        tables.append(heads(rows.measure(model.module, ids, places)[0]))
+    lengths = ANTIBODY_LENGTHS if name == "AntiBERTy" else [len(ids) for ids in texts]
+    return {"lengths": list(lengths), "heads": tables}
 
 
 def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
@@ -252,21 +248,18 @@ def means(table: rows.Table) -> Fields:
 
 def repeats() -> Work:
     """Yield texts that are said twice, with what was to be said as the needle."""
-    lengths = tuple(REPEATS)
     for n, texts in REPEATS.items():
         for index in range(texts):
-            at = {"tokens": n, "text": index}
-            yield at, partial(timed, partial(_repeat, index, n, lengths))
+            yield entry({"tokens": n, "text": index}, _repeat, index, n, tuple(REPEATS))
 
 
 def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
     model = MODELS["SmolLM2"]()
-    half = window(model, index, n // 2, SHIFT)
+    twice = 2 * window(model, index, n // 2, SHIFT)
     places, _ = rows.at_lengths([n], 2 * ROWS, index)
     ahead = lengths if n <= SHORT else ()
-    _, found = rows.measure(
-        model.module, half + half, places, rows.repeated(half + half, places), ahead
-    )
+    needles = rows.repeated(twice, places)
+    _, found = rows.measure(model.module, twice, places, needles, ahead)
     return {"needle": means(found["repeat"])}
 
 
@@ -287,45 +280,45 @@ def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
     return torch.cat(parts).double()
 
 
-def by_length(losses: Tensor, lengths: tuple[int, ...]) -> list[Any]:
-    """Return the mean loss of the tokens that see up to n tokens and more than the last n."""
-    return [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]
+Change = Callable[[], AbstractContextManager[Any]]
 
 
 @torch.no_grad()
-def priced(
-    index: int, lengths: tuple[int, ...], change: AbstractContextManager[Any] | None
-) -> Fields:
-    """Return the losses of a text under a change of the scale."""
+def priced(index: int, lengths: tuple[int, ...], change: Change) -> Fields:
+    """Return the losses of a text under a change of the scale.
+
+    Each is the mean of the tokens that see up to n tokens and more than the last n.
+    """
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1] + 1, SHIFT)
-    with change or nullcontext():
-        return {"losses": by_length(losses_of(model, ids), lengths)}
+    with change():
+        losses = losses_of(model, ids)
+    return {"losses": [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
+
+
+def times(factor: float, **where: Any) -> Change:
+    """Return what multiplies logits by a factor; by 1 it leaves the model alone."""
+    return nullcontext if factor == 1.0 else partial(rescale, factor=factor, **where)
 
 
 def price() -> Work:
     """Yield the loss under each multiplier of all logits."""
-    for index, times in product(range(PRICE_TEXTS), (1.0, *[t for t in rows.TIMES if t != 1.0])):
-        at = {"text": index, "times": round(times, 3)}
-        yield at, partial(_all, index, times, PRICE_LENGTHS)
-
-
-def _all(index: int, times: float, lengths: tuple[int, ...]) -> Fields:
-    change = None if times == 1.0 else rescale(factor=times)
-    return timed(partial(priced, index, lengths, change))
+    for index, t in product(range(PRICE_TEXTS), (1.0, *[t for t in rows.TIMES if t != 1.0])):
+        at = {"text": index, "times": round(t, 3)}
+        yield entry(at, priced, index, PRICE_LENGTHS, times(t))
 
 
 def beyond() -> Work:
     """Yield the same beyond the length of training, for three multipliers."""
-    for index, times in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
-        at = {"text": index, "times": round(times, 3), "tokens": BEYOND}
-        yield at, partial(_all, index, times, BEYOND_LENGTHS)
+    for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
+        at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
+        yield entry(at, priced, index, BEYOND_LENGTHS, times(t))
 
 
 def slopes() -> Work:
     """Yield the derivative of the loss by the log of each head's multiplier, at 1."""
     for index in range(2 * PRICE_TEXTS):
-        yield {"text": index, "tokens": 2 * SHORT}, partial(timed, partial(_slopes, index))
+        yield entry({"text": index, "tokens": 2 * SHORT}, _slopes, index)
 
 
 def _slopes(index: int) -> Fields:
@@ -333,7 +326,7 @@ def _slopes(index: int) -> Fields:
     config: Any = model.module.config
     ids = window(model, index, 2 * SHORT + 1, SHIFT)
     factors = torch.ones(config.num_hidden_layers, config.num_attention_heads, requires_grad=True)
-    with rows.multiplied(factors):
+    with rows.Multiplied(factors):
         loss = losses_of(model, ids)[SHORT // 2 :].mean()
     (slope,) = torch.autograd.grad(loss, factors)
     return {"late": short(slope.flatten().numpy())}
@@ -341,19 +334,11 @@ def _slopes(index: int) -> Fields:
 
 def layers() -> Work:
     """Yield the loss where one layer has another multiplier."""
-    count: int = 30
-    for index, layer, times in product(range(PRICE_TEXTS), range(-1, count), (2**-0.5, 2**0.5)):
-        if layer == -1:
-            if times < 1.0:
-                yield {"text": index, "layer": None}, partial(_one, index, None, 1.0)
-            continue
-        at = {"text": index, "layer": layer, "times": round(times, 3)}
-        yield at, partial(_one, index, layer, times)
-
-
-def _one(index: int, layer: int | None, times: float) -> Fields:
-    change = None if layer is None else rescale(factor=times, layers=[layer])
-    return timed(partial(priced, index, (LAYER,), change))
+    for index in range(PRICE_TEXTS):
+        yield entry({"text": index, "layer": None}, priced, index, (LAYER,), times(1.0))
+        for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
+            at = {"text": index, "layer": layer, "times": round(t, 3)}
+            yield entry(at, priced, index, (LAYER,), times(t, layers=[layer]))
 
 
 def policies() -> Work:
@@ -364,8 +349,7 @@ def policies() -> Work:
     for name, policy in POLICIES.items():
         for index in (0, 1):
             at = {"policy": name, "as": "scale", "text": index}
-            cosine = policy.applied_to == "cosine"
-            change = partial(rescale, name, normalize_qk=cosine)
+            change = partial(rescale, name, normalize_qk=policy.applied_to == "cosine")
             yield at, partial(_tried, index, SHORT, change)
     for name, policy in POLICIES.items():
         if policy.applied_to != "cosine" and _depends_on_n(name):
@@ -382,10 +366,10 @@ def _depends_on_n(name: str) -> bool:
     return bool(np.ptp(np.broadcast_to(alpha, 3)) > 0.0)
 
 
-def _tried(index: int, tokens: int, change: Callable[[], Any]) -> Fields:
+def _tried(index: int, tokens: int, change: Change) -> Any:
     lengths = tuple(n for n in PRICE_LENGTHS if n <= tokens)
     try:
-        return timed(lambda: priced(index, lengths, change()))
+        return entry({}, priced, index, lengths, change)[1]()
     except (TypeError, ValueError) as error:
         return {"refused": " ".join(str(error).split())[:200]}
 
@@ -400,56 +384,30 @@ def faults() -> Work:
 
 
 def _faulty(index: int, exhibit: Exhibit) -> Fields:
-    wrong = times_of(exhibit, SHORT)
-    found = _tried(index, SHORT, lambda: rescale(factor=wrong))
+    wrong = exhibit.ratio(SHORT)
+    found = _tried(index, SHORT, partial(rescale, factor=wrong))
     return {**found, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
-
-
-def times_of(exhibit: Exhibit, n: int) -> Any:
-    """Return what multiplies the logits over what should: a number, or one for each query."""
-    if not callable(exhibit.expected):
-        return exhibit.found / exhibit.intended()
-    position = np.arange(n)
-    right = exhibit.expected(position + 1, exhibit.d, position)
-    return torch.from_numpy(np.asarray(exhibit.found / right))
 
 
 # --- laws of others -------------------------------------------------------------------------------
 
 
 def laws_of_others() -> Work:
-    """Yield what laws of others speak of, text by text."""
-    for index in range(16):
-        for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
-            yield {"model": name, "text": index}, partial(timed, partial(_short, name, index))
-    for index in range(TEXTS):
-        yield {"model": "MiniLM", "text": index}, partial(timed, partial(_short, "MiniLM", index))
-    for index in range(TEXTS):
-        at = {"model": "SmolLM2", "text": index, "tokens": LENGTHS[-1]}
-        yield at, partial(timed, partial(_prefixes, index, LENGTHS))
-    for index in (0, 3):
-        at = {"model": "SmolLM2", "text": index, "tokens": LONG_LENGTHS[-1]}
-        yield at, partial(timed, partial(_prefixes, index, LONG_LENGTHS))
-    for index in range(0, ONE_SOURCE * len(SOURCES), len(SOURCES)):
+    """Yield what laws of others speak of, text by text; and outputs in texts of one source."""
+    yield from _every_text(_short, _prefixes)
+    of_one = [len(SOURCES) * i for i in range(ONE_SOURCE)]
+    for index in of_one:
         at = {"model": "MiniLM", "text": index, "source": SOURCES[0]}
-        yield at, partial(timed, partial(_short, "MiniLM", index))
-    for index in range(0, ONE_SOURCE * len(SOURCES), len(SOURCES)):
+        yield entry(at, _short, "MiniLM", index)
+    for index in of_one:
         at = {"model": "SmolLM2", "text": index, "source": SOURCES[0]}
-        yield at, partial(timed, partial(_prefixes, index, LENGTHS))
+        yield entry(at, _prefixes, index, LENGTHS)
 
 
 def _short(name: str, index: int) -> Fields:
     """Return the rows of a text cut at several lengths, and what its first token is given."""
     model = MODELS[name]()
-    if name == "MiniLM":
-        source, number = language(index)
-        ids = model.reads(inputs.text(source, number)[: 8 * ENGLISH_LENGTHS[-1] + 100])
-        texts = [[*ids[: n - 1], ids[-1]] for n in ENGLISH_LENGTHS]
-    elif name == "AntiBERTy":
-        kind = inputs.antibodies()
-        texts = [model.reads(kind[(5 * index) % len(kind)][: n - 2]) for n in ANTIBODY_LENGTHS]
-    else:
-        texts = [text_of(model, index)]
+    texts = cut(model, index)
     rng = np.random.default_rng(index)
     tables, outputs = [], []
     for ids in texts:
@@ -468,12 +426,10 @@ def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
     places, which = rows.at_lengths(lengths, LAW_ROWS, index)
     commas = np.flatnonzero(np.array(ids) == model.reads(COMMA)[0])
     ends = [int(max(commas[(n // 2 <= commas) & (commas < n)], default=-1)) for n in lengths]
-    whole, rest, outs = laws.watch(model.module, ids, places, np.array(ends))
+    whole, rest, outs = laws.watch(model.module, ids, places, np.maximum(ends, 0))
     outs[:, np.array(ends) < 0] = math.nan
-    tables = []
-    for i in range(len(lengths)):
-        some = which == i
-        tables.append(laws.heads(_some(whole, some), _some(rest, some)))
+    parts = [which == i for i in range(len(lengths))]
+    tables = [laws.heads(_some(whole, part), _some(rest, part)) for part in parts]
     outputs = [short(one) for one in outs.swapaxes(0, 1)]
     return {"lengths": list(lengths), "heads": tables, "ends": ends, "outputs": outputs}
 

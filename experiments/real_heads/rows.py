@@ -1,14 +1,14 @@
 """The rows of attention of a model: some of each call, with all that is asked of them.
 
-It is a small probe of its own. `attnlib.probing` has the same numbers of a row and of its target
-(tests compare them); what it has not is asked here: the rows without their first key, κ(t) and
-κ'(1) of the other keys, the loss of a row at other multipliers, and several targets at once.
+Beside what `attnlib.probing` measures of a row and of its target (tests compare them): the rows
+without their first key, κ'(1) of the other keys, the loss of a row at other multipliers, and
+several targets at once.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +20,13 @@ from torch.overrides import TorchFunctionMode
 
 from attnlib import exact
 from attnlib.checking import FloatArray
+from attnlib.probing.measure import Call
+from attnlib.probing.measure import logits as measure_logits
+from attnlib.probing.observer import Observer
+from attnlib.probing.sample import choose
 from attnlib.scores import Normal
+
+T = TypeVar("T")
 
 Places = NDArray[np.int64]
 Table = dict[str, FloatArray]
@@ -32,32 +38,20 @@ TIMES = (0.5, 2**-0.5, 2**-0.25, 1.0, 2**0.25, 2**0.5, 2.0)
 LARGEST_ALPHA = 60.0
 """Random rows of a larger α are taken as of this one: all are frozen."""
 
-HIDDEN = -1e4
-"""What a mask adds to hide a key, at least."""
-
-
-class Attention(TorchFunctionMode):
-    """Has a function run each call of attention, which gets its number and its arguments."""
-
-    def __init__(self, run: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.run = run
-        self.number = 0
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func is not functional.scaled_dot_product_attention:
-            return func(*args, **(kwargs or {}))
-        self.number += 1
-        return self.run(self.number - 1, *args, **(kwargs or {}))
-
 
 @torch.no_grad()
+def of_each_call(model: nn.Module, ids: Sequence[int], see: Callable[[Call, Tensor], T]) -> list[T]:
+    """Run the model on a text, and return what is seen of each call of attention and its output."""
+    found: list[T] = []
+    inside = getattr(model, "base_model", model)  # no logits over the vocabulary
+    known: Any = getattr(model, "config", None)
+    cache = {"use_cache": False} if getattr(known, "use_cache", False) else {}
+    observer = Observer(inside, lambda layer, number, call, out: found.append(see(call, out)))
+    with observer.at_work():
+        inside(torch.tensor([list(ids)]), **cache)
+    return found
+
+
 def measure(
     model: nn.Module,
     ids: Sequence[int],
@@ -70,83 +64,45 @@ def measure(
     `needles` has the key that is meant at each of the places, −1 for none; of each a table is
     returned, NaN where there is none. `ahead` are lengths for which its loss is foretold.
     """
-    found: list[Table] = []
-    of_needles: list[dict[str, Table]] = []
+    meant = needles or {}
 
-    def see(number: int, *args: Any, **named: Any) -> Tensor:
-        out = functional.scaled_dot_product_attention(*args, **named)
-        logits, values, outs = _rows(places, out, *args, **named)
-        found.append(_row_table(logits, values, outs))
-        of_needles.append(
-            {name: _needle_table(logits, at, ahead) for name, at in (needles or {}).items()}
-        )
-        return out
+    def see(call: Call, output: Tensor) -> tuple[Table, dict[str, Table]]:
+        logits, values, outs = rows_of(call, output, places)
+        of_needles = {name: needle_table(logits, at, ahead) for name, at in meant.items()}
+        return row_table(logits, values, outs), of_needles
 
-    inside = getattr(model, "base_model", model)  # no logits over the vocabulary
-    with Attention(see):
-        inside(torch.tensor([list(ids)]), **_without_cache(model))
-    return _joined(found), {
-        name: _joined([one[name] for one in of_needles]) for name in needles or ()
-    }
+    tables, of_needles = zip(*of_each_call(model, ids, see), strict=True)
+    return joined(tables), {name: joined([one[name] for one in of_needles]) for name in meant}
 
 
-def _without_cache(model: nn.Module) -> dict[str, Any]:
-    known: Any = getattr(model, "config", None)
-    return {"use_cache": False} if getattr(known, "use_cache", False) else {}
-
-
-def _joined(parts: list[Table]) -> Table:
+def joined(parts: Sequence[Table]) -> Table:
+    """Return the tables of all calls as one."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _rows(
-    places: Places,
-    out: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
+def rows_of(call: Call, output: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
     """Return the logits of some rows, −∞ for hidden keys, the values, and the outputs."""
-    q, k, v, z = query[0], key[0], value[0], out[0]
-    k, v = (t.repeat_interleave(len(q) // len(t), 0) for t in (k, v))
-    at = torch.from_numpy(places)
-    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    logits = (q[:, at].double() @ k.double().mT) * factor
-    if is_causal:
-        logits.masked_fill_(torch.arange(k.shape[1]) > at[:, None], -math.inf)
-    elif attn_mask is not None:
-        mask = attn_mask.expand(1, len(q), q.shape[1], k.shape[1])[0, :, at]
-        if mask.dtype == torch.bool:
-            logits.masked_fill_(~mask, -math.inf)
-        else:
-            logits = (logits + mask).masked_fill(mask <= HIDDEN, -math.inf)
-    return logits, v.double(), z[:, at].double()
+    chosen, outs = choose(call, output, [0], places)
+    logits, values = measure_logits(chosen)[0], chosen.value[0].double()
+    return logits, values.repeat_interleave(len(logits) // len(values), 0), outs[0].double()
 
 
-def _moments(logits: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return number, mean and variance (n − 1) of the logits that are seen."""
+def _moments(logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return number, mean and variance (n − 1) of the logits that are seen, and these less it."""
+    seen = logits > -math.inf
     number = seen.sum(-1)
     mean = torch.where(seen, logits, 0.0).sum(-1) / number
-    squares = torch.where(seen, logits - mean[..., None], 0.0).square().sum(-1)
-    return number.double(), mean, squares / (number - 1).clamp(min=1)
+    centred = torch.where(seen, logits - mean[..., None], -math.inf)
+    squares = torch.where(seen, centred, 0.0).square().sum(-1)
+    return number.double(), mean, squares / (number - 1).clamp(min=1), centred
 
 
-def _row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
+def row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
     """Return the numbers of rows; those named rest are without the first key."""
-    seen = logits > -math.inf
-    number, _, variance = _moments(logits, seen)
-    weights = logits.softmax(-1)
-    rest, seen_rest = logits[..., 1:], seen[..., 1:]
-    _, _, variance_rest = _moments(rest, seen_rest)
-    among = rest.softmax(-1)
-    share = seen[..., None].to(values.dtype)  # (heads, rows, keys, 1)
+    number, _, variance, _ = _moments(logits)
+    weights, rest = logits.softmax(-1), logits[..., 1:]
     # The values that a row sees: their mean and mean square, by sums over the keys.
-    counts = share.squeeze(-1)
+    counts = (logits > -math.inf).to(values.dtype)
     mean = counts @ values / number[..., None]
     square = (counts @ values.square()).sum(-1) / number - mean.square().sum(-1)
     spread = square * number / (number - 1.0).clamp(min=1.0)
@@ -154,19 +110,18 @@ def _row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
     found = {
         "n": number,
         "variance": variance,
-        "variance_rest": variance_rest,
+        "variance_rest": _moments(rest)[2],
         "collision": weights.square().sum(-1),
-        "collision_rest": among.square().sum(-1),
+        "collision_rest": rest.softmax(-1).square().sum(-1),
         "entropy": torch.special.entr(weights).sum(-1),
         "largest_logit": logits.amax(-1),
-        "largest_weight": weights.amax(-1),
         "first": weights[..., 0],
         "output_ratio": output / spread.clamp(min=1e-30),
     }
     return {name: one.numpy() for name, one in found.items()}
 
 
-def _needle_table(logits: Tensor, at: Places, ahead: Sequence[int]) -> Table:
+def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table:
     """Return the numbers of a needle; those named rest leave the first key out of the others.
 
     With the needle's logit t, m the mean of the others, κ(s) = log of the mean of e^{s(ℓ − m)}: gap
@@ -181,11 +136,9 @@ def _needle_table(logits: Tensor, at: Places, ahead: Sequence[int]) -> Table:
     others = logits.scatter(-1, place, -math.inf)
     found: dict[str, Tensor] = {}
     for name, some in (("", others), ("_rest", others[..., 1:])):
-        seen = some > -math.inf
-        number, mean, variance = _moments(some, seen)
-        centred = torch.where(seen, some - mean[..., None], -math.inf)
+        number, mean, variance, centred = _moments(some)
         kappa = centred.logsumexp(-1) - number.log()
-        slope = (centred.softmax(-1) * torch.where(seen, centred, 0.0)).sum(-1)
+        slope = (centred.softmax(-1) * centred.clamp(min=-1e300)).sum(-1)
         found |= {
             f"gap{name}": meant[..., 0] - mean,
             f"variance{name}": variance,
@@ -269,13 +222,18 @@ def repeated(ids: Sequence[int], places: Places) -> dict[str, Places]:
     return {"repeat": np.where(places >= half, places - half + 1, -1)}
 
 
-def multiplied(factors: Tensor) -> Attention:
-    """Return a context that multiplies the logits of each layer and head, (layers, heads)."""
+class Multiplied(TorchFunctionMode):
+    """A context that multiplies the logits of each layer and head, by (layers, heads)."""
 
-    def run(number: int, query: Tensor, *others: Any, **named: Any) -> Tensor:
-        factor = factors[number % len(factors)]
-        return functional.scaled_dot_product_attention(
-            query * factor[:, None, None], *others, **named
-        )
+    def __init__(self, factors: Tensor) -> None:
+        super().__init__()
+        self.factors, self.number = factors, 0
 
-    return Attention(run)
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is functional.scaled_dot_product_attention:
+            factor = self.factors[self.number % len(self.factors)]
+            self.number += 1
+            args = (args[0] * factor[:, None, None], *args[1:])
+        return func(*args, **(kwargs or {}))

@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.nn import functional
 
 from attnlib import sampling
 from attnlib.checking import FloatArray
+from attnlib.probing.measure import Call
 from attnlib.rows import collision_probability, softmax
 from attnlib.scores import Normal
 from experiments.real_heads import inputs, rows
@@ -111,33 +110,19 @@ def _recorded(one: Shown) -> Fields:
     }
 
 
-class _HeardError(Exception):
-    """Ends the model's run: the rest of it is not needed."""
-
-
-@torch.no_grad()
 def heard(
     model: Model, ids: Sequence[int], layer: int, head: int
 ) -> tuple[FloatArray, FloatArray, float, bool]:
     """Return queries and keys of a head, (n, d), what multiplies q·k, and whether it is causal."""
-    found: list[tuple[FloatArray, FloatArray, float, bool]] = []
 
-    def see(number: int, query: Tensor, key: Tensor, *others: Any, **named: Any) -> Tensor:
-        if number == layer:
-            own = key[0, head * key.shape[1] // query.shape[1]]
-            scale = named.get("scale") or query.shape[-1] ** -0.5
-            parts = query[0, head].double().numpy(), own.double().numpy()
-            found.append((*parts, float(scale), bool(named.get("is_causal"))))
-            raise _HeardError
-        return functional.scaled_dot_product_attention(query, key, *others, **named)
+    def see(call: Call, output: Tensor) -> tuple[FloatArray, FloatArray, float, bool]:
+        query, key = call.query[0], call.key[0]
+        scale = call.scale or query.shape[-1] ** -0.5
+        own = query[head], key[head * len(key) // len(query)]
+        q, k = (one.double().numpy() for one in own)
+        return q, k, float(scale), call.is_causal
 
-    inside = getattr(model.module, "base_model", model.module)
-    try:
-        with rows.Attention(see):
-            inside(torch.tensor([list(ids)]), **rows._without_cache(model.module))
-    except _HeardError:
-        return found[0]
-    raise ValueError(f"{model.name} has no layer {layer}")
+    return rows.of_each_call(model.module, ids, see)[layer]
 
 
 def packed(vectors: FloatArray) -> Fields:

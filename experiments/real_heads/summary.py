@@ -4,7 +4,7 @@ Intervals are of 90 % by bootstrap over texts; with one text there is none.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,29 +57,38 @@ def interval(of_texts: FloatArray, statistic: Any = None) -> list[FloatArray]:
         return [whole, *np.nanpercentile(several, INTERVAL, axis=0)]
 
 
+def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Entry]]]:
+    """Yield what the texts of a run have in common, and their entries."""
+    runs: dict[tuple[Any, ...], list[Entry]] = {}
+    for entry in entries:
+        at = {name: value for name, value in entry.at.items() if name != "text"}
+        runs.setdefault(tuple(at.items()), []).append(entry)
+    for key, several in runs.items():
+        yield dict(key), several
+
+
 def atlas(entries: Sequence[Entry]) -> list[Entry]:
     """Return the heads of each model at each length, and how their keys grow."""
     found: list[Entry] = []
-    runs: dict[tuple[Any, ...], list[Entry]] = {}
-    for entry in entries:
-        runs.setdefault((entry.at["model"], entry.at.get("tokens")), []).append(entry)
     with np.errstate(all="ignore"):
-        for (model, tokens), some in runs.items():
-            at = {"model": model, **({"tokens": tokens} if tokens else {})}
+        for at, some in by_run(entries):
             for n, tables in _by_length(some).items():
-                keys = brief(np.mean([table["n"] for table in tables]))  # the same for all heads
-                columns: Fields = {"texts": len(tables), "n": keys}
-                for name in tables[0]:
-                    if name in ("n", "largest_logit"):
-                        continue
-                    whole, low, high = interval(_array([table[name] for table in tables]))
-                    columns[name] = brief(whole)
-                    if name in WITH_INTERVALS and len(tables) > 1:
-                        columns[f"{name}_low"], columns[f"{name}_high"] = brief(low), brief(high)
-                found.append(Entry({**at, "length": n}, columns))
+                found.append(Entry({**at, "length": n}, _columns(tables)))
             growth = {name: _growth(some, name) for name in ("keys", "keys_rest", "random_keys")}
             found.append(Entry({**at, "growth": "keys"}, growth))
     return found
+
+
+def _columns(tables: list[Fields]) -> Fields:
+    """Return the means over the texts; n is the same for all heads."""
+    columns: Fields = {"texts": len(tables), "n": brief(np.mean([one["n"] for one in tables]))}
+    for name in tables[0]:
+        if name not in ("n", "largest_logit"):
+            whole, low, high = interval(_array([table[name] for table in tables]))
+            columns[name] = brief(whole)
+            if name in WITH_INTERVALS and len(tables) > 1:
+                columns |= {f"{name}_low": brief(low), f"{name}_high": brief(high)}
+    return columns
 
 
 def _array(parts: list[Any]) -> FloatArray:

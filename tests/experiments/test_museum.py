@@ -1,17 +1,152 @@
-"""The recorded costs of the museum: of the exhibits as they are, and as the probe finds them."""
+"""The museum: what is mended is attention by hand, what is broken is found, and what it costs.
 
+By hand is one query at a time in NumPy, from the formula and what the label means.
+"""
+
+import itertools
+import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from experiments import museum
+from attnlib.auditing import CODES
 from experiments.lab import data
 from experiments.lab.model import Config
 from experiments.lab.train import Training
+from experiments.museum import EXHIBITS, __main__, audits, costs
+from experiments.museum.attention import attend
+from experiments.museum.exhibits import LABELS
 from experiments.records import load
-from tests.library.museum import EXHIBITS
+
+NAMES = {exhibit.name: exhibit for exhibit in EXHIBITS}
+each = pytest.mark.parametrize("exhibit", EXHIBITS, ids=NAMES)
+
+
+def draw(*shape, seed=0):
+    rng = np.random.default_rng([seed, *shape])
+    return torch.from_numpy(rng.standard_normal(shape))
+
+
+def by_hand(exhibit, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **meant):
+    """Return the attention that is meant, one query at a time."""
+    q, k, v = (x.numpy() for x in (q, k, v))
+    mask = np.zeros((q.shape[2], k.shape[2]))
+    if attn_mask is not None:
+        added = np.where(attn_mask, 0.0, -np.inf) if attn_mask.dtype == torch.bool else attn_mask
+        mask = mask + np.asarray(added)
+    output = np.zeros((*q.shape[:-1], v.shape[-1]))
+    for b, h, i in itertools.product(*map(range, q.shape[:-1])):
+        place, head = len(mask[0]) - len(mask) + i, h * k.shape[1] // q.shape[1]
+        multiplier = exhibit.expected if scale is None else scale
+        if callable(multiplier):
+            multiplier = multiplier(len(mask[0]), exhibit.d, place)
+        total = math.exp(meant["sink"]) if "sink" in meant else 0.0
+        for j in range(k.shape[2]):
+            later = j > place and (is_causal or "window" in meant)
+            if later or j <= place - meant.get("window", math.inf) or mask[i, j] == -np.inf:
+                continue
+            logit = multiplier * (q[b, h, i] @ k[b, head, j])
+            if meant.get("cosine"):
+                logit /= np.linalg.norm(q[b, h, i]) * np.linalg.norm(k[b, head, j])
+            if math.isfinite(meant.get("cap", math.inf)):
+                logit = meant["cap"] * math.tanh(logit / meant["cap"])
+            weight = math.exp(logit + mask[i, j])
+            total += weight
+            output[b, h, i] += weight * meant.get("values", 1.0) * v[b, head, j]
+        output[b, h, i] /= total
+    return output
+
+
+def inputs(exhibit, queries):
+    q = 0.5 * draw(2, exhibit.heads, queries, exhibit.d)
+    k = 0.5 * draw(2, exhibit.key_heads, 20, exhibit.d, seed=1)
+    return q, k, draw(2, exhibit.key_heads, 20, 3, seed=3)
+
+
+@each
+def test_what_is_mended_is_attention_by_hand(exhibit):
+    masks = [(20, {}), (3, {})]
+    if "window" not in exhibit.meant:
+        added = draw(20, 20, seed=2)
+        hides = added > -1.0
+        hides[:, 0] = True
+        masks += [(3, {"is_causal": True}), (20, {"attn_mask": hides})]
+        masks += [(20, {"attn_mask": added.masked_fill(~hides, -torch.inf)})]
+    for queries, told in masks:
+        qkv = inputs(exhibit, queries)
+        expected = by_hand(exhibit, *qkv, **told, **exhibit.meant)
+        np.testing.assert_allclose(exhibit.mended(*qkv, **told), expected, rtol=1e-10, atol=1e-12)
+
+
+WRONG = {"cap": "cap", "window": "window", "sink dropped": "sink", "value factor": "values"}
+"""The kinds in which one number of what is meant is another."""
+
+
+@pytest.mark.parametrize(
+    "exhibit",
+    [one for one in EXHIBITS if one.kind in (*WRONG, *audits.KINDS["scale"], "law in n")],
+    ids=lambda one: one.name,
+)
+def test_what_is_broken_is_attention_by_hand_with_the_number_on_the_label(exhibit):
+    qkv = inputs(exhibit, 20)
+    wrong = {WRONG.get(exhibit.kind, "scale"): exhibit.found}
+    expected = by_hand(exhibit, *qkv, **{**exhibit.meant, **wrong})
+    np.testing.assert_allclose(exhibit.broken(*qkv), expected, rtol=1e-10, atol=1e-12)
+
+
+NUMBERS = {"scale", "mask", "values"}
+"""Findings that tell the number that is wrong."""
+
+
+@each
+def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_passes(exhibit):
+    torch.manual_seed(0)
+    report = audits.audited(exhibit, exhibit.broken)
+    findings = {finding.code: finding for finding in report.findings}
+    assert set(findings) <= set(CODES)
+    code = audits.CODE[exhibit.kind]
+    assert code in findings, report
+    if code in NUMBERS and exhibit.found:
+        words = findings[code].found.removeprefix("added ").split()
+        assert float(words[0]) == pytest.approx(exhibit.found, rel=0.01)
+    if exhibit.kind not in audits.KINDS["scale"]:  # those are plain attention
+        mended = audits.audited(exhibit, exhibit.mended)
+        assert mended.passed, mended
+
+
+def test_the_labels_are_whole():
+    assert len({label["link"] for label in LABELS.values()}) == len(EXHIBITS) == len(NAMES)
+    assert list(LABELS) == list(NAMES)
+    assert {exhibit.kind for exhibit in EXHIBITS} == set(audits.CODE)
+    for name, label in LABELS.items():
+        for link in (label["link"], *label.get("also", ())):
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+/(issues|pull)/\d+", link)
+        assert label["link"].rsplit("/", 1)[1] == name.rsplit("-", 1)[1]
+        assert NAMES[name].found != NAMES[name].right
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "printed", "tolerance"),
+    [
+        ("vllm-48623", lambda e: math.sqrt(e.found / e.expected), 1.2772588722239782, 1e-15),
+        ("mobius-548", lambda e: e.expected / e.found, 1.59, 5e-3),
+        ("tensorrt-llm-19112", lambda e: e.expected / e.found, 1.87, 5e-3),
+        ("atlas-342", lambda e: e.found / e.expected, 1.6314, 5e-5),
+        ("sglang-18396", lambda e: e.expected / e.found, 16.0, 1.0),
+        ("tt-metal-56789", lambda e: e.found, 0.289, 5e-4),
+        ("megatron-bridge-4155", lambda e: e.found / e.right, 1.414, 5e-4),
+        ("pytorch-174361", lambda e: 1 / e.expected**2, 1 / 8, 1e-15),
+        ("ollama-13893", lambda e: e.found**-2, 576, 1e-9),
+    ],
+)
+def test_a_number_that_a_thread_prints_is_the_one_on_the_label(name, number, printed, tolerance):
+    assert number(NAMES[name]) == pytest.approx(printed, abs=tolerance)
+
+
+# --- the record -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -23,19 +158,27 @@ def exhibits(recorded):
     return {entry.at["exhibit"]: entry.found for entry in recorded.entries if "exhibit" in entry.at}
 
 
-def test_it_says_how_it_was_made(recorded):
-    assert Config(**recorded.settings["config"]) == museum.CONFIG
-    assert Training(**recorded.settings["training"]) == museum.TRAINING
-    assert tuple(recorded.settings["ratios"]) == museum.RATIOS
+def test_the_record_is_of_the_museum_of_today(recorded):
+    assert Config(**recorded.settings["config"]) == costs.CONFIG
+    assert Training(**recorded.settings["training"]) == costs.TRAINING
+    assert tuple(recorded.settings["ratios"]) == __main__.RATIOS
+    assert list(exhibits(recorded)) == list(NAMES)
+    for name, said in exhibits(recorded).items():
+        label = {part: said[part] for part in ("link", "kind", "what", "quantity")}
+        assert label == NAMES[name].label
+        assert said["intended"] == f"{NAMES[name].right:.4g}"
+        assert said["audit"]["code"] == audits.CODE[said["kind"]]
+    planned = [at for at, _ in __main__.work(None)]
+    assert planned == [entry.at for entry in recorded.entries]
 
 
-def test_it_has_the_museum_of_today(recorded):
-    found = exhibits(recorded)
-    assert list(found) == [exhibit.name for exhibit in EXHIBITS]
-    for exhibit in EXHIBITS:
-        one = found[exhibit.name]
-        assert (one["link"], one["kind"], one["what"]) == (exhibit.link, exhibit.kind, exhibit.what)
-        assert one["intended"] == f"{exhibit.intended():.4g}"
+def test_what_the_audit_says_is_what_it_said(recorded):
+    for name in ("mlc-llm-3426", "jax-js-180", "keras-23038"):
+        said, today = exhibits(recorded)[name]["audit"], audits.described(NAMES[name])["audit"]
+        assert float(today.pop("found").split()[0].strip(",")) == pytest.approx(
+            float(said.pop("found").split()[0].strip(",")), rel=1e-4
+        )
+        assert today == said
 
 
 def test_the_model_is_the_one_that_the_probe_recorded(recorded):
@@ -47,45 +190,41 @@ def test_the_model_is_the_one_that_the_probe_recorded(recorded):
 
 
 def test_a_bug_costs_what_its_multiplier_costs(recorded):
-    curve = [(entry.at["ratio"], entry.found) for entry in recorded.entries if "ratio" in entry.at]
-    for name, one in exhibits(recorded).items():
-        same = [found for ratio, found in curve if one["times"] == ratio]
-        if same and one["kind"] != "law in n":
-            assert one["cost"] == same[0]["cost"], name
-        if "cost" in one:
-            assert one["cost"] == pytest.approx(
-                one["loss"] - recorded.find(model="trained")["loss"], abs=1e-9
-            )
+    curve = {entry.at["ratio"]: entry.found for entry in recorded.entries if "ratio" in entry.at}
+    for name, said in exhibits(recorded).items():
+        if said["times"] in curve and said["kind"] != "law in n":
+            assert said["cost"] == curve[said["times"]]["cost"], name
+        if "cost" in said:
+            more = said["loss"] - recorded.find(model="trained")["loss"]
+            assert said["cost"] == pytest.approx(more, abs=1e-9)
 
 
 def test_nothing_was_found_where_nothing_is_wrong(recorded):
-    found = [entry.found for entry in recorded.entries if "alarms" in entry.at]
-    assert sum(one["audits"] for one in found) > 1300
-    assert sum(one["alarms"] for one in found) == 0
+    counts = [entry.found for entry in recorded.entries if "alarms" in entry.at]
+    assert sum(count["audits"] for count in counts) > 1300
+    assert sum(count["alarms"] for count in counts) == 0
 
 
 @pytest.fixture(scope="module")
 def small():
     """A model of a few steps, and what measures it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(museum, "CONFIG", Config(width=16, depth=2, head_size=8, sequence=16))
-        patch.setattr(museum, "TRAINING", replace(museum.TRAINING, steps=4))
-        patch.setattr(museum, "WINDOWS", 3)
+        patch.setattr(costs, "CONFIG", Config(width=16, depth=2, head_size=8, sequence=16))
+        patch.setattr(costs, "TRAINING", replace(costs.TRAINING, steps=4))
+        patch.setattr(costs, "WINDOWS", 3)
         patch.setattr(data, "load", lambda name, path: data.embedded(4096))
-        yield museum.Trained(None)
+        yield costs.Trained(None)
 
 
 def test_rows_seen_from_outside_are_those_of_the_probe(small):
-    for ratio in (0.5, 3.0):
-        with museum.Replaced(lambda q, k, v, by=ratio: museum.own(q * by, k, v)) as seen:
-            cost = small.cost()
-        assert {**cost, **seen.rows()} == pytest.approx(small.rescaled(ratio), rel=1e-4, abs=1e-6)
+    with costs.Replaced(lambda q, k, v: attend(3.0 * q, k, v, is_causal=True)) as seen:
+        cost = small.cost()
+    assert {**cost, **seen.rows()} == pytest.approx(small.rescaled(3.0), rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        ("maxtext-3138", "as a multiplier"),
         ("vllm-48621", "as a multiplier"),
         ("megatron-bridge-4155", "as a multiplier"),
         ("keras-23038", "as it is"),
@@ -94,15 +233,12 @@ def test_rows_seen_from_outside_are_those_of_the_probe(small):
     ],
 )
 def test_a_fault_is_met_or_not(small, name, how):
-    (exhibit,) = (one for one in EXHIBITS if one.name == name)
-    found = small.met(exhibit)
+    found = small.met(NAMES[name])
     assert found["met"] == how
     assert ("cost" in found) == (not how.startswith("no"))
 
 
-def test_a_law_is_wrong_at_each_position(monkeypatch):
-    monkeypatch.setattr(museum, "CONFIG", Config(sequence=128))
-    (exhibit,) = (one for one in EXHIBITS if one.name == "vllm-44136")
-    ratio = museum.ratio_of(exhibit)
+def test_a_law_is_wrong_at_each_position():
+    ratio = NAMES["vllm-44136"].ratio(128)
     assert torch.equal(ratio[:16], torch.ones(16, dtype=torch.float64))
     assert float(ratio[63]) == pytest.approx(np.log(16) / np.log(64))

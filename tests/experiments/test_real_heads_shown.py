@@ -8,11 +8,8 @@ from attnlib.sampling import sample
 from attnlib.scores import Normal
 from experiments.real_heads import rows, shown
 from experiments.real_heads.inputs import Model
-from experiments.records import load, path_of
+from experiments.records import load
 from tests.experiments.test_real_heads import HEADS, LAYERS, WORDS, llama
-
-SMALL = 300_000
-"""Bytes of the record, at most."""
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +47,6 @@ def test_queries_and_keys_of_a_head_are_those_of_the_model(monkeypatch):
             expected["collision"][HEADS * layer + head],
             rtol=0.01,
         )
-    with pytest.raises(ValueError, match="no layer 9"):
-        shown.heard(model, ids, 9, 0)
 
 
 def test_vectors_are_rounded_to_a_part_in_two_thousand():
@@ -68,10 +63,9 @@ def test_what_is_meant():
     assert shown.repeat(ids) == [-1, -1, -1, 1, 2, 3]
 
 
-def test_the_record_has_all_heads_and_is_small(record):
+def test_the_record_has_all_heads(record):
     assert [entry.at for entry in record.entries] == [at for at, _ in shown.shown()]
     assert len({one.model for one in shown.SHOWN}) == 5
-    assert path_of("real_heads_shown").stat().st_size < SMALL
 
 
 @pytest.mark.parametrize("one", shown.SHOWN, ids=lambda one: f"{one.model}-{one.layer}-{one.head}")

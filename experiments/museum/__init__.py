@@ -2,14 +2,9 @@
 
 All of it is written here, from what the threads say; nothing of theirs is copied. What was not in
 a thread, such as a length or a configured number, is chosen small and said in `what`.
+`python -m experiments.museum` records what each costs a trained model and what the audit says.
 """
 
-from tests.library.museum import laws, masks, multipliers, softmaxes
-from tests.library.museum.exhibit import Exhibit
+from experiments.museum.exhibits import EXHIBITS, MULTIPLIERS, Exhibit
 
-EXHIBITS: tuple[Exhibit, ...] = (
-    *multipliers.EXHIBITS,
-    *laws.EXHIBITS,
-    *masks.EXHIBITS,
-    *softmaxes.EXHIBITS,
-)
+__all__ = ["EXHIBITS", "MULTIPLIERS", "Exhibit"]

@@ -1,0 +1,108 @@
+"""Record what attnlib does with the models of transformers, and write the page that shows it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from string import ascii_lowercase
+
+import torch
+
+from attnlib import provenance
+from attnlib.files import replace
+from experiments.compatibility.cells import (
+    IMPLEMENTATIONS,
+    NONE,
+    REFUSED,
+    RIGHT,
+    SITUATIONS,
+    TOOLS,
+    WRONG,
+    work,
+)
+from experiments.compatibility.models import FAMILIES, SEED
+from experiments.records import Record, complete, path_of
+
+COMMAND = "python -m experiments.compatibility"
+RECORD = path_of("compatibility")
+PAGE = Path(__file__).parents[2] / "compatibility.md"
+
+Cells = dict[tuple[str, str, str], dict[str, str]]
+
+
+def read(record: Record) -> Cells:
+    """Return the answer for each family, column and tool."""
+    return {
+        (entry.at["family"], *place.split()): {key: answer[key] for key in answer if key != "of"}
+        for entry in record.entries
+        for answer in entry.found
+        for place in answer["of"]
+    }
+
+
+def page(record: Record) -> str:
+    """Return the page that shows a record."""
+    found = read(record)
+    letters: dict[str, str] = {}
+    tables = {"plain": IMPLEMENTATIONS, "others": SITUATIONS}
+    shown = {name: "".join(table(found, letters, of)) for name, of in tables.items()}
+    kinds = Counter(answer["is"] for answer in found.values())
+    elsewhere = sum(
+        found[family, implementation, tool]["is"] == REFUSED
+        and found[family, "sdpa", tool]["is"] == RIGHT
+        for family, implementation, tool in product(FAMILIES, IMPLEMENTATIONS[1:], TOOLS)
+    )
+    return (
+        Path(__file__)
+        .with_name("page.md")
+        .read_text("utf-8")
+        .format(
+            **record.made,
+            **shown,
+            **{name: kinds[name] for name in (RIGHT, REFUSED, WRONG)},
+            families=len(FAMILIES),
+            tries=sum(kinds[kind] for kind in (RIGHT, REFUSED, WRONG)),
+            elsewhere=elsewhere,
+            notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
+        )
+    )
+
+
+def table(found: Cells, letters: dict[str, str], columns: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a table, and put its refusals among the letters."""
+    yield f"| family | {' | '.join(columns)} |\n"
+    yield f"|---|{'---|' * len(columns)}\n"
+    for family in FAMILIES:
+        marks = [
+            "\u00a0".join(mark(found[family, column, tool], letters) for tool in TOOLS)
+            for column in columns
+        ]
+        yield f"| {family} | {' | '.join(marks)} |\n"
+
+
+def mark(found: dict[str, str], letters: dict[str, str]) -> str:
+    """Return the mark of a cell; a line that is new gets a letter."""
+    if found["is"] != REFUSED:
+        return {RIGHT: "✓", NONE: "–", WRONG: "✗"}[found["is"]]
+    return letters.setdefault(shown(found["line"]), ascii_lowercase[len(letters)])
+
+
+def shown(line: str) -> str:
+    """Return a line with … for what is the model's in it."""
+    line = re.sub(r"(attention in )\w+\. (\S+ \(\w+\).*? ran)", r"\1…. … ran", line)
+    line = re.sub(r"(attention in )\w+\.", r"\1….", line)
+    line = re.sub(r"\b\w+(Model|Stack|For\w+)\b(?= (refuses|has|does))", "…", line)
+    return re.sub(r" \(see https.*?\)", "", line)
+
+
+def main() -> None:
+    """Record what is not recorded yet, and write the page."""
+    torch.set_num_threads(1)
+    made_with = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
+    record = complete(RECORD, work(), command=COMMAND, settings={"seed": SEED}, made=made_with)
+    replace(PAGE, page(record).encode("utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""What a tool does with a family in a situation: right, refused in a line, or wrong."""
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlib.attention import register, rescale
+from attnlib.probing import probe
+from experiments.compatibility.models import (
+    BOTH,
+    FAMILIES,
+    FIRST,
+    LENGTH,
+    SMALL,
+    given,
+    mask,
+    there_is,
+    tiny,
+)
+from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
+from experiments.records import Work
+
+IN_PART = ("LongT5",)
+"""Families that ask transformers' registry for some of their attention only."""
+
+IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
+SITUATIONS = ("padding", "cache", "generation", "compile", "bfloat16", "checkpointing")
+COLUMNS = (*IMPLEMENTATIONS, *SITUATIONS)
+TOOLS = ("probe", "rescale", "register")
+
+
+def whole(model: Any, family: str, padded: bool = False) -> Tensor:
+    """Return the output of the tokens that are there."""
+    output: Tensor = model(**given(family, padded, model.dtype))[0]
+    return output[mask(padded).bool()] if padded and family not in BOTH else output
+
+
+def step_by_step(model: Any, family: str) -> Tensor:
+    """Return the same with a cache, token by token after the first few."""
+    inputs: dict[str, Any] = given(family, False)
+    name = "decoder_input_ids" if family in BOTH else "input_ids"
+    ids = inputs.pop(name)
+    inputs.pop("attention_mask", None)
+    start = model(**inputs, **{name: ids[:, :FIRST]}, use_cache=True)
+    cached, outputs = start.past_key_values, [start[0]]
+    inputs = {"encoder_outputs": (start.encoder_last_hidden_state,)} if family in BOTH else {}
+    for place in range(FIRST, LENGTH):
+        step = model(**inputs, **{name: ids[:, place : place + 1]}, past_key_values=cached)
+        outputs.append(step[0])
+    return torch.cat(outputs, 1)
+
+
+def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
+    """Return the logits of a text that is continued, with padding where there can be some."""
+    inputs = given(family, True)
+    inputs.pop("decoder_input_ids", None)
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
+    options |= {"output_logits": True, "return_dict_in_generate": True, "use_cache": use_cache}
+    found = model.generate(**inputs, **options)
+    return torch.stack(found.logits, 1)
+
+
+def gradients(model: Any, family: str, twice: bool) -> Tensor:
+    """Return all gradients, of activations that are computed twice or not."""
+    model.train()
+    model.zero_grad()
+    if twice:
+        model.activation_checkpointing_enable()
+    try:
+        whole(model, family).square().mean().backward()  # type: ignore[no-untyped-call]
+    finally:
+        model.eval()
+        if twice:
+            model.activation_checkpointing_disable()
+    return torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None])
+
+
+def compiled(model: Any, family: str) -> Tensor:
+    """Return the output of the model as one that is compiled computes it."""
+    torch._dynamo.reset()
+    return whole(torch.compile(model, backend="aot_eager"), family, there_is(family, "padding"))
+
+
+Run = Callable[[Any, str], Tensor]
+
+RUNS: dict[str, tuple[Run, Run]] = {
+    "plain": (whole, whole),
+    "padding": (partial(whole, padded=True),) * 2,
+    "cache": (step_by_step, whole),
+    "generation": (generated, partial(generated, use_cache=False)),
+    "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
+    "bfloat16": (whole, whole),
+    "checkpointing": (partial(gradients, twice=True), partial(gradients, twice=False)),
+}
+"""How a situation is run with a tool, and how by hand."""
+
+
+TOLERANCE = {"bfloat16": 0.1}
+USUAL_TOLERANCE = 2e-3
+"""Of the size of the change that the tool makes, and relative, of what the probe finds."""
+
+REFUSED, RIGHT, WRONG, NONE = "refused", "right", "wrong", "not there"
+
+REFUSALS = re.compile("has changed nothing|not measured|their scale stays|does not support setting")
+"""In the lines in which the tools, and transformers, say what they do not do."""
+
+
+def cell(family: str, column: str, tool: str) -> dict[str, str]:
+    """Return what a tool does with a family in a column, and the line in which it refuses."""
+    implementation, situation = setting(family, column)
+    if not there_is(family, situation):
+        return {"is": NONE}
+    stance = "force_eager" if implementation == "flex_attention" else "default"  # or it compiles
+    case = Case(family, situation, implementation)
+    with listening() as said, torch.compiler.set_stance(stance):
+        try:
+            with torch.set_grad_enabled(situation == "checkpointing"):
+                case.model()
+                if situation != "compile":  # which takes long
+                    case.run()
+        except Exception as error:  # what fails without a tool, however, is not there
+            return {"is": NONE, "line": one_line(error)}
+        said.clear()
+        try:
+            with torch.set_grad_enabled(situation == "checkpointing"):
+                distance = CHECKS[tool](case)
+        except RuntimeError as error:
+            return {"is": REFUSED, "line": one_line(error)}
+    if distance <= TOLERANCE.get(situation, USUAL_TOLERANCE):
+        return {"is": RIGHT}
+    lines = [line for line in said if REFUSALS.search(line)]
+    if lines:
+        return {"is": REFUSED, "line": lines[0]}
+    return {"is": WRONG, "line": f"{distance:.2g} away from what is computed by hand"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family in a situation, under an implementation of attention."""
+
+    family: str
+    situation: str
+    implementation: str
+
+    @cache  # noqa: B019
+    def model(self) -> Any:
+        """Return the model."""
+        model = tiny(self.family, self.implementation, head=self.situation == "generation")
+        return model.bfloat16() if self.situation == "bfloat16" else model
+
+    def run(self) -> Tensor:
+        """Run the model as the situation has it."""
+        return RUNS[self.situation][0](self.model(), self.family)
+
+    def by_hand(self, rule: str) -> Tensor:
+        """Return the same by hand."""
+        with by_hand(self.model(), rule):
+            return RUNS[self.situation][1](self.model(), self.family)
+
+    def apart(self, found: Tensor, rule: str) -> float:
+        """Return how far a result is from that by hand, in units of the change that was wanted."""
+        own = RUNS[self.situation][1](self.model(), self.family)
+        wanted = self.by_hand(rule)
+        change = (wanted - own).double().norm().item()
+        return (found - wanted).double().norm().item() / change if change else np.inf
+
+
+def one_line(message: object) -> str:
+    """Return a message as a line."""
+    return " ".join(str(message).split())
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Note the lines of warnings, and of transformers' log."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(one_line(record.getMessage()))  # type: ignore[method-assign]
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = lambda message, *_, **__: said.append(one_line(message))
+            yield said
+    finally:
+        logger.removeHandler(handler)
+
+
+def probe_is_right(case: Case) -> float:
+    """Return how far the report is from the rows by hand, and the output from that without."""
+    model, situation = case.model(), case.situation
+    with probe(model, theory=False) as report:
+        watched = case.run()
+    if not torch.equal(watched, case.run()):
+        return np.inf
+    with by_hand(model, "own") as hand:
+        plain = "plain" if situation in ("cache", "checkpointing") else situation
+        RUNS[plain][1](model, case.family)
+    if situation == "generation":  # the longest text has the rows of its beginnings
+        last = dict(hand.calls.keys())
+        hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}
+    there = None
+    padded = situation in ("padding", "compile", "generation")
+    if padded and there_is(case.family, "padding"):  # what is generated is after the padding
+        after = torch.ones(2, SMALL["max_position_embeddings"], dtype=torch.long)
+        there = torch.cat([mask(True), after], 1)
+    lines = hand.table(model, there)
+    table = report.table().set_index(["layer", "call", "head"])
+    if set(table.index) != set(lines):
+        return np.inf
+    return max(
+        float(abs(table.loc[place, column] - value) / max(abs(value), 1.0))
+        for place, line in lines.items()
+        for column, value in line.items()
+    )
+
+
+def rescale_is_right(case: Case) -> float:
+    """Return how far the output at another scale is from that by hand."""
+    contexts, distances = {"policy": rescale(POLICY)}, []
+    if case.situation != "compile":  # which takes long
+        contexts["factor"] = rescale(factor=FACTOR)
+    for rule, context in contexts.items():
+        with context:
+            found = case.run()
+        distances.append(case.apart(found, rule))
+    return max(distances)
+
+
+def register_is_right(case: Case) -> float:
+    """Return how far the output under a registered policy is from that by hand.
+
+    By hand is what the model asks the registry for: it must ask for all of its attention.
+    """
+    model = case.model()
+    own_name = model.config._attn_implementation
+    model.set_attn_implementation(register(POLICY))
+    try:
+        found = case.run()
+    finally:
+        model.set_attn_implementation(own_name)
+    return np.inf if case.family in IN_PART else case.apart(found, "policy")
+
+
+CHECKS: dict[str, Callable[[Case], float]] = {
+    "probe": probe_is_right,
+    "rescale": rescale_is_right,
+    "register": register_is_right,
+}
+
+
+def work() -> Work:
+    """Yield the families, and what fills their cells."""
+    for family in FAMILIES:
+        yield {"family": family}, partial(cells, family)
+
+
+def cells(family: str) -> list[dict[str, Any]]:
+    """Return each answer of the tools once, with the columns and tools that it is of."""
+    found: dict[str, dict[str, Any]] = {}
+    for column, tool in product(COLUMNS, TOOLS):
+        answer = cell(family, column, tool)
+        found.setdefault(repr(answer), {**answer, "of": []})["of"].append(f"{column} {tool}")
+    return list(found.values())
+
+
+def setting(family: str, column: str) -> tuple[str, str]:
+    """Return the implementation and the situation of a column."""
+    return (column, "plain") if column in IMPLEMENTATIONS else (usual(family), column)
+
+
+@cache
+def usual(family: str) -> str:
+    """Return the implementation that transformers takes for the family."""
+    try:
+        tiny(family, "sdpa")
+    except ValueError:
+        return "eager"
+    return "sdpa"

@@ -1,0 +1,75 @@
+"""Small models of the families of transformers: two layers, random weights; and what they read."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+SEED = 0
+LENGTH, PADDED, FIRST = 12, 7, 5
+"""Tokens of a sequence, how many of the second are padding, and how many are read at first where
+there is a cache."""
+
+TABLES = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
+SMALL, DECODERS, ENCODERS, BOTH = (TABLES[kind] for kind in ("all", "decoders", "encoders", "both"))
+FAMILIES: dict[str, dict[str, Any]] = {**DECODERS, **ENCODERS, **BOTH}
+
+
+def tiny(family: str, attention: str = "eager", *, head: bool = False, **options: Any) -> Any:
+    """Return the small model of a family, with its language head where it has one and is to."""
+    import transformers
+
+    torch.manual_seed(SEED)
+    own = FAMILIES[family]
+    told = {**SMALL, **own, **options}
+    told = {name: told[name] for name in told if name not in ("lacks", *own.get("lacks", ()))}
+    config = getattr(transformers, f"{family}Config")(**told)
+    kind, stem = f"{family}Model", family.removesuffix("Text")
+    if head:
+        kinds = (f"{stem}ForCausalLM", f"{family}LMHeadModel")
+        kind = f"{stem}ForConditionalGeneration"
+        if family in DECODERS:
+            kind = next(name for name in kinds if hasattr(transformers, name))
+    model = getattr(transformers, kind)._from_config(config, attn_implementation=attention).eval()
+    for module in model.modules():  # what is computed twice must be the same
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def tokens(rows: int = 2) -> Tensor:
+    """Return sequences of tokens."""
+    generator = torch.Generator().manual_seed(SEED + 1)
+    return torch.randint(3, SMALL["vocab_size"], (rows, LENGTH), generator=generator)
+
+
+def mask(padded: bool) -> Tensor:
+    """Return which tokens are there; the others are on the left."""
+    there = torch.ones(2, LENGTH, dtype=torch.long)
+    if padded:
+        there[1, :PADDED] = 0
+    return there
+
+
+def given(family: str, padded: bool, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """Return what the family's model is called with."""
+    generator = torch.Generator().manual_seed(SEED + 2)
+    if family == "ViT":
+        return {"pixel_values": torch.randn(2, 1, 12, 12, generator=generator).to(dtype)}
+    if family == "Whisper":
+        sound = torch.randn(2, 6, 2 * LENGTH, generator=generator).to(dtype)
+        return {"input_features": sound, "decoder_input_ids": tokens()}
+    inputs = {"input_ids": tokens(), "attention_mask": mask(padded)}
+    return {**inputs, "decoder_input_ids": tokens()} if family in BOTH else inputs
+
+
+def there_is(family: str, situation: str) -> bool:
+    """Return whether models of the family do that at all."""
+    if situation in ("cache", "generation"):
+        return family not in ENCODERS
+    return situation != "padding" or family not in ("ViT", "Whisper")

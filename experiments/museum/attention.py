@@ -1,0 +1,91 @@
+"""Attention without a fault, written out, and its parts: what the exhibits are made of.
+
+q: (batch, heads, n, d), k: (batch, key heads, m, d), v: (batch, key heads, m, size).
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.nn import functional
+
+Attend = Callable[..., Tensor]
+Law = Callable[[int, int, ArrayLike], NDArray[np.float64]]
+"""A scale as a function of the number of keys, of d and of the query's position."""
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    *,
+    scale: float | Law | None = None,
+    cosine: bool = False,
+    cap: float | None = None,
+    sink: float | None = None,
+    values: float = 1.0,
+) -> Tensor:
+    """Return softmax(cap(scale · q·k) + mask) · values · v; the scale is by default 1/√d.
+
+    A boolean mask is True where a key is seen, another is added; `is_causal` counts from the last
+    key. `sink` is one more logit, whose value is 0.
+    """
+    d = q.shape[-1]
+    if cosine:
+        q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+    scores = products(q, k)
+    if callable(scale):
+        place, keys = places(scores)
+        scores = scores * torch.from_numpy(scale(len(keys), d, place.numpy())).to(q.dtype)
+    else:
+        scores = scores * (1.0 / math.sqrt(d) if scale is None else scale)
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    logits = scores + bias(scores, attn_mask, is_causal)
+    if sink is not None:
+        logits = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1)
+        v = functional.pad(v, (0, 0, 0, 1))
+    return mix(logits, values * v)
+
+
+def products(q: Tensor, k: Tensor) -> Tensor:
+    """Return q·k."""
+    return q @ grouped(k, q.shape[1]).mT
+
+
+def scaled(q: Tensor, k: Tensor) -> Tensor:
+    """Return q·k/√d."""
+    return products(q, k) / math.sqrt(q.shape[-1])
+
+
+def mix(logits: Tensor, v: Tensor) -> Tensor:
+    """Return softmax(logits) v."""
+    return torch.softmax(logits, -1) @ grouped(v, logits.shape[1])
+
+
+def grouped(x: Tensor, heads: int) -> Tensor:
+    """Repeat each key head for the adjacent query heads that read it."""
+    return x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def bias(scores: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    """Return what the masks add to the scores: −∞ where a key is hidden."""
+    added = torch.zeros_like(scores)
+    if attn_mask is not None:
+        hides = attn_mask.dtype == torch.bool
+        added = added.masked_fill(~attn_mask, -torch.inf) if hides else added + attn_mask
+    if is_causal:
+        place, keys = places(scores)
+        added = added.masked_fill(keys > place, -torch.inf)
+    return added
+
+
+def places(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the queries' positions among the keys, as a column, and the keys', as a row."""
+    n, m = scores.shape[-2:]
+    return torch.arange(m - n, m)[:, None], torch.arange(m)

@@ -1,0 +1,138 @@
+"""What each fault costs a trained model: its loss, the spread of its logits, its effective keys."""
+
+import inspect
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from attnlib.attention import rescale
+from attnlib.probing import probe
+from experiments.lab import data
+from experiments.lab.model import Config
+from experiments.lab.train import Training, train_model
+from experiments.museum.attention import Attend, attend
+from experiments.museum.exhibits import MULTIPLIERS, Exhibit
+from experiments.records import Fields
+
+CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
+TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
+WINDOWS = 256
+SAME = 1e-5
+"""Outputs of attention that differ by less are of the same attention."""
+
+
+class Trained:
+    """The model, and the loss of each window of unseen text as it should be."""
+
+    def __init__(self, text: Path | None) -> None:
+        corpus = data.load(data.SHAKESPEARE, text)
+        windows = data.validation_batch(
+            data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
+        )
+        self.inputs, self.targets = map(torch.from_numpy, windows)
+        self.model, _ = train_model(CONFIG, TRAINING, corpus)
+        self.right = self.losses()
+
+    @torch.no_grad()
+    def losses(self) -> Tensor:
+        """Return the loss of each window, in nats a byte."""
+        logits = self.model(self.inputs).transpose(1, 2)
+        return functional.cross_entropy(logits, self.targets, reduction="none").double().mean(1)
+
+    def cost(self) -> Fields:
+        """Return the loss now, by how much it is too high, and the standard error of that."""
+        losses = self.losses()
+        more = losses - self.right
+        return {
+            "loss": float(losses.mean()),
+            "cost": float(more.mean()),
+            "error": float(more.std() / math.sqrt(len(more))),
+        }
+
+    def rescaled(self, ratio: Any) -> Fields:
+        """Return what the model does at another scale: a number, or one for each query."""
+        with probe(self.model) as report, rescale(factor=ratio):
+            cost = self.cost()
+        table = report.table()
+        keys = float(table["effective_keys"].mean())
+        return {**cost, "alpha": float(table["alpha"].mean()), "keys": keys}
+
+    def met(self, exhibit: Exhibit) -> Fields:
+        """Return what a fault does to the model, or that the model does not meet it."""
+        if exhibit.kind in MULTIPLIERS:
+            return {"met": "as a multiplier", **self.rescaled(exhibit.ratio(CONFIG.sequence))}
+        how, broken, mended = "as it is", causal(exhibit.broken), causal(exhibit.mended)
+        if exhibit.kind == "value factor":
+            times = exhibit.found / exhibit.right
+            how, broken, mended = "as a multiplier", partial(own, values=times), own
+        drawn = torch.Generator().manual_seed(0)
+        shape = 1, CONFIG.heads, CONFIG.sequence, CONFIG.head_size
+        q, k, v = (torch.randn(shape, generator=drawn) for _ in range(3))
+        if not torch.allclose(mended(q, k, v), own(q, k, v), atol=SAME):
+            return {"met": "no: the model does not have what is meant"}
+        if torch.allclose(broken(q, k, v), mended(q, k, v), atol=SAME):
+            return {"met": "no: at the model's calls nothing differs"}
+        torch.manual_seed(0)
+        with Replaced(broken) as seen:
+            cost = self.cost()
+        return {"met": how, **cost, **seen.rows()}
+
+
+def own(q: Tensor, k: Tensor, v: Tensor, **told: Any) -> Tensor:
+    """Attend as the model does."""
+    return attend(q, k, v, is_causal=True, **told)
+
+
+def causal(function: Attend) -> Attend:
+    """Return the function as the model calls it: causal, if it can be told so."""
+    takes = "is_causal" in inspect.signature(function).parameters
+    return partial(function, is_causal=True) if takes else function
+
+
+class Replaced(TorchFunctionMode):
+    """Runs another attention in place of PyTorch's, and keeps what its rows are like."""
+
+    def __init__(self, attention: Attend) -> None:
+        super().__init__()
+        self.attention = attention
+        self.alpha: list[float] = []
+        self.keys: list[float] = []
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is not functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        q, k, v = args
+        self.keep(q, k)
+        return self.attention(q, k, v)
+
+    def keep(self, q: Tensor, k: Tensor) -> None:
+        """Keep α and effective keys of each head: values that are unit vectors give the weights."""
+        unit = torch.eye(k.shape[-2], dtype=torch.float64).expand(*k.shape[:2], -1, -1)
+        weights = self.attention(q.double(), k.double(), unit)
+        seen = weights > 0.0
+        rows = seen.sum(-1) > 1
+        logits = torch.where(seen, weights, 1.0).log()
+        centred = torch.where(seen, logits - (logits.sum(-1) / seen.sum(-1))[..., None], 0.0)
+        variance = centred.square().sum(-1) / (seen.sum(-1) - 1).clamp(min=1)
+        collisions = weights.square().sum(-1) / weights.sum(-1).square()
+        for head in range(q.shape[1]):
+            of = rows[:, head]
+            self.alpha.append(float(variance[:, head][of].mean().sqrt()))
+            self.keys.append(float(1.0 / collisions[:, head][of].mean()))
+
+    def rows(self) -> Fields:
+        """Return the means over all heads."""
+        return {"alpha": float(np.mean(self.alpha)), "keys": float(np.mean(self.keys))}

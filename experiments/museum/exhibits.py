@@ -1,0 +1,169 @@
+"""The exhibits: what each was, from `exhibits.toml`, with the attention that has it, and mended."""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.museum import faults
+from experiments.museum.attention import Attend, Law, attend
+from experiments.museum.faults import (
+    CAP,
+    DROPOUT,
+    GROUP,
+    LOW_CAP,
+    SINK,
+    TEMPERATURE,
+    VALUE_SCALE,
+    yarn,
+)
+
+LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+MULTIPLIERS = ("multiplier", "scale twice", "dimension", "law in n")
+"""Kinds of faults that are a wrong multiplier of all scores of a query."""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A fault found in public, as the smallest attention that has it, and the same mended."""
+
+    name: str
+    broken: Attend
+    d: int
+    found: float
+    """The number that is wrong, at n queries and n keys; `right` is what it should be."""
+    right: float
+    meant: Mapping[str, Any] = field(default_factory=dict)
+    """What `attend` is told where nothing is broken, and "window" (the keys seen, with its own)."""
+    mended: Attend = attend
+    heads: int = 2
+    key_heads: int = 2
+    n: int = 64
+
+    @property
+    def label(self) -> dict[str, str]:
+        """The thread, the kind of fault, what it was, and which quantity is wrong."""
+        label = {"quantity": "multiplier", **LABELS[self.name]}
+        label["link"] = f"https://github.com/{label['link']}"
+        return {part: label[part] for part in ("link", "kind", "what", "quantity")}
+
+    @property
+    def kind(self) -> str:
+        """A short code of the fault."""
+        return self.label["kind"]
+
+    @property
+    def expected(self) -> float | Law:
+        """What is meant to multiply q·k or the cosine, a number or a law."""
+        scale: float | Law = self.meant.get("scale", self.d**-0.5)
+        return scale
+
+    def ratio(self, n: int) -> Any:
+        """Return what multiplies the scores over what should: a number, or one for n queries."""
+        if not callable(self.expected):
+            return self.found / self.right
+        return torch.from_numpy(self.found / self.expected(n, self.d, np.arange(n)))
+
+
+def exhibit(
+    name: str, broken: Attend, d: int, found: float, right: float | None = None, **more: Any
+) -> Exhibit:
+    """Return an exhibit; what is no field is what `attend` is told, and mended by."""
+    shape = {key: more.pop(key) for key in ("heads", "key_heads", "n", "mended") if key in more}
+    if right is None:
+        scale = more.get("scale", d**-0.5)
+        n = shape.get("n", 64)
+        right = float(scale(n, d, n - 1)) if callable(scale) else scale
+    shape = {"mended": partial(attend, **more), **shape}
+    return Exhibit(name, broken, d, found, right, more, **shape)
+
+
+def number(name: str, d: int, found: float, right: float, heads: int = 2, **more: Any) -> Exhibit:
+    """Return an exhibit in which another number multiplies q·k, or the cosine."""
+    broken = partial(attend, scale=found, **more)
+    return exhibit(name, broken, d, found, heads=heads, key_heads=heads, scale=right, **more)
+
+
+def root(d: int) -> float:
+    """Return 1/√d."""
+    return float(d**-0.5)
+
+
+EXHIBITS = (
+    number("transformers-44380", 64, 1 / 8, 1 / 8 / 6),
+    number("vllm-36637", 64, 1 / 8, 1.0),
+    number("vllm-48623", 128, yarn(16) ** 2 * root(128), root(128)),
+    number("exllamav3-259", 128, root(128), yarn(16) ** 2 * root(128)),
+    number("mobius-548", 192, root(192), yarn(40, 0.707) ** 2 * root(192)),
+    number("x-transformers-190", 64, 1 / 640, 10.0, cosine=True),
+    number("x-transformers-352", 64, 10.0, 10.0 * 1.5 * 1.2, cosine=True),
+    number("timm-2280", 64, 1 / 8, 1 / 64),
+    number("pytorch-174361", 64, 1 / 8, math.sqrt(8.0)),
+    number("megatron-3698", 128, root(128), 0.02),
+    number("mlc-llm-3426", 64, 1.0, 1 / 8),
+    number("maxtext-1370", 192, math.sqrt(192.0), root(192)),
+    number("skainet-880", 64, 0.0, 1 / 8),
+    number("sglang-18396", 192, 0.06 * root(192), root(192)),
+    number("maxtext-3138", 192, 1 / 192, root(192)),
+    number("ollama-13893", 576, 1 / 24, 1 / 16),
+    number("transformerlens-694", 256, root(224), 1 / 16),
+    number("llama-cpp-13951", 128, root(128), 1 / 12),
+    number("tt-metal-56789", 64, root(12), 1 / 8, heads=12),
+    number("vit-pytorch-65", 64, root(512), 1 / 8, heads=8),
+    exhibit("vllm-44136", attend, 64, 1 / 8, scale=faults.qwen),
+    exhibit("vllm-48621", attend, 128, root(128), scale=faults.llama_4),
+    exhibit("flaggems-424", faults.growing, 64, math.log2(math.e) / 8),
+    exhibit(
+        "tensorrt-llm-19112",
+        partial(faults.chunked, scale=yarn(40) ** 2 * root(192), exported=root(192)),
+        192,
+        root(192),
+        scale=yarn(40) ** 2 * root(192),
+    ),
+    exhibit("atlas-342", faults.half_magnified, 128, yarn(16) ** 2 * root(128)),
+    exhibit("tt-metal-42891", faults.scaled_mask, 64, 1 / 8, 1.0),
+    exhibit("segment-anything-fast-71", faults.binary, 64, math.log(2.0), 1.0),
+    exhibit("onnx-7865", faults.mask_then_cap, 64, -LOW_CAP, -math.inf, cap=LOW_CAP),
+    exhibit(
+        "transformers-39408",
+        partial(faults.windowed, seen=5),
+        64,
+        5,
+        4,
+        mended=partial(faults.windowed, seen=4),
+        window=4,
+    ),
+    exhibit("pytorch-195910", faults.causal_by_group, 64, GROUP, 1),
+    exhibit("keras-23038", faults.not_causal, 64, 64, 1),
+    exhibit("executorch-21749", faults.causal_from_the_first, 64, 1, 57),
+    exhibit("cs249r-book-1953", faults.without_itself, 64, 56, 57),
+    exhibit("tt-metal-54833", faults.tiled, 64, 64, 40, n=40),
+    exhibit("jax-js-180", faults.tiled_heads, 64, 1, 0, heads=4),
+    exhibit("vllm-metal-665", attend, 256, math.inf, CAP, cap=CAP),
+    exhibit("vllm-52156", attend, 64, -math.inf, SINK, sink=SINK),
+    exhibit("megatron-bridge-4155", attend, 192, 1.0, VALUE_SCALE, values=VALUE_SCALE),
+    exhibit(
+        "swin-v2-1",
+        faults.norms_of_the_query_alone,
+        64,
+        1.0,
+        0.0,
+        scale=TEMPERATURE,
+        cosine=True,
+    ),
+    exhibit("timm-1978", faults.always_dropping, 64, DROPOUT, 0.0),
+    exhibit(
+        "metal-flash-attention-8",
+        partial(faults.rounded, dtype=torch.float16),
+        64,
+        65504.0,
+        math.inf,
+    ),
+    exhibit("transformers-33317", partial(faults.rounded, dtype=torch.bfloat16), 64, 2.0**-8, 0.0),
+)
