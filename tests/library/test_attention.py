@@ -198,35 +198,13 @@ def test_the_causal_n_is_the_position_plus_1_but_not_beyond_the_keys(queries, ke
     assert_close(attend(*inputs, policy="ssmax", is_causal=True), expected)
 
 
-@pytest.mark.parametrize("shapes", [(0, 4), (3, 0)])
-def test_without_queries_or_keys_there_are_zeros(shapes):
-    q, k, v = qkv(queries=shapes[0], keys=shapes[1])
-    for keys in ({}, {"is_causal": True}):
-        result = attend(q, k, v, policy="gradient", post_scale="exact", **keys)
-        assert result.shape == (2, 4, shapes[0], 5)
-        assert not result.any()
-    q, k, v = (x.half().requires_grad_() for x in (q, k, v))
-    attend(6e4 * q.sign(), k, v).sum().backward()
+def test_without_keys_there_are_zeros_and_gradients_in_half_precision_too():
+    q, k, v = (x.requires_grad_() for x in qkv(torch.float16, keys=0))
+    result = attend(6e4 * q.sign(), k, v)
+    result.sum().backward()
+    assert result.shape == (2, 4, LENGTH, 5)
+    assert not result.any()
     assert not q.grad.any()
-
-
-def test_zeros_have_the_cosine_0_with_everything():
-    q, k, v = qkv()
-    result = attend(torch.zeros_like(q), k, v, scale=10.0, normalize_qk=True)
-    torch.testing.assert_close(result, v.mean(-2, keepdim=True).expand(-1, -1, LENGTH, -1))
-
-
-@pytest.mark.parametrize(
-    ("of_q", "of_k"), [((), ()), ((3,), ()), ((2, 1), (3,)), ((2, 3, 4), (4,))]
-)
-@pytest.mark.parametrize("keys", [{}, {"is_causal": True}])
-def test_leading_axes_broadcast_as_in_pytorch(of_q, of_k, keys):
-    q, k, v = draw(*of_q, 5, 4), draw(*of_k, 7, 4, seed=1), draw(*of_k, 7, 3, seed=2)
-    alpha = POLICIES["ssmax"].alpha(np.minimum(np.arange(1, 6), 7) if keys else 7, 4)
-    by_policy = attend(q, k, v, policy="ssmax", **keys)
-    torch.testing.assert_close(by_policy, attend(q, k, v, alpha=alpha, **keys))
-    plain = scaled_dot_product_attention(q * torch.from_numpy(alpha)[..., None], k, v, **keys)
-    torch.testing.assert_close(by_policy, plain)
 
 
 @pytest.mark.parametrize("number", [-1e4, -math.inf, torch.finfo(torch.float32).min])
@@ -370,20 +348,6 @@ def test_queries_in_half_precision_are_rounded_once(dtype, normalize_qk):
     assert HALF[dtype] < error.max() <= 2.0 * HALF[dtype] * 1.001
 
 
-@pytest.mark.parametrize("dtype", HALF)
-def test_half_precision_loses_no_more_than_pytorchs_own(dtype):
-    q, k, v = (draw(4, 200, 64, dtype=dtype, seed=seed) for seed in range(3))
-    wide = [x.double() for x in (q, k, v)]
-
-    def error(attention, **told):
-        expected = attention(*wide, is_causal=True, **told)
-        difference = attention(q, k, v, is_causal=True, **told).double() - expected
-        return difference.square().mean().sqrt() / expected.square().mean().sqrt()
-
-    for told in ({"alpha": 2.0}, {"policy": "adacos", "normalize_qk": True}):
-        assert error(attend, post_scale="exact", **told) < 3.0 * error(scaled_dot_product_attention)
-
-
 def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_direction():
     q, k, v = qkv(torch.float16)
     scales = torch.tensor([1.0, 1e3, 1e5, 1e6, 1e20, 1e30])
@@ -394,15 +358,6 @@ def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_directi
     q.data[0, 0, 0] = 0.0
     attend(q, k, v, scale=scales).sum().backward()
     assert q.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-def test_an_alpha_of_zero_is_the_mean_in_every_kernel(dtype):
-    q = draw(2, 3, LENGTH, 8, dtype=dtype)
-    expected = q.double().cumsum(-2) / torch.arange(1.0, LENGTH + 1.0)[:, None]
-    tolerance = {torch.float16: 2e-3, torch.float32: 1e-6}.get(dtype, 1e-12)
-    for alpha in (0.0, 5e-324, 1e-320):
-        assert_close(attend(q, q, q, alpha=alpha, is_causal=True), expected.numpy(), tolerance)
 
 
 # --- compilers and transforms ------------------------------------------------------------------
@@ -595,19 +550,6 @@ REFUSED = [
 @pytest.mark.parametrize(("name", "shown", "told"), REFUSED)
 def test_what_has_no_meaning_is_refused(name, shown, told):
     assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **told})
-
-
-def test_a_scale_up_to_the_root_of_the_largest_number_is_taken():
-    for dtype, most in ((torch.float32, 1.8e19), (torch.float64, 1.3e154)):
-        q, k, v = (x.to(dtype) for x in (Q, K, V))
-        for told in ({"alpha": most}, {"scale": [most] * 6}, {"post_scale": most}):
-            assert attend(q, k, v, **told).isfinite().all()
-
-
-def test_the_law_of_cosines_wants_three_dimensions():
-    q = torch.ones(3, 2)
-    told = {"scale": 1.0, "normalize_qk": True, "post_scale": "exact"}
-    assert_refused("d", "2", attend, q, q, q, **told)
 
 
 # --- the module --------------------------------------------------------------------------------
