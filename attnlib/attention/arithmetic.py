@@ -12,20 +12,16 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
-from attnlib.attention import options as told
 from attnlib.attention import shapes
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
-from attnlib.attention.options import Factor, Options
+from attnlib.attention.options import Factor, Options, checked_probability, validate
+from attnlib.attention.shapes import Call
 from attnlib.interception import OPERATOR
 from attnlib.policies import Policy, Rule
 
 UNSEEN = OPERATOR
 """A name of scaled_dot_product_attention that no context takes for a model's: graphs in which it is
 already called at the right scale may run inside the context too."""
-
-
-Call = tuple[Tensor, Tensor, Tensor, Tensor | None, float, bool, bool]
-"""q, k, v, attn_mask, dropout_p, is_causal and enable_gqa."""
 
 
 class _Entered(threading.local):
@@ -90,10 +86,9 @@ def attend(
 
     Raises ValueError or TypeError, with the reason, for: two of `policy`, `alpha` and `scale`;
     `is_causal` and `attn_mask` together; a policy for cosines without `normalize_qk`, one for dot
-    products with it, and `normalize_qk` without a scale; "exact" with a scale for each query;
-    shapes, types, layouts, devices and numbers of heads that do not fit; numbers that are negative,
-    too large or NaN; `dropout_p` outside 0 to 1. Warns of `alpha` with `normalize_qk`, which
-    multiplies the cosine: it is `scale` now. Chapter: policies.
+    products with it, and `normalize_qk` with `alpha` or nothing; "exact" with a scale for each
+    query; shapes, types, layouts, devices and numbers of heads that do not fit; numbers that are
+    negative, too large or NaN; `dropout_p` outside 0 to 1. Chapter: policies.
 
     >>> q = k = v = torch.eye(2)
     >>> attend(q, k, v, alpha=0.0)
@@ -104,13 +99,13 @@ def attend(
             [0.3799, 0.6201]])
     """
     options = Options(policy, alpha, scale, post_scale, normalize_qk)
-    call = q, k, v, attn_mask, dropout_p, is_causal, enable_gqa
+    call = Call(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa)
     if ENTERED.modes:
         return cast(Tensor, ENTERED.modes[-1].scaled(call, options))
     return scaled(*call, options, functional.scaled_dot_product_attention)
 
 
-class Prepared(NamedTuple):
+class Plan(NamedTuple):
     """What a kernel is called with, and what multiplies its output."""
 
     q: Tensor  # in its own type, or in float32 or wider
@@ -136,115 +131,99 @@ def scaled(
 
     `relative` multiplies the scale that the options give.
     """
-    call = q, k, v, attn_mask, dropout_p, is_causal, enable_gqa
-    return finished(call, prepared(call, options, relative), kernel)
+    call = Call(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa)
+    return run_kernel(call, plan_call(call, options, relative), kernel)
 
 
-def prepared(call: Call, options: Options, relative: Policy | Factor | None = None) -> Prepared:
+def plan_call(call: Call, options: Options, relative: Policy | Factor | None = None) -> Plan:
     """Return what a call becomes under its options."""
-    q, k, v, attn_mask, dropout_p, is_causal, enable_gqa = call
-    scale, factor = told.checked(options)
-    told.checked_probability("dropout_p", dropout_p)
-    shape = shapes.checked(q, k, v, attn_mask, is_causal, enable_gqa)
-    dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
-    normalize_qk = options.normalize_qk
+    scale, factor = validate(options)
+    checked_probability("dropout_p", call.dropout_p)
+    shape = shapes.validate(call)
+    q, k, normalize_qk = call.q, call.k, options.normalize_qk
+    d, wide = q.shape[-1], torch.promote_types(q.dtype, torch.float32)
+    rows = q, k, call.attn_mask, call.is_causal, normalize_qk
+
+    def fitting(name: str, value: Factor) -> Factor:
+        return _fitting(name, value, getattr(options, name, value), shape, wide, q.device)
 
     by_alpha = options.scale is None and not normalize_qk
-    kernel_scale = unit = 1.0 / math.sqrt(q.shape[-1]) if by_alpha else 1.0
-    rows = q, k, attn_mask, is_causal, normalize_qk
-    of_queries: Tensor | None = None
-    name = "alpha" if options.scale is None else "scale"
-    if isinstance(scale, Tensor):
-        _array_within_range(name, getattr(options, name), wide)
-        of_queries = _fitting(name, scale, shape, wide, q.device)
-    elif isinstance(scale, float):
-        within_range(name, scale, wide)
-        kernel_scale = scale * unit
+    kernel_scale = 1.0 / math.sqrt(d) if by_alpha else 1.0
+    per_query: Factor = 1.0
+    if not isinstance(scale, Policy):
+        per_query = fitting("alpha" if options.scale is None else "scale", scale)
     elif scale.family == "dimension":
-        kernel_scale = scale_of_dimension(scale, operator.index(q.shape[-1]))
+        kernel_scale = scale_of_dimension(scale, operator.index(d))
         within_range("policy", kernel_scale, wide)
     else:
-        found = each_query("alpha", scale, *rows)
-        if isinstance(found, Tensor):
-            of_queries = found
-        else:
-            kernel_scale *= found
+        per_query = each_query("alpha", scale, *rows)
     if isinstance(relative, Policy):
         # Its number is what it is: as for cosines it is not divided by 1/√d.
         relative = each_query("alpha", relative, *rows[:4], True)
+    if isinstance(per_query, float):
+        kernel_scale, per_query = kernel_scale * per_query, 1.0
     if isinstance(relative, Tensor):
-        relative = _fitting("factor", relative, shape, wide, q.device)
-        of_queries = relative if of_queries is None else of_queries * relative
+        per_query = per_query * fitting("factor", relative)
     elif relative is not None:
         kernel_scale *= relative
         within_range("factor", kernel_scale, wide)
-    if isinstance(factor, Tensor):
-        _array_within_range("post_scale", options.post_scale, wide)
-        factor = _fitting("post_scale", factor, shape, wide, q.device)
-    elif isinstance(factor, float):
-        within_range("post_scale", factor, wide)
+    if factor != "exact":
+        factor = fitting("post_scale", factor)
     else:
         if isinstance(scale, float) and not (by_alpha or normalize_qk):
-            scale = scale * math.sqrt(q.shape[-1])  # the law's scores are q·k/√d
+            scale = scale * math.sqrt(d)  # the law's scores are q·k/√d
         factor = each_query("post_scale", cast(Policy | float, scale), *rows)
 
     if normalize_qk:
         q = functional.normalize(q.to(wide), dim=-1)
         k = functional.normalize(k.to(wide), dim=-1).to(k.dtype)
-    if of_queries is not None:
-        q = q * of_queries.unsqueeze(-1)
-        if dtype == torch.float16 and options.policy is None:
+    if isinstance(per_query, Tensor):
+        q = q * per_query.unsqueeze(-1)
+        if call.q.dtype == torch.float16 and options.policy is None:
             q = _within_half(q)
     if kernel_scale < torch.finfo(wide).tiny:  # a kernel multiplies the −∞ of is_causal by it
         q, kernel_scale = q * 0.0, 1.0
-    return Prepared(q, k, kernel_scale, factor, shape)
+    return Plan(q, k, kernel_scale, factor, shape)
 
 
-def of_heads(call: Call, chosen: Tensor, one: Prepared, other: Prepared) -> tuple[Call, Prepared]:
-    """Return a call, and what it becomes: the chosen heads of one, the rest of the other."""
-    q, k, v, attn_mask, dropout_p, is_causal, enable_gqa = call
+def mix_heads(call: Call, chosen: Tensor, ours: Plan, theirs: Plan) -> tuple[Call, Plan]:
+    """Return a call and its plan: that of ours in the chosen heads, of theirs in the rest."""
     here = chosen[:, None, None]
-    wide = torch.promote_types(q.dtype, torch.float32)
-    mixed = torch.where(here, one.q.to(wide) * (one.scale / other.scale), other.q.to(wide))
-    if one.k is not other.k:
-        groups = q.shape[-3] // k.shape[-3] if enable_gqa else 1
-        ours, k, v = (t.repeat_interleave(groups, -3) for t in (one.k, other.k, v))
-        k, enable_gqa = torch.where(here, ours, k), False
-    factor = one.factor
-    if isinstance(factor, Tensor) or isinstance(other.factor, Tensor) or factor != other.factor:
-        ours, theirs = (torch.as_tensor(made.factor).to(mixed) for made in (one, other))
-        factor = torch.where(here[..., 0], ours, theirs)
-    call = q, k, v, attn_mask, dropout_p, is_causal, enable_gqa
-    return call, Prepared(mixed, k, other.scale, factor, one.shape)
+    wide = torch.promote_types(call.q.dtype, torch.float32)
+    q = torch.where(here, ours.q.to(wide) * (ours.scale / theirs.scale), theirs.q.to(wide))
+    k = theirs.k
+    if ours.k is not theirs.k:
+        groups = call.q.shape[-3] // call.k.shape[-3] if call.enable_gqa else 1
+        our_k, k, v = (t.repeat_interleave(groups, -3) for t in (ours.k, k, call.v))
+        k, call = torch.where(here, our_k, k), call._replace(v=v, enable_gqa=False)
+    factor = ours.factor
+    if isinstance(factor, Tensor) or isinstance(theirs.factor, Tensor) or factor != theirs.factor:
+        here = here[..., 0]
+        our_factor, their_factor = (torch.as_tensor(x.factor).to(q) for x in (ours, theirs))
+        factor = torch.where(here, our_factor, their_factor)
+    return call, Plan(q, k, theirs.scale, factor, ours.shape)
 
 
-def finished(call: Call, made: Prepared, kernel: Callable[..., Tensor]) -> Tensor:
+def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:
     """Return attention."""
-    q, _, v, attn_mask, dropout_p, is_causal, enable_gqa = call
-    dtype = q.dtype
-    q, k, kernel_scale, factor, shape = made
-    if k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
-        output = (q.to(dtype) @ v.new_zeros(q.shape[-1], v.shape[-1])).expand(*shape, -1)
+    dtype, v, factor = call.q.dtype, call.v, plan.factor
+    if plan.k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
+        nothing = v.new_zeros(call.q.shape[-1], v.shape[-1])
+        output = (call.q @ nothing).expand(*plan.shape, -1)
     else:
         output = kernel(
-            q.to(dtype),
-            k,
+            plan.q.to(dtype),
+            plan.k,
             v,
-            attn_mask=attn_mask,
-            dropout_p=float(dropout_p),
-            is_causal=is_causal,
-            scale=kernel_scale,
-            enable_gqa=enable_gqa,
+            attn_mask=call.attn_mask,
+            dropout_p=float(call.dropout_p),
+            is_causal=call.is_causal,
+            scale=plan.scale,
+            enable_gqa=call.enable_gqa,
         )
     if isinstance(factor, Tensor):
         return (output * factor.unsqueeze(-1)).to(output.dtype)
     return output if factor == 1.0 else output * factor
-
-
-def _array_within_range(name: str, given: Any, dtype: torch.dtype) -> None:
-    """Check the numbers of an array; those in a tensor may be on another device."""
-    if not isinstance(given, Tensor) and np.size(given) and not torch.compiler.is_compiling():
-        within_range(name, float(np.max(given)), dtype)
 
 
 def _within_half(q: Tensor) -> Tensor:
@@ -254,9 +233,22 @@ def _within_half(q: Tensor) -> Tensor:
 
 
 def _fitting(
-    name: str, factor: Tensor, shape: torch.Size, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """Return a factor for queries of the shape (…, L)."""
+    name: str,
+    factor: Factor,
+    given: Any,
+    shape: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Factor:
+    """Return a number in the range of the type, or a factor for queries of the shape (…, L).
+
+    The numbers of an array are checked; those given in a tensor may be on another device.
+    """
+    if isinstance(factor, float):
+        within_range(name, factor, dtype)
+        return factor
+    if not isinstance(given, Tensor) and np.size(given) and not torch.compiler.is_compiling():
+        within_range(name, float(np.max(given)), dtype)
     shapes.dense(name, factor)
     if factor.is_meta and device.type != "meta":
         raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")

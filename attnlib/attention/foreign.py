@@ -23,19 +23,19 @@ from attnlib import checking
 from attnlib.attention.arithmetic import (
     ENTERED,
     UNSEEN,
-    Call,
-    finished,
-    of_heads,
-    prepared,
+    mix_heads,
+    plan_call,
+    run_kernel,
     scaled,
 )
 from attnlib.attention.options import (
     Factor,
     Options,
-    checked,
     checked_relative,
+    validate,
     warn_of_replaced,
 )
+from attnlib.attention.shapes import Call
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
@@ -97,21 +97,20 @@ def rescale(
     >>> torch.testing.assert_close(same, model(x))
     """
     options = Options(policy, alpha, scale, post_scale, normalize_qk)
-    if all(said is None for said in options[:4]) and not normalize_qk and factor is None:
-        raise ValueError(
-            "rescale needs a policy, an alpha, a scale, a factor or a post_scale: nothing would "
-            "change"
-        )
+    scaled_anew = bool(options.stated()) or normalize_qk
     if factor is None:
+        if not scaled_anew and post_scale is None:
+            raise ValueError(
+                "rescale needs a policy, an alpha, a scale, a factor or a post_scale: nothing "
+                "would change"
+            )
         if train_length is not None:
             raise ValueError("train_length is for a factor, which is not given")
-        checked(options)
-    else:
-        if any(said is not None for said in options[:3]) or normalize_qk:
-            raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
-        if isinstance(post_scale, str):
-            raise ValueError("post_scale='exact' needs the scale, and factor is relative to it")
-        checked(options)
+    elif scaled_anew:
+        raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
+    elif isinstance(post_scale, str):
+        raise ValueError("post_scale='exact' needs the scale, and factor is relative to it")
+    validate(options)
     relative = None if factor is None else checked_relative(factor, train_length)
     places = _places("layers", layers), _places("heads", heads)
     return _Context(partial(_Rescaled, options, relative, *places))
@@ -233,29 +232,27 @@ class _Rescaled(TorchFunctionMode):
         post_scale = self.options.post_scale
         if post_scale is None:
             post_scale = options.post_scale
-        if all(said is None for said in self.options[:3]):
-            return options._replace(post_scale=post_scale)
-        return self.options._replace(post_scale=post_scale)
+        kept = self.options if self.options.stated() else options
+        return kept._replace(post_scale=post_scale)
 
     def scaled(self, call: Call, options: Options) -> Tensor:
         """Return attention as the context has it; `options` are those that the call has."""
         self.calls += 1
         if not self.here():
             return scaled(*call, options, UNSEEN)
-        by_alpha = self.options.policy is not None or self.options.alpha is not None
         own: Any = options.scale
+        by_alpha = self.options.policy is not None or self.options.alpha is not None
         if by_alpha and not self.options.normalize_qk and isinstance(own, float):
-            warn_of_replaced(own, call[0].shape[-1], "rescale")
-        options_here = self.changed(options)
-        if self.heads is None:
-            return scaled(*call, options_here, UNSEEN, self.relative)
-        heads = call[0].shape[-3] if call[0].ndim > 2 else 1
-        if self.heads[-1] >= heads:
-            raise ValueError(f"heads must be below {heads}, got heads={self.heads}")
-        places = torch.arange(heads, device=call[0].device)
-        chosen = torch.isin(places, torch.tensor(self.heads, device=places.device))
-        here, elsewhere = prepared(call, options_here, self.relative), prepared(call, options)
-        return finished(*of_heads(call, chosen, here, elsewhere), UNSEEN)
+            warn_of_replaced(own, call.q.shape[-1], "rescale")
+        ours = plan_call(call, self.changed(options), self.relative)
+        if self.heads is not None:
+            heads = call.q.shape[-3] if call.q.ndim > 2 else 1
+            if self.heads[-1] >= heads:
+                raise ValueError(f"heads must be below {heads}, got heads={self.heads}")
+            places = torch.arange(heads, device=call.q.device)
+            chosen = torch.isin(places, torch.tensor(self.heads, device=places.device))
+            call, ours = mix_heads(call, chosen, ours, plan_call(call, options))
+        return run_kernel(call, ours, UNSEEN)
 
     @not_compiled
     def __torch_function__(
@@ -294,7 +291,7 @@ class _Rescaled(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> Tensor:
         """Return attention at this context's scale; the arguments are PyTorch's."""
-        call = query, key, value, attn_mask, dropout_p, is_causal, enable_gqa
+        call = Call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         return self.scaled(call, Options(scale=scale))
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from attnlib import checking
 from attnlib.attention.arithmetic import attend
-from attnlib.attention.options import Options, checked, checked_factor
+from attnlib.attention.options import Options, checked_factor, validate
 from attnlib.policies import Policy, Rule
 
 
@@ -54,7 +54,7 @@ class Attention(nn.Module):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__()
-        checked(Options(policy, alpha, scale, post_scale, normalize_qk))
+        validate(Options(policy, alpha, scale, post_scale, normalize_qk))
         width = checking.integer("width", width, minimum=1)
         heads = checking.integer("heads", heads, minimum=1)
         shared = heads if key_value_heads is None else key_value_heads

@@ -26,82 +26,78 @@ class Options(NamedTuple):
     post_scale: ArrayLike | Tensor | None = None
     normalize_qk: bool = False
 
+    def stated(self) -> list[str]:
+        """Return which of `policy`, `alpha` and `scale` are given."""
+        given = {"policy": self.policy, "alpha": self.alpha, "scale": self.scale}
+        return [name for name, value in given.items() if value is not None]
 
-def checked(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
+
+def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
     """Return the policy, α or the scale, and c; α and c are 1 where nothing is said."""
     policy, alpha, scale, post_scale, normalize_qk = options
     checking.flag("normalize_qk", normalize_qk)
-    given = {"policy": policy, "alpha": alpha, "scale": scale}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise ValueError(f"{' and '.join(named)} say what the scale is: give one of them")
-    if not named and normalize_qk:
+    stated = options.stated()
+    if len(stated) > 1:
+        raise ValueError(f"{' and '.join(stated)} say what the scale is: give one of them")
+    if normalize_qk and policy is None and scale is None:
         raise ValueError(
-            "normalize_qk needs a policy for cosines or a scale: cosines have no usual one"
+            "normalize_qk needs a policy for cosines or a scale, which multiplies the cosine; "
+            "alpha is for q·k"
         )
     chosen: Policy | Factor = 1.0
     if policy is not None:
         chosen = checked_policy(policy, normalize_qk)
     elif alpha is not None:
         chosen = checked_factor("alpha", alpha)
-        if normalize_qk and not torch.compiler.is_compiling():
-            warnings.warn(
-                "alpha with normalize_qk multiplies the cosine: that is the scale, so pass scale",
-                DeprecationWarning,
-                stacklevel=3,
-            )
     elif scale is not None:
         chosen = checked_factor("scale", scale)
-    if isinstance(post_scale, str):
-        if post_scale != "exact":
-            raise ValueError(
-                f"post_scale must be 'exact' or a number, got post_scale={post_scale!r:.80}"
-            )
-        if isinstance(chosen, Tensor):
-            raise ValueError(
-                "post_scale='exact' needs a policy or a single number as alpha or scale; for one "
-                "for each query pass the factors, from attnlib.exact.post_scale(law, alpha, n)"
-            )
-        return chosen, "exact"
-    return chosen, 1.0 if post_scale is None else checked_factor("post_scale", post_scale)
+    if not isinstance(post_scale, str):
+        return chosen, 1.0 if post_scale is None else checked_factor("post_scale", post_scale)
+    if post_scale != "exact":
+        raise ValueError(
+            f"post_scale must be 'exact' or a number, got post_scale={post_scale!r:.80}"
+        )
+    if isinstance(chosen, Tensor):
+        raise ValueError(
+            "post_scale='exact' needs a policy or a single number as alpha or scale; for one "
+            "for each query pass the factors, from attnlib.exact.post_scale(law, alpha, n)"
+        )
+    return chosen, "exact"
 
 
 def named_policy(name: str, policy: str | Policy | Rule) -> Policy | None:
     """Return the policy of that name, the policy itself, or None for a function: a rule."""
     if isinstance(policy, Policy):
         return policy
-    if isinstance(policy, str):
-        if policy in POLICIES:
-            return POLICIES[policy]
-        similar = difflib.get_close_matches(policy, POLICIES, n=3, cutoff=0.0)
-        raise ValueError(
-            f"{name} must be a name in attnlib.policies.POLICIES, a Policy or a function of n, d "
-            f"and position, got {name}={policy!r:.80}; similar names: {', '.join(similar)}"
-        )
+    if isinstance(policy, str) and policy in POLICIES:
+        return POLICIES[policy]
     if callable(policy):
         return None
-    raise TypeError(
+    said = (
         f"{name} must be a name in attnlib.policies.POLICIES, a Policy or a function of n, d and "
         f"position, got {name}={policy!r:.80}"
     )
+    if not isinstance(policy, str):
+        raise TypeError(said)
+    similar = difflib.get_close_matches(policy, POLICIES, n=3, cutoff=0.0)
+    raise ValueError(f"{said}; similar names: {', '.join(similar)}")
 
 
 def checked_policy(
     policy: str | Policy | Rule, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
     """Return the policy; `called` is what the caller's argument for cosines is called."""
-    rule = named_policy("policy", policy)
-    if rule is None:
-        return own(cast(Rule, policy), "cosine" if normalize_qk else "dot product")
-    if rule.applied_to == "cosine" and not normalize_qk:
-        raise ValueError(
-            f"the policy {rule.name} multiplies cosines, not q·k: pass {called}=True with it"
-        )
-    if rule.applied_to == "dot product" and normalize_qk:
+    meant: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
+    rule = named_policy("policy", policy) or own(cast(Rule, policy), meant)
+    if rule.applied_to == meant:
+        return rule
+    if normalize_qk:
         raise ValueError(
             f"the policy {rule.name} multiplies q·k, not cosines: it cannot go with {called}"
         )
-    return rule
+    raise ValueError(
+        f"the policy {rule.name} multiplies cosines, not q·k: pass {called}=True with it"
+    )
 
 
 def checked_probability(name: str, value: float) -> float:
@@ -148,10 +144,10 @@ def checked_relative(
             raise ValueError("train_length is for a factor that is a rule, got a number")
         return checked_factor("factor", factor)
     rule = named_policy("factor", factor)
-    if rule is None:
-        rule = own(cast(Rule, factor))
-    elif train_length is None:
+    if train_length is not None:
+        return (rule or own(cast(Rule, factor))).relative(train_length)
+    if rule is not None:
         raise ValueError(
             f"factor={rule.name!r} needs train_length: at that many keys the model keeps its scale"
         )
-    return rule if train_length is None else rule.relative(train_length)
+    return own(cast(Rule, factor))

@@ -1,5 +1,7 @@
 """Which queries, keys, values and masks go together."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -9,28 +11,23 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """What kernels of attention take."""
 
 
-def checked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None,
-    is_causal: bool,
-    enable_gqa: bool,
-) -> torch.Size:
-    """Return the shape (…, L) of the queries."""
+class Call(NamedTuple):
+    """What scaled_dot_product_attention is called with, but for the scale."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    enable_gqa: bool = False
+
+
+def validate(call: Call) -> torch.Size:
+    """Return the shape (…, L) of the queries of a call whose tensors go together."""
+    q, k, v, attn_mask, _, is_causal, enable_gqa = call
     for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name} must be a tensor, got a {type(tensor).__name__}")
-        dense(name, tensor)
-        if tensor.dtype not in DTYPES:
-            raise TypeError(
-                f"{name} must have a real floating type of 16 bits or more, got {tensor.dtype}"
-            )
-        if tensor.ndim < 2 or tensor.shape[-1] == 0:
-            raise ValueError(
-                f"{name} must have two axes or more, the last not empty, "
-                f"got shape {tuple(tensor.shape)}"
-            )
+        _validate_tensor(name, tensor)
     if not (q.device == k.device == v.device):
         raise ValueError(
             f"q, k and v must be on one device, got {q.device}, {k.device} and {v.device}"
@@ -38,46 +35,69 @@ def checked(
     same_type = q.dtype == k.dtype == v.dtype
     if not same_type and not torch.is_autocast_enabled(q.device.type):
         raise TypeError(f"q, k and v must have one type, got {q.dtype}, {k.dtype} and {v.dtype}")
-    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"q and k must have the same last axis, got {shapes}")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"k and v must have the same number of keys, got {shapes}")
-    leading = _leading(q, k, v, enable_gqa)
-    if leading is None:
-        hint = "; the heads of k and v must divide those of q" if enable_gqa else ""
-        if not enable_gqa and _leading(q, k, v, True) is not None:
-            hint = "; enable_gqa=True shares each head of k and v among several of q"
-        raise ValueError(f"the leading axes of q, k and v must broadcast, got {shapes}{hint}")
     checking.flag("is_causal", is_causal)
     checking.flag("enable_gqa", enable_gqa)
+    leading = _leading(q, k, v, enable_gqa)
+    if leading is None or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ValueError(_why_not(q, k, v, enable_gqa))
     if attn_mask is not None:
         if is_causal:
             raise ValueError(
                 "is_causal and attn_mask both say which keys are seen: put both into attn_mask"
             )
-        if not isinstance(attn_mask, Tensor) or type(attn_mask).__name__ == "CausalBias":
-            raise TypeError(
-                f"attn_mask must be a plain tensor, got a {type(attn_mask).__name__}: pass a mask "
-                "of booleans, or is_causal=True"
-            )
-        dense("attn_mask", attn_mask)
-        if attn_mask.device != q.device:
-            raise ValueError(
-                f"attn_mask must be on the device of q, {q.device}, got {attn_mask.device}"
-            )
-        if attn_mask.dtype not in (torch.bool, torch.float32, q.dtype):
-            raise TypeError(
-                f"attn_mask must be booleans or of torch.float32 or the type of q, {q.dtype}, "
-                f"got {attn_mask.dtype}"
-            )
-        full = torch.Size((*leading, q.shape[-2], k.shape[-2]))
-        if attn_mask.ndim < 2 or not broadcasts(attn_mask.shape, full):
-            raise ValueError(
-                f"attn_mask must have two axes or more and broadcast to {tuple(full)}, "
-                f"got shape {tuple(attn_mask.shape)}"
-            )
+        _validate_mask(attn_mask, q, torch.Size((*leading, q.shape[-2], k.shape[-2])))
     return torch.Size((*leading, q.shape[-2]))
+
+
+def _validate_tensor(name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, got a {type(tensor).__name__}")
+    dense(name, tensor)
+    if tensor.dtype not in DTYPES:
+        raise TypeError(
+            f"{name} must have a real floating type of 16 bits or more, got {tensor.dtype}"
+        )
+    if tensor.ndim < 2 or tensor.shape[-1] == 0:
+        raise ValueError(
+            f"{name} must have two axes or more, the last not empty, "
+            f"got shape {tuple(tensor.shape)}"
+        )
+
+
+def _validate_mask(attn_mask: Tensor, q: Tensor, full: torch.Size) -> None:
+    if not isinstance(attn_mask, Tensor) or type(attn_mask).__name__ == "CausalBias":
+        raise TypeError(
+            f"attn_mask must be a plain tensor, got a {type(attn_mask).__name__}: pass a mask "
+            "of booleans, or is_causal=True"
+        )
+    dense("attn_mask", attn_mask)
+    if attn_mask.device != q.device:
+        raise ValueError(
+            f"attn_mask must be on the device of q, {q.device}, got {attn_mask.device}"
+        )
+    if attn_mask.dtype not in (torch.bool, torch.float32, q.dtype):
+        raise TypeError(
+            f"attn_mask must be booleans or of torch.float32 or the type of q, {q.dtype}, "
+            f"got {attn_mask.dtype}"
+        )
+    if attn_mask.ndim < 2 or not broadcasts(attn_mask.shape, full):
+        raise ValueError(
+            f"attn_mask must have two axes or more and broadcast to {tuple(full)}, "
+            f"got shape {tuple(attn_mask.shape)}"
+        )
+
+
+def _why_not(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> str:
+    """Return in which way shapes do not go together."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if q.shape[-1] != k.shape[-1]:
+        return f"q and k must have the same last axis, got {shapes}"
+    if k.shape[-2] != v.shape[-2]:
+        return f"k and v must have the same number of keys, got {shapes}"
+    hint = "; the heads of k and v must divide those of q" if enable_gqa else ""
+    if not enable_gqa and _leading(q, k, v, True) is not None:
+        hint = "; enable_gqa=True shares each head of k and v among several of q"
+    return f"the leading axes of q, k and v must broadcast, got {shapes}{hint}"
 
 
 def dense(name: str, tensor: Tensor) -> None:

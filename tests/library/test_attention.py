@@ -1,4 +1,7 @@
-"""Attention at any scale: against attention written out, and against PyTorch's."""
+"""Attention at any scale: against attention written out, and against PyTorch's.
+
+`test_any_input` draws calls of `attend` at random; here are those whose answer is known by name.
+"""
 
 import copy
 import itertools
@@ -8,8 +11,6 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
@@ -51,8 +52,8 @@ def some_keys(*shape, seed=0):
 def written_out(q, k, v, scale, *, bias=None, cosine=False, factor=None):
     """Return attention of float64 arrays (…, heads, L, d).
 
-    `scale(n)` multiplies q·k or cos and `factor(n)` the output, for a query that sees n keys;
-    `bias` (…, L, S) is added to the logits, and −inf hides.
+    `scale(n, row)` multiplies q·k or cos and `factor(n, row)` the output, for a query that sees n
+    keys; `bias` (…, L, S) is added to the logits, and −inf hides.
     """
     q, k, v = (x.double().numpy() for x in (q, k, v))
     if cosine:
@@ -62,8 +63,7 @@ def written_out(q, k, v, scale, *, bias=None, cosine=False, factor=None):
     bias = np.broadcast_to(np.zeros(()) if bias is None else bias, shape)
     output = np.zeros((*q.shape[:-1], v.shape[-1]))
     for row in itertools.product(*map(range, q.shape[:-1])):
-        seen = bias[row] > -np.inf
-        n = int(seen.sum())
+        n = int((bias[row] > -np.inf).sum())
         if n:
             logits = scale(n, row) * (k[row[:-1]] @ q[row]) + bias[row]
             weights = np.exp(logits - logits.max())
@@ -82,22 +82,14 @@ BATCH_MASK = some_keys(2, 1, LENGTH, KEYS, seed=1)
 FEW = MASK | (torch.arange(KEYS) == 1)
 LOWEST = torch.finfo(torch.float64).min
 ALIBI = -0.3 * torch.arange(KEYS, dtype=torch.float64) + torch.zeros(LENGTH, 1)
-VISIBLE = {
-    "all": ({}, None),
-    "causal": ({"is_causal": True}, CAUSAL),
-    "mask": ({"attn_mask": MASK}, hidden(MASK)),
-    "mask of a batch": ({"attn_mask": BATCH_MASK}, hidden(BATCH_MASK)),
-    "mask of keys": ({"attn_mask": BATCH_MASK[:, :, :1]}, hidden(BATCH_MASK[:, :, :1])),
-    "mask of queries": ({"attn_mask": MASK[:, :1]}, hidden(MASK[:, :1])),
-    "mask of numbers": (
-        {"attn_mask": ALIBI.masked_fill(~MASK, -math.inf)},
-        ALIBI.numpy() + hidden(MASK),
-    ),
-    "mask of lowest numbers": (
-        {"attn_mask": torch.zeros(LENGTH, KEYS).double().masked_fill(~FEW, LOWEST)},
-        hidden(FEW),
-    ),
-}
+VISIBLE = [
+    ({}, None),
+    ({"is_causal": True}, CAUSAL),
+    ({"attn_mask": BATCH_MASK}, hidden(BATCH_MASK)),
+    ({"attn_mask": MASK[:, :1]}, hidden(MASK[:, :1])),
+    ({"attn_mask": ALIBI.masked_fill(~MASK, -math.inf)}, ALIBI.numpy() + hidden(MASK)),
+    ({"attn_mask": torch.zeros(LENGTH, KEYS).double().masked_fill(~FEW, LOWEST)}, hidden(FEW)),
+]
 
 
 @lru_cache
@@ -113,101 +105,89 @@ QWEN = POLICIES["qwen"].with_constants(train_length=3)
 # What attend is told, and what multiplies q·k or the cosine, by its definition.
 SCALES = {
     "nothing": ({}, lambda n, row: 1 / ROOT),
-    "transformer": ({"policy": "transformer"}, lambda n, row: 1 / ROOT),
     "mup": ({"policy": POLICIES["mup"]}, lambda n, row: 8 / D),
     "ssmax": ({"policy": "ssmax"}, lambda n, row: 0.168 * math.log(n) / ROOT),
     "qwen": ({"policy": QWEN}, lambda n, row: max(1.0, math.log(n, 3)) / ROOT),
     "zero": ({"alpha": 0}, lambda n, row: 0.0),
     "number": ({"alpha": np.float32(1.5)}, lambda n, row: 1.5 / ROOT),
-    "by query": ({"alpha": BY_QUERY.double()}, lambda n, row: BY_QUERY[row[2]].item() / ROOT),
     "list": ({"alpha": list(range(LENGTH))}, lambda n, row: row[2] / ROOT),
     "by head": ({"alpha": BY_HEAD.numpy()}, lambda n, row: BY_HEAD[row[1], 0].item() / ROOT),
     "by all": ({"alpha": BY_ALL}, lambda n, row: BY_ALL[row].item() / ROOT),
     "learned number": ({"alpha": torch.tensor(1.5)}, lambda n, row: 1.5 / ROOT),
     "scale": ({"scale": 0.4}, lambda n, row: 0.4),
-    "scale by query": ({"scale": BY_QUERY.double()}, lambda n, row: BY_QUERY[row[2]].item()),
-    "cosine": ({"policy": "x_transformers", "normalize_qk": True}, lambda n, row: 10.0),
     "cosine by length": (
         {"policy": "adacos", "normalize_qk": True},
         lambda n, row: math.sqrt(2) * math.log(max(n, 2) - 1),
     ),
-    "cosine number": ({"scale": 7.0, "normalize_qk": True}, lambda n, row: 7.0),
     "cosine by query": (
         {"scale": BY_QUERY.double(), "normalize_qk": True},
         lambda n, row: BY_QUERY[row[2]].item(),
     ),
+    "cosine": ({"scale": 7.0, "normalize_qk": True}, lambda n, row: 7.0),
 }
-EXACT = [
-    name
-    for name, (told, _) in SCALES.items()
-    if np.ndim(told.get("alpha", told.get("scale", 0.0))) == 0
+EXACT = ["nothing", "mup", "ssmax", "zero", "scale", "cosine by length", "cosine"]
+FACTORS = [
+    (2.5, lambda n, row: 2.5),
+    (BY_QUERY.double(), lambda n, row: BY_QUERY[row[2]].item()),
+    (BY_HEAD.double(), lambda n, row: BY_HEAD[row[1], 0].item()),
 ]
-EXACT.remove("learned number")
-FACTORS = {
-    "number": (2.5, lambda n, row: 2.5),
-    "by query": (BY_QUERY.double(), lambda n, row: BY_QUERY[row[2]].item()),
-    "by head": (BY_HEAD.double(), lambda n, row: BY_HEAD[row[1], 0].item()),
-}
 
 
 def assert_close(result, expected, tolerance=1e-12):
     np.testing.assert_allclose(result.double().numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("visible", VISIBLE)
 @pytest.mark.parametrize("scale", SCALES)
-def test_attend_is_what_the_definition_says(scale, visible):
-    (told, by_hand), (keys, bias) = SCALES[scale], VISIBLE[visible]
+def test_attend_is_what_the_definition_says(scale):
+    told, by_hand = SCALES[scale]
     cosine = "normalize_qk" in told
-    expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine)
-    assert_close(attend(*qkv(), **told, **keys), expected)
+    for keys, bias in VISIBLE:
+        expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine)
+        assert_close(attend(*qkv(), **told, **keys), expected)
 
 
-@pytest.mark.parametrize("visible", VISIBLE)
-@pytest.mark.parametrize("factor", FACTORS)
-def test_a_post_scale_multiplies_the_output(factor, visible):
-    (told, by_hand), (keys, bias) = FACTORS[factor], VISIBLE[visible]
-    scale = SCALES["ssmax"][1]
-    expected = written_out(*qkv(), scale, bias=bias, factor=by_hand)
-    assert_close(attend(*qkv(), policy="ssmax", post_scale=told, **keys), expected)
+def test_a_post_scale_multiplies_the_output():
+    for (told, by_hand), (keys, bias) in itertools.product(FACTORS, VISIBLE):
+        expected = written_out(*qkv(), SCALES["ssmax"][1], bias=bias, factor=by_hand)
+        assert_close(attend(*qkv(), policy="ssmax", post_scale=told, **keys), expected)
 
 
-@pytest.mark.parametrize("visible", VISIBLE)
 @pytest.mark.parametrize("scale", EXACT)
-def test_the_exact_post_scale_is_that_of_each_row(scale, visible):
-    (told, by_hand), (keys, bias) = SCALES[scale], VISIBLE[visible]
+def test_the_exact_post_scale_is_that_of_each_row(scale):
+    told, by_hand = SCALES[scale]
     cosine = "normalize_qk" in told
 
     def factor(n, row):
         return exact_factor(cosine, by_hand(n, row) * (1.0 if cosine else ROOT), n)
 
-    expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine, factor=factor)
-    assert_close(attend(*qkv(), post_scale="exact", **told, **keys), expected, 1e-9)
+    for keys, bias in VISIBLE[:3]:
+        expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine, factor=factor)
+        assert_close(attend(*qkv(), post_scale="exact", **told, **keys), expected, 1e-9)
 
 
-def test_the_exact_post_scale_without_a_score_is_the_root_of_n():
-    q, k, _ = qkv(queries=KEYS)
-    output = attend(q, k, torch.eye(KEYS).double(), alpha=0.0, post_scale="exact", is_causal=True)
-    n = np.arange(1, KEYS + 1)
-    np.testing.assert_allclose(output[0, 0].numpy(), np.tri(KEYS) / np.sqrt(n)[:, None], rtol=1e-9)
-
-
-@pytest.mark.parametrize("told", [{"alpha": 2.0}, {"policy": "chiang_cholak"}])
-def test_the_exact_post_scale_gives_random_rows_unit_variance(told):
-    q, k, v = (draw(4000, 12, 8, seed=seed) for seed in range(3))
-    output = attend(q, k, v, post_scale="exact", is_causal=True, **told)
-    squares = output.square().mean(-1)  # the entries of a row share its weights
-    error = squares.std(0) / math.sqrt(len(squares))
-    assert (squares.mean(0) - 1).abs().lt(4.5 * error).all()
-
-
-@pytest.mark.parametrize("heads", [4, 2, 1])
+@pytest.mark.parametrize("heads", [2, 1])
 @pytest.mark.parametrize("scale", ["ssmax", "by all", "cosine by length"])
 def test_heads_share_keys_and_values(heads, scale):
     told, by_hand = SCALES[scale]
     inputs = qkv(key_heads=heads)
     expected = written_out(*inputs, by_hand, bias=CAUSAL, cosine="normalize_qk" in told)
     assert_close(attend(*inputs, is_causal=True, enable_gqa=True, **told), expected)
+
+
+@pytest.mark.parametrize(
+    "batches", [((), (), ()), ((3, 2),) * 3, ((3,), (1,), (1,)), ((1,), (3,), (1,))]
+)
+def test_grouped_heads_have_any_batch(batches):
+    q, k, v = (
+        draw(*batch, heads, length, D, seed=heads)
+        for batch, heads, length in zip(batches, (4, 2, 2), (5, 6, 6), strict=True)
+    )
+    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
+    result = attend(q, k, v, enable_gqa=True)
+    torch.testing.assert_close(result, expected)
+    assert result.shape[:-3] == torch.broadcast_shapes(*batches)
+    alpha = torch.ones(*result.shape[:-1], dtype=q.dtype)
+    torch.testing.assert_close(attend(q, k, v, alpha=alpha, enable_gqa=True), expected)
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(8, 3), (3, 8), (1, 5), (5, 1)])
@@ -218,78 +198,48 @@ def test_the_causal_n_is_the_position_plus_1_but_not_beyond_the_keys(queries, ke
     assert_close(attend(*inputs, policy="ssmax", is_causal=True), expected)
 
 
-@pytest.mark.parametrize("keys", [{}, {"is_causal": True}])
-@pytest.mark.parametrize("shapes", [(0, 4), (3, 0), (0, 0)])
-def test_empty_rows_and_no_rows(shapes, keys):
-    q, k, v = qkv(queries=shapes[0], keys=shapes[1])
-    result = attend(q, k, v, policy="gradient", post_scale="exact", **keys)
-    assert result.shape == (2, 4, shapes[0], 5)
+def test_without_keys_there_are_zeros_and_gradients_in_half_precision_too():
+    q, k, v = (x.requires_grad_() for x in qkv(torch.float16, keys=0))
+    result = attend(6e4 * q.sign(), k, v)
+    result.sum().backward()
+    assert result.shape == (2, 4, LENGTH, 5)
     assert not result.any()
+    assert not q.grad.any()
 
 
-def test_zeros_have_the_cosine_0_with_everything():
-    q, k, v = qkv()
-    result = attend(torch.zeros_like(q), k, v, scale=10.0, normalize_qk=True)
-    torch.testing.assert_close(result, v.mean(-2, keepdim=True).expand(-1, -1, LENGTH, -1))
-
-
-LEADING = [((), ()), ((3,), ()), ((3,), (3,)), ((2, 1), (3,)), ((1, 3), (2, 3)), ((2, 3, 4), (4,))]
-
-
-@pytest.mark.parametrize(("of_q", "of_k"), LEADING)
-@pytest.mark.parametrize("keys", [{}, {"is_causal": True}])
-def test_leading_axes_broadcast_as_in_pytorch(of_q, of_k, keys):
-    q, k, v = draw(*of_q, 5, 4), draw(*of_k, 7, 4, seed=1), draw(*of_k, 7, 3, seed=2)
-    alpha = POLICIES["ssmax"].alpha(np.minimum(np.arange(1, 6), 7) if keys else 7, 4)
-    by_policy = attend(q, k, v, policy="ssmax", **keys)
-    torch.testing.assert_close(by_policy, attend(q, k, v, alpha=alpha, **keys))
-    plain = scaled_dot_product_attention(q * torch.from_numpy(alpha)[..., None], k, v, **keys)
-    torch.testing.assert_close(by_policy, plain)
+@pytest.mark.parametrize("number", [-1e4, -math.inf, torch.finfo(torch.float32).min])
+def test_a_key_that_a_mask_of_numbers_hides_is_none_of_the_n(number):
+    q, k, v = (draw(1, 2, 6, 4, seed=seed).float() for seed in range(3))
+    seen = torch.ones(6, 6, dtype=torch.bool).tril()
+    numbers = torch.zeros(6, 6).masked_fill(~seen, number)
+    expected = attend(q, k, v, policy="ssmax", attn_mask=seen)
+    torch.testing.assert_close(attend(q, k, v, policy="ssmax", attn_mask=numbers), expected)
 
 
 # --- against PyTorch's own ---------------------------------------------------------------------
 
 TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-SAME = [
-    {},
-    {"policy": "transformer"},
-    {"alpha": 1},
-    {"alpha": 1.0, "post_scale": 1.0},
-]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("told", SAME)
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {},
-        {"is_causal": True},
-        {"attn_mask": some_keys(9, 9)},
-        {"is_causal": True, "enable_gqa": True},
-    ],
-)
-def test_at_the_usual_scale_it_is_pytorch_bit_by_bit(told, keys, dtype):
+def test_at_the_usual_scale_it_is_pytorch_bit_by_bit(dtype):
     d = 7  # √d and 1/√d are not exact
     q, k, v = (draw(2, 4, 9, d, dtype=dtype, seed=seed) for seed in range(3))
-    if "enable_gqa" in keys:
-        k, v = k[:, :2], v[:, :2]
-    expected = scaled_dot_product_attention(q, k, v, **keys)
-    assert torch.equal(attend(q, k, v, **told, **keys), expected)
+    for keys in ({}, {"is_causal": True}, {"attn_mask": some_keys(9, 9)}):
+        expected = scaled_dot_product_attention(q, k, v, **keys)
+        for told in ({}, {"policy": "transformer"}, {"alpha": 1, "post_scale": 1.0}):
+            assert torch.equal(attend(q, k, v, **told, **keys), expected)
+        shared = {**keys, "enable_gqa": True}
+        expected = scaled_dot_product_attention(q, k[:, :2], v[:, :2], **shared)
+        assert torch.equal(attend(q, k[:, :2], v[:, :2], **shared), expected)
+        expected = scaled_dot_product_attention(q, k, v, scale=0.3, **keys)
+        assert torch.equal(attend(q, k, v, scale=0.3, **keys), expected)
 
 
-def test_another_policy_at_the_usual_scale_is_pytorch_bit_by_bit():
-    q, k, v = (draw(2, 9, 64, dtype=torch.float32, seed=seed) for seed in range(3))
-    expected = scaled_dot_product_attention(q, k, v)
-    assert torch.equal(attend(q, k, v, policy="mup"), expected)  # 8/d at d = 64
-
-
-@pytest.mark.parametrize("told", [{"policy": "ssmax"}, {"alpha": BY_QUERY}])
-@pytest.mark.parametrize("cosine", [False, True])
-@pytest.mark.parametrize("post_scale", [None, 2.0, BY_QUERY])
-def test_the_fused_kernel_runs(told, cosine, post_scale):
-    if cosine:
-        told = {"scale": told.get("alpha", 3.0), "normalize_qk": True}
+@pytest.mark.parametrize("told", [{"policy": "ssmax"}, {"alpha": BY_QUERY}, {"normalize_qk": True}])
+@pytest.mark.parametrize("post_scale", [None, BY_QUERY])
+def test_the_fused_kernel_runs(told, post_scale):
+    told = {"scale": BY_QUERY, **told} if "normalize_qk" in told else told
     inputs = [x.float().requires_grad_() for x in qkv()]
     inputs[2] = draw(2, 4, KEYS, D, dtype=torch.float32).requires_grad_()
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
@@ -334,8 +284,7 @@ def test_dropout_is_pytorchs():
 @pytest.mark.parametrize("normalize_qk", [False, True])
 @pytest.mark.parametrize("keys", [{"is_causal": True}, {"attn_mask": some_keys(4, 5)}])
 @pytest.mark.parametrize(
-    ("alpha", "post_scale"),
-    [(2.0, "exact"), ("policy", "exact"), ("learned", "learned"), ("policy", "learned")],
+    ("alpha", "post_scale"), [(2.0, "exact"), ("policy", "exact"), ("learned", "learned")]
 )
 def test_gradients(alpha, post_scale, keys, normalize_qk):
     tensors = [draw(2, 4, 4), draw(2, 5, 4, seed=1), draw(2, 5, 3, seed=2)]
@@ -387,49 +336,35 @@ HALF = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
 def test_queries_in_half_precision_are_rounded_once(dtype, normalize_qk):
     q, k, v = (draw(4, 64, 32, dtype=dtype, seed=seed) for seed in range(3))
     numbers = np.log(np.arange(1, 65) + 1.0)
+    name = "scale" if normalize_qk else "alpha"
     with Calls() as calls:
-        attend(
-            q, k, v, **{"scale" if normalize_qk else "alpha": numbers}, normalize_qk=normalize_qk
-        )
+        attend(q, k, v, **{name: numbers}, normalize_qk=normalize_qk)
     expected = q.double() * torch.from_numpy(numbers)[:, None]
     if normalize_qk:
         expected = expected / q.double().norm(dim=-1, keepdim=True)
     normal = expected.abs() > torch.finfo(dtype).smallest_normal
     error = (calls.queries.double() / expected - 1.0).abs()[normal]
     assert calls.queries.dtype == dtype
-    assert error.max() <= 2.0 * HALF[dtype] * 1.001
-    assert error.max() > HALF[dtype]  # the bound is not slack
+    assert HALF[dtype] < error.max() <= 2.0 * HALF[dtype] * 1.001
 
 
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"policy": "gradient"},
-        {"alpha": 2.0, "post_scale": 3.0},
-        {"policy": "adacos", "normalize_qk": True},
-        {"policy": "chiang_cholak", "post_scale": "exact"},
-    ],
-)
-def test_half_precision_loses_no_more_than_pytorchs_own(told, dtype):
-    q, k, v = (draw(4, 200, 64, dtype=dtype, seed=seed) for seed in range(3))
-    wide = [x.double() for x in (q, k, v)]
-
-    def error(attention, **told):
-        expected = attention(*wide, is_causal=True, **told)
-        difference = attention(q, k, v, is_causal=True, **told).double() - expected
-        return difference.square().mean().sqrt() / expected.square().mean().sqrt()
-
-    assert error(attend, **told) < 3.0 * error(scaled_dot_product_attention)
+def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_direction():
+    q, k, v = qkv(torch.float16)
+    scales = torch.tensor([1.0, 1e3, 1e5, 1e6, 1e20, 1e30])
+    result = attend(q, k, v, scale=scales)
+    expected = written_out(q, k, v, lambda n, row: scales[row[2]].item())
+    assert_close(result[..., 1:, :], expected[..., 1:, :], 1e-2)
+    q = q.requires_grad_()
+    q.data[0, 0, 0] = 0.0
+    attend(q, k, v, scale=scales).sum().backward()
+    assert q.grad.isfinite().all()
 
 
 # --- compilers and transforms ------------------------------------------------------------------
 
 COMPILED = {
     "by query": {"alpha": ...},
-    "dimension": {"policy": "mup", "is_causal": True},
     "length": {"policy": QWEN, "is_causal": True, "post_scale": "exact"},
-    "number": {"alpha": 1.5, "post_scale": "exact"},
     "mask": {"policy": "ssmax", "post_scale": "exact", "attn_mask": ...},
     "cosine": {"policy": "adacos", "normalize_qk": True},
 }
@@ -472,30 +407,25 @@ def test_it_compiles_whole_and_once_for_all_lengths():
     assert graphs.count == 2  # for one length, then for any
 
 
-def test_policies_of_one_name_are_not_confused():
-    q = draw(2, 9, 4)
-    n = np.arange(1, 10)
-    for s in (0.168, 1.0, 2.0, 0.168):
-        policy = POLICIES["ssmax"].with_constants(s=s)
-        result = attend(q, q, q, policy=policy, is_causal=True)
-        torch.testing.assert_close(result, attend(q, q, q, alpha=s * np.log(n), is_causal=True))
-
-
 OTHER = [POLICIES["ssmax"].with_constants(s=s) for s in (1.0, 2.0)]
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
-    [("policy", ["ssmax", OTHER[0], OTHER[1], "mup", "ssmax"]), ("alpha", [1.0, 1.5, 2.0, 1.0])],
+    ("name", "values"), [("policy", ["ssmax", *OTHER, "mup", "ssmax"]), ("alpha", [1.0, 1.5, 1.0])]
 )
-def test_another_policy_or_number_is_no_stale_graph(name, values):
+def test_another_policy_of_one_name_or_number_is_not_confused(name, values):
     def function(q, told):
         return attend(q, q, q, is_causal=True, post_scale="exact", **told)
 
     compiled = torch.compile(function, fullgraph=True, backend=Graphs("eager"))
+    q = draw(2, 9, 4)
     for value in values:
-        told, q = {name: value}, draw(2, 9, 4)
-        torch.testing.assert_close(compiled(q, told), function(q, told))
+        alpha = value if name == "alpha" else None
+        policy = POLICIES.get(value, value) if name == "policy" else None
+        alpha = policy.alpha(np.arange(1, 10), 4) if policy else alpha
+        expected = attend(q, q, q, is_causal=True, alpha=alpha)
+        assert_close(attend(q, q, q, is_causal=True, **{name: value}), expected.numpy())
+        torch.testing.assert_close(compiled(q, {name: value}), function(q, {name: value}))
 
 
 def test_the_module_compiles_and_exports():
@@ -513,11 +443,16 @@ def test_the_module_compiles_and_exports():
 
 
 @pytest.mark.parametrize("told", COMPILED.values(), ids=COMPILED)
-def test_vmap(told):
-    q, k, v = (draw(3, 2, LENGTH, D, seed=seed) for seed in range(3))
+def test_vmap_and_autocast(told):
+    q, k, v = (draw(3, 2, LENGTH, D, seed=seed).float() for seed in range(3))
     told = filled(told, {"attn_mask": some_keys(LENGTH, LENGTH), "alpha": BY_QUERY})
+    expected = attend(q, k, v, **told)
     result = torch.vmap(lambda q, k, v: attend(q, k, v, **told))(q, k, v)
-    torch.testing.assert_close(result, attend(q, k, v, **told))
+    torch.testing.assert_close(result, expected)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = attend(q, k.bfloat16(), v, **told)
+    assert result.dtype == torch.bfloat16
+    torch.testing.assert_close(result.float(), expected, rtol=0.05, atol=0.05)
 
 
 def test_vmap_over_masks_and_gradients():
@@ -532,18 +467,7 @@ def test_vmap_over_masks_and_gradients():
     torch.testing.assert_close(gradient, torch.stack(one_by_one))
 
 
-@pytest.mark.parametrize("told", COMPILED.values(), ids=COMPILED)
-def test_autocast(told):
-    q, k, v = (draw(2, LENGTH, D, dtype=torch.float32, seed=seed) for seed in range(3))
-    told = filled(told, {"attn_mask": some_keys(LENGTH, LENGTH), "alpha": BY_QUERY})
-    expected = attend(q, k, v, **told)
-    with torch.autocast("cpu", torch.bfloat16):
-        result = attend(q, k.bfloat16(), v, **told)
-    assert result.dtype == torch.bfloat16
-    torch.testing.assert_close(result.float(), expected, rtol=0.05, atol=0.05)
-
-
-def test_numbers_made_in_inference_mode_serve_in_training():
+def test_numbers_made_in_inference_mode_serve_in_training_and_shapes_need_none():
     q, k, v = qkv(keys=11)
     told = {"policy": "ssmax", "is_causal": True, "post_scale": "exact"}
     with torch.inference_mode():
@@ -551,65 +475,56 @@ def test_numbers_made_in_inference_mode_serve_in_training():
     q.requires_grad_()
     attend(q, k, v, **told).sum().backward()
     assert q.grad.any()
-
-
-def test_shapes_without_numbers():
-    q, k, v = (x.to("meta") for x in qkv())
-    assert attend(q, k, v, policy="ssmax", post_scale="exact").shape == (2, 4, LENGTH, 5)
+    assert attend(*(x.to("meta") for x in qkv()), **told).shape == (2, 4, LENGTH, 5)
 
 
 # --- bad input ---------------------------------------------------------------------------------
 
 Q, K, V = qkv()
 NESTED = torch.nested.nested_tensor([Q[0], Q[1]], layout=torch.jagged)
+HUGE = POLICIES["ssmax"].with_constants(s=1e308)
 REFUSED = [
     ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
     ("alpha and scale", "give one", {"alpha": 1.0, "scale": 1.0}),
-    ("policy and scale", "give one", {"policy": "mup", "scale": 1.0}),
-    ("scale", "-1", {"scale": -1.0}),
-    ("scale", "nan", {"scale": math.nan}),
-    ("scale", "(5,)", {"scale": torch.ones(5)}),
-    ("post_scale", "single number", {"post_scale": "exact", "scale": torch.ones(6)}),
     ("policy", "'ssmaxx'; similar names: ssmax", {"policy": "ssmaxx"}),
-    ("policy", "''", {"policy": ""}),
     ("policy", "3", {"policy": 3}),
     ("normalize_qk", "ngpt", {"policy": "ngpt"}),
     ("normalize_qk", "mup", {"policy": "mup", "normalize_qk": True}),
     ("normalize_qk", "a scale", {"normalize_qk": True}),
+    ("scale", "alpha", {"alpha": 7.0, "normalize_qk": True}),
     ("normalize_qk", "1", {"normalize_qk": 1}),
     ("is_causal and attn_mask", "both", {"is_causal": True, "attn_mask": MASK}),
     ("is_causal", "0", {"is_causal": 0}),
+    ("enable_gqa", "None", {"enable_gqa": None}),
     ("attn_mask", "torch.int64", {"attn_mask": MASK.long()}),
+    ("attn_mask", "torch.float16", {"attn_mask": MASK.half()}),
     ("attn_mask", "ndarray", {"attn_mask": MASK.numpy()}),
     ("attn_mask", "(6, 7)", {"attn_mask": MASK[:, :7]}),
     ("attn_mask", "(8,)", {"attn_mask": MASK[0]}),
     ("attn_mask", "(3, 1, 6, 8)", {"attn_mask": MASK.expand(3, 1, 6, 8)}),
     ("attn_mask", "CausalBias", {"attn_mask": causal_lower_right(LENGTH, KEYS)}),
+    ("attn_mask", "torch.sparse_coo", {"attn_mask": MASK.double().to_sparse()}),
+    ("attn_mask", "meta", {"attn_mask": MASK.to("meta")}),
     ("alpha", "-1", {"alpha": -1.0}),
-    ("alpha", "nan", {"alpha": math.nan}),
-    ("alpha", "inf", {"alpha": math.inf}),
+    ("scale", "nan", {"scale": [1.0, math.nan]}),
     ("alpha", "True", {"alpha": True}),
-    ("alpha", "'1'", {"alpha": "1"}),
-    ("alpha", "1j", {"alpha": 1j}),
     ("alpha", "bits", {"alpha": 10**400}),
-    ("alpha", "nan", {"alpha": [1.0, math.nan]}),
     ("alpha", "(5,)", {"alpha": torch.ones(5)}),
     ("alpha", "(3, 2, 4, 6)", {"alpha": np.ones((3, 2, 4, 6))}),
-    ("alpha", "(0,)", {"alpha": []}),
-    ("alpha", "torch.complex64", {"alpha": torch.ones(6, dtype=torch.complex64)}),
     ("alpha", "torch.bool", {"alpha": torch.ones(6, dtype=torch.bool)}),
+    ("alpha", "torch.complex64", {"alpha": torch.ones(6, dtype=torch.complex64)}),
+    ("alpha", "nested", {"alpha": NESTED}),
+    ("alpha", "meta", {"alpha": torch.ones(6, device="meta")}),
+    ("alpha", "1e+06", {"post_scale": "exact", "alpha": 1e6}),
     ("post_scale", "'exactly'", {"post_scale": "exactly"}),
-    ("post_scale", "-1", {"post_scale": -1}),
-    ("post_scale", "nan", {"post_scale": math.nan}),
     ("post_scale", "(8,)", {"post_scale": torch.ones(8)}),
     ("post_scale", "single number", {"post_scale": "exact", "alpha": torch.ones(6)}),
-    ("alpha", "1e+06", {"post_scale": "exact", "alpha": 1e6}),
     ("q", "ndarray", {"q": Q.numpy()}),
-    ("v", "NoneType", {"v": None}),
     ("k", "torch.int64", {"k": K.long()}),
-    ("q", "torch.complex128", {"q": Q.to(torch.complex128)}),
     ("q", "(16,)", {"q": Q[0, 0, 0]}),
     ("q", "(2, 4, 6, 0)", {"q": Q[..., :0]}),
+    ("q", "nested", {"q": NESTED}),
+    ("k", "torch.sparse_coo", {"k": K.to_sparse()}),
     ("q, k and v", "torch.float32", {"v": V.float()}),
     ("q, k and v", "meta", {"k": K.to("meta")}),
     ("q and k", "(2, 4, 8, 15)", {"k": K[..., :15]}),
@@ -618,37 +533,17 @@ REFUSED = [
     ("leading axes", "(2, 3, 8, 16)", {"k": K[:, :3], "v": V[:, :3]}),
     ("heads", "divide", {"k": K[:, :3], "v": V[:, :3], "enable_gqa": True}),
     ("heads", "divide", {"k": K[:, :2], "v": V[:, :1], "enable_gqa": True}),
-    ("heads", "divide", {"q": Q[0, 0], "k": K[0, 0], "v": V[0, 0], "enable_gqa": True}),
+    ("heads", "divide", {"q": Q[0, 0], "enable_gqa": True}),
+    ("heads", "divide", {"k": K[0, 0], "enable_gqa": True}),
+    ("heads", "divide", {"v": V[0, 0], "enable_gqa": True}),
     ("alpha", "1e+20", {"alpha": 1e20, "q": Q.float(), "k": K.float(), "v": V.float()}),
     ("scale", "1.84e+19", {"scale": [1.9e19] * 6, "q": Q.half(), "k": K.half(), "v": V.half()}),
-    ("scale", "1e+160", {"scale": 1e160, "normalize_qk": True}),
-    ("post_scale", "1e+155", {"post_scale": 1e155}),
     ("post_scale", "1e+155", {"post_scale": [1e155] * 6}),
     ("policy", "1e+200", {"policy": POLICIES["granite"].with_constants(scale=1e200)}),
-    (
-        "policy",
-        "1.79e+308",
-        {"policy": POLICIES["ssmax"].with_constants(s=1e308), "is_causal": True},
-    ),
-    ("dropout_p", "-1", {"dropout_p": -1.0}),
-    ("dropout_p", "NaN", {"dropout_p": math.nan}),
+    ("policy", "1.79e+308", {"policy": HUGE, "is_causal": True}),
     ("dropout_p", "1.5", {"dropout_p": 1.5}),
+    ("dropout_p", "NaN", {"dropout_p": math.nan}),
     ("dropout_p", "True", {"dropout_p": True}),
-    ("dropout_p", "None", {"dropout_p": None}),
-    ("enable_gqa", "None", {"enable_gqa": None}),
-    ("q", "torch.float8_e4m3fn", {"q": Q.to(torch.float8_e4m3fn)}),
-    ("k", "torch.sparse_coo", {"k": K.to_sparse()}),
-    ("attn_mask", "torch.sparse_coo", {"attn_mask": MASK.double().to_sparse()}),
-    ("attn_mask", "torch.float16", {"attn_mask": MASK.half()}),
-    ("attn_mask", "meta", {"attn_mask": MASK.to("meta")}),
-    ("alpha", "torch.sparse_coo", {"alpha": torch.ones(6).to_sparse()}),
-    (
-        "alpha",
-        "nested",
-        {"alpha": NESTED},
-    ),
-    ("alpha", "meta", {"alpha": torch.ones(6, device="meta")}),
-    ("q", "nested", {"q": NESTED}),
 ]
 
 
@@ -657,92 +552,20 @@ def test_what_has_no_meaning_is_refused(name, shown, told):
     assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **told})
 
 
-def test_a_scale_up_to_the_root_of_the_largest_number_is_taken():
-    for dtype, most in ((torch.float32, 1.8e19), (torch.float64, 1.3e154)):
-        q, k, v = (x.to(dtype) for x in (Q, K, V))
-        for told in ({"alpha": most}, {"scale": [most] * 6}, {"post_scale": most}):
-            assert attend(q, k, v, **told).isfinite().all()
-
-
-def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_direction():
-    q, k, v = qkv(torch.float16)
-    scales = torch.tensor([1.0, 1e3, 1e5, 1e6, 1e20, 1e30])
-    result = attend(q, k, v, scale=scales)
-    expected = written_out(q, k, v, lambda n, row: scales[row[2]].item())
-    assert_close(result[..., 1:, :], expected[..., 1:, :], 1e-2)
-    q = q.requires_grad_()
-    q.data[0, 0, 0] = 0.0
-    attend(q, k, v, scale=scales).sum().backward()
-    assert q.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-@pytest.mark.parametrize("alpha", [0.0, 5e-324, 1e-320])
-def test_an_alpha_of_zero_is_the_mean_in_every_kernel(alpha, dtype):
-    q = draw(2, 3, LENGTH, 8, dtype=dtype)
-    expected = q.double().cumsum(-2) / torch.arange(1.0, LENGTH + 1.0)[:, None]
-    tolerance = {torch.float16: 2e-3, torch.float32: 1e-6}.get(dtype, 1e-12)
-    assert_close(attend(q, q, q, alpha=alpha, is_causal=True), expected.numpy(), tolerance)
-
-
-def test_without_a_key_half_precision_gives_zeros_and_gradients():
-    q, k, v = (x.requires_grad_() for x in qkv(torch.float16, keys=0))
-    result = attend(6e4 * q.sign(), k, v)
-    result.sum().backward()
-    assert not result.any()
-    assert not q.grad.any()
-
-
-def test_alpha_with_cosines_is_called_scale_now():
-    with pytest.warns(DeprecationWarning, match="that is the scale, so pass scale"):
-        old = attend(Q, K, V, alpha=7.0, normalize_qk=True)
-    assert torch.equal(old, attend(Q, K, V, scale=7.0, normalize_qk=True))
-
-
-def test_a_scale_is_the_kernel_s_to_the_last_bit():
-    expected = scaled_dot_product_attention(Q, K, V, scale=0.3)
-    assert torch.equal(attend(Q, K, V, scale=0.3), expected)
-
-
-def test_the_law_of_cosines_wants_three_dimensions():
-    q = torch.ones(3, 2)
-    told = {"scale": 1.0, "normalize_qk": True, "post_scale": "exact"}
-    assert_refused("d", "2", attend, q, q, q, **told)
-
-
-NUMBERS = st.floats() | st.integers() | st.lists(st.floats(), max_size=7) | st.text(max_size=5)
-
-
-@settings(max_examples=60)
-@given(alpha=NUMBERS, post_scale=NUMBERS)
-def test_any_number_is_used_or_refused(alpha, post_scale):
-    try:
-        result = attend(Q, K, V, alpha=alpha, post_scale=post_scale)
-    except (ValueError, TypeError) as error:
-        assert "alpha" in str(error) or "post_scale" in str(error)  # noqa: PT017
-    else:
-        assert (np.asarray(alpha) >= 0).all()
-        assert result.shape == (2, 4, LENGTH, 5)
-
-
 # --- the module --------------------------------------------------------------------------------
 
 
-def from_pytorch(theirs, ours):
-    """Copy the weights of nn.MultiheadAttention."""
+@pytest.mark.parametrize("context", [False, True])
+def test_the_module_is_pytorchs_at_the_usual_scale(context):
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(24, 3, batch_first=True).double()
+    ours = Attention(24, 3).double()
     weights = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
     with torch.no_grad():
         for layer, weight, bias in zip((ours.query, ours.key, ours.value), *weights, strict=True):
             layer.weight.copy_(weight)
             layer.bias.copy_(bias)
         ours.output.load_state_dict(theirs.out_proj.state_dict())
-
-
-@pytest.mark.parametrize("context", [False, True])
-def test_the_module_is_pytorchs_at_the_usual_scale(context):
-    torch.manual_seed(0)
-    theirs, ours = nn.MultiheadAttention(24, 3, batch_first=True).double(), Attention(24, 3)
-    from_pytorch(theirs, ours.double())
     x = draw(2, 7, 24)
     source = draw(2, 9, 24, seed=1) if context else x
     mask = some_keys(7, source.shape[1])
@@ -755,9 +578,8 @@ def test_the_module_is_pytorchs_at_the_usual_scale(context):
 def test_the_module_passes_its_options_on():
     torch.manual_seed(0)
     options = {"policy": "adacos", "normalize_qk": True, "post_scale": 2.0}
-    module = Attention(
-        12, 4, key_value_heads=2, head_size=5, context_width=7, bias=False, **options
-    )
+    sizes = {"key_value_heads": 2, "head_size": 5, "context_width": 7, "bias": False}
+    module = Attention(12, 4, **sizes, **options)
     x, context = draw(3, 6, 12).float(), draw(3, 8, 7).float()
     q = (x @ module.query.weight.T).view(3, 6, 4, 5).transpose(1, 2)
     k, v = (
@@ -768,6 +590,8 @@ def test_the_module_passes_its_options_on():
     expected = z.transpose(1, 2).reshape(3, 6, 20) @ module.output.weight.T
     torch.testing.assert_close(module(x, context, is_causal=True), expected)
     assert sum(p.numel() for p in module.parameters()) == 12 * 20 * 2 + 7 * 10 * 2
+    least = Attention(1, 1, head_size=1, context_width=1)
+    assert least(torch.ones(2, 1), torch.ones(3, 1)).shape == (2, 1)
 
 
 def test_a_scale_of_the_module_is_learned_or_kept():
@@ -777,9 +601,8 @@ def test_a_scale_of_the_module_is_learned_or_kept():
     first(draw(5, 16).float()).square().sum().backward()
     assert learned.grad.ne(0).all()
     assert {name for name, _ in first.named_buffers()} == {"post_scale"}
-    second = Attention(
-        16, 4, scale=nn.Parameter(torch.ones(4, 1)), normalize_qk=True, post_scale=kept * 0
-    )
+    other = nn.Parameter(torch.ones(4, 1))
+    second = Attention(16, 4, scale=other, normalize_qk=True, post_scale=kept * 0)
     second.load_state_dict(first.state_dict())
     x = draw(5, 16).float()
     assert torch.equal(first(x), second(x))
@@ -790,8 +613,9 @@ def test_the_module_drops_out_in_training_only():
     torch.manual_seed(0)
     module, x = Attention(16, 4, dropout_p=0.5), draw(5, 16).float()
     assert not torch.equal(module(x), module(x))
-    module.eval()
-    assert torch.equal(module(x), module(x))
+    used = module.eval()(x)
+    module.dropout_p = 0.0
+    assert torch.equal(module(x), used)
 
 
 @pytest.mark.parametrize(
@@ -804,76 +628,8 @@ def test_the_module_drops_out_in_training_only():
         ("head_size", "-1", {"head_size": -1}),
         ("context_width", "0", {"context_width": 0}),
         ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
-        ("scale", "nan", {"scale": [math.nan]}),
         ("alpha", "nan", {"alpha": [math.nan]}),
     ],
 )
 def test_a_bad_module_is_refused(name, shown, told):
     assert_refused(name, shown, Attention, **{"width": 16, "heads": 4, **told})
-
-
-@pytest.mark.parametrize("batch", [(), (3,), (3, 2)])
-def test_grouped_heads_have_any_batch(batch):
-    q, k, v = draw(*batch, 4, 5, D), draw(*batch, 2, 6, D, seed=1), draw(*batch, 2, 6, 3, seed=2)
-    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
-    torch.testing.assert_close(attend(q, k, v, enable_gqa=True), expected)
-    alpha = torch.ones(*batch, 4, 5, dtype=q.dtype)
-    torch.testing.assert_close(attend(q, k, v, alpha=alpha, enable_gqa=True), expected)
-
-
-def test_a_module_may_have_the_least_of_everything():
-    module = Attention(1, 1, head_size=1, context_width=1)
-    assert module(torch.ones(2, 1), torch.ones(3, 1)).shape == (2, 1)
-
-
-@pytest.mark.parametrize("sizes", [(3, 1, 1), (1, 3, 1), (1, 1, 3)])
-def test_grouped_heads_broadcast_over_the_batch(sizes):
-    q, k, v = (
-        draw(size, heads, length, D, seed=heads)
-        for size, heads, length in zip(sizes, (4, 2, 2), (5, 6, 6), strict=True)
-    )
-    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
-    result = attend(q, k, v, enable_gqa=True)
-    assert result.shape == (3, 4, 5, D)
-    torch.testing.assert_close(result, expected)
-
-
-@pytest.mark.parametrize("name", ["q", "k", "v"])
-def test_grouped_heads_want_heads_in_all_three(name):
-    told = {"q": Q, "k": K, "v": V, name: {"q": Q, "k": K, "v": V}[name][0, 0]}
-    assert_refused("heads", "divide", attend, **told, enable_gqa=True)
-
-
-def test_by_default_nothing_is_normalised_or_grouped():
-    plain = attend(Q, K, V, normalize_qk=False, enable_gqa=False, is_causal=False, dropout_p=0.0)
-    assert torch.equal(attend(Q, K, V), plain)
-
-
-def test_the_module_drops_nothing_out_in_use():
-    torch.manual_seed(0)
-    module, x = Attention(16, 4, dropout_p=0.5).eval(), draw(5, 16).float()
-    used = module(x)
-    module.dropout_p = 0.0
-    assert torch.equal(module(x), used)
-    assert (used.std(dim=0) > 0.0).all()
-
-
-def test_no_heads_give_no_result():
-    assert attend(Q[:, :0], K[:, :0], V[:, :0]).shape == (*Q[:, :0].shape[:-1], V.shape[-1])
-
-
-@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
-def test_the_factor_behind_multiplies_the_result(factor):
-    expected = factor * attend(Q, K, V)
-    torch.testing.assert_close(attend(Q, K, V, post_scale=factor), expected, rtol=1e-14, atol=0.0)
-
-
-@pytest.mark.parametrize("number", [-1e4, -1e9, -math.inf, torch.finfo(torch.float32).min])
-def test_a_key_that_a_mask_of_numbers_hides_is_none_of_the_n(number):
-    q, k, v = (
-        torch.randn(1, 2, 6, 4, generator=torch.Generator().manual_seed(i)) for i in (1, 2, 3)
-    )
-    seen = torch.ones(6, 6, dtype=torch.bool).tril()
-    numbers = torch.zeros(6, 6).masked_fill(~seen, number)
-    expected = attend(q, k, v, policy="ssmax", attn_mask=seen)
-    torch.testing.assert_close(attend(q, k, v, policy="ssmax", attn_mask=numbers), expected)

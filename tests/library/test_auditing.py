@@ -20,7 +20,8 @@ from attnlib.auditing.report import Report, Scale, shown
 from attnlib.auditing.response import Interval, Size, Subject, contents
 from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
-from experiments.museum.audits import FEW, SITUATIONS, UNREACHED, under_policy
+from experiments.museum import audits
+from experiments.museum.audits import SITUATIONS, UNREACHED, under_policy
 
 
 @pytest.fixture(autouse=True)
@@ -40,31 +41,29 @@ def plain(q, k, v, attn_mask=None):
     return scores.softmax(-1) @ v
 
 
-KERNELS = {"eager": plain, "fused": functional.scaled_dot_product_attention}
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("key_heads", [1, 2, 6])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_plain_attention_passes_in_every_type_and_grouping(kernel, key_heads, dtype):
-    report = audit(
-        KERNELS[kernel], d=64, expected=0.125, heads=6, key_heads=key_heads, cap=math.inf,
-        sink=False, length=128, dtype=dtype,
-    )  # fmt: skip
-    assert report.passed, report
-    assert report.scale.low[-1] <= 0.125 <= report.scale.high[-1]
-    width = report.scale.high[-1] - report.scale.low[-1]
-    assert width < 8 * torch.finfo(dtype).eps * 0.125 + 1e-5
-
-
 @pytest.mark.parametrize(
     ("name", "kernel", "situation"),
-    [("ssmax", "flex", "causal"), *product(FEW, ("eager", "sdpa"), SITUATIONS)],
+    [
+        *product(("ssmax", "adacos"), ("sdpa",), SITUATIONS),
+        *product(("transformer", "llama_4"), ("eager",), SITUATIONS),
+    ],
 )
 def test_there_is_no_alarm_for_a_policy(name, kernel, situation):
     report = under_policy(name, kernel, situation, torch.float32)
     assert report.passed, report
     assert report.scale.applied_to == POLICIES[name].applied_to
+
+
+@pytest.mark.parametrize("kernel", audits.KERNELS)
+@pytest.mark.parametrize(
+    ("dtype", "key_heads"), [(torch.float32, 6), (torch.bfloat16, 1), (torch.float16, 2)]
+)
+def test_plain_attention_passes_in_every_type_and_grouping(kernel, key_heads, dtype):
+    report = audits.plain(kernel, key_heads, dtype)
+    assert report.passed, report
+    assert report.scale.low[-1] <= 0.125 <= report.scale.high[-1]
+    width = report.scale.high[-1] - report.scale.low[-1]
+    assert width < 8 * torch.finfo(dtype).eps * 0.125 + 1e-5
 
 
 def attended(policy, causal):
@@ -77,13 +76,6 @@ def attended(policy, causal):
         )
 
     return attention
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", ["transformer", "yarn", "llama_4", "adacos"])
-def test_attend_has_the_scale_of_its_policy(name, causal):
-    report = audit(attended(POLICIES[name], causal), d=64, expected=name, length=64)
-    assert report.passed, report
 
 
 def test_a_law_that_counts_padding_is_found():
@@ -102,7 +94,9 @@ def test_a_law_that_counts_padding_is_found():
 
 @pytest.mark.parametrize("name", ["yarn", "qwen", "llama_4"])
 def test_a_law_that_begins_beyond_the_length_is_asked_of_one_query(name):
-    (finding,) = audit(KERNELS["fused"], d=32, expected=name, length=64).findings
+    (finding,) = audit(
+        functional.scaled_dot_product_attention, d=32, expected=name, length=64
+    ).findings
     assert finding.code == "law"
     assert "PyTorch's default" in finding.evidence
     assert audit(attended(POLICIES[name], True), d=32, expected=name, length=64).passed
@@ -116,55 +110,79 @@ def test_a_law_that_cannot_be_asked_is_unknown():
     assert report.facts["law"].startswith("unknown: it begins near 8192 keys")
 
 
-def test_a_law_in_n_is_named():
-    report = audit(attended(POLICIES["ssmax"], True), d=64, length=256)
-    assert report.scale.law == "ssmax"
+def test_a_law_in_n_is_named_and_asked_row_by_row():
+    scale = audit(attended(POLICIES["ssmax"], True), d=64, length=256).scale
+    assert scale.law == "ssmax"
+    assert scale.interval == (scale.value[-1], scale.low[-1], scale.high[-1])
+    assert scale.keys.tolist() == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert scale.interval.value == pytest.approx(0.168 * math.log(256) / 8.0, rel=1e-5)
     own = audit(lambda q, k, v: attend(q, k, v, policy=lambda n, d, i: 0.1 + n / 500.0), d=64)
     assert own.scale.law.startswith("changes with n: 0.104 at n = 2")
+    assert audit(plain, d=32, length=64).scale.law == "the same for every n"
 
 
 def test_what_is_seen_is_said():
-    def causal(q, k, v):
-        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
-        return plain(q, k, v, seen)
+    def seeing(rule):
+        def attention(q, k, v):
+            place = torch.arange(k.shape[2])
+            return plain(q, k, v, rule(place[-q.shape[2] :, None], place))
 
-    def every_other(q, k, v):
-        far = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
-        return plain(q, k, v, far % 2 == 0)
+        return audit(attention, d=32, length=32)
 
-    facts = audit(plain, d=32, length=64).facts
-    assert facts["sees"] == "all keys"
-    assert audit(causal, d=32, length=64).facts["sees"] == "the keys up to its own"
-    assert audit(every_other, d=32, length=64).facts["sees"] == "8 to 8 of 16 keys"
+    said = {
+        "all keys": lambda i, j: i + j >= 0,
+        "the keys up to its own": lambda i, j: j <= i,
+        "8 to 8 of 16 keys": lambda i, j: (i - j) % 2 == 0,
+        "2 to 16 of 16 keys": lambda i, j: j <= i | 1,  # pairs: no key more
+    }
+    for words, rule in said.items():
+        assert seeing(rule).facts["sees"] == words
+    wrong = {
+        "one key more": lambda i, j: j <= i + 1,
+        "not its own": lambda i, j: j <= (i - 1) * (i > 0),
+    }
+    for words, rule in wrong.items():
+        assert [one.found for one in seeing(rule).findings if one.code == "causal"] == [words]
 
 
-def test_the_interval_of_a_scale_is_that_of_its_last_row():
-    constant = audit(plain, d=32, length=64).scale
-    assert constant.law == "the same for every n"
-    law = audit(attended(POLICIES["ssmax"], True), d=64, length=64).scale
-    assert law.interval == (law.value[-1], law.low[-1], law.high[-1])
-    assert law.keys.tolist() == [2, 4, 8, 16, 32, 64]
-    assert law.interval.value == pytest.approx(0.168 * math.log(64) / 8.0, rel=1e-5)
+def sunk(sink, factor=1.0, dtype=torch.float32):
+    """Return attention with a key that has no value, of that logit, and a factor."""
+
+    def attention(q, k, v):
+        logits = q.float() @ k.float().mT * q.shape[-1] ** -0.5
+        weights = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1).softmax(-1)
+        return (factor * weights[..., :-1].to(dtype).float() @ v.float()).to(dtype)
+
+    return attention
 
 
 def test_a_sink_and_a_factor_are_told_apart():
-    def sunk(q, k, v):
-        logits = q @ k.mT / 8.0
-        weights = torch.cat([logits, torch.full_like(logits[..., :1], 1.5)], -1).softmax(-1)
-        return 0.7 * weights[..., :-1] @ v
-
-    report = audit(sunk, d=64, length=64, factor=0.7)
+    report = audit(sunk(1.5, 0.7), d=64, length=64, factor=0.7)
     sink, factor = report.facts["sink"].split()[3], report.facts["factor on the output"].split()[0]
     assert float(sink) == pytest.approx(1.5, abs=1e-5)
     assert float(factor) == pytest.approx(0.7, rel=1e-5)
     assert report.passed  # nothing was said of the sink
-    assert [one.code for one in audit(sunk, d=64, length=64, sink=False).findings] == [
-        "sink",
-        "values",
-    ]
+    wrong = audit(sunk(1.5, 0.7), d=64, length=64, sink=False)
+    assert [finding.code for finding in wrong.findings] == ["sink", "values"]
 
 
-@pytest.mark.parametrize("cap", [5.0, 30.0, 50.0])
+def asked(attention, d=32, dtype=torch.float32):
+    return Subject(attention, Size(2, 2, d), dtype, "cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_interval_of_a_sink_holds_it(dtype):
+    for sink in (-3.0, -1.0, 0.5, 2.0):
+        factor, found = questions.total(asked(sunk(sink, dtype=dtype), dtype=dtype), 16, 32**-0.5)
+        assert found.low <= sink <= found.high
+        assert dtype != torch.float32 or found.high - found.low < 0.05
+        assert factor.low <= 1.0 <= factor.high
+    for sink in np.linspace(-9.0, -6.0, 7):
+        _, found = questions.total(asked(sunk(sink)), 16, 32**-0.5)
+        assert found.low <= sink <= found.high
+
+
+@pytest.mark.parametrize("cap", [5.0, 50.0])
 def test_a_cap_is_measured(cap):
     def capped(q, k, v):
         return (cap * torch.tanh(q @ k.mT / 8.0 / cap)).softmax(-1) @ v
@@ -210,7 +228,7 @@ def test_what_explains_a_number_is_said(found, reason):
     def attention(q, k, v):
         return (found * q @ k.mT).softmax(-1) @ v
 
-    (finding,) = audit(attention, d=64, expected=1 / 8, length=64).findings
+    (finding,) = audit(attention, d=64, expected=1 / 8, length=32).findings
     ratio, _, told = finding.evidence.partition(" times what was meant: ")
     assert float(ratio) == pytest.approx(8 * found, rel=1e-3)
     assert told == reason
@@ -230,16 +248,11 @@ def test_what_is_hardly_more_than_rounding_is_likely():
 @pytest.mark.parametrize("only", ["q", "k"])
 def test_half_a_cosine_is_found(only):
     def attention(q, k, v):
-        q, k = (functional.normalize(x, dim=-1) if x is one else x for x in (q, k))
+        q = functional.normalize(q, dim=-1) if only == "q" else q
+        k = functional.normalize(k, dim=-1) if only == "k" else k
         return (q @ k.mT).softmax(-1) @ v
 
-    def with_one(q, k, v):
-        nonlocal one
-        one = q if only == "q" else k
-        return attention(q, k, v)
-
-    one = None
-    codes = {found.code: found.found for found in audit(with_one, d=64, length=64).findings}
+    codes = {found.code: found.found for found in audit(attention, d=64, length=64).findings}
     assert codes["cosine"] == f"only {only} normalised"
 
 
@@ -247,46 +260,20 @@ def test_half_a_cosine_is_found(only):
     ("ends", "text"),
     [
         ((0.125, 0.125, 0.125), "0.125 ± 1e-05"),
-        ((0.0, -1e-3, 1e-3), "0 ± 0.001"),
-        ((2.0, 1.9, 2.05), "2 ± 0.1"),
+        ((0.125, 0.125 - 3e-7, 0.125 + 3e-7), "0.125 ± 1e-05"),
         ((0.125, 0.1249, 0.1251), "0.125 ± 0.0001"),
-        ((3.14159265, 3.14159, 3.14160), "3.1416 ± 0.0001"),
-        ((1.0, 0.0, math.inf), "1"),
+        ((2.0, 1.9, 2.05), "2 ± 0.1"),
+        ((0.0, -1e-3, 1e-3), "0 ± 0.001"),
+        ((0.0, 0.0, 0.0), "0"),
         ((1.23456, 1.0, math.inf), "1.235"),
         ((1.234, -8.0, 4.0), "1 ± 10"),
         ((1 / 3, 1 / 3, 1 / 3), "0.3333 ± 0.0001"),
         ((-2.0, -2.01, -1.99), "-2 ± 0.01"),
-        ((0.0, 0.0, 0.0), "0"),
         ((1.23456789e-7,) * 3, "1.2346e-07 ± 1e-11"),
     ],
 )
 def test_a_number_has_the_digits_that_its_interval_supports(ends, text):
     assert shown(Interval(*ends)) == text
-
-
-@pytest.mark.parametrize("value", [1e-5, 0.0883883, 0.125, 1.0, 999.9, -3.14159])
-@pytest.mark.parametrize("noise", [1e-9, 3e-7, 1e-6, 2e-5])
-def test_rounding_noise_does_not_change_what_is_shown(value, noise):
-    moved = value * (1.0 + noise / 10.0)
-    ends = (moved, moved - noise * abs(value), moved + noise * abs(value))
-    assert shown(Interval(*ends)) == shown(Interval(value, value, value))
-    assert shown(Interval(*(1.001 * value,) * 3)) != shown(Interval(value, value, value))
-
-
-@pytest.mark.parametrize("sink", [-5.0, -2.0, 0.0, 1.5, 4.0])
-def test_the_interval_of_a_sink_holds_it(sink):
-    def sunk(q, k, v):
-        logits = q @ k.mT / 8.0
-        return (
-            torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1).softmax(-1)[..., :-1]
-            @ v
-        )
-
-    subject = Subject(sunk, Size(2, 2, 64), torch.float32, "cpu")
-    factor, found = questions.total(subject, 16, 1 / 8)
-    assert found.low <= sink <= found.high
-    assert factor.low <= 1.0 <= factor.high
-    assert found.high - found.low < 0.05
 
 
 def test_a_scale_of_the_first_key_alone_is_found():
@@ -299,17 +286,20 @@ def test_a_scale_of_the_first_key_alone_is_found():
     assert finding.evidence == "key 0, n = 63"
 
 
-def test_there_may_be_more_heads_of_keys_than_dimensions():
-    assert audit(plain, d=4, expected=0.5, heads=8, key_heads=8, length=32).passed
-
-
-def test_a_report_counts_its_findings():
-    one = audit(plain, d=64, expected=0.25, length=64)
-    assert "\n1 finding:\n- scale: expected 0.25, found 0.125" in str(one)
-    assert "\nnothing found" in str(audit(plain, d=64, expected=0.125, length=64))
-    assert one.to_json().startswith('{\n "passed": false,\n "scale": {\n  "applied_to"')
-    assert "PyTorch's default, 1/√d" in one.to_json()
-    two = audit(lambda q, k, v: 2.0 * plain(q, k, v), d=64, expected=0.25, length=64)
+def test_a_report_is_told_in_words_and_as_json_and_fails_a_test():
+    good, wrong = {"d": 64, "expected": 0.125, "length": 64}, {"d": 64, "expected": 0.25}
+    assert "\nnothing found" in str(audit(plain, **good))
+    assert_scale(plain, **good)
+    report = audit(plain, **wrong, length=64)
+    assert "\n1 finding:\n- scale: expected 0.25, found 0.125 ± 1e-05" in str(report)
+    with pytest.raises(AssertionError, match=r"scale: expected 0\.25, found 0\.125 ± 1e-05"):
+        assert_scale(plain, **wrong, length=64)
+    table = json.loads(report.to_json())
+    assert not table["passed"]
+    assert table["findings"][0]["code"] == "scale"
+    assert "PyTorch's default, 1/√d" in table["findings"][0]["evidence"]
+    assert table["scale"]["value"][-1] == pytest.approx(0.125, rel=1e-5)
+    two = audit(lambda q, k, v: 2.0 * plain(q, k, v), **wrong, length=64)
     assert "\n2 findings:\n" in str(two)
 
 
@@ -317,9 +307,7 @@ def test_a_report_counts_its_findings():
     ("rotary", "factor"),
     [
         (None, 1.0),
-        ({"rope_type": "default"}, 1.0),
         ({"rope_type": "linear", "factor": 8.0}, 1.0),
-        ({"rope_type": "yarn", "factor": 1.0}, 1.0),
         ({"rope_type": "yarn", "factor": 0.5}, 1.0),
         ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 0.0}, 1.1),
         ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 1.0}, 1.2 / 1.1),
@@ -336,19 +324,6 @@ def test_a_report_counts_its_findings():
 def test_what_a_rotation_multiplies(rotary, factor):
     config = SimpleNamespace(rope_parameters=rotary, max_position_embeddings=32)
     assert models._by_rotation(config) == pytest.approx(factor, rel=1e-12)
-
-
-def test_a_line_for_a_test_says_what_is_wrong():
-    assert_scale(plain, d=32, expected=32**-0.5, length=64)
-    with pytest.raises(AssertionError, match=r"scale: expected 0\.125, found 0\.17678 ± 1e-05"):
-        assert_scale(plain, d=32, expected=0.125, length=64)
-
-
-def test_a_report_is_json():
-    table = json.loads(audit(plain, d=32, expected=1.0, length=64).to_json())
-    assert not table["passed"]
-    assert table["findings"][0]["code"] == "scale"
-    assert table["scale"]["value"][-1] == pytest.approx(32**-0.5, rel=1e-5)
 
 
 # --- models --------------------------------------------------------------------------------------
@@ -373,16 +348,18 @@ IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize(
-    "family", ["Llama", "Gemma2", "GptOss", "Granite", "OPT", "GPT2", "GPTNeoX", "T5"]
+    "family", ["Gemma2", "GptOss", "Granite", "OPT", "GPT2", "GPTNeoX", "Phi3", "T5"]
 )
 def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     report = audit(tiny(family), given(family, False), length=64)
     found = [one for one in report.findings if not (family == "Gemma2" and fault_of_flex(one))]
     assert not found, report
     assert len(report.parts) == (6 if family == "T5" else 2)
+    assert not any("unknown" in said for name, said in report.facts.items() if "." in name)
+    assert family in ("Gemma2", "GptOss", "T5") or "eager beside sdpa" in report.facts
 
 
-@pytest.mark.parametrize("under", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("under", [0.0, 0.5])
 def test_latent_attention_has_the_factor_of_yarn_in_its_scale(under):
     rotary = {"rope_theta": 1e4, "rope_type": "yarn", "factor": 4.0, "mscale": 1.0}
     rotary |= {"original_max_position_embeddings": 16, "mscale_all_dim": under}
@@ -395,7 +372,7 @@ def test_latent_attention_has_the_factor_of_yarn_in_its_scale(under):
     assert {one.code for one in audit(model, IDS, length=64).findings} == {"scale"}
 
 
-@pytest.mark.parametrize("family", UNREACHED)
+@pytest.mark.parametrize("family", UNREACHED[:2])
 def test_a_family_that_writes_attention_out_is_to_be_audited_as_a_callable(family):
     with pytest.raises(RuntimeError, match="audit its attention as a callable"):
         audit(tiny(family), IDS, length=64)
@@ -404,8 +381,6 @@ def test_a_family_that_writes_attention_out_is_to_be_audited_as_a_callable(famil
 @pytest.mark.parametrize(
     ("rotary", "factor"),
     [
-        ({"rope_type": "yarn", "factor": 4.0}, 0.1 * math.log(4.0) + 1.0),
-        ({"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3}, 1.3),
         (
             {"rope_type": "yarn", "factor": 4.0, "mscale": 2.0, "mscale_all_dim": 0.5},
             (0.2 * math.log(4.0) + 1.0) / (0.05 * math.log(4.0) + 1.0),
@@ -414,6 +389,7 @@ def test_a_family_that_writes_attention_out_is_to_be_audited_as_a_callable(famil
             {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4},
             math.sqrt(1.0 + math.log(4.0) / math.log(16.0)),
         ),
+        ({"rope_type": "longrope", "short_factor": [1.0] * 4}, 1.0),
     ],
 )
 def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing(rotary, factor):
@@ -423,27 +399,13 @@ def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing(rot
     model = tiny("Llama", rope_parameters=told)
     report = audit(model, IDS, length=64)
     assert report.passed, report
+    if factor == 1.0:
+        return
     model.rotary_emb.attention_scaling = 1.0
     findings = audit(model, IDS, length=64).findings
     assert {one.code for one in findings} == {"scale"}
     found, expected = float(findings[0].found), float(findings[0].expected.split()[0])
     assert expected / found == pytest.approx(factor**2, rel=1e-3)
-
-
-def test_the_factor_of_longrope_is_that_of_the_two_lengths():
-    told = {"rope_theta": 1e4, "rope_type": "longrope", "original_max_position_embeddings": 16}
-    told |= {"short_factor": [1.0] * 4, "long_factor": [1.0] * 4}
-    report = audit(tiny("Llama", rope_parameters=told), IDS, length=64)
-    assert report.passed, report
-    (scale, *_) = (part.scale.interval.value for part in report.parts.values())
-    assert scale == pytest.approx(8**-0.5, rel=1e-4)
-
-
-@pytest.mark.parametrize("family", ["GPT2", "GPTNeoX", "Phi3", "OPT", "Llama"])
-def test_what_multiplies_before_attention_is_known_where_the_projection_is(family):
-    report = audit(tiny(family), IDS, length=64)
-    assert not any("unknown" in said for name, said in report.facts.items() if "." in name)
-    assert "eager beside sdpa" in report.facts or "sdpa beside eager" in report.facts
 
 
 def test_implementations_that_differ_are_found(monkeypatch):
@@ -453,10 +415,11 @@ def test_implementations_that_differ_are_found(monkeypatch):
     assert finding.expected == "what sdpa gives"
 
 
-def test_an_audit_keeps_no_model_alive():
+def test_an_audit_leaves_a_model_as_it_was_and_keeps_none_alive():
     model = tiny("Llama")
-    kept = weakref.ref(model.layers[0].self_attn)
+    before, kept = model.config._attn_implementation, weakref.ref(model.layers[0].self_attn)
     audit(model, IDS, length=64)
+    assert model.config._attn_implementation == before
     del model
     gc.collect()
     assert kept() is None
@@ -529,17 +492,7 @@ def test_heads_with_scales_of_their_own_are_told_and_found_where_one_is_meant():
     assert found["heads"] == "0.1, 0.2"
 
 
-def test_pairs_that_see_each_other_are_no_key_more():
-    def pairs(q, k, v):
-        place, last = torch.arange(k.shape[2]), torch.arange(k.shape[2])[-q.shape[2] :]
-        return plain(q, k, v, place <= last[:, None] | 1)
-
-    report = audit(pairs, d=32, length=32)
-    assert report.facts["sees"] == "2 to 16 of 16 keys"
-    assert "causal" not in {one.code for one in report.findings}
-
-
-def test_the_words_of_a_report():
+def test_a_mask_of_numbers_need_not_be_taken_and_heads_may_share():
     def hides(q, k, v, attn_mask=None):
         if attn_mask is not None and attn_mask.dtype != torch.bool:
             raise TypeError("True or False")
@@ -553,13 +506,8 @@ def test_the_words_of_a_report():
         assert report.facts[f"head of {kind} of each head"] == "0, 0, 1, 1"
     for name, said in report.facts.items():
         assert f"\n{name}: {said}\n" in str(report)
-    report.facts["own"] = object()
-    with pytest.raises(TypeError):
-        report.to_json()
-
-
-def asked(attention, d=32, dtype=torch.float32):
-    return Subject(attention, Size(2, 2, d), dtype, "cpu")
+    many = audit(plain, d=4, expected=0.5, heads=8, key_heads=8, length=32)
+    assert many.passed  # more heads of keys than dimensions
 
 
 def test_queries_and_keys_are_what_they_are_said_to_be():
@@ -585,37 +533,6 @@ def test_a_mask_is_asked_at_the_last_query():
     assert found.multiplier.value == pytest.approx(0.0, abs=1e-6)
     assert found.total == 1.0
 
-    def less(q, k, v, mask=None):  # with a sink, so that rows add up to more and more
-        n, past = k.shape[2], torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
-        logits = (q @ k.mT / 32**0.5).masked_fill(~past, -math.inf)
-        if mask is not None and mask.dtype == torch.bool:
-            logits = logits.masked_fill(~mask, -math.inf)
-        logits = torch.cat([logits, torch.full_like(logits[..., :1], math.log(2.0))], -1)
-        return (1.0 if mask is None else 0.9) * logits.softmax(-1)[..., :n] @ v
-
-    found = questions.mask(asked(less), 16)
-    assert found.total == pytest.approx(0.9, rel=1e-5)
-    assert found.true_means == "seen"
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("sink", [-3.0, -1.0, 0.5, 2.0])
-def test_the_interval_of_a_sink_holds_it_in_half_precision(dtype, sink):
-    def sunk(q, k, v):
-        logits = q.float() @ k.float().mT / 32**0.5
-        logits = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1)
-        return (logits.softmax(-1)[..., :-1].to(dtype).float() @ v.float()).to(dtype)
-
-    _, found = questions.total(asked(sunk, dtype=dtype), 16, 32**-0.5)
-    assert found.low <= sink <= found.high
-
-
-def test_a_model_is_left_as_it_was():
-    model = tiny("Llama")
-    before = model.config._attn_implementation
-    models.observed_calls(model, lambda: model(IDS))
-    assert model.config._attn_implementation == before
-
 
 def test_what_multiplied_before_is_unknown_unless_both_say_it():
     q, k = torch.rand(2, 1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
@@ -627,19 +544,6 @@ def test_what_multiplied_before_is_unknown_unless_both_say_it():
     assert told == pytest.approx(3.0, rel=1e-6)
     assert models.multiplied_before(module, uneven * q, k, given_) is None
     assert models.multiplied_before(module, q, uneven * k, given_) is None
-
-
-@pytest.mark.parametrize(
-    ("expected", "passes"), [(0.396, False), (0.41, True), (0.602, True), (0.606, False)]
-)
-def test_a_scale_of_a_model_may_be_anywhere_in_its_interval(expected, passes, monkeypatch):
-    ends = (np.array([one]) for one in (16.0, 15.0, 0.5, 0.4, 0.6))
-    part = Report(Scale("dot product", *ends, "constant"), facts={"kernel": "eager"})
-    noted = models.ObservedCall(tiny("Llama").layers[0].self_attn, Size(2, 2, 8), None, {}, 1.0)
-    monkeypatch.setattr(models, "observed_calls", lambda model, run: {"it": noted})
-    monkeypatch.setattr(models, "_by_kernel", lambda one, length: {"eager": part})
-    monkeypatch.setattr(models, "_kernels", lambda *_: None)
-    assert models.audit_model(torch.nn.Module(), print, expected, 64).passed == passes
 
 
 def test_implementations_may_differ_by_rounding_and_warn():
@@ -666,18 +570,6 @@ def test_inputs_are_for_a_model():
         audit(torch.nn.Identity(), IDS, expected="ssmax")
 
 
-def test_the_interval_of_a_weak_sink_is_as_wide_as_rounding_makes_it():
-    for sink in np.linspace(-9.0, -6.0, 7):
-
-        def sunk(q, k, v, sink=sink):
-            logits = q @ k.mT / 8.0
-            logits = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1)
-            return logits.softmax(-1)[..., :-1] @ v
-
-        _, found = questions.total(asked(sunk, 64), 16, 1 / 8)
-        assert found.low <= sink <= found.high
-
-
 @pytest.mark.parametrize(
     ("attention", "options", "message"),
     [
@@ -690,3 +582,13 @@ def test_the_interval_of_a_weak_sink_is_as_wide_as_rounding_makes_it():
 def test_what_an_audit_needs_is_named(attention, options, message):
     with pytest.raises(TypeError, match=message):
         audit(attention, **options)
+
+
+@pytest.mark.parametrize(
+    ("expected", "passes"), [(0.396, False), (0.41, True), (0.602, True), (0.606, False)]
+)
+def test_a_scale_of_a_model_may_be_anywhere_in_its_interval(expected, passes):
+    ends = (np.array([number]) for number in (16.0, 15.0, 0.25, 0.2, 0.3))
+    report, part = Report(), Report(Scale("dot product", *ends, "constant"))
+    models._compare(report, "it", "eager", part, 2.0, expected, "said")
+    assert report.passed == passes

@@ -21,11 +21,9 @@ def padded():
     return {"input_ids": tokens(), "attention_mask": mask(padded=True)}
 
 
-CAUSAL = ["Llama", "Gemma2", "GptOss", "Qwen3", "Mistral"]
-
-
-@pytest.mark.parametrize("family", CAUSAL)
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize(
+    ("family", "cache"), [("Llama", "static"), ("Gemma2", "dynamic"), ("GptOss", "static")]
+)
 def test_generation_with_a_cache_is_that_without(family, cache):
     model = tiny(family, register("ssmax"), head=True)
     options = {**padded(), "max_new_tokens": 6, "do_sample": False}
@@ -37,10 +35,9 @@ def test_generation_with_a_cache_is_that_without(family, cache):
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["Llama", "GptOss"])
-def test_a_compiled_model_and_one_in_half_precision_compute_the_same(family):
+def test_a_compiled_model_and_one_in_half_precision_compute_the_same():
     torch._dynamo.reset()
-    model = tiny(family, register("ssmax"), num_hidden_layers=1)
+    model = tiny("GptOss", register("ssmax"), num_hidden_layers=1)
     there = mask(padded=True).bool()
     with torch.no_grad():
         expected = model(**padded())[0][there]
@@ -78,7 +75,7 @@ def test_a_function_is_a_policy():
         assert torch.equal(model(tokens())[0], expected)
 
 
-@pytest.mark.parametrize("family", ["Gemma3Text", "GptOss", "Whisper"])
+@pytest.mark.parametrize("family", ["Gemma3Text", "Whisper"])
 def test_a_factor_multiplies_the_models_own_scale(family):
     model = tiny(family)
     inputs = given(family, padded=False)
@@ -86,9 +83,12 @@ def test_a_factor_multiplies_the_models_own_scale(family):
         own = model(**inputs)[0]
         with by_hand(model, "factor"):
             expected = model(**inputs)[0]
+        assert register(factor=FACTOR) == f"attnlib-times-{FACTOR:g}"
         model.set_attn_implementation(register(factor=FACTOR))
         torch.testing.assert_close(model(**inputs)[0], expected, rtol=1e-3, atol=2e-5)
-        model.set_attn_implementation(register(factor="ssmax", train_length=LENGTH))
+        name = register(factor="ssmax", train_length=LENGTH)
+        assert name == f"attnlib-ssmax-over-that-at-{LENGTH}-keys"
+        model.set_attn_implementation(name)
         found = model(**inputs)[0]
         model.set_attn_implementation(
             register(factor=lambda n, d, position: np.log(n) / np.log(12))
@@ -97,13 +97,8 @@ def test_a_factor_multiplies_the_models_own_scale(family):
     assert not torch.allclose(own, expected, atol=1e-2)
 
 
-def test_a_factor_has_a_name_of_its_own():
-    assert register(factor=1.2) == "attnlib-times-1.2"
-    assert register(factor="ssmax", train_length=512) == "attnlib-ssmax-over-that-at-512-keys"
-
-
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("family", ["Gemma3Text", "T5", "Granite", "Whisper"])
+@pytest.mark.parametrize("family", ["Granite", "Whisper"])
 def test_it_says_that_it_replaces_a_scale_of_the_models_own(family):
     model = tiny(family, register("transformer"))
     with pytest.warns(UserWarning, match=r"not 1/√d .* register\(factor=…\) multiplies it"):
