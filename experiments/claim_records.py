@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import ledger
-from attnlib.files import read_json, replace
-from experiments.lab import results, sweep
+from attnlib.files import replace
+from experiments.lab import sweep
 from experiments.lab.train import Run, Training
 from experiments.real_heads import parts, verdicts
 from experiments.real_heads import rows as head_rows
@@ -53,8 +53,7 @@ def makings() -> list[str]:
     """Return what the runs were made with, each of it once."""
     names = chain.from_iterable((name, *FURTHER.get(name, ())) for name in NAMES)
     described = [sweep.read(HERE / f"{name}.toml") for name in names]
-    tables = (read_json(one.path(setting)) for one in described for setting in one.settings)
-    found = (table.get(results.MADE, table.get(results.VERSIONS)) for table in tables)
+    found = chain.from_iterable(map(sweep.made, described))
     return list(dict.fromkeys(map(json.dumps, found)))
 
 

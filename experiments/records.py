@@ -7,8 +7,8 @@ experiments/recorded/NAME.json holds what the recorder NAME computed:
     made       with which version and commit of attnlib, other versions, processor, threads
     entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
 
-`load` reads one, and believes it when everything in it is as it should be. The training runs are
-files of `experiments.lab.sweep`, one for each run, and `runs` reads those of a TOML file.
+`load` reads one, and believes it when everything in it is as it should be. The training runs of
+experiments/NAME.toml are in one file of `experiments.lab.sweep`, and `runs` reads them.
 """
 
 import json
@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from attnlib import provenance
 from attnlib.files import read_json, set_aside, write_json
-from experiments.lab import sweep
+from experiments.lab import results, sweep
 from experiments.lab.sweep import Outcome
 
 HERE = Path(__file__).parent
@@ -100,12 +100,8 @@ def _record(table: Any) -> Record:
 def _entry(table: Any) -> Entry:
     if not isinstance(table, dict) or table.keys() != set(Entry._fields):
         raise ValueError(f"an entry must be a table of at and found, got {table!r:.80}")
-    at = table["at"]
-    if not isinstance(at, dict) or not at:
-        raise ValueError(f"at must be a table that is not empty, got {at!r:.80}")
-    for value in at.values():
-        if not isinstance(value, str | int | float | None):
-            raise ValueError(f"at must hold words and numbers, got {value!r:.80}")
+    if not isinstance(table["at"], dict):
+        raise ValueError(f"at must be a table, got {table['at']!r:.80}")
     return Entry(**table)
 
 
@@ -174,28 +170,13 @@ def _rate_and_seed(outcome: Outcome) -> tuple[float, int]:
     return -outcome.setting.training.learning_rate, outcome.setting.training.seed
 
 
-def training_files() -> list[Path]:
-    """Return the file of every recorded training run."""
-    return sorted((RECORDED / "training").glob("*.json"))
+def training_runs() -> list[Fields]:
+    """Return what is recorded of every training run on a text, of each once."""
+    files = sorted((RECORDED / "training").glob("*.jsonl"))
+    lines = chain.from_iterable(results.read(file).items() for file in files)
+    return list(dict(lines).values())
 
 
 def timings() -> list[Fields]:
-    """Return how long those training runs took that were timed, and on which processor.
-
-    Raises ValueError, in one line, for a file that does not say it.
-    """
-    return [_timing(file) for file in sorted((RECORDED / "training" / "timings").glob("*.json"))]
-
-
-def _timing(path: Path) -> Fields:
-    try:
-        table = read_json(path)
-        kinds = {"seconds": float, "processor_seconds": float, "processor": str}
-        if not isinstance(table, dict) or table.keys() != kinds.keys():
-            raise ValueError(f"it must be a table of {', '.join(kinds)}, got {table!r:.80}")
-        for key, kind in kinds.items():
-            if type(table[key]) is not kind or not table[key]:
-                raise ValueError(f"{key} must be a {kind.__name__}, got {table[key]!r:.80}")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a timing: {error}") from error
-    return dict(table)
+    """Return how long those training runs took that were timed, and on which processor."""
+    return [run["timing"] for run in training_runs() if "timing" in run]
