@@ -13,10 +13,9 @@ What the needle has above the others is a task's `gap`:
 - "fixed": exactly so much, whatever n (`attnlib.retrieval.Fixed`);
 - "growing": tilted by θ log n/log n₀, n₀ the length of training.
 
-After training the head is measured at other lengths: its gap g, the variance and
-κ(t) = log E e^{tℓ} of the other logits ℓ about their mean, its weight, its loss, the multiplier t*
-of all its logits that its loss wants, and its loss under the laws in dispute, each over what it is
-at n₀.
+After training the head is measured at other lengths: its gap g, the variance of the other logits
+and their mean under softmax, its weight, its loss, the multiplier t* of all its logits that its
+loss wants, and its loss under the laws in dispute, each over what it is at n₀.
 
 Chapter: length.
 """
@@ -58,8 +57,6 @@ SLACK = 0.1
 """In nats: `least` is the smallest multiplier whose loss is above the best by no more."""
 MOST = 64.0
 """t* is looked for from 1/MOST to MOST, and is the end where it lies beyond."""
-POWERS = (0.5, 1.0, 1.5, 2.0)
-"""The t at which κ(t) is measured."""
 
 
 def _lengths(name: str, value: Any) -> tuple[int, ...]:
@@ -112,20 +109,6 @@ class Found(NamedTuple):
     """The first of these that is not a number; None if there is none."""
     measured: list[dict[str, Any]]
     """`measured` at n₀ and at the other lengths; empty where it diverged."""
-
-
-FIELDS = (
-    *("n", "gap", "variance", "kappa", "slope", "first", "weight", "loss", "error"),
-    *("best", "best_loss", "least", "predicted_weight", "predicted_loss"),
-    *("annealed_loss", "laws"),
-)
-"""What is measured at a length: see `measured` and `foresight`. `laws` are `LAWS`, or none where a
-Transformer has a policy of its own, at which it is measured."""
-
-MODEL_FIELDS = ("heads", "answer_loss", "accuracy", "answers")
-"""What there is beside them of a Transformer: how many heads the rows are of; the loss in nats of
-what it says, and the share that is right; and `answers`, that loss under `LAWS` in all heads of all
-layers, where the model has no policy of its own."""
 
 
 def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
@@ -377,7 +360,8 @@ class Trial(NamedTuple):
     logits: FloatArray  # (heads, rows, keys)
     needle: NDArray[np.int64]  # (rows,)
     token: NDArray[np.int64]  # (rows,): of the needle; 0 where there are none
-    said: dict[str, Any]  # what a Transformer answers: `MODEL_FIELDS`
+    said: dict[str, Any]  # of a Transformer: `answer_loss` and `accuracy` of what it says, and
+    # `answers`, that loss under `LAWS` in all heads, where it has no policy of its own
 
 
 @dataclass
@@ -476,7 +460,11 @@ def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, Any]]:
-    """Return what is measured in tests, the first of them at n₀: `FIELDS` and `MODEL_FIELDS`."""
+    """Return what is measured in tests, the first of them at n₀.
+
+    That is `measured`, what `foresight` gives, and what a Transformer answers. The laws of a model
+    with a policy of its own are none: it is measured at that.
+    """
     found: list[dict[str, Any]] = []
     for n, heads, needle, token, said in tested:
         here = np.arange(len(needle))
@@ -490,9 +478,7 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
             foresee = foresight(logits, needle)
         own_law = bool(said) and not said["answers"]
         one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
-        one |= foresee(logits.shape[1]) | {"n": n}
-        kept = {name: one[name] for name in FIELDS}
-        found.append(kept | ({"heads": len(set(head_of[token])), **said} if said else {}))
+        found.append({**one, **foresee(logits.shape[1]), **said, "n": n})
     return found
 
 
@@ -544,12 +530,11 @@ def measured(
     """Return what a head does to rows: `logits` of shape (rows, n), and where the needle is.
 
     Means over the rows of: `gap`, the needle's logit less the mean of the others; `variance`, of
-    these; `weight`, P; `first`, the weight of the first key, the sink; `loss`, −log P. `kappa` is
-    κ(t) of the others of all rows together, each about the mean of its row, at `POWERS`, and
-    `slope` κ'(1). `best` is the multiplier t* ≥ 0 of all logits that makes the loss least, to 1e-6
-    of it, and `best_loss` that loss; `least` the smallest one whose loss is above it by 0.1 at
-    most; `laws` the loss under multipliers with names. `error` is a standard error of the loss, of
-    groups of 8 rows. Chapter: length.
+    these; `weight`, P; `loss`, −log P. `slope` is κ'(1), κ(t) = log E e^{tℓ} of the others of all
+    rows together, each about the mean of its row. `best` is the multiplier t* ≥ 0 of all logits
+    that makes the loss least, to 1e-6 of it; `least` the smallest one whose loss is above that by
+    0.1 at most; `laws` the loss under multipliers with names. `error` is a standard error of the
+    loss, of groups of 8 rows. Chapter: length.
 
     >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
     >>> found["gap"], found["variance"], round(found["weight"], 3)
@@ -567,11 +552,9 @@ def measured(
     losses = each(1.0)
     groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
     error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
-    first = np.exp(below[:, 0]) / np.exp(below).sum(axis=1, dtype=np.float64)
     return {
         "n": n,
         **_of_others(logits, needle),
-        "first": float(first.mean()),
         "weight": float(np.exp(-losses).mean()),
         "loss": float(losses.mean()),
         "error": float(error),
@@ -581,7 +564,7 @@ def measured(
 
 
 def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the gap, and the variance, κ and κ'(1) of the logits beside the needle's."""
+    """Return the gap, and the variance and κ'(1) of the logits beside the needle's."""
     number, n = logits.shape
     here = np.arange(number)
     gaps = _gaps(logits, needle)
@@ -589,17 +572,11 @@ def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
     centred = logits - mean[:, None].astype(logits.dtype)
     centred[here, needle] = 0.0
     squares = np.square(centred).sum(axis=1, dtype=np.float64) / max(1, n - 2)
-    kappa, slope = [], 0.0
-    for power in POWERS:
-        top = float(power * centred.max())
-        weights = np.exp(power * centred - top)
-        weights[here, needle] = 0.0
-        total = weights.sum(dtype=np.float64)
-        kappa.append(float(np.log(total / (number * (n - 1))) + top))
-        if power == 1.0:
-            slope = float((weights * centred).sum(dtype=np.float64) / total)
-    values = {"gap": float(gaps.mean()), "variance": float(squares.mean())}
-    return {**values, "kappa": kappa, "slope": slope}
+    weights = np.exp(centred - float(centred.max()))
+    weights[here, needle] = 0.0
+    slope = (weights * centred).sum(dtype=np.float64) / weights.sum(dtype=np.float64)
+    values = {"gap": gaps.mean(), "variance": squares.mean(), "slope": slope}
+    return {name: float(value) for name, value in values.items()}
 
 
 def _best_multiplier(
@@ -627,4 +604,4 @@ def _best_multiplier(
         return loss(t) - best_loss - SLACK
 
     least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))
-    return {"best": best, "best_loss": best_loss, "least": least}
+    return {"best": best, "least": least}

@@ -182,9 +182,7 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     assert one.losses[-1] < one.losses[0] - 0.2
     for found, n in zip(one.measured, (24, 48), strict=True):
         assert found["n"] == n
-        assert set(found) == {*recall.FIELDS, *recall.MODEL_FIELDS}
         assert 0.0 <= found["accuracy"] <= 1.0
-        assert found["heads"] in (1, 2)
     at_home, beyond = one.measured
     for law, value in at_home["answers"].items():  # at n₀ all are one, but for shorter rows
         assert value == pytest.approx(at_home["answer_loss"], abs=0.05), law
@@ -249,10 +247,7 @@ def test_what_is_measured_agrees_with_sums_by_hand_and_with_the_probe():
     assert found["gap"] == pytest.approx(np.mean(gaps))
     assert found["variance"] == pytest.approx(np.mean([rest.var(ddof=1) for rest in others]))
     assert found["weight"] == pytest.approx(np.mean(at))
-    assert found["first"] == pytest.approx(np.mean([w[0] for w in weights]))
     assert found["loss"] == pytest.approx(-np.log(at).mean())
-    for power, kappa in zip(recall.POWERS, found["kappa"], strict=True):
-        assert kappa == pytest.approx(np.log(np.exp(power * centred).mean()))
     assert found["slope"] == pytest.approx(
         (np.exp(centred) * centred).sum() / np.exp(centred).sum()
     )
@@ -267,8 +262,6 @@ def test_what_is_measured_agrees_with_sums_by_hand_and_with_the_probe():
     by_probe = probed(Call(*tensors, scale=1.0, queries=queries), None).targets
     assert by_probe.target_gap.mean() == pytest.approx(found["gap"], rel=1e-5)
     assert by_probe.target_weight.mean() == pytest.approx(found["weight"], rel=1e-5)
-    kappa = np.log(np.exp(by_probe.target_kappa.astype(float)).mean())
-    assert kappa == pytest.approx(found["kappa"][1], rel=1e-5)
 
 
 def test_the_multiplier_is_the_best_of_a_grid_and_the_least_is_near_enough():
@@ -280,8 +273,7 @@ def test_the_multiplier_is_the_best_of_a_grid_and_the_least_is_near_enough():
     found = recall.measured(logits, needle, {str(t): t for t in grid})
     losses = np.array(list(found["laws"].values()))
     assert abs(found["best"] - grid[losses.argmin()]) < 0.011
-    assert found["best_loss"] <= losses.min() < found["best_loss"] + 1e-4
-    near = grid[losses <= found["best_loss"] + recall.SLACK]
+    near = grid[losses <= losses.min() + recall.SLACK]
     assert near[0] - 0.01 <= found["least"] <= near[0] + 1e-6
 
 

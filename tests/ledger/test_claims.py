@@ -140,7 +140,7 @@ class Checked(dict):
 
     def __missing__(self, identifier):
         draw = np.random.default_rng
-        small_models._retrieval.cache_clear()
+        small_models.retrieval.cache_clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 np.random, "default_rng", lambda seed: self.drew.add(identifier) or draw(seed)
