@@ -78,31 +78,25 @@ def load(name: str | Path) -> Record:
     path = name if isinstance(name, Path) else path_of(name)
     try:
         return _record(read_json(path))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a record: {error}") from error
 
 
 def _record(table: Any) -> Record:
-    if not isinstance(table, dict) or table.keys() != set(Record._fields):
-        raise ValueError(f"it must be a table of {', '.join(Record._fields)}, got {table!r:.80}")
-    kinds = {"command": str, "settings": dict, "made": dict, "entries": list}
-    for key, kind in kinds.items():
-        if not isinstance(table[key], kind):
-            raise ValueError(f"{key} must be a {kind.__name__}, got {table[key]!r:.80}")
+    _check_keys("it", table, Record._fields)
     if "commit" in table["made"]:
         provenance.check(table["made"])
-    entries = [_entry(entry) for entry in table.pop("entries")]
+    for entry in table["entries"]:
+        _check_keys("an entry", entry, Entry._fields)
+    entries = tuple(Entry(**entry) for entry in table["entries"])
     if len({json.dumps(entry.at) for entry in entries}) < len(entries):
         raise ValueError("two entries are of the same")
-    return Record(**table, entries=tuple(entries))
+    return Record(**{**table, "entries": entries})
 
 
-def _entry(table: Any) -> Entry:
-    if not isinstance(table, dict) or table.keys() != set(Entry._fields):
-        raise ValueError(f"an entry must be a table of at and found, got {table!r:.80}")
-    if not isinstance(table["at"], dict):
-        raise ValueError(f"at must be a table, got {table['at']!r:.80}")
-    return Entry(**table)
+def _check_keys(what: str, table: Any, keys: tuple[str, ...]) -> None:
+    if not isinstance(table, dict) or table.keys() != set(keys):
+        raise ValueError(f"{what} must be a table of {', '.join(keys)}, got {table!r:.80}")
 
 
 def save(path: Path, record: Record) -> None:

@@ -339,36 +339,6 @@ def test_a_head_learns_and_the_same_arguments_give_the_same_numbers(changed):
     assert json.loads(json.dumps(one.measured)) == one.measured
 
 
-# --- sizes and precision -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "n", "wanted"),
-    [
-        ("nearest", 2**15, [8, 8, 1]),
-        ("nearest", 2**20, [1] * 17),
-        ("recall", 2**11, [16, 1]),
-    ],
-)
-def test_a_test_draws_so_many_keys_at_a_time(name, n, wanted, monkeypatch):
-    """The rows that a seed gives depend on it, and so does memory."""
-    drawn, rows = [], recall._Draw._rows
-
-    def shorter(self, of, rng, sets):
-        assert of == n
-        drawn.append(sets)
-        return rows(self, 24, rng, sets)
-
-    monkeypatch.setattr(recall._Draw, "_rows", shorter)
-    monkeypatch.setattr(recall, "LAWS", ())
-    config = SMALL if name == "nearest" else replace(TOKENS, depth=1)
-    draw = recall._Draw(config, Task(name=name, rows=17 * 8))
-    with torch.no_grad():
-        found = draw.tested(Head(config) if name == "nearest" else Transformer(config, 0), n)
-    assert drawn == wanted
-    assert found.logits.shape[1] == len(found.needle) == 17 * 8
-
-
 def test_sums_over_rows_of_float32_are_those_of_float64():
     logits = np.random.default_rng(5).standard_normal((16, 5000)).astype(np.float32) + 300.0
     needle = np.arange(16)

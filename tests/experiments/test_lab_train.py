@@ -142,11 +142,6 @@ def test_the_same_seed_gives_the_same_bytes(variant, precision):
     assert (run.losses != train(config, replace(training, seed=1), TEXT).losses).any()
 
 
-def test_r_times_c_of_one_trains_as_the_baseline_to_the_last_bit():
-    weighted = replace(TINY, post_scale=4.0, residual_weight=0.25)
-    assert_same(train(TINY, SHORT, TEXT), train(weighted, SHORT, TEXT))
-
-
 def test_precisions_agree_as_far_as_they_go():
     exact = train(TINY, replace(SHORT, precision="float64"), TEXT)
     assert_close(train(TINY, SHORT, TEXT), exact, 1e-4)
