@@ -1,15 +1,11 @@
 """The laboratory on the command line: `python -m experiments`."""
 
-import warnings
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from attnlib.commands import CommandError, application
 from attnlib.extras import brought_by
@@ -47,18 +43,15 @@ def sweep_command(
     if scheduler is not None and workers is not None:
         raise CommandError("--workers are processes of this machine: not with --scheduler")
     try:
-        with warnings.catch_warnings(), ExitStack() as stack:
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = _show_warning
+        with ExitStack() as stack:
             described = sweep.read(file, text)
             executor = None if scheduler is None else _cluster(scheduler, stack)
-            found = sweep.run(
-                described,
-                executor=executor,
-                workers=workers,
-                device=str(device),
-                progress=True,
-            )
+            options: dict[str, Any] = {
+                "executor": executor,
+                "workers": workers,
+                "device": str(device),
+            }
+            found = sweep.run(described, **options, progress=True)
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
     except sweep.UnfinishedError as error:
@@ -81,37 +74,20 @@ def _cluster(address: str, stack: ExitStack) -> Any:
         raise CommandError(f"no Dask scheduler answers at {address}: {error}") from error
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {message}", err=True)
-
-
 @app.command("data")
 def data_command(
-    name: Annotated[str | None, typer.Argument(help="A text; without one, list them.")] = None,
+    name: Annotated[str, typer.Argument(help=f"A text: {' or '.join(data.NAMES)}.")],
     out: Annotated[Path | None, typer.Option(help="Write the text to this file.")] = None,
 ) -> None:
-    """List the texts to train on, or fetch one."""
-    if name is None:
-        if out is not None:
-            raise CommandError(f"--out needs the NAME of a text: {' or '.join(data.NAMES)}")
-        table = Table(box=box.SIMPLE_HEAD)
-        for heading in ("name", "what it is"):
-            table.add_column(heading, overflow="fold")
-        for corpus in data.NAMES:
-            table.add_row(corpus, data.MEANINGS[corpus])
-        Console().print(table)
-        return
+    """Fetch or make a text to train on."""
     try:
         if name not in data.NAMES:
             raise ValueError(f"NAME must be {' or '.join(data.NAMES)}, got {name!r}")
         text = data.load(name)
+        if out is not None:
+            out.write_bytes(text.tobytes())
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
-    if out is not None:
-        try:
-            out.write_bytes(text.tobytes())
-        except OSError as error:
-            raise CommandError(f"{out} cannot be written: {error.strerror}") from error
     typer.echo(f"{name}: {text.size} bytes" + (f", written to {out}" if out else ""))
 
 

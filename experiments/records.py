@@ -7,8 +7,8 @@ experiments/recorded/NAME.json holds what the recorder NAME computed:
     made       with which version and commit of attnlib, other versions, processor, threads
     entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
 
-`load` reads one, and believes it when everything in it is as it should be. The training runs are
-files of `experiments.lab.sweep`, one for each run, and `runs` reads those of a TOML file.
+`load` reads one, and believes it when everything in it is as it should be. The training runs of
+experiments/NAME.toml are in one file of `experiments.lab.sweep`, and `runs` reads them.
 """
 
 import json
@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from attnlib import provenance
 from attnlib.files import read_json, set_aside, write_json
-from experiments.lab import sweep
+from experiments.lab import results, sweep
 from experiments.lab.sweep import Outcome
 
 HERE = Path(__file__).parent
@@ -78,35 +78,25 @@ def load(name: str | Path) -> Record:
     path = name if isinstance(name, Path) else path_of(name)
     try:
         return _record(read_json(path))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a record: {error}") from error
 
 
 def _record(table: Any) -> Record:
-    if not isinstance(table, dict) or table.keys() != set(Record._fields):
-        raise ValueError(f"it must be a table of {', '.join(Record._fields)}, got {table!r:.80}")
-    kinds = {"command": str, "settings": dict, "made": dict, "entries": list}
-    for key, kind in kinds.items():
-        if not isinstance(table[key], kind):
-            raise ValueError(f"{key} must be a {kind.__name__}, got {table[key]!r:.80}")
+    _check_keys("it", table, Record._fields)
     if "commit" in table["made"]:
         provenance.check(table["made"])
-    entries = [_entry(entry) for entry in table.pop("entries")]
+    for entry in table["entries"]:
+        _check_keys("an entry", entry, Entry._fields)
+    entries = tuple(Entry(**entry) for entry in table["entries"])
     if len({json.dumps(entry.at) for entry in entries}) < len(entries):
         raise ValueError("two entries are of the same")
-    return Record(**table, entries=tuple(entries))
+    return Record(**{**table, "entries": entries})
 
 
-def _entry(table: Any) -> Entry:
-    if not isinstance(table, dict) or table.keys() != set(Entry._fields):
-        raise ValueError(f"an entry must be a table of at and found, got {table!r:.80}")
-    at = table["at"]
-    if not isinstance(at, dict) or not at:
-        raise ValueError(f"at must be a table that is not empty, got {at!r:.80}")
-    for value in at.values():
-        if not isinstance(value, str | int | float | None):
-            raise ValueError(f"at must hold words and numbers, got {value!r:.80}")
-    return Entry(**table)
+def _check_keys(what: str, table: Any, keys: tuple[str, ...]) -> None:
+    if not isinstance(table, dict) or table.keys() != set(keys):
+        raise ValueError(f"{what} must be a table of {', '.join(keys)}, got {table!r:.80}")
 
 
 def save(path: Path, record: Record) -> None:
@@ -174,28 +164,13 @@ def _rate_and_seed(outcome: Outcome) -> tuple[float, int]:
     return -outcome.setting.training.learning_rate, outcome.setting.training.seed
 
 
-def training_files() -> list[Path]:
-    """Return the file of every recorded training run."""
-    return sorted((RECORDED / "training").glob("*.json"))
+def training_runs() -> list[Fields]:
+    """Return what is recorded of every training run on a text, of each once."""
+    files = sorted((RECORDED / "training").glob("*.jsonl"))
+    lines = chain.from_iterable(results.read(file).items() for file in files)
+    return list(dict(lines).values())
 
 
 def timings() -> list[Fields]:
-    """Return how long those training runs took that were timed, and on which processor.
-
-    Raises ValueError, in one line, for a file that does not say it.
-    """
-    return [_timing(file) for file in sorted((RECORDED / "training" / "timings").glob("*.json"))]
-
-
-def _timing(path: Path) -> Fields:
-    try:
-        table = read_json(path)
-        kinds = {"seconds": float, "processor_seconds": float, "processor": str}
-        if not isinstance(table, dict) or table.keys() != kinds.keys():
-            raise ValueError(f"it must be a table of {', '.join(kinds)}, got {table!r:.80}")
-        for key, kind in kinds.items():
-            if type(table[key]) is not kind or not table[key]:
-                raise ValueError(f"{key} must be a {kind.__name__}, got {table[key]!r:.80}")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a timing: {error}") from error
-    return dict(table)
+    """Return how long those training runs took that were timed, and on which processor."""
+    return [run["timing"] for run in training_runs() if "timing" in run]

@@ -7,7 +7,6 @@ Source 002. Chapter: training.
 """
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -46,29 +45,15 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     (2.0, 2.484...)
     """
     given = checking.finite("values", values)
-    comparisons = checking.integer("comparisons", comparisons, minimum=1)
     count = given.shape[-1] if given.ndim else 0
     if count < 2:
         raise ValueError(f"values must be at least two along the last axis, got {count}")
-    # A power of two, so that no sum and no square overflows and no digit is lost.
-    power = np.frexp(np.abs(given).max(axis=-1))[1]
-    unit = np.ldexp(given, -power[..., None])
-    error = unit.std(axis=-1, ddof=1) / np.sqrt(count)
     factor = stats.t.isf((1.0 - CONFIDENCE) / 2.0 / comparisons, count - 1)
-    with np.errstate(over="ignore"):
-        half_width = np.ldexp(factor * error, power)
-    return Interval(np.asarray(np.ldexp(unit.mean(axis=-1), power)), np.asarray(half_width))
+    return Interval(np.asarray(given.mean(axis=-1)), factor * stats.sem(given, axis=-1))
 
 
 def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
-    """Return the learning rates of a sweep, shape (rates,), in its order.
-
-    Raises TypeError for what are no outcomes. Chapter: training.
-    """
-    checking.instance("outcomes", outcomes, Sequence)
-    for one in outcomes:
-        if not (hasattr(one, "setting") and hasattr(one, "run")):
-            raise TypeError(f"outcomes must be those of a sweep, got one of {type(one).__name__}")
+    """Return the learning rates of a sweep, shape (rates,), in its order. Chapter: training."""
     return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
 
 
@@ -76,30 +61,26 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
 
     A run that diverged has the loss ∞. Raises ValueError where a run is missing, and for another
-    `measure` than "final_loss" and "validation_loss"; TypeError as `learning_rates`. Chapter:
-    training.
+    `measure` than "final_loss" and "validation_loss". Chapter: training.
     """
-    rates = learning_rates(outcomes)
     checking.choice("measure", measure, MEASURES)
-    checking.choice(
-        "variant", variant, list(dict.fromkeys(one.setting.variant for one in outcomes))
-    )
+    variants = list(dict.fromkeys(one.setting.variant for one in outcomes))
+    checking.choice("variant", variant, variants)
+    chosen = [one for one in outcomes if one.setting.variant == variant]
     found = {
         (one.setting.training.learning_rate, one.setting.training.seed): getattr(one.run, measure)
-        for one in outcomes
-        if one.setting.variant == variant
+        for one in chosen
     }
-    seeds = dict.fromkeys(one.setting.training.seed for one in outcomes)
-    wanted = [[(rate, seed) for seed in seeds] for rate in rates]
-    for rate, seed in chain.from_iterable(wanted):
+    seeds = list(dict.fromkeys(one.setting.training.seed for one in outcomes))
+    wanted = [(rate, seed) for rate in learning_rates(outcomes).tolist() for seed in seeds]
+    for rate, seed in wanted:
         if (rate, seed) not in found:
             raise ValueError(
                 f"outcomes must have every rate and seed of variant={variant!r}, "
                 f"got none with learning_rate={rate:g} and seed={seed}"
             )
-    return np.array(
-        [[np.inf if found[run] is None else found[run] for run in row] for row in wanted]
-    )
+    values = [np.inf if found[run] is None else found[run] for run in wanted]
+    return np.reshape(values, (-1, len(seeds)))
 
 
 def losses_at_best(

@@ -1,7 +1,8 @@
 """Texts as bytes, and the batches that training draws from them.
 
-Three texts: `embedded`, which this module writes itself; `tiny_shakespeare`, which is fetched once;
-and any local file. A text is an array of uint8, and a byte is a token.
+Three texts: "embedded", which this module writes itself; "tiny-shakespeare", 1,115,394 bytes that
+character models are often trained on, fetched once; and any local file. A text is an array of
+uint8, and a byte is a token.
 
 Source 002. Chapter: training.
 """
@@ -15,8 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import checking
-
 Text = NDArray[np.uint8]
 """A text: its bytes."""
 Tokens = NDArray[np.int64]
@@ -26,11 +25,6 @@ SHAKESPEARE = "tiny-shakespeare"
 EMBEDDED = "embedded"
 NAMES = (EMBEDDED, SHAKESPEARE)
 """The texts that have a name."""
-MEANINGS = {
-    EMBEDDED: "Lines that only attention can complete; made on the spot.",
-    SHAKESPEARE: "Shakespeare's plays in part; fetched once, 1.1 MB.",
-}
-"""What `python -m experiments data` says of them."""
 
 SHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -56,48 +50,23 @@ class Batch(NamedTuple):
 
 
 def load(name: str, path: str | Path | None = None) -> Text:
-    """Return the text called "embedded" or "tiny-shakespeare", or the file of that name.
+    """Return the text called "embedded" or "tiny-shakespeare", or the bytes of the file `name`.
 
-    `path` is where a copy of tiny-shakespeare lies; without it, it is fetched. Raises ValueError
-    for a text that is none of these and for a file that is not tiny-shakespeare, OSError when a
-    file cannot be read or fetched. Chapter: training.
-    """
-    checking.instance("corpus", name, str)
-    if path is not None and name != SHAKESPEARE:
-        raise ValueError(f"a path can be given only for {SHAKESPEARE}, got corpus={name!r}")
-    if name == EMBEDDED:
-        return embedded()
-    if name == SHAKESPEARE:
-        return tiny_shakespeare(path)
-    if not Path(name).is_file():
-        raise ValueError(
-            f"corpus must be {EMBEDDED!r}, {SHAKESPEARE!r} or the path of a file, "
-            f"got corpus={name!r}"
-        )
-    return read(name)
-
-
-def read(path: str | Path) -> Text:
-    """Return the bytes of a file; ValueError if it has none, OSError if it cannot be read."""
-    checking.instance("path", path, str | os.PathLike)
-    try:
-        text = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
-    except ValueError as error:
-        raise ValueError(f"path must be one of a file, got path={path!r:.80}: {error}") from None
-    if text.size == 0:
-        raise ValueError(f"the text must have at least one byte, got the empty file {path}")
-    return text
-
-
-def tiny_shakespeare(path: str | Path | None = None) -> Text:
-    """Return the 1,115,394 bytes of Shakespeare that character models are often trained on.
-
-    Fetched once, into the user's cache (`ATTNLIB_CACHE` names another folder), or read from `path`.
-    Raises ValueError when the bytes are others, OSError when there is no file and no network.
+    tiny-shakespeare is fetched once, into the user's cache (`ATTNLIB_CACHE` names another folder),
+    or read from a copy at `path`. Raises ValueError for a text that is none of these, for an empty
+    file and for one that is not tiny-shakespeare, OSError when a file cannot be read or fetched.
     Chapter: training.
     """
-    if path is None:
-        return read(fetch(SHAKESPEARE_URL, SHAKESPEARE_SHA256, "tiny-shakespeare.txt"))
+    if name == EMBEDDED:
+        return embedded()
+    if name != SHAKESPEARE:
+        if not (isinstance(name, str) and Path(name).is_file()):
+            raise ValueError(
+                f"corpus must be {EMBEDDED!r}, {SHAKESPEARE!r} or the path of a file, "
+                f"got corpus={name!r}"
+            )
+        return read(name)
+    path = path or _fetched()
     text = read(path)
     if digest(text) != SHAKESPEARE_SHA256:
         raise ValueError(
@@ -106,32 +75,36 @@ def tiny_shakespeare(path: str | Path | None = None) -> Text:
     return text
 
 
-def fetch(url: str, sha256: str, name: str) -> Path:
-    """Return where the file called `name` lies in the cache; it is fetched the first time.
+def read(path: str | Path) -> Text:
+    """Return the bytes of a file; ValueError if it has none, OSError if it cannot be read."""
+    text = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
+    if text.size == 0:
+        raise ValueError(f"the text must have at least one byte, got the empty file {path}")
+    return text
 
-    Raises ValueError when its sha256 is another, OSError when the address cannot be reached.
-    """
+
+def _fetched() -> Path:
+    """Return where tiny-shakespeare lies in the cache; it is fetched the first time."""
     import pooch
 
-    cache = pooch.create(
-        path=pooch.os_cache("attnlib"),
-        base_url="",
-        registry={name: f"sha256:{sha256}"},
-        urls={name: url},
-        env="ATTNLIB_CACHE",
-    )
+    file, cache = "tiny-shakespeare.txt", os.environ.get("ATTNLIB_CACHE")
     try:
-        return Path(cache.fetch(name))
+        found = pooch.retrieve(
+            SHAKESPEARE_URL,
+            known_hash=f"sha256:{SHAKESPEARE_SHA256}",
+            fname=file,
+            path=cache or pooch.os_cache("attnlib"),
+        )
     except OSError as error:
         raise OSError(
-            f"{name} could not be fetched from {url} into {cache.abspath}: "
-            f"{type(error).__name__}; give the path of a copy instead"
+            f"{file} could not be fetched from {SHAKESPEARE_URL}: {type(error).__name__}; give "
+            "the path of a copy instead"
         ) from error
+    return Path(found)
 
 
 def digest(text: Text) -> str:
-    """Return the sha256 of a text, 64 hexadecimal digits; TypeError for what is no text."""
-    _check_text(text)
+    """Return the sha256 of a text, 64 hexadecimal digits."""
     return hashlib.sha256(text.tobytes()).hexdigest()
 
 
@@ -155,14 +128,11 @@ def embedded(size: int = 2**18, seed: int = 0) -> Text:
 
     Who it is can only be copied, from at least 31 bytes back, and whether 's or 're comes next
     stands at least 18 bytes back. All words are drawn at random, each as often as the others. A
-    longer text of the same seed begins with the shorter one. Raises ValueError for a size below 1,
-    TypeError for numbers that are not integers. Chapter: training.
+    longer text of the same seed begins with the shorter one. Chapter: training.
 
     >>> print(embedded(75).tobytes().decode())
     C0 under the small garden 's working (C0) by the red bridge 's resting (C0)
     """
-    checking.integer("size", size, minimum=1)
-    checking.integer("seed", seed, minimum=0)
     rng = np.random.default_rng(seed)
     blocks: list[bytes] = []
     while sum(map(len, blocks)) < size:
@@ -194,31 +164,18 @@ class Split(NamedTuple):
     validation: Text
 
 
-def split(text: Text, fraction: float = 0.1) -> Split:
-    """Return the text without its last `fraction`, and that fraction, for validation.
-
-    Raises ValueError for a fraction that is not between 0 and 1, TypeError for what is no text.
-    Chapter: training.
+def split(text: Text) -> Split:
+    """Return the text without its last tenth, and that tenth, for validation. Chapter: training.
 
     >>> [part.size for part in split(embedded(1000))]
     [900, 100]
     """
-    _check_text(text)
-    share = checking.number("fraction", fraction)
-    if not 0.0 < share < 1.0:
-        raise ValueError(f"fraction must be between 0 and 1, got fraction={share:g}")
-    cut = text.size - round(share * text.size)
+    cut = text.size - round(0.1 * text.size)
     return Split(text[:cut], text[cut:])
 
 
 def batches(
-    text: Text,
-    *,
-    sequence: int,
-    batch: int,
-    steps: int,
-    seed: int,
-    masked: float | None = None,
+    text: Text, *, sequence: int, batch: int, steps: int, seed: int, masked: float | None = None
 ) -> Iterator[Batch]:
     """Yield `steps` batches of windows that start anywhere in the text, drawn with `seed`.
 
@@ -227,18 +184,13 @@ def batches(
     the target; the other targets are −100, to be ignored. The windows depend on nothing but the
     text, `sequence`, `batch` and `seed`, so runs that differ in the model see the same ones.
 
-    Raises ValueError for a text that is shorter than a window, and ValueError or TypeError for
-    what is no text, for numbers that are not whole or too small, and for a `masked` that is not
-    above 0 and at most 1. Chapter: training.
+    Raises ValueError for a text that is shorter than a window. Chapter: training.
 
     >>> first, _ = batches(embedded(1000), sequence=16, batch=2, steps=2, seed=0)
     >>> first.inputs.shape, bool((first.inputs[:, 1:] == first.targets[:, :-1]).all())
     ((2, 16), True)
     """
-    checking.integer("batch", batch, minimum=1)
-    checking.integer("steps", steps, minimum=0)
-    checking.integer("seed", seed, minimum=0)
-    windows = _window_count(text, sequence, masked)
+    windows = _window_count(text, sequence)
     starts = np.random.default_rng([seed, STARTS])
     masks = np.random.default_rng([seed, MASKS])
     for _ in range(steps):
@@ -251,32 +203,19 @@ def validation_batch(
     """Return up to `windows` windows, evenly spaced over the text, as one batch.
 
     They do not overlap unless there is no room for that. The same for every seed. `masked` and the
-    errors as in `batches`. Chapter: training.
+    error as in `batches`. Chapter: training.
 
     >>> validation_batch(embedded(1000), sequence=16, windows=9).inputs.shape
     (9, 16)
     """
-    checking.integer("windows", windows, minimum=1)
-    last = _window_count(text, sequence, masked) - 1
+    last = _window_count(text, sequence) - 1
     count = min(windows, 1 + last // sequence)
     starts = np.linspace(0, last, count).astype(np.int64)
     return _batch(text, starts, sequence, masked, np.random.default_rng([0, MASKS]))
 
 
-def _check_text(text: Text) -> None:
-    checking.instance("text", text, np.ndarray)
-    if text.dtype != np.uint8 or text.ndim != 1:
-        raise TypeError(
-            f"text must be bytes, numpy.uint8, on one axis, got {text.dtype} of shape {text.shape}"
-        )
-
-
-def _window_count(text: Text, sequence: int, masked: float | None) -> int:
+def _window_count(text: Text, sequence: int) -> int:
     """Return how many windows of `sequence` bytes and a next one there are."""
-    _check_text(text)
-    if masked is not None and checking.positive("masked", masked) > 1.0:
-        raise ValueError(f"masked must be at most 1, got masked={masked:g}")
-    checking.integer("sequence", sequence, minimum=1)
     if text.size <= sequence:
         raise ValueError(
             f"the text must be longer than sequence={sequence}, got a text of {text.size} bytes"

@@ -15,7 +15,7 @@ Source 002. Chapters: output_scale, training.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, cast
@@ -33,17 +33,28 @@ from attnlib.attention.options import Options, checked_policy
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 from experiments.lab import data
+from experiments.lab.fields import Checked, amount, checked
 
 BYTES = 256
 """What a decoder tells apart; an encoder has one token more, for a hidden byte."""
-LARGEST_ALPHA = 1e4
-"""The range of `attnlib.exact`, and of `alpha` here."""
 LARGEST_FACTOR = 1e19
 """Of `post_scale`, `residual_weight` and the like: a product of two is within float32."""
 
 
+def _policy_name(name: str, value: Any) -> str | None:
+    """Return `value` if it is None or a string: which policies there are is checked with it."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be a name in attnlib.policies.POLICIES, got {value!r:.80}")
+    return value
+
+
+SIZE = {"minimum": 1, "maximum": 2**20}
+NAMED_FACTORS = ("constant", "inverse")
+FACTOR = {"maximum": LARGEST_FACTOR, "words": NAMED_FACTORS}
+
+
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """A model: its size, and what its attention does. The defaults are source 002's baseline.
 
     Raises ValueError or TypeError that names a field, its value and what is allowed. Source 002.
@@ -53,113 +64,72 @@ class Config:
     2
     """
 
-    width: int = 256
+    width: int = checked(256, checking.integer, **SIZE)
     """A multiple of `head_size`."""
-    depth: int = 4
+    depth: int = checked(4, checking.integer, **SIZE)
     """Blocks, each attention and then a network of one hidden layer, four times as wide."""
-    head_size: int = 64
+    head_size: int = checked(64, checking.integer, **SIZE)
     """The dimension d of q and k."""
-    sequence: int = 256
+    sequence: int = checked(256, checking.integer, **SIZE)
     """The length n of a window."""
-    causal: bool = True
+    causal: bool = checked(True, checking.flag)
     """A decoder that predicts the next byte; else an encoder that fills in masked bytes."""
-    biases: bool = True
+    biases: bool = checked(True, checking.flag)
     """In the linear layers and the LayerNorms."""
-    alpha: float | str = 1.0
+    alpha: float | str = checked(1.0, amount, maximum=1e4, words=("annealed", "typical"))
     """What multiplies q·k/√d, so that it is the standard deviation of the logits of random q and k,
     or with `cosine` the scale, what multiplies cos(q, k), whose standard deviation is 1/√d. A
     number, or "annealed" or "typical", the best ones for this size: see `alpha_number`."""
-    policy: str | None = None
+    policy: str | None = checked(None, _policy_name)
     """In place of `alpha` the name of a policy in `attnlib.policies.POLICIES`, at the n of each
     query: the number of keys that it sees."""
-    fit_policy: bool = False
+    fit_policy: bool = checked(False, checking.flag)
     """The policy's constants that are a length of training are `sequence`."""
-    cosine: bool = False
+    cosine: bool = checked(False, checking.flag)
     """Bring q and k to length 1 (QK-norm)."""
-    post_scale: float | str = "none"
+    post_scale: float | str = checked(
+        "none", amount, maximum=LARGEST_FACTOR, words=("none", "constant", "exact")
+    )
     """c: "none" (1), "constant" ((n/e)^½ with n = sequence, as in source 002), "exact" (for the
     number of keys at each position: `attnlib.exact.post_scale`), or a number."""
-    residual_weight: float | str = 1.0
+    residual_weight: float | str = checked(1.0, amount, **FACTOR)
     """r: a number, "constant" ((n/e)^½) or "inverse" ((n/e)^−½)."""
-    weighted_bias: bool = False
+    weighted_bias: bool = checked(False, checking.flag)
     """r multiplies the bias too."""
-    projection_gain: float | str = 1.0
+    projection_gain: float | str = checked(1.0, amount, **FACTOR)
     """What W is multiplied by at initialisation: as for r."""
-    initialisation: str = "unit"
+    initialisation: str = checked("unit", checking.choice, allowed=("unit", "pytorch"))
     """"unit" or "pytorch", as source 002 has it: see `Transformer`."""
-    input_norm: bool = False
+    input_norm: bool = checked(False, checking.flag)
     """A LayerNorm of the sum of the embeddings, as in source 002."""
-    learned_scale: bool = False
+    learned_scale: bool = checked(False, checking.flag)
     """Each head multiplies its logits by a number that is learned, 1 at the start."""
-    skip_weight: float | str = 1.0
+    skip_weight: float | str = checked(1.0, amount, **FACTOR)
     """What multiplies the input that the branch is added to: as for r."""
-    positions: str = "learned"
-    """"learned" (an embedding), "rotary", "interleaved" (rotary in the first block and every other
-    one from there) or "none": but for "learned" a model reads any length."""
-    attention: str = "fused"
+    positions: str = checked("learned", checking.choice, allowed=("learned", "rotary", "none"))
+    """"learned" (an embedding), "rotary" or "none": but for "learned" a model reads any length."""
+    attention: str = checked("fused", checking.choice, allowed=("fused", "written_out"))
     """"fused" (PyTorch's kernel) or "written_out" (with the matrix of scores)."""
 
     def __post_init__(self) -> None:
-        checked = {
-            **{
-                name: checking.integer(name, getattr(self, name), minimum=1, maximum=2**20)
-                for name in ("width", "depth", "head_size", "sequence")
-            },
-            **{
-                name: checking.flag(name, getattr(self, name))
-                for name in (
-                    *("causal", "biases", "cosine", "weighted_bias", "input_norm"),
-                    *("learned_scale", "fit_policy"),
-                )
-            },
-            "alpha": _alpha(self.alpha),
-            "post_scale": _factor("post_scale", self.post_scale, ("none", "constant", "exact")),
-            **{
-                name: _factor(name, getattr(self, name), NAMED_FACTORS)
-                for name in ("residual_weight", "projection_gain", "skip_weight")
-            },
-            "initialisation": checking.choice(
-                "initialisation", self.initialisation, ("unit", "pytorch")
-            ),
-            "positions": checking.choice(
-                "positions", self.positions, ("learned", "rotary", "interleaved", "none")
-            ),
-            "attention": checking.choice("attention", self.attention, ("fused", "written_out")),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        super().__post_init__()
         if self.width % self.head_size:
             raise ValueError(
                 f"width must be a multiple of head_size={self.head_size}, got width={self.width}"
             )
-        if self.positions in ("rotary", "interleaved") and self.head_size % 2:
+        if self.positions == "rotary" and self.head_size % 2:
             raise ValueError(
                 f"head_size must be even for rotary positions, got head_size={self.head_size}"
             )
-        named = isinstance(self.alpha, str)
-        if self.cosine and (named or self.post_scale == "exact") and self.head_size < 3:
-            raise ValueError(
-                "head_size must be at least 3 for the best alpha and the exact post_scale of "
-                f"cosines, got head_size={self.head_size}"
-            )
-        if named and self.sequence < 2:
-            raise ValueError(f"sequence must be at least 2 for alpha={self.alpha!r}, got 1")
         if self.policy is not None:
-            self._check_policy()
-
-    def _check_policy(self) -> None:
-        if not isinstance(self.policy, str):
-            raise TypeError(
-                "policy must be a name in attnlib.policies.POLICIES, "
-                f"got policy={' '.join(repr(self.policy).split()):.80}"
-            )
-        if self.alpha != 1.0:
-            raise ValueError(
-                "policy and alpha both say what the scale is: give one of them, "
-                f"got policy={self.policy!r:.80} and alpha={self.alpha!r}"
-            )
-        # What it cannot be asked shows here, before a sweep begins.
-        checked_policy(self.policy, self.cosine, "cosine").scale(self.sequence, self.head_size)
+            if self.alpha != 1.0:
+                raise ValueError(
+                    "policy and alpha both say what the scale is: give one of them, "
+                    f"got policy={self.policy!r} and alpha={self.alpha!r}"
+                )
+            # What it cannot be asked shows here, before a sweep begins.
+            policy = checked_policy(self.policy, self.cosine, "cosine")
+            policy.scale(self.sequence, self.head_size)
 
     @property
     def heads(self) -> int:
@@ -190,36 +160,12 @@ class Config:
         return self.alpha
 
 
-NAMED_FACTORS = ("constant", "inverse")
-
-
 def fitted(policy: str, length: int) -> Policy:
     """Return a policy by name, those of its constants that are a length of training set to this."""
     rule = POLICIES[policy]
     names = [name for name in rule.constants if name == "train_length"]
     names += ["floor"] if policy == "llama_4" else []
     return rule.with_constants(**dict.fromkeys(names, length))
-
-
-def _factor(name: str, value: float | str, words: Sequence[str]) -> float | str:
-    if isinstance(value, str):
-        return checking.choice(name, value, words)
-    try:
-        factor = checking.positive(name, value)
-        if factor > LARGEST_FACTOR:
-            raise ValueError(f"{name} must be at most {LARGEST_FACTOR:g}, got {name}={factor:g}")
-        return factor
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{error}; or one of {', '.join(map(repr, words))}") from None
-
-
-def _alpha(value: float | str) -> float | str:
-    if isinstance(value, str):
-        return checking.choice("alpha", value, ("annealed", "typical"))
-    alpha = float(checking.alpha(checking.number("alpha", value)))
-    if alpha > LARGEST_ALPHA:
-        raise ValueError(f"alpha must be at most {LARGEST_ALPHA:g}, got alpha={alpha:g}")
-    return alpha
 
 
 @lru_cache
@@ -245,12 +191,9 @@ class Attention(nn.Module):
     packed_projection = "input"
     """What gives q, k and v, one after the other: for `attnlib.probing.clip`."""
 
-    def __init__(self, config: Config, layer: int = 0) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.turned = config.positions == "rotary" or (
-            config.positions == "interleaved" and layer % 2 == 0
-        )
         self.residual_weight = config.factor(config.residual_weight)
         width = config.width
         self.input = _linear(width, 3 * width, config.biases)
@@ -283,7 +226,7 @@ class Attention(nn.Module):
         """Return q, k and v, shape (batch, heads, sequence, head_size)."""
         heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
-        if self.turned:
+        if self.config.positions == "rotary":
             q, k = rotated(q), rotated(k)
         if self.scale is not None and not self.config.cosine:
             q = q * self.scale[:, None, None]
@@ -348,12 +291,12 @@ def written_out(
 class Block(nn.Module):
     """Attention, then a network of one hidden layer, each added to its input. Chapter: training."""
 
-    def __init__(self, config: Config, layer: int = 0) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
         width, biases = config.width, config.biases
         self.skip_weight = config.factor(config.skip_weight)
         self.attention_norm = nn.LayerNorm(width, bias=biases)
-        self.attention = Attention(config, layer)
+        self.attention = Attention(config)
         self.hidden_norm = nn.LayerNorm(width, bias=biases)
         self.hidden = _linear(width, 4 * width, biases)
         self.output = _linear(4 * width, width, biases)
@@ -379,8 +322,7 @@ class Transformer(nn.Module):
     embeddings normal of variance 1. Gains are 1. So variants of one size start from the same
     numbers, except that W is multiplied by `projection_gain`; source 002's model is "pytorch" with
     `input_norm`.
-    Raises ValueError or TypeError for a seed that is no whole number from 0 on, and TypeError for
-    another `config` or `dtype`. Source 002. Chapter: training.
+    Source 002. Chapter: training.
 
     >>> model = Transformer(Config(width=8, depth=1, head_size=4, sequence=16), seed=0)
     >>> model(torch.zeros(2, 16, dtype=torch.long)).shape
@@ -389,10 +331,6 @@ class Transformer(nn.Module):
 
     def __init__(self, config: Config, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        checking.instance("config", config, Config)
-        checking.instance("dtype", dtype, torch.dtype)
-        if not dtype.is_floating_point:
-            raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
         self.config = config
         tokens = BYTES if config.causal else BYTES + 1  # and one for a masked byte
         self.token = _embedding(tokens, config.width)
@@ -402,11 +340,11 @@ class Transformer(nn.Module):
         self.input_norm = (
             nn.LayerNorm(config.width, bias=config.biases) if config.input_norm else nn.Identity()
         )
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.depth))
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(config.width, bias=config.biases)
         self.output = _linear(config.width, BYTES, config.biases)
         self.to(dtype)
-        self._initialise(checking.integer("seed", seed, minimum=0))
+        self._initialise(seed)
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
@@ -437,25 +375,13 @@ class Transformer(nn.Module):
         """Return logits, shape (batch, sequence, 256), from tokens of shape (batch, sequence).
 
         `ratios`, if given, gets rms(attention branch)/rms(skip) of each block. Raises ValueError
-        for tokens longer than `sequence` where positions are learned or, on a CPU, that the model
-        does not know, and TypeError for what are none.
+        for tokens longer than `sequence` where positions are learned.
         """
-        checking.instance("tokens", tokens, Tensor)
-        if tokens.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"tokens must be int32 or int64, got {tokens.dtype}")
-        length = tokens.shape[-1] if tokens.ndim else 0
-        if not length or (self.position is not None and length > self.config.sequence):
+        length = tokens.shape[-1]
+        if self.position is not None and length > self.config.sequence:
             raise ValueError(
-                f"tokens must be 1 to sequence={self.config.sequence} long, got {length}"
+                f"tokens must be at most sequence={self.config.sequence} long, got {length}"
             )
-        # Elsewhere to look would be to wait, and PyTorch sees to it itself.
-        if tokens.is_cpu and tokens.numel():
-            low, high = (int(end) for end in tokens.aminmax())
-            if low < 0 or high >= self.token.num_embeddings:
-                raise ValueError(
-                    f"tokens must be from 0 to {self.token.num_embeddings - 1}, "
-                    f"got {low if low < 0 else high}"
-                )
         x = self.token(tokens)
         x = self.input_norm(x if self.position is None else x + self.position.weight[:length])
         for block in self.blocks:
@@ -466,26 +392,11 @@ class Transformer(nn.Module):
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean of −log p(target) over the targets that are not −100, in nats a byte.
 
-    logits: (…, 256), targets: (…). Raises ValueError for other shapes and, on a CPU, for targets
-    that are all −100 or no byte. Chapter: training.
+    logits: (…, 256), targets: (…). Chapter: training.
 
     >>> loss(torch.zeros(2, 16, 256), torch.zeros(2, 16, dtype=torch.long))  # log 256
     tensor(5.5452)
     """
-    checking.instance("logits", logits, Tensor)
-    checking.instance("targets", targets, Tensor)
-    if logits.ndim < 2 or logits.shape[:-1] != targets.shape:
-        raise ValueError(
-            f"logits must have one axis more than targets, and else the same, got the shapes "
-            f"{tuple(logits.shape)} and {tuple(targets.shape)}"
-        )
-    if targets.is_cpu:
-        wanted = targets[targets != data.IGNORED]
-        if not len(wanted) or wanted.min() < 0 or wanted.max() >= logits.shape[-1]:
-            raise ValueError(
-                f"targets must be from 0 to {logits.shape[-1] - 1} or {data.IGNORED}, and not all "
-                f"{data.IGNORED}, got targets={targets.tolist()!r:.80}"
-            )
     return functional.cross_entropy(
         logits.flatten(0, -2), targets.flatten(), ignore_index=data.IGNORED
     )

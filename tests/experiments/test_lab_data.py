@@ -1,10 +1,10 @@
-"""Texts and batches: what the embedded text hides from n-grams, and what a seed fixes."""
+"""Texts and batches: how far back the embedded text says what comes, and what a seed fixes."""
 
 import hashlib
 import math
 import re
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
@@ -60,44 +60,6 @@ def test_words_are_drawn_evenly(lines):
     assert abs(plural - len(lines) / 2) < 4.5 * math.sqrt(len(lines) / 4)
 
 
-class Ngrams:
-    """The longest context of up to `order` bytes that was seen, with a little of the next one."""
-
-    def __init__(self, text, order):
-        self.order, self.counts = order, [defaultdict(Counter) for _ in range(order + 1)]
-        for end in range(len(text)):
-            for length in range(min(order, end) + 1):
-                self.counts[length][text[end - length : end]][text[end]] += 1
-
-    def bits(self, text, position):
-        """Return −log₂ p of a byte, given those before it."""
-        p = 1.0 / 256.0
-        for length in range(self.order + 1):
-            seen = self.counts[length].get(text[position - length : position])
-            if seen is None:
-                break
-            total = sum(seen.values())
-            p = (seen[text[position]] + p) / (total + 1.0)
-        return -math.log2(p)
-
-
-def test_ngrams_can_neither_copy_nor_agree():
-    text = data.embedded(100_000).tobytes()
-    model = Ngrams(text[:90_000], 12)
-    letters, digits, endings, rest = [], [], [], []
-    for clause in CLAUSE.finditer(text.decode("ascii"), 90_000):
-        start, ending = clause.start("again"), clause.start("ending")
-        letters.append(model.bits(text, start))
-        digits.append(model.bits(text, start + 1))
-        endings.append(model.bits(text, ending))
-        rest += [model.bits(text, i) for i in range(ending + 1, start) if text[i - 3 : i] == b"ing"]
-    # One of 8 letters, of 4 digits and of 2 endings: what can be known is 3, 2 and 1 bits.
-    assert np.mean(letters) > 2.9
-    assert np.mean(digits) > 1.9
-    assert np.mean(endings) > 0.95
-    assert np.mean(rest) < 0.1  # what an n-gram can know, it knows
-
-
 def test_the_embedded_text_is_the_same_everywhere():
     text = data.embedded()
     assert (text.size, text.dtype) == (2**18, np.uint8)
@@ -119,20 +81,14 @@ def test_splits_and_files(tmp_path):
         data.read(path)
     path.write_bytes(b"To be")
     with pytest.raises(ValueError, match=r"is not tiny-shakespeare: its sha256 is"):
-        data.tiny_shakespeare(path)
+        data.load(data.SHAKESPEARE, path)
 
 
-@pytest.mark.parametrize("name", ["tiny_shakespeare", "", "no/such/file", 3, None])
+@pytest.mark.parametrize("name", ["tiny_shakespeare", "no/such/file", None])
 def test_an_unknown_text_is_named(name):
     with pytest.raises((ValueError, TypeError), match="corpus must be") as caught:
         data.load(name)
     assert repr(name) in str(caught.value)
-
-
-@pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, np.nan, np.inf, "half", None])
-def test_a_bad_fraction_is_named(fraction):
-    with pytest.raises((ValueError, TypeError), match="fraction"):
-        data.split(data.embedded(100), fraction)
 
 
 # --- fetching ------------------------------------------------------------------------------------
@@ -163,29 +119,34 @@ def server():
         thread.join()
 
 
-def test_a_text_is_fetched_once(server, tmp_path, monkeypatch):
+@pytest.fixture
+def cache(server, tmp_path, monkeypatch):
+    """Let the server have tiny-shakespeare, and return where it is kept."""
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
     digest = hashlib.sha256(b"To be, or not").hexdigest()
     monkeypatch.setattr(data, "SHAKESPEARE_URL", server.url)
     monkeypatch.setattr(data, "SHAKESPEARE_SHA256", digest)
+    return tmp_path / "tiny-shakespeare.txt"
+
+
+def test_a_text_is_fetched_once(server, cache):
     for _ in range(2):
-        assert data.tiny_shakespeare().tobytes() == b"To be, or not"
+        assert data.load(data.SHAKESPEARE).tobytes() == b"To be, or not"
     assert server.requests == 1
-    assert (tmp_path / "tiny-shakespeare.txt").read_bytes() == b"To be, or not"
-    assert data.tiny_shakespeare(tmp_path / "tiny-shakespeare.txt").size == 13
+    assert data.load(data.SHAKESPEARE, cache).size == 13
 
 
-def test_other_bytes_than_expected_are_refused(server, tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+def test_other_bytes_than_expected_are_refused(cache, monkeypatch):
+    monkeypatch.setattr(data, "SHAKESPEARE_SHA256", "0" * 64)
     with pytest.raises(ValueError, match="hash"):
-        data.fetch(server.url, "0" * 64, "text")
-    assert not (tmp_path / "text").exists()
+        data.load(data.SHAKESPEARE)
+    assert not cache.exists()
 
 
-def test_without_a_network_the_error_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+def test_without_a_network_the_error_says_what_to_do(cache, monkeypatch):
+    monkeypatch.setattr(data, "SHAKESPEARE_URL", "http://127.0.0.1:9/input.txt")
     with pytest.raises(OSError, match=r"could not be fetched from .* give the path of a copy") as e:
-        data.fetch("http://127.0.0.1:9/input.txt", "0" * 64, "text")
+        data.load(data.SHAKESPEARE)
     assert "\n" not in str(e.value)
 
 
@@ -244,13 +205,6 @@ def test_validation_windows_cover_the_text():
     np.testing.assert_array_equal(batch.targets, TEXT[None, 1:11])
 
 
-@pytest.mark.parametrize("name", ["sequence", "batch", "steps", "seed"])
-@pytest.mark.parametrize("value", [-1, 1.5, None, "3", True, np.nan])
-def test_a_bad_number_is_named(name, value):
-    with pytest.raises((ValueError, TypeError), match=name):
-        drawn(**{name: value})
-
-
 @given(size=st.integers(1, 60), sequence=st.integers(1, 60), masked=st.none() | st.floats(1e-6, 1))
 def test_any_text_that_is_long_enough_gives_batches(size, sequence, masked):
     text = TEXT[:size]
@@ -264,25 +218,3 @@ def test_any_text_that_is_long_enough_gives_batches(size, sequence, masked):
             assert batch.inputs.shape == (3, sequence)
             assert ((batch.inputs >= 0) & (batch.inputs <= data.MASK)).all()
             assert (batch.targets != data.IGNORED).any(axis=1).all()
-
-
-def test_the_least_that_can_be_asked_for():
-    assert data.embedded(1).size == 1
-    text = data.embedded(100)
-    assert list(data.batches(text, sequence=4, batch=1, steps=0, seed=0)) == []
-    assert len(list(data.batches(text, sequence=4, batch=1, steps=1, seed=0))) == 1
-    for name, least in {"batch": 1, "steps": 0, "seed": 0}.items():
-        told = {"sequence": 4, "batch": 1, "steps": 1, "seed": 0, name: least - 1}
-        with pytest.raises(ValueError, match=rf"^{name} must be from {least} to"):
-            next(data.batches(text, **told))
-    with pytest.raises(ValueError, match=r"^size must be from 1 to"):
-        data.embedded(0)
-    with pytest.raises(ValueError, match=r"^seed must be from 0 to"):
-        data.embedded(10, seed=-1)
-    with pytest.raises(TypeError, match=r"^size must be an integer"):
-        data.embedded(10.0)
-
-
-def test_a_path_goes_with_one_text_only(tmp_path):
-    with pytest.raises(ValueError, match=r"a path can be given only for tiny-shakespeare, got"):
-        data.load("embedded", tmp_path / "text")

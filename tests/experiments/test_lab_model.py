@@ -7,18 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import ks_2samp
-from torch import nn
-from torch.nn import functional
+from scipy import stats
 
 from attnlib import annealed, exact, typical
 from attnlib.attention import rescale
-from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct
-from experiments.lab import data
-from experiments.lab.model import Attention, Config, Transformer, loss, rotated
+from experiments.lab.model import Config, Transformer, loss, rotated
 
 SMALL = Config(width=16, head_size=8, depth=2, sequence=12)
 VARIANTS = {
@@ -32,7 +26,7 @@ VARIANTS = {
     "cosine": {"cosine": True, "alpha": 5.0, "post_scale": "exact"},
     "annealed": {"alpha": "annealed"},
     "typical": {"alpha": "typical", "post_scale": "exact"},
-    "typical cosine": {"cosine": True, "alpha": "typical", "causal": False},
+    "annealed cosine": {"cosine": True, "alpha": "annealed", "causal": False},
     "policy": {"policy": "ssmax", "post_scale": "exact"},
     "policy of an encoder": {"policy": "ssmax", "causal": False},
     "policy of cosines": {"cosine": True, "policy": "adacos"},
@@ -148,68 +142,9 @@ def test_a_model_is_what_numpy_computes_position_by_position(name, attention):
     np.testing.assert_allclose(found, row_by_row(model), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("attention", ["fused", "written_out"])
-def test_a_decoder_does_not_see_the_future(attention):
-    config = replace(SMALL, attention=attention)
-    model, before = Transformer(config), tokens(SMALL)
-    after = before.clone()
-    after[:, 7] = (after[:, 7] + 1) % 256
-    changed = (model(before) != model(after)).any(dim=-1)
-    assert not changed[:, :7].any()
-    assert changed[:, 7:].all()
-
-
-def test_an_encoder_sees_everything():
-    model, before = Transformer(variant("encoder")), tokens(SMALL)
-    after = before.clone()
-    after[:, 7] = (after[:, 7] + 1) % 256
-    assert (model(before) != model(after)).any(dim=-1).all()
-    assert torch.isfinite(model(torch.full_like(before, data.MASK))).all()
-
-
-@pytest.mark.parametrize("cosine", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("alpha", [1.0, 2.0])
-def test_the_exact_post_scale_gives_unit_variance_at_each_position(causal, alpha, cosine):
-    alpha = 4.0 * alpha if cosine else alpha
-    config = Config(
-        width=16,
-        head_size=16,
-        sequence=24,
-        causal=causal,
-        post_scale="exact",
-        alpha=alpha,
-        cosine=cosine,
-    )
-    attention = Attention(config)
-    generator = torch.Generator().manual_seed(0)
-    rows = 10_000
-    q, k, v = torch.randn(3, rows, 1, 24, 16, generator=generator)
-    mean_square = attention.float().attend(q, k, v).square().mean(-1).double()  # (rows, 24)
-    error = mean_square.std(0) / math.sqrt(rows)
-    assert ((mean_square.mean(0) - 1.0).abs() < 4.5 * error + 1e-6).all()
-
-
 @pytest.mark.parametrize(
-    ("named", "number"),
-    [
-        ({"policy": "u_mup"}, {"alpha": 0.125}),
-        ({"policy": "ngpt", "cosine": True}, {"alpha": 8.0, "cosine": True}),
-    ],
+    ("factor", "dtype", "biases"), [(0.25, torch.float32, True), (8.0, torch.float64, False)]
 )
-def test_a_policy_is_the_number_that_it_stands_for_to_the_last_bit(named, number):
-    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
-    size = {"width": 64, "head_size": 64}
-    value, of_named = gradients(replace(SMALL, **size, **named), inputs, targets)
-    other, of_number = gradients(replace(SMALL, **size, **number), inputs, targets)
-    assert value == other
-    for name, gradient in of_number.items():
-        assert torch.equal(gradient, of_named[name]), name
-
-
-@pytest.mark.parametrize("biases", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("factor", [0.25, 8.0])
 def test_r_times_c_of_one_is_the_baseline_to_the_last_bit(factor, dtype, biases):
     baseline = replace(SMALL, biases=biases)
     weighted = replace(baseline, post_scale=factor, residual_weight=1.0 / factor)
@@ -219,27 +154,6 @@ def test_r_times_c_of_one_is_the_baseline_to_the_last_bit(factor, dtype, biases)
     assert value == other
     for name, gradient in of_baseline.items():
         assert torch.equal(gradient, of_weighted[name]), name
-
-
-def test_the_inverse_of_the_constant_is_the_baseline_up_to_rounding():
-    weighted = replace(SMALL, post_scale="constant", residual_weight="inverse")
-    inputs, targets = tokens(SMALL), tokens(SMALL, seed=1)
-    value, of_baseline = gradients(SMALL, inputs, targets, torch.float64)
-    other, of_weighted = gradients(weighted, inputs, targets, torch.float64)
-    assert value.item() == pytest.approx(other.item(), rel=1e-14)
-    for name, gradient in of_baseline.items():
-        torch.testing.assert_close(gradient, of_weighted[name], rtol=1e-10, atol=1e-14)
-
-
-def test_the_residual_weight_does_not_touch_the_bias():
-    config = replace(SMALL, residual_weight=3.0, depth=1)
-    model = Transformer(config, 0, torch.float64)
-    attention = model.blocks[0].attention
-    with torch.no_grad():
-        attention.output.weight.zero_()
-        attention.output.bias.fill_(0.5)
-    x = torch.randn(2, 12, 16, dtype=torch.float64)
-    assert (attention(x) == 0.5).all()
 
 
 def test_variants_start_from_the_same_numbers():
@@ -260,106 +174,25 @@ def test_variants_start_from_the_same_numbers():
     assert not torch.equal(other["token.weight"], start["token.weight"])
 
 
-def test_initial_numbers_have_the_variances_that_the_docstring_states():
-    config = Config(width=128, head_size=64, depth=1, sequence=128)
+@pytest.mark.parametrize("initialisation", ["unit", "pytorch"])
+def test_initial_numbers_have_the_laws_that_the_docstring_states(initialisation):
+    config = Config(width=128, depth=1, sequence=128, initialisation=initialisation)
+    unit = initialisation == "unit"
     for name, parameter in Transformer(config).named_parameters():
-        if parameter.ndim == 2:
-            embedding = name in ("token.weight", "position.weight")
-            variance = 0.5 if embedding else 1.0 / parameter.shape[1]
-            error = variance * math.sqrt(2.0 / parameter.numel())
-            assert abs(parameter.var().item() - variance) < 4.5 * error, name
-            assert abs(parameter.mean().item()) < 4.5 * math.sqrt(variance / parameter.numel())
-        else:
-            assert (parameter == (0.0 if name.endswith("bias") else 1.0)).all(), name
-
-
-class Written(nn.Module):
-    """Source 002's model from its description, as one would write it in PyTorch."""
-
-    def __init__(self, config, c=1.0):
-        super().__init__()
-        self.config, self.c = config, c
-        width = config.width
-        self.token = nn.Embedding(256, width)
-        self.position = nn.Embedding(config.sequence, width)
-        self.first = nn.LayerNorm(width)
-        self.parts = nn.ModuleList()
-        for _ in range(config.depth):
-            self.parts.append(nn.LayerNorm(width))
-            self.parts.append(nn.Linear(width, 3 * width))
-            self.parts.append(nn.Linear(width, width))
-            self.parts.append(nn.LayerNorm(width))
-            self.parts.append(nn.Linear(width, 4 * width))
-            self.parts.append(nn.Linear(4 * width, width))
-        self.last = nn.LayerNorm(width)
-        self.logits = nn.Linear(width, 256)
-
-    def forward(self, tokens):
-        n, d = tokens.shape[1], self.config.head_size
-        x = self.first(self.token(tokens) + self.position(torch.arange(n)))
-        for i in range(0, len(self.parts), 6):
-            norm, qkv, w, hidden_norm, up, down = self.parts[i : i + 6]
-            heads = []
-            width = self.config.width
-            q, k, v = (part.split(d, dim=2) for part in qkv(norm(x)).split(width, dim=2))
-            for one in range(width // d):
-                scores = torch.einsum("bnd,bmd->bnm", q[one], k[one]) / d**0.5
-                scores = scores + torch.full((n, n), -1e4).triu(1)
-                heads.append(scores.softmax(2) @ v[one])
-            x = x + w(self.c * torch.cat(heads, 2))
-            x = x + down(functional.gelu(up(hidden_norm(x))))
-        return self.logits(self.last(x))
-
-
-SOURCE = replace(SMALL, width=64, head_size=16, initialisation="pytorch", input_norm=True)
-
-
-@pytest.mark.parametrize("post_scale", ["none", "constant"])
-def test_the_source_s_model_is_the_one_written_out_in_pytorch_loss_by_loss(post_scale):
-    config = replace(SOURCE, post_scale=post_scale)
-    model = Transformer(config, seed=1, dtype=torch.float64)
-    written = Written(config, config.factor(post_scale) if post_scale != "none" else 1.0).double()
-    ours, theirs = list(model.parameters()), list(written.parameters())
-    assert [p.shape for p in ours] == [p.shape for p in theirs]
-    with torch.no_grad():
-        for mine, other in zip(ours, theirs, strict=True):
-            other.copy_(mine)
-    optimisers = [torch.optim.Adam(one.parameters(), lr=2**-8) for one in (model, written)]
-    batches = data.batches(data.embedded(4000), sequence=12, batch=3, steps=8, seed=0)
-    for inputs, targets in (map(torch.from_numpy, batch) for batch in batches):
-        losses = []
-        for one, optimiser in zip((model, written), optimisers, strict=True):
-            optimiser.zero_grad()
-            value = functional.cross_entropy(one(inputs).flatten(0, 1), targets.flatten())
-            value.backward()
-            optimiser.step()
-            losses.append(value.item())
-        assert losses[0] == pytest.approx(losses[1], rel=1e-10)
-
-
-def test_the_source_s_model_starts_as_pytorch_s_own_parameter_by_parameter():
-    torch.manual_seed(0)
-    written = Written(SOURCE)
-    inputs = {id(p): one.in_features for one in linear_layers(written) for p in one.parameters()}
-    ours = Transformer(SOURCE, seed=0).parameters()
-    for (name, theirs), mine in zip(written.named_parameters(), ours, strict=True):
-        if theirs.unique().numel() == 1:  # gains and biases of the norms
-            assert torch.equal(mine, theirs), name
+        values = parameter.detach().numpy().ravel()
+        inputs = 512 if name.endswith("0.output.weight") else 128
+        if name in ("token.weight", "position.weight"):
+            law = stats.norm(scale=math.sqrt(0.5) if unit else 1.0)
+        elif parameter.ndim == 2:
+            bound = 1.0 / math.sqrt(inputs)
+            law = stats.norm(scale=bound) if unit else stats.uniform(-bound, 2.0 * bound)
+        elif unit or "norm" in name:
+            assert (values == (0.0 if name.endswith("bias") else 1.0)).all(), name
             continue
-        assert ks_2samp(mine.detach().ravel(), theirs.detach().ravel()).pvalue > 1e-4, name
-        if id(theirs) in inputs:
-            assert 0.9 < mine.abs().max() * inputs[id(theirs)] ** 0.5 <= 1.0, name
-
-
-def linear_layers(model):
-    return [module for module in model.modules() if isinstance(module, nn.Linear)]
-
-
-def test_building_a_model_leaves_the_global_random_state_alone():
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    Transformer(SMALL)
-    assert torch.equal(torch.get_rng_state(), before)
+        else:
+            bound = 1.0 / math.sqrt(512 if name.endswith("0.output.bias") else 128)
+            law = stats.uniform(-bound, 2.0 * bound)
+        assert stats.kstest(values, law.cdf).pvalue > 1e-4, name
 
 
 def test_branch_ratios_are_those_of_the_tensors():
@@ -384,7 +217,6 @@ def test_the_skip_is_multiplied_where_the_branch_is_added():
     torch.testing.assert_close(output, model.output(model.norm(y + hidden)))
     expected = branch.square().mean().sqrt() / (3.0 * x).square().mean().sqrt()
     torch.testing.assert_close(ratios[0], expected)
-    assert replace(config, skip_weight="constant").factor("constant") == config.note_factor
 
 
 def test_a_learned_scale_is_one_at_the_start_and_multiplies_the_logits():
@@ -427,14 +259,12 @@ def test_rotary_positions_are_relative_and_turn_each_plane_at_its_speed():
     torch.testing.assert_close(torch.complex(found[:4], found[4:]), turned.to(torch.complex128))
 
 
-@pytest.mark.parametrize("positions", ["rotary", "interleaved", "none"])
+@pytest.mark.parametrize("positions", ["rotary", "none"])
 def test_without_learned_positions_any_length_is_read(positions):
     model = Transformer(replace(SMALL, positions=positions))
     longer = torch.cat([tokens(SMALL), tokens(SMALL, seed=1)], dim=1)
     torch.testing.assert_close(model(longer)[:, :12], model(longer[:, :12]))
     assert "position.weight" not in dict(model.named_parameters())
-    turned = {"rotary": [True, True], "interleaved": [True, False], "none": [False, False]}
-    assert [block.attention.turned for block in model.blocks] == turned[positions]
     if positions == "none":  # the last position sees a set
         first = replace(SMALL, positions=positions, depth=1)
         swapped = longer[:, [1, 0, *range(2, 24)]]
@@ -455,120 +285,31 @@ def test_a_shorter_input_is_the_beginning_of_a_longer_one():
     for name in ("baseline", "exact", "policy"):
         model, whole = Transformer(variant(name)), tokens(SMALL)
         torch.testing.assert_close(model(whole[:, :5]), model(whole)[:, :5])
-    with pytest.raises(ValueError, match=r"tokens must be 1 to sequence=12 long, got 13"):
+    with pytest.raises(ValueError, match=r"tokens must be at most sequence=12 long, got 13"):
         Transformer(SMALL)(torch.zeros(1, 13, dtype=torch.long))
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("width", 0, "width must be from 1 to"),
-        ("width", 16.0, "width must be an integer"),
-        ("width", 20, "width must be a multiple of head_size=8, got width=20"),
-        ("depth", True, "depth must be an integer"),
-        ("sequence", 2**40, "sequence must be from 1 to 1048576"),
-        ("causal", 1, "causal must be true or false, got causal=1"),
-        ("alpha", -1.0, "alpha must be finite and at least 0, got alpha=-1"),
-        ("alpha", math.nan, "alpha must not contain NaN"),
-        ("alpha", 1e5, "alpha must be at most 10000, got alpha=100000"),
-        ("alpha", [1.0, 2.0], "alpha must be a single number, got alpha=[1.0, 2.0]"),
-        ("alpha", "high", "alpha must be one of 'annealed', 'typical', got alpha='high'"),
-        ("policy", "yarm", "policy must be a name in attnlib.policies.POLICIES"),
-        ("policy", POLICIES["yarn"], "policy must be a name in attnlib.policies.POLICIES, got pol"),
-        ("policy", "ngpt", "multiplies cosines, not q·k: pass cosine=True with it"),
-        ("post_scale", "exakt", "post_scale must be one of 'none', 'constant', 'exact'"),
-        ("learned_scale", 1, "learned_scale must be true or false, got learned_scale=1"),
-        ("skip_weight", 0.0, "skip_weight must be a finite number above 0, got skip_weight=0"),
-        ("post_scale", 0.0, "post_scale must be a finite number above 0, got post_scale=0"),
-        ("post_scale", None, "or one of 'none', 'constant', 'exact'"),
-        ("residual_weight", "none", "residual_weight must be one of 'constant', 'inverse'"),
-        ("projection_gain", math.inf, "projection_gain must be a finite number above 0"),
-        (
-            "positions",
-            "absolute",
-            "positions must be one of 'learned', 'rotary', 'interleaved', 'none'",
-        ),
-        ("fit_policy", 1, "fit_policy must be true or false, got fit_policy=1"),
-        ("attention", "flash", "attention must be one of 'fused', 'written_out', got attention='f"),
-        ("attention", 3, "attention must be one of 'fused', 'written_out', got attention=3"),
-    ],
-)
-def test_a_wrong_field_is_named_with_what_is_allowed(field, value, message):
-    with pytest.raises((ValueError, TypeError)) as caught:
-        replace(SMALL, **{field: value})
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("told", [{"post_scale": "exact"}, {"alpha": "annealed"}])
-def test_cosines_in_two_dimensions_have_no_law(told):
-    with pytest.raises(ValueError, match="head_size must be at least 3"):
-        Config(width=4, head_size=2, sequence=8, cosine=True, **told)
 
 
 @pytest.mark.parametrize(
     ("told", "message"),
     [
+        ({"width": 20}, "width must be a multiple of head_size=8, got width=20"),
+        ({"depth": True}, "depth must be an integer"),
+        ({"causal": 1}, "causal must be true or false, got causal=1"),
+        ({"alpha": 1e5}, "alpha must be at most 10000, got alpha=100000"),
+        ({"alpha": "high"}, "alpha must be one of 'annealed', 'typical', got alpha='high'"),
+        ({"policy": "yarm"}, "policy must be a name in .*policy='yarm'; similar names: yarn"),
+        ({"policy": "ngpt"}, "multiplies cosines, not q·k: pass cosine=True with it"),
         ({"policy": "mup", "alpha": 2.0}, "policy and alpha both .* policy='mup' and alpha=2.0"),
-        ({"policy": "mup", "cosine": True}, "multiplies q·k, not cosines: .* with cosine"),
-        ({"policy": "gradient_cosine", "cosine": True, "head_size": 2}, "d must be .* got d=2"),
+        ({"post_scale": "exakt"}, "post_scale must be one of 'none', 'constant', 'exact'"),
+        ({"skip_weight": 0.0}, "skip_weight must be a finite number above 0, got skip_weight=0"),
         ({"positions": "rotary", "width": 15, "head_size": 5}, "head_size must be even for rotary"),
-        ({"alpha": "typical", "sequence": 1}, "sequence must be at least 2 for alpha='typical'"),
     ],
 )
-def test_fields_that_do_not_go_together_are_refused(told, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_wrong_field_is_named_with_what_is_allowed(told, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         replace(SMALL, **told)
-
-
-ANYTHING = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=5),
-    st.lists(st.floats(), max_size=3),
-    st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
-)
-
-
-@given(field=st.sampled_from(sorted(Config.__dataclass_fields__)), value=ANYTHING)
-@settings(max_examples=150)
-def test_a_configuration_is_refused_by_name_or_kept(field, value):
-    config, error = kept_or_refused(field, value)
-    if config is None:
-        # A wrong length may show in what depends on it.
-        assert field in error or field in ("width", "head_size", "sequence")
-        assert len(error) < 300
-    else:
-        assert hash(config) == hash(replace(config))
-        assert math.isfinite(config.factor(config.residual_weight))
-
-
-def kept_or_refused(field, value):
-    try:
-        return replace(SMALL, **{field: value}), None
-    except (ValueError, TypeError) as error:
-        return None, str(error)
-
-
-def test_alpha_goes_up_to_what_the_exact_averages_have():
-    assert Config(alpha=1e4).alpha == 1e4
-    with pytest.raises(ValueError, match="alpha must be at most 10000, got alpha=10001"):
-        Config(alpha=10001)
-
-
-def test_a_configuration_keeps_plain_numbers():
-    config = Config(width=np.int64(64), alpha=np.float32(2.0))
-    assert (type(config.width), type(config.alpha)) == (int, float)
 
 
 def test_without_biases_there_are_none():
     model = Transformer(Config(width=64, depth=1, biases=False))
     assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == []
-
-
-@pytest.mark.parametrize("target", [-1, 256])
-def test_a_target_that_is_no_byte_is_refused_on_either_side(target):
-    with pytest.raises(ValueError, match="targets must be from 0 to 255 or -100"):
-        loss(torch.zeros(1, 2, 256), torch.tensor([[0, target]]))
