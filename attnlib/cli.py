@@ -153,7 +153,7 @@ def scale_command(
         both = zip([*by_criterion, *policies], [*constants, *POLICIES.values()], strict=True)
         known = [(line, rule) for line, rule in both if line["alpha"] is not None]
         rules = [rule for _, rule in known]
-        reached = retrieval.reach(chosen, needle, policy=rules, d=d, roughly=True)
+        reached = retrieval.reach(chosen, needle, policy=rules, d=d)
         for (line, _), most in zip(known, reached.tolist(), strict=True):
             line["reach"] = int(min(most, checking.LARGEST_INTEGER))
     if as_json:

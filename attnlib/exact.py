@@ -14,10 +14,8 @@ p_i. So all expectations are averages over one maximum of n independent numbers.
 with B(u) = E[(u − αs) e^{αs−u} exp(−e^{αs−u})] and Euler's γ. With λ = e^{−u} these are Laplace
 transforms: φ = E e^{−λe^{αs}}.
 
-Method: the trapezoidal rule outside, which converges exponentially for smooth integrands that
-decay, and the law's `rule` inside. All terms of a sum are positive, so the results are relatively
-accurate also where they are tiny; φ near 1 is kept as 1 − φ. For `DotProduct(d)` the scores are
-independent only given the query: the normal result is averaged over its length.
+Method: that of `maximum`. For `DotProduct(d)` the scores are independent only given the query: the
+normal result is averaged over its length.
 
 Accuracy: relative error below 1e-10 for α from 0 to 100/σ (σ² the variance of a score) and n up to
 10¹², d up to 10⁶, and below 1e-8 for a law of your own; α up to 10⁴/σ and n up to 2⁵³ are allowed.
@@ -28,17 +26,17 @@ from 1 to 2⁵³, what is no law, and shapes that do not broadcast.
 Chapter: exact.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from attnlib import checking, quadrature, scores
+from attnlib import checking, maximum, scores
 from attnlib.checking import FloatArray
-from attnlib.quadrature import Averages, Block, Kernel, Rule
+from attnlib.maximum import Block, Quantity, Row, first
+from attnlib.quadrature import Rule
 from attnlib.scores import Law
 
 LARGEST_SCALE = 1e4
@@ -53,9 +51,6 @@ PANEL = 0.25
 CHEBYSHEV = 16
 """Number of terms of the interpolating series."""
 
-LONGEST = 2**13
-"""Points of a uniform grid of u, above which one that follows the integrand is shorter."""
-
 BLOCK = 2**17
 """How many numbers are worked on at a time."""
 
@@ -63,7 +58,7 @@ BLOCK = 2**17
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E Y = E Σp², broadcasting over α and n; 1 at n = 1 and 1/n at α = 0.
 
-    Accuracy, range and errors as the module says. Chapter: exact.
+    Chapter: exact.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512 = 0.00531 is near
     0.005234...
@@ -75,8 +70,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return G = E g = α(1 − E Σp²), broadcasting over α and n; 0 at n = 1.
 
     Computed without the subtraction: relatively accurate also where E Y is nearly 1. For every law
-    with a log-concave density it increases in α, to `gradient_limit`. Accuracy, range and errors as
-    the module says. Chapter: exact.
+    with a log-concave density it increases in α, to `gradient_limit`. Chapter: exact.
 
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]
     [0.9948, 2.4843, 3.0436]
@@ -88,8 +82,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return Φ = E log Z, Z = Σ e^{αs}, over α and n; α E s at n = 1, log n at α = 0.
 
-    Convex in α, with slope `mean_score`. Accuracy, range and errors as the module says. Chapter:
-    exact.
+    Convex in α, with slope `mean_score`. Chapter: exact.
 
     >>> float(free_energy(scores.Normal(), 1.0, 512) - np.log(512))  # below ½, Jensen's bound
     0.4983...
@@ -115,7 +108,7 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E H = −E Σ p log p = Φ − αΦ', in nats, broadcasting over α and n; 0 at n = 1.
 
-    Computed without that difference. Accuracy, range and errors as the module says. Chapter: exact.
+    Computed without that difference. Chapter: exact.
 
     >>> float(entropy(scores.Normal(), 1.0, 512)), float(np.log(512) - 0.5)
     (5.7418..., 5.7383...)
@@ -127,8 +120,7 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
     """Return E Σ p^k for a real order k from 1 to 16, broadcasting over α and n.
 
     1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Accuracy, range and errors as
-    the module says, and ValueError for another order. Above k = 3 with very many keys, rows that
-    are too rare to be counted here may make the moment. Chapter: exact.
+    the module says, and ValueError for another order. Chapter: exact.
 
     >>> float(moment(scores.Normal(), 0.0, 10, order=3.0))
     0.01
@@ -137,10 +129,10 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
     if not 1.0 <= k <= LARGEST_ORDER:
         raise ValueError(f"order must be from 1 to {LARGEST_ORDER:g}, got order={k:g}")
 
-    quantity = _Quantity(
+    quantity = Quantity(
         lambda block: np.exp(k * block.exponent - block.power - gammaln(k)),
-        lambda q: q.integrate(q.inner),
-        finer=1.0 + max(k - 2.0, 0.0) / 14.0,
+        _of_one_key,
+        order=max(k, 2.0),
         logarithmic=True,
     )
     return _expectation(law, alpha, n, quantity, only_key=1.0)
@@ -149,8 +141,8 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
 def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return √(E Y): the std of an output Σ p_i v_i, for values of mean 0 and variance 1.
 
-    The values must be independent of each other and of the scores. Broadcasts over α and n.
-    Accuracy, range and errors as the module says. Source 002; chapter: exact.
+    The values must be independent of each other and of the scores. Broadcasts over α and n. Source
+    002; chapter: exact.
 
     >>> float(output_std(scores.Normal(), 0.0, 256))
     0.0625
@@ -161,8 +153,8 @@ def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return 1/√(E Y): the factor that gives the output of attention unit variance.
 
-    Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Accuracy,
-    range and errors as the module says. Source 002; chapter: exact.
+    Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Source 002;
+    chapter: exact.
 
     >>> float(post_scale(scores.Normal(), 0.0, 256))
     16.0
@@ -212,8 +204,8 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
 
     It is the density at 0 of the gap between the two largest scores, n(n−1) ∫ f² F^{n−2} ds with
     the density f and distribution function F of a score. For `Normal` that equals E max s, for
-    `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. Relative error below 1e-10. Errors
-    as the module says. Chapter: exact.
+    `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. Relative error below 1e-10.
+    Chapter: exact.
 
     >>> float(gradient_limit(scores.Normal(), 2) * np.sqrt(np.pi))
     1.0
@@ -222,9 +214,10 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     """
     scores.check_law(law)
     keys = checking.whole_keys(n)
-    distinct, position = np.unique(keys, return_inverse=True)
-    values = np.array([law.gap_density(float(n)) if n > 1.0 else 0.0 for n in distinct])
-    return cast(FloatArray, values[position].reshape(keys.shape))
+    several, limit = keys > 1.0, np.zeros(keys.shape)
+    distinct, position = np.unique(keys[several], return_inverse=True)
+    limit[several] = law.gap_density(distinct)[position]
+    return limit
 
 
 def saturation(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -243,90 +236,21 @@ def saturation(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return gradient(law, alpha, n) / gradient_limit(law, n)
 
 
-class _Quadrature:
-    """The maximum of n numbers αs + X on a grid of u that serves all n in `keys`.
-
-    Attributes: `u`, `log_cdf` (log φ) and `inner` (E kernel), each an array over u; of a kernel
-    that returns several arrays, `inner` has as many rows.
-    """
-
-    def __init__(
-        self, law: Law, alpha: float, keys: FloatArray, kernel: Kernel, finer: float
-    ) -> None:
-        log_n = float(np.log(keys.max()))
-        self.keys = keys
-        rule = law.rule(alpha, log_n)
-        # Beyond DEPTH + log n below u a score adds less than e^{−DEPTH}/n to 1 − φ.
-        self._averages = Averages(rule, alpha, reach=quadrature.DEPTH + log_n)
-        # Beyond `highest` P(αs + X > u) ≤ E min(1, e^{αs−u}) is below e^{−DEPTH}/n.
-        lowest, top = self._averages.ends
-        highest = min(float(law.log_mgf(alpha)), top) + log_n + quadrature.DEPTH
-        coarse = np.linspace(lowest, highest, 48)
-        log_cdf, _ = self._averages(coarse, kernel)
-        first = int(np.count_nonzero(keys.min() * log_cdf < -quadrature.DEPTH))
-        last = int(np.count_nonzero(keys.max() * log_cdf < -np.exp(-quadrature.DEPTH)))
-        left, right = coarse[max(first - 1, 0)], coarse[min(last, coarse.size - 1)]
-        if rule.smoothness is None and right - left > quadrature.STEP * LONGEST:
-            self._step = 1.0
-            self.u, self._lengths = self._graded(law, alpha)
-        else:
-            self._step = quadrature.STEP * (rule.smoothness or 1.0) / finer
-            self._lengths = np.ones(())
-            left, right = np.floor(left / self._step), np.ceil(right / self._step)
-            self.u = self._step * np.arange(left, right + 1.0)
-        self.log_cdf, self.inner = self._averages(self.u, kernel)
-
-    def integrate(self, integrand: FloatArray, others: float = 1.0) -> FloatArray:
-        """Return n ∫ integrand φ^{n − others} du for each n in `keys`."""
-        rows = max(1, BLOCK // self.u.size)
-        parts = [
-            np.exp((self.keys[i : i + rows, None] - others) * self.log_cdf)
-            @ (integrand * self._lengths)
-            for i in range(0, self.keys.size, rows)
-        ]
-        return self.keys * (self._step * np.concatenate(parts))
-
-    def _graded(self, law: Law, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """Return panels of u that follow the density of the maximum of few, some and many keys."""
-        some = np.unique(np.append(self.keys[:: self.keys.size // 16 + 1], self.keys.max()))
-
-        def log_density(u: FloatArray) -> FloatArray:
-            log_cdf, density = self._averages(u.ravel(), quadrature.first)
-            logs = (some[:, None] - 1.0) * log_cdf + np.log(some)[:, None]
-            total: FloatArray = np.logaddexp.reduce(logs, axis=0) + np.log(density)
-            return total.reshape(u.shape)
-
-        marks = alpha * np.asarray(law.landmarks)
-        spread = alpha * float(np.sqrt(law.variance))
-        # Near e^{−DEPTH} the averages end, at `reach`.
-        found = quadrature.panels(log_density, marks, spread, depth=quadrature.DEPTH - 10.0)
-        return found.scores.ravel(), np.exp(found.log_weights).ravel()
+def _of_one_key(row: Row) -> FloatArray:
+    return row.keys * row.inner * np.exp(row.others(1.0))
 
 
-class _Quantity(NamedTuple):
-    """An expectation: the kernel to average at each u, and the integral over u."""
-
-    kernel: Kernel
-    combine: Callable[[_Quadrature], FloatArray]
-    degree: int = 0  # with scores r times as large, at the same αr, it is r^degree as large
-    finer: float = 1.0  # steps of u: kernels of high order are narrow
-    logarithmic: bool = False  # it varies by factors: interpolate its logarithm
-
-
-_COLLISION_PROBABILITY = _Quantity(
-    lambda block: block.power**2 * block.gumbel, lambda q: q.integrate(q.inner), logarithmic=True
+_COLLISION_PROBABILITY = Quantity(
+    lambda block: block.power * first(block), _of_one_key, logarithmic=True
 )
-_COMPLEMENT = _Quantity(
-    quadrature.first, lambda q: (q.keys - 1.0) * q.integrate(q.inner**2, others=2.0)
+_COMPLEMENT = Quantity(
+    first, lambda row: row.keys * (row.keys - 1.0) * row.inner**2 * np.exp(row.others(2.0))
 )
-_FREE_ENERGY = _Quantity(quadrature.first, lambda q: q.integrate(q.u * q.inner) - np.euler_gamma)
-_ENTROPY = _Quantity(
-    lambda block: -block.exponent * quadrature.first(block),
-    lambda q: q.integrate(q.inner) - np.euler_gamma,
+_FREE_ENERGY = Quantity(first, lambda row: row.u * _of_one_key(row), offset=-np.euler_gamma)
+_ENTROPY = Quantity(
+    lambda block: -block.exponent * first(block), _of_one_key, offset=-np.euler_gamma
 )
-_MEAN_SCORE = _Quantity(
-    lambda block: block.scores * quadrature.first(block), lambda q: q.integrate(q.inner), degree=1
-)
+_MEAN_SCORE = Quantity(lambda block: block.scores * first(block), _of_one_key, degree=1)
 
 
 def _tilted(block: Block) -> FloatArray:
@@ -334,38 +258,38 @@ def _tilted(block: Block) -> FloatArray:
 
     s from about where it matters at this u, for only differences of scores will count.
     """
-    first = quadrature.first(block)
-    second = block.power * first
+    one = first(block)
+    two = block.power * one
     s = (block.scores + block.alpha * block.exponent) / (1.0 + block.alpha**2)
-    return np.stack([first, second, s * first, s * second, s * s * second])
+    return np.stack([one, two, s * one, s * two, s * s * two])
 
 
-def _frobenius(q: _Quadrature) -> FloatArray:
+def _frobenius(row: Row) -> FloatArray:
     """Return E‖J‖_F² = E[2 Σ p_i²p_j² + Σ p_i²p_j p_k], i, j, k different."""
-    first, second, *_ = q.inner
-    return _of_two_and_three(q, 2.0 * second**2, second * first**2)
+    one, two, *_ = row.inner
+    return _of_two_and_three(row, 2.0 * two**2, two * one**2)
 
 
-def _along_the_query(q: _Quadrature) -> FloatArray:
+def _along_the_query(row: Row) -> FloatArray:
     """Return E|Js|²: with (s_i − s_j)² in the first sum, (s_i − s_j)(s_i − s_k) in the second."""
-    first, second, s_first, s_second, ss_second = q.inner
-    two = 2.0 * (second * ss_second - s_second**2)
-    three = first * (first * ss_second - 2.0 * s_first * s_second) + s_first**2 * second
-    return _of_two_and_three(q, two, three)
+    one, two, s_one, s_two, ss_two = row.inner
+    pairs = 2.0 * (two * ss_two - s_two**2)
+    triples = one * (one * ss_two - 2.0 * s_one * s_two) + s_one**2 * two
+    return _of_two_and_three(row, pairs, triples)
 
 
-def _of_two_and_three(q: _Quadrature, two: FloatArray, three: FloatArray) -> FloatArray:
-    pairs = (q.keys - 1.0) * q.integrate(two, others=2.0)
-    triples = (q.keys - 1.0) * (q.keys - 2.0) * q.integrate(three, others=3.0)
-    return (pairs + triples) / 6.0  # Γ(4), for four factors p
+def _of_two_and_three(row: Row, two: FloatArray, three: FloatArray) -> FloatArray:
+    n = row.keys
+    each = two * np.exp(row.others(2.0)) + (n - 2.0) * three * np.exp(row.others(3.0))
+    return n * (n - 1.0) / 6.0 * each  # Γ(4), for four factors p
 
 
-_FROBENIUS = _Quantity(_tilted, _frobenius, logarithmic=True)
-_ALONG_THE_QUERY = _Quantity(_tilted, _along_the_query, logarithmic=True)
+_FROBENIUS = Quantity(_tilted, _frobenius, logarithmic=True)
+_ALONG_THE_QUERY = Quantity(_tilted, _along_the_query, logarithmic=True)
 
 
 def _expectation(
-    law: Law, alpha: ArrayLike, n: ArrayLike, quantity: _Quantity, *, only_key: ArrayLike
+    law: Law, alpha: ArrayLike, n: ArrayLike, quantity: Quantity, *, only_key: ArrayLike
 ) -> FloatArray:
     """Return the quantity at each α and n; `only_key` at n = 1."""
     scale, keys = _arguments(law, alpha, n)
@@ -380,20 +304,19 @@ def _expectation(
     return result
 
 
-def _over_keys(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quantity) -> FloatArray:
+def _over_keys(law: Law, scale: FloatArray, keys: FloatArray, quantity: Quantity) -> FloatArray:
     """Return the quantity at each pair of α and n, for independent scores."""
     alphas, which, sizes = np.unique(scale, return_inverse=True, return_counts=True)
     result = np.empty_like(scale)
     groups = np.split(np.argsort(which, kind="stable"), np.cumsum(sizes)[:-1])
     for alpha, group in zip(alphas, groups, strict=False):
         counts, position = np.unique(keys[group], return_inverse=True)
-        maximum = _Quadrature(law, float(alpha), counts, quantity.kernel, quantity.finer)
-        result[group] = quantity.combine(maximum)[position]
+        result[group] = maximum.integral(law, float(alpha), counts, quantity)[position]
     return result
 
 
 def _over_factors(
-    law: Law, rule: Rule, scale: FloatArray, keys: FloatArray, quantity: _Quantity
+    law: Law, rule: Rule, scale: FloatArray, keys: FloatArray, quantity: Quantity
 ) -> FloatArray:
     """Return the quantity at each pair of α and n, averaged over a factor of all scores."""
     factors, weights, _ = rule
@@ -403,7 +326,7 @@ def _over_factors(
     return values @ (weights * factors**quantity.degree)
 
 
-def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: _Quantity) -> FloatArray:
+def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: Quantity) -> FloatArray:
     """Return the quantity at each pair of α and n, for independent scores.
 
     Many different α are interpolated: by a Chebyshev series in log α on each interval of the

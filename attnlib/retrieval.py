@@ -28,25 +28,20 @@ beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, logit, logsumexp
+from scipy.special import logsumexp
 
-from attnlib import checking, exact, quadrature, rows, scores
+from attnlib import checking, exact, maximum, rows, scores
 from attnlib.checking import FloatArray
+from attnlib.maximum import Quantity, Row, first
 from attnlib.policies import POLICIES, Policy
-from attnlib.quadrature import Averages, Kernel, Rule
+from attnlib.quadrature import OUTWARD, Rule
 from attnlib.sampling import Estimate
 from attnlib.scores import Law
-
-COARSE = 64
-"""Points at which an integrand is looked at, to see where it is."""
-
-LOWEST_LOG = -1e3
-"""Logarithms of φ below it are raised to it: e to it is 0, and so are all powers."""
 
 RAREST = 700.0
 """Means below e^{−RAREST} may come out as 0."""
@@ -54,17 +49,8 @@ RAREST = 700.0
 LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
 """Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
 
-STEP_OF_RULES, STEP_OF_SCALES = 0.5, 0.25
-"""Steps of log n and of log α in looking for where a rule loses the needle."""
-
-LEAST_SCALE = 0.02
-"""The least ασ of that table: below it a rule is taken as of this one, and no needle is found."""
-
-MARGIN = 0.05
-"""How far the table's log E P/(1 − E P) may be off: nearer to ½, the exact one decides."""
-
-ENOUGH = 1e-8
-"""The share of a query's length that a mean over lengths may leave out."""
+STEP_OF_RULES = 0.25
+"""Step of log n in looking for where a rule loses the needle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +116,7 @@ def gradient(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatA
     """Return α E(1 − P), the mean of −∂L/∂s_* for the loss L = −log P: how much there is to learn.
 
     Computed without the subtraction. At α = θ it is α(1 − E Σp²), the mean gradient of such rows.
-    Accuracy, range and errors as the module says. Chapter: needle.
+    Chapter: needle.
 
     >>> float(gradient(scores.Normal(), Tilted(9.0), 9.0, 512))
     0.0001...
@@ -139,29 +125,10 @@ def gradient(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatA
     return checking.alpha(alpha) * missed
 
 
-def moment(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray:
-    """Return E P^k for a real order k from 1 to 16; n^{−k} at α = 0.
-
-    Accuracy, range and errors as the module says, and ValueError for another order. Chapter:
-    needle.
-
-    >>> float(moment(scores.Normal(), Tilted(1.0), 0.0, 10, order=3.0))
-    0.001
-    """
-    k = checking.number("order", order)
-    if not 1.0 <= k <= exact.LARGEST_ORDER:
-        raise ValueError(f"order must be from 1 to {exact.LARGEST_ORDER:g}, got order={k:g}")
-    quantity = _Quantity(
-        lambda block: np.exp(k * block.exponent - block.power - gammaln(k)), _weight, order=k
-    )
-    return _expectation(law, needle, alpha, n, quantity, 1.0)
-
-
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E Y = E Σp² of rows with a needle; 1 at n = 1 and 1/n at α = 0.
 
-    At α = θ a tilted needle has E Y = E P: the weights are calibrated. Accuracy, range and errors
-    as the module says. Chapter: needle.
+    At α = θ a tilted needle has E Y = E P: the weights are calibrated. Chapter: needle.
 
     >>> float(collision_probability(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
@@ -181,7 +148,7 @@ def loss(
     """Return E[−log P], the mean loss in nats; 0 at n = 1 and log n at α = 0.
 
     Convex in α; for a tilted needle its minimum is at α = θ, for every n. `sinks` and `needles` as
-    in `weight`. Accuracy, range and errors as the module says. Chapter: needle.
+    in `weight`. Chapter: needle.
 
     >>> [round(float(x), 4) for x in loss(scores.Normal(), Tilted(4.0), [3.0, 4.0, 5.0], 512)]
     [0.7695, 0.7047, 0.7356]
@@ -192,8 +159,7 @@ def loss(
 def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return P(the needle has the largest score) = E F(s_*)^{n−1}, F the distribution function.
 
-    Of keys with the same score each is the largest with the same chance, so that this is the limit
-    of `weight` as α → ∞. Accuracy, range and errors as the module says. Chapter: needle.
+    The limit of `weight` as α → ∞. Chapter: needle.
 
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25
@@ -214,7 +180,10 @@ def information(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     0.4983...
     """
     keys = checking.whole_keys(n)
-    return np.log(keys) - loss(law, needle, best_alpha(law, needle, keys), keys)
+    best = best_alpha(law, needle, keys)
+    reached = np.isfinite(best)  # at α = ∞ the loss is 0
+    lost = loss(law, needle, np.where(reached, best, 0.0), keys)
+    return np.log(keys) - np.where(reached, lost, 0.0)
 
 
 def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
@@ -263,7 +232,7 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
 def mean_gap(law: Law, needle: Needle) -> FloatArray:
     """Return E s_* − E s, how far above the other keys the needle is: θσ² for small θ.
 
-    θ for normal scores and for dot products. Errors as the module says. Chapter: needle.
+    θ for normal scores and for dot products. Chapter: needle.
 
     >>> float(mean_gap(scores.Cosine(128), Tilted(80.0)))
     0.4815...
@@ -290,17 +259,15 @@ def reach(
     d: int | None = None,
     sinks: ArrayLike = (),
     needles: int = 1,
-    roughly: bool = False,
 ) -> FloatArray:
     """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
 
     At a fixed α, or by a rule in n: a policy or its name, or several for a last axis, with
     α = `Policy.alpha(n, d)`/σ, the query at the last position, and d that of the law if it has one.
-    By a rule the weight may come and go: n is the last up to e¹⁰⁰; `roughly`, the last up to 2⁵³
-    within a percent, many times as fast. 0 where the needle has less from the start; infinite where
-    it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` and `needles` as in `weight`.
-    Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError without
-    exactly one of alpha and policy. Chapter: reach.
+    By a rule the weight may come and go: n is the last up to e¹⁰⁰. 0 where the needle has less from
+    the start; infinite where it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` and
+    `needles` as in `weight`. Broadcasts over α and the needle's parameter. Errors as the module
+    says, and TypeError without exactly one of alpha and policy. Chapter: reach.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
     5344.0
@@ -327,31 +294,8 @@ def reach(
     by_rules = np.empty((*strengths.shape, len(rules)))
     for place, strength in np.ndenumerate(strengths):
         one = type(needle)(float(strength))
-        by_rules[place] = _reach_by_rules(law, quantity, one, rules, size, roughly)
+        by_rules[place] = [_reach_by_rule(law, quantity, one, rule, size) for rule in rules]
     return by_rules if several else by_rules[..., 0]
-
-
-def sample(law: Law, needle: Needle, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
-    """Return `rows` independent rows of n scores, shape (rows, n), with the needle at index 0.
-
-    A tilted needle, and a factor that all scores of a row share, are drawn from the points of the
-    rules of quadrature, 10⁻² standard deviations apart or nearer: means of what is smooth are those
-    of the law. Errors as the module says and as `Law.sample`, and ValueError for a needle of
-    several strengths. Chapter: needle.
-
-    >>> row = sample(scores.Normal(), Fixed(4.0), np.random.default_rng(0), rows=1, n=3)
-    >>> row
-    array([[ 4.        , -0.13210486,  0.64042265]])
-    """
-    checking.number("needle", _checked(law, needle))
-    law, factors, shares = _independent(law, 100.0)
-    drawn = law.sample(rng, rows, n)
-    which = rng.choice(len(factors), size=rows, p=shares)
-    for i in np.unique(which):
-        here, one = which == i, _given_factor(needle, factors[i])
-        rule = _rule(one, law, 100.0 / float(np.sqrt(law.variance)), float(np.log(n)), 0.0)
-        drawn[here, 0] = rng.choice(rule.scores, size=int(here.sum()), p=rule.weights)
-    return np.take(factors, which)[:, None] * drawn
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -373,8 +317,8 @@ def _given_factor(needle: Needle, factor: float) -> Needle:
 
 def _rule(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Rule:
     if isinstance(needle, Tilted):
-        return law.tilted_rule(_strength(needle), alpha, log_n, further)
-    return Rule(np.array([_strength(needle)]), np.ones(1), 1.0)
+        return law.rule(alpha, log_n, tilt=_strength(needle), further=further)
+    return Rule(np.array([_strength(needle)]), np.ones(1))
 
 
 def _rarity(needle: Needle, law: Law, alpha: float) -> float:
@@ -461,65 +405,36 @@ def _by_strength(
 # --- the integrals --------------------------------------------------------------------------------
 
 
-class _Row(NamedTuple):
-    """What an integrand is made of, over u; `others` is a column of the numbers of other keys."""
-
-    log_others: FloatArray  # log φ
-    inner_others: FloatArray  # E kernel
-    log_needle: FloatArray
-    inner_needle: FloatArray
-    log_sink: FloatArray  # −e^{b−u}
-    others: FloatArray
-    needles: int
-
-
-class _Quantity(NamedTuple):
-    """An expectation: the kernel to average at each u, and the integrand."""
-
-    kernel: Kernel
-    integrand: Callable[[_Row], FloatArray]
-    rare: bool = False  # it may be as small as the chance that a key comes before the needle
-    order: float = 1.0
-    sink: float = -np.inf  # b
-    needles: int = 1
-
-
-def _beside(quantity: _Quantity, sinks: ArrayLike, needles: int) -> _Quantity:
+def _beside(quantity: Quantity, sinks: ArrayLike, needles: int) -> Quantity:
     """Return the quantity with other needles, and the one sink that does what these do together."""
     logits, count = checking.finite("sinks", sinks), checking.integer("needles", needles, minimum=1)
     sink = float(logsumexp(logits)) if logits.size else -np.inf
     return quantity._replace(sink=sink, needles=count)
 
 
-def _weight(row: _Row) -> FloatArray:
-    rest = row.others * row.log_others + (row.needles - 1.0) * row.log_needle + row.log_sink
-    return row.needles * row.inner_needle * np.exp(rest)
+def _weight(row: Row) -> FloatArray:
+    rest = row.others() + (row.needles - 1.0) * row.needle_log_cdf + row.log_sink
+    return row.needles * row.needle_inner * np.exp(rest)
 
 
-def _one_of_the_others(row: _Row) -> FloatArray:
-    one_less = np.maximum(row.others - 1.0, 0.0) * row.log_others
-    return row.others * row.inner_others * np.exp(one_less + row.log_needle)
+def _one_of_the_others(row: Row) -> FloatArray:
+    return row.keys * row.inner * np.exp(row.others(1.0) + row.needle_log_cdf)
 
 
-def _loss(row: _Row) -> FloatArray:
-    kept = row.others * row.log_others + row.log_sink
-    return -np.expm1(kept) * np.exp(row.needles * row.log_needle)
+def _loss(row: Row) -> FloatArray:
+    return -np.expm1(row.others() + row.log_sink) * np.exp(row.needles * row.needle_log_cdf)
 
 
-_WEIGHT = _Quantity(quadrature.first, _weight)
-_MISSED = _Quantity(quadrature.first, _one_of_the_others, rare=True)
-_LOSS = _Quantity(lambda block: block.gumbel, _loss, rare=True)
-
-
-_SQUARES = _Quantity(
-    lambda block: block.power * quadrature.first(block),
-    lambda row: _weight(row) + _one_of_the_others(row),
-    order=2.0,
+_WEIGHT = Quantity(first, _weight)
+_MISSED = Quantity(first, _one_of_the_others, rare=True)
+_LOSS = Quantity(lambda block: block.gumbel, _loss, rare=True)
+_SQUARES = Quantity(
+    lambda block: block.power * first(block), lambda row: _weight(row) + _one_of_the_others(row)
 )
 
 
 def _expectation(
-    law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, quantity: _Quantity, certain: float
+    law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, quantity: Quantity, certain: float
 ) -> FloatArray:
     """Return the quantity at each α, n and strength; `certain` where there are needles only."""
     strengths = _checked(law, needle)
@@ -539,100 +454,21 @@ def _expectation(
 
 
 def _averaged(
-    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity, every: int = 1
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: Quantity
 ) -> FloatArray:
-    """Return the quantity at each n, averaged over a factor of all scores if there is one.
-
-    With `every` above 1 fewer factors: those that are not too rare, at so many times the step.
-    """
+    """Return the quantity at each n, averaged over a factor of all scores if there is one."""
     law, factors, shares = _independent(law, float(np.log(keys.max())))
-    if every > 1 and len(factors) > 1:
-        kept = np.flatnonzero(shares > ENOUGH)[::every]
-        factors, shares = [factors[i] for i in kept], shares[kept] / shares[kept].sum()
     parts = [_integral(law, _given_factor(needle, r), keys, alpha * r, quantity) for r in factors]
     return np.tensordot(shares, parts, 1)
 
 
 def _integral(
-    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: _Quantity
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: Quantity
 ) -> FloatArray:
-    """Return the quantity at each n, for independent scores."""
-    log_n = float(np.log(keys.max()))
-    rare = _rarity(needle, law, alpha) if quantity.rare else 0.0
-    further = 2.0 * rare + min(rare, quadrature.DEPTH)  # where the one before it may be
-    # E P^k may be as small as n^{−k}, of rows as rare.
-    higher = 2.0 * (quantity.order - 1.0) * log_n + (quantity.order > 1.0) * quadrature.DEPTH
-    # Kernels of high order are narrow.
-    finer = 1.0 + max(quantity.order - 2.0, 0.0) / 14.0
-    fine = alpha * finer
-    rules = [law.rule(fine, log_n), _rule(needle, law, fine, log_n, further + higher)]
-    # How smooth the integrand is depends on n, and not on how far the tail is followed.
-    smoothness = [max((rule.smoothness or 1.0) / finer, 1.0) for rule in rules]
-    if further > 0.0:
-        rules[0] = law.rule(fine, log_n + further / 2.0)
-    # Further below u scores add less than e^{−DEPTH}/n to 1 − φ, and to the needle's weight.
-    reach = quadrature.DEPTH + log_n
-    of_others, of_needle = Averages(rules[0], alpha, reach + rare), Averages(rules[1], alpha, reach)
-    others, sink = (keys - quantity.needles)[:, None], quantity.sink
-
-    def row(u: FloatArray) -> _Row:
-        log_others, inner_others = of_others(u, quantity.kernel)
-        log_needle, inner_needle = of_needle(u, quantity.kernel)
-        return _Row(
-            np.maximum(log_others, LOWEST_LOG),
-            inner_others,
-            np.maximum(log_needle, LOWEST_LOG),
-            inner_needle,
-            -np.exp(np.minimum(sink - u, 7.0)),
-            others,
-            quantity.needles,
-        )
-
-    (low_others, top_others), (low_needle, top_needle) = of_others.ends, of_needle.ends
-    # What is narrow has its place: at a sink, at a fixed needle, at a level of a discrete law.
-    marks = np.concatenate([of_others.edges, of_needle.edges, [sink] if sink > -np.inf else []])
-    lowest = min(low_others, low_needle, marks.min() - quadrature.ABOVE)
-    top_others = min(float(law.log_mgf(alpha)), top_others) + log_n
-    highest = max(top_others, top_needle, sink) + quadrature.DEPTH + rare
-    near = np.add.outer(marks, [-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0]).ravel()
-    coarse = np.unique(np.append(np.linspace(lowest, highest, COARSE), near))
-    heights = np.abs(quantity.integrand(row(coarse)))
-    tops = heights.max(axis=-1, keepdims=True)
-    kept = np.flatnonzero((heights > np.exp(-quadrature.DEPTH) * tops).any(axis=0))
-    if not kept.size:
-        return np.zeros(keys.shape)
-    left, right = coarse[max(kept[0] - 1, 0)], coarse[min(kept[-1] + 1, coarse.size - 1)]
-    smooth = 1.0 if sink > -np.inf else min(smoothness)
-    step = quadrature.STEP * smooth / finer
-
-    def summed(u: FloatArray, lengths: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the integrals, and how high each integrand is."""
-        whole, rows = row(u), max(1, exact.BLOCK // u.size)
-        found, reached = np.empty(keys.size), np.empty((keys.size, 1))
-        for i in range(0, keys.size, rows):
-            part = quantity.integrand(whole._replace(others=others[i : i + rows]))
-            found[i : i + rows] = part @ lengths
-            reached[i : i + rows] = np.abs(part).max(axis=-1, keepdims=True)
-        return found, reached
-
-    if not (smooth == 1.0 and right - left > step * exact.LONGEST):
-        u = step * np.arange(np.floor(left / step), np.ceil(right / step) + 1.0)
-        return summed(u, np.full(u.size, step))[0]
-
-    def log_density(u: FloatArray) -> FloatArray:  # for few keys and for many
-        each = np.abs(quantity.integrand(row(u.ravel()))) / np.where(tops > 0.0, tops, 1.0)
-        return np.asarray(np.log(each.sum(axis=0)).reshape(u.shape))
-
-    landmarks = np.append(marks, alpha * np.asarray(law.landmarks))
-    spread = alpha * float(np.sqrt(law.variance))
-    while True:
-        # Near e^{−DEPTH} the averages end, at their reach.
-        panels = quadrature.panels(log_density, landmarks, spread, depth=quadrature.DEPTH - 10.0)
-        found, reached = summed(panels.scores.ravel(), np.exp(panels.log_weights).ravel())
-        # An integrand that is higher than it looked would hide those of other n.
-        if keys.size == 1 or not (reached > 8.0 * tops).any():
-            return found
-        tops = np.maximum(tops, reached)
+    known = maximum.Needle(
+        partial(_rule, needle, law), _rarity(needle, law, alpha) if quantity.rare else 0.0
+    )
+    return maximum.integral(law, alpha, keys - quantity.needles, quantity, known)
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
@@ -645,18 +481,9 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
     if independent is not law:
         parts = [_first_of(independent, _given_factor(needle, r), n) for r in factors]
         return np.tensordot(shares, parts, 1)
-    strength, tilted = _strength(needle), isinstance(needle, Tilted)
-    weights, above, ties = law.tilted_ranks(strength, log_n) if tilted else law.ranks(strength)
-    with np.errstate(divide="ignore"):
-        log_below = np.maximum(np.log1p(-above), LOWEST_LOG)
-        log_others = np.log1p(-np.minimum(ties / np.maximum(1.0 - above, 1e-300), 1.0))
-    keys = n[:, None]
-    ties = np.broadcast_to(ties, (n.size, ties.size))
-    shared = -np.expm1(keys * np.maximum(log_others, LOWEST_LOG)) * (1.0 - above)
-    # (F^n − (F − p)^n)/(np) for a tie of probability p, F^{n−1} without
-    ratio = np.divide(shared, keys * ties, out=np.ones_like(shared), where=ties > 0.0)
-    chances = np.exp((keys - 1.0) * log_below) * ratio
-    return np.asarray(chances @ weights)
+    if isinstance(needle, Tilted):
+        return law.probability_of_largest(_strength(needle), n)
+    return np.exp((n - 1.0) * np.log1p(-law.tail(_strength(needle))))
 
 
 def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
@@ -666,13 +493,16 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     gap, spread = float(_strength(needle)), float(np.sqrt(law.variance))
     if n == 1.0 or gap <= law.mean:
         return 0.0
-    if _independent(law, 0.0)[0] is law and not law.ranks(gap).above.any():
-        return float(np.inf)
+    if _independent(law, 0.0)[0] is law:
+        if np.isneginf(law.logpdf(gap + spread * OUTWARD)).all():
+            return float(np.inf)
+        if law.tail(gap) < np.exp(-RAREST):
+            raise ValueError(f"gap must be smaller: hardly any score is above it, got gap={gap:g}")
 
     def slope(alpha: float) -> float:
         level = alpha * gap  # the same for each factor of a mixture
-        quantity = _Quantity(
-            lambda block: (block.alpha * block.scores - level) * quadrature.first(block),
+        quantity = Quantity(
+            lambda block: (block.alpha * block.scores - level) * first(block),
             _one_of_the_others,
             rare=True,
         )
@@ -689,13 +519,13 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     return float(brentq(slope, low, high, xtol=1e-300, rtol=1e-12))
 
 
-def _excess(law: Law, quantity: _Quantity, needle: Needle, alpha: float, log_n: float) -> float:
+def _excess(law: Law, quantity: Quantity, needle: Needle, alpha: float, log_n: float) -> float:
     """Return E P − ½ at any n ≥ 1, whole or not."""
     keys = np.array([np.exp(log_n)])
     return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
 
 
-def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float:
+def _reach(law: Law, quantity: Quantity, needle: Needle, alpha: float) -> float:
     excess = partial(_excess, law, quantity, needle, alpha)
     low = float(np.log(quantity.needles))
     if excess(low) < 0.0:
@@ -708,59 +538,32 @@ def _reach(law: Law, quantity: _Quantity, needle: Needle, alpha: float) -> float
     return _last_whole(excess, low, high)
 
 
-def _reach_by_rules(
-    law: Law, quantity: _Quantity, needle: Needle, rules: list[Policy], d: int, roughly: bool
-) -> FloatArray:
-    """Return the reach by each rule: where an interpolated E P is last ½, and then exactly."""
-    from scipy.interpolate import RectBivariateSpline  # takes long to load
-
+def _reach_by_rule(law: Law, quantity: Quantity, needle: Needle, rule: Policy, d: int) -> float:
+    """Return the last n at which the rule keeps half of the weight, where it may come and go."""
     spread, count = float(np.sqrt(law.variance)), quantity.needles
-    longest, largest = (36.7, 50.0) if roughly else (LONGEST_LOG_OF_RULES, exact.LARGEST_SCALE)
 
-    def scales(rule: Policy, n: ArrayLike) -> FloatArray:
-        return np.asarray(np.minimum(rule.alpha(n, d), largest) / spread)
+    def scale(log_n: ArrayLike) -> FloatArray:
+        largest = exact.LARGEST_SCALE
+        return np.asarray(np.minimum(rule.alpha(np.exp(log_n), d), largest) / spread)
 
-    def others(log_n: FloatArray) -> FloatArray:
-        return np.asarray(np.log(np.exp(log_n) - count))
+    def excess(log_n: float) -> float:
+        return _excess(law, quantity, needle, float(scale(log_n)), log_n)
 
-    grid = np.arange(np.log(count + 1.0), longest + STEP_OF_RULES, STEP_OF_RULES)
+    grid = np.arange(np.log(count), LONGEST_LOG_OF_RULES, STEP_OF_RULES)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
     # another to be above it, x, in the mean (1 − e^{−x})/x, and so below 1/2K from x = 2K on.
     possible = _first_of(law, needle, np.exp(grid) - (count - 1.0)) >= np.exp(-2.0 * count)
-    grid = grid[: max(int(np.count_nonzero(possible)), 3) + 1]
-    keys = np.unique(np.round(np.exp(np.arange(grid[0], grid[-1], STEP_OF_RULES / 16.0))))
-    log_keys = np.log(keys)
-    logs = [np.log(np.maximum(scales(rule, keys), LEAST_SCALE / spread)) for rule in rules]
-    steps = np.ceil((np.max(logs) - np.min(logs)) / STEP_OF_SCALES)
-    nodes = np.min(logs) + STEP_OF_SCALES * np.arange(np.maximum(steps, 3.0) + 1.0)
-    plane = [_averaged(law, needle, np.exp(grid), a, quantity, every=2) for a in np.exp(nodes)]
-    smooth = logit(np.clip(plane, 1e-9, 1.0 - 1e-9)) + others(grid)
-    interpolated = RectBivariateSpline(nodes, grid, smooth)
-
-    def reached(rule: Policy, log_scales: FloatArray) -> float:
-        @cache
-        def excess(log_n: float) -> float:
-            alpha = float(scales(rule, np.exp(log_n)))
-            return _excess(law, quantity, needle, alpha, log_n)
-
-        about = interpolated.ev(log_scales, log_keys) - others(log_keys)
-        if roughly:
-            last = int(np.flatnonzero(about > -1e-4).max(initial=-1))
-            if 0 <= last < keys.size - 1:
-                part = max(about[last], 0.0) / (about[last] - about[last + 1])
-                return float(np.floor(keys[last] * (keys[last + 1] / keys[last]) ** part))
-        else:
-            near = np.flatnonzero(about > -MARGIN)[::-1]
-            last = next((i for i in near if excess(log_keys[i]) >= 0.0), -1)
-            while 0 <= last < keys.size - 1 and excess(log_keys[last + 1]) >= 0.0:
-                last += 1
-            if 0 <= last < keys.size - 1:
-                return _last_whole(excess, log_keys[last], log_keys[last + 1])
-        if last < 0:
-            return float(count) if excess(float(np.log(count))) >= 0.0 else 0.0
+    keys = np.unique(np.round(np.exp(grid[: int(np.count_nonzero(possible)) + 1])))
+    scales, weights = scale(np.log(keys)), np.empty(keys.size)
+    for alpha in np.unique(scales):
+        here = scales == alpha
+        weights[here] = _averaged(law, needle, keys[here], float(alpha), quantity)
+    last = int(np.flatnonzero(weights >= 0.5 * (1.0 - 1e-13)).max(initial=-1))
+    if last < 0:
+        return 0.0
+    if last == keys.size - 1:
         return float(np.inf)
-
-    return np.array([reached(*one) for one in zip(rules, logs, strict=True)])
+    return _last_whole(excess, float(np.log(keys[last])), float(np.log(keys[last + 1])))
 
 
 def _last_whole(excess: Callable[[float], float], low: float, high: float) -> float:

@@ -2,8 +2,7 @@
 
 A score is the number s that the softmax sees before α under study: s = q·k/√d for dot
 products, s = cos(q, k) for normalised ones. Three laws have closed forms: the normal approximation,
-the dot product at finite d, and the cosine. `Discrete` is a law of levels, or of scores that were
-measured; a subclass of `Law` has any density.
+the dot product at finite d, and the cosine. A subclass of `Law` has any density.
 
 Chapters: variance, saturation.
 """
@@ -18,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import lambertw, ndtr, ndtri, xlog1py
+from scipy.special import betainc, betaincc, lambertw, ndtr, ndtri, xlog1py
 
 from attnlib import checking, quadrature
 from attnlib.checking import FloatArray
@@ -32,17 +31,17 @@ from attnlib.special import (
 
 Tilt = Callable[[float], tuple[float, float]]
 
-
-class Ranks(NamedTuple):
-    """Scores by their weights, with the probabilities that another is above, or the same."""
-
-    weights: FloatArray
-    above: FloatArray
-    ties: FloatArray
-
+SMOOTH_DIMENSION = 100
+"""From this d on the ends ±1 of the range of a cosine are too unlikely to matter."""
 
 TINY = 1e-150
 """Below it α² is lost to underflow, and the first term of a series in α is exact to rounding."""
+
+LARGEST_LOG = 700.0
+"""The largest log α that is looked for."""
+
+LEAST_LOG = -746.0
+"""Below it the logarithm of a float is never: a density that ends just above it has underflowed."""
 
 NEWTON_STEPS = 50
 
@@ -183,46 +182,49 @@ class Law(ABC):
         """
         return None
 
-    def rule(self, alpha: float, log_n: float) -> Rule:
+    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
         """Return scores and weights to average functions that vary over αs as e^{αs} does.
 
-        For independent scores; up to scores so large that n of them are nowhere near.
-        """
-        width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
-        scores, logs = self._nodes(depth=quadrature.DEPTH + 2.0 * log_n, width=width)
-        return Rule(scores, np.exp(logs) / np.exp(logs).sum())
-
-    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
-        """Return the rule for one score of density f(s)e^{θs}/E e^{θs} among n.
-
-        To where that density is e^{−further} smaller than at the ends of `rule`.
+        For one of n independent scores, or one of density f(s)e^{tilt·s}/E e^{tilt·s} among them;
+        up to scores so large that n of them are nowhere near, and to densities e^{−further} less.
         """
         width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
         depth = quadrature.DEPTH + 2.0 * log_n + further
-        scores, logs = self._nodes(tilt=theta, depth=depth, width=width)
+        scores, logs = self._nodes(tilt, depth=depth, width=width)
         weights = np.exp(logs - logs.max())
         return Rule(scores, weights / weights.sum())
 
-    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
-        """Return where one score of density f(s)e^{θs}/E e^{θs} stands among n others."""
-        depth = quadrature.DEPTH + 2.0 * log_n
+    def probability_of_largest(self, theta: float, n: FloatArray) -> FloatArray:
+        """Return P(one score of density f(s)e^{θs}/E e^{θs} is the largest of n), for each n."""
+        depth = quadrature.DEPTH + 2.0 * float(np.log(n.max()))
         found = self._panels(theta, depth=depth, fractions=quadrature.TOWARDS_AN_END)
-        above = quadrature.panel_tail(found).ravel()
+        log_below = np.log1p(-quadrature.panel_tail(found)).ravel()
         logs = (found.log_weights + found.log_density + theta * found.scores).ravel()
-        return _ranks(logs, above)
+        weights = np.exp(logs - logs.max())
+        below = np.exp((n[:, None] - 1.0) * log_below)
+        return cast(FloatArray, below @ (weights / weights.sum()))
 
-    def ranks(self, score: float) -> Ranks:
-        """Return where a given score stands."""
-        marks = [*self.landmarks, score]
-        found = quadrature.panels(self.logpdf, marks, self._spread, depth=3.0 * quadrature.DEPTH)
-        weights = np.exp(found.log_weights + found.log_density)
-        return _ranks(np.zeros(1), weights[found.scores > score].sum(keepdims=True))
+    def tail(self, s: ArrayLike) -> FloatArray:
+        """Return P(score > s), elementwise in finite s."""
 
-    def gap_density(self, n: float) -> float:
-        """Return n(n−1) ∫ f² F^{n−2} ds: the density at 0 of the gap of the two largest of n."""
-        depth = quadrature.DEPTH + 2.0 * float(np.log(n))
+        def beyond(x: float) -> float:
+            marks = [*self.landmarks, x]
+            found = quadrature.panels(
+                self.logpdf, marks, self._spread, depth=3.0 * quadrature.DEPTH
+            )
+            weights = np.exp(found.log_weights + found.log_density)
+            return float(weights[found.scores > x].sum())
+
+        return _elementwise(beyond, checking.finite("s", s))
+
+    def gap_density(self, n: FloatArray) -> FloatArray:
+        """Return n(n−1) ∫ f² F^{n−2} ds, the density at 0 of the gap of two largest of n ≥ 2."""
+        depth = quadrature.DEPTH + 2.0 * float(np.log(n.max(initial=2.0)))
         found = self._panels(depth=depth, fractions=quadrature.TOWARDS_AN_END)
-        return quadrature.panel_gap_density(found, n)
+        log_below = np.log1p(-quadrature.panel_tail(found))
+        logs = (2.0 * found.log_density + found.log_weights).ravel()
+        below = np.exp((n[:, None] - 2.0) * log_below.ravel())
+        return cast(FloatArray, n * (n - 1.0) * (below @ np.exp(logs)))
 
     @property
     def _spread(self) -> float:
@@ -259,13 +261,14 @@ class Law(ABC):
         s, log_f = self._nodes()
         weights = np.exp(log_f) / np.exp(log_f).sum()
         mean = float(weights @ s)
-        x = s - mean
+        x, check = s - mean, self._underflow(mean)
 
         def tilt(alpha: float) -> tuple[float, float]:
             if alpha * spread < 0.01:  # what is left of E(e^{αx} − 1) is of the order α²
                 rise = np.expm1(alpha * x)
                 growth = weights @ rise
                 return float(np.log1p(growth)), float((weights * x) @ rise / (1.0 + growth))
+            check(alpha)
             scores, logs = self._nodes(tilt=min(alpha, LARGEST_TILT / spread))
             if scores[-1] > quadrature.FARTHEST * spread:
                 return inf, inf
@@ -281,6 +284,30 @@ class Law(ABC):
             return float(value), float(tilted @ (scores - mean) / total)
 
         return mean, cache(tilt)
+
+    def _underflow(self, mean: float) -> Callable[[float], None]:
+        """Return a check of α, which raises where `logpdf` has underflowed at scores that count."""
+        s = mean + self._spread * quadrature.OUTWARD
+        logs = quadrature.evaluated(self.logpdf, s)
+        last = int(np.flatnonzero(logs > -inf).max(initial=-1))
+        if last < 0 or last + 1 == s.size:
+            return lambda alpha: None
+        low, high = s[last], s[last + 1]
+        for _ in range(100):
+            middle = (low + high) / 2.0
+            ended = np.isneginf(quadrature.evaluated(self.logpdf, np.full(1, middle)))[0]
+            low, high = (low, middle) if ended else (middle, high)
+        end = float(quadrature.evaluated(self.logpdf, np.full(1, low))[0])
+
+        def check(alpha: float) -> None:
+            deep = LEAST_LOG < end < -690.0
+            if deep and end + alpha * low > (logs + alpha * s).max() - quadrature.DEPTH:
+                raise ValueError(
+                    f"logpdf must not underflow where alpha={alpha:g} still needs it, "
+                    f"got {end:.0f} and then -inf from s={high:g} on"
+                )
+
+        return check
 
 
 @dataclass(frozen=True)
@@ -333,29 +360,14 @@ class Normal(Law):
         excess = np.real(lambertw(np.sqrt(np.e) * (n / 2.0))) - 0.5
         return cast(FloatArray, np.sqrt(np.maximum(excess, 0.0)))
 
-    def rule(self, alpha: float, log_n: float) -> Rule:
-        """Return a trapezoidal rule."""
-        return quadrature.normal_rule(self.logpdf, alpha, log_n)
-
-    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
-        """Return that rule moved by θ: e^{θs} moves a normal density."""
+    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+        """Return a trapezoidal rule, moved by the tilt: e^{θs} moves a normal density by θ."""
         rule = quadrature.normal_rule(self.logpdf, alpha, log_n, further)
-        return rule._replace(scores=theta + rule.scores)
+        return rule._replace(scores=tilt + rule.scores)
 
-    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
-        """Return where a normal score about θ stands, by a trapezoidal rule."""
-        step = quadrature.STEP / (1.0 + np.sqrt(2.0 * log_n))
-        reach = np.sqrt(2.0 * (quadrature.DEPTH + log_n))
-        s = np.arange(-reach, reach, step)
-        return _ranks(self.logpdf(s), ndtr(-(theta + s)))
-
-    def ranks(self, score: float) -> Ranks:
-        """Return where a given score stands."""
-        return _ranks(np.zeros(1), ndtr(-np.full(1, score)))
-
-    def gap_density(self, n: float) -> float:
-        """Return E max s, which the density of the gap is here."""
-        return quadrature.normal_gap_density(self.logpdf, n)
+    def tail(self, s: ArrayLike) -> FloatArray:
+        """Return P(score > s), elementwise; exact to rounding."""
+        return cast(FloatArray, ndtr(-checking.real("s", s)))
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
         return rng.standard_normal((rows, n))
@@ -453,10 +465,10 @@ class DotProduct(Law):
         """Return the normal law, and a rule for |q|/√d."""
         return Normal(), quadrature.length_rule(self.d, log_n)
 
-    def gap_density(self, n: float) -> float:
+    def gap_density(self, n: FloatArray) -> FloatArray:
         """Return that of normal scores times E √d/|q| = √(d/2) Γ((d−1)/2)/Γ(d/2)."""
         if self.d == 1:
-            return inf
+            return np.full(n.shape, inf)
         log_shortness = -log_gamma_half_step(np.array((self.d - 1) / 2.0))
         shortness = float(np.sqrt(self.d / 2.0) * np.exp(log_shortness))
         return Normal().gap_density(n) * shortness
@@ -494,6 +506,7 @@ class Cosine(Law):
 
     applied_to = "cosine"
     mean = 0.0
+    landmarks = (-1.0, 1.0)
 
     d: int
 
@@ -607,7 +620,9 @@ class Cosine(Law):
         # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
         low = 0.5 * np.log(2.0 * log_n)
         high = np.log(self.d) + 2.0 + 2.0 * log_n / (self.d - 1)
-        return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
+        if high > LARGEST_LOG and excess(LARGEST_LOG) < 0.0:
+            raise ValueError(f"n must be smaller: its α is above {np.exp(LARGEST_LOG):.0e}")
+        return float(np.exp(brentq(excess, low, min(high, LARGEST_LOG), xtol=1e-12)))
 
     def annealed_alpha(self, n: FloatArray) -> FloatArray:
         """Return the root of R + log(1 + αR') = log n by Newton's method in log α, elementwise."""
@@ -634,36 +649,24 @@ class Cosine(Law):
             raise RuntimeError(f"Newton's method did not converge in {NEWTON_STEPS} steps: {self}")
         return cast(FloatArray, alpha)
 
-    def rule(self, alpha: float, log_n: float) -> Rule:
-        """Return a trapezoidal rule over a variable that moves the ends ±1 to infinity."""
-        return quadrature.cosine_rule(self.logpdf, self.d, alpha, log_n)
+    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+        """Return Gauss's rule on panels."""
+        rule = super().rule(alpha, log_n, tilt=tilt, further=further)
+        if self.d < SMOOTH_DIMENSION:
+            return rule
+        spread = float(np.sqrt(rule.weights @ (rule.scores - rule.weights @ rule.scores) ** 2))
+        return rule._replace(smoothness=quadrature.smoothness(alpha * spread, log_n))
 
-    def tilted_rule(self, theta: float, alpha: float, log_n: float, further: float) -> Rule:
-        """Return such a rule for von Mises and Fisher's law."""
-        mean = float(self.log_mgf_derivatives(theta).first)
-        return quadrature.tilted_cosine_rule(
-            self.logpdf, self.d, theta, mean, alpha, log_n, further
+    def tail(self, s: ArrayLike) -> FloatArray:
+        """Return P(score > s), elementwise: half an incomplete beta function of 1 − s²."""
+        x = np.clip(checking.real("s", s), -1.0, 1.0)
+        half_d = (self.d - 1) / 2.0
+        beyond = np.where(
+            np.abs(x) < 0.75,
+            betaincc(0.5, half_d, x**2),
+            betainc(half_d, 0.5, (1.0 - x) * (1.0 + x)),
         )
-
-    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
-        """Return where one cosine tilted by θ stands, by a trapezoidal rule over artanh s."""
-        at = self.log_mgf_derivatives(theta)
-        depth = quadrature.DEPTH + log_n
-        reach = quadrature.tilted_reach(self.d, depth)
-        lowest, highest = float(at.first) - reach, float(at.first) + reach
-        deep = (depth + float(at.deficit)) / (self.d - 1)
-        tails = quadrature.cosine_tails(self.d, log_n, deep, lowest, highest)
-        logs = (self.d - 1) / 2.0 * tails.log_slope + theta * tails.scores
-        return _ranks(logs, tails.complement)
-
-    def ranks(self, score: float) -> Ranks:
-        """Return where a given cosine stands."""
-        s = np.full(1, score)
-        return _ranks(np.zeros(1), quadrature.cosine_tail(self.d, s, (1.0 - s) * (1.0 + s)))
-
-    def gap_density(self, n: float) -> float:
-        """Return n(n−1) ∫ f² F^{n−2} ds by a trapezoidal rule over artanh s."""
-        return quadrature.cosine_gap_density(float(self.logpdf(0.0)), self.d, n)
+        return cast(FloatArray, np.where(x > 0.0, beyond / 2.0, 1.0 - beyond / 2.0))
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
         along = rng.standard_normal((rows, n))
@@ -671,82 +674,11 @@ class Cosine(Law):
         return along / np.sqrt(along**2 + across)
 
 
-class Discrete(Law):
-    """Independent scores with finitely many values: a few levels, or an empirical sample.
-
-    `probabilities` go with the values, and are equal if left out. Every expectation over a score is
-    a sum. There is no density: `logpdf` raises TypeError, and the gap of the two largest scores is
-    0 with a positive probability, so that its density at 0 is infinite. Raises ValueError or
-    TypeError for values that are not finite numbers or all alike, and for probabilities of another
-    shape, below 0, or with another sum than 1. Chapter: exact.
-
-    >>> levels = Discrete([0.0, 1.0], [0.999, 0.001])
-    >>> levels.mean, float(levels.log_mgf(1.0))  # log(1 + (e − 1)/1000)
-    (0.001, 0.0017168...)
-    """
-
-    def __init__(self, values: ArrayLike, probabilities: ArrayLike | None = None) -> None:
-        scores = checking.finite("values", values).ravel()
-        chances = np.full(scores.shape, 1.0 / max(scores.size, 1))
-        if probabilities is not None:
-            chances = checking.finite("probabilities", probabilities, minimum=0.0).ravel()
-        if chances.shape != scores.shape or (scores.size and abs(chances.sum() - 1.0) > 1e-9):
-            raise ValueError(
-                f"probabilities must be {scores.size} numbers with sum 1, "
-                f"got {chances.size} with sum {chances.sum():.10g}"
-            )
-        possible = chances > 0.0
-        self.values, place = np.unique(scores[possible], return_inverse=True)
-        if self.values.size < 2:
-            raise ValueError(f"values must be at least two different scores, got {scores.size}")
-        self.probabilities = np.bincount(place, chances[possible]) / chances.sum()
-
-    def __repr__(self) -> str:
-        return f"Discrete({self.values.size} values from {self.values[0]:g} to {self.values[-1]:g})"
-
-    @property
-    def mean(self) -> float:
-        """E s."""
-        return float(self.probabilities @ self.values)
-
-    @property
-    def variance(self) -> float:
-        """Var s."""
-        return float(self.probabilities @ (self.values - self.mean) ** 2)
-
-    def logpdf(self, s: ArrayLike) -> FloatArray:
-        """Raise TypeError: there is no density."""
-        raise TypeError(f"law must have a density, got {self}: its scores are atoms")
-
-    def tilted_ranks(self, theta: float, log_n: float) -> Ranks:
-        """Return where one of the values stands, tilted by θ."""
-        above = np.append(np.cumsum(self.probabilities[::-1])[::-1], 0.0)[1:]
-        return _ranks(self._nodes(tilt=theta)[1], above, self.probabilities)
-
-    def ranks(self, score: float) -> Ranks:
-        """Return where a given score stands."""
-        above, ties = (
-            self.probabilities @ at for at in (self.values > score, self.values == score)
-        )
-        return _ranks(np.zeros(1), np.full(1, above), np.full(1, ties))
-
-    def gap_density(self, n: float) -> float:
-        """Return ∞: the largest scores tie with positive probability."""
-        return inf
-
-    def _nodes(self, tilt: float = 0.0, **options: float) -> tuple[FloatArray, FloatArray]:
-        return self.values, np.log(self.probabilities) + tilt * self.values
-
-    def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
-        return rng.choice(self.values, size=(rows, n), p=self.probabilities)
-
-
 def check_law(law: Law) -> None:
     """Raise TypeError for anything but a law, and ValueError for one without positive variance."""
     if not isinstance(law, Law):
         raise TypeError(
-            "law must be Normal(), Cosine(d), DotProduct(d), Discrete(values) or another Law, "
-            f"got law={law!r:.80}"
+            f"law must be Normal(), Cosine(d), DotProduct(d) or another Law, got law={law!r:.80}"
         )
     checking.positive("variance", law.variance)
 
@@ -778,11 +710,6 @@ def product_moments(
     mq, vq, mk, vk = checking.broadcast(mean_q=mq, variance_q=vq, mean_k=mk, variance_k=vk)
     with np.errstate(over="ignore", invalid="ignore"):
         return ProductMoments(mq * mk, vq * vk + vq * mk * mk + vk * mq * mq)
-
-
-def _ranks(logs: FloatArray, above: FloatArray, ties: FloatArray | None = None) -> Ranks:
-    weights = np.exp(logs - logs.max())
-    return Ranks(weights / weights.sum(), above, np.zeros_like(above) if ties is None else ties)
 
 
 # --- laws by quadrature --------------------------------------------------------------------------

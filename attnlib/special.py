@@ -140,18 +140,22 @@ def log_bessel_i_normalised(order: float, alpha: FloatArray) -> BesselSeries:
     return BesselSeries(deficit, first, complement, second)
 
 
+@cache
+def _with_derivatives() -> tuple[tuple[Polynomial, ...], ...]:
+    return tuple((u, u.deriv(), u.deriv(2)) for u in debye_polynomials())
+
+
 def _uniform_i(order: float, alpha: FloatArray) -> BesselSeries:
     x = alpha / order
     r = np.hypot(1.0, x)
     p = 1.0 / r
     delta = x * (x / (1.0 + r))
-    polynomials = debye_polynomials()
     value, slope, bend, at_one = (np.zeros_like(x) for _ in range(4))
-    for k, u in reversed(list(enumerate(polynomials))):
+    for k, (u, u_first, u_second) in reversed(list(enumerate(_with_derivatives()))):
         weight = order**-k
         value = value + weight * u(p)
-        slope = slope + weight * u.deriv()(p)
-        bend = bend + weight * u.deriv(2)(p)
+        slope = slope + weight * u_first(p)
+        bend = bend + weight * u_second(p)
         at_one = at_one + weight * u(1.0)
     # p' = −xp³ and p'' = −p³ + 3x²p⁵ by x
     p_first, p_second = -x * p**3, p**3 * (3.0 * (x * p) ** 2 - 1.0)

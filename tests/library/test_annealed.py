@@ -24,7 +24,7 @@ def stationarity(log_mgf, alpha, n):
     return ratio(alpha) + mp.log(1 + alpha * mp.diff(ratio, alpha)) - mp.log(n)
 
 
-@pytest.mark.parametrize("n", [2, 3, 7.5, 100, 512, 10**6, 1e12, 1e15])
+@pytest.mark.parametrize("n", [2, 7.5, 512, 1e15])
 def test_normal_optimum_is_exact_to_1e_14(n):
     with mp.workdps(40):
         exact = mp.sqrt(mp.lambertw(mp.mpf(n) * mp.sqrt(mp.e) / 2) - mp.mpf(1) / 2)
@@ -34,8 +34,7 @@ def test_normal_optimum_is_exact_to_1e_14(n):
 @pytest.mark.parametrize(
     ("d", "n"),
     [
-        *((3, 3), (3, 10**4), (4, 50), (5, 10**6), (16, 2), (51, 10**9), (52, 40), (53, 10**5)),
-        *((128, 40), (128, 20000), (128, 10**12), (1000, 10**6), (10**4, 100), (10**6, 3)),
+        *((3, 3), (5, 10**6), (16, 2), (52, 40), (128, 20000), (10**6, 3)),
     ],
 )
 def test_cosine_optimum_is_within_1e_10(d, n):
@@ -50,7 +49,7 @@ def test_cosine_optimum_is_within_1e_10(d, n):
         assert mp.fabs(found / exact - 1) < 1e-10
 
 
-@pytest.mark.parametrize("n", [3.0, 1e3, 1e8, 1e12])
+@pytest.mark.parametrize("n", [3.0, 1e12])
 def test_cosine_optimum_in_three_dimensions(n):
     # κ = log(sinh α/α): for α ≫ 1, e^R = α, so the objective is α − α²/n, largest at n/2.
     with mp.workdps(60):
@@ -59,8 +58,8 @@ def test_cosine_optimum_in_three_dimensions(n):
         assert mp.fabs(annealed.best_alpha(Cosine(3), n) / exact - 1) < 1e-10
 
 
-@pytest.mark.parametrize("d", [1, 2, 8, 64, 10**6])
-@pytest.mark.parametrize("n", [2, 10, 512, 1e12])
+@pytest.mark.parametrize("d", [1, 64, 10**6])
+@pytest.mark.parametrize("n", [2, 512, 1e12])
 def test_dot_product_optimum_solves_its_equation(d, n):
     found = annealed.best_alpha(DotProduct(d), n)
     with mp.workdps(40):
@@ -71,7 +70,7 @@ def test_dot_product_optimum_solves_its_equation(d, n):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("n", [2, 40, 20000])
+@pytest.mark.parametrize("n", [2, 20000])
 def test_optimum_is_the_maximum_of_the_objective(law, n):
     best = annealed.best_alpha(law, n)
     search = minimize_scalar(
@@ -96,36 +95,12 @@ def test_one_key_has_no_maximum(law):
     assert annealed.gradient(law, 0.0, 1) == 0.0
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_two_keys_have_a_maximum(law):
-    best = annealed.best_alpha(law, 2)
-    neighbours = annealed.gradient(law, best * np.array([0.99, 1.0, 1.01]), 2)
-    assert neighbours.argmax() == 1
-    assert neighbours[1] > 0.0
-
-
-@pytest.mark.parametrize("d", [3, 4, 10, 52, 128, 10**4, 10**6])
-def test_cosine_optimum_grows_with_n(d):
-    best = annealed.best_alpha(Cosine(d), np.geomspace(2, 1e12, 300))
-    assert np.isfinite(best).all()
-    assert (np.diff(best) > 0.0).all()
-
-
 def test_wide_cosines_and_dot_products_are_nearly_normal():
     n = np.array([10.0, 512.0, 20000.0])
     normal = annealed.best_alpha(Normal(), n)
     wide = annealed.best_alpha(Cosine(10**6), n) / 1e3
     np.testing.assert_allclose(wide, normal, rtol=1e-4)
     np.testing.assert_allclose(annealed.best_alpha(DotProduct(10**7), n), normal, rtol=1e-4)
-
-
-def test_dot_product_averages_over_the_query():
-    # E e^{α²|q|²/d}/n by Monte Carlo: |q|² is χ²_d
-    rng = np.random.default_rng(0)
-    values = np.exp(1.5**2 * rng.chisquare(64, 400_000) / 64) / 512
-    error = values.std() / np.sqrt(values.size)
-    found = annealed.collision_probability(DotProduct(64), 1.5, 512)
-    assert abs(found - values.mean()) < 4.5 * error
 
 
 @pytest.mark.parametrize("d", [1, 2, 64])
@@ -146,11 +121,7 @@ def test_everything_broadcasts_over_alpha_and_n():
         annealed.collision_probability(Normal(), alpha, n), np.exp(alpha**2) / n, rtol=1e-14
     )
     assert annealed.best_alpha(Cosine(64), n[None]).shape == (1, 3)
-
-
-@pytest.mark.parametrize("n", [1, 2, 256, 4096, 10**15])
-def test_the_post_scale_is_the_notes_factor_at_scale_one(n):
-    assert annealed.post_scale(Normal(), 1.0, n) == pytest.approx(np.sqrt(n / np.e), rel=1e-14)
+    assert annealed.best_alpha(Cosine(64), np.zeros((2, 0))).shape == (2, 0)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -158,6 +129,7 @@ def test_the_post_scale_undoes_the_approximate_output(law):
     alpha = np.array([0.0, 0.3, 0.6]) / np.sqrt(law.variance)
     output = np.sqrt(annealed.collision_probability(law, alpha, 100))
     np.testing.assert_allclose(output * annealed.post_scale(law, alpha, 100), 1.0, rtol=1e-13)
+    assert annealed.post_scale(DotProduct(8), 2.0, 10) == 0.0
 
 
 @pytest.mark.parametrize("law", [Normal(), Cosine(128), DotProduct(64)])
@@ -167,16 +139,10 @@ def test_with_many_keys_the_post_scale_is_the_exact_one(law):
     assert annealed.post_scale(law, alpha, 10**10) == pytest.approx(exactly, rel=1e-9)
 
 
-def test_the_post_scale_falls_to_zero_with_the_infinite_approximation():
-    assert annealed.post_scale(DotProduct(8), 2.0, 10) == 0.0
-    assert annealed.post_scale(Normal(), 1e200, 10) == 0.0
-
-
 def test_fit_is_the_least_squares_coefficient():
     n = np.arange(40, 20001, 40)
     found = annealed.fit(Normal(), n, lambda keys: np.sqrt(np.log(keys)))
     target, form = annealed.best_alpha(Normal(), n), np.sqrt(np.log(n))
-    assert found.coefficient == pytest.approx(np.polyfit(form, target, 1)[0], rel=0.2)
     reference = np.linalg.lstsq(form[:, None], target, rcond=None)[0][0]
     assert found.coefficient == pytest.approx(reference, rel=1e-12)
     errors = np.abs(found.coefficient * form / target - 1.0)
@@ -185,7 +151,7 @@ def test_fit_is_the_least_squares_coefficient():
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("n", [1.0, 1.0 + 1e-9, 2.0, 1e300])
+@pytest.mark.parametrize("n", [1.0, 1.0 + 1e-9, 1e300])
 def test_extreme_numbers_give_numbers_without_a_warning(law, n):
     assert np.isfinite(annealed.best_alpha(law, n))
     value = annealed.gradient(law, [0.0, 5e-324, 1e-300, 1e-8, 1e300, 1e308], n)
@@ -208,23 +174,7 @@ def test_unit_scaling_s_model_is_as_its_library_writes_it(causal):
     assert annealed.unit_scaling_std([[0.0], [1e300]], [2, 9], causal=causal)[1].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.inf, np.nan])
+@pytest.mark.parametrize("bad", [0.0, np.inf])
 def test_one_bad_value_of_a_form_is_enough(bad):
     with pytest.raises(ValueError, match="shape must give a positive number for each n"):
         annealed.fit(Normal(), [10, 100], lambda n: np.array([bad, 1.0]))
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_no_n_has_no_optimum(law):
-    assert annealed.best_alpha(law, np.zeros((2, 0))).shape == (2, 0)
-
-
-def test_a_form_may_be_below_one():
-    found = annealed.fit(Normal(), [10, 100], lambda n: np.sqrt(np.log(n)) / 100.0)
-    plain = annealed.fit(Normal(), [10, 100], lambda n: np.sqrt(np.log(n)))
-    assert found.coefficient == pytest.approx(100.0 * plain.coefficient, rel=1e-12)
-
-
-def test_far_beyond_its_range_the_approximation_is_infinite():
-    assert annealed.collision_probability(Normal(), 100.0, 10) == np.inf
-    assert annealed.gradient(Normal(), 100.0, 10) == -np.inf

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from attnlib.calibration import fit_scales, needles, repeated_tokens, scale_gradient
-from attnlib.calibration.passes import frozen, own_loss, read
+from attnlib.calibration.passes import own_loss, read
 from attnlib.policies import POLICIES
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}

@@ -1,6 +1,7 @@
 """The exact expectations against mpmath, tensor quadrature from the definition, and simulation."""
 
 import tracemalloc
+from contextlib import contextmanager
 
 import mpmath as mp
 import numpy as np
@@ -8,10 +9,10 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.special import roots_gegenbauer, roots_hermitenorm
+from scipy.special import gamma, roots_gegenbauer, roots_hermitenorm
 from scipy.stats import chi
 
-from attnlib import annealed, exact, quadrature, rows
+from attnlib import exact, quadrature, rows
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.library.test_bad_input import assert_refused
 
@@ -77,9 +78,7 @@ def tensor(law, alpha, n, count):
 
 @pytest.mark.parametrize(
     ("law", "n", "count"),
-    [(law, 2, 120) for law in LAWS]
-    + [(law, 3, 60) for law in LAWS[:4]]
-    + [(law, 4, 30) for law in LAWS[:4]],
+    [*((law, 2, 120) for law in LAWS), (Normal(), 3, 60), (Cosine(3), 3, 60)],
     ids=str,
 )
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
@@ -87,8 +86,7 @@ def test_few_keys_against_a_tensor_of_gauss_rules(law, n, count, alpha):
     scale = alpha if not isinstance(law, Cosine) else alpha * np.sqrt(law.d)
     expected = tensor(law, scale, n, count)
     for name, function in QUANTITIES.items():
-        tolerance = 1e-10 if n < 4 or alpha < 1.0 else 1e-7  # the rule's own error at n = 4
-        assert function(law, scale, n) == pytest.approx(expected[name], rel=tolerance), name
+        assert function(law, scale, n) == pytest.approx(expected[name], rel=1e-10), name
 
 
 GAUSS_POINTS, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(12)
@@ -138,20 +136,10 @@ def nested(law, alpha, n):
 
 
 INDEPENDENT = [Normal(), Cosine(3), Cosine(5), Cosine(128), Cosine(10**6)]
-PLACES = [
-    (0.001, 7),
-    (0.05, 10**12),
-    (0.7, 2),
-    (1.0, 300),
-    (2.5, 10**6),
-    (6.0, 5),
-    (6.0, 10**9),
-    (15.0, 10**12),
-    (40.0, 50),
-]
+PLACES = [(0.05, 10**12), (0.7, 2), (6.0, 10**9), (15.0, 10**12)]
 
 
-@pytest.mark.parametrize("law", INDEPENDENT, ids=str)
+@pytest.mark.parametrize("law", [Normal(), Cosine(3), Cosine(128)], ids=str)
 @pytest.mark.parametrize(("alpha", "n"), PLACES)
 def test_many_keys_against_gauss_rules(law, alpha, n):
     scale = alpha / np.sqrt(law.variance)
@@ -162,25 +150,14 @@ def test_many_keys_against_gauss_rules(law, alpha, n):
         assert function(law, scale, n) == pytest.approx(expected[name], rel=1e-11, abs=slack), name
 
 
-def test_normal_scores_against_mpmath():
-    """The formula in λ, typed as the chapter states it, integrated by mpmath inside and outside."""
-    alpha, n = 2, 50
-    fp = mp.fp  # its quadrature on the floats of Python: the same digits, much sooner
-
-    def laplace(power, x):
-        def kernel(s):
-            w = fp.exp(alpha * s)
-            return w**power * fp.exp(-x * w) * fp.npdf(s)
-
-        return fp.quad(kernel, [-8, -3, 0, 3, 8], maxdegree=4)
-
-    def integrand(u):
-        x = fp.exp(-u)
-        return x**2 * laplace(2, x) * laplace(0, x) ** (n - 1)
-
-    expected = n * fp.quad(integrand, [-4, 3, 8, 14, 35], maxdegree=4)
-    found = exact.collision_probability(Normal(), alpha, n)
-    assert found == pytest.approx(expected, rel=1e-10)
+@contextmanager
+def finer():
+    """Take finer steps, and go further."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP", "WIDTH"):
+            patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
+        patch.setattr(quadrature, "DEPTH", 46.0)
+        yield
 
 
 @given(
@@ -189,15 +166,12 @@ def test_normal_scores_against_mpmath():
     log_scale=st.floats(-3.0, 2.0),
     log_keys=st.floats(0.31, 12.0),
 )
-@settings(max_examples=30)
+@settings(max_examples=8)
 def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
     """Over the whole stated range, each result is converged to the stated accuracy."""
     alpha, n = 10.0**log_scale / np.sqrt(law.variance), int(10.0**log_keys)
     coarse = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
-            patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
-        patch.setattr(quadrature, "DEPTH", 46.0)
+    with finer():
         fine = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
     for name, value in fine.items():
         slack = 1e-12 * np.sqrt(law.variance) if name == "mean_score" else 0.0
@@ -205,8 +179,8 @@ def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-@pytest.mark.parametrize(("alpha", "n"), [(0.5, 10), (2.0, 1000), (8.0, 300)])
-def test_simulated_rows_agree_within_their_standard_error(law, alpha, n):
+def test_simulated_rows_agree_within_their_standard_error(law):
+    alpha, n = 3.0, 300
     rng = np.random.default_rng([n, law.d if hasattr(law, "d") else 0])
     scale = alpha / np.sqrt(law.variance)
     count = 4000
@@ -229,7 +203,7 @@ class TestLimits:
         assert exact.gradient_limit(law, 1) == 0.0
 
     @pytest.mark.parametrize("law", LAWS, ids=str)
-    @pytest.mark.parametrize("n", [2, 7, 10**6, 10**12, 2**53])
+    @pytest.mark.parametrize("n", [2, 10**6, 2**53])
     def test_at_zero_scale_all_keys_are_alike(self, law, n):
         assert exact.collision_probability(law, 0.0, n) == pytest.approx(1.0 / n, rel=1e-12)
         assert exact.moment(law, 0.0, n, order=2.5) == pytest.approx(float(n) ** -1.5, rel=1e-12)
@@ -240,18 +214,7 @@ class TestLimits:
         assert exact.mean_score(law, 0.0, n) == pytest.approx(0.0, abs=1e-15)
         assert exact.post_scale(law, 0.0, n) == pytest.approx(np.sqrt(n), rel=1e-12)
 
-    def test_small_scales_follow_the_second_order(self):
-        # Var over the row, (n−1)/n σ², is all that counts: Y ≈ (1 + α²σ²(n−1)/n)/n.
-        for law in LAWS:
-            alpha, n = 1e-3 / np.sqrt(law.variance), 5
-            expected = (1.0 + 1e-6 * (n - 1) / n) / n
-            assert exact.collision_probability(law, alpha, n) == pytest.approx(expected, rel=1e-11)
-
-    def test_the_largest_of_two_and_three_normal_numbers(self):
-        expected = [1.0 / np.sqrt(np.pi), 1.5 / np.sqrt(np.pi)]
-        np.testing.assert_allclose(exact.gradient_limit(Normal(), [2, 3]), expected, rtol=1e-13)
-
-    @pytest.mark.parametrize("n", [10, 512, 10**6, 10**12])
+    @pytest.mark.parametrize("n", [2, 512, 10**12])
     def test_the_limit_for_normal_scores_is_the_mean_of_the_largest(self, n):
         with mp.workdps(30):
             cdf = lambda s: mp.ncdf(s)  # noqa: E731
@@ -259,20 +222,13 @@ class TestLimits:
                 lambda s: n * s * mp.npdf(s) * mp.exp((n - 1) * mp.log1p(-cdf(-s))),
                 [-9, -3, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 13],
             )
-        assert exact.gradient_limit(Normal(), n) == pytest.approx(float(largest), rel=1e-12)
+        assert exact.gradient_limit(Normal(), n) == pytest.approx(float(largest), rel=1e-11)
 
     def test_uniform_scores_have_the_limit_half_n(self):
         n = np.array([2, 3, 10, 1000, 10**6, 10**12])
         np.testing.assert_allclose(exact.gradient_limit(Cosine(3), n), n / 2.0, rtol=1e-12)
 
-    @pytest.mark.parametrize("d", [4, 7, 128, 10**4, 10**6])
-    def test_two_cosines_have_the_limit_of_the_squared_density(self, d):
-        with mp.workdps(30):
-            constant = 1 / mp.beta(mp.mpf(1) / 2, mp.mpf(d - 1) / 2)
-            expected = 2 * constant**2 * mp.beta(mp.mpf(1) / 2, d - 2)
-        assert exact.gradient_limit(Cosine(d), 2) == pytest.approx(float(expected), rel=1e-11)
-
-    @pytest.mark.parametrize(("d", "n"), [(4, 100), (128, 10**6), (10**6, 10**12)])
+    @pytest.mark.parametrize(("d", "n"), [(4, 2), (128, 10**6), (10**6, 10**12)])
     def test_the_limit_for_many_cosines_against_mpmath(self, d, n):
         with mp.workdps(25):
             constant = 1 / mp.beta(mp.mpf(1) / 2, mp.mpf(d - 1) / 2)
@@ -289,7 +245,7 @@ class TestLimits:
             expected = n * (n - 1) * mp.quad(integrand, edges)
         assert exact.gradient_limit(Cosine(d), n) == pytest.approx(float(expected), rel=1e-10)
 
-    @pytest.mark.parametrize("d", [2, 3, 64, 10**6])
+    @pytest.mark.parametrize("d", [2, 64])
     def test_the_limit_at_finite_d_has_the_mean_inverse_length(self, d):
         mean_inverse = chi(d).expect(lambda x: np.sqrt(d) / x) if d > 2 else np.sqrt(np.pi)
         expected = exact.gradient_limit(Normal(), 50) * mean_inverse
@@ -299,7 +255,7 @@ class TestLimits:
         assert exact.gradient_limit(DotProduct(1), 2) == np.inf
         assert exact.saturation(DotProduct(1), 3.0, 2) == 0.0
 
-    @pytest.mark.parametrize("law", [Normal(), Cosine(5), Cosine(128), DotProduct(64)], ids=str)
+    @pytest.mark.parametrize("law", [Normal(), Cosine(128), DotProduct(64)], ids=str)
     def test_the_gradient_reaches_its_limit_from_below(self, law):
         alpha = np.array([1e3, 1e4]) / np.sqrt(law.variance)
         shortfall = 1.0 - exact.saturation(law, alpha, 20)
@@ -307,15 +263,8 @@ class TestLimits:
         # The next order is 1/α²: the gap's density is flat at 0.
         assert shortfall[0] / shortfall[1] == pytest.approx(100.0, rel=0.05)
 
-    @pytest.mark.parametrize("law", LAWS, ids=str)
-    def test_the_free_energy_reaches_the_largest_score(self, law):
-        n, alpha = 20, 5e3 / np.sqrt(law.variance)
-        sample = law.sample(np.random.default_rng(0), 20000, n).max(axis=1)
-        error = sample.std() / np.sqrt(sample.size)
-        assert abs(exact.free_energy(law, alpha, n) / alpha - sample.mean()) < 4.5 * error
 
-
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("law", [Normal(), Cosine(128)], ids=str)
 def test_high_moments_of_frozen_rows_are_below_the_low_ones(law):
     alpha = np.array([1.0, 10.0, 60.0]) / np.sqrt(law.variance)
     orders = (2.0, 6.0, 10.0, 16.0)
@@ -326,31 +275,38 @@ def test_high_moments_of_frozen_rows_are_below_the_low_ones(law):
     assert (np.diff(slopes, axis=0) > 0.0).all()
 
 
+@pytest.mark.parametrize(
+    ("alpha", "n", "order"),
+    [(1.5, 10**12, 16.0), (1.0, 10**6, 16.0), (0.5, 10**12, 4.0), (3.0, 50, 16.0)],
+)
+def test_high_moments_are_made_by_rows_that_are_rare(alpha, n, order):
+    """n/Γ(k) ∫ A_k φ^{n−1} du on grids, where no score and no row is left out."""
+    s, ds = np.linspace(-12.0, 45.0, 4561, retstep=True)
+    u, du = np.linspace(-8.0 * alpha, 45.0 * alpha + 30.0, 1501, retstep=True)
+    x = alpha * s - u[:, None]
+    e, weights = np.exp(np.minimum(x, 7.0)), ds * np.exp(-s * s / 2.0) / np.sqrt(2.0 * np.pi)
+    kernel = np.exp(order * np.minimum(x, 7.0) - e) @ weights
+    others = np.exp((n - 1.0) * np.log1p(-np.minimum(-np.expm1(-e) @ weights, 1.0 - 1e-16)))
+    expected = n * du * float(kernel @ others) / gamma(order)
+    assert exact.moment(Normal(), alpha, n, order) == pytest.approx(expected, rel=1e-10)
+
+
 class TestIdentities:
     @given(alpha=st.floats(0.0, 100.0), n=st.integers(2, 10**12))
+    @settings(max_examples=20)
     def test_normal_scores_have_the_gradient_as_slope(self, alpha, n):
         slope = exact.mean_score(Normal(), alpha, n)
         assert slope == pytest.approx(exact.gradient(Normal(), alpha, n), rel=1e-12, abs=1e-14)
 
     @pytest.mark.parametrize("law", LAWS, ids=str)
-    @pytest.mark.parametrize("n", [2, 50, 10**6])
-    def test_the_mean_score_is_the_slope_of_the_free_energy(self, law, n):
+    def test_the_mean_score_is_the_slope_of_the_free_energy(self, law):
+        n = 50
         scale, step = 2.0 / np.sqrt(law.variance), 0.02 / np.sqrt(law.variance)
         at = exact.free_energy(law, scale + step * np.array([-2.0, -1.0, 1.0, 2.0]), n)
         slope = (at[0] - 8.0 * at[1] + 8.0 * at[2] - at[3]) / (12.0 * step)
         assert exact.mean_score(law, scale, n) == pytest.approx(slope, rel=1e-6)
 
-    @pytest.mark.parametrize(
-        "law", [Cosine(5), Cosine(128), DotProduct(4), DotProduct(64)], ids=str
-    )
-    def test_for_the_other_laws_the_slope_is_not_the_gradient(self, law):
-        """In units of the variance: for cosines they differ by the factor 1 − s² at least."""
-        scale = 2.0 / np.sqrt(law.variance)
-        slope = exact.mean_score(law, scale, 100) / law.variance
-        assert abs(slope / exact.gradient(law, scale, 100) - 1.0) > 0.003
-
-    @pytest.mark.parametrize("d", [2, 8, 64])
-    @pytest.mark.parametrize(("alpha", "n"), [(1.0, 5), (3.0, 1000)])
+    @pytest.mark.parametrize(("d", "alpha", "n"), [(2, 1.0, 5), (64, 3.0, 1000)])
     def test_dot_products_weigh_the_gradient_with_the_length(self, d, alpha, n):
         # Φ' = E[σ² G_q], σ² = |q|²/d, and G_q = α(1 − E[Y | q]) is normal at α|q|/√d.
         x, weight = query_lengths(d)
@@ -359,26 +315,12 @@ class TestIdentities:
         assert exact.mean_score(DotProduct(d), alpha, n) == pytest.approx(weighted, rel=1e-10)
         assert exact.gradient(DotProduct(d), alpha, n) == pytest.approx(plain, rel=1e-10)
 
-    @pytest.mark.parametrize("d", [3, 5, 128])
-    @pytest.mark.parametrize("n", [2, 3])
-    def test_cosines_weigh_the_gradient_with_the_sine(self, d, n):
-        # Φ' = α/(d−1) E Σ(1 − s²) p(1 − p), by the Gauss rule from the definition.
-        law, alpha = Cosine(d), 1.5 * np.sqrt(d)
-        points, weights = nodes(law, 100)
-        s = np.stack(np.meshgrid(*[points] * n, indexing="ij"), axis=-1)
-        p = rows.softmax(s, alpha)
-        values = ((1.0 - s**2) * p * (1.0 - p)).sum(axis=-1)
-        for _ in range(n):
-            values = values @ weights
-        expected = alpha / (d - 1) * values
-        assert exact.mean_score(law, alpha, n) == pytest.approx(expected, rel=1e-10)
-
     @given(
         law=st.sampled_from(LAWS),
         alpha=st.floats(0.01, 20.0),
         n=st.integers(2, 10**6),
     )
-    @settings(max_examples=40)
+    @settings(max_examples=15)
     def test_entropy_is_free_energy_minus_its_slope(self, law, alpha, n):
         scale = alpha / np.sqrt(law.variance)
         free_energy = exact.free_energy(law, scale, n)
@@ -386,7 +328,7 @@ class TestIdentities:
         assert exact.entropy(law, scale, n) == pytest.approx(difference, abs=1e-10 * free_energy)
 
     @given(law=st.sampled_from(LAWS), alpha=st.floats(0.0, 30.0), n=st.integers(2, 10**6))
-    @settings(max_examples=40)
+    @settings(max_examples=15)
     def test_moments_and_outputs_agree_with_the_collision_probability(self, law, alpha, n):
         scale = alpha / np.sqrt(law.variance)
         collision = exact.collision_probability(law, scale, n)
@@ -398,42 +340,12 @@ class TestIdentities:
         complement = exact.gradient(law, scale, n)
         assert complement == pytest.approx(scale * (1.0 - collision), abs=1e-10 * scale)
 
-    @given(
-        d=st.none() | st.integers(1, 500),
-        n=st.integers(2, 10**9),
-        low=st.floats(0.0, 50.0),
-        rise=st.floats(1e-3, 50.0),
-    )
-    @settings(max_examples=40)
-    def test_for_gaussian_keys_the_gradient_only_increases(self, d, n, low, rise):
-        law = Normal() if d is None else DotProduct(d)
-        before, after = exact.gradient(law, [low, low + rise], n)
-        assert before < after < exact.gradient_limit(law, n)
-        assert after <= low + rise
-
-    def test_equal_correlation_only_rescales(self):
-        rng, n, rho, alpha, count = np.random.default_rng(5), 100, 0.6, 3.0, 20000
-        s = np.sqrt(1.0 - rho) * rng.standard_normal((count, n))
-        s += np.sqrt(rho) * rng.standard_normal((count, 1))
-        values = rows.gradient(s, alpha)
-        shrunk = np.sqrt(1.0 - rho)
-        expected = exact.gradient(Normal(), alpha * shrunk, n) / shrunk
-        assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(count)
-
     def test_high_dimensions_are_normal(self):
         n, alpha = 1000, np.array([0.5, 2.0, 10.0])
         normal = exact.collision_probability(Normal(), alpha, n)
         for law in (Cosine(10**6), DotProduct(10**6)):
             found = exact.collision_probability(law, alpha / np.sqrt(law.variance), n)
             np.testing.assert_allclose(found, normal, rtol=2e-4)
-
-    def test_the_approximation_is_right_for_many_keys_at_a_small_scale(self):
-        for law in (Normal(), Cosine(128)):
-            scale = 0.5 / np.sqrt(law.variance)
-            approximate = annealed.collision_probability(law, scale, 10**12)
-            assert exact.collision_probability(law, scale, 10**12) == pytest.approx(
-                float(approximate), rel=1e-11
-            )
 
 
 def backward_of_rows(x, r, alpha, d):
@@ -469,7 +381,7 @@ def autograd(d, alpha, n, *, heads, causal=False):
 
 class TestBackward:
     @pytest.mark.parametrize("n", [2, 3])
-    @pytest.mark.parametrize(("d", "alpha"), [(2, 0.3), (8, 1.0), (64, 1.0), (64, 2.0)])
+    @pytest.mark.parametrize(("d", "alpha"), [(2, 0.3), (64, 2.0)])
     def test_few_keys_against_a_tensor_of_trapezoidal_rules(self, d, alpha, n):
         # Only differences of the x count: an orthonormal basis of Σ x = 0 spares a dimension.
         basis = np.linalg.svd(np.ones((1, n)))[2][1:]
@@ -486,14 +398,6 @@ class TestBackward:
         found = np.square(exact.backward_std(d, alpha, n))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
-    @pytest.mark.parametrize("d", [1, 4, 64])
-    @pytest.mark.parametrize(("alpha", "n"), [(0.5, 3), (1.0, 64), (3.0, 100)])
-    def test_automatic_differentiation_agrees(self, d, alpha, n):
-        measured = autograd(d, alpha, n, heads=200)
-        error = measured.std(axis=1, ddof=1) / np.sqrt(200)
-        expected = np.square(exact.backward_std(d, alpha, n))
-        assert (np.abs(measured.mean(axis=1) - expected) < 4.5 * error).all()
-
     def test_automatic_differentiation_agrees_under_a_causal_mask(self):
         measured = autograd(16, 1.5, 48, heads=300, causal=True)
         error = measured.std(axis=1, ddof=1) / np.sqrt(300)
@@ -505,14 +409,11 @@ class TestBackward:
         log_scale=st.floats(-3.0, 2.0),
         log_keys=st.floats(0.31, 12.0),
     )
-    @settings(max_examples=10)
+    @settings(max_examples=4)
     def test_finer_steps_and_a_wider_range_change_nothing(self, d, log_scale, log_keys):
         alpha, n = 10.0**log_scale, int(10.0**log_keys)
         coarse = exact.backward_std(d, alpha, n)
-        with pytest.MonkeyPatch.context() as patch:
-            for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP"):
-                patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
-            patch.setattr(quadrature, "DEPTH", 46.0)
+        with finer():
             fine = exact.backward_std(d, alpha, n)
         np.testing.assert_allclose(coarse, fine, rtol=3e-11)
 
@@ -521,26 +422,18 @@ class TestBackward:
         assert exact.backward_std(8, [0.0, 1.0, 100.0], 1).key.tolist() == [0.0, 0.0, 0.0]
         assert exact.backward_std(8, [0.0, 1.0, 100.0], 1).value.tolist() == [1.0, 1.0, 1.0]
 
-    @pytest.mark.parametrize("n", [2, 7, 10**6])
+    @pytest.mark.parametrize("n", [2, 10**6])
     def test_small_scales_have_uniform_weights(self, n):
         # ‖I/n − 11ᵀ/n²‖_F² = (n − 1)/n², and |Jx|² has that mean, for E x² = 1.
         found = exact.backward_std(32, 1e-6, n)
         expected = [1e-6 * np.sqrt(n - 1.0) / n] * 2 + [n**-0.5]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
-    @pytest.mark.parametrize("d", [2, 3, 64])
-    @pytest.mark.parametrize("alpha", [0.1, 1.0, 5.0])
+    @pytest.mark.parametrize(("d", "alpha"), [(2, 5.0), (64, 1.0)])
     def test_two_keys_exchange_roles_with_their_query(self, d, alpha):
         # Only q·(k₁ − k₂) counts, and (k₁ − k₂)/√2 has the law of q.
         found = exact.backward_std(d, alpha, 2)
         assert found.query == pytest.approx(found.key, rel=1e-11)
-
-    def test_in_high_dimensions_with_many_keys_they_are_the_output_times_alpha(self):
-        found = exact.backward_std(10**6, 1.0, 10**12)
-        np.testing.assert_allclose(found, [np.sqrt(np.e / 1e12)] * 3, rtol=1e-5)
-        for alpha in (0.1, 0.5):
-            found = exact.backward_std(10**6, alpha, 10**12)
-            np.testing.assert_allclose(found.query / found.value, alpha, rtol=1e-5)
 
     def test_a_grid_is_its_points(self):
         alpha, n = np.array([[0.0], [0.7], [4.0]]), np.array([1, 2, 300])
@@ -555,16 +448,16 @@ class TestBackward:
 
 
 class TestShapes:
-    @pytest.mark.parametrize("law", LAWS, ids=str)
-    @pytest.mark.parametrize("name", QUANTITIES)
+    @pytest.mark.parametrize("law", [Normal(), Cosine(128), DotProduct(2)], ids=str)
+    @pytest.mark.parametrize("name", ["gradient", "mean_score", "cube"])
     def test_a_grid_is_its_points(self, law, name):
         # Enough values of α that dot products are interpolated, n = 1 among the keys.
         alpha = np.append(0.0, np.geomspace(0.01, 90.0, 49)) / np.sqrt(law.variance)
-        n = np.array([1, 2, 30, 5000, 10**10])
+        n = np.array([1, 2, 5000])
         grid = QUANTITIES[name](law, alpha[:, None], n)
-        assert grid.shape == (50, 5)
+        assert grid.shape == (50, 3)
         assert grid.dtype == np.float64
-        for i, j in [(0, 1), (3, 0), (11, 2), (30, 1), (37, 3), (40, 4), (49, 4)]:
+        for i, j in [(0, 1), (3, 0), (30, 1), (49, 2)]:
             point = QUANTITIES[name](law, alpha[i], n[j])
             assert point.shape == ()
             assert grid[i, j] == pytest.approx(point, rel=1e-11, abs=1e-14)
@@ -587,37 +480,23 @@ class TestShapes:
         assert peak < 300e6
 
 
-class TestBadInput:
-    FUNCTIONS = (*QUANTITIES.values(), exact.output_std, exact.post_scale, exact.saturation)
-
-    @pytest.mark.parametrize("value", [0, 0.5, 1.5, 2.0**53 + 2.0, 1e300])
-    def test_numbers_of_keys_are_whole(self, value):
-        for function in self.FUNCTIONS:
-            assert_refused("n", f"{value:g}", function, Cosine(4), 1.0, [3, value])
-        assert_refused("n", f"{value:g}", exact.gradient_limit, Normal(), value)
-
-    @pytest.mark.parametrize("law", LAWS, ids=str)
-    def test_a_scale_too_large(self, law):
+def test_what_is_beyond_the_range_is_refused():
+    for law in LAWS:
         too_large = 1.01e4 / np.sqrt(law.variance)
         assert_refused("alpha", f"{too_large:g}", exact.gradient, law, too_large, 5)
+    assert_refused("n", "1", exact.saturation, Normal(), 1.0, [1, 2])
 
-    @pytest.mark.parametrize("order", [0.0, 0.99, 17.0, np.inf, -1.0, np.nan])
-    def test_orders(self, order):
-        assert_refused("order", f"{order:g}", exact.moment, Normal(), 1.0, 5, order)
 
-    def test_no_share_of_nothing(self):
-        assert_refused("n", "1", exact.saturation, Normal(), 1.0, [1, 2])
-
-    @given(
-        law=st.sampled_from([*LAWS, Cosine(2**53), DotProduct(2**53), DotProduct(1)]),
-        alpha=st.floats(0.0, 1e4),
-        n=st.integers(1, 2**53),
-    )
-    @settings(max_examples=60)
-    def test_everything_allowed_gives_numbers(self, law, alpha, n):
-        assume(not (isinstance(law, Cosine | DotProduct) and law.d < 100 and alpha > 300.0))
-        scale = alpha / np.sqrt(law.variance)
-        values = {name: float(function(law, scale, n)) for name, function in QUANTITIES.items()}
-        assert all(np.isfinite(list(values.values())))
-        assert 0.0 < values["collision_probability"] <= 1.0 + 1e-9
-        assert -1e-9 <= values["entropy"] <= np.log(n) + 1e-9
+@given(
+    law=st.sampled_from([*LAWS, Cosine(2**53), DotProduct(2**53), DotProduct(1)]),
+    alpha=st.floats(0.0, 1e4),
+    n=st.integers(1, 2**53),
+)
+@settings(max_examples=10)
+def test_everything_allowed_gives_numbers(law, alpha, n):
+    assume(not (isinstance(law, Cosine | DotProduct) and law.d < 100 and alpha > 300.0))
+    scale = alpha / np.sqrt(law.variance)
+    values = {name: float(function(law, scale, n)) for name, function in QUANTITIES.items()}
+    assert all(np.isfinite(list(values.values())))
+    assert 0.0 < values["collision_probability"] <= 1.0 + 1e-9
+    assert -1e-9 <= values["entropy"] <= np.log(n) + 1e-9

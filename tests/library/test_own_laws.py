@@ -4,16 +4,15 @@ The references share nothing with the library: closed forms, one integral over t
 Laplace transforms by mpmath, sums over binomial numbers or over all rows, and simulation.
 """
 
-import itertools
 from functools import partial
 
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy import stats
 
-from attnlib import annealed, criteria, exact, freezing, quadrature, rows, sampling, typical
-from attnlib.scores import Cosine, Discrete, DotProduct, Law, Normal
+from attnlib import annealed, exact, freezing, maximum, quadrature, rows, typical
+from attnlib.scores import Cosine, DotProduct, Law, Normal
 
 ROOT2, ROOT3 = np.sqrt(2.0), np.sqrt(3.0)
 
@@ -125,8 +124,6 @@ QUANTITIES = {
     "entropy": exact.entropy,
     "cube": partial(exact.moment, order=3.0),
 }
-LEVELS = Discrete([0.0, 1.0], [0.999, 0.001])
-MEASURED = Discrete(np.random.default_rng(8).gamma(2.0, size=300))
 
 
 def ids(law):
@@ -151,7 +148,7 @@ def of_rows(s, alpha):
 
 
 @pytest.mark.parametrize(("law", "mean"), list(zip(LAWS, MEANS, strict=True)), ids=ids)
-@pytest.mark.parametrize("alpha", [0.05, 1.0, 8.0, 300.0])
+@pytest.mark.parametrize("alpha", [0.05, 8.0, 300.0])
 def test_two_keys_against_one_integral_over_their_gap(law, mean, alpha):
     """With p = 1/(1 + e^{−αδ}) everything but the mean of s₁ + s₂ is a function of the gap δ."""
     a, gap_of = mp.mpf(alpha), law.gap_by_hand
@@ -183,63 +180,10 @@ def test_two_keys_against_one_integral_over_their_gap(law, mean, alpha):
         assert QUANTITIES[name](law, alpha, 2) == pytest.approx(float(value), rel=1e-9), name
 
 
-def transforms(law, alpha):
-    """Return φ(t) = E exp(−t e^{αs}) and A₁ = −tφ', A₂ = t²φ'' as functions of t."""
-    if isinstance(law, Uniform):
-        a = mp.sqrt(3) * alpha
-
-        def first(t):
-            return (mp.exp(-t * mp.exp(-a)) - mp.exp(-t * mp.exp(a))) / (2 * a)
-
-        def second(t):
-            low, high = t * mp.exp(-a), t * mp.exp(a)
-            return first(t) + (low * mp.exp(-low) - high * mp.exp(-high)) / (2 * a)
-
-        return lambda t: (mp.e1(t * mp.exp(-a)) - mp.e1(t * mp.exp(a))) / (2 * a), first, second
-    k = 1 / mp.mpf(alpha)
-
-    def phi(t):
-        return k * t**k * mp.gammainc(-k, t)
-
-    def first(t):
-        return k * (mp.exp(-t) - phi(t))
-
-    return phi, first, lambda t: (1 - k) * first(t) + k * t * mp.exp(-t)
-
-
-@pytest.mark.parametrize(
-    ("law", "alpha", "n"),
-    [
-        *((Uniform(), *place) for place in [(0.4, 100), (3.0, 100), (30.0, 1000), (2.0, 10**6)]),
-        *((UniformWithoutLandmarks(), *place) for place in [(3.0, 100), (30.0, 1000)]),
-        *((Exponential(), *place) for place in [(0.4, 100), (3.0, 100), (2.0, 10**6)]),
-    ],
-    ids=ids,
-)
-def test_many_keys_against_laplace_transforms_in_closed_form(law, alpha, n):
-    with mp.workdps(18):
-        phi, first, second = transforms(law, mp.mpf(alpha))
-        centre = mp.mpf(float(exact.free_energy(law, alpha, n)))
-        edges = [centre + x for x in (-alpha * 6 - 30, -15, -6, -2, 0, 2, 6, 15, 40)]
-        edges += [centre + 40 + 30 * alpha] if isinstance(law, Exponential) else []
-
-        def over_u(function):
-            return n * mp.quad(lambda u: function(mp.exp(-u), u), edges)
-
-        expected = {
-            "collision_probability": over_u(lambda t, u: second(t) * phi(t) ** (n - 1)),
-            "gradient": alpha * (n - 1) * over_u(lambda t, u: first(t) ** 2 * phi(t) ** (n - 2)),
-            "free_energy": over_u(lambda t, u: u * first(t) * phi(t) ** (n - 1)) - mp.euler,
-        }
-    for name, value in expected.items():
-        assert QUANTITIES[name](law, alpha, n) == pytest.approx(float(value), rel=1e-9), name
-
-
-@pytest.mark.parametrize("law", [*LAWS, LEVELS, MEASURED], ids=ids)
-@pytest.mark.parametrize("alpha", [0.5, 2.0, 12.0])
-def test_a_hundred_keys_agree_with_simulated_rows(law, alpha):
-    scale, n, count = alpha / np.sqrt(law.variance), 100, 4000
-    rng = np.random.default_rng([int(10 * alpha), len(ids(law))])
+@pytest.mark.parametrize("law", LAWS, ids=ids)
+def test_a_hundred_keys_agree_with_simulated_rows(law):
+    scale, n, count = 2.0 / np.sqrt(law.variance), 100, 4000
+    rng = np.random.default_rng(len(ids(law)))
     for name, values in of_rows(law.sample(rng, count, n), scale).items():
         error = values.std(ddof=1) / np.sqrt(count)
         assert abs(values.mean() - QUANTITIES[name](law, scale, n)) < 4.5 * error, name
@@ -263,18 +207,14 @@ class Copy(Law):
 
 COPIES = [
     Copy(Normal()),
-    Copy(Cosine(3)),
-    Copy(Cosine(3), (-1.0, 1.0)),
-    Copy(Cosine(4), (-1.0, 1.0)),
-    Copy(Cosine(64), (-1.0, 1.0)),
-    Copy(Cosine(10**6)),
+    Copy(Cosine(64)),
 ]
 
 
 @pytest.mark.parametrize("copy", COPIES, ids=lambda copy: f"{copy.law}{copy.landmarks}")
 def test_the_density_alone_gives_what_the_closed_forms_give(copy):
     unit = 1.0 / np.sqrt(copy.variance)
-    alpha, n = np.array([1e-3, 0.3, 2.0, 9.0, 60.0]) * unit, np.array([2, 3, 50, 10**6, 10**12])
+    alpha, n = np.array([1e-3, 2.0, 60.0]) * unit, np.array([2, 50, 10**12])
     for name, function in QUANTITIES.items():
         found, expected = function(copy, alpha[:, None], n), function(copy.law, alpha[:, None], n)
         slack = 1e-11 / unit if name == "mean_score" else 0.0  # it crosses 0 with α
@@ -290,7 +230,7 @@ def test_the_density_alone_gives_what_the_closed_forms_give(copy):
     np.testing.assert_allclose(copy.mean, 0.0, atol=1e-13 / unit)
 
 
-@pytest.mark.parametrize("d", [1, 2, 8, 64])
+@pytest.mark.parametrize("d", [1, 64])
 def test_the_density_of_one_dot_product_has_its_generating_function(d):
     law, copy = DotProduct(d), Copy(DotProduct(d))
     alpha = np.sqrt(d) * np.array([1e-5, 0.01, 0.4, 0.499])
@@ -299,20 +239,19 @@ def test_the_density_of_one_dot_product_has_its_generating_function(d):
     assert (copy.log_mgf([1.001 * np.sqrt(d), 1e300]) == np.inf).all()
 
 
-@pytest.mark.parametrize("law", LAWS, ids=ids)
-@pytest.mark.parametrize("n", [2, 1000])
-def test_a_grid_that_follows_the_integrand_is_as_good_as_a_uniform_one(law, n, monkeypatch):
-    alpha = 40.0 / np.sqrt(law.variance)
+@pytest.mark.parametrize("law", [Laplace(), UniformWithoutLandmarks(), TwoLevels()], ids=ids)
+def test_a_grid_that_follows_the_integrand_is_as_good_as_a_uniform_one(law, monkeypatch):
+    alpha, n = 40.0 / np.sqrt(law.variance), np.array([2, 1000])
     results = []
     for longest in (2**30, 10):
-        monkeypatch.setattr(exact, "LONGEST", longest)
-        results.append([float(function(law, alpha, n)) for function in QUANTITIES.values()])
+        monkeypatch.setattr(maximum, "LONGEST", longest)
+        results.append([function(law, alpha, n) for function in QUANTITIES.values()])
     np.testing.assert_allclose(*results, rtol=1e-9)
 
 
-@pytest.mark.parametrize("law", [Laplace(), Uniform(), Gumbel(), TwoLevels()], ids=ids)
-def test_one_grid_serves_few_keys_and_many(law):
-    alpha, n = 250.0 / np.sqrt(law.variance), np.array([2, 30, 4000, 10**9])
+def test_one_grid_serves_few_keys_and_many():
+    law = TwoLevels()
+    alpha, n = 120.0 / np.sqrt(law.variance), np.array([2, 10**9])
     for name, function in QUANTITIES.items():
         one_by_one = [float(function(law, alpha, count)) for count in n]
         np.testing.assert_allclose(function(law, alpha, n), one_by_one, rtol=1e-9, err_msg=name)
@@ -398,7 +337,7 @@ def root_by_hand(left, n, near):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=ids)
-@pytest.mark.parametrize("n", [2, 40, 600, 10**5])
+@pytest.mark.parametrize("n", [2, 10**5])
 def test_the_best_and_the_critical_scale_solve_their_equations(law, n):
     best, critical = float(annealed.best_alpha(law, n)), float(freezing.critical_alpha(n, law))
 
@@ -445,37 +384,10 @@ def test_rows_freeze_at_the_pole_where_nothing_stops_them_before():
     assert above == pytest.approx(1.0, abs=1e-10)
 
 
-# --- atoms ---------------------------------------------------------------------------------------
+# --- two levels -----------------------------------------------------------------------------------
 
 
-def over_binomial_numbers(n, chance, alpha):
-    """Return the expectations for scores of 1 with this probability, else 0."""
-    ones = np.arange(n + 1.0)
-    weight = binom.pmf(ones, n, chance)
-    zeros = n - ones
-    total = ones * np.exp(alpha) + zeros
-    p, q = np.exp(alpha) / total, 1.0 / total
-    square = ones * p**2 + zeros * q**2
-    return {
-        "collision_probability": weight @ square,
-        "gradient": alpha * (weight @ (ones * p * (1.0 - p) + zeros * q * (1.0 - q))),
-        "free_energy": weight @ np.log(total),
-        "mean_score": weight @ (ones * p),
-        "entropy": -(weight @ (ones * p * np.log(p) + zeros * q * np.log(q))),
-        "cube": weight @ (ones * p**3 + zeros * q**3),
-    }
-
-
-@pytest.mark.parametrize("n", [2, 1000, 20_000])
-@pytest.mark.parametrize("alpha", [0.01, 1.0, 6.9, 16.0, 200.0])
-def test_two_levels_against_the_binomial_sum(n, alpha):
-    for name, value in over_binomial_numbers(n, 1e-3, alpha).items():
-        assert QUANTITIES[name](LEVELS, alpha, n) == pytest.approx(value, rel=1e-9), name
-
-
-@pytest.mark.parametrize(
-    "law", [Laplace(), Uniform(), Exponential(), Gumbel(), Cosine(3), Cosine(8)], ids=ids
-)
+@pytest.mark.parametrize("law", [Laplace(), Uniform(), Gumbel(), Cosine(3)], ids=ids)
 def test_the_mean_gradient_of_a_log_concave_law_rises_to_its_limit(law):
     sizes = np.array([2, 3, 64, 1000])
     curve = exact.gradient(law, np.geomspace(0.02, 60, 16)[:, None] / np.sqrt(law.variance), sizes)
@@ -483,86 +395,10 @@ def test_the_mean_gradient_of_a_log_concave_law_rises_to_its_limit(law):
     assert (curve < exact.gradient_limit(law, sizes) * (1 + 1e-8)).all()
 
 
-class Outliers(Law):
-    """The chapter's other law without log-concavity: one score in a hundred, six times as wide."""
-
-    variance = 0.99 + 0.01 * 36
-
-    def logpdf(self, s):
-        narrow = np.log(0.99) - s * s / 2.0
-        wide = np.log(0.01 / 6.0) - s * s / 72.0
-        return np.logaddexp(narrow, wide) - np.log(2.0 * np.pi) / 2.0
-
-    def _sample(self, rng, rows, n):
-        raise NotImplementedError
-
-
-def test_outliers_give_the_mean_gradient_a_highest_point():
-    few, many = exact.gradient(Outliers(), np.array([0.7, 2.0, 60.0])[:, None], [3, 1000]).T
-    assert few[0] < few[1] < few[2]
-    assert many[0] > 1.2 * many[2] > 0.0
-    assert many[1] < many[0]
-
-
-def test_the_mean_gradient_of_two_levels_comes_down_after_log_n():
-    """The chapter's example, with levels that are spread, and with atoms."""
-    alpha = np.linspace(0.1, 16.0, 300)
-    spread = exact.gradient(TwoLevels(), alpha, 1000)
-    by_sum = [over_binomial_numbers(1000, 1e-3, a)["gradient"] for a in alpha]
-    np.testing.assert_allclose(spread, by_sum, rtol=1e-5)
-    assert alpha[1 + np.argmax(np.diff(spread) < 0)] == pytest.approx(np.log(1000), abs=0.06)
-
-
-@pytest.mark.parametrize("alpha", [0.3, 2.0, 30.0])
-def test_a_small_sample_against_all_its_rows(alpha):
-    values, chances = np.array([-1.5, 0.25, 0.3, 2.0, 2.0]), np.array([0.1, 0.3, 0.2, 0.25, 0.15])
-    law = Discrete(values, chances)
-    every = np.array(list(itertools.product(range(5), repeat=4)))
-    weight = chances[every].prod(axis=-1)
-    for name, of_each in of_rows(values[every], alpha).items():
-        assert QUANTITIES[name](law, alpha, 4) == pytest.approx(weight @ of_each, rel=1e-10), name
-    assert law.mean == pytest.approx(chances @ values)
-    assert law.variance == pytest.approx(chances @ values**2 - law.mean**2)
-    np.testing.assert_allclose(law.log_mgf(alpha), np.log(chances @ np.exp(alpha * values)))
-    assert exact.gradient_limit(law, [1, 2, 50]).tolist() == [0.0, np.inf, np.inf]
-    assert exact.saturation(law, alpha, 3) == 0.0
-
-
-def test_scales_of_levels():
-    p = mp.mpf(LEVELS.probabilities[1])
-
-    def log_mgf(a):
-        return mp.log(1 - p + p * mp.exp(a))
-
-    def left(a):
-        return a * mp.diff(log_mgf, a) - log_mgf(a)
-
-    n = np.array([2.0, 300.0, 900.0])
-    critical = freezing.critical_alpha(n, LEVELS)
-    expected = [root_by_hand(left, keys, near) for keys, near in zip(n, critical, strict=True)]
-    np.testing.assert_allclose(critical, expected, rtol=1e-9)
-    # With more than 1000 keys a row is rarely without a 1: it does not freeze, and α has no best.
-    assert freezing.critical_alpha(1100, LEVELS) == np.inf
-    assert annealed.best_alpha(LEVELS, 10**6) == np.inf
-    best = annealed.best_alpha(LEVELS, 600)
-    assert annealed.gradient(LEVELS, best * np.array([0.99, 1.0, 1.01]), 600).argmax() == 1
-
-
-def test_a_measured_sample_is_drawn_from():
-    drawn = MEASURED.sample(np.random.default_rng(1), 200, 500)
-    assert np.isin(drawn, MEASURED.values).all()
-    assert abs(drawn.mean() - MEASURED.mean) < 4.5 * np.sqrt(MEASURED.variance / drawn.size)
-    mean, error = sampling.sample(
-        MEASURED, 50, partial(rows.gradient, alpha=2.0), rows=4000, seed=1
-    ).mean()
-    assert abs(mean - exact.gradient(MEASURED, 2.0, 50)) < 4.5 * error
-    assert typical.best_alpha(MEASURED, 16, rows=1000).value > 0.0
-
-
 # --- rows ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [*LAWS, MEASURED], ids=ids)
+@pytest.mark.parametrize("law", [Laplace(), TwoLevels()], ids=ids)
 def test_typical_rows_are_simulated(law):
     unit = 1.0 / np.sqrt(law.variance)
     value, error = typical.gradient(law, [0.5 * unit, 2.0 * unit], 2, "mean", rows=20_000)
@@ -572,17 +408,6 @@ def test_typical_rows_are_simulated(law):
     for statistic in ("geometric_mean", "median", "row"):
         best = typical.best_alpha(Laplace(), 8, statistic, rows=1000)
         assert best.value > 3.0 * best.standard_error > 0.0
-
-
-@pytest.mark.parametrize("law", [Laplace(), Gumbel()], ids=ids)
-def test_the_criteria_meet_their_definitions(law):
-    found = {criterion.name: criterion.alpha for criterion in criteria.alphas(law, 600)}
-    unit = 1.0 / np.sqrt(law.variance)
-    assert found["variance"] == pytest.approx(unit)
-    assert found["annealed"] == annealed.best_alpha(law, 600)
-    assert found["freezing"] == freezing.critical_alpha(600, law)
-    held, kept = exact.entropy(law, [unit, found["entropy"]], [512, 600])
-    assert held == pytest.approx(kept, rel=1e-8)
 
 
 # --- what is wrong is named ----------------------------------------------------------------------
@@ -597,9 +422,7 @@ NARROW = {"chance": 1e-3, "width": 1e-4, "variance": 1e-3}  # the second level i
 CALLS = [
     lambda law: exact.collision_probability(law, 1.0, 5),
     lambda law: exact.gradient_limit(law, 5),
-    lambda law: annealed.gradient(law, 0.3, 5),
     lambda law: annealed.best_alpha(law, 5),
-    lambda law: freezing.critical_alpha(5, law),
     lambda law: law.mean,
 ]
 
@@ -636,19 +459,35 @@ def test_a_density_that_is_nowhere_smooth_is_named(monkeypatch):
         altered(logpdf=logpdf).log_mgf(0.5)
 
 
+class OfScipy(Law):
+    """A law whose log density is the logarithm of its density, and underflows with it."""
+
+    def __init__(self, law):
+        self.law, self.variance = law, float(law.var())
+
+    variance = 1.0
+
+    def logpdf(self, s):
+        return np.log(self.law.pdf(s))
+
+    def _sample(self, rng, rows, n):
+        raise NotImplementedError
+
+
+def test_a_density_that_has_underflowed_where_it_counts_is_named():
+    law = OfScipy(stats.laplace())
+    np.testing.assert_allclose(law.log_mgf([0.5, 0.9]), -np.log([0.75, 0.19]), rtol=1e-8)
+    for one, alpha in ((law, 0.99), (law, 2.0), (OfScipy(stats.hypsecant()), 1.0)):
+        with pytest.raises(ValueError, match=f"logpdf must not underflow where alpha={alpha:g}"):
+            one.log_mgf(alpha)
+
+
 def test_a_sample_of_another_shape_is_named():
     law = altered(_sample=lambda self, rng, rows, n: np.zeros((n, rows)))
     with pytest.raises(ValueError, match=r"_sample must return shape \(2, 3\), got shape \(3, 2\)"):
         law.sample(np.random.default_rng(0), 2, 3)
     with pytest.raises(ValueError, match="_sample must return shape"):
         typical.best_alpha(law, 5)
-
-
-@pytest.mark.parametrize("law", ["laplace", Laplace, object(), 3.0])
-def test_what_is_no_law_is_named(law):
-    for call in CALLS[:-1]:
-        with pytest.raises(TypeError, match="law must be"):
-            call(law)
 
 
 def test_scales_that_quadrature_cannot_reach_are_named():
@@ -659,46 +498,3 @@ def test_scales_that_quadrature_cannot_reach_are_named():
             call(Uniform(), 1e12)
     with pytest.raises(ValueError, match="alpha must be at most"):
         exact.gradient(Laplace(), 1.1e4, 5)
-
-
-@pytest.mark.parametrize(
-    ("values", "chances", "message"),
-    [
-        ([], None, "values"),
-        ([1.0, 1.0], None, "values must be at least two different"),
-        ([1.0, 2.0], [1.0, 0.0], "values must be at least two different"),
-        ([1.0, np.nan], None, "values"),
-        ([1.0, np.inf], None, "values"),
-        ("ab", None, "values"),
-        ([1.0, 2.0], [0.5, 0.6], "probabilities .*1.1"),
-        ([1.0, 2.0], [1.5, -0.5], "probabilities"),
-        ([1.0, 2.0], [1.0], "probabilities must be 2 numbers"),
-    ],
-)
-def test_wrong_atoms_are_named(values, chances, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        Discrete(values, chances)
-
-
-def test_atoms_have_no_density():
-    with pytest.raises(TypeError, match="law must have a density, got Discrete"):
-        LEVELS.logpdf(0.0)
-    assert repr(LEVELS) == "Discrete(2 values from 0 to 1)"
-
-
-@pytest.mark.parametrize("alpha", [0.02, 0.5])
-def test_the_rule_of_a_wide_law_is_as_fine_as_alpha_asks_for(alpha):
-    class Wide(Uniform):
-        variance = 1e4
-        landmarks = (-100.0 * ROOT3, 100.0 * ROOT3)
-
-        def logpdf(self, s):
-            return super().logpdf(np.asarray(s) / 100.0) - np.log(100.0)
-
-    scores, weights, _ = Wide().rule(alpha, 10.0)
-    ends = alpha * np.array([-100.0 * ROOT3, 100.0 * ROOT3])
-    middle = alpha * 37.0
-    found = (weights * np.exp(-np.exp(middle - alpha * scores))).sum()
-    with mp.workdps(30):  # ∫ exp(−e^{c−x}) dx = −Ei(−e^{c−x})
-        low, high = (mp.ei(-mp.exp(middle - x)) for x in ends)
-        assert found == pytest.approx(float((low - high) / (ends[1] - ends[0])), rel=1e-9)

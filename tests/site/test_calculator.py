@@ -211,7 +211,7 @@ def test_the_reach_of_each_scale(call, law):
     found = call("m.reachOfEach(cases, m.scales(cases))", {**state, "causal": False, "own": 1})
     needle = needle_of(law, "theta", 4)
     names = list(POLICIES)
-    expected = retrieval.reach(law, needle, policy=names, d=64, roughly=True)
+    expected = retrieval.reach(law, needle, policy=names, d=64)
     for name, reach in zip(names, expected, strict=True):
         if 64 < reach < LARGEST_N:  # shorter ones are whole numbers too far apart
             assert found[name] == pytest.approx(reach, rel=2e-2), name

@@ -1,0 +1,229 @@
+"""The largest of n numbers αs + X, X Gumbel: the one integral of `exact` and `retrieval`.
+
+With φ(u) = P(αs + X ≤ u) = E exp(−e^{αs−u}), an expectation over a row of n scores is an integral
+over u of an average at u, the kernel's, times powers of φ. Outside it is the trapezoidal rule,
+which converges exponentially for smooth integrands that decay; inside, the law's `rule`. All terms
+of a sum are positive, so the results are relatively accurate also where they are tiny; φ near 1 is
+kept as 1 − φ. Where a uniform grid would be too long, panels follow the integrand.
+
+Chapters: exact, needle.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from attnlib import quadrature
+from attnlib.checking import FloatArray
+from attnlib.quadrature import Rule
+from attnlib.scores import Law
+
+ABOVE = 5.0
+"""From it on e^{kx} exp(−e^x) is nothing, for k up to 16: scores so far above u add nothing."""
+
+COARSE = 64
+"""Points at which an integrand is looked at, to see where it is."""
+
+NEAR = (-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0)
+"""And at which distances from the places where it may be narrow."""
+
+LOWEST_LOG = -1e3
+"""Logarithms of φ below it are raised to it: e to it is 0, and so are all powers."""
+
+LONGEST = 2**13
+"""Points of a uniform grid of u, above which one that follows the integrand is shorter."""
+
+BLOCK = 2**17
+"""How many numbers of an integrand are worked on at a time."""
+
+CACHED = 2**13
+"""How many numbers are averaged at a time: they stay in the processor's cache."""
+
+
+class Block(NamedTuple):
+    """Some values of u, each against the scores that matter there: arrays (u, scores)."""
+
+    alpha: float
+    scores: FloatArray  # s
+    exponent: FloatArray  # αs − u
+    power: FloatArray  # e^{αs−u}
+    gumbel: FloatArray  # exp(−e^{αs−u})
+
+
+Kernel = Callable[[Block], FloatArray]
+
+
+def first(block: Block) -> FloatArray:
+    """Return the kernel e^{αs−u} exp(−e^{αs−u}), whose average is the density of αs + X."""
+    return block.power * block.gumbel
+
+
+class Row(NamedTuple):
+    """What an integrand is made of: arrays over u, and a column of the numbers of keys.
+
+    A kernel that returns several arrays has as many averages.
+    """
+
+    u: FloatArray
+    keys: FloatArray  # without the needles, if there are any
+    log_cdf: FloatArray  # log φ
+    inner: FloatArray  # E kernel
+    needle_log_cdf: FloatArray
+    needle_inner: FloatArray
+    log_sink: FloatArray  # −e^{b−u}
+    needles: int
+
+    def others(self, fewer: float = 0.0) -> FloatArray:
+        """Return log φ^{keys − fewer}."""
+        return np.maximum(self.keys - fewer, 0.0) * self.log_cdf
+
+
+class Quantity(NamedTuple):
+    """An expectation: the kernel to average at each u, the integrand, and what else to know."""
+
+    kernel: Kernel
+    integrand: Callable[[Row], FloatArray]
+    offset: float = 0.0  # to add to the integral
+    order: float = 2.0  # of a moment, from 2 on: kernels of high order are narrow
+    rare: bool = False  # as small as the chance that a key comes before the needle
+    sink: float = -np.inf  # b
+    needles: int = 1
+    degree: int = 0  # with scores r times as large, at the same αr, it is r^degree as large
+    logarithmic: bool = False  # it varies by factors: interpolate its logarithm
+
+
+class Needle(NamedTuple):
+    """What the integral has to know of a needle."""
+
+    rule: Callable[[float, float, float], Rule]  # of α, log n, and how much further it goes
+    rarity: float  # e^{−rarity} is the chance that a key comes before it
+
+
+class Averages:
+    """Averages over a rule of scores at any u: of φ(u) = E exp(−e^{αs−u}), and of a kernel.
+
+    Scores further than `reach` below u are taken to be far below, for which φ is 1 and a kernel 0.
+    """
+
+    def __init__(self, rule: Rule, alpha: float, reach: float) -> None:
+        self._alpha, self._reach = alpha, reach
+        self._scores, self._weights, _ = rule
+        self.levels = alpha * self._scores
+        self._below = np.append(0.0, np.cumsum(self._weights))
+        self._above = np.append(np.cumsum(self._weights[::-1])[::-1], 0.0)
+
+    def __call__(self, u: FloatArray, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
+        """Return log φ and E kernel at each u."""
+        start = np.searchsorted(self.levels, u - self._reach)
+        stop = np.searchsorted(self.levels, u + ABOVE)
+        width = min(max(1, int((stop - start).max())), self.levels.size)
+        start = np.minimum(start, self.levels.size - width)
+        # Scores far below u count in full in φ, those far above it in 1 − φ.
+        cdf, complement = self._below[start], self._above[start + width]
+        inner = []
+        for part in _slices(u.size, CACHED // width):
+            index = start[part, None] + np.arange(width)
+            # From 7 on exp(−e^{αs−u}) is 0, but e^{k(αs−u)} would overflow.
+            exponent = np.minimum(self.levels[index] - u[part, None], 7.0)
+            power = np.exp(exponent)
+            block = Block(self._alpha, self._scores[index], exponent, power, np.exp(-power))
+            weights = self._weights[index]
+            cdf[part] += (weights * block.gumbel).sum(axis=-1)
+            complement[part] -= (weights * np.expm1(-power)).sum(axis=-1)
+            inner.append((weights * kernel(block)).sum(axis=-1))
+        with np.errstate(divide="ignore"):
+            low = np.log(cdf)
+        log_cdf = np.where(complement > 0.5, low, np.log1p(-np.minimum(complement, 0.5)))
+        return np.maximum(log_cdf, LOWEST_LOG), np.concatenate(inner, axis=-1)
+
+
+def integral(
+    law: Law, alpha: float, keys: FloatArray, quantity: Quantity, needle: Needle | None = None
+) -> FloatArray:
+    """Return the quantity for each number of keys, which increase, of independent scores.
+
+    With needles, `keys` are those without them.
+    """
+    return _Maximum(law, alpha, keys, quantity, needle).integral()
+
+
+class _Maximum:
+    def __init__(
+        self, law: Law, alpha: float, keys: FloatArray, quantity: Quantity, needle: Needle | None
+    ) -> None:
+        log_n = float(np.log(keys[-1] + (quantity.needles if needle else 0)))
+        rare = needle.rarity if needle and quantity.rare else 0.0
+        # Where a key before the needle may be; a moment may be of rows as rare as n^{1−order}.
+        further = 2.0 * rare + min(rare, quadrature.DEPTH) + (quantity.order - 2.0) * log_n
+        finer = 1.0 + (quantity.order - 2.0) / 14.0
+        rules = [law.rule(alpha * finer, log_n, further=further)]
+        # Further below u scores add less than e^{−DEPTH}/n to 1 − φ, and to the needle's weight.
+        reach = quadrature.DEPTH + log_n
+        self._averages = [Averages(rules[0], alpha, reach + rare)]
+        if needle:
+            rules.append(needle.rule(alpha * finer, log_n, further))
+            self._averages.append(Averages(rules[1], alpha, reach))
+        sinks = [quantity.sink] if quantity.sink > -np.inf else []
+        smooth = 1.0 if sinks else max(1.0, min(rule.smoothness for rule in rules) / finer)
+        self._step, self._is_smooth = quadrature.STEP * smooth / finer, smooth > 1.0
+        # What is narrow has its place: at an end, at a needle or a sink, at a landmark.
+        ends = [average.levels[[0, -1]] for average in self._averages]
+        self._marks = np.concatenate([*ends, alpha * np.asarray(law.landmarks), sinks])
+        # Beyond `highest` P(αs + X > u) ≤ E min(1, e^{αs−u}) is below e^{−DEPTH}/n.
+        top = min(float(law.log_mgf(alpha)), ends[0][1]) + log_n
+        self._lowest = min(end[0] for end in ends) - ABOVE
+        self._highest = max([top, *(end[1] for end in ends[1:]), *sinks]) + quadrature.DEPTH + rare
+        self._spread = alpha * float(np.sqrt(law.variance))
+        self._keys, self._quantity = keys, quantity
+
+    def integral(self) -> FloatArray:
+        some = np.unique(np.append(self._keys[:: self._keys.size // 16 + 1], self._keys[-1]))
+        near = np.add.outer(self._marks, NEAR).ravel()
+        u = np.append(np.linspace(self._lowest, self._highest, COARSE), near)
+        u = np.unique(np.clip(u, self._lowest, self._highest))
+        heights = np.abs(self._quantity.integrand(self._row(u, some)))
+        tops = heights.max(axis=-1, keepdims=True)
+        counts = np.flatnonzero((heights > np.exp(-quadrature.DEPTH) * tops).any(axis=0))
+        if not counts.size:
+            return np.full(self._keys.shape, self._quantity.offset)
+        left, right = u[max(counts[0] - 1, 0)], u[min(counts[-1] + 1, u.size - 1)]
+        if self._is_smooth or right - left <= self._step * LONGEST:
+            left, right = np.floor(left / self._step), np.ceil(right / self._step)
+            u = self._step * np.arange(left, right + 1.0)
+            lengths = np.full(u.size, self._step)
+        else:
+            u, lengths = self._graded(some, np.where(tops > 0.0, tops, 1.0))
+        row = self._row(u, self._keys)
+        parts = [
+            self._quantity.integrand(row._replace(keys=row.keys[part])) @ lengths
+            for part in _slices(self._keys.size, BLOCK // u.size)
+        ]
+        return np.concatenate(parts) + self._quantity.offset
+
+    def _row(self, u: FloatArray, keys: FloatArray) -> Row:
+        found = [average(u, self._quantity.kernel) for average in self._averages]
+        log_sink = -np.exp(np.minimum(self._quantity.sink - u, 7.0))
+        return Row(u, keys[:, None], *found[0], *found[-1], log_sink, self._quantity.needles)
+
+    def _graded(self, some: FloatArray, tops: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return points and weights on panels that follow the integrands of few and many keys."""
+
+        def log_density(u: FloatArray) -> FloatArray:
+            each = np.abs(self._quantity.integrand(self._row(u.ravel(), some))) / tops
+            return np.asarray(np.log(each.sum(axis=0)).reshape(u.shape))
+
+        while True:
+            # Near e^{−DEPTH} the averages end, at their reach.
+            depth = quadrature.DEPTH - 10.0
+            found = quadrature.panels(log_density, self._marks, self._spread, depth=depth)
+            u = found.scores.ravel()
+            reached = np.abs(self._quantity.integrand(self._row(u, some))).max(-1, keepdims=True)
+            # An integrand that is higher than it looked would hide those of other numbers of keys.
+            if some.size == 1 or not (reached > 8.0 * tops).any():
+                return u, np.exp(found.log_weights).ravel()
+            tops = np.maximum(tops, reached)
+
+
+def _slices(size: int, length: int) -> list[slice]:
+    return [slice(i, i + max(length, 1)) for i in range(0, size, max(length, 1))]
