@@ -177,7 +177,6 @@ INSTANCES = [
 
 ON_THEIR_OWN = {
     "scores.check_law",  # is a check
-    "criteria.scales",  # a name of before, which warns: in test_criteria
     "policies.Policy.with_constants",  # in test_policies
     "retrieval.reach",  # with arguments that exclude each other: in test_retrieval
 }
