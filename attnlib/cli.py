@@ -4,7 +4,7 @@ import io
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,12 +143,11 @@ def _by_policy(n: int, d: int) -> list[dict[str, Any]]:
 
     lines = []
     for policy in POLICIES.values():
-        try:
-            numbers = {"scale": float(policy.scale(n, d)), "alpha": float(policy.alpha(n, d))}
-        except ValueError:
-            numbers = dict.fromkeys(("scale", "alpha"))
-        of = {"name": policy.name, "applied_to": policy.applied_to}
-        lines.append({**of, **numbers, "learned": policy.learned, "meaning": policy.meaning})
+        line: dict[str, Any] = {"name": policy.name, "applied_to": policy.applied_to}
+        line |= {"scale": None, "alpha": None, "learned": policy.learned}
+        with suppress(ValueError):
+            line["scale"], line["alpha"] = float(policy.scale(n, d)), float(policy.alpha(n, d))
+        lines.append({**line, "meaning": policy.meaning})
     return lines
 
 
