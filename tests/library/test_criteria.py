@@ -98,5 +98,7 @@ def test_too_few_keys_for_the_entropy_of_512_and_too_many():
 @pytest.mark.parametrize("n", [1, 2**40 + 1, 2.0, None, math.nan, True])
 def test_a_wrong_n_is_named(n):
     for call in (alphas, criteria.same_entropy):
+        with pytest.raises(TypeError, match="law must be"):
+            call("normal", 512)
         with pytest.raises((ValueError, TypeError), match="n must be"):
             call(Normal(), n)

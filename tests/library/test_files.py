@@ -114,7 +114,9 @@ def test_the_commit_of_a_checkout_says_whether_code_has_changed(checkout, monkey
         command = ["git", "-C", checkout, *who, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
+    assert provenance.commit() is None  # there is no checkout
     git("init", "-q")
+    provenance.commit.cache_clear()
     assert provenance.commit() is None  # there is none yet
     for name in ("code.py", "record.json"):
         (checkout / name).write_text("1")
@@ -129,29 +131,6 @@ def test_the_commit_of_a_checkout_says_whether_code_has_changed(checkout, monkey
     monkeypatch.setenv("PATH", str(checkout))  # without git no commit is known
     provenance.commit.cache_clear()
     assert provenance.commit() is None
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        (f'{{"vcs_info": {{"commit_id": "{"a1" * 20}"}}}}', "a1" * 20),
-        ('{"vcs_info": {"commit_id": "main"}}', None),
-        ('{"dir_info": {"editable": true}, "url": "file:///home"}', None),
-        ("{", None),
-        (None, None),
-    ],
-)
-def test_what_pip_installed_from_a_repository_has_its_commit(
-    checkout, monkeypatch, source, expected
-):
-    class Installed:
-        @staticmethod
-        def read_text(name):
-            assert name == "direct_url.json"
-            return source
-
-    monkeypatch.setattr(provenance, "distribution", lambda name: Installed)
-    assert provenance.commit() == expected
 
 
 def test_a_processor_without_a_name_is_told_by_its_kind(tmp_path, monkeypatch):
