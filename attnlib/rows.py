@@ -12,6 +12,7 @@ The power softmax puts |x|^m in the place of e^{αs}: it is the softmax of s = m
 Chapters: saturation, jacobian, alternatives.
 """
 
+from itertools import pairwise
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -355,25 +356,21 @@ def calibration(
     p = softmax(s, alpha)
     edges = checking.finite("bins", bins, minimum=0.0)
     if edges.ndim == 0:
-        edges = np.linspace(0.0, 1.0, checking.integer("bins", bins, minimum=1, maximum=10**6) + 1)
+        edges = np.linspace(0.0, 1.0, checking.integer("bins", bins, minimum=1, maximum=10**4) + 1)
     if edges.ndim != 1 or edges.size < 2 or (np.diff(edges) <= 0.0).any() or edges[-1] > 1.0:
         raise ValueError(f"bins must be increasing edges from 0 to 1, got bins={edges}")
     key = checking.integer("needle", needle, minimum=0, maximum=p.shape[-1] - 1)
     p = p.reshape(-1, p.shape[-1])
-    count = edges.size - 1
-    # A weight of 1 is in the last bin, one that is in no bin in an extra one.
-    which = np.searchsorted(edges, np.minimum(p, np.nextafter(1.0, 0.0)), side="right") - 1
-    which = np.where((which >= 0) & (which < count), which, count)
-    place = (np.arange(p.shape[0])[:, None] * (count + 1) + which).ravel()
-    shape = (p.shape[0], count + 1)
-    keys = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)[:, :count]
-    total, weight = keys.sum(axis=0), np.bincount(which.ravel(), p.ravel(), count + 1)[:count]
-    met = which[:, key, None] == np.arange(count)
-    filled = total > 0
-    share = met.sum(axis=0)[filled] / total[filled]
-    spread = np.sqrt(((met[:, filled] - share * keys[:, filled]) ** 2).sum(axis=0))
-    kept = total[filled]
-    return Calibration(kept.astype(np.float64), weight[filled] / kept, share, spread / kept)
+    found = []
+    for low, high in pairwise(edges):
+        inside = (p >= low) & ((p < high) | (high == 1.0))  # a weight of 1 is in the last bin
+        counts, met = inside.sum(axis=1), inside[:, key]
+        total = counts.sum()
+        if total > 0:
+            share = met.sum() / total
+            error = np.sqrt(((met - share * counts) ** 2).sum()) / total
+            found.append((total, p[inside].mean(), share, error))
+    return Calibration(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
 
 
 def _power_weights(
