@@ -71,7 +71,7 @@ def gradient(
     nanoseconds a score to the time. What is below the smallest float is 0. A median is rounded to
     15 significant bits, as `Sample.quantile` says. The mean of g is in `exact.gradient`.
 
-    ValueError or TypeError for another `statistic` and for a bad α. Chapter: typical.
+    Raises ValueError or TypeError for another `statistic` and a bad α. Chapter: typical.
 
     >>> from attnlib.scores import Normal
     >>> value, error = gradient(Normal(), [1.0, 4.0], n=512, rows=2000)
