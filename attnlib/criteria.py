@@ -6,7 +6,6 @@ disagree, because they ask for different things; none of them is *the* scale.
 Chapter: policies.
 """
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -62,8 +61,7 @@ def alphas(
 
     α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
     so that there it is the scale itself; times the standard deviation of a score it is that of the
-    logits.
-    Under a causal mask it is one constant for all positions, the one of `effective_keys`.
+    logits. Under a causal mask it is one constant for all positions, the one of `effective_keys`.
 
     - variance: the logits have variance 1.
     - annealed: `annealed.best_alpha`.
@@ -143,16 +141,6 @@ def _of_a_needle(law: Law, needle: retrieval.Needle, n: int) -> list[Criterion]:
 
 def _or_none(alpha: float) -> float | None:
     return alpha if alpha < np.inf else None
-
-
-def scales(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
-    """Return `alphas`, and warn: the scale is what multiplies q·k or the cosine."""
-    warnings.warn(
-        "criteria.scales is criteria.alphas now: what it returns is α",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return alphas(law, n, causal=causal, seed=seed)
 
 
 def same_entropy(law: Law, n: int) -> float | None:

@@ -176,7 +176,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class _Relative:
-    """A rule over what it is at a length."""
+    """A rule over what it is at a length; equal ones are one key of `attention`'s tables."""
 
     rule: Rule
     length: float

@@ -1,13 +1,12 @@
 """What a number was made with, and what it takes to make it again: it stands in every record."""
 
-import json
 import os
 import platform
 import re
 import subprocess
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -63,24 +62,16 @@ def versions(*packages: str) -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of this library, or None where nothing says it.
+    """Return the commit of this library's checkout, with "-dirty" where code differs from it.
 
-    In a checkout it is git's, with "-dirty" where code differs from it; else the one that pip
-    installed.
+    None where there is no checkout, or no git.
     """
     root = Path(__file__).parents[1]
-    if (root / ".git").exists():
-        head = _git(root, "rev-parse", "HEAD")
-        if head is None or head.returncode:
-            return None
-        changed = _git(root, "diff", "--quiet", "HEAD", "--", "*.py")
-        return head.stdout.strip() + ("-dirty" if changed is None or changed.returncode else "")
-    try:
-        source = json.loads(distribution("attnlib").read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
+    head = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else None
+    if head is None or head.returncode:
         return None
-    found = source.get("vcs_info", {}).get("commit_id")
-    return found if isinstance(found, str) and COMMIT.fullmatch(found) else None
+    changed = _git(root, "diff", "--quiet", "HEAD", "--", "*.py")
+    return head.stdout.strip() + ("-dirty" if changed is None or changed.returncode else "")
 
 
 def _git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[str] | None":

@@ -574,10 +574,10 @@ def _last_whole(excess: Callable[[float], float], low: float, high: float) -> fl
 
 
 LARGEST_FACTOR = 1e3
-"""The largest factor that `calibration` looks for, and one over the least."""
+"""The largest factor that `needle_calibration` looks for, and one over the least."""
 
 
-class Calibration(NamedTuple):
+class NeedleCalibration(NamedTuple):
     """How the logits of a head stand to what its needle wants."""
 
     ratio: Estimate
@@ -586,9 +586,9 @@ class Calibration(NamedTuple):
     """t*, the factor of all logits that has the least mean loss."""
 
 
-def calibration(
+def needle_calibration(
     logits: ArrayLike, needle: int = 0, *, texts: ArrayLike | None = None
-) -> Calibration:
+) -> NeedleCalibration:
     """Return what the logits of measured rows, (rows, keys), say of a head's scale.
 
     P is the weight on the key `needle`, ℓ_* its logit, and m the mean of the others under their own
@@ -605,7 +605,7 @@ def calibration(
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3
-    >>> found = calibration(2.0 * scores)  # under α = 2
+    >>> found = needle_calibration(2.0 * scores)  # under α = 2
     >>> round(float(found.best_factor.value), 1)
     1.5
     """
@@ -644,7 +644,7 @@ def calibration(
     end = float(np.log(LARGEST_FACTOR))
     if slope(-end) >= 0.0 or slope(end) <= 0.0:
         beyond = 0.0 if slope(-end) >= 0.0 else np.inf
-        return Calibration(Estimate(ratio, ratio_error), Estimate(beyond, np.nan))
+        return NeedleCalibration(Estimate(ratio, ratio_error), Estimate(beyond, np.nan))
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     best = float(np.exp(brentq(slope, -end, end)))
@@ -652,4 +652,4 @@ def calibration(
     curvature = ((p * ell**2).sum(axis=1) - (p * ell).sum(axis=1) ** 2).mean()
     gap, mean = pull(best)
     best_error = error(gap - mean) / curvature
-    return Calibration(Estimate(ratio, ratio_error), Estimate(best, best_error))
+    return NeedleCalibration(Estimate(ratio, ratio_error), Estimate(best, best_error))

@@ -12,6 +12,7 @@ The power softmax puts |x|^m in the place of e^{αs}: it is the softmax of s = m
 Chapters: saturation, jacobian, alternatives.
 """
 
+from itertools import pairwise
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -23,8 +24,6 @@ from attnlib.checking import FloatArray
 
 TOTAL_TOLERANCE = 1e-5
 """How far Σp may be from 1: what float32 softmax rows of a million entries need."""
-
-LARGEST = np.finfo(np.float64).max
 
 
 class _Weights(NamedTuple):
@@ -121,92 +120,6 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray
     w = _weights(s, alpha, axis)
     spread = w.rest**2 - (w.others**2).sum(axis=-1)
     return cast(FloatArray, w.alpha * ((2.0 * w.rest + spread) / w.total**2))
-
-
-class TopTwo(NamedTuple):
-    """A row seen from its two largest scores s₁ ≥ s₂: what log g needs, at any α."""
-
-    gap: FloatArray  # (…): s₁ − s₂
-    others: FloatArray  # (…, n − 1): s_i − s₂ ≤ 0, without s₁
-
-    def log_gradient(self, alpha: FloatArray) -> FloatArray:
-        """Return log g, shape (…), for α ≥ 0 that broadcasts against (…); no checks."""
-        with np.errstate(over="ignore", divide="ignore"):
-            weights = np.exp(alpha[..., None] * self.others)
-            total, squares = weights.sum(axis=-1), _dot(weights, weights)
-            scaled = alpha * self.gap
-            second = np.exp(-scaled)
-            pairs = 2.0 * total + second * (total**2 - squares)
-            return cast(
-                FloatArray,
-                np.log(alpha) - scaled + np.log(pairs) - 2.0 * np.log1p(second * total),
-            )
-
-    def log_gradient_slopes(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the first and the second derivative of log g by α > 0, shape (…); no checks."""
-        below = -self.gap
-        weights = np.exp(alpha[..., None] * self.others)
-        weighted = weights * self.others
-        # F = Σf, Σf² and F² − Σf², each with its two derivatives
-        total = weights.sum(axis=-1)
-        total_1 = weighted.sum(axis=-1)
-        total_2 = _dot(weighted, self.others)
-        cross = total**2 - _dot(weights, weights)
-        cross_1 = 2.0 * (total * total_1 - _dot(weights, weighted))
-        cross_2 = 2.0 * (total_1**2 + total * total_2) - 4.0 * _dot(weighted, weighted)
-        second = np.exp(alpha * below)
-        pairs = 2.0 * total + second * cross
-        pairs_1 = 2.0 * total_1 + second * (below * cross + cross_1)
-        pairs_2 = 2.0 * total_2 + second * (below * (below * cross + 2.0 * cross_1) + cross_2)
-        sum_ = 1.0 + second * total
-        sum_1 = second * (below * total + total_1)
-        sum_2 = second * (below * (below * total + 2.0 * total_1) + total_2)
-        first = 1.0 / alpha + below + pairs_1 / pairs - 2.0 * sum_1 / sum_
-        bend = pairs_2 / pairs - (pairs_1 / pairs) ** 2 - 2.0 * (sum_2 / sum_ - (sum_1 / sum_) ** 2)
-        return cast(FloatArray, first), cast(FloatArray, bend - 1.0 / alpha**2)
-
-
-def top_two(s: ArrayLike, axis: int = -1) -> TopTwo:
-    """Return the gap of the two largest scores along `axis`, and the others relative to the second.
-
-    Differences beyond the largest float count as that number. `log_gradient` says what is raised.
-    The row must have two scores; a masked key is one of them, at that distance.
-
-    >>> float(top_two([3.0, 1.0, 2.5]).gap)
-    0.5
-    """
-    scores = _scores(s, axis)
-    if scores.shape[-1] < 2:
-        raise ValueError(f"s must have at least two scores in a row, got shape {np.shape(s)}")
-    position = scores.argmax(axis=-1)[..., None]
-    largest = np.take_along_axis(scores, position, axis=-1)
-    others = scores[..., :-1].copy()
-    # The last score moves to the place of the largest, unless it is that itself.
-    inside = np.minimum(position, scores.shape[-1] - 2)
-    moved = np.where(position == inside, scores[..., -1:], np.take_along_axis(others, inside, -1))
-    np.put_along_axis(others, inside, moved, axis=-1)
-    second = np.maximum(others.max(axis=-1, keepdims=True), -LARGEST)
-    with np.errstate(over="ignore"):
-        gap = np.minimum(largest - second, LARGEST)[..., 0]
-        others = np.clip(others - second, -LARGEST, 0.0)
-    return TopTwo(gap, others)
-
-
-def log_gradient(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
-    """Return log g = log α + log(1 − Σp²), in O(n), also where g is below the smallest float.
-
-    With f_i = e^{α(s_i − s₂)} over all keys but the largest, F = Σf and ε = e^{−α(s₁ − s₂)},
-    1 − Σp² = ε[2F + ε(F² − Σf²)]/(1 + εF)². Absolute error below 1e-14·(30 + α(s₁ − s₂)). −∞ at
-    α = 0 and for a row of one key. Source 000; chapter: typical. Raises as `softmax`.
-
-    >>> float(log_gradient([0.0, -5000.0]))  # log 2 − 5000
-    -4999.306852819440...
-    """
-    scores = _scores(s, axis)
-    scale = _scale(alpha, scores.shape[:-1])
-    if scores.shape[-1] == 1:
-        return np.full(scale.shape, -np.inf)
-    return top_two(scores).log_gradient(scale)
 
 
 def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
@@ -443,25 +356,21 @@ def calibration(
     p = softmax(s, alpha)
     edges = checking.finite("bins", bins, minimum=0.0)
     if edges.ndim == 0:
-        edges = np.linspace(0.0, 1.0, checking.integer("bins", bins, minimum=1, maximum=10**6) + 1)
+        edges = np.linspace(0.0, 1.0, checking.integer("bins", bins, minimum=1, maximum=10**4) + 1)
     if edges.ndim != 1 or edges.size < 2 or (np.diff(edges) <= 0.0).any() or edges[-1] > 1.0:
         raise ValueError(f"bins must be increasing edges from 0 to 1, got bins={edges}")
     key = checking.integer("needle", needle, minimum=0, maximum=p.shape[-1] - 1)
     p = p.reshape(-1, p.shape[-1])
-    count = edges.size - 1
-    # A weight of 1 is in the last bin, one that is in no bin in an extra one.
-    which = np.searchsorted(edges, np.minimum(p, np.nextafter(1.0, 0.0)), side="right") - 1
-    which = np.where((which >= 0) & (which < count), which, count)
-    place = (np.arange(p.shape[0])[:, None] * (count + 1) + which).ravel()
-    shape = (p.shape[0], count + 1)
-    keys = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)[:, :count]
-    total, weight = keys.sum(axis=0), np.bincount(which.ravel(), p.ravel(), count + 1)[:count]
-    met = which[:, key, None] == np.arange(count)
-    filled = total > 0
-    share = met.sum(axis=0)[filled] / total[filled]
-    spread = np.sqrt(((met[:, filled] - share * keys[:, filled]) ** 2).sum(axis=0))
-    kept = total[filled]
-    return Calibration(kept.astype(np.float64), weight[filled] / kept, share, spread / kept)
+    found = []
+    for low, high in pairwise(edges):
+        inside = (p >= low) & ((p < high) | (high == 1.0))  # a weight of 1 is in the last bin
+        counts, met = inside.sum(axis=1), inside[:, key]
+        total = counts.sum()
+        if total > 0:
+            share = met.sum() / total
+            error = np.sqrt(((met - share * counts) ** 2).sum()) / total
+            found.append((total, p[inside].mean(), share, error))
+    return Calibration(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
 
 
 def _power_weights(
@@ -523,11 +432,6 @@ def _weights(s: ArrayLike, alpha: ArrayLike, axis: int) -> _Weights:
     np.put_along_axis(top, scores.argmax(axis=-1)[..., None], 1.0, axis=-1)
     others = others * (1.0 - top)
     return _Weights(others, others.sum(axis=-1), np.broadcast_to(top, others.shape), scale)
-
-
-def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return Σ ab along the last axis, without an array of the products."""
-    return cast(FloatArray, np.einsum("...i,...i->...", a, b))
 
 
 def _put_back(result: FloatArray, s: ArrayLike, axis: int) -> FloatArray:

@@ -4,15 +4,15 @@ The mean of g = α(1 − Σp²) is kept up by rare rows whose two largest scores
 row is different: from some α on its gradient falls. Where depends on what is called typical, and
 there are three answers here. None of them is *the* scale: all speak of random scores.
 
-Everything is by simulation with a standard error, but for two normal keys, where one integral over
-the gap of the two scores is left.
+Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed`, `executor` and the
+errors they raise are those of `sampling.sample`, n from 2 on.
 
 Chapter: typical.
 """
 
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -20,11 +20,10 @@ from numpy.typing import ArrayLike
 
 from attnlib import checking, sampling
 from attnlib.checking import FloatArray
-from attnlib.rows import TopTwo, top_two
 from attnlib.sampling import Estimate, RowLaw
 from attnlib.scores import Law
 
-Statistic = Literal["geometric_mean", "median", "mean"]
+Statistic = Literal["geometric_mean", "median"]
 Optimum = Literal["geometric_mean", "median", "row"]
 
 TWO_KEYS = 1.5434046384182084
@@ -32,6 +31,8 @@ TWO_KEYS = 1.5434046384182084
 
 PEAK = 0.44
 """That gradient is (x/cosh² x)/δ = 0.4477…/δ; with more keys behind the two it is larger."""
+
+LARGEST = np.finfo(np.float64).max
 
 SMALLEST_LOG = -1e60
 """Stands in for log 0, which no mean can hold. e to any mean that contains it is 0."""
@@ -63,45 +64,32 @@ def gradient(
     seed: int = 0,
     executor: Executor | None = None,
 ) -> Estimate:
-    """Return exp(E log g), the median of g, or E g over rows of n random scores, for each α ≥ 0.
+    """Return exp(E log g), or the median of g, over rows of n random scores, for each α ≥ 0.
 
     All α see the same rows: differences between them are less noisy than the standard errors say.
     The standard error of the geometric mean is that of E log g, times the value. Each α adds a few
-    nanoseconds a score to the time. What is below the smallest float is 0, as is g of one key.
-    A median is rounded to 15 significant bits, as `Sample.quantile` says.
+    nanoseconds a score to the time. What is below the smallest float is 0. A median is rounded to
+    15 significant bits, as `Sample.quantile` says. The mean of g is in `exact.gradient`.
 
-    The mean of a law with a density is in `exact.gradient`; here it is for any rows of your own.
-
-    Without simulation, and with standard error 0: n = 2 for `Normal`, and for `DotProduct` except
-    the median. The gap δ of the two scores is √2 times a score there, g = (α/2)/cosh²(αδ/2), and
-    one integral remains; the median is at the median gap. Relative error below 1e-10.
-
-    `law`, `n`, `rows`, `seed`, `executor` and the errors they raise are those of `sampling.sample`;
-    ValueError for another `statistic`, ValueError or TypeError for a bad α. Chapter: typical.
+    Raises ValueError or TypeError for another `statistic` and a bad α. Chapter: typical.
 
     >>> from attnlib.scores import Normal
     >>> value, error = gradient(Normal(), [1.0, 4.0], n=512, rows=2000)
     >>> [round(float(g), 1) for g in value], bool((error < 0.04).all())
     ([1.0, 2.5], True)
     """
-    _check(statistic, Statistic)
+    checking.choice("statistic", statistic, get_args(Statistic))
     scale = checking.alpha(alpha)
     if scale.size == 0:
         raise ValueError("alpha must hold at least one number, got an empty array")
-    if _is_known(law, n, statistic):
-        value = _of_two_keys(cast(Law, law), scale, statistic)
-        return Estimate(value[()], np.zeros_like(value)[()])
-    measure = _log_gradients if statistic == "geometric_mean" else _gradients
-    sample = sampling.sample(
-        law, n, partial(measure, alpha=scale), rows=rows, seed=seed, executor=executor
-    )
+    keys = checking.integer("n", n, minimum=2)
+    measure = partial(_gradients if statistic == "median" else _log_gradients, alpha=scale)
+    sample = sampling.sample(law, keys, measure, rows=rows, seed=seed, executor=executor)
     if statistic == "median":
         return sample.quantile(0.5)
-    found = sample.mean()
-    if statistic == "mean":
-        return found
-    value = np.exp(found.value)
-    return Estimate(value, value * found.standard_error)
+    log_mean, error = sample.mean()
+    value = np.exp(log_mean)
+    return Estimate(value, value * error)
 
 
 def best_alpha(
@@ -130,19 +118,18 @@ def best_alpha(
     Without simulation, and with standard error 0: n = 2, for `Normal`, and the geometric mean for
     `DotProduct`. With two keys each row's best α is 1.5434…/gap, so that "median" and "row" agree.
 
-    Raises ValueError for n = 1, whose gradient is 0 for every α, for another `statistic`, and for
-    fewer than 100 rows; RuntimeError where rows so few leave no maximum to be seen. Otherwise as
-    `sampling.sample`. Chapter: typical.
+    Raises ValueError or TypeError for another `statistic` and for fewer than 100 rows;
+    RuntimeError where rows so few leave no maximum to be seen. Chapter: typical.
 
     >>> from attnlib.scores import Normal
     >>> value, error = best_alpha(Normal(), 512, rows=4000)  # in units of √(2 log n), near 1
     >>> round(float(value / np.sqrt(2.0 * np.log(512))), 1), bool(error < 0.1)
     (1.0, True)
     """
-    _check(statistic, Optimum)
+    checking.choice("statistic", statistic, get_args(Optimum))
     keys = checking.integer("n", n, minimum=2)
-    if _is_known(law, keys, "median" if statistic == "row" else statistic):
-        exact = _best_of_two_keys(cast(Law, law), statistic)
+    exact = _best_of_two_keys(law, statistic) if keys == 2 else None
+    if exact is not None:
         return _estimate(exact, 0.0)
     count = _default_rows(keys, statistic)
     if rows is not None:
@@ -170,7 +157,7 @@ def row_optima(
     taken. Relative error below 1e-6. A row whose largest scores tie has no optimum: it gets a
     number above 10⁵⁹.
 
-    Raises ValueError for n = 1; otherwise as `sampling.draws`. Chapter: typical.
+    Chapter: typical.
 
     >>> from attnlib.scores import Normal
     >>> row_optima(Normal(), 512, rows=3).shape
@@ -208,13 +195,6 @@ def peak_of_medians(x: ArrayLike, values: ArrayLike) -> Estimate:
     return _estimate(_fitted_peak(places, curves), float(error))
 
 
-def _check(statistic: Any, allowed: Any) -> None:
-    if statistic not in get_args(allowed):
-        raise ValueError(
-            f"statistic must be one of {get_args(allowed)}, got statistic={statistic!r:.80}"
-        )
-
-
 def _estimate(value: float, error: float) -> Estimate:
     return Estimate(np.asarray(value)[()], np.asarray(error)[()])
 
@@ -228,13 +208,72 @@ def _default_rows(n: int, statistic: Optimum) -> int:
 # --- statistics of rows, as sampling wants them ---------------------------------------------------
 
 
+class _TopTwo(NamedTuple):
+    """Rows seen from their two largest scores s₁ ≥ s₂.
+
+    With f_i = e^{α(s_i − s₂)} over all keys but the largest, F = Σf and ε = e^{−α(s₁ − s₂)},
+    1 − Σp² = ε[2F + ε(F² − Σf²)]/(1 + εF)²: log g has an absolute error below
+    1e-14·(30 + α(s₁ − s₂)), also where g is below the smallest float.
+    """
+
+    gap: FloatArray  # (m,): s₁ − s₂
+    others: FloatArray  # (m, n − 1): s_i − s₂ ≤ 0, without s₁
+
+    @classmethod
+    def of(cls, s: FloatArray) -> "_TopTwo":
+        """Differences beyond the largest float, to a masked key for example, count as that."""
+        ordered = np.maximum(np.partition(s, -2), -LARGEST)
+        largest, second = ordered[:, -1], ordered[:, -2]
+        with np.errstate(over="ignore"):
+            others = np.maximum(ordered[:, :-1] - second[:, None], -LARGEST)
+            return cls(np.minimum(largest - second, LARGEST), others)
+
+    def log_gradient(self, alpha: ArrayLike) -> FloatArray:
+        """Return log g, shape (m,), for α ≥ 0, one number or one a row."""
+        scale = np.broadcast_to(alpha, self.gap.shape)
+        with np.errstate(over="ignore", divide="ignore"):
+            weights = np.exp(scale[:, None] * self.others)
+            total, squares = weights.sum(axis=1), _dot(weights, weights)
+            scaled = scale * self.gap
+            second = np.exp(-scaled)
+            pairs = 2.0 * total + second * (total**2 - squares)
+            logs = np.log(scale) - scaled + np.log(pairs) - 2.0 * np.log1p(second * total)
+        return cast(FloatArray, logs)
+
+    def slopes(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Return the first and the second derivative of log g by α > 0, each of shape (m,)."""
+        below = -self.gap
+        weights = np.exp(alpha * self.others)
+        weighted = weights * self.others
+        # F = Σf, Σf² and F² − Σf², each with its two derivatives
+        total = weights.sum(axis=1)
+        total_1 = weighted.sum(axis=1)
+        total_2 = _dot(weighted, self.others)
+        cross = total**2 - _dot(weights, weights)
+        cross_1 = 2.0 * (total * total_1 - _dot(weights, weighted))
+        cross_2 = 2.0 * (total_1**2 + total * total_2) - 4.0 * _dot(weighted, weighted)
+        second = np.exp(alpha * below)
+        pairs = 2.0 * total + second * cross
+        pairs_1 = 2.0 * total_1 + second * (below * cross + cross_1)
+        pairs_2 = 2.0 * total_2 + second * (below * (below * cross + 2.0 * cross_1) + cross_2)
+        sum_ = 1.0 + second * total
+        sum_1 = second * (below * total + total_1)
+        sum_2 = second * (below * (below * total + 2.0 * total_1) + total_2)
+        first = 1.0 / alpha + below + pairs_1 / pairs - 2.0 * sum_1 / sum_
+        bend = pairs_2 / pairs - (pairs_1 / pairs) ** 2 - 2.0 * (sum_2 / sum_ - (sum_1 / sum_) ** 2)
+        return cast(FloatArray, first), cast(FloatArray, bend - 1.0 / alpha**2)
+
+
+def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return Σ ab along the last axis, without an array of the products."""
+    return cast(FloatArray, np.einsum("ij,ij->i", a, b))
+
+
 def _log_gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
     """Return log g for each row and each α, shape (m, *alpha.shape)."""
-    if s.shape[-1] == 1:
-        return np.full((len(s), *alpha.shape), SMALLEST_LOG)
-    row = top_two(s)
-    logs = [row.log_gradient(a) for a in alpha.reshape(-1, 1)]
-    return np.maximum(np.stack(logs, axis=-1), SMALLEST_LOG).reshape(len(s), *alpha.shape)
+    row = _TopTwo.of(s)
+    logs = np.stack([row.log_gradient(a) for a in alpha.flat], axis=-1)
+    return np.maximum(logs, SMALLEST_LOG).reshape(len(s), *alpha.shape)
 
 
 def _gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
@@ -243,18 +282,18 @@ def _gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
 
 def _slopes(s: FloatArray, alpha: float) -> FloatArray:
     """Return ∂log g/∂α and ∂²log g/∂α², shape (m, 2)."""
-    return np.stack(top_two(s).log_gradient_slopes(np.array([alpha])), axis=-1)
+    return np.stack(_TopTwo.of(s).slopes(alpha), axis=-1)
 
 
 def _gap(s: FloatArray) -> FloatArray:
-    return top_two(s).gap
+    return _TopTwo.of(s).gap
 
 
 def _row_optima(s: FloatArray) -> FloatArray:
     """Return the α that maximises g, for each row."""
     from scipy.optimize import elementwise  # takes as long to load as all of attnlib
 
-    row = top_two(s)
+    row = _TopTwo.of(s)
     gap = np.maximum(row.gap, 1e-60)
     units = _search_units(s.shape[-1])  # of α·gap
     height = np.stack([row.log_gradient(unit / gap) for unit in units], axis=-1)
@@ -263,7 +302,7 @@ def _row_optima(s: FloatArray) -> FloatArray:
 
     def loss(log_unit: FloatArray, which: FloatArray) -> FloatArray:
         index = peak[which.astype(np.intp)]
-        part = TopTwo(row.gap[index], row.others[index])
+        part = _TopTwo(row.gap[index], row.others[index])
         return -part.log_gradient(np.exp(log_unit) / gap[index])
 
     logs = np.log(units)
@@ -346,51 +385,24 @@ def _fitted_peak(x: FloatArray, values: FloatArray) -> float:
 # --- two keys ------------------------------------------------------------------------------------
 
 
-def _is_known(law: RowLaw, n: int, statistic: str) -> bool:
-    """Return whether no simulation is needed."""
-    if statistic == "median":
-        known = getattr(law, "median_gap", None) is not None
-    else:
-        known = getattr(law, "normal_given_query", False)
-    return known and checking.integer("n", n, minimum=1) == 2
+def _best_of_two_keys(law: RowLaw, statistic: Optimum) -> float | None:
+    """Return the best α without simulation, or None where the law does not say what that takes.
 
-
-def _gap_law(law: Law, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return gaps δ > 0 of two scores, and weights: a mean over δ is the weighted sum.
-
-    The trapezoidal rule in log δ. With step 0.1 its error is below 1e-15: functions of αδ = e^v are
-    analytic for |Im v| < π/2, the density of δ, which is √2|s|, for |Im v| < π/4. The ends are far
-    enough for any law and α: e^{−45}/α and 100.
+    The gap δ of two scores is √2 times a score of `Normal` or `DotProduct`, and
+    g = (α/2)/cosh²(αδ/2). The mean over δ is a trapezoidal rule in log δ of step 0.1: its error is
+    below 1e-15, since functions of αδ = e^v are analytic for |Im v| < π/2, the density of δ for
+    |Im v| < π/4.
     """
-    lower = -45.0 - np.log(np.maximum(alpha, 1.0).max())
-    gap = np.exp(np.arange(lower, np.log(100.0), 0.1))
-    return gap, 0.1 * gap * np.sqrt(2.0) * np.exp(law.logpdf(gap / np.sqrt(2.0)))
-
-
-def _of_two_keys(law: Law, alpha: FloatArray, statistic: Statistic) -> FloatArray:
-    with np.errstate(over="ignore", divide="ignore"):
-        if statistic == "median":
-            return np.exp(_log_gradient_of_two(alpha, np.array(law.median_gap)))
-        gap, weight = _gap_law(law, alpha)
-        logs = np.maximum(_log_gradient_of_two(alpha[..., None], gap), SMALLEST_LOG)
-        if statistic == "mean":
-            return cast(FloatArray, (np.exp(logs) * weight).sum(axis=-1))
-        return cast(FloatArray, np.exp((logs * weight).sum(axis=-1)))
-
-
-def _log_gradient_of_two(alpha: FloatArray, gap: FloatArray) -> FloatArray:
-    """Return log[(α/2)/cosh²(αδ/2)]."""
-    scaled = alpha * gap
-    logs = np.log(alpha) + np.log(2.0) - scaled - 2.0 * np.log1p(np.exp(-scaled))
-    return cast(FloatArray, logs)
-
-
-def _best_of_two_keys(law: Law, statistic: Optimum) -> float:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     if statistic != "geometric_mean":
-        return TWO_KEYS / cast(float, law.median_gap)
-    gap, weight = _gap_law(law, np.array(1.0))
+        median = getattr(law, "median_gap", None)
+        return None if median is None else TWO_KEYS / float(median)
+    if not getattr(law, "normal_given_query", False):
+        return None
+    gap = np.exp(np.arange(-45.0, np.log(100.0), 0.1))
+    weight = gap * np.exp(cast(Law, law).logpdf(gap / np.sqrt(2.0)))
+    weight /= weight.sum()
 
     def slope(alpha: float) -> float:
         return float((weight * (1.0 - alpha * gap * np.tanh(alpha * gap / 2.0))).sum())

@@ -6,8 +6,11 @@ for a look at it. `python -m benchmarks NAME` prints the ratios of one.
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
+from time import process_time
 from typing import Any, NamedTuple
 
 
@@ -45,6 +48,22 @@ def measured(name: str, quick: bool) -> dict[str, Any]:
         print(f"{name}: {ratio}", flush=True)
         found.append(ratio._asdict())
     return {"what": str(module.__doc__).splitlines()[0], "ratios": found}
+
+
+def alone(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
+
+
+def seconds(
+    call: Callable[[], object], repeats: int = 1, clock: Callable[[], float] = process_time
+) -> float:
+    """Return the time of a call, by default the processor's: other programs do not count."""
+    start = clock()
+    for _ in range(repeats):
+        call()
+    return (clock() - start) / repeats
 
 
 def peak_growth(call: Callable[[], object]) -> float:

@@ -8,9 +8,7 @@ else to do: the page says how busy it was.
 
 import math
 import os
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Annotated
@@ -22,7 +20,7 @@ import typer
 import benchmarks
 from attnlib import provenance
 from attnlib.files import replace
-from benchmarks import Ratio, measured
+from benchmarks import Ratio, alone, measured
 from experiments.records import Entry, Record, path_of, save
 
 ROOT = Path(__file__).parents[1]
@@ -112,9 +110,7 @@ def main(
     }
     entries = []
     for name in chosen or names():
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
-            found = alone.submit(measured, name, quick).result()
-        entries.append(Entry({"benchmark": name}, found))
+        entries.append(Entry({"benchmark": name}, alone(measured, name, quick)))
     if not quick and not chosen:
         record = Record("python -m benchmarks", {}, made, tuple(entries))
         save(RECORD, record)

@@ -4,15 +4,13 @@ The grid is source 000's: d = 128, n = 40, 80, …, 20000.
 """
 
 from collections.abc import Iterator
-from time import perf_counter
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
-from tqdm import tqdm
 
 from attnlib import annealed, scores
-from benchmarks import Ratio
+from benchmarks import Ratio, seconds
 
 QUICK = {"every": 100}
 
@@ -22,10 +20,7 @@ def searched(law: scores.Cosine, n: float) -> float:
 
     def mean(alpha: float) -> float:
         # Without epsabs=0 quad stops early: the mean is far below its absolute tolerance.
-        def tilted(s: float) -> float:
-            return np.exp(alpha * (s - 1.0) + law.logpdf(s))
-
-        return quad(tilted, -1.0, 1.0, epsabs=0.0)[0]
+        return quad(lambda s: np.exp(alpha * (s - 1.0) + law.logpdf(s)), -1.0, 1.0, epsabs=0.0)[0]
 
     def loss(alpha: float) -> float:
         return -alpha * (1.0 - mean(2.0 * alpha) / mean(alpha) ** 2 / n)
@@ -37,22 +32,13 @@ def measure(every: int = 1) -> Iterator[Ratio]:
     """Yield the time of a point, where every k-th is searched."""
     law, n = scores.Cosine(128), np.arange(40.0, 20001.0, 40.0)
     best = annealed.best_alpha(law, n)
-    repeats = 20
-    start = perf_counter()
-    for _ in range(repeats):
-        annealed.best_alpha(law, n)
-    ours = (perf_counter() - start) / repeats / n.size
-
-    points = np.arange(0, n.size, every)
-    start = perf_counter()
-    found = [searched(law, n[i]) for i in tqdm(points)]
-    theirs = (perf_counter() - start) / points.size
-    difference = np.abs(np.array(found) / best[points] - 1.0).max()
+    found: list[float] = []
+    theirs = seconds(lambda: found.extend(searched(law, one) for one in n[::every])) / len(found)
     yield Ratio(
         f"annealed.best_alpha, cosines, d = 128, {n.size} values of n",
         "scipy's quad in minimize_scalar",
-        1e3 * ours,
+        1e3 * seconds(lambda: annealed.best_alpha(law, n), 20) / n.size,
         1e3 * theirs,
         "ms a point",
-        f"largest relative difference {difference:.0e}",
+        f"largest relative difference {np.abs(found / best[::every] - 1.0).max():.0e}",
     )

@@ -1,15 +1,11 @@
 """Attention with a policy or a post-scale against bare scaled_dot_product_attention.
 
-Time in turns in one process (of the processor, so that other programs do not count), and the
-growth of the peak memory (from Linux), each in a process of its own. n = 4096, one text, 8 heads,
-d = 64, float32.
+Time in turns in one process, and the growth of the peak memory, each in a process of its own.
+n = 4096, one text, 8 heads, d = 64, float32.
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
-from time import process_time
 
 import numpy as np
 import torch
@@ -17,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.attention import attend
-from benchmarks import Ratio, peak_growth
+from benchmarks import Ratio, alone, peak_growth, seconds
 
 LENGTH, HEADS, D = 4096, 8, 64
 QUICK = {"repeats": 1}
@@ -32,14 +28,13 @@ def written_out(q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> Tensor:
     return scores.softmax(-1) @ v
 
 
-VARIANTS: dict[str, Callable[..., Tensor]] = {
-    "bare": scaled_dot_product_attention,
-    "policy": partial(attend, policy="ssmax"),
-    "post_scale": partial(attend, post_scale="exact"),
+OURS: dict[str, Callable[..., Tensor]] = {
+    "a policy": partial(attend, policy="ssmax"),
+    "a post-scale": partial(attend, post_scale="exact"),
     "both": partial(attend, policy="ssmax", post_scale="exact"),
 }
-
-SHOWN = {"policy": "a policy", "post_scale": "a post-scale", "both": "both"}
+BARE = "bare scaled_dot_product_attention"
+VARIANTS = {BARE: scaled_dot_product_attention, **OURS}
 
 
 def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
@@ -47,11 +42,13 @@ def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
     generator = torch.Generator().manual_seed(0)
     shape = 1, HEADS, LENGTH, D
     q, k, v = (torch.randn(shape, generator=generator, requires_grad=backward) for _ in range(3))
-    start = process_time()
-    output = function(q, k, v, is_causal=causal)
-    if backward:
-        output.backward(torch.ones_like(output))
-    return process_time() - start
+
+    def call() -> None:
+        output = function(q, k, v, is_causal=causal)
+        if backward:
+            output.backward(torch.ones_like(output))
+
+    return seconds(call)
 
 
 def growth(name: str, causal: bool) -> float:
@@ -65,40 +62,29 @@ def growth(name: str, causal: bool) -> float:
 
 def measure(repeats: int = 7) -> Iterator[Ratio]:
     """Yield time and memory of each variant, `repeats` calls of each: their medians."""
-    context = get_context("spawn")
     for causal in (False, True):
         where = f"n = {LENGTH}, {HEADS} heads, " + ("causal" if causal else "all keys")
-        for function in VARIANTS.values():
-            run(function, causal, False)  # what a first call loads and caches
         for backward in (False, True):
             times = np.array(
                 [
                     [run(function, causal, backward) for function in VARIANTS.values()]
-                    for _ in range(repeats)
+                    for _ in range(1 + repeats)
                 ]
-            )
+            )[1:]  # without what first calls load and cache
             # Each call against the bare one of its own round: the machine's pace drifts.
             relative = np.median(times / times[:, :1], axis=0)
             bare = 1e3 * float(np.median(times[:, 0]))
             passes = ", with gradients" if backward else ""
-            for name, share in list(zip(VARIANTS, relative, strict=True))[1:]:
-                yield Ratio(
-                    f"attend with {SHOWN[name]}, {where}{passes}",
-                    "bare scaled_dot_product_attention",
-                    bare * float(share),
-                    bare,
-                    "ms",
-                )
-        grown = {}
-        for name in (*VARIANTS, "written out"):
-            with ProcessPoolExecutor(1, mp_context=context) as pool:
-                grown[name] = pool.submit(growth, name, causal).result()
-        for name, shown in SHOWN.items():
+            for name, share in zip(OURS, relative[1:], strict=True):
+                shown = f"attend with {name}, {where}{passes}"
+                yield Ratio(shown, BARE, bare * float(share), bare, "ms")
+        grown = {name: alone(growth, name, causal) for name in (*VARIANTS, "written out")}
+        for name in OURS:
             yield Ratio(
-                f"attend with {shown}, {where}, with gradients",
+                f"attend with {name}, {where}, with gradients",
                 "attention written out",
                 grown[name],
                 grown["written out"],
                 "MiB",
-                f"bare scaled_dot_product_attention {grown['bare']:.0f} MiB",
+                f"{BARE} {grown[BARE]:.0f} MiB",
             )

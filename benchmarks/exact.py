@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from attnlib import exact, rows, sampling, scores
-from benchmarks import Ratio
+from benchmarks import Ratio, seconds
 
 TARGET = 1e-6
 QUICK = {"count": 1000}
@@ -21,22 +21,17 @@ def measure(n: int = 1024, alpha: float = 2.0, count: int = 20_000) -> Iterator[
     """Yield the time of a mean gradient for each law, α in units of 1/σ."""
     for law in (scores.Normal(), scores.Cosine(128), scores.DotProduct(64)):
         sigma = np.sqrt(law.variance)
-        scale = alpha / sigma
-        repeats = 5
+        expected = partial(exact.gradient, law, alpha / sigma, n)
+        ours = seconds(expected, 5, perf_counter)
         start = perf_counter()
-        for _ in range(repeats):
-            value = float(exact.gradient(law, scale, n))
-        ours = (perf_counter() - start) / repeats
-        start = perf_counter()
-        statistic = partial(rows.gradient, alpha=scale)
+        statistic = partial(rows.gradient, alpha=alpha / sigma)
         mean, error = sampling.sample(law, n, statistic, rows=count, seed=0).mean()
         needed = count * float(sigma * error / TARGET) ** 2
-        theirs = (perf_counter() - start) * needed / count
         yield Ratio(
             f"exact.gradient, {law}, n = {n}",
             f"{needed:.0e} rows of Monte Carlo (extrapolated: a standard error of {TARGET:g}/σ)",
             ours,
-            theirs,
+            (perf_counter() - start) * needed / count,
             "s",
-            f"the sample is off by {float((mean - value) / error):+.1f} standard errors",
+            f"the sample is off by {float((mean - expected()) / error):+.1f} standard errors",
         )

@@ -1,25 +1,23 @@
 """Training under a monitor against the same training without.
 
-Steps in turns in one process, on one core, in processor time. Three things are measured: a step
-that is watched beside one that is not, what the monitor's hooks do in a step that is not due, and,
-as a control, whole loops with and without. The cost at `every` is put together from the first two:
-in a loop it would be below the noise.
+Steps in turns in one process, on one core, in processor time: a step that is watched beside one
+that is not, and what the monitor's hooks do in a step that is not due. The cost at `every` is put
+together from the two: in a loop it would be below the noise.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from time import process_time
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.checking import FloatArray
 from attnlib.probing import Monitor
-from benchmarks import Ratio
+from benchmarks import Ratio, seconds
 from experiments.lab.model import Config, Transformer, loss
 
-QUICK = {"pairs": 2, "loops": 1, "calls": 100}
+QUICK = {"pairs": 2, "calls": 100}
 EVERY = (100, 50)
 NEVER = 10**9
 
@@ -37,21 +35,14 @@ def gpt2() -> tuple[nn.Module, Step]:
     """Return a GPT-2 of transformers, of moderate size and with a small vocabulary, and a step."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    vocabulary = 1024
-    ends = {"bos_token_id": 0, "eos_token_id": 0}
-    config = GPT2Config(
-        n_layer=6, n_head=6, n_embd=384, n_positions=256, vocab_size=vocabulary, **ends
-    )
-    model = GPT2LMHeadModel(config).train()
-    tokens = torch.randint(0, vocabulary, (4, 257))
+    size = {"n_layer": 6, "n_head": 6, "n_embd": 384, "n_positions": 256, "vocab_size": 1024}
+    model = GPT2LMHeadModel(GPT2Config(bos_token_id=0, eos_token_id=0, **size)).train()
+    tokens = torch.randint(0, 1024, (4, 257))
 
     def value() -> Tensor:
         return loss(model(tokens[:, :-1], use_cache=False).logits, tokens[:, 1:])
 
     return model, trained(model, value)
-
-
-MODELS = {"the book's model": laboratory, "a GPT-2 of 6 layers, n = 256": gpt2}
 
 
 def trained(model: nn.Module, value: Callable[[], Tensor]) -> Step:
@@ -66,49 +57,35 @@ def trained(model: nn.Module, value: Callable[[], Tensor]) -> Step:
     return step
 
 
-def seconds(call: Step, repeats: int = 1) -> float:
-    """Return the processor time of a call."""
-    start = process_time()
-    for _ in range(repeats):
-        call()
-    return (process_time() - start) / repeats
-
-
-def in_turns(model: nn.Module, step: Step, every: int, steps: int, pairs: int) -> FloatArray:
-    """Return the times of a step without and with a monitor, shape (pairs, 2)."""
-    found = np.empty((pairs, 2))
-    for pair in range(pairs):
-        order = (0, 1) if pair % 2 else (1, 0)
-        for watched in order:
-            with Monitor(model, every=every) if watched else nullcontext():
-                found[pair, watched] = seconds(step, steps)
-    return found
-
-
 def hooks(calls: int) -> float:
     """Return the time that a monitor takes in a step that is not due: the best of five."""
     nothing = nn.Identity().train()
-    x = torch.zeros(1)
-    times = np.empty((5, 2))
-    for turn in range(5):
-        times[turn, 0] = seconds(lambda: nothing(x), calls)
+    call = partial(nothing, torch.zeros(1))
+    without, under = [], []
+    for _ in range(5):
+        without.append(seconds(call, calls))
         with Monitor(nothing, every=NEVER) as monitor:
             monitor.step = 1
-            times[turn, 1] = seconds(lambda: nothing(x), calls)
-    without, under = times.min(axis=0)
-    return float(under - without)
+            under.append(seconds(call, calls))
+    return min(under) - min(without)
 
 
-def measure(pairs: int = 30, loops: int = 6, calls: int = 20_000) -> Iterator[Ratio]:
+def measure(pairs: int = 30, calls: int = 20_000) -> Iterator[Ratio]:
     """Yield the time of a step on average, for each model; medians, and the quartiles of pairs."""
-    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     idle = hooks(calls)
-    for name, made in MODELS.items():
+    for name, made in {
+        "the book's model": laboratory,
+        "a GPT-2 of 6 layers, n = 256": gpt2,
+    }.items():
         model, step = made()
-        in_turns(model, step, every=1, steps=1, pairs=1)  # what first steps load
-        times = in_turns(model, step, every=1, steps=1, pairs=pairs)
+        times = np.empty((1 + pairs, 2))
+        for pair in range(1 + pairs):
+            for watched in (0, 1) if pair % 2 else (1, 0):
+                with Monitor(model, every=1) if watched else nullcontext():
+                    times[pair, watched] = seconds(step)
+        times = times[1:]  # without what first steps load
         plain = float(np.median(times[:, 0]))
         # Each watched step against the plain one beside it: the machine's pace drifts.
         low, extra, high = np.quantile(times[:, 1] - times[:, 0], (0.25, 0.5, 0.75))
@@ -123,17 +100,3 @@ def measure(pairs: int = 30, loops: int = 6, calls: int = 20_000) -> Iterator[Ra
                 f"{added / plain:.2%} more: a watched step adds {extra / plain:.2f} of a step "
                 f"(quartiles {low / plain:.2f}, {high / plain:.2f}), any other {1e6 * idle:.1f} µs",
             )
-    model, step = laboratory()
-    every = min(EVERY)
-    times = in_turns(model, step, every=every, steps=every, pairs=loops)
-    low, middle, high = np.quantile(times[:, 1] / times[:, 0] - 1.0, (0.25, 0.5, 0.75))
-    plain = float(np.median(times[:, 0]))
-    yield Ratio(
-        f"whole loops of {every} steps of the book's model under Monitor(every={every})",
-        "without",
-        1e3 * plain * float(1.0 + middle),
-        1e3 * plain,
-        "ms a step",
-        f"{middle:+.2%}, quartiles {low:+.2%} and {high:+.2%}",
-    )
-    torch.set_num_threads(threads)

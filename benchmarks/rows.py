@@ -1,26 +1,16 @@
 """Measures of one row's gradient against the same from torch's Jacobian."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import torch
 
 from attnlib import rows, scores
-from benchmarks import Ratio
+from benchmarks import Ratio, seconds
 
 QUICK = {"length": 512}
-
-
-def seconds(function: Callable[[], Any], repeats: int) -> float:
-    """Return the shortest time of several calls."""
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        function()
-        times.append(perf_counter() - start)
-    return min(times)
 
 
 def jacobian(s: torch.Tensor) -> torch.Tensor:
@@ -37,27 +27,23 @@ def measure(length: int = 4096) -> Iterator[Ratio]:
     """Yield the time of each measure of a row."""
     s = scores.Normal().sample(np.random.default_rng(0), 1, length)[0]
     tensor = torch.tensor(s)
-    theirs = seconds(lambda: measured_by_torch(tensor), 3)
+    measured_by_torch(tensor)  # what a first call loads
+    plain = seconds(lambda: measured_by_torch(tensor), 3, perf_counter)
+    eigenvalues = seconds(lambda: torch.linalg.eigvalsh(jacobian(tensor))[-1], 1, perf_counter)
     difference = abs(measured_by_torch(tensor) / rows.gradient(s) - 1.0)
-    p = rows.softmax(s)
-    for name, function in (
-        ("gradient", lambda: rows.gradient(s)),
-        ("frobenius_norm", lambda: rows.frobenius_norm(s)),
-        ("largest_entry", lambda: rows.largest_entry(s)),
-        ("collision_probability", lambda: rows.collision_probability(p)),
+    for function, given, theirs, note in (
+        (rows.gradient, s, plain, f"relative difference {difference:.0e}"),
+        (rows.frobenius_norm, s, plain, ""),
+        (rows.largest_entry, s, plain, ""),
+        (rows.collision_probability, rows.softmax(s), plain, ""),
+        (rows.spectral_norm, s, eigenvalues, "with torch.linalg.eigvalsh"),
     ):
+        function(given)
         yield Ratio(
-            f"rows.{name}, n = {length}",
+            f"rows.{function.__name__}, n = {length}",
             "from torch.autograd's jacobian",
-            1e3 * seconds(function, 50),
+            1e3 * seconds(partial(function, given), 50, perf_counter),
             1e3 * theirs,
             "ms",
-            f"relative difference {difference:.0e}" if name == "gradient" else "",
+            note,
         )
-    yield Ratio(
-        f"rows.spectral_norm, n = {length}",
-        "the same with torch.linalg.eigvalsh",
-        1e3 * seconds(lambda: rows.spectral_norm(s), 50),
-        1e3 * seconds(lambda: torch.linalg.eigvalsh(jacobian(tensor))[-1], 1),
-        "ms",
-    )

@@ -132,6 +132,10 @@ ARGUMENTS = {
         f"{owner}.n": (5, COUNT)
         for owner in ("scores", "typical", "sampling", "criteria", "initialisation", "symbolic")
     },
+    "inner": (8, but(COUNT, None)),
+    "initialiser": ("linear", any_of(None, "xavierr", 3)),
+    "logits": (SCORES, FINITE | any_of(2.5, [], [1.0, 2.0], [[1.0], [2.0]])),
+    "needle_calibration.needle": (0, NOT_INTEGER | any_of(-1, 3)),
     "needle": (retrieval.Tilted(2.0), NOT_NEEDLE),
     "moment.order": (2.0, NUMBER | below(1.0) | any_of(16.1, np.inf)),
     "needles": (2, COUNT | any_of(6)),
@@ -153,6 +157,11 @@ ARGUMENTS = {
     "shape": (np.log, FORMS),
     "sinks": (1.0, FINITE),
     "statistic": (rows.gradient, any_of(None, "mean", 3.0)),
+    "std": (0.02, FINITE_NUMBER | below(0.0) | any_of(0.0)),
+    "texts": (None, any_of([0, 0], [0, 1, 2], 3, "ab")),
+    "self_attention_variance.d": (8, but(COUNT, None)),
+    "self_attention_variance.n": (5, WHOLE),
+    "width": (8, COUNT),
     "train_length": (4.0, FINITE_NUMBER | below(1.0)),
     "v": (SCORES, WEIGHTS),
     "values": ([1.0, 2.0], NUMBERS | any_of([0.0, np.inf], [1.0])),
@@ -170,8 +179,8 @@ FOR_MODULES = {"annealed_alpha", "annealed_exponent", "gap_density", "mixture", 
 FOR_MODULES |= {"probability_of_largest"}
 """Methods of a law: `exact` and `annealed` call them, and have checked what they pass."""
 
-UNCHECKED = {"executor", "progress"}
-"""What any object may be, and what only shows a bar."""
+UNCHECKED = {"executor"}
+"""What any object may be."""
 
 INSTANCES = [
     *(Normal(), DotProduct(8), Cosine(8)),
@@ -181,9 +190,7 @@ INSTANCES = [
 """Their methods are called as well."""
 
 ON_THEIR_OWN = {
-    "rows.TopTwo",  # for those who have checked
     "scores.check_law",  # is a check
-    "criteria.scales",  # a name of before, which warns: in test_criteria
     "policies.Policy.with_constants",  # in test_policies
     "retrieval.reach",  # with arguments that exclude each other: in test_retrieval
 }

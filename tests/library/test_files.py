@@ -1,6 +1,5 @@
 """Files are written whole or not at all, and say what they were made with."""
 
-import json
 import os
 import platform
 import shutil
@@ -14,15 +13,23 @@ from attnlib import files, provenance
 from tests.books import ROOT
 
 
-def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
-    path = tmp_path / "new" / "file.json"
+def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path, monkeypatch):
+    path, seen = tmp_path / "one" / "two" / "file.json", []
     files.replace(path, b"one")
-    files.replace(path, b"two")
+    monkeypatch.setattr(
+        *(os, "fsync"),
+        lambda file: seen.append((os.fstat(file).st_size, tuple(os.listdir(path.parent)))),
+    )
+    for _ in range(2):
+        files.replace(path, b"two")
     assert path.read_bytes() == b"two"
     assert list(path.parent.iterdir()) == [path]
+    assert [size for size, _ in seen] == [3, 3]
+    parts = {name for _, names in seen for name in names if name.endswith(".part")}
+    assert len(parts) == 2  # two writers of one file do not share a part
 
 
-@pytest.mark.parametrize("fails", ["fsync", "replace"])
+@pytest.mark.parametrize("fails", ["fsync", "replace", "open"])
 def test_when_it_fails_the_old_file_stays_and_no_part_of_the_new_one(tmp_path, monkeypatch, fails):
     path = tmp_path / "file.json"
     files.replace(path, b"old")
@@ -38,43 +45,32 @@ def test_when_it_fails_the_old_file_stays_and_no_part_of_the_new_one(tmp_path, m
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_writers_of_one_file_do_not_share_a_part(tmp_path, monkeypatch):
-    path, parts = tmp_path / "file", []
-    really = os.fsync
-
-    def seen(descriptor):
-        parts.append([name for name in os.listdir(tmp_path) if name.endswith(".part")])
-        really(descriptor)
-
-    monkeypatch.setattr(os, "fsync", seen)
-    for _ in range(2):
-        files.replace(path, b"x")
-    assert len({name for names in parts for name in names}) == 2
-
-
 def test_json_has_a_line_for_each_key_and_each_entry(tmp_path):
-    table = {"a": {"x": 1.5}, "entries": [{"n": 1}, {"n": 2}], "list": [1, 2], "none": []}
+    table = {"a": {"x": 1.5}, "entries": [{"n": 1}, {"n": 2}], "mixed": [{"n": 1}, 2], "none": []}
     files.write_json(tmp_path / "t.json", table)
-    text = (tmp_path / "t.json").read_text("utf-8")
-    assert json.loads(text) == table
-    assert text.splitlines() == [
+    assert files.read_json(tmp_path / "t.json") == table
+    assert (tmp_path / "t.json").read_text("utf-8").splitlines() == [
         *("{", '"a": {"x": 1.5},', '"entries": [', '{"n": 1},', '{"n": 2}', "],"),
-        *('"list": [1, 2],', '"none": []', "}"),
+        *('"mixed": [{"n": 1}, 2],', '"none": []', "}"),
     ]
 
 
-def test_what_is_not_finite_is_not_written(tmp_path):
+def test_what_is_not_finite_is_neither_written_nor_read(tmp_path):
+    path = tmp_path / "t.json"
     with pytest.raises(ValueError, match="not JSON compliant"):
-        files.write_json(tmp_path / "t.json", {"loss": float("nan")})
-    assert list(tmp_path.iterdir()) == []
+        files.write_json(path, {"loss": float("nan")})
+    assert not path.exists()
+    for text, said in (("[NaN]", "holds NaN"), ("[1e999]", "holds 1e999"), ("[" * 10**5, "deeply")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=said):
+            files.read_json(path)
 
 
 def test_a_damaged_file_is_set_aside_over_nothing(tmp_path):
     path = tmp_path / "t.json"
     for number in range(3):
         path.write_text(str(number))
-        aside = files.set_aside(path)
-        assert aside.read_text() == str(number)
+        assert files.set_aside(path).read_text() == str(number)
     names = {file.name: file.read_text() for file in tmp_path.iterdir()}
     assert names == {"t.json.damaged": "0", "t.json.damaged1": "1", "t.json.damaged2": "2"}
 
@@ -82,24 +78,23 @@ def test_a_damaged_file_is_set_aside_over_nothing(tmp_path):
 # --- provenance ----------------------------------------------------------------------------------
 
 
-def test_versions_are_those_that_are_installed():
-    assert provenance.versions("numpy", "scipy") == {
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "scipy": version("scipy"),
-    }
-    assert provenance.processor()
-    assert 1 <= provenance.cores() <= os.cpu_count()
-
-
 def test_what_a_record_is_made_with_is_whole():
     made = provenance.made("numpy", threads=2)
     provenance.check(made)
     assert made["attnlib"] == attnlib.__version__
+    assert made["python"] == platform.python_version()
     assert made["numpy"] == version("numpy")
     assert made["threads"] == 2
+    assert made["processor"] == provenance.processor() != ""
     assert provenance.made(threads=1, on="another")["processor"] == "another"
     assert not any(str(ROOT) in str(value) for value in made.values())
+    assert 1 <= provenance.cores() <= os.cpu_count()
+    wrong = {"threads": 0, "commit": "main", "numpy": "", "python": None}
+    cases = [None, {}, *({**made, name: value} for name, value in wrong.items())]
+    cases += [{**made, "threads": True}, {k: v for k, v in made.items() if k != "processor"}]
+    for case in cases:
+        with pytest.raises(ValueError, match=r"made (must|has no such)"):
+            provenance.check(case)
 
 
 @pytest.fixture
@@ -113,13 +108,15 @@ def checkout(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_the_commit_of_a_checkout_says_whether_code_has_changed(checkout):
+def test_the_commit_of_a_checkout_says_whether_code_has_changed(checkout, monkeypatch):
     def git(*arguments):
         who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
         command = ["git", "-C", checkout, *who, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
+    assert provenance.commit() is None  # there is no checkout
     git("init", "-q")
+    provenance.commit.cache_clear()
     assert provenance.commit() is None  # there is none yet
     for name in ("code.py", "record.json"):
         (checkout / name).write_text("1")
@@ -127,71 +124,13 @@ def test_the_commit_of_a_checkout_says_whether_code_has_changed(checkout):
     git("commit", "-qm", "first")
     head = git("rev-parse", "HEAD")
     (checkout / "record.json").write_text("2")
-    for changed, expected in (("", head), ("2", f"{head}-dirty")):
-        (checkout / "code.py").write_text(changed or "1")
+    for changed, expected in (("1", head), ("2", f"{head}-dirty")):
+        (checkout / "code.py").write_text(changed)
         provenance.commit.cache_clear()
         assert provenance.commit() == expected
-
-
-def test_without_git_no_commit_is_known(checkout, monkeypatch):
-    (checkout / ".git").mkdir()
-    monkeypatch.setenv("PATH", str(checkout))
+    monkeypatch.setenv("PATH", str(checkout))  # without git no commit is known
+    provenance.commit.cache_clear()
     assert provenance.commit() is None
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        (f'{{"vcs_info": {{"commit_id": "{"a1" * 20}"}}}}', "a1" * 20),
-        ('{"vcs_info": {"commit_id": "main"}}', None),
-        ('{"dir_info": {"editable": true}, "url": "file:///home"}', None),
-        ("{", None),
-        (None, None),
-    ],
-)
-def test_what_pip_installed_from_a_repository_has_its_commit(
-    checkout, monkeypatch, source, expected
-):
-    class Installed:
-        @staticmethod
-        def read_text(name):
-            assert name == "direct_url.json"
-            return source
-
-    monkeypatch.setattr(provenance, "distribution", lambda name: Installed)
-    assert provenance.commit() == expected
-
-
-@pytest.mark.parametrize("found", [None, [], {}, {"attnlib": "1"}, "made"])
-def test_what_a_record_cannot_be_made_with_is_named(found):
-    with pytest.raises(ValueError, match="made must"):
-        provenance.check(found)
-
-
-def test_a_file_that_cannot_be_begun_says_why(tmp_path, monkeypatch):
-    def refused(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(type(tmp_path), "open", refused)
-    with pytest.raises(PermissionError, match="Permission denied"):
-        files.replace(tmp_path / "file", b"x")
-
-
-def test_a_list_of_tables_and_others_is_one_line(tmp_path):
-    files.write_json(tmp_path / "t.json", {"mixed": [{"n": 1}, 2]})
-    assert (tmp_path / "t.json").read_text("utf-8") == '{\n"mixed": [{"n": 1}, 2]\n}\n'
-
-
-def test_all_missing_folders_are_made(tmp_path):
-    files.replace(tmp_path / "one" / "two" / "file", b"x")
-    assert (tmp_path / "one" / "two" / "file").read_bytes() == b"x"
-
-
-def test_what_is_made_safe_is_the_whole_file(tmp_path, monkeypatch):
-    sizes = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
-    files.replace(tmp_path / "file", b"content")
-    assert sizes == [7]
 
 
 def test_a_processor_without_a_name_is_told_by_its_kind(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ def needles(alpha, theta, rows=4000, n=430, seed=0):
 @pytest.mark.parametrize("theta", [3.0, 4.0, 5.0])
 def test_a_calibrated_needle_has_the_ratio_and_the_factor_one(theta):
     logits = needles(theta, theta)
-    found = retrieval.calibration(logits)
+    found = retrieval.needle_calibration(logits)
     for estimate in found:
         assert estimate.value == pytest.approx(1.0, abs=3.5 * float(estimate.standard_error))
     # The mean of the ratios of single rows is no such number.
@@ -34,12 +34,12 @@ def test_the_best_factor_has_the_least_loss(alpha, theta):
         scaled = np.exp(log_t) * logits
         return (logsumexp(scaled, axis=1) - scaled[:, 0]).mean()
 
-    found = retrieval.calibration(logits).best_factor
+    found = retrieval.needle_calibration(logits).best_factor
     assert np.log(found.value) == pytest.approx(minimize_scalar(loss).x, abs=1e-5)
 
 
 def test_errors_are_the_scatter_of_repeated_samples():
-    found = [retrieval.calibration(needles(2.0, 3.0, 300, 40, seed)) for seed in range(300)]
+    found = [retrieval.needle_calibration(needles(2.0, 3.0, 300, 40, seed)) for seed in range(300)]
     for i in range(2):
         values, errors = np.array([[one[i].value, one[i].standard_error] for one in found]).T
         assert errors.mean() == pytest.approx(values.std(), rel=0.15)
@@ -50,8 +50,8 @@ def test_texts_that_differ_have_larger_errors_than_their_rows():
     each = rng.normal(3.0, 0.8, size=20)
     logits = np.concatenate([needles(3.0, theta, 50, 40, i) for i, theta in enumerate(each)])
     texts = np.repeat(np.arange(20), 50)
-    between = retrieval.calibration(logits, texts=texts)
-    within = retrieval.calibration(logits)
+    between = retrieval.needle_calibration(logits, texts=texts)
+    within = retrieval.needle_calibration(logits)
     assert between.best_factor.value == within.best_factor.value
     assert between.best_factor.standard_error > 1.5 * within.best_factor.standard_error
 
@@ -59,10 +59,10 @@ def test_texts_that_differ_have_larger_errors_than_their_rows():
 def test_the_place_of_the_needle_and_the_ends():
     logits = needles(2.0, 3.0, 200, 10)
     moved = np.roll(logits, 4, axis=1)
-    first, other = retrieval.calibration(logits), retrieval.calibration(moved, 4)
+    first, other = retrieval.needle_calibration(logits), retrieval.needle_calibration(moved, 4)
     np.testing.assert_allclose(other, first, rtol=1e-9)
-    assert retrieval.calibration(np.eye(1, 5).repeat(3, axis=0)).best_factor.value == np.inf
-    assert retrieval.calibration(-np.eye(1, 5).repeat(3, axis=0)).best_factor.value == 0.0
+    assert retrieval.needle_calibration(np.eye(1, 5).repeat(3, axis=0)).best_factor.value == np.inf
+    assert retrieval.needle_calibration(-np.eye(1, 5).repeat(3, axis=0)).best_factor.value == 0.0
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_the_place_of_the_needle_and_the_ends():
 )
 def test_bad_input_is_refused_by_name(arguments, named):
     with pytest.raises(ValueError, match=named):
-        retrieval.calibration(**arguments)
+        retrieval.needle_calibration(**arguments)

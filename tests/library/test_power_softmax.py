@@ -1,16 +1,14 @@
-"""The power softmax against mpmath and autograd, its symmetries, and what it refuses."""
+"""The power softmax against mpmath, its symmetries, and what it refuses."""
 
 import mpmath as mp
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attnlib import rows
 
-FUNCTIONS = [rows.power_softmax, rows.power_softmax_jacobian]
 ROWS = {
     "normal": np.random.default_rng(0).standard_normal(7),
     "one key": np.array([-0.3]),
@@ -34,8 +32,8 @@ def exact(x, exponent, epsilon):
 
 
 @pytest.mark.parametrize("x", ROWS.values(), ids=ROWS)
-@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 6.0, 7.5])
-@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1.0, 1e250])
+@pytest.mark.parametrize("exponent", [1.0, 6.0, 7.5])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e250])
 def test_both_agree_with_400_digits(x, exponent, epsilon):
     with mp.workdps(400):
         y, matrix = exact(x, exponent, epsilon)
@@ -53,48 +51,16 @@ def assert_close(values, true, tolerance):
             assert abs(value) < 1e-280
 
 
-def test_the_derivative_agrees_with_autograd():
-    x = torch.randn(9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def forward(v):
-        return v.abs() ** 6 / (1e-3 + (v.abs() ** 6).sum())
-
-    expected = torch.autograd.functional.jacobian(forward, x).numpy()
-    computed = rows.power_softmax_jacobian(x.numpy(), 6, 1e-3)
-    np.testing.assert_allclose(computed, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_even_exponents_forget_the_sign_and_the_sign_of_the_slope_remembers_it():
-    x = np.array([0.5, -1.5, 1.0])
-    np.testing.assert_array_equal(rows.power_softmax(x), rows.power_softmax(-x))
-    flipped = -rows.power_softmax_jacobian(-x)
-    np.testing.assert_array_equal(rows.power_softmax_jacobian(x), flipped)
-
-
-@pytest.mark.parametrize("c", [2.0**-40, 0.1, 3.0, 1e30, -2.0])
-def test_a_change_of_scale_leaves_the_output_and_divides_the_derivative(c):
+def test_signs_scales_and_zeros():
     x = ROWS["normal"]
-    np.testing.assert_allclose(rows.power_softmax(c * x), rows.power_softmax(x), rtol=1e-13)
-    expected = rows.power_softmax_jacobian(x) / c
-    np.testing.assert_allclose(rows.power_softmax_jacobian(c * x), expected, rtol=1e-12)
-
-
-def test_an_epsilon_breaks_the_invariance():
-    x = ROWS["normal"]
-    large, small = (rows.power_softmax(c * x, epsilon=1e-6).sum() for c in (1.0, 0.01))
-    assert large > 0.99
-    assert small < 0.01
-
-
-def test_a_row_of_zeros_has_no_weights_beside_an_epsilon():
+    y, slopes = rows.power_softmax(x), rows.power_softmax_jacobian(x)
+    np.testing.assert_allclose(y, rows.softmax(6.0 * np.log(np.abs(x))), rtol=1e-13)
+    for c in (2.0**-40, 1e30, -1.0):
+        np.testing.assert_allclose(rows.power_softmax(c * x), y, rtol=1e-13)
+        np.testing.assert_allclose(rows.power_softmax_jacobian(c * x), slopes / c, rtol=1e-12)
+    assert rows.power_softmax(0.01 * x, epsilon=1e-6).sum() < 0.01  # ε breaks the invariance
     assert not rows.power_softmax(np.zeros(3), epsilon=1e-6).any()
     assert not rows.power_softmax_jacobian(np.zeros(3), epsilon=1e-6).any()
-
-
-def test_it_is_the_softmax_of_the_logarithm():
-    x = ROWS["normal"]
-    expected = rows.softmax(6.0 * np.log(np.abs(x)))
-    np.testing.assert_allclose(rows.power_softmax(x), expected, rtol=1e-13)
 
 
 def test_the_axis_is_the_one_asked_for():

@@ -69,31 +69,13 @@ def test_a_quick_look_records_nothing(folder):
 
 
 def test_a_full_run_writes_both_files(folder, monkeypatch):
-    monkeypatch.setattr(bench, "ProcessPoolExecutor", Here)
+    answer = {"what": "One thing.", "ratios": [Ratio("a", "b", 1.0, 2.0, "s")._asdict()]}
+    monkeypatch.setattr(bench, "alone", lambda *_: answer)
     finished = CliRunner().invoke(COMMAND, [], catch_exceptions=False)
     assert finished.exit_code == 0
     record = load(bench.RECORD)
     assert record.find(benchmark="rows")["ratios"][0]["their_cost"] == 2.0
     assert bench.PAGE.read_text("utf-8") == bench.page(record)
-
-
-class Here:
-    """Stands for the pool of processes and does nothing but answer."""
-
-    def __init__(self, *_, **__):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def submit(self, function, *_):
-        return self
-
-    def result(self):
-        return {"what": "One thing.", "ratios": [Ratio("a", "b", 1.0, 2.0, "s")._asdict()]}
 
 
 def test_a_process_of_its_own_finds_what_it_runs():
