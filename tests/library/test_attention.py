@@ -360,6 +360,14 @@ def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_directi
     assert q.grad.isfinite().all()
 
 
+def test_an_alpha_of_zero_is_the_mean_in_every_kernel():
+    for dtype, tolerance in ((torch.float16, 2e-3), (torch.float32, 1e-6), (torch.float64, 1e-12)):
+        q = draw(2, 3, LENGTH, 8, dtype=dtype)
+        expected = q.double().cumsum(-2) / torch.arange(1.0, LENGTH + 1.0)[:, None]
+        for alpha in (0.0, 5e-324):
+            assert_close(attend(q, q, q, alpha=alpha, is_causal=True), expected.numpy(), tolerance)
+
+
 # --- compilers and transforms ------------------------------------------------------------------
 
 COMPILED = {
