@@ -137,7 +137,7 @@ class Policy:
             keys, dimension, place = checking.broadcast(n=keys, d=dimension, position=place)
         with np.errstate(over="ignore"):
             scale = self.rule(Case(keys, dimension, place), **self.constants)
-        return np.array(np.broadcast_to(scale, keys.shape), dtype=np.float64)
+        return np.array(np.broadcast_to(scale, keys.shape))
 
     def alpha(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
         """Return the effective α, the standard deviation of a logit: scale·√d or scale/√d.

@@ -401,8 +401,7 @@ def _best_of_two_keys(law: RowLaw, statistic: Optimum) -> float | None:
     if not getattr(law, "normal_given_query", False):
         return None
     gap = np.exp(np.arange(-45.0, np.log(100.0), 0.1))
-    weight = gap * np.exp(cast(Law, law).logpdf(gap / np.sqrt(2.0)))
-    weight /= weight.sum()
+    weight = gap * np.exp(cast(Law, law).logpdf(gap / np.sqrt(2.0)))  # up to a factor
 
     def slope(alpha: float) -> float:
         return float((weight * (1.0 - alpha * gap * np.tanh(alpha * gap / 2.0))).sum())

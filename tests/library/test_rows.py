@@ -7,7 +7,7 @@ import tracemalloc
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -195,6 +195,8 @@ def test_calibration_counts_needles_in_bins():
         assert found.share[i] == pytest.approx(share, rel=1e-12)
         error = np.sqrt(((inside[:, 2] - share * inside.sum(axis=1)) ** 2).sum()) / inside.sum()
         assert found.standard_error[i] == pytest.approx(error, rel=1e-12)
+    four = rows.calibration(np.log([[0.1, 0.3, 0.6]]), bins=4)
+    assert (four.keys.tolist(), four.share.tolist()) == ([1.0] * 3, [1.0, 0.0, 0.0])
     one = rows.calibration([[800.0, 0.0]], bins=4)  # a weight of 1 is in the last bin
     assert (one.weight.tolist(), one.share.tolist()) == ([0.0, 1.0], [0.0, 1.0])
 
@@ -212,6 +214,7 @@ ABOVE, BELOW = 1.0 + 2e-12, 1.0 - 2e-12
 def test_norms_keep_their_bounds_and_are_those_of_the_matrix(s, alpha):
     gradient, frobenius = rows.gradient(s, alpha), rows.frobenius_norm(s, alpha)
     entry, spectral = rows.largest_entry(s, alpha), rows.spectral_norm(s, alpha)
+    assume(gradient > 1e-290 or s.size == 1)  # below, floats have fewer digits
     matrix = rows.jacobian(s, alpha)
     np.testing.assert_array_equal(matrix, matrix.T)
     assert np.abs(matrix.sum(axis=-1)).max() < 1e-15 * alpha
@@ -235,7 +238,8 @@ def test_entropies_keep_their_order(s, alpha):
     assert p.sum() == pytest.approx(1.0, rel=1e-15)
     assert (np.diff(p[np.argsort(s)]) >= 0.0).all()
     entropies = [float(rows.renyi_entropy(p, order)) for order in ORDERS]
-    assert 0.0 <= entropies[-1] <= entropies[0] <= np.log(s.size) * ABOVE
+    assert entropies[0] <= np.log(s.size) * ABOVE
+    assert entropies[-1] >= 0.0
     for larger, smaller in itertools.pairwise(entropies):
         assert smaller <= larger * ABOVE
     assert rows.shannon_entropy(p) == rows.renyi_entropy(p, 1.0)
