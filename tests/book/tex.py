@@ -59,11 +59,16 @@ class Statement(NamedTuple):
             )
 
 
-def evaluate(tex: str, names: Names) -> Statement:
-    """Return what a statement says for these letters."""
-    letters = {**CONSTANTS, **names}
+def evaluate(tex: str, names: Names, *, last: bool = False) -> Statement:
+    """Return what a statement says for these letters; of its `last` side only, if asked so.
+
+    A Greek letter may be named without its backslash, "kappa_prime" is κ′, "alpha_star" is α*, and
+    "i_in" has the values of an index i.
+    """
+    letters = {**CONSTANTS, **{_letter(name): value for name, value in names.items()}}
     functions = frozenset(name for name, value in letters.items() if callable(value))
     sides, relations = _parsed(tex, functions)
+    sides = sides[-1:] if last else sides
     try:
         with np.errstate(all="ignore"):
             values = [np.asarray(side(letters), dtype=float) for side in sides]
@@ -72,6 +77,20 @@ def evaluate(tex: str, names: Names) -> Statement:
     if not all(np.isfinite(value).all() for value in values):
         raise FormulaError(f"{tex!r} has no value: {values}")
     return Statement(tex, values, relations)
+
+
+@cache
+def _letter(name: str) -> str:
+    """Return how a letter is written in TeX whose name is one of Python's."""
+    name = name.replace("_prime", "'").replace("_star", "^*").removesuffix("_")
+    name = re.sub("_in$", " in", name)
+    return re.sub(rf"^({GREEK})(?![a-zA-Z])", r"\\\1", name)
+
+
+GREEK = (
+    "alpha|gamma|delta|Delta|epsilon|varepsilon|eta|theta|kappa|lambda|Lambda|mu|nu|ell|pi|rho"
+    "|varrho|sigma|tau|phi|Phi|varphi|psi|Psi"
+)
 
 
 def statements(tex: str) -> list[str]:
