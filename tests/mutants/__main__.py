@@ -4,9 +4,9 @@
     python -m tests.mutants --seed 7               another hundred
     python -m tests.mutants --module attnlib.rows  a hundred of one module
 
-For each fault a process runs whole files of tests until one fails: first the doctests of the module
-and the files that are named after it, then those that mention it, then the others, quick ones
-first, as long as they take no more than `--budget` seconds without the fault. What such a test
+For each fault a process runs whole files of tests until one fails: the doctests of the module and
+the files that are named after it. A fault that survives meets those that mention it, then the
+others, as long as all of them take no more than `--budget` seconds without it. What such a test
 starts as another process does not have the fault.
 
 A fault that survives wants a test, or less code, or, if nobody could see it, an entry of
@@ -68,22 +68,28 @@ class Tests:
                 self.known[path] = time.monotonic() - start if passed else None
             return self.known[path]
 
-    def chosen(self, mutant: Mutant, budget: float) -> tuple[list[Path], float]:
-        """Return the files to run for a fault, in order, and how long they take without it."""
+    def stages(self, mutant: Mutant, budget: float) -> Iterator[tuple[list[Path], float]]:
+        """Yield the files to run for a fault, and how long they take without it, in two stages.
+
+        First the module's own, then those that mention it and the others, short ones first.
+        """
         words = {part for part in mutant.module.split(".")[1:] if part != "__init__"}
-        own = [path for path in self.texts if any(word in path.stem for word in words)]
         mention = re.compile(r"\b(" + "|".join(words or {mutant.module}) + r")\b")
-        near = [path for path, text in self.texts.items() if mention.search(text)]
-        chosen, total = [], 0.0
-        for group in ([mutant.path], own, near, list(self.texts)):
-            timed = [(self.seconds(path), path) for path in group if path not in chosen]
-            for seconds, path in sorted((s, path) for s, path in timed if s is not None):
-                if total + seconds <= budget:
+        own = [path for path in self.texts if any(word in path.stem for word in words)]
+        others = [path for path in self.texts if path not in own]
+        others.sort(key=lambda path: (not mention.search(self.texts[path]), len(self.texts[path])))
+        left = budget
+        for stage in ([mutant.path, *own], others):
+            chosen, total = [], 0.0
+            for path in stage:
+                if left < budget / 10:
+                    break
+                seconds = self.seconds(path)
+                if seconds is not None and seconds <= left:
                     chosen.append(path)
-                    total += seconds
-            if total > budget / 2:
-                break
-        return chosen, total
+                    total, left = total + seconds, left - seconds
+            if chosen:
+                yield chosen, total
 
 
 def run(files: list[Path], environment: dict[str, str], limit: float, *options: str) -> int | None:
@@ -108,16 +114,16 @@ def run(files: list[Path], environment: dict[str, str], limit: float, *options: 
 
 def outcome(mutant: Mutant, tests: Tests, budget: float) -> str:
     """Plant a fault; return whether it was "killed", ended in a "timeout", or "survived"."""
-    files, seconds = tests.chosen(mutant, budget)
-    if not files:
-        return "survived"
     fault = [os.path.realpath(mutant.path), mutant.start, mutant.stop, mutant.instead]
     environment = {**os.environ, "PLANTED_FAULT": json.dumps(fault)}
-    status = run(files, environment, 30.0 + 3.0 * seconds, "-p", "tests.mutants.planted")
-    if status is None:
-        return "timeout"
-    assert status in {0} | FAILED, f"pytest ends with {status}: {mutant.name}"
-    return "killed" if status in FAILED else "survived"
+    for files, seconds in tests.stages(mutant, budget):
+        status = run(files, environment, 30.0 + 3.0 * seconds, "-p", "tests.mutants.planted")
+        if status is None:
+            return "timeout"
+        if status in FAILED:
+            return "killed"
+        assert status == 0, f"pytest ends with {status}: {mutant.name}"
+    return "survived"
 
 
 def mutants_of(packages: list[Path]) -> list[Mutant]:
