@@ -210,27 +210,11 @@ def without_a_mark(match: re.Match[str], rng: Random) -> str:
     return match[0][:lost] + match[0][lost + 1 :]
 
 
-def swapped_labels(notebook: NotebookNode, rng: Random) -> str:
-    """Exchange two labels of a drawing, such as those of a legend."""
-    place = rng.choice([p for p in SVG(notebook) if len(set(re.findall(LABEL, p.text))) > 1])
-    one, other = rng.sample(sorted(set(re.findall(LABEL, place.text))), 2)
-    names = {one: other, other: one}
-    place.holder[place.key] = re.sub(LABEL, lambda match: names.get(match[0], match[0]), place.text)
-    return str(place.cell.id)
-
-
 def swapped_outputs(one: NotebookNode, _: Random) -> Any:
     if len(one.outputs) < 2 or one.outputs[0] == one.outputs[-1]:
         return False
     one.outputs[0], one.outputs[-1] = one.outputs[-1], one.outputs[0]
     return True
-
-
-def foreign_outputs(notebook: NotebookNode, rng: Random) -> str:
-    one = rng.choice(code_cells(notebook))
-    others = [other.outputs for other in code_cells(notebook) if other.outputs != one.outputs]
-    one.outputs = rng.choice(others)
-    return str(one.id)
 
 
 def lost_type(_: NotebookNode, its: NotebookNode, rng: Random) -> Any:
@@ -370,7 +354,6 @@ def lost_assignment(notebook: NotebookNode, rng: Random) -> str:
 OTHER_OPERATOR = {"+": "-", "-": "+", "*": "/", "/": "*"}
 ERROR = new_output("error", ename="ValueError", evalue="x", traceback=[])
 WARNING = new_output("stream", name="stderr", text="UserWarning: careful\n")
-ONE_MORE = new_output("display_data", data={"text/plain": "an output too many"})
 
 PLANTS: dict[str, dict[str, Plant]] = {
     "comparison": {
@@ -381,7 +364,6 @@ PLANTS: dict[str, dict[str, Plant]] = {
             lambda match, _: match[1] + str((int(match[2]) + 1) % 10),
         ),
         "lost_sign": text(PRINTED, r"(?<![\w.)\]])[-−](?=" + NUMBER[10:] + ")", ""),
-        "added_sign": text(PRINTED, r"(?<![-−\w.)\]])" + NUMBER, r"-\g<0>"),
         "changed_exponent": text(
             PRINTED,
             r"(?<=\de)([-+]?)(\d+)\b" + OUTSIDE_TAGS,
@@ -392,20 +374,15 @@ PLANTS: dict[str, dict[str, Plant]] = {
         "changed_verdict": text(PRINTED, r"\bneeds a condition\b", "holds"),
         "changed_formula": text(shown("text/latex"), r"\+", "-"),
         "joined_lines": text(PLAIN, r"\n(?=\S)", " "),
-        "split_line": text(PLAIN, r"(?<=\S) (?=\S)", "\n"),
         "lost_line": text(PLAIN, r"\n[^\n]+(?=\n?\Z)", ""),
         "moved_column": text(PLAIN, r"(?<=\S) {2,}(?=\S)", r"\g<0> "),
         # tables
         "lost_row": text(HTML, ROW, ""),
-        "repeated_row": text(HTML, ROW, r"\g<0>\g<0>"),
         "swapped_rows": text(HTML, f"({ROW})({ROW})", r"\2\1"),
-        "swapped_headings": text(HTML, r">([^<>]+)(</th><th[^>]*>)([^<>]*)(?=</th>)", r">\3\2\1"),
         # outputs
         "missing_output": output(lambda one, its, _: one.outputs.remove(its)),
-        "extra_output": cell(lambda one, _: one.outputs.append(ONE_MORE)),
         "repeated_output": output(lambda one, its, _: "data" in its and one.outputs.append(its)),
         "swapped_outputs": cell(swapped_outputs),
-        "foreign_outputs": foreign_outputs,
         "lost_type": output(lost_type),
         "lost_metadata": output(lost_metadata),
         "swapped_glue": exchanged(glued_names),
@@ -415,11 +392,8 @@ PLANTS: dict[str, dict[str, Plant]] = {
         "moved_curve": text(SVG, CURVE, moved),
         "lost_curve": text(SVG, CURVE, ""),
         "changed_label": text(SVG, LABEL, r"not \g<0>"),
-        "swapped_labels": swapped_labels,
-        "changed_tick": text(SVG, r"(?<=<!-- )\d+(?:\.\d+)?(?= -->)", other_digit),
         "changed_letter": text(SVG, r'(?<=href="#DejaVuSans-)(?!41")[0-9a-f]+', "41"),
         "changed_colour": text(SVG, "(?<=: )#(?!152c88)[0-9a-f]{6}", "#152c88"),
-        "changed_dashes": text(SVG, r"(?<=stroke-dasharray: )", "1"),
     },
     "rules": {
         # what hides something, or was not run as it stands

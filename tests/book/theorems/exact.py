@@ -60,11 +60,6 @@ def largest_of(n: int) -> float:
     return quad(integrand, -12, 12, epsabs=1e-13)[0]
 
 
-@tied(r"exact: Y = \frac{\sum")
-def ratio(at: Place) -> None:
-    at.display().holds(**of_row([0.3, -0.8, 1.1], ALPHA))
-
-
 @tied("eq-exact-phi")
 def phi(at: Place) -> None:
     (s,), mean = independent(normal(60))

@@ -49,18 +49,13 @@ def crowd(n: float, alpha: float) -> float:
 
 
 @tied("eq-freezing-count")
+@tied("eq-freezing-weight")
 def count(at: Place) -> None:
     n, y = 1000.0, 0.7
-    a = y * critical(n)
-    assert np.isclose(at.display().value(n=n, y=y), n * math.exp(-a * a / 2))
-
-
-@tied("eq-freezing-weight")
-def weight(at: Place) -> None:
-    n, x, y = 1000.0, 0.4, 0.7
+    x = 0.4 if "weight" in at.label else 0.0
     alpha, s = x * critical(n), y * critical(n)
-    number = n * math.exp(-s * s / 2)
-    assert np.isclose(at.display().value(n=n, x=x, y=y), number * math.exp(alpha * s))
+    there = n * math.exp(-s * s / 2) * math.exp(alpha * s)
+    assert np.isclose(at.display().value(n=n, x=x, y=y), there)
 
 
 @tied("eq-freezing-free-energy")

@@ -163,15 +163,6 @@ def slope_of_the_loss(at: Place) -> None:
     at.display().holds(named, x=slope(loss(3), 0.8), relative=1e-6, **row)
 
 
-@tied("eq-needle-multiplier")
-def multiplier(at: Place) -> None:
-    alpha, theta = 2.0, 3.0
-    named = {
-        r"\frac{\text{gap of the logits}}{\text{variance of the other logits}}": r"\frac{x}{y}"
-    }
-    at.display().holds(named, x=alpha * theta, y=alpha**2, alpha=alpha, theta=theta)
-
-
 @tied("prop-needle-fixed")
 def fixed_needle(at: Place) -> None:
     gap = 1.3
@@ -272,10 +263,13 @@ def plane(at: Place) -> None:
 
 
 @tied("eq-reach-logits")
-def logits(at: Place) -> None:
+@tied("eq-needle-multiplier")
+def of_logits(at: Place) -> None:
     alpha, gap = 1.5, 7.0
+    texts = {r"\text{gap of the logits}": "g", r"\text{variance of the other logits}": "v"}
+    known = {"g": alpha * gap, "v": alpha**2, "alpha": alpha, "theta": gap}
     n = math.exp(alpha * gap - alpha**2 / 2)
-    at.display().holds(n=n, g=alpha * gap, v=alpha**2)
+    at.display().holds(texts if "needle" in at.label else {}, n=n, **known)
 
 
 @tied("eq-reach-rate")

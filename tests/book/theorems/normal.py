@@ -21,15 +21,8 @@ from tests.book.theorems.numbers import (
     normal,
     of_row,
     slope,
-    some_rows,
 )
 from tests.book.theorems.registry import tied
-
-
-@tied("eq-collision-ratio")
-def collision_ratio(at: Place) -> None:
-    for s in some_rows():
-        at.display().holds(**of_row(s, 1.4))
 
 
 @tied("eq-annealed")

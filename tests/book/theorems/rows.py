@@ -45,6 +45,8 @@ EVEN = letters(np.zeros(2), 1.3)
 @tied("eq-softmax")
 @tied("eq-ratio")
 @tied("theorem-l1")
+@tied("eq-collision-ratio")
+@tied(r"exact: Y = \frac{\sum")
 def of_weights(at: Place) -> None:
     for row in ROWS:
         at.display().holds(DERIVATIVE if "theorem" in at.label else {}, **row)
