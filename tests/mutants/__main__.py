@@ -5,9 +5,9 @@
     python -m tests.mutants --module attnlib.rows  a hundred of one module
 
 For each fault a process runs whole files of tests until one fails: the doctests of the module and
-the files that are named after it. A fault that survives meets the others, first those that mention
-it most, as long as all of them take no more than `--budget` seconds without it. What such a test
-starts as another process does not have the fault.
+the files that are named after it. A fault that survives meets the others that import the module,
+the direct ones first, as long as they take no more than `--budget` seconds without it. What such a
+test starts as another process does not have the fault.
 
 A fault that survives wants a test, or less code, or, if nobody could see it, an entry of
 `equivalent.toml` that says why. `--prune` removes the entries that are no faults of the library any
@@ -18,18 +18,18 @@ import argparse
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
+import grimp
 from scipy.stats import binomtest
 
 from tests.mutants import faults
@@ -49,48 +49,63 @@ Name = tuple[str, str, str, str]
 
 
 class Tests:
-    """The files of tests, and how long each takes without a fault."""
+    """The files of tests, what they import, and how long each takes without a fault."""
 
-    def __init__(self, folders: list[Path], budget: float) -> None:
+    def __init__(self, packages: list[Path], folders: list[Path], budget: float) -> None:
         self.budget = budget
-        self.texts = {
-            path: path.read_text("utf-8")
+        self.paths = {
+            module(path): path.resolve()
             for folder in folders
             for path in ([folder] if folder.is_file() else sorted(folder.rglob("test_*.py")))
         }
+        roots = {str(package) for package in packages} | {folder.parts[0] for folder in folders}
+        self.graph = grimp.build_graph(*sorted(roots), cache_dir=None)
         self.known: dict[Path, float] = {}
         self.locks: defaultdict[Path, Lock] = defaultdict(Lock)
 
+    def nearest(self, name: str) -> list[str]:
+        """Return the files that import a module, the direct ones first, by their names."""
+        found = level = dict.fromkeys([name.removesuffix(".__init__")])
+        while level:
+            importers = (self.graph.find_modules_that_directly_import(one) for one in level)
+            level = dict.fromkeys(sorted(set().union(*importers) - found.keys()))
+            found = found | level
+        return [one for one in found if one in self.paths]
+
     def seconds(self, path: Path) -> float:
-        """Return how long a file takes: for ever if it fails, is empty, or exceeds the budget."""
+        """Return how long a file takes: for ever if it fails, or has no tests."""
         with self.locks[path]:
             if path not in self.known:
                 start = time.monotonic()
-                passed = run([path], os.environ, self.budget) == 0
+                passed = run([path], os.environ, 10.0 * self.budget) == 0
                 self.known[path] = time.monotonic() - start if passed else math.inf
             return self.known[path]
 
     def stages(self, mutant: Mutant) -> Iterator[tuple[list[Path], float]]:
-        """Yield the files to run for a fault, and how long they take without it, in two stages.
+        """Yield the files to run for a fault, and how long they take without it, in two stages."""
+        names = self.nearest(mutant.module)
 
-        First the module's own, then the others, those first that mention it most.
-        """
-        words = {part for part in mutant.module.split(".")[1:] if part != "__init__"}
-        mention = re.compile(r"\b(" + "|".join(words or {mutant.module}) + r")\b")
-        own = [path for path in self.texts if any(word in path.stem for word in words)]
-        others = [path for path in self.texts if path not in own]
-        others.sort(key=lambda path: -len(mention.findall(self.texts[path])))
-        left = self.budget
-        for stage in ([mutant.path, *own], others):
-            chosen, total = [], 0.0
-            for path in stage:
-                if left < self.budget / 10:
-                    break
-                if (seconds := self.seconds(path)) <= left:
-                    chosen.append(path)
-                    total, left = total + seconds, left - seconds
-            if chosen:
-                yield chosen, total
+        def named(modules: Collection[str]) -> list[str]:
+            words = {word for one in modules for word in one.split(".")[1:]}
+            return [name for name in names if words & set(name.split(".")[-1].split("_"))]
+
+        of = mutant.module.removesuffix(".__init__")
+        own = named([of]) or named(self.graph.find_modules_that_directly_import(of))
+        first = [mutant.path, *(self.paths[name] for name in own)]
+        yield self.within(first, math.inf)
+        yield self.within([self.paths[name] for name in names if name not in own], self.budget)
+
+    def within(self, paths: list[Path], budget: float) -> tuple[list[Path], float]:
+        """Return those of the files that take no longer than the budget together, and how long."""
+        chosen, total = [], 0.0
+        for path in paths:
+            if total > 0.9 * budget:
+                break
+            seconds = self.seconds(path)
+            if seconds < math.inf and total + seconds <= budget:
+                chosen.append(path)
+                total += seconds
+        return chosen, total
 
 
 def run(files: list[Path], environment: dict[str, str], limit: float, *options: str) -> int | None:
@@ -118,6 +133,8 @@ def outcome(mutant: Mutant, tests: Tests) -> str:
     fault = [os.path.realpath(mutant.path), mutant.start, mutant.stop, mutant.instead]
     environment = {**os.environ, "PLANTED_FAULT": json.dumps(fault)}
     for files, seconds in tests.stages(mutant):
+        if not files:
+            continue
         status = run(files, environment, 30.0 + 3.0 * seconds, "-p", "tests.mutants.planted")
         if status is None:
             return "timeout"
@@ -202,7 +219,7 @@ def main() -> int:
     drawn = [one for one in mutants if one.module in (options.module or modules)]
     drawn = sorted(drawn, key=lambda one: one.rank(options.seed))[: options.sample]
     argued = {name for _, _, names in entries() for name in names}
-    tests = Tests([folder.resolve() for folder in options.tests], options.budget)
+    tests = Tests(options.packages, options.tests, options.budget)
     counts: dict[str, Counter[str]] = {}
 
     def tried(mutant: Mutant) -> None:

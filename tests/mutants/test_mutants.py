@@ -68,7 +68,8 @@ def test_a_module_with_a_fault_is_still_python_and_another_one():
 
 
 def test_it_tells_what_no_test_sees(tmp_path):
-    toy = {"toy/__init__.py": "STEP = 2", "toy/clip.py": TOY, "toy_tests/test_clip.py": TEST}
+    toy = {"toy/__init__.py": "", "toy/clip.py": TOY}
+    toy |= {"toy_tests/__init__.py": "", "toy_tests/test_clip.py": TEST}
     for name, text in toy.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
