@@ -16,7 +16,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NUMERIC = ("attnlib", "chapters", "tests/library", "tests/book", "tests/experiments")
+NUMERIC = (
+    *("attnlib", "ledger", "experiments", "chapters"),
+    *("tests/library", "tests/ledger", "tests/experiments", "tests/book"),
+)
 """What prints or compares a float."""
 
 SETTINGS = {

@@ -50,9 +50,9 @@ class Formula:
         return [statement.values for statement in self._evaluated(instead or {}, names)]
 
     def value(self, instead: Mapping[str, str] | None = None, **names: Any) -> Any:
-        """Return the right-hand side of the only statement."""
-        [values] = self.values(instead, **names)
-        return values[-1]
+        """Return the right-hand side of the only statement; the left may lack its letters."""
+        [statement] = self._evaluated(instead or {}, names, last=True)
+        return statement.values[0]
 
     def holds(
         self,
@@ -72,7 +72,7 @@ class Formula:
             statement.holds(relative, absolute, rough)
 
     def _evaluated(
-        self, instead: Mapping[str, str], names: Mapping[str, Any]
+        self, instead: Mapping[str, str], names: Mapping[str, Any], *, last: bool = False
     ) -> Iterator[Statement]:
         tex = self.tex
         for old, new in instead.items():
@@ -80,17 +80,21 @@ class Formula:
                 raise FormulaError(f"{old!r} is not in {tex!r}")
             tex = tex.replace(old, f" {new} ")
         for statement in statements(tex):
-            yield evaluate(statement, names)
+            yield evaluate(statement, names, last=last)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A theorem with its proof, or a cell with an equation: the text that a check reads from."""
+    """What a check reads from: a theorem and the displays of its proof, or the cell of an equation.
+
+    The steps that a proof takes within a line are left to readers.
+    """
 
     label: str
     cell: Cell
     start: int
     stop: int
+    proof: int  # where the proof starts
     shown: int | None = None  # where the labelled equation starts
     planted: tuple[Formula, str] | None = None
     read: list[Formula] = field(default_factory=list, compare=False)
@@ -101,6 +105,7 @@ class Place:
             formula
             for formula in formulas(self.cell)
             if self.start <= formula.start and formula.stop <= self.stop
+            if formula.display or formula.start < self.proof
         ]
 
     def formula(self, beginning: str) -> Formula:
@@ -115,13 +120,8 @@ class Place:
 
     def same(self, tex: str) -> Formula:
         """Return the only formula that is this and nothing more."""
-        [found] = self.all_same(tex, 1)
-        return found
-
-    def all_same(self, tex: str, count: int) -> list[Formula]:
-        """Return the formulas that are this and nothing more, of which there are as many."""
         found = [one for one in self.formulas() if plain(one.tex) == plain(tex)]
-        return self._noted(found, tex, count)
+        return self._noted(found, tex, 1)[0]
 
     def display(self) -> Formula:
         """Return the equation with the label, or the first display of a theorem."""
@@ -198,10 +198,11 @@ def place(label: str, cells: Iterable[Cell] | None = None) -> Place:
 def _places(label: str, cell: Cell) -> Iterator[Place]:
     for match in THEOREM.finditer(cell.text):
         if match["label"] == label:
-            yield Place(label, cell, match.start(), match.end())
+            proof = match.start("proof") if match["proof"] else match.end()
+            yield Place(label, cell, match.start(), match.end(), proof)
     chapter, _, beginning = label.partition(": ")
     for formula in formulas(cell):
         named = cell.text[formula.stop :].startswith(f"$$ ({label})")
         begins = cell.chapter == chapter and plain(formula.tex).startswith(plain(beginning))
         if formula.display and (named or (beginning and begins)):
-            yield Place(label, cell, 0, len(cell.text), formula.start)
+            yield Place(label, cell, 0, len(cell.text), len(cell.text), formula.start)

@@ -1,10 +1,11 @@
 """Formulas in the TeX that the book uses, and what they are worth.
 
 That is less than a language: products without a sign, fractions, powers, functions, sums,
-integrals, means and cases. `_Parser` turns a side of a relation into a function of its letters, and
+integrals, means and cases. `_Parser` turns a side of a relation into an expression of Python, and
 `evaluate` takes the letters by name: numbers, arrays over many rows at once, lists for letters with
 an index, functions for what stands before a bracket, and `E` and `Var`. The name `i in` has the
-values of an index i.
+values of an index i. (sympy's readers of LaTeX take letters for numbers: they know no rows, no
+means and no function that is named by a letter.)
 """
 
 import math
@@ -18,7 +19,6 @@ import scipy.special
 from scipy.integrate import quad
 
 Names = Mapping[str, Any]
-Node = Callable[[Names], Any]
 
 APPROXIMATE = r"\approx"
 """Near, of the same order, or in the limit: how near, the check has to say."""
@@ -59,11 +59,16 @@ class Statement(NamedTuple):
             )
 
 
-def evaluate(tex: str, names: Names) -> Statement:
-    """Return what a statement says for these letters."""
-    letters = {**CONSTANTS, **names}
+def evaluate(tex: str, names: Names, *, last: bool = False) -> Statement:
+    """Return what a statement says for these letters; of its `last` side only, if asked so.
+
+    A Greek letter may be named without its backslash, "kappa_prime" is κ′, "alpha_star" is α*, and
+    "i_in" has the values of an index i.
+    """
+    letters = {**CONSTANTS, **{_letter(name): value for name, value in names.items()}}
     functions = frozenset(name for name, value in letters.items() if callable(value))
     sides, relations = _parsed(tex, functions)
+    sides = sides[-1:] if last else sides
     try:
         with np.errstate(all="ignore"):
             values = [np.asarray(side(letters), dtype=float) for side in sides]
@@ -72,6 +77,20 @@ def evaluate(tex: str, names: Names) -> Statement:
     if not all(np.isfinite(value).all() for value in values):
         raise FormulaError(f"{tex!r} has no value: {values}")
     return Statement(tex, values, relations)
+
+
+@cache
+def _letter(name: str) -> str:
+    """Return how a letter is written in TeX whose name is one of Python's."""
+    name = name.replace("_prime", "'").replace("_star", "^*").removesuffix("_")
+    name = re.sub("_in$", " in", name)
+    return re.sub(rf"^({GREEK})(?![a-zA-Z])", r"\\\1", name)
+
+
+GREEK = (
+    "alpha|gamma|delta|Delta|epsilon|varepsilon|eta|theta|kappa|lambda|Lambda|mu|nu|ell|pi|rho"
+    "|varrho|sigma|tau|phi|Phi|varphi|psi|Psi"
+)
 
 
 def statements(tex: str) -> list[str]:
@@ -155,12 +174,14 @@ def _related(left: Any, relation: str, right: Any, near: float, floor: float = 0
 
 
 @cache
-def _parsed(tex: str, functions: frozenset[str]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+def _parsed(
+    tex: str, functions: frozenset[str]
+) -> tuple[list[Callable[[Names], Any]], tuple[str, ...]]:
     parser = _Parser(_tokens(tex), functions)
     sides, relations = parser.chain()
     if parser.token:
         raise FormulaError(f"{parser.token!r} is not understood in {tex!r}")
-    return tuple(sides), tuple(relations)
+    return [eval(f"lambda N: {side}", RUNNING) for side in sides], tuple(relations)
 
 
 CONSTANTS: Names = {"e": math.e, r"\pi": math.pi, r"\infty": math.inf, r"\dots": 0.0}
@@ -177,11 +198,11 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sech": lambda x: 1.0 / np.cosh(x),
     r"{}_0F_1": lambda *arguments: scipy.special.hyp0f1(*arguments),
 }
-BEST = {r"\max": np.maximum, r"\min": np.minimum}
+OPERATORS = {"E", "Var", "Cov", "std", "diag"}
+STOPS = {"", "+", "-", "/", ",", ";", ".", ")", "]", "}", r"\\", r"\}", r"\rfloor", r"\end{cases}"}
+BARS = {"|", r"\|", r"\lVert", r"\rVert"}
 
-DROPPED = re.compile(
-    r"\\(?:left|right|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr)(?![a-zA-Z])|\\!|&|\\quad|\\text\{[^}]*\}:?"
-)
+DROPPED = re.compile(r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])|\\!|&|\\quad|\\text\{[^}]*\}:?")
 TOKEN = re.compile(
     r"\{\}_0F_1|\\operatorname\{\w+\}|\\begin\{cases\}|\\end\{cases\}|\\\\|\\[a-zA-Z]+|\\[,;|]|\S"
 )
@@ -193,16 +214,18 @@ def _tokens(tex: str) -> list[str]:
     plain = re.sub(r"\\frac\{d(\\?\w+)\}\{([^}]*)\}", r"\\frac{1}{\2} d\1", tex)
     plain = re.sub(r"(_\{)\\text\{(\w+)\}", r"\1\2", plain)
     plain = CASES.sub(lambda match: match[0].replace("&", ","), plain)
-    plain = DROPPED.sub("", plain)
-    tokens = TOKEN.findall(plain)
+    tokens = TOKEN.findall(DROPPED.sub("", plain))
     return [re.sub(r"\\operatorname\{(\w+)\}", r"\1", token) for token in tokens]
 
 
 class _Parser:
-    """A recursive descent over the tokens: each method reads what it is named for."""
+    """A recursive descent over the tokens: each method reads what it is named for.
+
+    It returns an expression of Python, in which N has the letters by name.
+    """
 
     def __init__(self, tokens: Sequence[str], functions: frozenset[str]) -> None:
-        self.tokens = list(tokens)
+        self.tokens = [*tokens, ""]
         self.at = 0
         self.functions = functions
         self.integrals = 0
@@ -210,11 +233,11 @@ class _Parser:
 
     @property
     def token(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+        return self.tokens[self.at]
 
     @property
     def next(self) -> str:
-        return self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else ""
+        return self.tokens[self.at + 1] if self.token else ""
 
     def take(self, *wanted: str) -> str:
         token = self.token
@@ -224,127 +247,87 @@ class _Parser:
         return token
 
     def skip(self, *tokens: str) -> bool:
-        if self.token and self.token in tokens:
-            self.at += 1
-            return True
-        return False
+        found = bool(self.token) and self.token in tokens
+        self.at += found
+        return found
 
     # relations, sums, products
 
-    def chain(self) -> tuple[list[Node], list[str]]:
+    def chain(self) -> tuple[list[str], list[str]]:
         sides, relations = [self.sum()], []
         while self.token in RELATIONS:
             relations.append(RELATIONS[self.take()])
             sides.append(self.sum())
         return sides, relations
 
-    def sum(self) -> Node:
-        signed = []
-        sign = self.sign()
-        while True:
-            signed.append((sign, self.product()))
-            if self.token not in {"+", "-"}:
-                break
-            sign = self.sign()
-        if len(signed) == 1 and signed[0][0] > 0:
-            return signed[0][1]
-        return lambda names: sum(sign * term(names) for sign, term in signed)
+    def sum(self) -> str:
+        terms = [self.sign() + self.product()]
+        while self.token in {"+", "-"}:
+            terms.append(self.sign() + self.product())
+        return f"({''.join(terms)})"
 
-    def sign(self) -> float:
-        sign = 1.0
+    def sign(self) -> str:
+        sign = "+"
         while self.token in {"+", "-"} or self.token in THIN:
-            sign = -sign if self.take() == "-" else sign
-        return sign
+            sign = {"+": "-", "-": "+"}[sign] if self.take() == "-" else sign
+        return "" if sign == "+" and self.tokens[self.at - 1] != "+" else sign
 
-    def product(self, *, argument: bool = False) -> Node:
+    def product(self, *, argument: bool = False) -> str:
         """Read factors; for the argument of a function only as far as it goes without brackets."""
-        factors: list[tuple[bool, Node]] = []
+        found = ""
         while True:
-            if self.token in THIN:
-                if argument and factors:
+            if self.token in THIN or self.token == r"\cdot":
+                if argument and found and self.token in THIN:
                     break
                 self.take()
-                continue
-            if self.token == r"\cdot":
+            elif self.token == "/" and found and not argument:
                 self.take()
-                continue
-            if self.token == "/" and not argument:
-                self.take()
-                factors.append((True, self.factor()))
-                continue
-            if not self.begins_a_factor() or (argument and factors and not self.begins_an_atom()):
+                found = f"{found}/{self.factor()}"
+            elif self.begins_a_factor() and not (argument and found and self.begins_brackets()):
+                found = f"{found}*{self.factor()}" if found else self.factor()
+            else:
                 break
-            factors.append((False, self.factor()))
-        if not factors:
+        if not found:
             raise FormulaError(f"expected a number, got {self.token!r} in {self.tokens}")
-
-        def value(names: Names) -> Any:
-            result: Any = 1.0
-            for divides, factor in factors:
-                operand = factor(names)
-                result = result / operand if divides else result * operand
-            return result
-
-        return value if len(factors) > 1 else factors[0][1]
+        return f"({found})"
 
     def begins_a_factor(self) -> bool:
         token = self.token
-        if token in {"|", r"\|", r"\rVert"}:
+        if token in BARS:
             return not self.norms and token != r"\rVert"
         if self.integrals and token == "d":
             return not re.fullmatch(r"[a-z]|\\[a-z]{2,}", self.next)
-        stops = {
-            r"\rfloor",
-            "",
-            "+",
-            "-",
-            "/",
-            ",",
-            ";",
-            ".",
-            ")",
-            "]",
-            "}",
-            r"\\",
-            r"\end{cases}",
-            r"\}",
-        }
-        return token not in stops and token not in RELATIONS
+        return token not in STOPS and token not in RELATIONS
 
-    def begins_an_atom(self) -> bool:
-        """Whether a product without brackets goes on: log 2n, but not log 2 (x − 1)."""
-        return self.token not in {"(", "[", "E"} and not self.is_function(self.token)
-
-    def is_function(self, token: str) -> bool:
-        return token in FUNCTIONS and token not in {r"\Gamma"}
+    def begins_brackets(self) -> bool:
+        """Whether a product without brackets ends here: log 2n, but not log 2 (x − 1)."""
+        return self.token in {"(", "[", "E"} or self.token in FUNCTIONS.keys() - {r"\Gamma"}
 
     # factors
 
-    def factor(self) -> Node:
+    def factor(self) -> str:
         token = self.token
         if token.isdigit():
             return self.powers(self.number())
         if token in {"(", "[", "{"}:
             return self.powers(self.group())
-        if token == r"\lfloor":
-            return self.powers(_of(np.floor, self.group(r"\lfloor", r"\rfloor")))
-        if token in {r"\frac", r"\tfrac"}:
-            self.take()
-            above, below = self.argument(), self.argument()
-            return self.powers(lambda names: above(names) / below(names))
-        if token == r"\sqrt":
-            self.take()
-            inside = self.argument()
-            return self.powers(lambda names: np.sqrt(inside(names)))
-        if token in {"|", r"\|", r"\lVert"}:
+        if self.skip(r"\lfloor"):
+            inside = self.sum()
+            self.take(r"\rfloor")
+            return self.powers(f"floor({inside})")
+        if self.skip(r"\frac", r"\tfrac"):
+            return self.powers(f"({self.argument()}/{self.argument()})")
+        if self.skip(r"\sqrt"):
+            return self.powers(f"sqrt({self.argument()})")
+        if token in BARS:
             return self.norm()
-        if token == r"\sum":
+        if self.skip(r"\sum"):
             return self.big_sum()
-        if token == r"\int":
+        if self.skip(r"\int"):
             return self.integral()
-        if token in BEST:
+        if token in {r"\max", r"\min"}:
             return self.best()
-        if token == r"\begin{cases}":
+        if self.skip(r"\begin{cases}"):
             return self.cases()
         if token in FUNCTIONS and token not in self.functions:
             return self.function()
@@ -352,97 +335,81 @@ class _Parser:
             return self.operator()
         return self.name()
 
-    def number(self) -> Node:
+    def number(self) -> str:
         text = self.take()
         while self.token.isdigit() or (self.token == "." and self.next.isdigit()):
             text += self.take()
-        value = float(text)
-        return lambda names: value
+        return repr(float(text))
 
-    def group(self, *brackets: str) -> Node:
-        opening, closing = (brackets[:1], brackets[1:]) if brackets else ("([{", ")]}")
-        self.take(*opening)
+    def group(self) -> str:
+        self.take("(", "[", "{")
         norms, self.norms = self.norms, 0
         inside = self.sum()
         self.norms = norms
-        self.take(*closing)
+        self.take(")", "]", "}")
         return inside
 
-    def argument(self) -> Node:
+    def argument(self) -> str:
         """Read what TeX takes for an argument: a group in braces, or one sign."""
-        while self.token in THIN:
-            self.take()
+        while self.skip(*THIN):
+            pass
         if self.token == "{":
             return self.group()
-        if self.token.isdigit():
-            value = float(self.take())
-            return lambda names: value
-        name = self.take()
-        return lambda names: _looked_up(names, name, [])
+        return repr(float(self.take())) if self.token.isdigit() else f"look(N, {self.take()!r})"
 
-    def powers(self, base: Node) -> Node:
+    def powers(self, base: str) -> str:
         """Read what stands behind a factor: powers, factorials, Pochhammer's index."""
         while True:
-            if self.token == "^":
-                self.take()
-                base = _power(base, self.argument())
-            elif self.token == "!":
-                self.take()
-                base = _of(scipy.special.factorial, base)
-            elif self.token == "_":
-                self.take()
-                base = _of(scipy.special.poch, base, self.argument())
+            if self.skip("^"):
+                base = f"power({base}, {self.argument()})"
+            elif self.skip("!"):
+                base = f"factorial({base})"
+            elif self.skip("_"):
+                base = f"poch({base}, {self.argument()})"
             else:
                 return base
 
-    def norm(self) -> Node:
+    def norm(self) -> str:
         sign = self.take()
         self.norms += 1
         inside = self.sum()
         self.norms -= 1
         self.take("|", r"\|", r"\rVert")
         if sign == "|":
-            return self.powers(_of(np.abs, inside))
+            return self.powers(f"abs({inside})")
         self.take("_")
         name = rf"\|_{self.raw()}"
-        return self.powers(lambda names: names[name](inside(names)))
+        return self.powers(f"N[{name!r}]({inside})")
 
     def raw(self) -> str:
         """Read an index as it stands, without its braces."""
-        if self.token != "{":
+        if not self.skip("{"):
             return self.take()
-        self.take()
         text = ""
-        while self.token != "}":
+        while not self.skip("}"):
             text += self.take()
-        self.take()
         return text
 
-    def function(self) -> Node:
+    def function(self) -> str:
         token = self.take()
-        function = FUNCTIONS[token]
-        power = base = None
+        power = base = ""
         while self.token in {"^", "_"}:
             if self.take() == "^":
                 power = self.argument()
             else:
-                base = self.argument()
-        result = _of(function, *self.arguments())
-        if base is not None:
-            result = _quotient(result, _of(np.log, base))
-        if power is not None:
-            return _power(result, power)
-        return self.powers(result) if self.closed else result
+                base = f"/log({self.argument()})"
+        closed, arguments = self.arguments()
+        result = f"(F[{token!r}]({arguments}){base})"
+        if power:
+            return f"power({result}, {power})"
+        return self.powers(result) if closed else result
 
-    def arguments(self) -> list[Node]:
-        """Read (a, b) or a product without brackets; `closed` says which it was."""
-        while self.token in THIN:
-            self.take()
-        self.closed = self.token in {"(", "["}
-        if not self.closed:
-            result = [self.product(argument=True)]
-            self.closed = False
-            return result
+    def arguments(self) -> tuple[bool, str]:
+        """Read (a, b), or a product without brackets; return which it was, and what."""
+        while self.skip(*THIN):
+            pass
+        if self.token not in {"(", "["}:
+            return False, self.product(argument=True)
         norms, self.norms = self.norms, 0
         self.take()
         self.skip(";")
@@ -451,28 +418,18 @@ class _Parser:
             found.append(self.sum())
         self.take(")", "]")
         self.norms = norms
-        self.closed = True
-        return found
+        return True, ", ".join(found)
 
-    def best(self) -> Node:
+    def best(self) -> str:
         """Read max(a, b), or max_i of what follows over the values of i in the names."""
-        choose = BEST[self.take()]
+        choose = self.take().removeprefix("\\")
         if not self.skip("_"):
-            arguments = self.arguments()
-            return lambda names: choose(*(node(names) for node in arguments))
-        index, body = self.raw(), self.product()
+            return f"{choose}imum({self.arguments()[1]})"
+        index = self.raw()
+        return f"{choose}imum.reduce(each(lambda N: {self.product()}, N, {index!r}))"
 
-        def value(names: Names) -> Any:
-            values = [body({**names, index: one}) for one in _range(names, index)]
-            return choose.reduce(values)
-
-        return value
-
-    def big_sum(self) -> Node:
-        self.take(r"\sum")
-        indices: list[str] = []
-        low: Node | None = None
-        high: Node | None = None
+    def big_sum(self) -> str:
+        indices, low, high = [], "", ""
         while self.token in {"_", "^"}:
             if self.take() == "^":
                 high = self.argument()
@@ -485,25 +442,14 @@ class _Parser:
                 self.take("}")
             else:
                 indices.append(self.take())
-        body = self.product()
+        of = f", range(int({low}), int({high}) + 1)" if low and high else ""
+        found = self.product()
+        for index in reversed(indices):
+            found = f"sum(each(lambda N: {found}, N, {index!r}{of}))"
+        return found
 
-        def value(names: Names, left: Sequence[str] = tuple(indices)) -> Any:
-            if not left:
-                return body(names)
-            index, *others = left
-            numbers: Sequence[Any] = (
-                range(int(low(names)), int(high(names)) + 1)
-                if low is not None and high is not None
-                else _range(names, index)
-            )
-            return sum(value({**names, index: one}, others) for one in numbers)
-
-        return value
-
-    def integral(self) -> Node:
-        self.take(r"\int")
-        low: Node = lambda names: -math.inf  # noqa: E731
-        high: Node = lambda names: math.inf  # noqa: E731
+    def integral(self) -> str:
+        low, high = "-inf", "inf"
         while self.token in {"_", "^"}:
             if self.take() == "_":
                 low = self.argument()
@@ -513,134 +459,119 @@ class _Parser:
         body = self.product()
         self.integrals -= 1
         self.take("d")
-        variable = self.take()
+        return f"integral(lambda N: {body}, N, {self.take()!r}, {low}, {high})"
 
-        def value(names: Names) -> float:
-            return _integral(
-                lambda x: float(body({**names, variable: x})),
-                float(low(names)),
-                float(high(names)),
-            )
-
-        return value
-
-    def cases(self) -> Node:
-        self.take(r"\begin{cases}")
+    def cases(self) -> str:
         branches = []
         while not self.skip(r"\end{cases}"):
             value = self.sum()
             self.skip(",")
             sides, relations = self.chain()
-            branches.append((value, sides, relations))
+            branches.append(f"({value}, [{', '.join(sides)}], {relations})")
             while self.skip(",", ".", r"\\"):
                 pass
+        return f"chosen([{', '.join(branches)}])"
 
-        def chosen(names: Names) -> Any:
-            values = []
-            for value, sides, relations in branches:
-                numbers = [side(names) for side in sides]
-                pairs = zip(numbers[:-1], relations, numbers[1:], strict=True)
-                if all(_related(a, relation, b, 0.0) for a, relation, b in pairs):
-                    values.append(float(value(names)))
-            if len(set(values)) != 1:
-                raise FormulaError(f"the cases that apply say {values}")
-            return values[0]
-
-        return chosen
-
-    def operator(self) -> Node:
+    def operator(self) -> str:
         """Read E, Var, … and what they are of; the names say how it is taken."""
         name = self.take()
-        while self.token in THIN:
-            self.take()
-        if self.token in {"(", "["} and name != "E":
-            of = self.arguments()
-        elif self.token in {"(", "["}:
-            of = [self.powers(self.group())]
+        while self.skip(*THIN):
+            pass
+        if self.token not in {"(", "["}:
+            of = self.product()
         else:
-            of = [self.product()]
-        return self.powers(lambda names: names[name](*(node(names) for node in of)))
+            of = self.powers(self.group()) if name == "E" else self.arguments()[1]
+        return self.powers(f"N[{name!r}]({of})")
 
-    def name(self) -> Node:
+    def name(self) -> str:
         """Read a letter with its primes, star and index, and what it is a function of."""
         base = self.take()
         if not (base.isalpha() or re.fullmatch(r"\\[a-zA-Z]+", base)):
             raise FormulaError(f"{base!r} is not understood in {self.tokens}")
-        while self.token == "'":
-            base += self.take()
-        power: Node | None = None
-        index: list[str] = []
+        while self.skip("'"):
+            base += "'"
+        power, index = "", []
         while True:
-            if self.token == "^" and self.tokens[self.at + 1 : self.at + 2] == ["*"]:
+            if self.token == "^" and self.next == "*":
                 self.at += 2
                 base += "^*"
-            elif self.token == "^" and self.tokens[self.at + 1 : self.at + 3] == ["{", "*"]:
+            elif self.tokens[self.at : self.at + 3] == ["^", "{", "*"]:
                 self.at += 3
                 base += "^*"
                 power = self.sum()
                 self.take("}")
-            elif self.token == "^":
-                self.take()
+            elif self.skip("^"):
                 power = self.argument()
             elif self.token == "_" and not index:
                 self.take()
-                index = _pieces(self.raw())
+                index = re.findall(r"\\[a-zA-Z]+|\d+|\w|[^,\s]", self.raw())
             else:
                 break
-        key = f"{base}_{''.join(index)}" if index else base
-        if (key in self.functions or base in self.functions) and self.token in {"(", "["}:
-            arguments = self.arguments()
-            called = self.powers(
-                lambda names: _looked_up(names, base, index)(*(node(names) for node in arguments))
-            )
-            return called if power is None else _power(called, power)
-        value: Node = lambda names: _looked_up(names, base, index)  # noqa: E731
-        if power is not None:
-            value = _power(value, power)
-        return self.powers(value) if self.token == "!" else value
+        found = f"look(N, {', '.join(map(repr, [base, *index]))})"
+        functions = {base, f"{base}_{''.join(index)}"} & self.functions
+        called = bool(functions) and self.token in {"(", "["}
+        if called:
+            found = f"{found}({self.arguments()[1]})"
+        if power:
+            found = f"power({found}, {power})"
+        return self.powers(found) if called or self.token == "!" else found
 
 
-OPERATORS = {"E", "Var", "Cov", "std", "diag"}
-
-
-def _pieces(index: str) -> list[str]:
-    return re.findall(r"\\[a-zA-Z]+|\d+|\w|[^,\s]", index)
-
-
-def _looked_up(names: Names, base: str, index: Sequence[str]) -> Any:
+def _look(names: Names, base: str, *index: str) -> Any:
     key = f"{base}_{''.join(index)}" if index else base
     if key in names:
         return names[key]
-    if base not in names:
-        raise FormulaError(f"{key!r} has no value")
     value = names[base]
     for piece in index:
-        number = int(piece) if piece.isdigit() else names.get(piece)
-        if number is None:
-            raise FormulaError(f"the index {piece!r} of {base!r} has no value")
+        number = int(piece) if piece.isdigit() else names[piece]
         value = value(number) if callable(value) else value[number]
     return value
 
 
-def _range(names: Names, index: str) -> Sequence[Any]:
-    values = names.get(f"{index} in")
-    if values is None:
-        raise FormulaError(f"the values of the index {index!r} are not given")
-    return values  # type: ignore[no-any-return]
+def _each(
+    function: Callable[[Names], Any], names: Names, index: str, of: Sequence[Any] | None = None
+) -> list[Any]:
+    values = names[f"{index} in"] if of is None else of
+    return [function({**names, index: value}) for value in values]
 
 
-def _of(function: Callable[..., Any], *arguments: Node) -> Node:
-    return lambda names: function(*(argument(names) for argument in arguments))
+def _integral(
+    function: Callable[[Names], Any], names: Names, variable: str, low: Any, high: Any
+) -> float:
+    def at(x: float) -> float:
+        return float(function({**names, variable: x}))
 
-
-def _power(base: Node, exponent: Node) -> Node:
-    return lambda names: np.power(np.asarray(base(names), dtype=float), exponent(names))
-
-
-def _quotient(above: Node, below: Node) -> Node:
-    return lambda names: above(names) / below(names)
-
-
-def _integral(function: Callable[[float], float], low: float, high: float) -> float:
-    value, _, *_ = quad(function, low, high, limit=200, epsabs=1e-13, epsrel=1e-11, full_output=1)
+    value, _, *_ = quad(
+        at, float(low), float(high), limit=200, epsabs=1e-13, epsrel=1e-11, full_output=1
+    )
     return float(value)
+
+
+def _chosen(branches: list[tuple[Any, list[Any], list[str]]]) -> Any:
+    values = {
+        float(value)
+        for value, sides, relations in branches
+        if all(_related(*of, 0.0) for of in zip(sides[:-1], relations, sides[1:], strict=True))
+    }
+    if len(values) != 1:
+        raise ValueError(f"the cases that apply say {values}")
+    return values.pop()
+
+
+RUNNING: Mapping[str, Any] = {
+    "F": FUNCTIONS,
+    "abs": np.abs,
+    "chosen": _chosen,
+    "each": _each,
+    "factorial": scipy.special.factorial,
+    "floor": np.floor,
+    "inf": math.inf,
+    "integral": _integral,
+    "log": np.log,
+    "look": _look,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "poch": scipy.special.poch,
+    "power": lambda base, exponent: np.power(np.asarray(base, dtype=float), exponent),
+    "sqrt": np.sqrt,
+}

@@ -1,257 +1,240 @@
 """Plant faults in the library, one at a time, and see whether its tests fail.
 
-    python -m tests.mutants --sample 60            sixty of each module, drawn at random
-    python -m tests.mutants --module attnlib.rows  all of one
-    python -m tests.mutants                        all there are; it takes a night
+    python -m tests.mutants                        a hundred, drawn from all modules
+    python -m tests.mutants --seed 7               another hundred
+    python -m tests.mutants --module attnlib.rows  a hundred of one module
 
-Results are lines of a file under `_build/mutants`, and a run goes on where another was stopped. A
-result stays as long as its module is what it was; a fault that survived is tried again once a test
-has changed. `equivalent.toml` lists faults that no test can see, and why: one try is enough there.
-`scores.json` keeps the score of each module (`--record`); a sample is held against it (`--check`).
+For each fault a process runs whole files of tests until one fails: the doctests of the module and
+the files that are named after it. A fault that survives meets the others that import the module,
+the direct ones first, as long as they take no more than `--budget` seconds without it. What such a
+test starts as another process does not have the fault.
+
+A fault that survives wants a test, or less code, or, if nobody could see it, an entry of
+`equivalent.toml` that says why. `--prune` removes the entries that are no faults of the library any
+more. `--check` fails where fewer than 97 in 100 are caught, by more than chance.
 """
 
 import argparse
-import hashlib
 import json
+import math
 import os
+import signal
+import subprocess
 import sys
+import time
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from functools import cache
-from itertools import zip_longest
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from threading import Lock
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded; more threads die in a fork
+import grimp
+from scipy.stats import binomtest
 
-import pytest
-
-from tests.mutants import faults, forks
+from tests.mutants import faults
 from tests.mutants.faults import Mutant
-from tests.mutants.server import Server
 
-HERE = Path(__file__).parent
-BUILD = Path("_build", "mutants")
+PACKAGES = [Path("attnlib"), Path("ledger"), Path("experiments")]
+TESTS = [Path("tests", name) for name in ("library", "ledger", "experiments")]
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+CAUGHT = 0.97
 CHANCE = 0.01
 """A sample is too bad if chance would make it so bad more rarely than this."""
 
+FAILED = {1, 2}
+"""How pytest ends when a test fails, or a module cannot be imported."""
 
-@cache
-def digest(*files: Path) -> str:
-    """Return what changes when one of the files does."""
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-
-
-class Results:
-    """What became of each fault."""
-
-    def __init__(self, path: Path, tests: str, argued: Collection[tuple[str, ...]]) -> None:
-        self.path, self.tests, self.argued = path, tests, argued
-        self.found: dict[tuple[str, ...], dict[str, Any]] = {}
-        for line in path.read_text("utf-8").split("\n") if path.exists() else []:
-            if line.endswith("}"):  # a run that was killed may have left a part
-                result = json.loads(line)
-                self.found[tuple(result["key"])] = result
-
-    @staticmethod
-    def key(mutant: Mutant) -> tuple[str, ...]:
-        place = f"{mutant.start}-{mutant.stop}"
-        return mutant.module, digest(mutant.path), place, mutant.instead
-
-    def status(self, mutant: Mutant) -> str | None:
-        result = self.found.get(self.key(mutant), {})
-        if result.get("status") == "survived" and mutant.name not in self.argued:
-            return "survived" if result["tests"] == self.tests else None
-        return result.get("status")
-
-    def add(self, mutant: Mutant, status: str, test: str | None = None) -> None:
-        result = {"key": self.key(mutant), "status": status, "test": test, "tests": self.tests}
-        self.found[self.key(mutant)] = result
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("\n" + json.dumps(result, ensure_ascii=False))
+Name = tuple[str, str, str, str]
 
 
-def traced(server: Server, processes: int, package: list[Path]) -> None:
-    """Have the server know what each test runs; what is known from before is not run again.
+class Tests:
+    """The files of tests, what they import, and how long each takes without a fault."""
 
-    A trace holds for the library as it was, and for a file of tests of which it knows the beginning
-    or all: tests that were written at its end since are traced alone.
-    """
+    def __init__(self, packages: list[Path], folders: list[Path], budget: float) -> None:
+        self.budget = budget
+        self.paths = {
+            module(path): path.resolve()
+            for folder in folders
+            for path in ([folder] if folder.is_file() else sorted(folder.rglob("test_*.py")))
+        }
+        roots = {str(package) for package in packages} | {folder.parts[0] for folder in folders}
+        self.graph = grimp.build_graph(*sorted(roots), cache_dir=None)
+        self.known: dict[Path, float] = {}
+        self.locks: defaultdict[Path, Lock] = defaultdict(Lock)
 
-    def tasks() -> Iterator[tuple[str, Callable[[], Any], float]]:
-        for file, tests in server.files().items():
-            known = read(file)
-            if known["state"] != state(file, known["size"]):
-                known = nothing
-            server.learn(known)
-            new = [name for name in tests if name not in {*known["seconds"], *known["failed"]}]
-            if new:
-                yield file, lambda new=new: server.trace(new), 3600.0
+    def nearest(self, name: str) -> list[str]:
+        """Return the files that import a module, the direct ones first, by their names."""
+        found = level = dict.fromkeys([name.removesuffix(".__init__")])
+        while level:
+            importers = (self.graph.find_modules_that_directly_import(one) for one in level)
+            level = dict.fromkeys(sorted(set().union(*importers) - found.keys()))
+            found = found | level
+        return [one for one in found if one in self.paths]
 
-    def state(file: str, size: int) -> str:
-        helpers = sorted(Path(file).parent.glob("[!t]*.py"))
-        begin = hashlib.sha256(Path(file).read_bytes()[:size]).hexdigest()
-        return f"{digest(*package, *helpers)} {begin}"
+    def seconds(self, path: Path) -> float:
+        """Return how long a file takes: for ever if it fails, or has no tests."""
+        with self.locks[path]:
+            if path not in self.known:
+                start = time.monotonic()
+                passed = run([path], os.environ, 10.0 * self.budget) == 0
+                self.known[path] = time.monotonic() - start if passed else math.inf
+            return self.known[path]
 
-    def read(file: str) -> dict[str, Any]:
-        path = folder / f"{file.replace('/', '.')}.json"
-        return json.loads(path.read_text("utf-8")) if path.exists() else nothing
+    def stages(self, mutant: Mutant) -> Iterator[tuple[list[Path], float]]:
+        """Yield the files to run for a fault, and how long they take without it, in two stages."""
+        names = self.nearest(mutant.module)
 
-    nothing: dict[str, Any] = {"state": "", "size": 0, "seconds": {}, "failed": [], "lines": {}}
-    folder = BUILD / "traces"
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, found in forks.run(tasks(), processes):
-        if isinstance(found, str):
-            pytest.exit(f"{file} cannot be traced: {found}", returncode=1)
-        print(f"traced {file}: {sum(found['seconds'].values()):.1f} s", flush=True)
-        for name in found["failed"]:
-            print(f"  left out, because it fails without a fault: {name}")
-        server.learn(found)
-        size = Path(file).stat().st_size
-        known = server.known(file) | {"state": state(file, size), "size": size}
-        (folder / f"{file.replace('/', '.')}.json").write_text(json.dumps(known), "utf-8")
+        def named(modules: Collection[str]) -> list[str]:
+            words = {word for one in modules for word in one.split(".")[1:]}
+            return [name for name in names if words & set(name.split(".")[-1].split("_"))]
 
+        of = mutant.module.removesuffix(".__init__")
+        own = named([of]) or named(self.graph.find_modules_that_directly_import(of))
+        first = [mutant.path, *(self.paths[name] for name in own)]
+        yield self.within(first, math.inf)
+        yield self.within([self.paths[name] for name in names if name not in own], self.budget)
 
-def tried(
-    server: Server, mutants: list[Mutant], results: Results, processes: int, budget: float
-) -> None:
-    """Try the faults of which nothing is known yet."""
-
-    def tasks() -> Iterator[tuple[Mutant, Callable[[], Any], float]]:
-        for mutant in mutants:
-            if results.status(mutant) is None:
-                if tests := server.tests(mutant, budget):
-                    usual = sum(server.seconds[name] for name in tests)
-                    work = lambda mutant=mutant, tests=tests: server.plant(mutant, tests)  # noqa: E731
-                    yield mutant, work, 20.0 + 3.0 * usual
-                else:
-                    results.add(mutant, "survived")
-
-    for mutant, answer in forks.run(tasks(), processes):
-        match answer:
-            case None:
-                results.add(mutant, "survived")
-                print(f"survived: {told(mutant)}", flush=True)
-            case [test]:
-                results.add(mutant, "killed", test)
-            case "timeout":
-                results.add(mutant, "timeout")
-            case died:
-                results.add(mutant, "killed", died)
+    def within(self, paths: list[Path], budget: float) -> tuple[list[Path], float]:
+        """Return those of the files that take no longer than the budget together, and how long."""
+        chosen, total = [], 0.0
+        for path in paths:
+            if total > 0.9 * budget:
+                break
+            seconds = self.seconds(path)
+            if seconds < math.inf and total + seconds <= budget:
+                chosen.append(path)
+                total += seconds
+        return chosen, total
 
 
-def told(mutant: Mutant) -> str:
-    file = mutant.path.relative_to(Path.cwd())
-    return f"{file}:{mutant.line}\n    {mutant.before}\n  → {mutant.after}"
+def run(files: list[Path], environment: dict[str, str], limit: float, *options: str) -> int | None:
+    """Run tests until one fails; return how pytest ends, None if it does not in time."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    process = subprocess.Popen(
+        [*command, *options, *map(str, files)],
+        env={**environment, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
-def equivalents(path: Path) -> dict[tuple[str, ...], str]:
-    """Return the faults that are argued to be none, and why."""
-    entries = tomllib.loads(path.read_text("utf-8"))["equivalent"] if path.exists() else []
-    return {
-        (entry["module"], entry["within"], entry["before"], after): entry["why"]
-        for entry in entries
-        for after in entry["after"]
-    }
+def outcome(mutant: Mutant, tests: Tests) -> str:
+    """Plant a fault; return whether it was "killed", ended in a "timeout", or "survived"."""
+    fault = [os.path.realpath(mutant.path), mutant.start, mutant.stop, mutant.instead]
+    environment = {**os.environ, "PLANTED_FAULT": json.dumps(fault)}
+    for files, seconds in tests.stages(mutant):
+        if not files:
+            continue
+        status = run(files, environment, 30.0 + 3.0 * seconds, "-p", "tests.mutants.planted")
+        if status is None:
+            return "timeout"
+        if status in FAILED:
+            return "killed"
+        assert status == 0, f"pytest ends with {status}: {mutant.name}"
+    return "survived"
 
 
-def counted(mutants: list[Mutant], results: Results, argued: Any) -> dict[str, Counter[str]]:
-    """Return for each module how many faults there are, were tried, and became what."""
-    counts: dict[str, Counter[str]] = {}
-    for mutant in mutants:
-        count = counts.setdefault(mutant.module, Counter())
-        status = results.status(mutant)
-        count["faults"] += 1
-        if status == "survived" and mutant.name in argued:
-            status = "equivalent"
-        if status is not None:
-            count["tried"] += 1
-            count[status] += 1
-    return counts
+def mutants_of(packages: list[Path]) -> list[Mutant]:
+    """Return the faults of all modules of some packages."""
+    return [
+        mutant
+        for package in map(Path.resolve, packages)
+        for path in sorted(package.rglob("*.py"))
+        for mutant in faults.of(path, module(path.relative_to(package.parent)))
+    ]
 
 
-def score(count: Counter[str]) -> tuple[int, int]:
-    """Return how many of how many were caught."""
-    return count["killed"] + count["timeout"], count["tried"] - count["equivalent"]
+def module(path: Path) -> str:
+    """Return the name of a module by its file."""
+    return ".".join(path.with_suffix("").parts)
+
+
+def entries() -> Iterator[tuple[str, str, set[Name]]]:
+    """Yield the entries of `equivalent.toml`: text, reason, and the faults by their names."""
+    for block in EQUIVALENT.read_text("utf-8").split("[[equivalent]]\n")[1:]:
+        entry = tomllib.loads(block)
+        place = entry["module"], entry["within"], entry["before"]
+        yield block, entry["why"], {(*place, after) for after in entry["after"]}
+
+
+def prune(mutants: list[Mutant]) -> None:
+    """Remove the entries of `equivalent.toml` that are no faults any more."""
+    names = {mutant.name for mutant in mutants}
+    head = EQUIVALENT.read_text("utf-8").split("[[equivalent]]\n")[0]
+    kept = [f"[[equivalent]]\n{block}" for block, _, argued in entries() if argued & names]
+    EQUIVALENT.write_text((head + "".join(kept)).rstrip() + "\n", "utf-8")
 
 
 def table(counts: dict[str, Counter[str]]) -> str:
-    columns = ["faults", "tried", "killed", "timeout", "survived", "equivalent"]
+    """Return the counts of each module and of all, a line each."""
+    columns = ["killed", "timeout", "survived", "equivalent"]
     rows = [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]
-    lines = [" ".join([f"{'module':30}", *(f"{name:>10}" for name in columns), "  caught"])]
-    for module, count in rows:
-        caught, of = score(count)
-        share = f"{100 * caught / of:7.1f}%" if of else ""
-        lines.append(" ".join([f"{module:30}", *(f"{count[name]:10}" for name in columns), share]))
+    lines = [" ".join([f"{'module':34}", *(f"{name:>10}" for name in columns)])]
+    lines += [
+        " ".join([f"{module:34}", *(f"{count[name]:10}" for name in columns)])
+        for module, count in rows
+    ]
     return "\n".join(lines)
 
 
-def worse(counts: dict[str, Counter[str]], recorded: dict[str, dict[str, int]]) -> bool:
-    """Whether fewer are caught than the recorded scores lead to expect, by more than chance."""
-    from scipy.stats import binomtest
-
-    caught, of, expected = 0, 0, 0.0
-    for module, count in counts.items():
-        if module in recorded:
-            part, whole = score(count)
-            known, known_of = score(Counter(recorded[module]))
-            caught, of, expected = caught + part, of + whole, expected + whole * known / known_of
-    return of > 0 and binomtest(caught, of, expected / of, "less").pvalue < CHANCE
+def enough(counts: dict[str, Counter[str]]) -> bool:
+    """Return whether as many are caught as should be, or too few by chance only."""
+    total: Counter[str] = sum(counts.values(), Counter())
+    caught = total["killed"] + total["timeout"]
+    of = caught + total["survived"]
+    return of == 0 or binomtest(caught, of, CAUGHT, "less").pvalue >= CHANCE
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Plant faults, see whether the tests fail.")
-    parser.add_argument("--package", default="attnlib")
-    parser.add_argument(
-        "--tests", nargs="+", default=["attnlib", "tests/library", "tests/experiments"]
-    )
+    """Plant a sample of faults; return how the program ends."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--packages", nargs="+", type=Path, default=PACKAGES)
+    parser.add_argument("--tests", nargs="+", type=Path, default=TESTS)
     parser.add_argument("--module", action="append", help="only this module; may be repeated")
-    parser.add_argument("--sample", type=int, help="so many faults of each module, at random")
+    parser.add_argument("--sample", type=int, default=100, help="so many faults, at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--budget", type=float, default=10.0, help="seconds of tests for a fault")
-    parser.add_argument("--record", action="store_true", help="keep the scores")
-    parser.add_argument("--check", action="store_true", help="hold them against those kept")
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds of tests for a fault")
+    parser.add_argument("--check", action="store_true", help="fail if too few are caught")
+    parser.add_argument("--prune", action="store_true", help="of equivalent.toml, what is no fault")
     options = parser.parse_args()
-    package = Path(options.package).resolve()
-    sources = sorted(package.rglob("*.py"))
-    by_module = []
-    for source in sources:
-        module = ".".join(source.relative_to(package.parent).with_suffix("").parts)
-        if not options.module or module in options.module:
-            found = sorted(faults.of(source, module), key=lambda one: one.rank(options.seed))
-            by_module.append(found[: options.sample])
-    # A module after the other, one fault each: a run that is stopped has sampled them all alike.
-    mutants = [one for turn in zip_longest(*by_module) for one in turn if one is not None]
-    tests = sorted(
-        file
-        for name in map(Path, options.tests)
-        for file in ([name] if name.is_file() else name.rglob("*.py"))
-    )
-    argued = equivalents(HERE / "equivalent.toml")
-    results = Results(BUILD / "results.jsonl", digest(*tests), argued)
+    mutants = mutants_of(options.packages)
+    if options.prune:
+        prune(mutants)
+        return 0
+    modules = {mutant.module for mutant in mutants}
+    if unknown := set(options.module or []) - modules:
+        parser.error(f"no module with faults: {', '.join(sorted(unknown))}")
+    drawn = [one for one in mutants if one.module in (options.module or modules)]
+    drawn = sorted(drawn, key=lambda one: one.rank(options.seed))[: options.sample]
+    argued = {name for _, _, names in entries() for name in names}
+    tests = Tests(options.packages, options.tests, options.budget)
+    counts: dict[str, Counter[str]] = {}
 
-    def work(server: Server) -> None:
-        traced(server, options.processes, sources)
-        server.load(sources + tests)
-        tried(server, mutants, results, options.processes, options.budget)
+    def tried(mutant: Mutant) -> None:
+        status = outcome(mutant, tests)
+        if status == "survived":
+            status = "equivalent" if mutant.name in argued else status
+        counts.setdefault(mutant.module, Counter())[status] += 1
+        if status == "survived":
+            where = f"{mutant.path.relative_to(Path.cwd())}:{mutant.line}"
+            print(f"survived: {where}\n    {mutant.before}\n  → {mutant.after}", flush=True)
 
-    if any(results.status(mutant) is None for mutant in mutants):
-        status = Server(package, work).collect(options.tests)
-        if status != 0:
-            return status
-    counts = counted(mutants, results, argued)
-    for mutant in sorted(mutants, key=lambda one: (one.module, one.start)):
-        if results.status(mutant) == "survived" and mutant.name not in argued:
-            print(f"survived: {told(mutant)}")
+    with ThreadPoolExecutor(options.processes) as pool:
+        list(pool.map(tried, drawn))
     print(table(counts))
-    scores = HERE / "scores.json"
-    if options.record:
-        known = json.loads(scores.read_text("utf-8")) if scores.exists() else {}
-        scores.write_text(json.dumps(known | counts, indent=1, sort_keys=True) + "\n", "utf-8")
-    return int(options.check and worse(counts, json.loads(scores.read_text("utf-8"))))
+    return int(options.check and not enough(counts))
 
 
 if __name__ == "__main__":

@@ -47,9 +47,8 @@ class Mutant:
 
     path: Path
     module: str
-    within: str  # the qualified name of the outermost function; "" where a module is imported
+    within: str  # the qualified name of the outermost function; "" outside
     line: int
-    statement: tuple[int, int]  # the first and the last line of what runs it
     start: int
     stop: int
     instead: str
@@ -57,9 +56,7 @@ class Mutant:
     @property
     def source(self) -> str:
         """The whole module with the fault."""
-        return self._changed(_read(self.path))
-
-    def _changed(self, text: bytes) -> str:
+        text = _read(self.path)
         return (text[: self.start] + self.instead.encode() + text[self.stop :]).decode()
 
     @cached_property
@@ -70,8 +67,7 @@ class Mutant:
     @cached_property
     def after(self) -> str:
         """The same lines with the fault."""
-        changed = self._changed(_read(self.path)).encode()
-        return self._lines(changed, self.start + len(self.instead.encode()))
+        return self._lines(self.source.encode(), self.start + len(self.instead.encode()))
 
     def _lines(self, text: bytes, stop: int) -> str:
         first = text.rfind(b"\n", 0, self.start) + 1
@@ -106,22 +102,19 @@ def of(path: Path, module: str) -> list[Mutant]:
     return sorted(found.values(), key=lambda mutant: (mutant.start, mutant.stop, mutant.instead))
 
 
-Change = tuple[str, int, tuple[int, int], int, int, str]
+Change = tuple[str, int, int, int, str]
 
 
 class _Walk:
     def __init__(self, text: bytes, starts: list[int]) -> None:
         self.text, self.starts = text, starts
         self.within = self.prefix = ""
-        self.span = 0, 0
 
     def body(self, statements: list[ast.stmt]) -> Iterator[Change]:
         for statement in statements:
             yield from self.statement(statement)
 
     def statement(self, node: ast.stmt) -> Iterator[Change]:
-        body = getattr(node, "body", None)
-        self.span = node.lineno, body[0].lineno - 1 if body else node.end_lineno or node.lineno
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield from self.function(node)
@@ -238,7 +231,7 @@ class _Walk:
         return self.change(node, self.start(node), self.stop(node), text)
 
     def change(self, node: ast.expr | ast.stmt, start: int, stop: int, text: str) -> Change:
-        return self.within, node.lineno, self.span, start, stop, text
+        return self.within, node.lineno, start, stop, text
 
     def start(self, node: ast.expr | ast.stmt) -> int:
         return self.starts[node.lineno - 1] + node.col_offset

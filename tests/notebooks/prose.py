@@ -17,17 +17,21 @@ beside it wherever it is found itself, and is not proved by it.
 
 Not read as numbers: a bare 0 or 1, years, addresses, labels, and in a formula the integers up to
 LARGEST_COEFFICIENT and exponents, but for one that is a side of its own, as in n = 2. Words that
-measure ("a third", "twice") are for people: `python -m tests.notebooks.prose --words` lists them.
-`python -m tests.notebooks.prose [PAGE…]` lists the numbers that nothing proves, and counts.
+measure ("a third", "twice") are left to people.
+
+`python -m tests.notebooks.prose [PAGE…]` lists the numbers that nothing proves. Then there are
+three ways: let a cell print it; for a curve, `book.readings(axes)` in a hidden cell after the
+figure; or name under "states", in the metadata of the text's cell, the line that `book.glue`
+prints. The opening always does that, because plain Jupyter shows a glue role raw. What no cell can
+print, such as the number of a source, is listed in constants.toml.
 """
 
-import argparse
 import ast
 import math
 import operator
 import re
+import sys
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from functools import cache
@@ -91,13 +95,6 @@ RELATION = re.compile(r"=|≈|≤|≥|<|>|\\(?:approx|sim|simeq|leq?|geq?|lt|gt|
 SYMBOL = re.compile(
     r"(?:\\[a-zA-Z]+|[a-zA-Z])(?:\^\*|_(?:\{[^}]*\}|\w))*(?:\([a-zA-Z]\))?|\w+|[Α-ω]\*?"
 )
-WORDS = re.compile(
-    r"\b(?:half|halves|third|quarter|fifth|sixth|tenth|eighth|percent|twice|double|times|"
-    r"dozen|hundred|thousand|million|most|nearly all|almost all|ten|fourteen)\w*",
-    re.IGNORECASE,
-)
-
-
 JOINED = re.compile(r"\$?,?\s*(?:to|and|or|,|–|,?\s*\\dots,)\s*\$?", re.DOTALL)
 """What may stand between two numbers of which the code has both, side by side."""
 
@@ -531,42 +528,41 @@ def constants(name: str) -> dict[str, str]:
     return {**listed["everywhere"], **listed.get(name, {})}
 
 
-def proof(page: Page, number: Number, listed: Mapping[str, str]) -> str | None:
-    """Return what proves a number."""
+def proof(page: Page, number: Number, listed: Mapping[str, str]) -> bool:
+    """Return whether something proves a number."""
     if page.tied(number):
-        return "tied"
+        return True
     for text, reason in listed.items():
         start = covers(number, text)
         if start is not None:
-            kind, holds = checked(page, number, start, start + len(text), reason)
-            return kind if holds else None
-    for name, scope in zip(SCOPES, page.scopes(number.piece), strict=False):
-        others = [-1, 1] if name in ("cell", "near") else number.value.others()
-        if scope.proves(number, others):
-            return name
-    return None
+            return reasonable(page, number, start, start + len(text), reason)
+    return any(
+        scope.proves(number, [-1, 1] if near else number.value.others())
+        for near, scope in zip(NEAR, page.scopes(number.piece), strict=False)
+    )
 
 
-def checked(page: Page, number: Number, start: int, end: int, reason: str) -> tuple[str, bool]:
-    """Return the kind of a reason, and whether it holds as far as it can be checked.
+def reasonable(page: Page, number: Number, start: int, end: int, reason: str) -> bool:
+    """Return whether a reason holds as far as it can be checked.
 
     "= a; b" computes the numbers of the text from `start` to `end`, in order.
     """
     if reason.startswith("set in the code"):
-        return "constant", chapter(page.name).has(number.value)
+        return chapter(page.name).has(number.value)
     if reason.startswith("as in "):
         scope = chapter(reason.removeprefix("as in "))
-        return "elsewhere", scope.proves(number, number.value.others())
+        return scope.proves(number, number.value.others())
     if reason.startswith("= "):
         inside = [n.start for n in numbers(number.piece) if start <= n.start and n.end <= end]
         expression = reason[2:].split(";")[inside.index(number.start)]
         right = Decimal(str(eval(expression, {"__builtins__": {}}, vars(math))))
         tolerance = number.value.step / 2 if not number.value.power else right / 10**9
-        return "computed", abs(right - number.value.number) <= tolerance
-    return "constant", True
+        return abs(right - number.value.number) <= tolerance
+    return True
 
 
-SCOPES = ("cell", "near", "section", "chapter")
+NEAR = (True, True, False, False)
+"""Of the scopes: the cell, what is next to the text, its section, the chapter."""
 
 
 @cache
@@ -583,38 +579,15 @@ def pages() -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def main() -> None:
-    """Print the numbers that nothing proves."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="pages; without any, all")
-    parser.add_argument("--words", action="store_true", help="list the words that measure")
-    options = parser.parse_args()
-    total: Counter[str] = Counter()
-    for path in pages():
-        page = Page(path)
-        if options.names and page.name.split("/")[-1] not in options.names:
-            continue
-        if options.words:
-            print(*words(page), sep="\n")
-            continue
-        counts = Counter(glued=sum(piece.source.count("{glue:") for piece in page.pieces))
-        for number in (number for piece in page.pieces for number in numbers(piece)):
-            by = proof(page, number, constants(page.name))
-            counts[by or "nothing"] += 1
-            if by is None:
-                print(f"{page.name}, {number}")
-        print(f"{page.name}: {dict(counts)}")
-        total += counts
-    print(f"all: {dict(total)}")
-
-
-def words(page: Page) -> Iterator[str]:
-    """Return the words that measure, each where it stands."""
-    for piece in page.pieces:
-        for match in WORDS.finditer(piece.read):
-            context = piece.source[max(0, match.start() - 60) : match.end() + 50]
-            yield f"{page.name}, {piece.place}: {context!r}"
+def unproved(page: Page) -> list[Number]:
+    """Return the numbers of a page that nothing proves."""
+    listed = constants(page.name)
+    found = [number for piece in page.pieces for number in numbers(piece)]
+    return [number for number in found if not proof(page, number, listed)]
 
 
 if __name__ == "__main__":
-    main()
+    for path in pages():
+        if not sys.argv[1:] or path.stem in sys.argv[1:]:
+            page = Page(path)
+            print(*(f"{page.name}, {number}" for number in unproved(page)), sep="\n")

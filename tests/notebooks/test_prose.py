@@ -1,7 +1,6 @@
 """Every number in the text of the book is proved, and a wrong digit is not."""
 
 import re
-from collections import Counter
 
 import pytest
 from nbformat.v4 import new_code_cell, new_output
@@ -18,6 +17,7 @@ from tests.notebooks.prose import (
     pages,
     proof,
     read,
+    unproved,
 )
 
 PAGES = {page.name: page for page in map(Page, pages())}
@@ -26,30 +26,25 @@ BOOK = [(page, number) for page in PAGES.values() for p in page.pieces for numbe
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_number_is_proved(name):
-    page, listed = PAGES[name], constants(name)
-    found = [number for piece in page.pieces for number in numbers(piece)]
-    unproved = [str(number) for number in found if proof(page, number, listed) is None]
-    assert not unproved, "\n".join(unproved)
+    assert not unproved(PAGES[name])
 
 
 def test_every_constant_is_needed():
     """A text in the list stands on its page, and a number in it has no other proof."""
-    needed = Counter()
-    for page, number in BOOK:
-        if proof(page, number, {}) is None:
-            needed.update(
-                (page.name, text)
-                for text in constants(page.name)
-                if covers(number, text) is not None
-            )
-    everywhere = constants("no page")
+    needed = {
+        (page.name, text)
+        for page, number in BOOK
+        if not proof(page, number, {})
+        for text in constants(page.name)
+        if covers(number, text) is not None
+    }
+    everywhere = constants("no page").keys()
+    assert everywhere <= {text for _, text in needed}
     for name in PAGES:
-        for text in constants(name).keys() - everywhere.keys():
-            assert needed[name, text], f"{CONSTANTS.name}: {name} does not need {text!r}"
-    for text in everywhere:
-        assert any(needed[name, text] for name in PAGES), (
-            f"{CONSTANTS.name}: no page needs {text!r}"
+        unneeded = (
+            constants(name).keys() - everywhere - {text for page, text in needed if page == name}
         )
+        assert not unneeded, f"{CONSTANTS.name}: {name} does not need {unneeded}"
 
 
 def test_every_citation_is_in_the_bibliography():
@@ -70,20 +65,18 @@ def test_every_tie_is_needed():
                 assert any(covers(number, stated) is not None for number in found), (name, stated)
 
 
-def test_a_wrong_last_digit_is_caught():
-    """Of all numbers with all other last digits at least 95 in 100 are caught."""
-    wrong = [wrong_number(*one, digit) for digit in "0123456789" for one in BOOK]
-    planted = [found for found in wrong if found is not None]
-    missed = [message for message in planted if message]
-    share = len(missed) / len(planted)
-    assert share < 0.05, "\n".join([*missed, f"{share:.1%} pass"])
+@pytest.mark.parametrize("digits", ["27", pytest.param("01345689", marks=pytest.mark.slow)])
+def test_a_wrong_last_digit_is_caught(digits):
+    """Of all numbers with these for their last digits at least 95 in 100 are caught."""
+    passes = [passed(*one, digit) for digit in digits for one in BOOK]
+    planted = [found for found in passes if found is not None]
+    assert sum(planted) < 0.05 * len(planted)
 
 
-def wrong_number(page, number, digit):
-    """Return what a number with this last digit says if it passes; empty if it is caught.
+def passed(page, number, digit):
+    """Return whether a number with this last digit passes; None if it is the right one.
 
-    None if it is the right one. Caught are a number that nothing proves, and a text that is listed
-    or tied and no longer there.
+    Caught are a number that nothing proves, and a text that is listed or tied and no longer there.
     """
     piece, listed = number.piece, constants(page.name)
     place = last_digit(number)
@@ -91,12 +84,11 @@ def wrong_number(page, number, digit):
         return None
     texts = [*(listed.keys() - constants("no page").keys()), *piece.ties.values()]
     if any(covers(number, text) is not None and occurrences(page, text) == 1 for text in texts):
-        return ""
+        return False
     source = piece.source[:place] + digit + piece.source[place + 1 :]
     planted = piece._replace(source=source, read=read(source))
     seen = [other for other in numbers(planted) if other.start <= place < other.end]
-    passes = not seen or proof(page, seen[0], listed)
-    return f"{page.name}, {number} → {digit}" if passes else ""
+    return not seen or proof(page, seen[0], listed)
 
 
 def occurrences(page, text):

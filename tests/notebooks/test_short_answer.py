@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.notebooks.prose import ROOT, Page
+from tests.books import CHAPTERS
+from tests.notebooks.prose import Page
 
 TAKEN = [
     ("short_answer", "short_harm_output", "training", "training_best"),
@@ -26,7 +27,7 @@ TAKEN = [
 
 def printed(chapter, name):
     """Return the value that a chapter prints under a name."""
-    lines = Page(ROOT / "chapters" / f"{chapter}.ipynb").lines()
+    lines = Page(CHAPTERS / f"{chapter}.ipynb").lines()
     [value] = {line.partition(" = ")[2] for line in lines if line.startswith(f"{name} = ")}
     return value
 
@@ -40,28 +41,20 @@ def test_the_verdict_on_the_predictions_is_that_of_their_chapter():
     held, told = (printed("length", name) for name in ("all_hold", "predictions"))
     assert printed("short_answer", "short_predictions") == f"{held} of {told}"
     assert printed("short_answer", "short_root_rule").startswith("0 of ")
-    assert ": 0.0%" in "\n".join(Page(ROOT / "chapters" / "length.ipynb").lines())
+    assert ": 0.0%" in "\n".join(Page(CHAPTERS / "length.ipynb").lines())
 
 
 @pytest.mark.parametrize(
     ("chapter", "names"),
     [
-        (
-            "training",
-            (
-                "short_harm_inverse_d",
-                "short_harm_annealed",
-                "short_harm_typical",
-                "short_harm_normalised",
-            ),
-        ),
-        ("length", ("short_slope_ratio", "short_variance_ratio")),
+        ("training", [f"harm_{run}" for run in ("inverse_d", "annealed", "typical", "normalised")]),
+        ("length", ["slope_ratio", "variance_ratio"]),
     ],
 )
 def test_numbers_from_a_table_stand_in_it(chapter, names):
-    table = "\n".join(Page(ROOT / "chapters" / f"{chapter}.ipynb").lines())
+    table = "\n".join(Page(CHAPTERS / f"{chapter}.ipynb").lines())
     for name in names:
-        assert printed("short_answer", name) in table
+        assert printed("short_answer", f"short_{name}") in table
 
 
 @pytest.mark.parametrize("name", ["alarms_before", "alarms_usual"])

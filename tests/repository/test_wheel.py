@@ -48,20 +48,17 @@ def closure(requirements):
     return found
 
 
-def installed(wheel, requirements, folder):
-    """Fill a folder with what `pip install` of the wheel would bring, linked from here."""
-    for name in closure(requirements):
+@pytest.fixture(scope="module")
+def clean(wheel, tmp_path_factory):
+    """Return a folder with what `pip install` of the wheel would bring, linked from here."""
+    folder = tmp_path_factory.mktemp("clean")
+    for name in closure(PROJECT["dependencies"]):
         for file in distribution(name).files:
             top = file.parts[0]
             if top != ".." and not (folder / top).exists():
                 (folder / top).symlink_to(distribution(name).locate_file(top))
     zipfile.ZipFile(wheel).extractall(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def clean(wheel, tmp_path_factory):
-    return installed(wheel, PROJECT["dependencies"], tmp_path_factory.mktemp("clean"))
 
 
 def run(folder, *arguments):

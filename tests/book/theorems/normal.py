@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 from scipy.special import betainc, exp1, lambertw
 
 from attnlib import annealed, exact
@@ -15,20 +15,14 @@ from attnlib.scores import Cosine, DotProduct, Normal
 from tests.book.formulas import Place
 from tests.book.theorems.numbers import (
     chi_square,
+    highest,
     independent,
     itself,
     normal,
     of_row,
     slope,
-    some_rows,
 )
 from tests.book.theorems.registry import tied
-
-
-@tied("eq-collision-ratio")
-def collision_ratio(at: Place) -> None:
-    for s in some_rows():
-        at.display().holds(**of_row(s, 1.4))
 
 
 @tied("eq-annealed")
@@ -52,85 +46,37 @@ def the_approximation(at: Place) -> None:
 def normal_scores(at: Place) -> None:
     (s,), mean = independent(normal())
     n, alpha = 50.0, 1.3
-    known = {"s": s, "E": mean, "n": n, r"\alpha": alpha}
-    at.formula(r"\operatorname{E} e^{\alpha s} =").holds(**known)
+    at.formula(r"\operatorname{E} e^{\alpha s} =").holds(s=s, E=mean, alpha=alpha)
     approximate = float(annealed.collision_probability(Normal(), alpha, n))
-    at.formula(r"Y \approx").holds(rough=1e-10, Y=approximate, **known)
-    at.formula(r"\alpha s - s^2/2 =").holds(**known)
-    kappa = {r"\kappa": lambda a: float(np.log(mean(np.exp(a * s))))}
-    at.formula(r"\kappa(\alpha) =").holds(**known, **kappa)
-    at.formula(r"\kappa(2\alpha) - 2\kappa(\alpha) =").holds(**known, **kappa)
+    at.formula(r"Y \approx").holds(rough=1e-10, Y=approximate, n=n, alpha=alpha)
 
 
 @tied("theorem-best-normal")
 def best_scale(at: Place) -> None:
-    objective, derivative = (
-        at.formula(r"\alpha(1 - e^{\alpha^2}/n)"),
-        at.formula(r"1 - (1 + 2\alpha^2)"),
-    )
     for n in (3.0, 512.0):
-        assert np.isclose(
-            objective.value(n=n, **{r"\alpha": 0.9}), annealed.gradient(Normal(), 0.9, n)
-        )
-        found = minimize_scalar(
-            lambda alpha, n=n: -float(annealed.gradient(Normal(), alpha, n)),
-            bounds=(0.01, 5.0),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-        alpha = found.x
-        w = alpha**2 + 0.5
-        known = {
-            "n": n,
-            "w": w,
-            r"\alpha": alpha,
-            r"\alpha^*": alpha,
-            "W": lambda x: lambertw(x).real,
-        }
+        value = at.formula(r"\alpha(1 - e^{\alpha^2}/n)").value(n=n, alpha=0.9)
+        assert np.isclose(value, annealed.gradient(Normal(), 0.9, n))
+        best, _ = highest(lambda a, n=n: float(annealed.gradient(Normal(), a, n)), 0.01, 5.0)
+        known = {"n": n, "alpha": best, "alpha_star": best, "W": lambda x: lambertw(x).real}
         at.formula(r"(1 + 2\alpha^2)\,e^").holds(relative=1e-6, **known)
         at.formula(r"\alpha^* =").holds(relative=1e-6, **known)
-        at.formula(r"w = \alpha^2 +").holds(**known)
-        at.formula(r"1 + 2\alpha^2 = 2w").holds(**known)
-        at.formula(r"e^{\alpha^2} = e^w").holds(**known)
-        at.formula(r"we^w = \frac12 n").holds(relative=1e-6, **known)
-        at.formula("we^w = x").holds(w=lambertw(0.7).real, x=0.7)
-        rate = slope(lambda a, n=n: objective.value(n=n, **{r"\alpha": a}), 1.1)
-        assert np.isclose(derivative.value(n=n, **{r"\alpha": 1.1}), rate)
-        start = at.formula(r"1 - \frac1n > 0")
-        start.holds(n=n)
-        value, zero = start.values(n=n)[0]
-        assert np.isclose(value, derivative.value(n=n, **{r"\alpha": 0.0}))
-        assert zero == 0.0
+    at.formula("we^w = x").holds(w=lambertw(0.7).real, x=0.7)
 
 
 @tied("eq-asymptotic")
 def asymptotic(at: Place) -> None:
     for n in (1e3, 1e300):
         alpha = float(annealed.best_alpha(Normal(), n))
-        at.display().holds(n=n, rough=1.0 if n < 1e300 else 2e-4, **{r"\alpha^*": alpha})
-        maximum = at.formula(r"e^{\alpha^2}/n = 1/(1 + 2\alpha^2)")
-        maximum.holds(n=n, relative=1e-9, **{r"\alpha": alpha})
-        value = at.formula(r"2\alpha^3/(1 + 2\alpha^2)").value(**{r"\alpha": alpha})
-        assert np.isclose(value, annealed.gradient(Normal(), alpha, n))
-    at.formula(r"W(\sqrt e/2) =").holds(W=lambda x: lambertw(x).real)
+        at.display().holds(n=n, rough=1.0 if n < 1e300 else 2e-4, alpha_star=alpha)
 
 
 @tied("eq-finite-d")
 def finite_d(at: Place) -> None:
     d, n, alpha = 8, 100.0, 0.9
     (squares,), mean = independent(chi_square(d, 60))
-    at.display().holds(
-        n=n,
-        d=d,
-        q=np.sqrt(squares),
-        E=mean,
-        Y=float(annealed.collision_probability(DotProduct(d), alpha, n)),
-        rough=1e-9,
-        **{r"\alpha": alpha},
-    )
-    bound = float(at.formula(r"\alpha = \sqrt{d/2}").value({r"\alpha =": ""}, d=d))
-    ends = annealed.collision_probability(DotProduct(d), [bound * 0.999, bound * 1.001], n)
-    assert list(np.isfinite(ends)) == [True, False]
+    library = float(annealed.collision_probability(DotProduct(d), alpha, n))
+    known = {"n": n, "d": d, "q": np.sqrt(squares), "E": mean, "alpha": alpha}
+    at.display().holds(rough=1e-9, Y=library, **known)
 
 
 @tied("proposition-entropies")
@@ -198,80 +144,58 @@ def _ein(v: float) -> float:
 @tied("theorem-poisson")
 def poisson(at: Place) -> None:
     for d, n in ((3, 1e9), (5, 1e12), (6, 1e14)):
-        m = float(at.formula("m = (d-1)/2").value({"m =": ""}, d=d))
+        m = float(at.formula("m = (d-1)/2").value(d=d))
         _, alpha, count = _points(d, n)
         for u in (0.5, 3.0):
-            known = {"m": m, "u": u, r"\Lambda": lambda u, count=count: count(u)}
-            at.display().holds(relative=1e-3, **known)
-        psi = at.formula(r"\Psi(v) = \int")
-
-        def rises(u: float, count: Callable[[float], float] = count) -> float:
-            return float(slope(count, u, 1e-3 * u))
-
-        if d == 3:
-            value = float(psi.value({r"\Psi(v) =": ""}, v=1.5, **{r"\Lambda'": rises}))
-            assert np.isclose(value, _ein(1.5), rtol=1e-3)
+            at.display().holds(relative=1e-3, m=m, u=u, Lambda=count)
+    _, alpha, count = _points(3, 1e9)
+    rises = lambda u: float(slope(count, u, 1e-3 * u))  # noqa: E731
+    value = float(at.formula(r"\Psi(v) = \int").value(v=1.5, Lambda_prime=rises))
+    assert np.isclose(value, _ein(1.5), rtol=1e-3)
     row, point = of_row([0.3, 0.9], 2.0), at.formula(r"u_i = \alpha(1")
-    points = [float(point.value({"u_i =": ""}, **{**row, "s_i": x})) for x in (*row["s"], 1.0)]
+    points = [float(point.value(**{**row, "s_i": x})) for x in (*row["s"], 1.0)]
     weights = at.formula(r"e^{-u_i}/\sum_j")
     assert np.isclose(weights.value(**{**row, "u": points[:2]}), row["p"][0])
     assert points[2] == 0.0
     m, alpha, _ = _points(3, 1e4)
     energy, twice = (float(exact.free_energy(Cosine(3), k * alpha, 1e4)) for k in (1, 2))
-    at.formula(r"\operatorname{E} H \to").holds(
-        rough=1e-4,
-        E=itself,
-        m=m,
-        H=float(exact.entropy(Cosine(3), alpha, 1e4)),
-        **{"H_2": 2 * energy - twice, r"\Psi": _ein},
-    )
+    found = {"H": float(exact.entropy(Cosine(3), alpha, 1e4)), "H_2": 2 * energy - twice}
+    at.formula(r"\operatorname{E} H \to").holds(rough=1e-4, E=itself, m=m, Psi=_ein, **found)
 
 
 @tied(r"entropy: H &= \log S")
 def entropies_of_points(at: Place) -> None:
-    u = [0.2, 1.1, 3.0]
-    known = {"u": u, "i in": range(3)}
-    S = float(at.formula(r"S = \sum").value({"S =": ""}, **known))  # noqa: N806 - as the page
-    second = float(at.formula(r"S_2 = \sum").value({"S_2 =": ""}, **known))
-    p = np.exp(-np.array(u)) / np.exp(-np.array(u)).sum()
-    entropies = {"H": -(p * np.log(p)).sum(), "H_2": -np.log((p**2).sum())}
-    at.display().holds(S=S, **known, **entropies, **{"S_2": second})
+    u = np.array([0.2, 1.1, 3.0])
+    powers = np.exp(-u)
+    p = powers / powers.sum()
+    found = {"H": -(p * np.log(p)).sum(), "H_2": -np.log((p**2).sum())}
+    at.display().holds(S=powers.sum(), S_2=(powers**2).sum(), u=u, i_in=range(3), **found)
 
 
 @tied(r"entropy: \operatorname{E}\log S \to")
 def mean_logarithm(at: Place) -> None:
     _, alpha, _ = _points(3, 1e4)
     S = math.exp(float(exact.free_energy(Cosine(3), alpha, 1e4)) - alpha)  # noqa: N806 - as there
-    at.display().holds(rough=1e-2, absolute=2e-4, S=S, E=itself, **{r"\Psi": _ein})
-    at.formula(r"\log S = \int").holds(relative=1e-8, S=S)
+    at.display().holds(rough=1e-2, absolute=2e-4, S=S, E=itself, Psi=_ein)
 
 
 @tied("eq-invariant")
 def invariant(at: Place) -> None:
     shannon = at.formula(r"H \approx \log n -")
-
-    def entropy(alpha: float, n: float) -> float:
-        return float(shannon.value({r"H \approx": ""}, n=n, **{r"\alpha": alpha}))
-
     # At α = 1, and many keys, this is the mean entropy.
     many = exact.entropy(Normal(), 1.0, 10**6)
-    assert np.isclose(entropy(1.0, 1e6), many, rtol=1e-5)
-    n0, n = 512.0, 5000.0
-    held = brentq(lambda alpha: entropy(alpha, n) - entropy(1.0, n0), 0.1, 5.0, xtol=1e-13)
-    at.display().holds(rough=1e-9, n=n, **{"n_0": n0, r"\alpha": lambda n: held})
+    assert np.isclose(shannon.value(alpha=1.0, n=1e6), many, rtol=1e-5)
+    held = brentq(
+        lambda a: float(shannon.value(alpha=a, n=5000.0) - shannon.value(alpha=1.0, n=512.0)),
+        *(0.1, 5.0),
+        xtol=1e-13,
+    )
+    at.display().holds(rough=1e-9, n=5000.0, n_0=512.0, alpha=lambda n: held)
 
 
 @tied("proposition-harmonic")
 def harmonic(at: Place) -> None:
     keys = np.arange(1.0, 6.0)
-    found = minimize_scalar(
-        lambda alpha: -float(annealed.gradient(Normal(), alpha, keys).mean()),
-        bounds=(0.01, 3.0),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    mean = float(at.display().value({"n_h =": "", r"\dots": r"\frac13 + \frac14"}, L=5.0))
-    assert np.isclose(annealed.best_alpha(Normal(), mean), found.x, rtol=1e-6)
-    objective = at.formula(r"\alpha(1 - e^{\alpha^2}/n)")
-    value = objective.value(n=3.0, **{r"\alpha": 0.8})
-    assert np.isclose(value, annealed.gradient(Normal(), 0.8, 3.0))
+    best, _ = highest(lambda a: float(annealed.gradient(Normal(), a, keys).mean()), 0.01, 3.0)
+    mean = float(at.display().value({r"\dots": r"\frac13 + \frac14"}, L=5.0))
+    assert np.isclose(annealed.best_alpha(Normal(), mean), best, rtol=1e-6)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from scipy.special import roots_genlaguerre, roots_jacobi
 
 Array = NDArray[np.float64]
@@ -89,6 +90,14 @@ def slope(function: Callable[[float], Any], at: float, step: float = 1e-4) -> An
     near = function(at + step) - function(at - step)
     far = function(at + 2 * step) - function(at - 2 * step)
     return (8 * near - far) / (12 * step)
+
+
+def highest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Return where a function is largest between two ends, and how large."""
+    found = minimize_scalar(
+        lambda x: -function(x), bounds=(low, high), method="bounded", options={"xatol": 1e-9}
+    )
+    return float(found.x), -float(found.fun)
 
 
 def jacobian(function: Callable[[Array], Array], at: Array, step: float = 1e-3) -> Array:

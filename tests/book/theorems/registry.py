@@ -1,11 +1,10 @@
-"""Which check goes with which label, and whether it sees what is changed on the page."""
+"""Which check goes with which label, and what is changed on the page to see it fail."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 
-from tests.book.formulas import Cell, Formula, Place, markdown, place
+from tests.book.formulas import Formula, Place, place
 from tests.book.tex import Change, changes, plain
 
 Check = Callable[[Place], None]
@@ -71,28 +70,3 @@ def equivalent(label: str, formula: Formula, change: Change) -> bool:
     before, after = formula.tex[: change.at], formula.tex[change.at + len(change.old) :]
     of_rest = re.match(r"[&\s\\]*(quad\s*)?(" + "|".join(map(re.escape, RESTS)) + ")", after)
     return (change.kind == "sign" and bool(of_rest)) or before.endswith(RESTS[1:])
-
-
-def in_chapter(chapter: str) -> Iterator[tuple[str, Formula, Change]]:
-    """Return what can be changed in a chapter so that the check of a label has to fail."""
-    for label in _of(chapter):
-        for formula, change, _ in planted(label):
-            yield label, formula, change
-
-
-def failing(chapter: str, notebook: Mapping[str, Any]) -> list[str]:
-    """Return the labels of a chapter whose checks fail in this copy of it."""
-    cells = list(markdown(chapter, notebook))
-    return [label for label in _of(chapter) if not _holds_in(label, cells)]
-
-
-def _of(chapter: str) -> list[str]:
-    return [label for label in TIES if tied_formulas(label)[0].chapter == chapter]
-
-
-def _holds_in(label: str, cells: list[Cell]) -> bool:
-    try:
-        TIES[label](place(label, cells))
-    except Exception:  # a test that raises anything fails
-        return False
-    return True
