@@ -21,7 +21,7 @@ check: $(READY)  ## lint, types, and the floors of attnlib
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-mutants: $(READY)  ## plant faults in the library and see which its tests miss; hours, and it resumes
+mutants: $(READY)  ## plant a hundred faults at random and see which the tests miss
 	$(BIN)/python -m tests.mutants
 
 processors: $(READY)  ## the tests as other processors would compute; an hour
