@@ -60,21 +60,6 @@ def test_the_page_is_what_its_command_writes():
     assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: models\n") == 1
 
 
-def test_the_table_is_the_record():
-    table, record = heads.heads(), load("real_heads_atlas")
-    for i in (0, 167, 280, 549):
-        cells = models.cells(table, i)
-        at = next(one.at for one in heads.MODELS if one.name == cells["model"])
-        found = record.find(model=cells["model"], **at)
-        within = next(one.heads for one in heads.MODELS if one.name == cells["model"])
-        j = int(cells["layer"]) * within + int(cells["head"])
-        assert float(cells["alpha"]) == pytest.approx(found["alpha"][j], rel=6e-3)
-        assert float(cells["keys"]) == pytest.approx(found["keys"][j], rel=6e-3)
-        assert float(cells["random"]) == pytest.approx(found["random_keys"][j], rel=6e-3)
-        assert float(cells["first"]) == pytest.approx(found["first"][j], abs=6e-4)
-    assert models.cells(table, 168)["needle"] == "repeat"  # layer 18, head 6
-
-
 def test_the_still_shows_the_head_that_finds_the_fox():
     words, row, meant, logits = stills.attended()
     assert words[stills.QUERY : stills.QUERY + 2] == words[16:18] == ["the", "fox"]

@@ -87,11 +87,6 @@ def test_the_claim_box_shows_statement_place_verdict_and_evidence():
     assert "x &lt; y &amp; z" in html
 
 
-def test_an_unknown_claim_has_no_box():
-    with pytest.raises(KeyError, match=r"variance\.nothing"):
-        book.claim_box("variance.nothing")
-
-
 def test_the_committed_drawings_are_drawn_so():
     for name, drawn in drawings.committed().items():
         committed = (drawings.STATIC / name).read_text(encoding="utf-8")

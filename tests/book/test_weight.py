@@ -36,12 +36,6 @@ def test_a_script_moves_behind_the_still_of_its_first_figure():
     assert found == others + inside + more
 
 
-@pytest.mark.parametrize("script", ["live", "ledger"])
-def test_a_script_without_a_figure_stays(script):
-    body = figure("fig-x") + ASKED.replace("live.js", f"{script}.js")
-    assert live.in_figures(body) == body
-
-
 def test_addresses_in_a_joined_style_lead_where_they_led(out):
     out("_static/deep/part.css", "b { background: url('../pic.svg') } i { src: url(#x) }")
     out("_static/deep/one.css", '@import "part.css"; a { background: url(near.svg) }')
@@ -92,9 +86,5 @@ def test_pictures_have_their_natural_size_unless_it_is_said(out, tag, sized):
     out("p.svg", SVG)
     files = {"p.svg": out() / "p.svg"}
     assert weight.with_sizes(tag, files) == tag.replace(">", f"{sized}>")
-
-
-def test_all_pictures_but_the_first_wait_till_they_are_near():
-    body = '<img src="a.png"><img src="b.png"/><img loading="eager" src="c.png">'
-    expected = '<img src="a.png"><img src="b.png" loading="lazy"/><img loading="eager" src="c.png">'
-    assert weight.with_sizes(body, {}) == expected
+    late = tag.replace(">", f'{sized} loading="lazy">')
+    assert weight.with_sizes(f'<img src="a.png">{tag}', files) == f'<img src="a.png">{late}'

@@ -126,43 +126,25 @@ def test_the_calculator_by_finger_and_a_key_to_find(opened):
     assert page.locator("input[value=finding]").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("label", "text", "explained"),
-    [
-        ("Number of keys n", "1", "One key has all the weight"),
-        ("Number of keys n", "2.5", "whole number"),
-        ("Number of keys n", "", "not a number"),
-        ("Number of keys n", "16777217", "end"),
-        ("Dimension d", "7", "starts at d = 8"),
-        ("α", "1e6", "30 times the α of freezing"),
-    ],
-)
-def test_what_cannot_be_used_is_explained_beside_the_field(opened, label, text, explained):
-    page = opened("chapters/calculator")
-    entry = page.get_by_label(label, exact=True)
-    good = entry.input_value()
-    entry.fill(text)
-    settle(page)
-    problem = page.locator("#" + entry.get_attribute("aria-describedby").split()[-1])
-    assert explained in problem.inner_text()
-    answer = page.locator(".live-answer")
-    assert answer.inner_text() == f"No answer yet. {label}: {problem.inner_text()}"
-    for part in page.locator(".live-code, .live-table, .live-pictures").all():
-        assert part.is_hidden()
-    entry.fill(good)
-    settle(page)
-    assert "multiply q·k by" in answer.inner_text()
-    assert entry.get_attribute("aria-invalid") == "false"
-
-
-def test_an_address_that_makes_no_sense_is_explained(opened):
+def test_what_makes_no_sense_is_explained_and_has_no_answer(opened):
     page = opened("chapters/calculator#n=1&d=many&scale=best")
     settle(page)
     text = page.locator(".live").inner_text()
     for explained in ("One key has all", "This is not a number.", "There is no scale “best”."):
         assert explained in text
+    answer = page.locator(".live-answer")
+    assert answer.inner_text().startswith("No answer yet. Number of keys n: One key has all")
+    for part in page.locator(".live-code, .live-table, .live-pictures").all():
+        assert part.is_hidden()
+    page.get_by_label("Number of keys n", exact=True).fill("2.5")
+    page.get_by_text("No answer yet. Number of keys n: n counts keys").wait_for()
     page.evaluate("location.hash = 'n=311&d=64&scale=entropy'")
     page.get_by_text("So few keys cannot have the entropy of 512").wait_for()
+    alpha = page.get_by_label("α", exact=True)
+    alpha.fill("1e6")
+    page.get_by_text("No answer yet. α: Here α ends at").wait_for()
+    alpha.fill("2")
+    page.get_by_text("your own α: multiply q·k by 0.2500").first.wait_for()
     assert page.locator("input[value=entropy]").is_disabled()
     assert page.evaluate(OVERFLOW) == []
 
@@ -288,61 +270,102 @@ def test_the_target_length_is_dragged_and_a_finger_scrolls(opened):
 
 # --- the others -----------------------------------------------------------------------------------
 
+PARTED = (LAW, 3.0, tables.PARTING_KEYS)
+SCORES = np.append(stills.JACOBIAN_SCORES[:-1], 1.1)
 
-def test_rows_part_under_the_hand(opened):
+MOVED = {
+    "exact": (
+        *("fig-live-parting", {"α": 3}, "still rises"),
+        {
+            "mean of all rows": exact.gradient(*PARTED),
+            "typical row": typical.gradient(*PARTED, rows=tables.PARTING_ROWS)[0],
+        },
+    ),
+    "freezing": (
+        *("fig-live-freezing", {"Number of keys n": 10**5, "α": 4}, ""),
+        {
+            "as many equal keys, 1/Σp²": 1 / stills.sample_row(10**5, 4.0).collision_probability,
+            "of the mean of rows, 1/E Σp²": 1 / exact.collision_probability(LAW, 4.0, 10**5),
+        },
+    ),
+    "needle": (
+        "fig-live-needle",
+        {"Strength of the needle θ": 5.5, "α": 2, "Number of keys n": 10**6},
+        f"{float(retrieval.loss(LAW, retrieval.Tilted(5.5), 5.5, 10**6)):.3g}, at α = θ = 5.5",
+        {"mean loss, all such rows": retrieval.loss(LAW, retrieval.Tilted(5.5), 2.0, 10**6)},
+    ),
+    "reach": (
+        *("fig-live-reach", {"Gap Δ": 5, "α": 4.5}, "finds"),
+        {
+            "reach of this α, exact": retrieval.reach(LAW, retrieval.Fixed(5.0), 4.5),
+            "by the formula, exp(αΔ − α²/2)": np.exp(4.5 * 5 - 4.5**2 / 2),
+        },
+    ),
+    "jacobian": (
+        *("fig-live-jacobian", {"α": 20, "Gap of the two largest scores": 0.1}, ""),
+        {
+            "gradient g = α(1 − Σp²)": rows.gradient(SCORES, 20.0),
+            "largest entry of J": rows.jacobian(SCORES, 20.0).max(),
+        },
+    ),
+    "variance": (
+        *("fig-live-variance", {"Length of the vectors d": 512}, ""),
+        {"predicted: d": 512},
+    ),
+}
+"""By chapter: the figure, what is put into its fields, a part of its note, and what it shows."""
+
+
+@pytest.mark.parametrize("chapter", MOVED)
+def test_a_figure_follows_its_fields_and_shows_nothing_beside_what_is_refused(opened, chapter):
+    name, fields, said, expected = MOVED[chapter]
+    page = opened(f"chapters/{chapter}")
+    figure = page.locator(f"#{name}")
+    for label, value in fields.items():
+        entry = figure.get_by_label(label, exact=True)
+        entry.fill(str(value))
+    shown = readings(figure)
+    for reading, value in expected.items():
+        assert number(shown[reading]) == pytest.approx(float(value), rel=6e-3), reading
+    assert said in figure.locator(".live-note").inner_text()
+    entry.fill("-1")
+    assert entry.get_attribute("aria-invalid") == "true"
+    assert not figure.locator(".live-readings, .live-pictures").first.is_visible()
+    entry.fill(str(next(reversed(fields.values()))))
+    assert readings(figure) == shown
+    play = figure.get_by_role("button", name="grow")
+    if play.count():
+        grown = {"freezing": "Number of keys n", "variance": "Length of the vectors d"}
+        moves(figure, play.inner_text(), grown.get(chapter, "α"))
+    assert fits(page)
+
+
+@pytest.mark.parametrize(
+    ("chapter", "name", "label", "low", "high"),
+    [
+        ("exact", "fig-live-parting", "α", 3, 4.5),
+        ("freezing", "fig-live-freezing", "α", 4.5, 6),
+        ("freezing", "fig-freezing-contest", "x, α over the critical α", 0.6, 0.8),
+        ("reach", "fig-live-reach", "α", 4, 6),
+    ],
+)
+def test_a_pointer_is_dragged(opened, chapter, name, label, low, high):
+    page = opened(f"chapters/{chapter}")
+    drag(page, name, (0.3, 0.5), (0.5, 0.2))
+    value = float(page.locator(f"#{name}").get_by_label(label, exact=True).input_value())
+    assert low < value <= high
+
+
+def test_other_rows_are_drawn_and_with_reduced_motion_a_press_is_one_step_on(opened):
     page = opened("chapters/exact", reduced_motion="reduce")
-    alpha = page.get_by_label("α", exact=True)
-    for expected in ("1.13", "2.25"):  # each press is one step on
+    for expected in ("1.13", "2.25"):
         page.get_by_role("button", name="Let α grow").click()
-        assert alpha.input_value() == expected
-    for value, said in ((1.0, "Together"), (3.0, "still rises"), (6.0, "past its own")):
-        alpha.fill(str(value))
-        shown = readings(page)
-        mean = float(exact.gradient(LAW, value, tables.PARTING_KEYS))
-        assert number(shown["mean of all rows"]) == pytest.approx(mean, rel=6e-3)
-        usual = float(typical.gradient(LAW, value, tables.PARTING_KEYS, rows=4000)[0])
-        assert number(shown["typical row"]) == pytest.approx(usual, rel=0.05)
-        assert said in page.locator(".live-note").inner_text()
-    assert shown["approximation"] == "below 0"
-    drag(page, "fig-live-parting", (0.3, 0.5), (0.5, 0.4))
-    assert 3 < float(alpha.input_value()) < 4.5
+        assert page.get_by_label("α", exact=True).input_value() == expected
     bars = "(bars) => bars.map((bar) => bar.getAttribute('height'))"
     before = page.locator(".live svg .bar").evaluate_all(bars)
     page.get_by_role("button", name="Draw other rows").click()
     assert page.locator(".live svg .bar").evaluate_all(bars) != before
     page.locator("path.faint").nth(200).wait_for(state="attached")  # with one in the legend
-    alpha.fill("10")
-    assert alpha.get_attribute("aria-invalid") == "true"
-    assert not page.locator(".live-readings").is_visible()  # nothing stands beside what is refused
-    assert fits(page)
-
-
-def test_keys_grow_through_freezing(opened):
-    page = opened("chapters/freezing")
-    figure = page.locator("#fig-live-freezing")
-    keys, alpha = (figure.get_by_label(f, exact=True) for f in ("Number of keys n", "α"))
-    for n, phase in ((16, "frozen"), (10**5, "rare rows make the mean")):
-        keys.fill(str(n))
-        shown = readings(figure)
-        row = stills.sample_row(n, 4.0)
-        assert phase in shown["in the limit of many keys"]
-        assert number(shown["as many equal keys, 1/Σp²"]) == pytest.approx(
-            1 / row.collision_probability, rel=6e-3
-        )
-        mean = 1 / float(exact.collision_probability(LAW, 4.0, n))
-        assert number(shown["of the mean of rows, 1/E Σp²"]) == pytest.approx(mean, rel=6e-3)
-        assert number(shown["largest weight"]) == pytest.approx(100 * row.weights[0], abs=0.6)
-    drag(page, "fig-live-freezing", (0.5, 0.5), (0.4, 0.2))
-    assert 100 < int(keys.input_value()) < 10**4
-    assert float(alpha.input_value()) > 4.5
-    moves(figure, "Let n grow", "Number of keys n")
-    contest = page.locator("#fig-freezing-contest")
-    drag(page, "fig-freezing-contest", (0.3, 0.5), (0.5, 0.4))
-    x = float(contest.get_by_label("x, α over the critical α", exact=True).input_value())
-    values = contest.locator("dd").all_inner_texts()
-    assert float(values[1][1:]) == pytest.approx(1 + x**2, abs=0.006)
-    assert number(values[3]) == pytest.approx(4096 ** (1 - x**2), rel=0.01)
-    assert fits(page)
 
 
 def test_a_finger_moves_the_handle_and_otherwise_the_page(opened):
@@ -359,82 +382,3 @@ def test_a_finger_moves_the_handle_and_otherwise_the_page(opened):
     page.wait_for_timeout(100)
     assert float(alpha.input_value()) == moved
     assert page.evaluate("scrollY") > before + 50
-
-
-def test_a_needle_under_the_hand(opened):
-    page = opened("chapters/needle")
-    figure = page.locator("#fig-live-needle")
-    names = ("Strength of the needle θ", "α", "Number of keys n")
-    entries = [figure.get_by_label(name, exact=True) for name in names]
-    for case in ((4, 1, 512), (3, 6, 64), (5.5, 2, 10**6)):
-        for entry, value in zip(entries, case, strict=True):
-            entry.fill(str(value))
-        strength, alpha, n = case
-        shown, needle = readings(figure), retrieval.Tilted(strength)
-        mean = float(retrieval.weight(LAW, needle, alpha, n))
-        assert number(shown["mean weight, all such rows"]) == pytest.approx(100 * mean, rel=0.06)
-        loss = float(retrieval.loss(LAW, needle, alpha, n))
-        assert number(shown["mean loss, all such rows"]) == pytest.approx(loss, rel=6e-3)
-        own = number(shown["weight of the needle, this row"]) / 100
-        assert number(shown["loss −log p, this row"]) == pytest.approx(-np.log(own), abs=0.06)
-        least = float(retrieval.loss(LAW, needle, strength, n))
-        assert f"{least:#.3g}, at α = θ = {strength}" in figure.locator(".live-note").inner_text()
-    said = set()
-    for _ in range(12):
-        said.add(figure.locator(".live-note").inner_text().split(".")[0])
-        figure.get_by_role("button", name="Draw another row").click()
-    assert len(said) > 1  # another key is sometimes the best
-    moves(figure, "Let α grow", "α")
-    assert fits(page)
-
-
-def test_the_reach_under_the_hand(opened):
-    page = opened("chapters/reach")
-    figure = page.locator("#fig-live-reach")
-    gap, alpha = (figure.get_by_label(name, exact=True) for name in ("Gap Δ", "α"))
-    for delta, a, said in ((4, 1, "Too small"), (5, 5.5, "finds"), (3.5, 9, "only rivals")):
-        gap.fill(str(delta))
-        alpha.fill(str(a))
-        needle = retrieval.Fixed(float(delta))
-        reached, formula, largest, share = figure.locator("dd").all_inner_texts()
-        expected = float(retrieval.reach(LAW, needle, a))
-        assert number(reached) == pytest.approx(expected, rel=3e-3)
-        if a > delta:
-            assert formula == "only up to α = Δ"
-        else:
-            assert number(formula) == pytest.approx(np.exp(a * delta - a**2 / 2), rel=0.02)
-        assert number(largest) == pytest.approx(np.exp(delta**2 / 2), rel=0.01)
-        weight = 100 * float(retrieval.weight(LAW, needle, a, 4096))
-        assert number(share) == pytest.approx(weight, rel=0.06)
-        assert said in figure.locator(".live-note").inner_text()
-    alpha.fill("0")
-    assert figure.locator("dd").first.inner_text() == "2"
-    moves(figure, "Let α grow", "α")
-    assert fits(page)
-
-
-def test_a_jacobian_and_dot_products_under_the_hand(opened):
-    page = opened("chapters/jacobian")
-    page.get_by_label("α, slider").focus()
-    page.keyboard.press("End")
-    page.get_by_label("Gap of the two largest scores", exact=True).fill("0.1")
-    scores = np.append(stills.JACOBIAN_SCORES[:-1], 1.1)
-    shown = readings(page)
-    gradient = float(rows.gradient(scores, 20.0))
-    assert number(shown["gradient g = α(1 − Σp²)"]) == pytest.approx(gradient, rel=6e-3)
-    assert number(shown["largest entry of J"]) == pytest.approx(
-        float(rows.jacobian(scores, 20.0).max()), rel=6e-3
-    )
-    assert fits(page)
-    page = opened("chapters/variance")
-    length = page.get_by_label("Length of the vectors d", exact=True)
-    for d in (4, 512):
-        length.fill(str(d))
-        shown = readings(page)
-        value, error = map(float, shown["variance of q·k, measured"].split(" ± "))
-        assert abs(value - d) < 4 * error
-        assert float(shown["variance of q·k/√d"].split(" ± ")[0]) == pytest.approx(
-            value / d, rel=0.01
-        )
-    moves(page, "Let d grow", "Length of the vectors d")
-    assert fits(page)

@@ -80,18 +80,6 @@ def test_the_switch_opens_all_code_and_is_remembered(opened, address):
     assert not any(shown(page, "details.code"))
 
 
-def test_a_key_opens_the_code_of_one_cell(opened):
-    page = opened(PAGE)
-    page.locator("details.code summary").first.focus()
-    page.keyboard.press("Enter")
-    assert shown(page, "details.code")[:2] == [True, False]
-
-
-def test_a_page_without_code_has_no_switch(opened):
-    page = opened("about")
-    assert page.locator(".code-switch").count() == 0
-
-
 def test_without_scripts_each_cell_opens_by_itself_and_links_have_their_colour(unwatched):
     page = unwatched(java_script_enabled=False)
     colour = "(element) => getComputedStyle(element).color"
@@ -186,7 +174,6 @@ def preview(page):
     ("chapter", "link", "words"),
     [
         ("chapters/freezing", "a[href*='exact.html#thm-']", "Theorem"),
-        ("chapters/freezing", "a[href^='#equation-']", "log"),
         ("chapters/freezing", "a[href*='bibliography.html#']", "Derrida"),
         ("chapters/gradient", "a[href*='exact.html#fig-']", "Fig."),
     ],
@@ -200,10 +187,13 @@ def test_a_link_shows_what_it_refers_to_while_a_pointer_or_the_focus_is_on_it(
     first.hover()
     shown = preview(page)
     assert words in shown.inner_text()
+    assert shown.locator("[id], a, .headerlink, [tabindex]").count() == 0  # read, not worked with
     assert first.get_attribute("aria-describedby") == "preview"
     box = shown.bounding_box()
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 1280
+    if words == "Fig.":  # of another page
+        page.wait_for_function("document.querySelector('#preview img').naturalWidth > 0")
     page.mouse.move(2, 2)
     shown.wait_for(state="detached")
     page.keyboard.press("Tab")
@@ -213,31 +203,11 @@ def test_a_link_shows_what_it_refers_to_while_a_pointer_or_the_focus_is_on_it(
     assert page.locator("#preview").count() == 0
 
 
-def test_a_link_to_a_section_shows_nothing_and_a_preview_has_no_second_ids(opened):
-    page = opened("chapters/freezing")
-    page.locator("article p a[href='exact.html'], article p a[href='normal.html']").first.hover()
-    page.wait_for_timeout(400)
-    assert page.locator("#preview").count() == 0
-    page.locator("article p a[href*='exact.html#thm-']").first.hover()
-    shown = preview(page)
-    assert shown.locator("[id], a, .headerlink, [tabindex]").count() == 0
-    assert shown.locator("math").count() > 0
-
-
-def test_a_preview_of_a_figure_of_another_page_has_its_picture(opened):
-    page = opened("chapters/gradient")
-    page.locator("article p a[href*='exact.html#fig-']").first.hover()
-    picture = preview(page).locator("img").first
-    page.wait_for_function("document.querySelector('#preview img').naturalWidth > 0")
-    assert picture.bounding_box()["height"] > 50
-
-
 @pytest.mark.parametrize(
     ("chapter", "formula", "letter", "words"),
     [
         ("chapters/freezing", "α", "α", "inverse temperature"),
         ("chapters/freezing", "αc", "c", "critical α"),
-        ("chapters/needle", "P", "P", "weight of the needle"),
         ("chapters/jacobian", "pi", "p", "weight"),
     ],
 )
@@ -251,11 +221,4 @@ def test_a_letter_of_a_formula_is_explained_under_the_pointer(
     (place.locator("mi", has_text=letter).first if len(formula) > 1 else place).hover()
     assert words in preview(page).inner_text()
     page.keyboard.press("Escape")
-    assert page.locator("#preview").count() == 0
-
-
-def test_a_letter_without_an_entry_shows_nothing(opened):
-    page = opened("chapters/freezing")
-    page.locator("article math mi", has_text=re.compile("^x$")).first.hover()
-    page.wait_for_timeout(700)
     assert page.locator("#preview").count() == 0
