@@ -52,13 +52,13 @@ def test_a_page_has_a_description_and_links_its_sources(site, name):
 def test_a_description_is_whole_sentences_with_formulas_in_words():
     def described(text, latex=""):
         tree = new_document("page")
-        tree += nodes.paragraph("", "", nodes.Text(text), nodes.math(latex, latex))
+        tree += nodes.paragraph("", "", nodes.Text(text), nodes.math("", latex), nodes.Text("."))
         return description(tree)
 
     first = "It is 2.5, no more. "
     assert described(f"{first}Is it? {'Long ' * 50}") == f"{first}Is it?"
     assert described("word " * 100).endswith("word …")
-    assert described("It is ", r"1/\sqrt d") == "It is 1/√d"
+    assert described("It is ", r"1/\sqrt d") == "It is 1/√d."
 
 
 @pytest.mark.parametrize("name", each_kind())
