@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book pdf test check mutants execute launch figures notation screenshots bench processors setup clean
+.PHONY: book pdf test check mutants execute launch figures screenshots bench processors setup clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -36,9 +36,6 @@ launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_
 figures: $(READY)  ## redraw the logo, the stills, the README's figure; rewrite the page of trained heads
 	$(BIN)/python -m book.drawings
 	$(BIN)/python -m book.models
-
-notation: $(READY)  ## rewrite the page of symbols
-	$(BIN)/python -m book.notation
 
 screenshots: book  ## look at every page: two widths, two colour schemes
 	$(BIN)/python -m book.screenshots

@@ -641,15 +641,18 @@ def needle_calibration(
         gap, mean = pull(float(np.exp(log_t)))
         return float((mean - gap).mean())
 
+    def told(best: float, best_error: float) -> NeedleCalibration:
+        numbers = map(np.asarray, (ratio, ratio_error, best, best_error))
+        of_ratio, of_best = Estimate(next(numbers), next(numbers)), Estimate(*numbers)
+        return NeedleCalibration(of_ratio, of_best)
+
     end = float(np.log(LARGEST_FACTOR))
     if slope(-end) >= 0.0 or slope(end) <= 0.0:
-        beyond = 0.0 if slope(-end) >= 0.0 else np.inf
-        return NeedleCalibration(Estimate(ratio, ratio_error), Estimate(beyond, np.nan))
+        return told(0.0 if slope(-end) >= 0.0 else np.inf, np.nan)
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     best = float(np.exp(brentq(slope, -end, end)))
     p = rows.softmax(ell, best)
     curvature = ((p * ell**2).sum(axis=1) - (p * ell).sum(axis=1) ** 2).mean()
     gap, mean = pull(best)
-    best_error = error(gap - mean) / curvature
-    return NeedleCalibration(Estimate(ratio, ratio_error), Estimate(best, best_error))
+    return told(best, error(gap - mean) / float(curvature))

@@ -107,20 +107,6 @@ def door_long() -> Figure:
     return drawing
 
 
-PREVIEW_IN_WORDS = (
-    "Three curves of the gradient of attention against the scale: an approximation has a maximum, "
-    "the mean of all rows has none, the typical row has another."
-)
-
-
-def preview() -> Figure:
-    """Return the figure of the front page as social networks show it: 1200 × 630 at 200 dpi."""
-    drawing = three_answers()
-    drawing.set_size_inches(6.0, 3.15)
-    drawing.suptitle("The Scale of Attention", fontweight="bold")
-    return drawing
-
-
 def committed() -> dict[str, str]:
     """Return what the README shows and _config.yml asks for before a build, by file names."""
     return {

@@ -26,7 +26,6 @@ SHOWN = 24
 """Bars."""
 
 CALCULATOR_KEYS = 4096
-CALCULATOR_DIMENSION = 128
 CALCULATOR_STRENGTH = 6.0
 FROZEN_ALPHA = 4.0
 FROZEN_KEYS = (16, 4096, 2**24)
@@ -103,36 +102,32 @@ def figures() -> dict[str, Figure]:
 
 def calculator() -> Figure:
     """Return the gradient with the criteria on it, a row at 1/√d, and how a key is found."""
-    n, law = CALCULATOR_KEYS, DotProduct(CALCULATOR_DIMENSION)
+    n, law = CALCULATOR_KEYS, Normal()
     drawing, panels = subplots(3, 1, figsize=(5.4, 7.0), height_ratios=[1.9, 0.9, 1.2])
     above, below, last = panels
-    critical = float(freezing.critical_alpha(n, law))
+    critical = float(freezing.critical_alpha(n))
     alpha = np.linspace(0.0, 2.2 * critical, 120)
     approximation = annealed.gradient(law, alpha, n)
     near = approximation > -0.1
     row = [a * (1.0 - sample_row(n, float(a)).collision_probability) for a in alpha]
     above.plot(alpha, row, "-.", color=style.GREEN, label="a sample row")
-    above.plot(
-        alpha[near], approximation[near], "--", color=style.VERMILLION, label="approximation"
-    )
+    above.plot(alpha[near], approximation[near], "--", color=style.VERMILLION)
     above.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE, label="exact mean")
+    above.lines[1].set_label("approximation")
     scales = {
-        "variance": 1.0,
-        "entropy": criteria.same_entropy(law, n) or 0.0,
-        "annealed": float(annealed.best_alpha(law, n)),
-        "freezing": critical,
+        "variance": (1.0, (7, -12), "left"),
+        "entropy": (criteria.same_entropy(law, n) or 0.0, (-8, 3), "right"),
+        "annealed": (float(annealed.best_alpha(law, n)), (7, -12), "left"),
+        "freezing": (critical, (7, -12), "left"),
     }
-    for name, place in scales.items():
+    for name, (place, offset, side) in scales.items():
         height = float(exact.gradient(law, place, n))
         above.plot(place, height, "o", color=style.INK)
-        left = name == "entropy"
-        offset = (-8, 3) if left else (7, -12)
         above.annotate(
             f"{name} {place:.3g}",
-            (place, height),
-            offset,
+            *((place, height), offset),
             textcoords="offset points",
-            ha="right" if left else "left",
+            ha=side,
             fontsize="small",
         )
     above.set(xlim=(0, alpha[-1]), ylim=(0, 4.2), xlabel="α", ylabel="gradient G")
@@ -143,14 +138,14 @@ def calculator() -> Figure:
     needle = retrieval.Tilted(CALCULATOR_STRENGTH)
     for place, words, look, at in (
         (1.0, "1/√d", "--", (3, 0.55)),
-        (CALCULATOR_STRENGTH, "α = θ", "-", (3e5, 0.9)),
+        (CALCULATOR_STRENGTH, "α = Δ", "-", (3e5, 0.9)),
     ):
         last.plot(keys, retrieval.weight(law, needle, place, keys), look, color=style.BLUE)
         last.annotate(words, at)
     last.axhline(0.5, color=style.GREY, linewidth=0.8)
     last.axvline(n, color=style.GREY, linewidth=0.8)
     last.set(xscale="log", ylim=(0, 1.02), ylabel="weight on it", yticks=[0, 0.5, 1])
-    last.set_xlabel(f"number of keys n, one of them to be found: θ = {CALCULATOR_STRENGTH:g}")
+    last.set_xlabel(f"number of keys n, one of them to be found: Δ = {CALCULATOR_STRENGTH:g}")
     return drawing
 
 

@@ -98,8 +98,11 @@ def needle(kind: str, length: int, text: int) -> Fields:
 def fitted(what: str, length: int) -> Fields:
     """Return a fit to the texts with even numbers, judged on the others."""
     texts = [tokens(length, text) for text in range(TEXTS)]
-    per, law = ("head", "constant") if what == "head" else ("model", "log")
-    fit = fit_scales(inputs.smollm2().module, texts[0::2], texts[1::2], per=per, law=law)
+    model = inputs.smollm2().module
+    if what == "head":
+        fit = fit_scales(model, texts[0::2], texts[1::2], per="head")
+    else:
+        fit = fit_scales(model, texts[0::2], texts[1::2], law="log")
     return {
         "fit": json.loads(fit.to_json()),
         "before": fit.before.tolist(),

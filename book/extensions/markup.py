@@ -1,9 +1,8 @@
 """A Sphinx extension: mends the HTML of pages where Sphinx leaves something to be desired.
 
-Each page gets a description for search engines and previews: the first sentences of its first
-paragraph, which in a chapter is its answer. The search finds it by its file's name too. The number
-of a source is a link to its claims in the ledger. The bibliography loses roles that browsers no
-longer take.
+Each page gets a description for search engines: the first sentences of its first paragraph, which
+in a chapter is its answer. The number of a source is a link to its claims in the ledger. The
+bibliography loses roles that browsers no longer take.
 """
 
 import re
@@ -30,17 +29,10 @@ BIBLIOGRAPHY_ROLES = re.compile(r' role="(?:doc-biblioentry|list)"')
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
-    app.connect("doctree-read", add_keywords)
     app.connect("doctree-read", link_sources)
     app.connect("html-page-context", describe)
     app.connect("html-page-context", drop_roles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def add_keywords(app: Sphinx, tree: nodes.document) -> None:
-    """Let the search find a page by its file's name, which its text need not have."""
-    name = app.env.docname.rpartition("/")[2].replace("_", " ")
-    tree.insert(0, nodes.meta(name="keywords", content=name))
 
 
 def link_sources(app: Sphinx, tree: nodes.document) -> None:

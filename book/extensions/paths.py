@@ -6,6 +6,7 @@ comes next.
 """
 
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from bs4 import BeautifulSoup
@@ -13,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from book.contents import short_path
+from book.contents import page_names, short_path
 
 DOT = '<span class="short-path-mark" aria-hidden="true">●</span>'
 SPOKEN = '<span class="short-path-spoken"> (short path)</span>'
@@ -59,7 +60,7 @@ def with_dots(contents: str, addresses: set[str]) -> BeautifulSoup:
 def foot(env: BuildEnvironment, page: str, path: list[str], pathto: Any) -> str:
     """Return the line at the foot of a page: where the short path goes on from here."""
     place = f", {path.index(page) + 1} of {len(path)}" if page in path else ""
-    following = after(env, page, path)
+    following = after(page, path, page_names(Path(env.srcdir)))
     if following is None:
         goes_on = "it ends here."
     else:
@@ -71,21 +72,12 @@ def foot(env: BuildEnvironment, page: str, path: list[str], pathto: Any) -> str:
     )
 
 
-def after(env: BuildEnvironment, page: str, path: list[str]) -> str | None:
+def after(page: str, path: list[str], pages: list[str]) -> str | None:
     """Return the page of the path that follows a page; its first, where none follows in the book.
 
     At the end of the path it is None.
     """
-    if page in path:
-        return next(iter(path[path.index(page) + 1 :]), None)
-    order = [env.config.root_doc, *pages_below(env, env.config.root_doc)]
-    later = order[order.index(page) :] if page in order else []
+    if page == path[-1]:
+        return None
+    later = pages[pages.index(page) + 1 :] if page in pages else []
     return next((name for name in later if name in path), path[0])
-
-
-def pages_below(env: BuildEnvironment, page: str) -> list[str]:
-    """Return the pages that the contents list below a page, in their order."""
-    found = []
-    for name in env.toctree_includes.get(page, []):
-        found += [name, *pages_below(env, name)]
-    return found

@@ -1,8 +1,8 @@
 """A Sphinx extension: what depends on where the book is published, set by the environment.
 
-BOOK_SITE is the site's address. It brings canonical addresses, a sitemap, previews for social
-networks and a page for addresses that do not exist. BOOK_PDF=1 links the PDF that `make pdf` prints
-into the site. A build without them has no such thing, and so no link that is dead.
+BOOK_SITE is the site's address. It brings canonical addresses, a sitemap and a page for addresses
+that do not exist. BOOK_PDF=1 links the PDF that `make pdf` prints into the site. A build without
+them has no such thing, and so no link that is dead.
 """
 
 import os
@@ -10,15 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
-
-from book import drawings
-from book.extensions.markup import description
-
-PREVIEW = "_static/preview.png"
-LARGE = '<meta name="twitter:card" content="summary_large_image">'
 
 NOT_FOUND = (
     '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>No such page — {title}</title>'
@@ -41,7 +34,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     if os.environ.get("BOOK_SITE"):
         app.setup_extension("sphinx_sitemap")
         app.connect("config-inited", set_address, priority=100)
-        app.connect("html-page-context", add_preview)
         app.connect("build-finished", write_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -58,29 +50,9 @@ def set_address(app: Sphinx, config: Config) -> None:
     config.sitemap_excludes = ["search.html", "genindex.html", "prf-prf.html"]
 
 
-def add_preview(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
-) -> None:
-    """Add what social networks show of a page: its title, its description, the book's figure."""
-    if tree is None:
-        return
-    tags = {
-        "og:site_name": app.config.html_title,
-        "og:type": "article",
-        "og:title": next(tree.findall(nodes.title)).astext(),
-        "og:description": description(tree),
-        "og:url": address() + app.builder.get_target_uri(page),
-        "og:image": address() + PREVIEW,
-        "og:image:alt": drawings.PREVIEW_IN_WORDS,
-    }
-    lines = [f'<meta property="{name}" content="{escape(tags[name])}">' for name in tags]
-    context["metatags"] += "\n".join(["", *lines, LARGE])
-
-
 def write_files(app: Sphinx, error: Exception | None) -> None:
-    """Write the picture of the previews, and 404.html, as GitHub Pages and others want it."""
+    """Write 404.html, as GitHub Pages and others want it."""
     if error is not None or app.builder.name != "html":
         return
-    drawings.preview().savefig(Path(app.outdir, PREVIEW), dpi=200, facecolor="white")
     page = NOT_FOUND.format(site=escape(address()), title=escape(app.config.html_title))
     Path(app.outdir, "404.html").write_text(page, encoding="utf-8")

@@ -29,17 +29,14 @@ LEFT_OUT = (
     *(nodes.FixedTextElement, nodes.Invisible, nodes.raw, nodes.image, nodes.footnote_reference),
     *(addnodes.index, addnodes.toctree, nodes.field_list, addnodes.desc, addnodes.glossary),
 )
-LEFT_OUT_CLASSES = {"cell_input", "in-library"}
+LEFT_OUT_CLASSES = {"cell_input", "cell_output", "in-library"}
 """What is no prose, or has an entry of its own: code, what the book computed, pictures, lists."""
-
-ENDS = {nodes.Inline: "", nodes.entry: " · ", nodes.title: ". "}
-"""What follows the text of a node; a space after others."""
 
 WORTH = {
     **{"chapters/": 1.0, "intro": 1.0, "glossary": 0.8, "about": 0.8, "notation": 0.8},
-    **{"chapters/claims": 0.6, "chapters/errata": 0.7, "api/": 0.6},
+    **{"chapters/claims": 0.6, "chapters/errata": 0.7, "api/": 0.6, "": 0.5},
 }
-"""What a page's sections count in the order of results; the longest that fits, else half."""
+"""What a page's sections count in the order of results; the longest that fits."""
 
 LONG = 90
 """Characters from which a formula on its own line is no part of a sentence."""
@@ -107,7 +104,8 @@ def index(app: Sphinx, found: dict[str, list[Entry]]) -> dict[str, Any]:
     sections: list[Any] = []
     places: dict[str, int] = {}
     for number, page in enumerate(sorted(app.env.found_docs)):
-        pages.append([app.builder.get_target_uri(page), found[page][0][1], worth(page)])
+        worth = WORTH[max((start for start in WORTH if page.startswith(start)), key=len)]
+        pages.append([app.builder.get_target_uri(page), found[page][0][1], worth])
         for anchor, title, text in found[page]:
             places[f"{page}#{anchor}" if anchor else page] = len(sections)
             sections.append([number, anchor, "" if title == anchor else title, text])
@@ -128,29 +126,24 @@ def synonyms() -> dict[str, list[str]]:
     }
 
 
-def worth(page: str) -> float:
-    """Return what the sections of a page count."""
-    fitting = [start for start in WORTH if page.startswith(start)]
-    return WORTH[max(fitting, key=len)] if fitting else 0.5
-
-
 def entries(tree: nodes.document) -> Iterator[Entry]:
     """Return the entries of a page; the first is the page itself, up to its second heading."""
     for number, section in enumerate(filter(titled, tree.findall(nodes.section))):
         title = section.next_node(nodes.title)
-        name = spaced("".join(map(text_of, title.children)))
-        yield section["ids"][0] if number else "", name, prose(section)
+        anchor = section["ids"][0] if number else ""
+        yield anchor, spaced("".join(map(text_of, title.children))), prose(section)
     for item in tree.findall(nodes.definition_list_item):
         term = item[0]
         if isinstance(item.parent.parent, addnodes.glossary) and term["ids"]:
             yield term["ids"][0], spaced(text_of(term)), spaced(text_of(item[-1]))
     for described in tree.findall(addnodes.desc):
-        signature = described[0]
-        if signature.get("ids"):
-            yield signature["ids"][0], signature["ids"][0], spaced(text_of(described[-1]))
+        for anchor in described[0].get("ids", [])[:1]:
+            yield anchor, anchor, spaced(text_of(described[-1]))
     for output in tree.findall(nodes.raw):
         if "In chapter" in output.astext():
-            yield from claims(output.astext())
+            for anchor, verdict, name, rest in BOX.findall(output.astext()):
+                text = unescape(re.sub(r"<a .*?</a>|<[^>]+>", " ", rest))
+                yield anchor, f"{name}: {verdict}", spaced(text)
 
 
 def titled(node: nodes.Node) -> bool:
@@ -159,16 +152,10 @@ def titled(node: nodes.Node) -> bool:
     return isinstance(node, nodes.section) and isinstance(first, nodes.title)
 
 
-def claims(html: str) -> Iterator[Entry]:
-    """Return the entries of claims of the ledger."""
-    for anchor, verdict, name, rest in BOX.findall(html):
-        text = unescape(re.sub(r"<a .*?</a>|<[^>]+>", " ", rest))
-        yield anchor, f"{name}: {verdict}", spaced(text)
-
-
 def prose(section: nodes.section) -> str:
-    """Return the text of a section down to its next heading."""
-    return spaced(" ".join(map(text_of, section)))
+    """Return the text of a section down to its next heading, without its own."""
+    parts = (child for child in section if not isinstance(child, nodes.title))
+    return spaced(" ".join(map(text_of, parts)))
 
 
 def spaced(text: str) -> str:
@@ -180,16 +167,14 @@ def text_of(node: nodes.Node) -> str:
     """Return the prose within a node, formulas in characters; sections and the like aside."""
     if not isinstance(node, nodes.Element):
         return str(node.astext())  # which has not the escapes of docstrings
-    classes = set(node["classes"])
+    if isinstance(node, nodes.math):
+        return plain(node.astext())
     if isinstance(node, nodes.math_block):
         formula = plain(node.astext())
         return f" {formula} " if len(formula) <= LONG and "; " not in formula else " … "
-    if isinstance(node, LEFT_OUT) or classes & LEFT_OUT_CLASSES or titled(node):
+    if isinstance(node, LEFT_OUT) or set(node["classes"]) & LEFT_OUT_CLASSES or titled(node):
         return ""
-    if isinstance(node, nodes.math):
-        return plain(node.astext())
-    if isinstance(node, nodes.title) and isinstance(node.parent, nodes.section):
-        return ""
-    inside = list(node.findall(nodes.caption)) if "cell_output" in classes else node.children
-    text = ("" if isinstance(node, nodes.TextElement) else " ").join(map(text_of, inside))
-    return text + next((end for kind, end in ENDS.items() if isinstance(node, kind)), " ")
+    within = "".join if isinstance(node, nodes.TextElement) else " ".join
+    ends = {nodes.entry: " · ", nodes.title: ". "}
+    end = "" if isinstance(node, nodes.Inline) else ends.get(type(node), " ")
+    return within(map(text_of, node.children)) + end

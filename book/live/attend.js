@@ -82,10 +82,13 @@ export function attendFigure() {
   const values = html("dl", { class: "live-readings", "aria-live": "polite" });
   const tokens = html("fieldset", { class: "live-tokens" });
   const hint = html("p", { class: "live-hint" });
+  const grey = "Grey: nine in ten rows of random scores with the same α and n; dashed, their median.";
+  const shown = html("div", {}, ...[tokens, hint, pictures, values], html("p", { class: "live-hint" }, grey));
   let marks = [];
   const own = () => RECORDED.heads[state.head];
   const words = () => RECORDED.texts[own().text];
   const draw = () => {
+    shown.hidden = false;
     const { query, times, first } = state;
     const logits = logitsOf(own(), query, state);
     const row = rowOf(logits, times);
@@ -170,6 +173,9 @@ export function attendFigure() {
     scale: "logarithmic",
     check: (value) => (value < LEAST || value > MOST ? "Here it goes from ¼ to 4." : ""),
     use: (value) => change({ times: value }),
+    refuse: () => {
+      shown.hidden = true;
+    },
   });
   const first = html("input", {
     type: "checkbox",
@@ -191,15 +197,7 @@ export function attendFigure() {
       times.element,
       html("label", { class: "live-check" }, first, " without the first key"),
     ),
-    tokens,
-    hint,
-    pictures,
-    values,
-    html(
-      "p",
-      { class: "live-hint" },
-      "Grey: nine in ten rows of random scores with the same α and n; dashed, their median.",
-    ),
+    shown,
   ];
 }
 

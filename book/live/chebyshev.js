@@ -2,7 +2,7 @@
 
 /** Return a table with its coefficients as numbers: the text has integers, times its unit. */
 export function unpack({ shape, unit, values }) {
-  return { shape, values: Float64Array.from(values.split(","), (text) => unit * Number(text)) };
+  return { shape, values: values.split(",").map((text) => unit * Number(text)) };
 }
 
 /** Return where a value lies in a range, from -1 to 1. */
@@ -11,25 +11,14 @@ export function place(value, [low, high]) {
 }
 
 /** Return the polynomial in the other variables that is left with the first one at x. */
-export function contract({ shape: [terms, ...shape], values }, x) {
-  const size = shape.reduce((product, count) => product * count, 1);
-  const result = new Float64Array(size);
+function contract({ shape: [terms, ...shape], values }, x) {
+  const size = values.length / terms;
+  const result = new Array(size).fill(0);
   for (let k = 0, before = x, now = 1; k < terms; k++) {
     for (let i = 0; i < size; i++) result[i] += now * values[k * size + i];
     [before, now] = [now, 2 * x * now - before];
   }
   return { shape, values: result };
-}
-
-/** Return the polynomial in one variable that agrees with a function at Chebyshev's points. */
-export function interpolate(f, count) {
-  const angles = Array.from({ length: count }, (_, i) => (Math.PI * (i + 0.5)) / count);
-  const heights = angles.map((angle) => f(Math.cos(angle)));
-  const values = Float64Array.from(angles, (_, k) => {
-    const sum = heights.reduce((total, y, i) => total + y * Math.cos(k * angles[i]), 0);
-    return ((k ? 2 : 1) * sum) / count;
-  });
-  return { shape: [count], values };
 }
 
 /** Return the value of a polynomial with each of its variables given. */

@@ -1,7 +1,7 @@
 // The contest of number and weight: which scores carry a long row, as exponents of n.
 
-import { draggedField, readings } from "./controls.js";
-import { chart, grouped, html, legend } from "./drawing.js";
+import { figure } from "./controls.js";
+import { chart, grouped, html } from "./drawing.js";
 import { PHASES } from "./freezing.js";
 
 const LARGEST = 2;
@@ -29,54 +29,33 @@ export function contestInWords(x) {
 
 /** Return what the live figure shows. */
 export function contestFigure() {
-  const stage = html("div", { class: "live-pictures" });
-  const values = html("dl", { class: "live-readings", "aria-live": "polite" });
-  const note = html("p", { class: "live-note", "aria-live": "polite" });
-  let view = null;
-  const draw = (x) => {
-    const { level, weight, number } = winner(x);
-    view = picture(x);
-    stage.replaceChildren(view.root);
-    values.replaceChildren(
-      ...readings([
-        ["level that wins", short(level)],
-        ["its keys weigh together", power(weight)],
-        ["so many keys are there", number === 0 ? "a few" : power(number)],
-        [`of ${KEYS}, about`, number === 0 ? "a few" : grouped(Math.round(KEYS ** number))],
-      ]),
-    );
-    note.textContent = contestInWords(x);
-  };
-  const scale = draggedField({
-    letter: "x",
-    label: "x, α over the critical α",
-    to: LARGEST,
-    step: 0.01,
-    use: draw,
-    stage,
-    view: () => view,
-    results: values,
-  });
-  scale.move(0.5);
-  return [
-    html("div", { class: "live-fields" }, scale.element, scale.play),
-    legend([
+  const short = (value) => String(Number(value.toFixed(2)));
+  const power = (value) => html("span", {}, "n", html("sup", {}, short(value)));
+  return figure({
+    state: { x: 0.5 },
+    fields: { x: { label: "x, α over the critical α", letter: "x", to: LARGEST, step: 0.01 } },
+    across: "x",
+    grow: { label: "Let α grow", name: "x" },
+    lines: [
       ["line exact", "weight of the keys at a level"],
       ["thin ink", "their number"],
       ["thin dotted", "who wins, at every x"],
-    ]),
-    stage,
-    values,
-    note,
-  ];
-}
-
-function short(value) {
-  return String(Number(value.toFixed(2)));
-}
-
-function power(value) {
-  return html("span", {}, "n", html("sup", {}, short(value)));
+    ],
+    draw: ({ x }) => {
+      const { level, weight, number } = winner(x);
+      const few = number === 0;
+      return {
+        pictures: [picture(x)],
+        readings: [
+          ["level that wins", short(level)],
+          ["its keys weigh together", power(weight)],
+          ["so many keys are there", few ? "a few" : power(number)],
+          [`of ${KEYS}, about`, few ? "a few" : grouped(Math.round(KEYS ** number))],
+        ],
+        note: contestInWords(x),
+      };
+    },
+  });
 }
 
 function picture(x) {
@@ -87,27 +66,13 @@ function picture(x) {
       "The exponent of the weight against the level, at the chosen scale, with a dot where it is " +
       "largest; thin, that of the number of keys.",
   });
-  const line = (f, from, to, style) =>
-    view.curve(
-      Array.from({ length: 51 }, (_, i) => {
-        const y = from + ((to - from) * i) / 50;
-        return [y, f(y)];
-      }),
-      style,
-    );
-  line((y) => exponent(0, y), 0, 1, "thin ink");
-  line((y) => exponent(y, y), 0, 1, "thin dotted");
-  view.curve(
-    [
-      [1, exponent(1, 1)],
-      [1, exponent(LARGEST, 1)],
-    ],
-    "thin dotted",
-  );
+  view.graph((y) => exponent(0, y), "thin ink", [0, 1]);
+  view.graph((y) => exponent(y, y), "thin dotted", [0, 1]);
+  view.curve([1, LARGEST].map((end) => [1, exponent(end, 1)]), "thin dotted");
   view.upright(1, "thin");
   view.label(1.04, 0.15, "no keys here");
-  line((y) => exponent(x, y), 0, 1, "line exact");
-  line((y) => exponent(x, y), 1, FURTHEST, "line exact absent");
+  view.graph((y) => exponent(x, y), "line exact", [0, 1]);
+  view.graph((y) => exponent(x, y), "line exact absent", [1, FURTHEST]);
   const { level, weight } = winner(x);
   view.dot(level, weight, "dot exact");
   return view;

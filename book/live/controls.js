@@ -1,6 +1,6 @@
 // Fields that explain what they cannot use, and what the live figures share.
 
-import { grouped, html } from "./drawing.js";
+import { grouped, html, legend } from "./drawing.js";
 
 let fields = 0;
 
@@ -12,11 +12,12 @@ let fields = 0;
 export function numberField({
   label,
   hint,
-  from,
+  letter = label,
+  from = 0,
   to,
-  step,
+  step = 0.05,
   scale = "linear",
-  check,
+  check = (value) => (value < from || value > to ? `Here ${letter} goes from ${from} to ${to}.` : ""),
   use,
   refuse = () => {},
 }) {
@@ -25,7 +26,8 @@ export function numberField({
   const forward = logarithmic ? Math.log2 : (value) => value;
   const backward = (place) => {
     const value = logarithmic ? 2 ** place : place;
-    return step >= 1 ? Math.round(value) : Number(value.toPrecision(4));
+    if (step >= 1) return Math.round(value);
+    return Number(logarithmic ? value.toPrecision(4) : value.toFixed(2));
   };
   const entry = html("input", {
     id,
@@ -36,6 +38,7 @@ export function numberField({
   });
   const slider = html("input", { type: "range", "aria-label": `${label}, slider` });
   const problem = html("p", { id: `${id}-problem`, class: "live-problem", "aria-live": "polite" });
+  let ends = [];
 
   const say = (text) => {
     problem.textContent = text;
@@ -46,8 +49,8 @@ export function numberField({
     slider.setAttribute("aria-valuetext", String(value));
   };
   const range = (low, high) => {
-    slider.min = forward(low);
-    slider.max = forward(high);
+    ends = [low, high].map(forward);
+    [slider.min, slider.max] = ends;
     slider.step = logarithmic ? 1 / 16 : step;
   };
   const show = (value) => {
@@ -55,24 +58,24 @@ export function numberField({
     place(value);
     say("");
   };
-  /** Take what the entry holds, or say why not. */
-  const take = () => {
+  const move = (value) => {
+    show(value);
+    use(value);
+  };
+  range(from, to);
+  entry.addEventListener("input", () => {
     const text = entry.value.trim();
     const value = Number(text);
     const wrong =
       text === "" || !Number.isFinite(value) ? "This is not a number." : check(value) || "";
     say(wrong);
-    if (wrong) return refuse(wrong);
-    place(value);
-    return use(value);
-  };
-  range(from, to);
-  entry.addEventListener("input", take);
-  slider.addEventListener("input", () => {
-    const value = backward(Number(slider.value));
-    show(value);
-    use(value);
+    if (wrong) refuse(wrong);
+    else {
+      place(value);
+      use(value);
+    }
   });
+  slider.addEventListener("input", () => move(backward(Number(slider.value))));
   const element = html(
     "div",
     { class: "live-field" },
@@ -81,7 +84,12 @@ export function numberField({
     ...(hint ? [html("p", { id: `${id}-hint`, class: "live-hint" }, hint)] : []),
     problem,
   );
-  return { label, element, show, range, entry, slider, say, take };
+  return {
+    ...{ label, element, entry, show, range, say },
+    /** Put the value at a share of the slider's way, and return the share of the present one. */
+    moveTo: (part) => move(backward(ends[0] + part * (ends[1] - ends[0]))),
+    part: () => (Number(slider.value) - ends[0]) / (ends[1] - ends[0]),
+  };
 }
 
 /** Return what a field of a whole number needs; `most` says in words to what it goes. */
@@ -93,32 +101,8 @@ export function whole(letter, from, to, most = grouped(to)) {
   return { from, to, step: 1, scale: "logarithmic", check };
 }
 
-/** Return a field of a number of keys. */
-export function keysField({ from = 2, to, most, use }) {
-  return numberField({ label: "Number of keys n", ...whole("n", from, to, most), use });
-}
-
-/**
- * Return a field of a number from 0 to `to`, how to move it, and a button that lets α grow. Over the
- * chart that `view` returns, in a stage, it is dragged along x. `results` are those of `player`.
- */
-export function draggedField({ letter, label = letter, to, step = 0.05, use, stage, view, results }) {
-  const check = (value) =>
-    value < 0 || value > to ? `Here ${letter} goes from 0 to ${to}.` : "";
-  const field = numberField({ label, from: 0, to, step, check, use });
-  const move = (value) => {
-    const rounded = Number(value.toFixed(2));
-    field.show(rounded);
-    use(rounded);
-  };
-  dragged(stage, view, ([x]) => move(x));
-  const play = player({ label: "Let α grow", results, move: (part) => move(to * part) });
-  return { ...field, move, play };
-}
-
 /** Return a group of radio buttons; `use` gets the value of the chosen one. */
 export function choice({ legend, name, options, use }) {
-  const problem = html("p", { class: "live-problem", "aria-live": "polite" });
   const buttons = options.map(([value, text]) => {
     const input = html("input", { type: "radio", name, value, onchange: () => use(value) });
     return { value, input, element: html("label", {}, input, " ", text) };
@@ -129,15 +113,16 @@ export function choice({ legend, name, options, use }) {
       { class: "live-choice" },
       html("legend", {}, legend),
       ...buttons.map(({ element }) => element),
-      problem,
     ),
     show(value) {
       for (const button of buttons) button.input.checked = button.value === value;
     },
-    say(text) {
-      problem.textContent = text;
-    },
   };
+}
+
+/** Return a button; `press` is called when it is pressed. */
+export function button(text, press) {
+  return html("button", { type: "button", class: "live-button", onclick: press }, text);
 }
 
 /** Return a function that does its work once before the next picture, however often it is called. */
@@ -153,54 +138,56 @@ export function once(work) {
   };
 }
 
-/** Do a work for each item, some at a time while it is `wanted`, so that the page answers meanwhile. */
-export function inTurns(items, work, wanted, several = 20) {
-  if (!items.length || !wanted()) return;
-  items.slice(0, several).forEach(work);
-  setTimeout(() => inTurns(items.slice(several), work, wanted, several));
+/** Return a function that keeps its last result, for as long as it is asked the same. */
+export function remembered(work) {
+  let [key, value] = [null, null];
+  return (...asked) => {
+    const now = JSON.stringify(asked);
+    if (now !== key) [key, value] = [now, work(...asked)];
+    return value;
+  };
 }
 
-/** Of a motion that is shown step by step, where the reader's system asks for less motion. */
+/** Seconds in which a motion goes from one end to the other; with less motion wished, its steps. */
+const SECONDS = 7;
 const STEPS = 8;
 
 /**
- * Return a button that moves a value from 0 to 1 in some seconds, and stops when pressed again. A
- * screen reader hears of the `results` only when it has stopped. With reduced motion each press is
- * one step.
+ * Return a button that moves a field from its smallest value to its largest, and stops when pressed
+ * again. A screen reader hears of the `results` only when it has stopped. Where the reader's system
+ * asks for less motion, each press is one step on.
  */
-export function player({ label, seconds = 7, move, results }) {
+function player({ label, field, results }) {
   let start = null;
-  let part = 0;
-  const button = html("button", { type: "button", class: "live-button" }, label);
   const stop = () => {
     start = null;
-    button.textContent = label;
+    play.textContent = label;
     results.setAttribute("aria-live", "polite");
-    move(part);
   };
   const frame = (time) => {
     if (start === null) return;
     start ||= time;
-    part = Math.min((time - start) / (1000 * seconds), 1);
-    move(part);
-    if (part < 1) requestAnimationFrame(frame);
-    else stop();
+    const part = Math.min((time - start) / (1000 * SECONDS), 1);
+    if (part === 1) stop();
+    else requestAnimationFrame(frame);
+    field.moveTo(part);
   };
-  let step = 0;
-  button.addEventListener("click", () => {
+  const play = button(label, () => {
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
-      step = (step % STEPS) + 1;
-      return move(step / STEPS);
+      const next = Math.floor(STEPS * field.part() + 1e-6) + 1;
+      return field.moveTo(next > STEPS ? 0 : next / STEPS);
     }
     if (start !== null) return stop();
     start = 0;
-    part = 0;
-    button.textContent = "Stop";
+    play.textContent = "Stop";
     results.setAttribute("aria-live", "off");
     return requestAnimationFrame(frame);
   });
-  return button;
+  return play;
 }
+
+/** Pixels by which a finger has to move sideways, before a value follows it. */
+const SIDEWAYS = 6;
 
 /**
  * Let a pointer be dragged over a chart, which `view` returns and which may be drawn anew meanwhile:
@@ -210,21 +197,105 @@ export function player({ label, seconds = 7, move, results }) {
  */
 export function dragged(stage, view, use, { plane = false } = {}) {
   stage.classList.add(plane ? "live-plane" : "live-across");
-  let pointer = null;
+  let held = null;
+  const follow = (event) => use(view().at(event));
   stage.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || !view().root.contains(event.target)) return;
-    if (plane && event.pointerType === "touch" && !event.target.matches(".handle, .dot")) return;
-    pointer = event.pointerId;
-    stage.setPointerCapture(pointer);
-    use(view().at(event));
+    const touch = event.pointerType === "touch";
+    if (event.button !== 0 || !view()?.root.contains(event.target)) return;
+    if (plane && touch && !event.target.matches(".handle, .dot")) return;
+    const { pointerId: id, clientX: x, clientY: y } = event;
+    held = { id, x, y, moves: plane || !touch };
+    stage.setPointerCapture(id);
+    if (held.moves) follow(event);
   });
   stage.addEventListener("pointermove", (event) => {
-    if (event.pointerId === pointer) use(view().at(event));
+    if (event.pointerId !== held?.id) return;
+    const [across, along] = [event.clientX - held.x, event.clientY - held.y].map(Math.abs);
+    held.moves ||= across > SIDEWAYS && across > along;
+    if (held.moves) follow(event);
   });
-  for (const end of ["pointerup", "pointercancel"])
-    stage.addEventListener(end, () => {
-      pointer = null;
+  stage.addEventListener("pointerup", (event) => {
+    if (event.pointerId === held?.id && !held.moves) follow(event); // a tap
+    held = null;
+  });
+  stage.addEventListener("pointercancel", () => {
+    held = null;
+  });
+}
+
+/**
+ * Return the parts of a figure whose fields set a `state`. `fields` has what numberField takes, by
+ * the names in the state; `draw(state)` returns what follows from it: `pictures` (charts), `readings`
+ * ([name, value] pairs) and a `note`. Beside a number that cannot be used nothing is shown. The first
+ * picture is dragged: `across` names the field of its x axis, or `plane` returns the new part of the
+ * state for a place. `grow` is the button that moves a field, {label, name}; `buttons` are [text,
+ * function of the state] pairs.
+ */
+export function figure({ state, fields, draw, across, plane, grow, buttons = [], lines = [], hint }) {
+  const stage = html("div", { class: "live-pictures" });
+  const values = html("dl", { class: "live-readings", "aria-live": "polite" });
+  const note = html("p", { class: "live-note", "aria-live": "polite" });
+  const wrong = new Set();
+  let view = null;
+  const update = () => {
+    for (const part of [stage, values, note]) part.hidden = wrong.size > 0;
+    if (wrong.size) return;
+    const { pictures, readings: pairs, note: said = "" } = draw(state);
+    [view] = pictures;
+    stage.replaceChildren(...pictures.map(({ root }) => root));
+    values.replaceChildren(...readings(pairs));
+    note.textContent = said;
+  };
+  const inputs = {};
+  for (const [name, options] of Object.entries(fields))
+    inputs[name] = numberField({
+      ...options,
+      use: (value) => {
+        wrong.delete(name);
+        state[name] = value;
+        update();
+      },
+      refuse: () => {
+        wrong.add(name);
+        update();
+      },
     });
+  const set = (part) => {
+    for (const [name, value] of Object.entries(part)) {
+      inputs[name].show(value);
+      wrong.delete(name);
+    }
+    Object.assign(state, part);
+    update();
+  };
+  if (plane) dragged(stage, () => view, (at) => set(plane(at)), { plane: true });
+  if (across) dragged(stage, () => view, ([x]) => set({ [across]: Number(x.toFixed(2)) }));
+  set(Object.fromEntries(Object.keys(fields).map((name) => [name, state[name]])));
+  const pressed = buttons.map(([text, act]) => button(text, () => update(act(state))));
+  if (grow) pressed.unshift(player({ label: grow.label, field: inputs[grow.name], results: values }));
+  return [
+    ...(hint ? [html("p", { class: "live-hint" }, hint)] : []),
+    html("div", { class: "live-fields" }, ...Object.values(inputs).map(({ element }) => element)),
+    ...(pressed.length ? [html("div", { class: "live-buttons" }, ...pressed)] : []),
+    ...(lines.length ? [legend(lines)] : []),
+    ...[stage, values, note],
+  ];
+}
+
+/** Milliseconds without a change after which a result is spoken. */
+export const PAUSE = 400;
+
+/** Return an element that a screen reader reads once a result has stayed for a moment. */
+export function speaker() {
+  const element = html("p", { class: "live-spoken", role: "status" });
+  let waiting;
+  return {
+    element,
+    say(text) {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => (element.textContent = text), PAUSE);
+    },
+  };
 }
 
 /** Do something when the whole page is there. */
@@ -244,16 +315,13 @@ export function place(figures) {
   whenWhole(all);
 }
 
-/** The builder gets a function that says whether the still is to be seen with the live figure. */
 function mount(id, build) {
   const figure = document.getElementById(id);
   const still = figure?.querySelector("img");
   const shown = still?.closest("a") ?? still;
   if (!shown || figure.querySelector(".live")) return;
-  const withStill = (seen) => shown.classList.toggle("live-still", !seen);
-  const stage = html("div", { class: "live" }, ...build(withStill));
-  withStill(false);
-  shown.before(stage);
+  shown.before(html("div", { class: "live" }, ...build()));
+  shown.classList.add("live-still");
 }
 
 /** Return a definition list of names and values. */

@@ -1,61 +1,32 @@
-// One scale by each criterion, as attnlib.criteria.alphas.
+// One scale by each criterion, for rows of normal scores, as attnlib.criteria.alphas.
 
 import { evaluate, place, unpack } from "./chebyshev.js";
-import { annealedBestAlpha, criticalAlpha, deviation } from "./laws.js";
+import { annealedBestAlpha, criticalAlpha } from "./normal.js";
 import { TABLE } from "./table.js";
 
-const { held, entropy, typical } = TABLE.criteria;
-const [HELD, ENTROPY, TYPICAL] = [held, entropy, typical].map((tables) => ({
-  cosine: unpack(tables.cosine),
-  "dot product": unpack(tables["dot product"]),
-}));
+const { entropy, typical } = TABLE.criteria;
+const [ENTROPY, TYPICAL] = [unpack(entropy), unpack(typical)];
 
-export const EULER_GAMMA = 0.5772156649015329;
-
-/** Return n, or under a causal mask the harmonic mean of 1, …, n. */
-export function effectiveKeys(n, causal) {
-  if (!causal) return n;
-  let sum = 0;
-  if (n < 1000) for (let k = n; k > 0; k--) sum += 1 / k;
-  else sum = Math.log(n) + EULER_GAMMA + 1 / (2 * n) - 1 / (12 * n * n);
-  return n / sum;
+/** Return the α of the largest gradient of a typical row; beyond the simulations it grows as α_c. */
+export function typicalAlpha(n) {
+  const inverse = 1 / Math.log(Math.min(n, typical.largest));
+  return evaluate(TYPICAL, place(inverse, typical.inverse_log_n)) * criticalAlpha(n);
 }
 
-/** Return name, meaning and α of each criterion; α is null where there is none. */
-export function criteria(law, n, causal) {
-  const keys = effectiveKeys(n, causal);
-  const alphas = {
-    variance: 1 / deviation(law),
-    annealed: annealedBestAlpha(law, keys),
-    typical: typicalAlpha(law, keys),
-    freezing: criticalAlpha(law, keys),
-    entropy: entropyAlpha(law, Math.max(2, Math.round(keys))),
-  };
-  return TABLE.criteria.list.map((criterion) => ({ ...criterion, alpha: alphas[criterion.name] }));
-}
-
-/** The normal law is the limit of both others: 1/d = 0 in either's table. */
-function inTable(law) {
-  const { inverse_d } = TABLE.gradient;
-  return law.kind === "normal"
-    ? { kind: "cosine", u: place(0, inverse_d) }
-    : { kind: law.kind, u: place(1 / law.d, inverse_d) };
-}
-
-function typicalAlpha(law, keys) {
-  const { largest } = TABLE.criteria.typical;
-  const rounded = Math.max(2, Math.round(keys));
-  const count = Math.min(rounded, largest);
-  const { kind, u } = inTable(law);
-  const ratio = evaluate(TYPICAL[kind], u, place(1 / Math.log(count), typical.inverse_log_n));
-  return ratio * criticalAlpha(law, rounded < largest ? count : keys);
-}
-
-function entropyAlpha(law, n) {
-  const { kind, u } = inTable(law);
-  const wanted = evaluate(HELD[kind], u);
-  const excess = Math.log(n) - wanted;
+/** Return the α that holds the entropy, null for so few keys that none does. */
+function entropyAlpha(n) {
+  const excess = Math.log(n) - entropy.held;
   if (excess <= 0) return null;
-  const v = place(excess / (Math.log(TABLE.limits.n[1]) - wanted), [0, 1]);
-  return Math.sqrt(excess * Math.exp(evaluate(ENTROPY[kind], u, v))) / deviation(law);
+  return Math.sqrt(excess * Math.exp(evaluate(ENTROPY, place(excess, entropy.excess))));
+}
+
+/** Return α by each criterion's name; null where there is none. */
+export function criteria(n) {
+  return {
+    variance: 1,
+    annealed: annealedBestAlpha(n),
+    typical: typicalAlpha(n),
+    freezing: criticalAlpha(n),
+    entropy: entropyAlpha(n),
+  };
 }

@@ -44,6 +44,11 @@ export function superscript(power) {
   return String(power).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
 }
 
+/** Return ticks of an axis of powers of ten. */
+export function powersOfTen(...powers) {
+  return powers.map((power) => [power, power > 1 ? `10${superscript(power)}` : String(10 ** power)]);
+}
+
 /** Return a percentage of two digits. */
 export function percent(share) {
   return `${share < 0.995 ? digits(100 * share, 2) : "100"}\u00a0%`;
@@ -118,6 +123,32 @@ export function chart({ x, y, width = 420, height = 280, name }) {
       }
       return add("path", { class: style, d: path || "M0 0" });
     },
+    /** Draw a function of x. */
+    graph(f, style, [from, to] = [x.from, x.to], steps = 120) {
+      const places = Array.from({ length: steps + 1 }, (_, i) => from + ((to - from) * i) / steps);
+      return this.curve(
+        places.map((at) => [at, f(at)]),
+        style,
+      );
+    },
+    /** Shade what lies between two functions of x. */
+    between(low, high, style, steps = 96) {
+      const places = Array.from({ length: steps + 1 }, (_, i) => x.from + ((x.to - x.from) * i) / steps);
+      const edge = (f) => places.map((at) => pair(at, f(at)));
+      return add("path", { class: style, d: `M${[...edge(low), ...edge(high).reverse()].join("L")}Z` });
+    },
+    /** Draw a bar from one place to another, up to a height. */
+    bar(from, to, height, style = "bar") {
+      const [left, right, top] = [X(from), X(to), Y(height)];
+      const gap = 0.12 * (right - left);
+      return add("rect", {
+        class: style,
+        x: (left + gap).toFixed(1),
+        y: top.toFixed(1),
+        width: (right - left - 2 * gap).toFixed(1),
+        height: Math.max(box.bottom - top, 0).toFixed(1),
+      });
+    },
     dot(a, b, style) {
       return add("circle", { class: style, cx: X(a), cy: Y(b), r: 5 });
     },
@@ -172,14 +203,7 @@ export function bars(weights, { name, highest = 1, shown = SHOWN, marked = -1 })
     y: { from: 0, to: highest, name: "weight", ticks: [0, highest / 2, highest] },
     name,
   });
-  const gap = (view.box.right - view.box.left) / shown;
   for (const [k, weight] of weights.slice(0, shown).entries())
-    view.add("rect", {
-      class: k === marked ? "bar marked" : "bar",
-      x: (view.box.left + gap * (k + 0.12)).toFixed(1),
-      y: view.Y(weight).toFixed(1),
-      width: (0.76 * gap).toFixed(1),
-      height: Math.max(view.box.bottom - view.Y(weight), 0).toFixed(1),
-    });
+    view.bar(k, k + 1, weight, k === marked ? "bar marked" : "bar");
   return view;
 }

@@ -1,16 +1,17 @@
 // The rules in use, one beside the other: pick one, and its curve over n, its row in the table of the
 // chapter, its formula and its lines of code are shown together.
 
-import { numberField, once, readings, whenWhole } from "./controls.js";
-import { criteria } from "./criteria.js";
-import { chart, digits, grouped, html } from "./drawing.js";
+import { codeBlock } from "./calculator.js";
+import { dragged, numberField, once, readings, whenWhole } from "./controls.js";
+import { typicalAlpha } from "./criteria.js";
+import { chart, digits, grouped, html, powersOfTen } from "./drawing.js";
 import { problemOfD, problemOfN } from "./inputs.js";
-import { criticalAlpha } from "./laws.js";
+import { listing } from "./listing.js";
+import { criticalAlpha } from "./normal.js";
 import { POLICIES, policyAlpha, policyScale } from "./policies.js";
 import { code } from "./snippets.js";
 import { TABLE } from "./table.js";
 
-const NORMAL = { kind: "normal", d: 64 };
 const [FEWEST, MOST] = [16, TABLE.limits.n[1]];
 const START = { name: "yarn", n: 131072, length: 4096, own: false, d: 128 };
 const POINTS = 97;
@@ -18,11 +19,6 @@ const PLACES = Array.from(
   { length: POINTS },
   (_, i) => FEWEST * (MOST / FEWEST) ** (i / (POINTS - 1)),
 );
-const POWERS = [
-  [2, "100"],
-  [4, "10⁴"],
-  [6, "10⁶"],
-];
 const HEIGHTS = [1 / 16, 1 / 4, 1, 2, 4, 8, 16];
 const TABLE_ID = "table-rules";
 
@@ -73,18 +69,13 @@ export function rulesFigure() {
   const lines = { torch: html("code"), attnlib: html("code") };
   const none = html("p", { class: "live-answer", hidden: true });
   const wrong = {};
-  let view;
   const change = (part) => {
     Object.assign(state, part);
     draw();
   };
-  const field = (name, options) =>
+  const field = (name, label, options = {}) =>
     numberField({
-      from: FEWEST,
-      to: MOST,
-      step: 1,
-      scale: "logarithmic",
-      check: problemOfN,
+      ...{ label, from: FEWEST, to: MOST, step: 1, scale: "logarithmic", check: problemOfN },
       use: (value) => {
         delete wrong[name];
         change(name === "length" ? { length: value, own: true } : { [name]: value });
@@ -96,30 +87,27 @@ export function rulesFigure() {
       ...options,
     });
   const fields = {
-    length: field("length", { label: "Training length L" }),
-    n: field("n", { label: "Target length n" }),
-    d: field("d", {
-      label: "Dimension d",
-      from: TABLE.limits.d[0],
-      to: 1024,
-      check: problemOfD,
-    }),
+    n: field("n", "Target length n"),
+    length: field("length", "Training length L"),
+    d: field("d", "Dimension d", { from: TABLE.limits.d[0], to: 1024, check: problemOfD }),
   };
   const own = html("input", { type: "checkbox", onchange: () => change({ own: own.checked }) });
+  const option = ({ name, title, models }) =>
+    html("option", { value: name }, models ? `${title}: ${models}` : title);
   const select = html(
     "select",
     { id: "live-rules", onchange: () => change({ name: select.value }) },
-    ...["dimension", "normalised", "length"].map((family) =>
-      html(
-        "optgroup",
-        { label: FAMILIES[family] },
-        ...POLICIES.filter((policy) => policy.family === family).map(({ name, title, models }) =>
-          html("option", { value: name }, models ? `${title}: ${models}` : title),
-        ),
-      ),
+    ...Object.entries(FAMILIES).map(([family, label]) =>
+      html("optgroup", { label }, ...POLICIES.filter((policy) => policy.family === family).map(option)),
     ),
   );
-  let table = null;
+  const told = html(
+    "div",
+    {},
+    codeBlock("PyTorch, under a causal mask", lines.torch),
+    codeBlock("attnlib", lines.attnlib),
+  );
+  let [view, table] = [null, null];
   const draw = once(() => {
     own.checked = state.own;
     select.value = state.name;
@@ -131,22 +119,21 @@ export function rulesFigure() {
     const chosen = rules.find((rule) => rule.name === state.name);
     view = picture(rules, chosen, state);
     stage.replaceChildren(view.root);
-    const critical = criticalAlpha(NORMAL, state.n);
-    const [before, after] = [state.length, state.n].map(chosen.alphaAt);
-    const formula = table?.formula(chosen.name) ?? "";
+    const symbol = chosen.applied_to === "cosine" ? "the cosine" : "q·k";
     const constants = constantsOf(chosen);
     said.replaceChildren(
       html("strong", {}, chosen.title),
-      ` multiplies ${symbolOf(chosen)} by `,
-      formula,
+      ` multiplies ${symbol} by `,
+      table?.formula(chosen.name) ?? "",
       constants && ` with ${constants}`,
     );
+    const [before, after] = [state.length, state.n].map(chosen.alphaAt);
     values.replaceChildren(
       ...readings([
-        [`multiplies ${symbolOf(chosen)} at n = ${grouped(state.n)} by`, digits(chosen.scale, 4)],
+        [`multiplies ${symbol} at n = ${grouped(state.n)} by`, digits(chosen.scale, 4)],
         ["α, std of the logits", digits(after)],
         [`α at L = ${grouped(state.length)}`, digits(before)],
-        ["α over that of freezing", digits(after / critical)],
+        ["α over that of freezing", digits(after / criticalAlpha(state.n))],
       ]),
     );
     const found = code(chosen, { n: state.n, d: state.d, causal: true });
@@ -154,53 +141,24 @@ export function rulesFigure() {
     lines.attnlib.textContent = found.attnlib;
     table?.show(rules, state, Boolean(problem));
   });
-  /** Take the target length from where a pointer is on the picture. */
-  const drag = ({ type, buttons, clientX }) => {
-    if (type === "pointermove" && !buttons) return;
-    const { root, box } = view;
-    const { left, width } = root.getBoundingClientRect();
-    const across = ((clientX - left) / width) * root.viewBox.baseVal.width;
-    const share = Math.min(Math.max((across - box.left) / (box.right - box.left), 0), 1);
-    const n = Math.round(Number((FEWEST * (MOST / FEWEST) ** share).toPrecision(3)));
+  dragged(stage, () => view, ([power]) => {
+    const n = Math.min(Math.round(Number((10 ** power).toPrecision(3))), MOST);
     delete wrong.n;
-    fields.n.show(Math.min(n, MOST));
-    change({ n: Math.min(n, MOST) });
-  };
-  for (const type of ["pointerdown", "pointermove"]) stage.addEventListener(type, drag);
-  const block = (title, text) =>
-    html("div", { class: "live-code" }, html("p", {}, title), html("pre", { tabindex: 0 }, text));
-  const told = html(
-    "div",
-    {},
-    block("PyTorch, under a causal mask", lines.torch),
-    block("attnlib", lines.attnlib),
-  );
-  for (const name of ["length", "n", "d"]) fields[name].show(state[name]);
+    fields.n.show(n);
+    change({ n });
+  });
+  for (const [name, { show }] of Object.entries(fields)) show(state[name]);
   draw();
   whenWhole(() => {
     table = rulesTable((name) => change({ name }));
     draw();
   });
+  const rule = html("label", { for: "live-rules" }, "Model or rule");
+  const numbers = Object.values(fields).map(({ element }) => element);
   return [
-    html(
-      "div",
-      { class: "live-fields" },
-      html(
-        "div",
-        { class: "live-field" },
-        html("label", { for: "live-rules" }, "Model or rule"),
-        select,
-      ),
-      fields.n.element,
-      fields.length.element,
-      fields.d.element,
-    ),
+    html("div", { class: "live-fields" }, html("div", { class: "live-field" }, rule, select), ...numbers),
     html("label", { class: "live-check" }, own, " use L in the rules that have a training length"),
-    none,
-    stage,
-    said,
-    values,
-    told,
+    ...[none, stage, said, values, told],
   ];
 }
 
@@ -209,10 +167,6 @@ const FAMILIES = {
   normalised: "for unit vectors",
   length: "by length",
 };
-
-function symbolOf({ applied_to }) {
-  return applied_to === "cosine" ? "the cosine" : "q·k";
-}
 
 /** Return a chart of α against n: the phases of random rows, all rules, and the chosen one. */
 function picture(rules, chosen, { n, length }) {
@@ -223,26 +177,21 @@ function picture(rules, chosen, { n, length }) {
   const highest = Math.max(4.3, ...line.map(([, height]) => height + 0.3));
   const shown = HEIGHTS.filter((height) => y(height) >= lowest && y(height) <= highest);
   const view = chart({
-    x: { from: x(FEWEST), to: x(MOST), name: "number of keys n", ticks: POWERS },
+    x: { from: x(FEWEST), to: x(MOST), name: "number of keys n", ticks: powersOfTen(2, 4, 6) },
     y: { from: lowest, to: highest, name: "α", ticks: shown.map((h) => [y(h), fraction(h)]) },
     ...(innerWidth < 700 ? {} : { width: 620, height: 360 }),
     name:
       `α against the number of keys on logarithmic axes: ${chosen.title} among all rules, ` +
       "the phases of random rows, and lines at your two lengths.",
   });
-  const edge = (share) => PLACES.map((keys) => [x(keys), y(share * criticalAlpha(NORMAL, keys))]);
-  const edges = [1 / 2, 1 / Math.sqrt(3), 1].map(edge);
-  const corner = ([a, b]) => `${view.X(a).toFixed(1)} ${view.Y(b).toFixed(1)}`;
-  for (const [low, high] of [edges.slice(0, 2), edges.slice(1)]) {
-    const around = [...low, ...high.toReversed()].map(corner);
-    view.add("path", { class: "band", d: `M${around.join("L")}Z` });
-  }
+  const phase = (share) => (power) => y(share * criticalAlpha(10 ** power));
+  view.between(phase(1 / 2), phase(1 / Math.sqrt(3)), "region mean");
+  view.between(phase(1 / Math.sqrt(3)), phase(1), "region neither");
   view.label(x(FEWEST) + 0.1, 3.3, "frozen");
   for (const rule of rules) if (rule !== chosen) view.curve(curve(rule), "thin dimmed");
   for (const keys of [length, n]) if (keys >= FEWEST) view.upright(x(keys), "thin dashed");
   for (let keys = 64; keys <= TABLE.criteria.typical.largest; keys *= 4) {
-    const typical = criteria(NORMAL, keys, false).find(({ name }) => name === "typical");
-    view.dot(x(keys), y(typical.alpha), "dot ink");
+    view.dot(x(keys), y(typicalAlpha(keys)), "dot ink");
   }
   view.curve(line, "line exact");
   for (const keys of [length, n])
@@ -261,73 +210,19 @@ function fraction(value) {
 function rulesTable(pick) {
   const table = document.getElementById(TABLE_ID);
   if (!table) return null;
-  const body = table.tBodies[0];
-  const rows = [...body.rows];
-  const heads = [...table.tHead.rows[0].cells];
-  const rank = rows.map(() => heads.map(() => 0));
+  const rows = [...table.tBodies[0].rows];
   const constants = rows.map((row) => row.querySelector("small"));
-  const sorted = { column: -1, up: true };
-  const sort = () => {
-    const { column, up } = sorted;
-    const order = rows.map((_, i) => i);
-    const compare = (i, j) => {
-      const [a, b] = [rank[i][column], rank[j][column]];
-      return typeof a === "number" ? a - b : a.localeCompare(b);
-    };
-    if (column >= 0) order.sort((i, j) => (up ? 1 : -1) * compare(i, j) || i - j);
-    body.append(...order.map((i) => rows[i]));
-    for (const [i, head] of heads.entries())
-      if (i === column) head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      else head.removeAttribute("aria-sort");
-  };
-  const titles = heads.map((head, column) => {
-    const button = html("button", { type: "button", class: "live-sort" });
-    button.append(...head.childNodes);
-    button.addEventListener("click", () => {
-      Object.assign(sorted, { up: sorted.column === column ? !sorted.up : true, column });
-      sort();
-    });
-    head.append(button);
-    return button;
-  });
   const inputs = rows.map((row, i) => {
-    const { name } = POLICIES[i];
-    const input = html("input", {
-      type: "radio",
-      name: "live-rule",
-      value: name,
-      onchange: () => pick(name),
-    });
+    const { name, meaning, models } = POLICIES[i];
+    row.dataset.words = `${meaning} ${models}`;
+    const input = html("input", { type: "radio", name: "live-rule", value: name, onchange: () => pick(name) });
     const label = html("label", {}, input, " ");
     label.append(...row.cells[0].childNodes);
     row.cells[0].append(label);
     return input;
   });
-  const count = html("span", { role: "status" });
-  const search = html("input", {
-    type: "search",
-    id: "live-find",
-    oninput: () => {
-      const wanted = search.value.trim().toLowerCase();
-      const text = ({ name, title, models, meaning }) =>
-        `${name} ${title} ${models} ${meaning}`.toLowerCase();
-      let left = 0;
-      for (const [i, row] of rows.entries()) {
-        row.hidden = !text(POLICIES[i]).includes(wanted);
-        left += !row.hidden;
-      }
-      count.textContent = wanted ? ` ${left} of ${rows.length}` : "";
-    },
-  });
-  table.before(
-    html(
-      "p",
-      { class: "live live-find" },
-      html("label", { for: "live-find" }, "Find a model or a rule: "),
-      search,
-      count,
-    ),
-  );
+  listing(table, { noun: "rules", hint: "A model or a rule. A heading orders the table, and again the other way." });
+  const titles = [...table.tHead.querySelectorAll("button")];
   table.classList.add("live-rules");
   return {
     formula(name) {
@@ -339,15 +234,12 @@ function rulesTable(pick) {
       for (const [i, text] of named.entries()) titles[i + 3].textContent = text;
       for (const [i, rule] of rules.entries()) {
         const found = [rule.scale, rule.alphaAt(length), rule.alphaAt(n)];
-        const texts = found.map((value, k) => (hidden ? "" : digits(value, k ? 3 : 4)));
         constants[i].textContent = constantsOf(rule);
-        for (const [k, text] of texts.entries()) rows[i].cells[k + 3].textContent = text;
-        const words = [0, 1, 2].map((k) => rows[i].cells[k].textContent.trim());
-        rank[i] = [...words, ...found];
+        for (const [k, value] of found.entries())
+          rows[i].cells[k + 3].textContent = hidden ? "" : digits(value, k ? 3 : 4);
         inputs[i].checked = rule.name === name;
         rows[i].classList.toggle("live-chosen", rule.name === name);
       }
-      if (sorted.column >= 0) sort();
     },
   };
 }

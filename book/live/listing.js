@@ -12,7 +12,7 @@ const RELATIONS = {
 
 /** Return what a cell holds: a number, or its words. */
 export function valueOf(text) {
-  const plain = text.trim().replace("−", "-");
+  const plain = text.trim().replace("−", "-").replace("\u202f", "");
   return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : text.trim();
 }
 
@@ -33,32 +33,33 @@ export function matcher(asked, names) {
     const number = valueOf(wanted);
     if (column < 0) problem = `There is no column “${name}”: they are ${names.join(", ")}.`;
     else if (typeof number !== "number") problem = `“${wanted}” is not a number.`;
-    else
-      return (cells) => {
-        const value = valueOf(cells[column]);
-        return typeof value === "number" && RELATIONS[relation](value, number);
-      };
-    return () => true;
+    return (cells) => {
+      const value = valueOf(cells[column]);
+      return typeof value === "number" && RELATIONS[relation](value, number);
+    };
   });
   return { fits: (cells) => tests.every((test) => test(cells)), problem };
 }
 
-/** Return the order of two cells: numbers first, by size, then words; empty ones last. */
+/** Return the order of two cells: numbers first, by size, then words. */
 export function compare(a, b) {
   const [one, two] = [valueOf(a), valueOf(b)];
-  if (one === "" || two === "") return (one === "") - (two === "");
   if (typeof one === "number" && typeof two === "number") return one - two;
   return String(one).localeCompare(String(two), "en", { numeric: true });
 }
 
-/** Give the table with this id, if the page has it, a field to search it and headings to order it. */
-export function listing(id) {
-  const table = document.getElementById(id);
-  if (!table) return;
+const texts = (row) => [...row.cells].map((cell) => cell.textContent);
+
+/**
+ * Give a table a field to search it and headings to order it. Cells are read when they are needed, so
+ * they may change. Conditions are on columns whose headings have a `data-name`; a row's
+ * `data-words` are searched, too.
+ */
+export function listing(table, { noun, hint }) {
+  const id = table.id;
   const headings = [...table.tHead.rows[0].cells];
   const names = headings.map((cell) => cell.dataset.name);
   const rows = [...table.tBodies[0].rows];
-  const texts = new Map(rows.map((row) => [row, [...row.cells].map((cell) => cell.textContent)]));
   const count = html("p", { class: "live-note", role: "status" });
   const problem = html("p", { id: `${id}-problem`, class: "live-problem" });
   const entry = html("input", {
@@ -73,25 +74,19 @@ export function listing(id) {
     problem.textContent = wrong;
     entry.setAttribute("aria-invalid", String(wrong !== ""));
     if (wrong) return;
-    let shown = 0;
-    for (const row of rows) {
-      row.hidden = !fits(texts.get(row));
-      shown += !row.hidden;
-    }
-    count.textContent = `${shown} of ${rows.length} heads`;
+    for (const row of rows) row.hidden = !fits([...texts(row), row.dataset.words ?? ""]);
+    count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} ${noun}`;
   };
   const order = (column) => {
     const heading = headings[column];
     const down = heading.getAttribute("aria-sort") === "ascending";
     for (const cell of headings) cell.removeAttribute("aria-sort");
     heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const cells = new Map(rows.map((row) => [row, texts(row)[column]]));
+    const empty = (row) => cells.get(row).trim() === "";
     const sign = down ? -1 : 1;
-    const empty = (row) => texts.get(row)[column].trim() === "";
-    const sorted = [...rows].sort(
-      (a, b) =>
-        empty(a) - empty(b) || sign * compare(texts.get(a)[column], texts.get(b)[column]),
-    );
-    table.tBodies[0].append(...sorted);
+    const before = (a, b) => empty(a) - empty(b) || sign * compare(cells.get(a), cells.get(b));
+    table.tBodies[0].append(...rows.toSorted(before));
   };
   for (const [column, cell] of headings.entries()) {
     const button = html("button", { type: "button", onclick: () => order(column) });
@@ -99,18 +94,13 @@ export function listing(id) {
     cell.append(button);
   }
   entry.addEventListener("input", search);
-  const box = table.closest(".listing") ?? table;
-  box.before(
+  (table.closest(".listing") ?? table).before(
     html(
       "div",
       { class: "live live-search" },
       html("label", { for: entry.id }, "Search"),
       entry,
-      html(
-        "p",
-        { id: `${id}-hint`, class: "live-hint" },
-        "Words and conditions, such as: smollm2 layer=18, or first>0.5 keys<2. A heading orders the table, and again the other way.",
-      ),
+      html("p", { id: `${id}-hint`, class: "live-hint" }, hint),
       problem,
       count,
     ),

@@ -1,18 +1,15 @@
 // Puts each live figure where its page wants it.
 
-import { calculator } from "./calculator.js";
+import { calculator, numberForModel } from "./calculator.js";
 import { contestFigure } from "./contest.js";
 import { place } from "./controls.js";
 import { rulesFigure } from "./explorer.js";
 import { findingFigure } from "./finding.js";
 import { freezingFigure } from "./freezing.js";
-import { gradientGuess, oneHotGuess, reachGuess } from "./guesses.js";
 import { jacobianFigure } from "./jacobian.js";
-import { landingFigure, numberForModel } from "./landing.js";
+import { landingFigure } from "./landing.js";
 import { partingFigure } from "./parting.js";
-import { phasesFigure } from "./phases.js";
 import { reachingFigure } from "./reaching.js";
-import { temperatureFigure } from "./temperature.js";
 import { wideningFigure } from "./widening.js";
 
 place({
@@ -22,13 +19,8 @@ place({
   "fig-live-freezing": freezingFigure,
   "fig-live-parting": partingFigure,
   "fig-freezing-contest": contestFigure,
-  "fig-freezing-phases": phasesFigure,
   "fig-live-needle": findingFigure,
   "fig-live-reach": reachingFigure,
-  "fig-largest": oneHotGuess,
-  "fig-exact-gradient": gradientGuess,
-  "fig-reach-plane": reachGuess,
-  "fig-live-temperature": temperatureFigure,
   "fig-landing": landingFigure,
   "fig-number": numberForModel,
   "fig-live-variance": wideningFigure,

@@ -8,4 +8,13 @@ place({
   "fig-live-heads": headsFigure,
   "fig-models": headsFigure,
 });
-whenWhole(() => listing("heads"));
+whenWhole(() => {
+  const table = document.getElementById("heads");
+  if (table)
+    listing(table, {
+      noun: "heads",
+      hint:
+        "Words and conditions, such as: smollm2 layer=18, or first>0.5 keys<2. A heading orders the " +
+        "table, and again the other way.",
+    });
+});

@@ -14,29 +14,29 @@ const pieces = (text, words) =>
 function item(section, words) {
   const place = section.chapter ? [html("span", { class: "found-chapter" }, `${section.chapter} › `)] : [];
   const link = html("a", { href: root + section.href }, ...place, ...pieces(section.title, words));
-  const text = section.text ? excerpt(section.text, words) : "";
-  return html("li", {}, link, html("p", {}, ...pieces(text, words)));
+  return html("li", {}, link, html("p", {}, ...pieces(excerpt(section.text, words), words)));
+}
+
+/** Return in words how much was found. */
+function countOf({ words, all, found }) {
+  if (!words.length) return "";
+  if (!found.length) return "Nothing found. The contents and the index list all there is.";
+  if (!all) return "No section has all of these words. These have some of them.";
+  const number = `${found.length} section${found.length === 1 ? "" : "s"}`;
+  return found.length > SHOWN ? `${number}; these are the first ${SHOWN}` : number;
 }
 
 /** Answer in a form: what is found stands in `box`. */
-function answer(form, box, keep) {
+function answer(form, box, keep = () => {}) {
   const entry = form.querySelector("input");
   const count = html("p", { class: "found-count", role: "status" });
   const list = html("ol", { class: "found" });
   box.replaceChildren(count, list);
   const show = () => {
-    const { words, all, found } = find(entry.value);
-    const number = `${found.length} section${found.length === 1 ? "" : "s"}`;
-    const more = found.length > SHOWN ? `; these are the first ${SHOWN}` : "";
-    count.textContent = !words.length
-      ? ""
-      : all
-        ? number + more
-        : found.length
-          ? "No section has all of these words. These have some of them."
-          : "Nothing found. The contents and the index list all there is.";
-    list.replaceChildren(...found.slice(0, SHOWN).map((section) => item(section, words)));
-    if (keep) keep(entry.value);
+    const result = find(entry.value);
+    count.textContent = countOf(result);
+    list.replaceChildren(...result.found.slice(0, SHOWN).map((section) => item(section, result.words)));
+    keep(entry.value);
   };
   let waiting;
   entry.addEventListener("input", () => {
@@ -44,18 +44,16 @@ function answer(form, box, keep) {
     waiting = setTimeout(show, WAIT);
   });
   // Arrows go from the field into the list and back.
-  const places = () => [entry, ...list.querySelectorAll("a")];
   const move = (event) => {
+    const places = [entry, ...list.querySelectorAll("a")];
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const next = step && places()[places().indexOf(document.activeElement) + step];
+    const next = step && places[places.indexOf(document.activeElement) + step];
     if (!next) return;
     event.preventDefault();
     next.focus();
   };
-  form.addEventListener("keydown", move);
-  box.addEventListener("keydown", move);
+  for (const part of [form, box]) part.addEventListener("keydown", move);
   if (entry.value) show();
-  return show;
 }
 
 const dialog = document.getElementById("pst-search-dialog");
@@ -66,20 +64,17 @@ if (dialog) {
   dialog.addEventListener("click", ({ target }) => target.closest(".found a") && dialog.close());
 }
 
-const box = document.getElementById("search-results");
-if (box) {
+const results = document.getElementById("search-results");
+if (results) {
   const form = document.querySelector(".bd-search-container form");
   form.querySelector("input").value = new URLSearchParams(location.search).get("q") ?? "";
-  const show = answer(form, box, (typed) => {
+  form.addEventListener("submit", (event) => event.preventDefault());
+  answer(form, results, (typed) => {
     try {
       history.replaceState(null, "", typed ? `?q=${encodeURIComponent(typed)}` : location.pathname);
     } catch {
       // A page opened as a file may not say so in its address.
     }
-  });
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    show();
   });
 }
 

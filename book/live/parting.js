@@ -1,17 +1,21 @@
 // Rows of one law against α: together at first, then each its own way, and three averages of them.
 
 import { evaluate, place, unpack } from "./chebyshev.js";
-import { draggedField, inTurns, readings } from "./controls.js";
-import { criteria } from "./criteria.js";
-import { chart, digits, html, legend, svg } from "./drawing.js";
-import { annealedBestAlpha, annealedGradient, meanGradient } from "./laws.js";
+import { figure, remembered } from "./controls.js";
+import { typicalAlpha } from "./criteria.js";
+import { chart, digits, svg } from "./drawing.js";
+import { annealedBestAlpha, annealedGradient, meanGradient } from "./normal.js";
+import { softmax } from "./rows.js";
 import { TABLE } from "./table.js";
 
-const NORMAL = { kind: "normal" };
 const TYPICAL = unpack(TABLE.parting);
 const { n: KEYS, alpha: LARGEST_ALPHA } = TABLE.parting;
 const ROWS = 200;
 const STEP = 0.1;
+
+/** Rows that are drawn before the page may answer again. */
+const AT_ONCE = 20;
+
 const HIGHEST = 4.4;
 
 /** The three rows that are shown whole, by the part of all rows that have a smaller gap. */
@@ -65,108 +69,68 @@ export function rowGradients(scores, step, count) {
   });
 }
 
-/** Return the geometric mean of the rows' gradients, from the table. */
-export function typicalGradient(alpha) {
-  return alpha * Math.exp(evaluate(TYPICAL, place(alpha, [0, LARGEST_ALPHA])));
-}
-
-/** Return the three averages as functions of α, and where the two that have a maximum have it. */
-export function threeAverages() {
-  const named = criteria(NORMAL, KEYS, false).find(({ name }) => name === "typical");
-  const curves = {
-    approximation: (alpha) => annealedGradient(NORMAL, alpha, KEYS),
-    mean: meanGradient(NORMAL, KEYS),
-    typical: typicalGradient,
-  };
-  return { curves, best: { approximation: annealedBestAlpha(NORMAL, KEYS), typical: named.alpha } };
-}
+/** The three averages as functions of α, and where the two that have a maximum have it. */
+export const AVERAGES = {
+  approximation: (alpha) => annealedGradient(alpha, KEYS),
+  mean: (alpha) => meanGradient(alpha, KEYS),
+  typical: (alpha) => alpha * Math.exp(evaluate(TYPICAL, place(alpha, [0, LARGEST_ALPHA]))),
+};
+const BEST = { approximation: annealedBestAlpha(KEYS), typical: typicalAlpha(KEYS) };
 
 /** Say which of the three still agree, and which are past their maximum. */
-export function partingInWords(alpha, { approximation, mean, typical }, best) {
+export function partingInWords(alpha, { approximation, mean, typical }) {
   const far = (value) => Math.abs(value / mean - 1) > APART;
   if (alpha === 0) return "At α = 0 no row looks at its scores, and no gradient is left.";
   if (!far(approximation) && !far(typical))
     return `Together: nearly every row has g close to α, so any average of them does.`;
   const formula =
-    alpha > best.approximation
-      ? `The approximation is past its maximum at ${digits(best.approximation)}`
+    alpha > BEST.approximation
+      ? `The approximation is past its maximum at ${digits(BEST.approximation)}`
       : "The approximation begins to leave the others";
   const row =
-    alpha > best.typical
-      ? `the typical row is past its own, at ${digits(best.typical)}`
+    alpha > BEST.typical
+      ? `the typical row is past its own, at ${digits(BEST.typical)}`
       : "the typical row still rises";
   return `${formula}; ${row}; the mean rises, and will for ever.`;
 }
 
 /** Return what the live figure shows. */
 export function partingFigure() {
-  const state = { alpha: 1, seed: 1 };
-  const stage = html("div", { class: "live-pictures" });
-  const values = html("dl", { class: "live-readings", "aria-live": "polite" });
-  const note = html("p", { class: "live-note", "aria-live": "polite" });
-  const { curves, best } = threeAverages();
-  let [view, chosen] = [null, []];
-  const sample = () => {
-    const drawn = normalRows(ROWS, KEYS, state.seed);
-    const byGap = [...drawn].sort((a, b) => a[0] - a[1] - (b[0] - b[1]));
-    chosen = CHOSEN.map(([part]) => byGap[Math.floor(part * ROWS)]);
-    const drawing = picture(chosen, curves);
-    view = drawing;
-    inTurns(drawn, drawing.row, () => view === drawing);
-    stage.replaceChildren(view.root, rowsPicture(chosen, state.alpha));
-    draw();
-  };
-  const draw = () => {
-    const { alpha } = state;
-    const heights = Object.entries(curves).map(([name, curve]) => [name, curve(alpha)]);
-    const found = Object.fromEntries(heights);
-    mark(view, alpha, found);
-    stage.lastChild.replaceWith(rowsPicture(chosen, alpha));
-    values.replaceChildren(
-      ...readings([
-        ["approximation", found.approximation < 0 ? "below 0" : digits(found.approximation)],
-        ["mean of all rows", digits(found.mean)],
-        ["typical row", digits(found.typical)],
-      ]),
-    );
-    note.textContent = partingInWords(alpha, found, best);
-  };
-  const change = (value) => {
-    state.alpha = value;
-    draw();
-  };
-  const alpha = draggedField({
-    letter: "α",
-    to: LARGEST_ALPHA,
-    use: change,
-    stage,
-    view: () => view,
-    results: values,
-  });
-  const others = html(
-    "button",
-    { type: "button", class: "live-button", onclick: () => (state.seed++, sample()) },
-    "Draw other rows",
-  );
-  alpha.show(state.alpha);
-  sample();
-  return [
-    html("div", { class: "live-fields" }, alpha.element),
-    html("div", { class: "live-buttons" }, alpha.play, others),
-    legend([
+  const drawn = remembered(drawingOf);
+  return figure({
+    state: { alpha: 1, seed: 1 },
+    fields: { alpha: { label: "α", to: LARGEST_ALPHA } },
+    across: "alpha",
+    grow: { label: "Let α grow", name: "alpha" },
+    buttons: [["Draw other rows", (state) => state.seed++]],
+    lines: [
       ["line approximation", "approximation"],
       ["line exact", "mean of all rows"],
       ["line sample", "typical row"],
       ["faint", `${ROWS} rows`],
-    ]),
-    stage,
-    values,
-    note,
-  ];
+    ],
+    draw: ({ alpha, seed }) => {
+      const { view, chosen } = drawn(seed);
+      const found = Object.fromEntries(Object.entries(AVERAGES).map(([name, f]) => [name, f(alpha)]));
+      mark(view, alpha, found);
+      return {
+        pictures: [view, rowsPicture(chosen, alpha)],
+        readings: [
+          ["approximation", found.approximation < 0 ? "below 0" : digits(found.approximation)],
+          ["mean of all rows", digits(found.mean)],
+          ["typical row", digits(found.typical)],
+        ],
+        note: partingInWords(alpha, found),
+      };
+    },
+  });
 }
 
-/** Draw what does not depend on α; `row` adds a row behind it. */
-function picture(chosen, curves) {
+/** Draw what does not depend on α, the rows some at a time; also return the three that are shown whole. */
+function drawingOf(seed) {
+  const rows = normalRows(ROWS, KEYS, seed);
+  const byGap = [...rows].sort((a, b) => a[0] - a[1] - (b[0] - b[1]));
+  const chosen = CHOSEN.map(([part]) => byGap[Math.floor(part * ROWS)]);
   const view = chart({
     x: { from: 0, to: LARGEST_ALPHA, name: "α", ticks: [0, 1, 2, 4, 6, 8] },
     y: { from: 0, to: HIGHEST, name: "gradient α(1 − Σp²)", ticks: [0, 1, 2, 3, 4] },
@@ -176,25 +140,18 @@ function picture(chosen, curves) {
   });
   const count = Math.round(LARGEST_ALPHA / STEP) + 1;
   const crowd = view.add("g", {});
-  const curve = (row, style) =>
-    view.curve(
-      rowGradients(row, STEP, count).map((g, i) => [i * STEP, g]),
-      style,
-    );
-  view.row = (row) => crowd.append(curve(row, "faint"));
+  const curve = (row, style) => view.curve(rowGradients(row, STEP, count).map((g, i) => [i * STEP, g]), style);
+  const few = (from) => {
+    for (const row of rows.slice(from, from + AT_ONCE)) crowd.append(curve(row, "faint"));
+    if (from + AT_ONCE < ROWS) setTimeout(() => few(from + AT_ONCE));
+  };
+  few(0);
   for (const row of chosen) curve(row, "thin ink");
-  const places = Array.from({ length: count }, (_, i) => i * STEP);
-  for (const [name, style] of [
-    ["approximation", "line approximation"],
-    ["typical", "line sample"],
-    ["mean", "line exact"],
-  ])
-    view.curve(
-      places.map((a) => [a, curves[name](a)]),
-      style,
-    );
+  view.graph(AVERAGES.approximation, "line approximation");
+  view.graph(AVERAGES.typical, "line sample");
+  view.graph(AVERAGES.mean, "line exact");
   view.marks = view.add("g", {});
-  return view;
+  return { view, chosen };
 }
 
 /** Draw the chosen α and a dot on each of the three curves. */
@@ -225,18 +182,10 @@ function rowsPicture(chosen, alpha) {
     y: { from: 0, to: 1, name: "weight", ticks: [0, 0.5, 1] },
     name: "The largest weights of three rows at the chosen α: a near-tie, a usual row, a clear winner.",
   });
-  const width = (view.box.right - view.box.left) / groups;
-  for (const [i, scores] of chosen.entries()) {
-    const powers = scores.map((s) => Math.exp(alpha * (s - scores[0])));
-    const total = powers.reduce((a, b) => a + b, 0);
-    for (const [k, power] of powers.slice(0, BARS).entries())
-      view.add("rect", {
-        class: "bar",
-        x: (view.X(i * (BARS + 1) + k + 0.5) + 0.12 * width).toFixed(1),
-        y: view.Y(power / total).toFixed(1),
-        width: (0.76 * width).toFixed(1),
-        height: (view.box.bottom - view.Y(power / total)).toFixed(1),
-      });
-  }
-  return view.root;
+  for (const [i, scores] of chosen.entries())
+    for (const [k, weight] of softmax(scores, alpha).slice(0, BARS).entries()) {
+      const from = i * (BARS + 1) + k + 0.5;
+      view.bar(from, from + 1, weight);
+    }
+  return view;
 }

@@ -1,10 +1,20 @@
 // The scales in use. Names, constants and meanings come from attnlib.policies; the rules are here
 // once more, under the same names, and tests compare.
 
-import { annealedBestAlpha } from "./laws.js";
+import { evaluate, place, unpack } from "./chebyshev.js";
+import { annealedBestAlpha } from "./normal.js";
 import { TABLE } from "./table.js";
 
 export const POLICIES = TABLE.policies;
+
+const { inverse_d, root_log_n, ...coefficients } = TABLE.cosine;
+const COSINE = unpack(coefficients);
+
+/** Return the best α of the approximation for cosines, in standard deviations, from the table. */
+function cosineAlpha(n, d) {
+  const places = [place(1 / d, inverse_d), place(Math.sqrt(Math.log(n)), root_log_n)];
+  return annealedBestAlpha(n) * Math.exp(evaluate(COSINE, ...places));
+}
 
 const extension = (n, length) => Math.max(n / length, 1);
 
@@ -26,8 +36,8 @@ const RULES = {
     Math.max(Math.log(position + 1) / Math.log(train_length), 1) / Math.sqrt(d),
   log_place: ({ d, position, start }) =>
     Math.max(Math.log(position) / Math.log(start), 1) / Math.sqrt(d),
-  best_normal: ({ n, d }) => annealedBestAlpha({ kind: "normal", d }, n) / Math.sqrt(d),
-  best_cosine: ({ n, d }) => annealedBestAlpha({ kind: "cosine", d }, n),
+  best_normal: ({ n, d }) => annealedBestAlpha(n) / Math.sqrt(d),
+  best_cosine: ({ n, d }) => Math.sqrt(d) * cosineAlpha(n, d),
   learned_log_length: ({ n, d, s }) => (s * Math.log(n)) / Math.sqrt(d),
   yarn: ({ n, d, coefficient, train_length }) =>
     (coefficient * Math.log(extension(n, train_length)) + 1) ** 2 / Math.sqrt(d),

@@ -1,86 +1,80 @@
-// A sample row of any length: its largest scores one by one, all others by their density.
+// A sample row of normal scores of any length: its largest one by one, all others by their density.
 
 import { TABLE } from "./table.js";
 
-const KEPT = TABLE.arrivals.length - 1;
 const STEPS = 1600;
+const WIDEST = 8;
 
-/**
- * Return the scores of a sample row of n keys, the largest first, and the others as points with
- * masses. The same arrivals S of a Poisson process serve every law and n: the k-th largest of n
- * uniform numbers has 1 − S_k/S_{n+1} below it, so a row of n keys has the scores with those
- * chances. Given the query, of length √d here, dot products are normal.
- */
-export function sampleRow(law, n) {
-  const grid = density(law);
-  const S = TABLE.arrivals;
-  const total = n < S.length ? S[n] : S[KEPT - 1] + n + 1 - KEPT;
-  const count = Math.min(n, KEPT);
-  const scores = Array.from({ length: count }, (_, k) => quantile(grid, S[k] / total));
-  const others = { scores: [], masses: [] };
-  if (n > count) {
-    const edge = scores[count - 1];
-    let missing = n * (1 - S[count - 1] / total);
-    for (let i = 0; grid.scores[i] < edge; i++) {
-      others.scores.push(grid.scores[i]);
-      others.masses.push(n * grid.masses[i]);
-      missing -= n * grid.masses[i];
-    }
-    others.scores.push(edge); // what the last step of the grid has too much or too little
-    others.masses.push(missing);
-  }
-  return { n, scores, others };
-}
-
-/** Return a row with one key more, of a given score, and its place among the largest. */
-export function withNeedle(row, score) {
-  const { scores } = row;
-  const before = scores.findIndex((other) => other <= score);
-  const place = before < 0 ? scores.length : before;
-  const together = [...scores.slice(0, place), score, ...scores.slice(place)];
-  return { ...row, n: row.n + 1, scores: together, place };
-}
-
-/** Return the weights of a row's largest keys at α, and what measures the row. */
-export function weigh({ n, scores, others }, alpha) {
-  const powers = scores.map((s) => Math.exp(alpha * (s - scores[0])));
-  const rest = others.scores.map((s) => Math.exp(alpha * (s - scores[0])));
-  const sum = (terms) => terms.reduce((a, b) => a + b, 0);
-  const Z = sum(powers) + sum(rest.map((power, i) => others.masses[i] * power));
-  const squares = sum(powers.map((p) => p * p)) + sum(rest.map((p, i) => others.masses[i] * p * p));
-  const collision = squares / (Z * Z);
-  return {
-    n,
-    weights: powers.map((power) => power / Z),
-    collision,
-    gradient: alpha * (1 - collision),
-  };
-}
-
-/** Return a fine grid of scores with their masses, and the mass above each. */
-function density({ kind, d }) {
-  const cosine = kind === "cosine";
-  const reach = cosine ? Math.sqrt(60 / (d - 1)) + 30 / (d - 1) : 8;
-  const points = Array.from({ length: STEPS + 1 }, (_, i) => reach * ((2 * i) / STEPS - 1));
-  // With s = tanh v the density of a cosine is a power of 1/cosh v, without ends.
-  const heights = points.map((v) =>
-    cosine ? Math.exp((1 - d) * Math.log(Math.cosh(v))) : Math.exp((-v * v) / 2),
-  );
-  const total = heights.reduce((a, b) => a + b, 0);
-  const masses = heights.map((height) => height / total);
-  const above = new Float64Array(STEPS + 1);
-  for (let i = STEPS - 1; i >= 0; i--) above[i] = above[i + 1] + (masses[i] + masses[i + 1]) / 2;
-  return { scores: cosine ? points.map(Math.tanh) : points, masses, above };
-}
+/** Scores on a fine grid with their masses, and the chance of a larger one. */
+const SCORES = Array.from({ length: STEPS + 1 }, (_, i) => WIDEST * ((2 * i) / STEPS - 1));
+const HEIGHTS = SCORES.map((s) => Math.exp((-s * s) / 2));
+const TOTAL = HEIGHTS.reduce((a, b) => a + b, 0);
+const MASSES = HEIGHTS.map((height) => height / TOTAL);
+const LARGER = new Float64Array(STEPS + 1);
+for (let i = STEPS - 1; i >= 0; i--) LARGER[i] = LARGER[i + 1] + (MASSES[i] + MASSES[i + 1]) / 2;
 
 /** Return the score that is exceeded with a given chance. */
-function quantile({ scores, above }, chance) {
+function quantile(chance) {
   let [low, high] = [0, STEPS - 1];
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (above[middle] > chance) low = middle;
+    if (LARGER[middle] > chance) low = middle;
     else high = middle;
   }
-  const part = Math.log(above[low] / chance) / Math.log(above[low] / above[high]);
-  return scores[low] + part * (scores[high] - scores[low]);
+  const part = Math.log(LARGER[low] / chance) / Math.log(LARGER[low] / LARGER[high]);
+  return SCORES[low] + part * (SCORES[high] - SCORES[low]);
+}
+
+/**
+ * Return a sample row of n keys: scores, the largest first, how many keys each stands for, and how
+ * many stand for one. The same arrivals S of a Poisson process serve every n: the k-th largest of n
+ * uniform numbers has 1 − S_k/S_{n+1} below it, so a row has the scores with those chances.
+ */
+export function sampleRow(n, S = TABLE.arrivals) {
+  const kept = Math.min(n, S.length - 1);
+  const total = n < S.length ? S[n] : S[kept - 1] + n + 1 - kept;
+  const scores = S.slice(0, kept).map((arrival) => quantile(arrival / total));
+  const masses = scores.map(() => 1);
+  if (n > kept) {
+    const edge = scores[kept - 1];
+    let missing = n * (1 - S[kept - 1] / total);
+    for (let i = 0; SCORES[i] < edge; i++) {
+      scores.push(SCORES[i]);
+      masses.push(n * MASSES[i]);
+      missing -= n * MASSES[i];
+    }
+    scores.push(edge); // what the last step of the grid has too much or too little
+    masses.push(missing);
+  }
+  return { scores, masses, kept };
+}
+
+/** Return a row with one key more, of a given score: also its place in the lists, and its rank. */
+export function withNeedle({ scores, masses, kept }, score) {
+  const before = scores.slice(0, kept).findIndex((other) => other <= score);
+  const placed = before < 0 ? scores.length : before;
+  const above = masses.filter((_, i) => scores[i] > score).reduce((a, b) => a + b, 0);
+  return {
+    scores: scores.toSpliced(placed, 0, score),
+    masses: masses.toSpliced(placed, 0, 1),
+    kept: before < 0 ? kept : kept + 1,
+    placed,
+    rank: Math.round(above) + 1,
+  };
+}
+
+/** Return the weight of each score of a row at α, Σp², and the gradient α(1 − Σp²). */
+export function weigh({ scores, masses }, alpha) {
+  const powers = scores.map((s) => Math.exp(alpha * (s - scores[0])));
+  const Z = powers.reduce((total, power, i) => total + masses[i] * power, 0);
+  const collision = powers.reduce((total, power, i) => total + masses[i] * power * power, 0) / (Z * Z);
+  return { weights: powers.map((power) => power / Z), collision, gradient: alpha * (1 - collision) };
+}
+
+/** Return the weights of the keys of a row with these scores, written out. */
+export function softmax(scores, alpha) {
+  const largest = Math.max(...scores);
+  const powers = [...scores].map((s) => Math.exp(alpha * (s - largest)));
+  const total = powers.reduce((a, b) => a + b, 0);
+  return powers.map((power) => power / total);
 }

@@ -19,10 +19,9 @@ from book.live.verdicts import verdicts
 HERE = Path(__file__).parent
 
 MODULES = (
-    *("table", "chebyshev", "laws", "criteria", "policies", "rows", "drawing", "controls"),
-    *("needle", "inputs", "advice", "snippets", "jacobian", "freezing", "temperature"),
-    *("parting", "contest", "phases", "finding", "reaching", "guess", "guesses", "widening"),
-    *("calculator", "explorer", "landing", "main"),
+    *("table", "chebyshev", "normal", "criteria", "policies", "rows", "drawing", "controls"),
+    *("inputs", "advice", "snippets", "jacobian", "freezing", "contest", "parting", "finding"),
+    *("reaching", "widening", "listing", "calculator", "explorer", "landing", "main"),
 )
 """In an order in which each imports only from those before it. The first is made."""
 
@@ -30,7 +29,7 @@ SCRIPTS = {
     "live": MODULES,
     "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
     "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
-    "ledger": ("verdicts", "drawing", "ledger", "main_ledger"),
+    "ledger": ("verdicts", "drawing", "controls", "ledger"),
 }
 """The modules of each script; the first of each is made."""
 

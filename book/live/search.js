@@ -4,8 +4,7 @@ import { INDEX } from "./index.js";
 
 const GREEK = {
   ...{ α: "alpha", β: "beta", γ: "gamma", δ: "delta", ε: "epsilon", θ: "theta", κ: "kappa" },
-  ...{ λ: "lambda", μ: "mu", π: "pi", ρ: "rho", ϱ: "rho", σ: "sigma", τ: "tau", φ: "phi" },
-  ...{ ψ: "psi", ω: "omega", ξ: "xi", χ: "chi", η: "eta", ζ: "zeta", ν: "nu", ς: "sigma" },
+  ...{ λ: "lambda", μ: "mu", π: "pi", ρ: "rho", σ: "sigma", τ: "tau", φ: "phi", η: "eta" },
 };
 const WORD = /√|[\p{L}\p{N}]+/gu;
 
@@ -16,17 +15,24 @@ const SMALL = new Set(
   ),
 );
 
+/** Points of a section whose title has a word, whose chapter's title has it, and whose text has. */
+const [IN_TITLE, ABOVE, IN_TEXT] = [6, 2.5, 3];
+
+/** A synonym that is all of what was typed has so many points, each of its places less. */
+const [SYNONYM, NEXT] = [200, 30];
+
 /** Return a word in small Latin letters, without accents: μP is mup, and √ sqrt. */
 export function folded(word) {
   if (word === "√") return "sqrt";
   const letters = word.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
-  return letters.replace(/[α-ϱ]/g, (letter) => GREEK[letter] ?? letter);
+  return letters.replace(/[α-ω]/g, (letter) => GREEK[letter] ?? letter);
 }
 
 /** Return a word without the endings of plurals and of verbs. */
-export function stem(word) {
+function stem(word) {
+  if (word.length === 4) return word.replace(/s$/, "");
   const cut = word.replace(/(?:ies|y)$/, "i").replace(/(?:ing|ed|es|s|e)$/, "");
-  return word.length > 4 && cut.length > 2 ? cut : word.length === 4 ? word.replace(/s$/, "") : word;
+  return word.length > 4 && cut.length > 2 ? cut : word;
 }
 
 /** Return the words of a text: each folded, with its stem and its place. */
@@ -37,92 +43,91 @@ export function wordsOf(text) {
   });
 }
 
-/** Return how well a word of a text answers one that was asked for: 1, less, or 0. */
-function fit(asked, found) {
-  if (found.word === asked.word) return 1;
-  if (found.stem === asked.stem) return 0.9;
-  return asked.word.length > 2 && found.word.startsWith(asked.word) ? (asked.last ? 0.6 : 0.4) : 0;
-}
-
-let prepared;
-
-/** Return the sections with their words counted, which takes a moment, once. */
-export function sections() {
-  prepared ??= INDEX.sections.map(([page, anchor, named, text], number) => {
-    const [address, chapter, value] = INDEX.pages[page];
-    const title = named || anchor;
-    const file = anchor ? "" : address.replace(/^.*\/|\.html$/g, "").replaceAll("_", " ");
-    const worth = anchor ? value : 1.3 * value;
-    const counts = new Map();
-    const texts = wordsOf(text);
-    for (const { word } of texts) counts.set(word, (counts.get(word) ?? 0) + 1);
-    const unique = [...counts].map(([word, count]) => ({ word, stem: stem(word), count }));
-    return {
-      ...{ number, title, text, chapter: anchor ? chapter : "", worth, size: texts.length },
-      ...{ href: anchor ? `${address}#${anchor}` : address, counts: unique },
-      ...{ titles: telling(wordsOf(title)), above: telling(wordsOf(anchor ? chapter : file)) },
-      file: wordsOf(file),
-      line: ` ${texts.map(({ word }) => word).join(" ")} `,
-    };
-  });
-  return prepared;
-}
-
 /** Return those of words that are not small, or all where there is no other. */
 function telling(words) {
   const found = words.filter(({ word }) => !SMALL.has(word));
   return found.length ? found : words;
 }
 
+/** Return how well a word of a text answers one that was asked for: 1, less, or 0. */
+function fit(asked, found) {
+  if (found.word === asked.word) return 1;
+  if (found.stem === asked.stem) return 0.9;
+  return asked.word.length > 2 && found.word.startsWith(asked.word) ? 0.5 : 0;
+}
+
+const best = (asked, words) => Math.max(0, ...words.map((one) => fit(asked, one)));
+
+let prepared;
+
+/** Return the sections with their words counted, which takes a moment, once. */
+export function sections() {
+  prepared ??= INDEX.sections.map(([page, anchor, named, text], number) => {
+    const [address, chapter, worth] = INDEX.pages[page];
+    const title = named || anchor;
+    const file = address.replace(/^.*\/|\.html$/g, "").replaceAll("_", " ");
+    const words = wordsOf(text);
+    const counts = new Map();
+    for (const { word } of words) counts.set(word, (counts.get(word) ?? 0) + 1);
+    return {
+      ...{ number, title, text, chapter: anchor ? chapter : "" },
+      href: anchor ? `${address}#${anchor}` : address,
+      worth: anchor ? worth : 1.3 * worth,
+      titles: telling(wordsOf(title)),
+      above: wordsOf(anchor ? chapter : file),
+      counts: [...counts].map(([word, count]) => ({ word, stem: stem(word), count })),
+      size: words.length,
+      line: ` ${words.map(({ word }) => word).join(" ")} `,
+    };
+  });
+  return prepared;
+}
+
 /**
- * Return the sections of synonyms that the words name, best first, each with its points, and how
- * much of what was typed the longest of these synonyms is.
+ * Return the points of sections by the synonyms that the words name, wherever these begin, also
+ * without the spaces between them or before their end is typed; and how much of what was typed the
+ * longest of them is.
  */
 function meant(words) {
-  const found = new Map();
+  const joined = words.map(({ word }) => word).join("");
+  const starts = words.map((_, i) => words.slice(0, i).reduce((sum, { word }) => sum + word.length, 0));
+  const ends = new Set([...starts, joined.length]);
+  const letters = telling(words).reduce((sum, { word }) => sum + word.length, 0);
+  const points = new Map();
   let most = 0;
-  const letters = (some) => telling(some).reduce((sum, { word }) => sum + word.length, 0);
   for (const [phrase, numbers] of INDEX.synonyms) {
-    const parts = phrase.split(" ").map(folded);
-    const name = parts.join("");
-    const whole = parts.map((_, i) => parts.slice(0, i).join("")); // beginnings that say too little
-    for (let from = 0; from < words.length; from++)
-      for (let to = from + 1; to <= words.length; to++) {
-        const some = words.slice(from, to);
-        const said = some.map(({ word }) => word).join("");
-        const begun = words[to - 1].last && said.length > 0.6 * name.length && !whole.includes(said);
-        if (said !== name && !stemmed(said, name) && !(begun && name.startsWith(said))) continue;
-        const share = letters(some) / letters(words);
-        most = Math.max(most, share);
-        for (const [place, number] of numbers.entries()) {
-          const points = share * (200 + name.length - 30 * place);
-          found.set(number, Math.max(found.get(number) ?? 0, points));
-        }
+    const name = wordsOf(phrase).map(({ word }) => word).join("");
+    for (const from of starts) {
+      const rest = joined.slice(from, from + name.length);
+      const after = from + rest.length;
+      const whole = rest === name && (ends.has(after) || (joined[after] === "s" && ends.has(after + 1)));
+      const begun = rest.length > 0.6 * name.length && name.startsWith(rest) && after === joined.length;
+      if (!whole && !begun) continue;
+      const share = Math.min(1, rest.length / letters);
+      most = Math.max(most, share);
+      for (const [place, number] of numbers.entries()) {
+        const own = share * (SYNONYM + name.length - NEXT * place);
+        points.set(number, Math.max(points.get(number) ?? 0, own));
       }
+    }
   }
-  return { found, most };
+  return { points, most };
 }
 
-/** Return how much of a name the words are, 0 where they have others. */
-function covered(words, names) {
-  const all = names.length && words.every((word) => names.some((one) => fit(word, one)));
-  return all ? words.length / Math.max(words.length, names.length) : 0;
-}
-
-const stemmed = (said, name) => said.length > 4 && stem(said) === stem(name);
-
-/** Return how well one section answers: 0 where it lacks a word, unless `some` will do. */
+/** Return how well a section answers: 0 where it lacks a word, unless `some` will do. */
 function score(section, words, rarity, some) {
   let sum = 0;
   for (const [i, word] of words.entries()) {
-    const inTitle = Math.max(0, ...section.titles.map((one) => fit(word, one)));
-    const above = Math.max(0, ...section.above.map((one) => fit(word, one)));
-    const inText = section.counts.reduce((total, one) => total + one.count * fit(word, one), 0);
-    if (!inTitle && !above && !inText && !some) return 0;
-    const often = inText / (inText + 0.5 + section.size / 150);
-    sum += rarity[i] * (6 * inTitle + 2.5 * above + 3 * often);
+    const [title, above] = [best(word, section.titles), best(word, section.above)];
+    const text = section.counts.reduce((total, one) => total + one.count * fit(word, one), 0);
+    if (!title && !above && !text && !some) return 0;
+    const often = text / (text + 0.5 + section.size / 150);
+    sum += rarity[i] * (IN_TITLE * title + ABOVE * above + IN_TEXT * often);
   }
-  return sum;
+  if (words.length > 1 && section.line.includes(` ${words.map(({ word }) => word).join(" ")} `)) sum *= 1.4;
+  if (words.every((word) => best(word, section.titles)))
+    sum *= words.length < section.titles.length ? 1.5 : 2.8; // 2.8: it is the title
+  return sum * section.worth;
 }
 
 /**
@@ -130,76 +135,52 @@ function score(section, words, rarity, some) {
  * words: if none has, those with some.
  */
 export function find(typed) {
-  const typedWords = wordsOf(typed).map((one) => ({ ...one, last: one.to === typed.length }));
+  const typedWords = wordsOf(typed);
   const words = telling(typedWords);
   if (!words.length) return { words, all: true, found: [] };
   const every = sections();
-  const has = (section, word) =>
-    section.counts.some((one) => fit(word, one)) ||
-    section.titles.some((one) => fit(word, one)) ||
-    section.above.some((one) => fit(word, one));
+  const has = (section, word) => [section.counts, section.titles, section.above].some((part) => best(word, part));
   const rarity = words.map((word) =>
     Math.log(1 + every.length / (1 + every.filter((section) => has(section, word)).length)),
   );
   const synonyms = meant(typedWords);
-  const phrase = words.map(({ word }) => word).join(" ");
   const ranked = (some) =>
     every
-      .map((section) => {
-        let points = score(section, words, rarity, some) * section.worth;
-        if (words.length > 1 && section.line.includes(` ${phrase} `)) points *= 1.4;
-        const named = Math.max(covered(words, section.titles), covered(words, section.file));
-        if (named) points *= named === 1 ? 2.8 : 1.2 + 0.8 * named;
-        full ||= points > 0;
-        return { section, points: points + (synonyms.found.get(section.number) ?? 0) };
-      })
-      .filter(({ points }) => points > 0)
-      .sort((a, b) => b.points - a.points);
-  let full = synonyms.most === 1;
-  let found = ranked(false);
-  const all = full;
-  if (!all) found = ranked(true).slice(0, 10);
-  return { words, all, found: found.map(({ section }) => section) };
+      .map((section) => [section, score(section, words, rarity, some)])
+      .filter(([{ number }, own]) => own > 0 || synonyms.points.has(number))
+      .map(([section, own]) => [section, own + (synonyms.points.get(section.number) ?? 0)])
+      .sort(([, a], [, b]) => b - a)
+      .map(([section]) => section);
+  const full = ranked(false);
+  const all = synonyms.most === 1 || full.length > synonyms.points.size;
+  return { words, all, found: all ? full : ranked(true).slice(0, 10) };
 }
 
 /** Return a text in pieces, each with whether it is one of the words asked for. */
 export function marked(text, words) {
-  const pieces = [];
-  let end = 0;
-  for (const one of wordsOf(text)) {
-    if (!words.some((word) => fit(word, one))) continue;
-    if (one.from > end) pieces.push([text.slice(end, one.from), false]);
-    pieces.push([text.slice(one.from, one.to), true]);
-    end = one.to;
-  }
-  if (end < text.length) pieces.push([text.slice(end), false]);
-  return pieces;
+  const hits = wordsOf(text).filter((one) => words.some((word) => fit(word, one)));
+  const pieces = hits.flatMap(({ from, to }, i) => [
+    [text.slice(hits[i - 1]?.to ?? 0, from), false],
+    [text.slice(from, to), true],
+  ]);
+  return [...pieces, [text.slice(hits.at(-1)?.to ?? 0), false]].filter(([piece]) => piece);
 }
 
 /** Return some two hundred characters of a text with as many of the words as can be. */
 export function excerpt(text, words, length = 220) {
   const hits = wordsOf(text)
-    .map((one) => ({ from: one.from, which: words.findIndex((word) => fit(word, one) > 0) }))
+    .map((one) => ({ from: one.from, which: words.findIndex((word) => fit(word, one)) }))
     .filter(({ which }) => which >= 0);
-  let best = { from: 0, different: 0, many: 0 };
-  for (const [i, { from }] of hits.entries()) {
-    const within = hits.slice(i).filter((hit) => hit.from < from + length - 40);
-    const different = new Set(within.map(({ which }) => which)).size;
-    if (different > best.different || (different === best.different && within.length > best.many + 1))
-      best = { from, different, many: within.length };
-  }
-  // From the beginning of a sentence, if one is near; and not only the end of the text.
-  const latest = Math.min(best.from, Math.max(0, text.length - length));
-  const starts = [...text.matchAll(/[.?!:…] (?=\P{Ll})/gu)].map((one) => one.index + 2);
-  const sentence = starts.filter((place) => place <= latest).at(-1) ?? 0;
-  const word = text.lastIndexOf(" ", best.from - 40) + 1;
-  const start = best.from - sentence < length - 60 ? sentence : word;
-  if (text.length <= start + length + 20) {
-    const whole = start === 0 || start === sentence;
-    return (whole ? "" : "… ") + text.slice(start);
-  }
+  const different = ({ from }) =>
+    new Set(hits.filter((hit) => hit.from >= from && hit.from < from + length - 40).map(({ which }) => which)).size;
+  const first = hits.reduce((a, b) => (different(b) > different(a) ? b : a), hits[0] ?? { from: 0 });
+  // From the beginning of a sentence, if one is near.
+  const starts = [0, ...[...text.matchAll(/[.?!:…] (?=\P{Ll})/gu)].map((one) => one.index + 2)];
+  const sentence = starts.findLast((place) => place <= first.from);
+  const word = text.lastIndexOf(" ", first.from - 40) + 1;
+  const start = first.from - sentence < length - 60 ? sentence : word;
+  const before = start === sentence ? "" : "… ";
+  if (text.length <= start + length + 20) return before + text.slice(start);
   const cut = text.slice(start, start + length);
-  const full = cut.lastIndexOf(". ");
-  const shown = full > length * 0.6 ? cut.slice(0, full + 1) : `${cut.slice(0, cut.lastIndexOf(" "))} …`;
-  return (start === 0 || start === sentence ? "" : "… ") + shown;
+  return `${before}${cut.slice(0, cut.lastIndexOf(" "))} …`;
 }

@@ -1,7 +1,7 @@
 // A thousand dot products of normal vectors while their length d grows, with and without ÷ √d.
 
-import { numberField, player, readings, whole } from "./controls.js";
-import { chart, digits, html, legend } from "./drawing.js";
+import { figure, whole } from "./controls.js";
+import { chart, digits } from "./drawing.js";
 import { normals } from "./parting.js";
 
 const PAIRS = 1000;
@@ -31,65 +31,39 @@ export function momentsAt(values, d) {
 /** Return what the live figure shows. */
 export function wideningFigure() {
   const products = growingProducts(PAIRS, 1);
-  const stage = html("div", { class: "live-pictures" });
-  const values = html("dl", { class: "live-readings", "aria-live": "polite" });
-  const draw = (d) => {
-    const found = products(d);
-    const { variance, error } = momentsAt(found, d);
-    const root = Math.sqrt(d);
-    stage.replaceChildren(
-      histogram(found, root, WIDEST, "q·k"),
-      histogram(
-        found.map((value) => value / root),
-        1,
-        4,
-        "q·k/√d",
-      ),
-    );
-    values.replaceChildren(
-      ...readings([
-        ["variance of q·k, measured", `${digits(variance)} ± ${digits(error, 2)}`],
-        ["predicted: d", String(d)],
-        ["variance of q·k/√d", `${digits(variance / d)} ± ${digits(error / d, 2)}`],
-      ]),
-    );
-  };
-  const length = numberField({
-    label: "Length of the vectors d",
-    ...whole("d", 1, LONGEST),
-    use: draw,
-  });
-  const play = player({
-    label: "Let d grow",
-    results: values,
-    move: (part) => {
-      const d = Math.round(8 * (LONGEST / 8) ** part);
-      length.show(d);
-      draw(d);
-    },
-  });
-  length.show(64);
-  draw(64);
-  return [
-    html("div", { class: "live-fields" }, length.element, play),
-    legend([
+  return figure({
+    state: { d: 64 },
+    fields: { d: { label: "Length of the vectors d", ...whole("d", 1, LONGEST) } },
+    grow: { label: "Let d grow", name: "d" },
+    lines: [
       ["line bars", `${PAIRS} pairs q, k`],
       ["line approximation", "normal with the predicted variance"],
-    ]),
-    stage,
-    values,
-  ];
+    ],
+    draw: ({ d }) => {
+      const found = products(d);
+      const { variance, error } = momentsAt(found, d);
+      const root = Math.sqrt(d);
+      const divided = found.map((value) => value / root);
+      return {
+        pictures: [histogram(found, root, WIDEST, "q·k"), histogram(divided, 1, 4, "q·k/√d")],
+        readings: [
+          ["variance of q·k, measured", `${digits(variance)} ± ${digits(error, 2)}`],
+          ["predicted: d", String(d)],
+          ["variance of q·k/√d", `${digits(variance / d)} ± ${digits(error / d, 2)}`],
+        ],
+      };
+    },
+  });
 }
 
 /** Draw how often each value occurs, as a density, and the normal one with a standard deviation. */
 function histogram(found, deviation, widest, name) {
   const width = (2 * widest) / BINS;
-  const counts = new Array(BINS).fill(0);
+  const density = new Array(BINS).fill(0);
   for (const value of found) {
     const bin = Math.floor((value + widest) / width);
-    if (bin >= 0 && bin < BINS) counts[bin]++;
+    if (bin >= 0 && bin < BINS) density[bin] += 1 / (found.length * width);
   }
-  const density = counts.map((count) => count / (found.length * width));
   const peak = 1 / (deviation * Math.sqrt(2 * Math.PI));
   const highest = 1.15 * Math.max(peak, ...density);
   const view = chart({
@@ -97,21 +71,8 @@ function histogram(found, deviation, widest, name) {
     y: { from: 0, to: highest, name: "density", ticks: [0] },
     name: `Histogram of ${name} for ${PAIRS} pairs, with the normal density of the predicted variance.`,
   });
-  const unit = (view.box.right - view.box.left) / BINS;
   for (const [i, height] of density.entries())
-    view.add("rect", {
-      class: "bar",
-      x: (view.box.left + unit * (i + 0.06)).toFixed(1),
-      y: view.Y(height).toFixed(1),
-      width: (0.88 * unit).toFixed(1),
-      height: (view.box.bottom - view.Y(height)).toFixed(1),
-    });
-  view.curve(
-    Array.from({ length: 161 }, (_, i) => {
-      const value = widest * (i / 80 - 1);
-      return [value, peak * Math.exp(-((value / deviation) ** 2) / 2)];
-    }),
-    "line approximation",
-  );
-  return view.root;
+    view.bar(width * i - widest, width * (i + 1) - widest, height);
+  view.graph((x) => peak * Math.exp(-((x / deviation) ** 2) / 2), "line approximation");
+  return view;
 }

@@ -9,7 +9,6 @@ from attnlib import exact, rows
 from attnlib.scores import Normal
 from book import models, stills
 from book.live import heads, script
-from experiments.real_heads.shown import SHOWN
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
 from tests.books import ROOT
@@ -43,33 +42,6 @@ def test_the_atlas_is_the_record(atlas):
     assert (atlas["finds"], atlas["listed"]) == (FINDS, LISTED)
 
 
-def test_a_head_has_the_needle_it_looks_for_most(atlas):
-    sources = {"repeat": load("real_heads_repeats")}
-    names = list(heads.NEEDLES)
-    best = np.array([
-        sources.get(name, load("real_heads_atlas")).find(needle=name, weights="largest")
-        for name in names
-    ], dtype=float)  # fmt: skip
-    columns = atlas["columns"]
-    for i in range(best.shape[1]):
-        if np.nanmax(best[:, i]) < LISTED:
-            assert columns["needle"][i] is columns["gap"][i] is None
-        else:
-            assert columns["needle"][i] == int(np.nanargmax(best[:, i]))
-            assert columns["weight"][i] == pytest.approx(np.nanmax(best[:, i]), rel=6e-3)
-    assert all(one is None for one in columns["needle"][best.shape[1] :])
-
-
-def test_the_recorded_heads_are_all_there():
-    shown = heads.shown()
-    assert [(one["model"], one["layer"], one["head"]) for one in shown["heads"]] == [
-        (one.model, one.layer, one.head) for one in SHOWN
-    ]
-    for one in shown["heads"]:
-        assert len(shown["texts"][one["text"]]) == len(one["meant"])
-        assert len(one["queries"]["whole"]) == len(one["keys"]["whole"]) == len(one["meant"])
-
-
 @pytest.mark.parametrize("name", SIZES)
 def test_the_scripts_are_small_and_stay_on_this_site(name):
     texts = {key: script.bare(text) for key, text in script.modules(name).items()}
@@ -80,34 +52,12 @@ def test_the_scripts_are_small_and_stay_on_this_site(name):
         assert word not in text
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_a_figure_has_its_place_in_the_chapter_and_on_the_page(name):
-    on_the_page = "fig-models" if name == "heads" else "fig-models-attend"
-    assert script.figures(name) == [f"fig-live-{name}", on_the_page]
-    assert f":name: {on_the_page}\n" in models.PAGE.read_text("utf-8")
-
-
 def test_the_page_is_what_its_command_writes():
     text = models.PAGE.read_text("utf-8")
     assert text == models.page()
     assert len(text.encode()) < 150_000
     assert text.count("<tr><td>") == 550  # a plain table, which needs no script
     assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: models\n") == 1
-
-
-def test_the_table_is_the_record():
-    table, record = heads.heads(), load("real_heads_atlas")
-    for i in (0, 167, 280, 549):
-        cells = models.cells(table, i)
-        at = next(one.at for one in heads.MODELS if one.name == cells["model"])
-        found = record.find(model=cells["model"], **at)
-        within = next(one.heads for one in heads.MODELS if one.name == cells["model"])
-        j = int(cells["layer"]) * within + int(cells["head"])
-        assert float(cells["alpha"]) == pytest.approx(found["alpha"][j], rel=6e-3)
-        assert float(cells["keys"]) == pytest.approx(found["keys"][j], rel=6e-3)
-        assert float(cells["random"]) == pytest.approx(found["random_keys"][j], rel=6e-3)
-        assert float(cells["first"]) == pytest.approx(found["first"][j], abs=6e-4)
-    assert models.cells(table, 168)["needle"] == "repeat"  # layer 18, head 6
 
 
 def test_the_still_shows_the_head_that_finds_the_fox():

@@ -71,18 +71,6 @@ def test_figures_are_the_same_bytes_every_time():
     assert "<dc:date>" not in first
 
 
-def test_a_figure_of_panels_shares_its_x_axis():
-    _, axes = book.figure("x", "y", panels=2)
-    assert [panel.get_ylabel() for panel in axes] == ["y", "y"]
-    assert [panel.get_xlabel() for panel in axes] == ["", "x"]
-
-
-def test_the_style_is_what_it_is_whatever_was_set_before():
-    mpl.rcParams["lines.linewidth"] = 9.0
-    book.set_style()
-    assert mpl.rcParams["lines.linewidth"] == style.STYLE["lines.linewidth"]
-
-
 def test_the_claim_box_shows_statement_place_verdict_and_evidence():
     words = {"id": "a.b", "source": "001", "place": "heading 2", "quote": "x<y", "translation": ""}
     outcome = claims.Outcome(
@@ -99,25 +87,10 @@ def test_the_claim_box_shows_statement_place_verdict_and_evidence():
     assert "x &lt; y &amp; z" in html
 
 
-def test_an_unknown_claim_has_no_box():
-    with pytest.raises(KeyError, match=r"variance\.nothing"):
-        book.claim_box("variance.nothing")
-
-
 def test_the_committed_drawings_are_drawn_so():
     for name, drawn in drawings.committed().items():
         committed = (drawings.STATIC / name).read_text(encoding="utf-8")
         assert text_difference(committed, drawn) is None, name
-
-
-def test_what_is_drawn_as_it_was_is_not_written_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(drawings, "STATIC", tmp_path)
-    (tmp_path / "one.svg").write_text("<svg/>")
-    (tmp_path / "two.svg").write_text("<svg/>")
-    before = (tmp_path / "one.svg").stat().st_ino
-    drawings.write({"one.svg": "<svg/>", "two.svg": "<svg></svg>"})
-    assert (tmp_path / "one.svg").stat().st_ino == before
-    assert (tmp_path / "two.svg").read_text() == "<svg></svg>"
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ from tests.book.symbols import MEANINGS, NAME, redefined
 CHAPTERS = sorted({cell.chapter for cell in book()})
 LETTERS = {
     re.match(NAME, part)[0]
-    for group in notation.GROUPS
-    for symbol in group.symbols
+    for symbol in notation.symbols()
     for part in symbol.latex.split(", ")
     if re.match(NAME, part) and not part.startswith(r"\operatorname")
 }

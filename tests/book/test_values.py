@@ -51,16 +51,6 @@ def test_a_column_of_numbers_is_known(cells, number):
     assert table._numbers() == [number]
 
 
-def test_a_row_of_another_length_is_refused():
-    with pytest.raises(ValueError, match=r"a row must have 2 cells, .*, got 3: \(1, 2, 3\)"):
-        Table("a", "b").row(1, 2, 3)
-
-
-def test_a_table_without_rows_has_its_headings():
-    assert repr(Table("a", "b")) == "a  b"
-    assert "<tbody>\n</tbody>" in Table("a", "b")._repr_html_()
-
-
 def test_a_link_is_one_in_html_and_its_text_elsewhere():
     table = Table("bug", "n")
     table.row(Link("a <b>", "https://example.org/?a=1&b=2"), 4)

@@ -1,7 +1,5 @@
 """What is joined into one style sheet and one script still means what its parts meant."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from book.extensions import live, weight
@@ -38,12 +36,6 @@ def test_a_script_moves_behind_the_still_of_its_first_figure():
     assert found == others + inside + more
 
 
-@pytest.mark.parametrize("script", ["live", "ledger"])
-def test_a_script_without_a_figure_stays(script):
-    body = figure("fig-x") + ASKED.replace("live.js", f"{script}.js")
-    assert live.in_figures(body) == body
-
-
 def test_addresses_in_a_joined_style_lead_where_they_led(out):
     out("_static/deep/part.css", "b { background: url('../pic.svg') } i { src: url(#x) }")
     out("_static/deep/one.css", '@import "part.css"; a { background: url(near.svg) }')
@@ -52,12 +44,6 @@ def test_addresses_in_a_joined_style_lead_where_they_led(out):
     assert 'url("deep/near.svg")' in joined
     assert "url(#x)" in joined
     assert "@import" not in joined
-
-
-def test_what_is_neither_light_nor_dark_is_light(out):
-    out("_static/a.css", "html[data-theme=light] a{b}html[data-theme='light'] c{d}")
-    light = 'html:not([data-theme="dark"])'
-    assert weight.style(out(), "_static/a.css") == f"{light} a{{b}}{light} c{{d}}"
 
 
 def test_a_font_becomes_part_of_the_style(out):
@@ -87,15 +73,6 @@ def test_a_joined_script_does_not_set_the_mode_of_the_next_and_ends_before_it(ou
     assert "sourceMappingURL" not in text
 
 
-def test_the_name_of_a_joined_file_says_what_is_in_it(out):
-    names = set()
-    for body in ("p { }", "p { }", "b { }"):
-        out("_static/a.css", body)
-        weight.JOINED.clear()
-        names.add(weight.written(out(), "css", ("_static/a.css",)))
-    assert len(names) == 2
-
-
 @pytest.mark.parametrize(
     ("tag", "sized"),
     [
@@ -109,39 +86,5 @@ def test_pictures_have_their_natural_size_unless_it_is_said(out, tag, sized):
     out("p.svg", SVG)
     files = {"p.svg": out() / "p.svg"}
     assert weight.with_sizes(tag, files) == tag.replace(">", f"{sized}>")
-
-
-def test_all_pictures_but_the_first_wait_till_they_are_near():
-    body = '<img src="a.png"><img src="b.png"/><img loading="eager" src="c.png">'
-    expected = '<img src="a.png"><img src="b.png" loading="lazy"/><img loading="eager" src="c.png">'
-    assert weight.with_sizes(body, {}) == expected
-
-
-def test_size_in_points_or_pixels_or_not_said(out):
-    for name, tag, size in [
-        ("a.svg", SVG, (96, 48)),
-        ("b.svg", '<svg width="10" height="20px">', (10, 20)),
-        ("c.svg", '<svg width="100%" height="20">', None),
-        ("d.svg", "no picture", None),
-    ]:
-        assert weight.natural(out(name, tag) / name) == size
-
-
-def test_late_files_are_brought_once_for_a_build(out, monkeypatch):
-    called, coloured = [], []
-    monkeypatch.setattr(weight, "overwrite_pygments_css", coloured.append)
-
-    def late(app, error):
-        called.append(error)
-
-    def other(app, error):
-        raise AssertionError
-
-    late.__module__, other.__module__ = "sphinx_proof", "book.extensions.live"
-    listeners = [SimpleNamespace(handler=one) for one in (late, other)]
-    events = SimpleNamespace(listeners={"build-finished": listeners})
-    app = SimpleNamespace(outdir=out(), events=events)
-    weight.bring(app)
-    weight.bring(app)
-    assert called == [None]
-    assert coloured == [app]
+    late = tag.replace(">", f'{sized} loading="lazy">')
+    assert weight.with_sizes(f'<img src="a.png">{tag}', files) == f'<img src="a.png">{late}'

@@ -48,7 +48,7 @@ from book.contents import page_names
 ROOT = Path(__file__).parents[2]
 CONSTANTS = Path(__file__).with_name("constants.toml")
 GENERATED = {"notation", "performance", "compatibility", "models", "bibliography"}
-"""Pages that commands write, among them `make notation` and `make bench`: nobody types them."""
+"""Pages that commands write, `make bench` among them: nobody types them."""
 
 LARGEST_COEFFICIENT = 12
 """In a formula, integers up to here belong to its form, but for one that is a whole side of it."""

@@ -1,64 +1,67 @@
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from book.browser import chromium, chromium_path, serve
-from book.live.script import MODULES
-from tests.site.browser_checks import watch
-from tests.site.chromium import without_chromium
+from book.live.script import SCRIPTS
+from tests.books import ROOT
+from tests.site.checks import watch
 
-ROOT = Path(__file__).parents[2]
+NO_MODULES = ("main", "ledger")
+"""Scripts of book/live that act on a page when they are loaded."""
 
 
 @pytest.fixture(scope="session")
 def site():
-    """Return the folder of the built site."""
+    """Return the folder of the built site: what `make book` built, else built here as it would."""
     folder = ROOT / "_build" / "html"
-    if not (folder / "index.html").is_file():
-        pytest.fail("the site is not built: run `make book`")
+    with FileLock(ROOT / ".build.lock"):
+        if not (folder / "index.html").is_file():
+            command = [Path(sys.executable).with_name("jupyter-book"), "build", ROOT]
+            settings = {k: v for k, v in os.environ.items() if not k.startswith("BOOK_")}
+            subprocess.run(
+                [*command, "--all", "-W", "-n", "--keep-going"], env=settings, check=True
+            )
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
-    """Return a browser that remembers nothing from one page to the next."""
+    """Return a browser. Without one, skip on a contributor's machine, and fail in CI."""
     if chromium_path() is None:
-        without_chromium(os.environ)
+        message = "no browser to look at the site: install Debian's package `chromium`"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(message)
     with chromium() as browser:
         yield browser
 
 
-@pytest.fixture(scope="module")
-def modules():
-    """Return the names of the modules that `call` gives; a file may ask for others."""
-    return MODULES
-
-
-@pytest.fixture(scope="module")
-def call(browser, site, modules):
-    """Return a function that calls an expression with the modules as m, and `cases`."""
-    with serve(site.parent / "live") as address:
-        page = browser.new_page()
-        page.goto(f"{address}/")
-        names = [name for name in modules if "main" not in name]
-
-        def call(expression, cases=None):
-            body = f"""async (cases) => {{
-              const m = {{}};
-              for (const name of {names}) Object.assign(m, await import(`/${{name}}.js`));
-              return {expression};
-            }}"""
-            return page.evaluate(body, cases)
-
-        yield call
-        page.close()
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(site):
-    with serve(site) as address:
-        yield f"{address}/chapters"
+    """Return the site's address, which is not the root of its server, as on GitHub Pages."""
+    with serve(site.parent) as root:
+        yield f"{root}/{site.name}"
+
+
+@pytest.fixture(scope="session")
+def call(browser, address):
+    """Return a function that calls an expression with the modules as m, and `cases`."""
+    page = browser.new_page()
+    page.goto(f"{address}/../live/")
+    names = {name for modules in SCRIPTS.values() for name in modules} | {"index", "search"}
+    page.evaluate(
+        """async (names) => {
+          window.m = {};
+          for (const name of names) Object.assign(m, await import(`./${name}.js`));
+        }""",
+        [name for name in names if not name.startswith(NO_MODULES)],
+    )
+    yield lambda expression, cases=None: page.evaluate(f"(cases) => {expression}", cases)
+    page.close()
 
 
 @pytest.fixture
@@ -74,8 +77,8 @@ def new_page(browser):
     """Return a function that gives an empty page, which is closed at the test's end."""
     pages = []
 
-    def new_page(**options):
-        pages.append(browser.new_page(**options))
+    def new_page(width=1280, **options):
+        pages.append(browser.new_page(viewport={"width": width, "height": 900}, **options))
         return pages[-1]
 
     yield new_page
@@ -85,12 +88,13 @@ def new_page(browser):
 
 @pytest.fixture
 def opened(new_page, address, found):
-    """Return a function that opens the page of a chapter, and waits until all of it is there."""
+    """Return a function that opens a page, and waits until all of it is there."""
 
-    def opened(chapter, width=1280, **options):
-        page = new_page(viewport={"width": width, "height": 900}, **options)
+    def opened(name, width=1280, **options):
+        page = new_page(width, **options)
         watch(page, found)
-        page.goto(f"{address}/{chapter}")
+        stem = re.match("[^?#]*", name)[0]
+        page.goto(f"{address}/{stem}.html{name.removeprefix(stem)}")
         return page
 
     return opened

@@ -1,3 +1,4 @@
+import io
 import re
 from collections import Counter
 
@@ -6,9 +7,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from book import pdf
-from book.browser import serve
-from book.contents import page_names
-from tests.site.browser_checks import FORMULAS, OVERFLOW
+from tests.site.checks import FORMULAS, OVERFLOW, PAGES
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +20,8 @@ def book(site, chapters):
     return BeautifulSoup(pdf.document(site, chapters), "html.parser")
 
 
-@pytest.fixture(scope="module")
-def address(site):
-    with serve(site) as address:
-        yield address
-
-
 def test_every_page_of_the_site_is_in_the_book_once(book):
-    expected = [name.replace("/", "-") for name in page_names(pdf.ROOT)]
+    expected = [name.replace("/", "-") for name in PAGES]
     assert [article["id"] for article in book.select("article")] == expected
     assert [entry["href"] for entry in book.select(".parts a")] == [f"#{id}" for id in expected]
 
@@ -58,15 +51,6 @@ def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
     page.close()
 
 
-def test_what_sticks_out_of_a_sheet_is_found(browser, address, site, chapters):
-    wide = "<pre>short</pre><div class='highlight'><pre style='white-space: pre'>"
-    chapter = chapters[0]._replace(body=wide + "wide " * 60 + "</pre></div>")
-    page = pdf.opened(browser, address, pdf.document(site, [chapter]))
-    found = page.evaluate(OVERFLOW)
-    page.close()
-    assert any("sticks out" in line for line in found), found
-
-
 def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site, chapters):
     few = [chapters[0], *chapters[-2:]]
     page = pdf.opened(browser, address, pdf.document(site, few))
@@ -77,22 +61,13 @@ def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site
     assert numbers == [sheets[chapter.anchor] for chapter in few]
     assert numbers[0] == 3  # after the cover and the contents
     assert numbers == sorted(numbers)
-    assert pdf.finished(second) == pdf.finished(second)
-
-
-@pytest.mark.parametrize(
-    ("title", "once"),
-    [
-        ("ContentsContents", "Contents"),
-        ("11. 11. The typical rowThe typical row", "11. The typical row"),
-        ("Two keys", "Two keys"),
-        ("1.1. Let the vectors grow", "1.1. Let the vectors grow"),
-    ],
-)
-def test_bookmarks_say_their_titles_once(title, once):
-    items = [pikepdf.OutlineItem(title)]
-    pdf.once(items)
-    assert items[0].title == once
+    with pikepdf.open(io.BytesIO(pdf.finished(second))) as printed:
+        assert dict(printed.docinfo) == {"/Title": pdf.TITLE, "/Author": pdf.AUTHOR}
+        with printed.open_outline() as outline:
+            titles = [item.title for item in outline.root]
+        assert printed.Root.StructTreeRoot  # headings and alternative texts, for screen readers
+    assert any("The Scale of Attention" in title for title in titles)
+    assert not any(title[: len(title) // 2] * 2 == title for title in titles)
 
 
 def test_links_to_other_chapters_have_room_for_the_number_of_a_sheet(book):
@@ -103,19 +78,6 @@ def test_links_to_other_chapters_have_room_for_the_number_of_a_sheet(book):
         assert link != f"#{article}"
         assert not link.startswith("#bibliography")
     assert len(book.select(".sheet")) > 200
-
-
-def test_finished_book_has_its_title_and_author_and_says_nothing_of_the_printing(
-    browser, address, site, chapters, tmp_path
-):
-    page = pdf.opened(browser, address, pdf.document(site, chapters[:1]))
-    (tmp_path / "book.pdf").write_bytes(pdf.finished(pdf.printed(page)))
-    page.close()
-    with pikepdf.open(tmp_path / "book.pdf") as book:
-        assert dict(book.docinfo) == {"/Title": pdf.TITLE, "/Author": pdf.AUTHOR}
-        with book.open_outline() as outline:
-            assert outline.root
-        assert book.Root.StructTreeRoot  # headings and alternative texts, for screen readers
 
 
 def test_links_of_a_page_within_the_book():

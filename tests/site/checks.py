@@ -1,10 +1,110 @@
-"""What a page must do in a browser; the findings are empty where all is well."""
+"""What a page must be, in its HTML and in a browser; findings are empty where all is well."""
 
-from urllib.parse import urlsplit
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+import pytest
+from bs4 import BeautifulSoup, NavigableString
 from playwright.sync_api import Browser, Page
 
 from book.browser import WAIT_FOR_PICTURES
+from book.contents import page_names
+from tests.books import ROOT
+
+PAGES = page_names(ROOT)
+
+KINDS = (
+    *("intro", "models", "glossary", "bibliography", "notation", "api/models"),
+    *("chapters/variance", "chapters/freezing", "chapters/heads", "chapters/policies"),
+    *("chapters/calculator", "chapters/claims", "chapters/errata"),
+)
+"""One page or two of each kind, the widest and longest among them."""
+
+
+def each_kind(*others: str) -> list[object]:
+    """Return the pages for parametrize: those of KINDS at every push, all others where slow."""
+    names = [*PAGES, *others]
+    marks = [() if name in (*KINDS, *others) else pytest.mark.slow for name in names]
+    return [pytest.param(name, marks=mark) for name, mark in zip(names, marks, strict=True)]
+
+
+RAW_MARKUP = re.compile(r"\{(?:glue|cite|numref|ref|eq|prf|doc|term)\b[^}\n]*\}|:::|\?\?\?")
+DESCRIPTION = re.compile(r"(?!.*\.(?:svg|png|jpe?g)\s*$)\s*\S.*", re.DOTALL)
+LINKS = ("href", "src", "data", "poster", "xlink:href")
+FILLED = ["img", "svg", "canvas", "video", "iframe"]
+
+
+@cache
+def soup(page: Path) -> BeautifulSoup:
+    """Return the parsed page."""
+    return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return what a link into the page may name after the #."""
+    return {element["id"] for element in soup(page).find_all(id=True)}
+
+
+def unresolved_markup(site: Path, page: Path) -> list[str]:
+    """Find roles, directives and references that reached the page as they were written."""
+    found = [f"{text[:80]!r}" for text in prose(page) if RAW_MARKUP.search(text)]
+    for mark in soup(page).select(".problematic, .system-message, pending_xref"):
+        found.append(f"{mark.name}: {mark.get_text()[:80]!r}")
+    return found
+
+
+def prose(page: Path) -> Iterator[str]:
+    """Return the pieces of text of a page that are neither code nor formulas."""
+    for text in soup(page).find_all(string=True):
+        in_code = text.find_parent(["script", "style", "pre", "code"])
+        if type(text) is NavigableString and not in_code and not text.find_parent(class_="math"):
+            yield text.strip()
+
+
+def dead_links(site: Path, page: Path) -> list[str]:
+    """Find links, images and files of this site that lead nowhere."""
+    targets = {
+        element[attribute]
+        for element in soup(page).find_all(True)
+        for attribute in LINKS
+        if element.has_attr(attribute)
+    }
+    return [target for target in sorted(targets) if not resolves(site, page, target)]
+
+
+def resolves(site: Path, page: Path, target: str) -> bool:
+    """Return whether a link of a page leads to a file of the site, and to an id if it names one."""
+    link = urlsplit(target)
+    if link.scheme or link.netloc:
+        return True
+    file = Path(os.path.normpath(page.parent / unquote(link.path))) if link.path else page
+    if not file.is_relative_to(site) or not file.is_file():
+        return False
+    if not link.fragment or file.suffix != ".html":
+        return True
+    return unquote(link.fragment) in anchors(file)
+
+
+def empty_outputs(site: Path, page: Path) -> list[str]:
+    """Find outputs of code that show nothing."""
+    outputs = soup(page).select("div.cell_output")
+    shown = [output.get_text(strip=True) or output.find(FILLED) for output in outputs]
+    return [f"output {index}" for index, content in enumerate(shown) if not content]
+
+
+def missing_descriptions(site: Path, page: Path) -> list[str]:
+    """Find images without alternative text, or with a file name in its place."""
+    images = soup(page).find_all("img")
+    return [str(image)[:200] for image in images if not DESCRIPTION.fullmatch(image.get("alt", ""))]
+
+
+CHECKS = [unresolved_markup, dead_links, empty_outputs, missing_descriptions]
+
 
 FORMULAS = r"""() => {
   const findings = [];

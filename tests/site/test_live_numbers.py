@@ -1,0 +1,337 @@
+"""The numbers of the live figures, which JavaScript computes, against attnlib."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest
+
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
+from attnlib.policies import POLICIES
+from attnlib.scores import DotProduct, Normal
+from book import stills
+from book.catalogue import letters
+from book.live import tables
+from experiments.criteria import held_entropy
+from tests.books import ROOT
+
+LAW = Normal()
+LARGEST_N = tables.KEYS[1]
+NEEDLES = {"theta": retrieval.Tilted, "gap": retrieval.Fixed}
+
+
+# --- rows of random scores ------------------------------------------------------------------------
+
+
+def test_means_of_rows(call):
+    places = [(0.0, 50), (0.05, 300), (8.0, 2), (2.4, 4096), (3.0, 10**9), (7.0, 16), (160.0, 512)]
+    found = call("cases.map((c) => [m.meanCollision(...c), m.meanGradient(...c)])", places)
+    for (alpha, n), (collision, gradient) in zip(places, found, strict=True):
+        expected = float(exact.collision_probability(LAW, alpha, n))
+        assert collision == pytest.approx(expected, rel=1e-5)
+        assert gradient == pytest.approx(alpha * (1 - expected), rel=1e-4)
+
+
+def test_the_approximation_and_the_criteria(call):
+    n = [2, 3, 300, 311, 312, 4096, LARGEST_N]
+    alpha = [0.01, 0.7, 2.0]
+    found = call("cases.n.map((n) => cases.alpha.map((a) => m.annealedGradient(a, n)))", {
+        "n": n, "alpha": alpha,
+    })  # fmt: skip
+    np.testing.assert_allclose(found, annealed.gradient(LAW, alpha, np.array(n)[:, None]))
+    listed = call("cases.map(m.criteria)", n)
+    for keys, scales in zip(n, listed, strict=True):
+        assert scales["variance"] == 1
+        assert scales["annealed"] == pytest.approx(float(annealed.best_alpha(LAW, keys)), rel=1e-9)
+        assert scales["freezing"] == pytest.approx(freezing.critical_alpha(keys), rel=1e-9)
+        if scales["entropy"] is None:
+            assert keys <= 311
+        else:  # a thousandth to either side the entropy is on either side of what it should be
+            near = scales["entropy"] * np.array([0.999, 1.001])
+            above, below = exact.entropy(LAW, near, keys)
+            assert above > held_entropy(LAW) > below
+    for keys in (2, 30, 700):
+        value, error = typical.best_alpha(LAW, keys, rows=2000, seed=3)
+        distance = abs(call("m.typicalAlpha(cases)", keys) - value)
+        assert distance < 4.5 * np.hypot(error, 0.005 * value), keys
+    few, many = call("[2 ** 16, 2 ** 24].map(m.typicalAlpha)")
+    assert many / few == pytest.approx(
+        freezing.critical_alpha(2**24) / freezing.critical_alpha(2**16)
+    )
+
+
+@pytest.mark.parametrize("n", [2, 64, 65, LARGEST_N])
+def test_the_sample_row(call, n):
+    for alpha in (0.0, 1.0, 20.0):
+        found = call("m.weigh(m.sampleRow(cases[0]), cases[1])", [n, alpha])
+        expected = stills.sample_row(n, alpha)
+        weights = found["weights"][: expected.weights.size]
+        np.testing.assert_allclose(weights, expected.weights, rtol=2e-3, atol=1e-12)
+        assert found["collision"] == pytest.approx(expected.collision_probability, rel=2e-3)
+        assert found["gradient"] == pytest.approx(alpha * (1 - found["collision"]))
+
+
+def test_one_row_and_its_jacobian(call):
+    s = stills.JACOBIAN_SCORES
+    for alpha in (0.0, 1.0, 20.0):
+        p = call("m.softmax(...cases)", [s.tolist(), alpha])
+        np.testing.assert_allclose(p, rows.softmax(s, alpha), rtol=1e-12)
+        matrix, gradient = call("[m.jacobian(...cases), m.gradient(...cases)]", [p, alpha])
+        np.testing.assert_allclose(matrix, rows.jacobian(s, alpha), atol=1e-12)
+        assert gradient == pytest.approx(float(rows.gradient(s, alpha)), rel=1e-9)
+
+
+def test_rows_that_part(call):
+    alpha = np.linspace(0.05, tables.PARTING_ALPHA, 31)
+    found = call("cases.map(m.AVERAGES.typical)", alpha.tolist())
+    expected, _ = typical.gradient(LAW, alpha, tables.PARTING_KEYS, rows=tables.PARTING_ROWS)
+    np.testing.assert_allclose(found, expected, rtol=3e-4)
+    s, g = call(
+        """(() => { const rows = m.normalRows(100, 512, 1);
+          return [rows.map((s) => [...s]), rows.map((s) => m.rowGradients(s, 0.5, 19))]; })()"""
+    )
+    assert kstest(np.ravel(s), "norm").pvalue > 0.01
+    at = 0.5 * np.arange(19)
+    np.testing.assert_allclose(g, np.stack([rows.gradient(s, a) for a in at], -1), 1e-9, 1e-12)
+
+
+def test_the_winner_of_the_contest(call):
+    places, log_n = [0.0, 0.3, 0.9, 1.0, 2.0], 200.0
+    for x, found in zip(places, call("cases.map(m.winner)", places), strict=True):
+        assert found["level"] == min(x, 1)
+        assert found["number"] == pytest.approx(1 - found["level"] ** 2, abs=1e-12)
+        # The limit of E log Z, at a number of keys that no row has.
+        energy = freezing.free_energy(x * np.sqrt(2 * log_n), np.exp(log_n)) / log_n
+        assert found["weight"] == pytest.approx(float(energy), rel=1e-9)
+
+
+def test_the_phases(call):
+    keys = [3, 4096, LARGEST_N]
+    bounds = [
+        freezing.annealed_typical_bound,
+        freezing.annealed_mean_bound,
+        freezing.critical_alpha,
+    ]
+    cases = [[factor * float(f(n)), n] for n in keys for f in bounds for factor in (0.999, 1.001)]
+    found = call(
+        "cases.map((c) => m.PHASES.findIndex(([, text]) => text === m.phase(...c)))", cases
+    )
+    assert found == [0, 1, 1, 2, 2, 3] * len(keys)
+
+
+def test_dot_products_widen_with_the_length_of_the_vectors(call):
+    lengths = [1, 64, 512]
+    found = call(
+        """(() => { const products = m.growingProducts(1000, 1);
+          const at = (d) => ({ values: [...products(d)], ...m.momentsAt(products(d), d) });
+          return cases.map(at); })()""",
+        lengths,
+    )
+    for d, at in zip(lengths, found, strict=True):
+        assert at["variance"] == pytest.approx(np.var(at["values"], ddof=1))
+        assert abs(at["variance"] - d) < 4 * at["error"]
+        if d > 1:  # the fourth moment of the library's law, which has variance 1
+            x = np.linspace(-60, 60, 400_001)
+            fourth = np.trapezoid(x**4 * np.exp(DotProduct(d).logpdf(x)), x)
+            assert at["error"] == pytest.approx(d * np.sqrt((fourth - 1) / 1000), rel=1e-3)
+
+
+# --- one key to be found --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NEEDLES)
+def test_the_weight_and_the_loss_of_a_needle(call, kind):
+    alphas, keys = [0.0, 0.05, 0.7, 4.0, 20.0], np.array([2, 300, LARGEST_N])
+    for strength in (0.0, 4.0, 7.0):
+        case = {
+            "needle": {"kind": kind, "strength": strength},
+            "alphas": alphas,
+            "keys": keys.tolist(),
+        }
+        weight, loss = call(
+            """["weight", "loss"].map((name) => cases.alphas.map((alpha) =>
+              cases.keys.map((n) => m.needleAt(cases.needle, alpha)[name](n))))""",
+            case,
+        )
+        needle, at = NEEDLES[kind](strength), np.array(alphas)[:, None]
+        np.testing.assert_allclose(weight, retrieval.weight(LAW, needle, at, keys), 1e-5, 1e-9)
+        np.testing.assert_allclose(loss, retrieval.loss(LAW, needle, at, keys), 1e-4, 1e-6)
+
+
+def test_how_far_a_scale_reaches(call):
+    cases = [[1.0, 0.5], [4.0, 1.0], [6.0, 2.5], [7.0, 7.0], [7.0, 12.0]]
+    for (gap, alpha), at in zip(
+        cases, call("cases.map((c) => m.exactReach(...c))", cases), strict=True
+    ):
+        expected = float(retrieval.reach(LAW, retrieval.Fixed(gap), alpha))
+        assert at["reach"] == pytest.approx(expected, rel=1e-5, abs=1), (gap, alpha)
+    names = ["transformer", "ssmax", "simcse", "chiang_cholak"]
+    found = call(
+        """cases.map((name) => {
+          const rule = m.POLICIES.find((policy) => policy.name === name);
+          const needle = { kind: "gap", strength: 4 };
+          return m.reachOf(needle, (n) => m.policyAlpha(rule, n, 64), m.TABLE.limits.n).reach;
+        })""",
+        names,
+    )
+    reach = [float(retrieval.reach(LAW, retrieval.Fixed(4.0), policy=name, d=64)) for name in names]
+    np.testing.assert_allclose(found, reach, rtol=1e-3)
+    least = call("[[5, 512], [3, 4096], [0, 9]].map((c) => m.leastAlpha(...c))")
+    assert least == [pytest.approx(float(retrieval.least_alpha(5.0, 512))), None, None]
+
+
+def test_the_needle_of_a_row_is_moved_by_its_strength(call):
+    moved = []
+    for n in (2, 64, 4096, 2**20):
+        for seed in range(1, 9):
+            row, still = call(
+                "[3.5, 0].map((theta) => m.rowWithNeedle(theta, ...cases))", [n, seed]
+            )
+            s, s0 = (one["scores"][one["placed"]] for one in (row, still))
+            assert s - s0 == pytest.approx(3.5)
+            # Those after the 64th are as many as in the mean, given where that one is.
+            assert sum(row["masses"]) == pytest.approx(n, abs=1 if n <= 64 else 40)
+            above = sum(m for m, x in zip(row["masses"], row["scores"], strict=True) if x > s)
+            assert row["rank"] == pytest.approx(above + 1, abs=0.5)
+            moved.append(s0)
+    assert kstest(moved, "norm").pvalue > 0.01
+
+
+# --- scales ---------------------------------------------------------------------------------------
+
+
+def test_every_policy_is_the_library_s(call):
+    n = np.array([2, 3, 513, 5000, 131_072, LARGEST_N])[:, None]
+    d = np.array([8, 9, 64, 128, 65536])
+    found = np.array(call(
+        """cases.n.map((n) => cases.d.map((d) =>
+          m.POLICIES.map((p) => [m.policyScale(p, n, d), m.policyAlpha(p, n, d)])))""",
+        {"n": n.ravel().tolist(), "d": d.tolist()},
+    ))  # fmt: skip
+    assert call("m.POLICIES.map(({ name }) => name)") == list(POLICIES)
+    for i, policy in enumerate(POLICIES.values()):
+        exactly = 1e-4 if policy.name == "gradient_cosine" else 1e-9  # which has a table
+        np.testing.assert_allclose(found[:, :, i, 0], policy.scale(n, d), rtol=exactly)
+        np.testing.assert_allclose(found[:, :, i, 1], policy.alpha(n, d), rtol=exactly)
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize(
+    ("known", "alpha", "times"),
+    [("nothing", 1.0, 1.0), ("theta", 4.0, 4.0), ("head", 4.5, 2.25)],
+)
+def test_what_is_recommended(call, known, alpha, times, unit):
+    state = {"n": 4096, "d": 64, "unit": unit, "known": known, "theta": 4, "g": 9, "v": 4, "own": 1}
+    found = call("m.scales(cases)", state)
+    advice = found["recommended"]
+    assert advice["alpha"] == pytest.approx(alpha)
+    assert advice["scale"] == pytest.approx(times * (8 if unit else 1 / 8))
+    expected = (entry.meaning for entry in criteria.alphas(LAW, 2) if entry.name == "annealed")
+    assert next(expected) in {entry["meaning"] for entry in found["criteria"]}
+    rules = {rule["name"]: rule for rule in found["policies"]}
+    if known == "head":
+        like, unlike = ("qk_norm", "transformer")[:: 1 if unit else -1]
+        assert rules[like]["alpha"] == pytest.approx(2.0)
+        assert rules[unlike]["alpha"] is None
+    elif known == "theta":
+        weight = float(retrieval.weight(LAW, retrieval.Tilted(4.0), 1.0, 4096))
+        assert rules["transformer"]["weight"] == pytest.approx(weight, rel=1e-5)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_explorer_s_rules(call, own):
+    state = {"length": 8192, "n": 300_000, "d": 96, "own": own}
+    found = call(
+        """m.rulesOf(cases).map((rule) => [
+          rule.name, rule.scale, rule.alphaAt(cases.length), m.constantsOf(rule), rule.changed])""",
+        state,
+    )
+    for name, scale, before, constants, changed in found:
+        policy = POLICIES[name].with_constants(**changed)
+        lengths = {"train_length", "reference", "start"} & set(policy.constants)
+        assert changed.keys() == (lengths | ({"factor"} & set(policy.constants)) if own else set())
+        assert all(changed[one] == 8192 for one in lengths & changed.keys())
+        assert scale == pytest.approx(float(policy.scale(300_000, 96)), rel=1e-4)
+        assert before == pytest.approx(float(policy.alpha(8192, 96)), rel=1e-4)
+        shown = [f"{letter} = {policy.constants[k]:.6g}" for k, letter in letters(policy).items()]
+        assert constants == ", ".join(shown)
+
+
+LINES = 20_000
+"""Keys for which the lines of code run: every rule has begun to grow."""
+
+BY_KEYS_SEEN = (
+    *("chiang_cholak", "entropy_invariance", "qwen", "grok_2", "gradient", "gradient_cosine"),
+    *("ssmax", "llama_4", "ministral_3", "infoscale"),
+)
+"""Under a mask these have a number for each query. YaRN and LongRoPE count the whole context."""
+
+
+@pytest.fixture
+def multiplied(monkeypatch):
+    """Return a function that runs lines of code and returns what multiplies each q·k, or cosine."""
+    seen = []
+
+    def attention(q, k, v, *args, scale=None, **options):
+        seen.append((q, 1 / np.sqrt(q.shape[-1]) if scale is None else scale))
+        return v
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    q, k, v = torch.randn(3, LINES, 16, generator=torch.Generator().manual_seed(1)).double()
+
+    def multiplied(text, applied_to):
+        exec(text, {"q": q, "k": k, "v": v})
+        found, scale = seen.pop()
+        unit = q / q.norm(dim=-1, keepdim=True) if applied_to == "cosine" else q
+        return ((found * unit).sum(-1) / (unit * unit).sum(-1) * scale).numpy()
+
+    return multiplied
+
+
+@pytest.mark.parametrize(("causal", "own"), [(False, False), (True, False), (True, True)])
+def test_the_lines_of_code_multiply_with_what_the_catalogue_says(call, multiplied, causal, own):
+    lines = call(
+        """m.rulesOf(cases).concat(m.scales(cases).criteria).filter(({ alpha }) => alpha !== null)
+          .map((scale) => [scale, m.code(scale, cases)])""",
+        {"n": LINES, "d": 16, "causal": causal, "own": own, "length": 1000, "known": "nothing"},
+    )
+    assert len(lines) == len(POLICIES) + 5
+    for rule, code in lines:
+        name, expected = rule["name"], np.full(LINES, rule["scale"])
+        if name in POLICIES:
+            policy = POLICIES[name].with_constants(**rule["changed"])
+            by_query = causal and name in BY_KEYS_SEEN
+            expected = policy.scale(np.arange(1, LINES + 1) if by_query else LINES, 16)
+        for text in (code["torch"], code["attnlib"]):
+            found = multiplied(text, rule["applied_to"])
+            np.testing.assert_allclose(found, expected, rtol=6e-4, atol=1e-9, err_msg=text)
+
+
+def test_the_python_on_the_calculator_s_page_runs(monkeypatch):
+    monkeypatch.setattr(criteria, "SAMPLED_SCORES", 2**19)  # the shorter way to the same names
+    text = (ROOT / "chapters" / "calculator.md").read_text("utf-8")
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
+    assert names["law"] == DotProduct(128)
+
+
+def test_sixteen_keys(call):
+    for divided in (False, True):
+        found = call("m.sixteenKeys(cases)", {"d": 64, "divided": divided, "row": 5})
+        p = rows.softmax(np.array(tables.sixteen()[5]), 1.0 if divided else 8.0)
+        np.testing.assert_allclose(found["weights"], p, rtol=1e-12)
+        assert found["keys"] == pytest.approx(1 / float(rows.collision_probability(p)), rel=1e-12)
+
+
+def test_a_curve_ends_where_it_crosses_the_edge_of_the_axes(call):
+    path, x, y = call(
+        """(() => {
+          const axis = { from: 0, to: 1, name: "", ticks: [] };
+          const view = m.chart({ x: axis, y: axis, name: "" });
+          const path = view.curve([[0, 2], [0.5, 0.5], [1, -0.5]], "").getAttribute("d");
+          return [path, [1 / 3, 0.5, 0.75].map(view.X), [1, 0.5, 0].map(view.Y)];
+        })()"""
+    )
+    places = [f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)]
+    assert path == f"M{places[0]}L{places[1]}L{places[2]}"

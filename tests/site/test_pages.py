@@ -1,0 +1,276 @@
+"""Pages: sound, light, accessible, well shown in every window, tied by the short path."""
+
+import gzip
+import re
+from copy import copy
+from functools import cache
+from html import escape, unescape
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from docutils import nodes
+from docutils.utils import new_document
+
+from book.browser import WIDTHS
+from book.contents import short_path
+from book.extensions.markup import LEDGER, LENGTH, SOURCES, description
+from tests.books import ROOT
+from tests.site.checks import CHECKS, PAGES, each_kind, findings, soup
+
+PATH = short_path(PAGES)
+
+
+# --- the HTML -------------------------------------------------------------------------------------
+
+
+def test_every_page_is_built(site):
+    assert [name for name in PAGES if not (site / f"{name}.html").is_file()] == []
+
+
+@pytest.mark.parametrize("name", each_kind())
+def test_page_is_sound(site, name):
+    page = site / f"{name}.html"
+    assert {check.__name__: check(site, page) for check in CHECKS} == {
+        check.__name__: [] for check in CHECKS
+    }
+
+
+@pytest.mark.parametrize("name", each_kind())
+def test_a_page_has_a_description_and_links_its_sources(site, name):
+    tag = soup(site / f"{name}.html").find("meta", attrs={"name": "description"})
+    assert 40 <= len(tag["content"]) <= LENGTH
+    assert not set(tag["content"]) & set("\\{}$")
+    page = copy(soup(site / f"{name}.html").select_one("article"))
+    for link in page.select("a.internal"):
+        if re.fullmatch(r"00\d", link.get_text()):
+            assert link["href"].endswith(f"claims.html#source-{link.get_text()}")
+    for part in page.select("a, h1, h2, h3, pre, code, em, strong, .claim, .cell_output, nav"):
+        part.decompose()
+    assert name == LEDGER or SOURCES.findall(page.get_text()) == []
+
+
+def test_a_description_is_whole_sentences_with_formulas_in_words():
+    def described(text, latex=""):
+        tree = new_document("page")
+        tree += nodes.paragraph("", "", nodes.Text(text), nodes.math("", latex), nodes.Text("."))
+        return description(tree)
+
+    first = "It is 2.5, no more. "
+    assert described(f"{first}Is it? {'Long ' * 50}") == f"{first}Is it?"
+    assert described("word " * 100).endswith("word …")
+    assert described("It is ", r"1/\sqrt d") == "It is 1/√d."
+
+
+@pytest.mark.parametrize("name", each_kind())
+def test_the_short_path_is_marked_and_goes_on_at_the_foot(site, name):
+    def leads_to(link):
+        if link["href"] == "#":
+            return name
+        target = ((site / name).parent / link["href"]).resolve()
+        return target.relative_to(site.resolve()).with_suffix("").as_posix()
+
+    assert [other for other in PAGES if other in PATH] == PATH
+    page = soup(site / f"{name}.html")
+    dots = page.select("nav.bd-docs-nav a .short-path-mark")
+    assert [leads_to(dot.find_parent("a")) for dot in dots] == PATH
+    [foot] = page.select("article nav.short-path")
+    later = [other for other in PAGES[PAGES.index(name) + 1 :] if other in PATH]
+    following = [] if name == PATH[-1] else [later[0] if later else PATH[0]]
+    assert [leads_to(link) for link in foot.select("a")] == following
+    place = f"{PATH.index(name) + 1} of {len(PATH)}" if name in PATH else "Short path:"
+    assert place in foot.get_text()
+
+
+def test_formulas_stay_with_what_follows_and_no_word_is_lost(site):
+    page = soup(site / "chapters" / "freezing.html")
+    wholes = [" ".join(whole.get_text().split()) for whole in page.select("p .whole")]
+    assert sum(whole.endswith((".", ",", ";")) for whole in wholes) > 50
+    text = " ".join(page.select_one("article").get_text().split())
+    assert not re.search(r",\.|\.\.(?!\.)| [.,;:]", text.replace("…", ""))
+
+
+# --- the weight -----------------------------------------------------------------------------------
+
+LOADED = re.compile(
+    r"""<link\b(?=[^>]*rel="(?:stylesheet|icon)")[^>]*href="([^"]+)"|<(?:script|img)\b[^>]*?src="([^"]+)\""""
+)
+MOST_BYTES, MOST_REQUESTS = 500_000, 15
+
+
+@cache
+def compressed(path):
+    """Return the bytes of a file as servers send it."""
+    return len(gzip.compress(path.read_bytes(), 6))
+
+
+@pytest.mark.parametrize("name", each_kind())
+def test_a_page_is_light_and_its_icons_are_drawn(site, name):
+    page = site / f"{name}.html"
+    html = page.read_text(encoding="utf-8")
+    names = {"".join(one).partition("?")[0] for one in LOADED.findall(html)} - {""}
+    inside = [one for one in names if not one.startswith("data:")]
+    files = [page, *{(page.parent / one).resolve() for one in inside}]
+    assert sum(map(compressed, files)) < MOST_BYTES
+    assert len(files) <= MOST_REQUESTS or not name.startswith("chapters/")
+    assert len([file for file in files if file.name.startswith("site-")]) == 2
+    assert "MathJax" not in html
+    assert "fontawesome" not in html
+    drawn = (site / "_static" / "icons.css").read_text(encoding="utf-8")
+    for icon in re.findall(r'class="[^"]*\b(fa-[^"]*)"', html):
+        for used in re.findall(r"fa-[\w-]+", icon):
+            assert used in ("fa-solid", "fa-lg", "fa-fw") or f".{used} " in drawn
+
+
+SHIFTS = """window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const { value, sources } of list.getEntries())
+    window.shifts.push([value, ...sources.map(({ node }) => node?.outerHTML?.slice(0, 80))]);
+}).observe({ type: "layout-shift", buffered: true });"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["intro", "chapters/freezing", "chapters/policies"])
+def test_nothing_moves_while_a_page_is_loaded(new_page, address, name, width):
+    page = new_page(width)
+    page.add_init_script(SHIFTS)
+
+    def late(route):
+        page.wait_for_timeout(300)  # the page is painted before
+        route.continue_()
+
+    page.route(re.compile(r"_static/(?!site-).*\.js"), late)
+    page.goto(f"{address}/{name}.html")
+    page.wait_for_timeout(300)
+    shifts = page.evaluate("window.shifts")
+    assert sum(value for value, *_ in shifts) < 0.05, shifts
+
+
+# --- in a browser ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", each_kind())
+def test_page_shows_well(browser, address, name, width):
+    notebook = ROOT / f"{name}.ipynb"
+    expected = notebook.is_file() and "$" in notebook.read_text(encoding="utf-8")
+    found = findings(browser, f"{address}/{name}.html", width, formulas_expected=expected)
+    assert not found, "\n".join(found)
+
+
+ONE_OF_A_KIND = """() => {
+  const seen = new Set();
+  const prune = (element, above) => {
+    const style = `${element.className} ${element.getAttribute("style")} ${element.role}`;
+    const kind = `${above}>${element.localName} ${style}`;
+    for (const child of [...element.children]) prune(child, kind);
+    if (seen.has(kind) && !element.children.length) element.remove();
+    seen.add(kind);
+  };
+  prune(document.body, "");
+}"""
+"""Colours follow from the classes of an element and of those around it: one of each will do."""
+
+CONTRAST = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
+REST = {"rules": {"color-contrast": {"enabled": False}}, "resultTypes": ["violations"]}
+
+
+def violations(page):
+    """Return what axe calls serious or critical, contrast in both colour schemes."""
+    found = Axe().run(page, options=REST).response["violations"]
+    page.evaluate(ONE_OF_A_KIND)
+    found += Axe().run(page, options=CONTRAST).response["violations"]
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    found += Axe().run(page, options=CONTRAST).response["violations"]
+    return [
+        f"{violation['id']}: {node['html'][:150]}: {node['failureSummary']}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("name", each_kind("search?q=log n", "genindex"))
+def test_page_is_accessible(opened, name):
+    # With reduced motion no colour is on its way from one scheme to the other.
+    page = opened(name, 390, color_scheme="light", reduced_motion="reduce")
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("name", ["intro", "search", "genindex", "chapters/claims", "api/laws"])
+def test_the_second_stop_of_the_keyboard_is_in_the_text(opened, name):
+    page = opened(name, 390)
+    page.keyboard.press("Tab")
+    assert page.locator(":focus").inner_text() == "Skip to main content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    inside = "document.activeElement.closest('article, .bd-search-container') !== null"
+    assert page.evaluate(inside)
+
+
+def test_keyboard_opens_a_solution_and_the_menu(opened):
+    page = opened("chapters/variance", 390)
+    solution = page.locator(".solution").first
+    content = solution.locator("section")
+    assert not content.is_visible()
+    solution.locator("button.toggle-button").focus()
+    page.keyboard.press("Enter")
+    assert content.is_visible()
+    contents = page.locator(".bd-sidebar-primary a", has_text="Freezing")
+    page.locator("button.primary-toggle").focus()
+    page.keyboard.press("Enter")
+    contents.wait_for()
+    page.keyboard.press("Escape")
+    contents.wait_for(state="hidden")
+
+
+def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, address):
+    signs = set()
+    for path in site.rglob("*.html"):
+        for formula in re.findall(r"<math\b.*?</math>", path.read_text("utf-8"), re.DOTALL):
+            signs |= set(unescape(re.sub(r"<[^>]*>", "", formula)))
+    signs -= set(" \u2061")  # blanks are not shown
+    slanted = {chr(sign) for sign in (*range(0x1D434, 0x1D455), *range(0x1D6FC, 0x1D715))}
+    assert len(signs) > 100
+    page = new_page()
+    page.goto(f"{address}/about.html")
+    text = escape("".join(sorted(signs | slanted)))
+    page.set_content(
+        f'<link rel="stylesheet" href="{address}/_static/formulas.css">'
+        f'<p id="signs" style="font-family: Formulas">{text}</p>'
+    )
+    page.evaluate("document.fonts.load('16px Formulas').then(() => document.fonts.ready)")
+    session = page.context.new_cdp_session(page)
+    session.send("DOM.enable")
+    session.send("CSS.enable")
+    root = session.send("DOM.getDocument")["root"]["nodeId"]
+    node = session.send("DOM.querySelector", {"nodeId": root, "selector": "#signs"})["nodeId"]
+    fonts = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+    used = {font["familyName"]: font["isCustomFont"] for font in fonts if font["glyphCount"]}
+    assert list(used.values()) == [True], used
+
+
+def test_the_site_works_from_a_folder(new_page, site):
+    page = new_page()
+    failed = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.on("pageerror", lambda error: failed.append(str(error)))
+    page.goto((site / "chapters" / "variance.html").as_uri())
+    page.locator("#fig-live-variance .live").wait_for()
+    assert page.locator(".math > math").count() == page.locator(".math").count() > 50
+    page.locator("a.right-next").click()
+    page.wait_for_url("file://**/chapters/saturation.html")
+    page.locator("button.search-button-field").click()
+    page.keyboard.type("entropy collapse")
+    page.locator("#pst-search-dialog li > a").first.wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url("file://**/search.html?q=entropy+collapse")
+    page.locator("#search-results li > a", has_text="What is entropy collapse").click()
+    page.wait_for_url("file://**/questions.html#what-is-entropy-collapse-and-what-helps")
+    assert failed == []
+
+
+def test_the_readme_begins_with_the_same_answer_as_the_front_page():
+    front, readme = ((ROOT / name).read_text("utf-8") for name in ("intro.md", "README.md"))
+    answer = re.sub(r"[*]", "", front.split("\n\n")[1])
+    assert " ".join(readme.split("\n\n")[1].split()).startswith(answer)
