@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +23,8 @@ from attnlib.commands import AsJson, CommandError, application
 from attnlib.extras import brought_by
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
+    from attnlib.calibration.answer import Answer
+    from attnlib.calibration.fit import ScaleFit
     from attnlib.probing import OneHead, Report
 
 app = application("What attention scores should be divided by.")
@@ -103,14 +107,19 @@ def scale_command(
         answer = {**asked, "criteria": by_criterion, "policies": policies}
         typer.echo(json.dumps(answer, ensure_ascii=False, indent=2))
         return
+    of_cosines = law is LawName.COSINE
+    start = d**0.5 if of_cosines else d**-0.5
+    typer.echo(
+        f"Start with {'√d on the cosine' if of_cosines else '1/√d'} = {start:.4g} (α = 1). What a "
+        "trained model wants is measured:\n    attnlib calibrate MODEL --text FILE\n"
+    )
     seen = f"1 to {n} keys (as {keys:.0f})" if causal else f"{n} keys"
     _print(f"By criterion, for {seen} and {d} dimensions", by_criterion)
     last = ", at the last query" if causal else ""
     _print(f"Policies in use{last} (* learned; here its first value)", policies)
-    if law is not LawName.COSINE:
-        number = f"{by_criterion[1]['scale']:.4g}"
-        typer.echo("In PyTorch, for the scale of the second line:")
-        typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={number})")
+    if not of_cosines:
+        typer.echo("In PyTorch, where 1/√d is what it does without a scale:")
+        typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={start:.4g})")
     typer.echo("With attnlib, for any policy, also one that depends on the position:")
     typer.echo('    attention.attend(q, k, v, policy="ssmax", is_causal=True)')
 
@@ -249,12 +258,12 @@ def _under(policy: str) -> AbstractContextManager[Any]:
         return rescale(policy, normalize_qk=cosines)
 
 
-def _opened(model: str, trust_remote_code: bool) -> tuple[Any, Any]:
+def _opened(model: str, trust_remote_code: bool, language: bool = False) -> tuple[Any, Any]:
     """Return a model's tokenizer and the model."""
     from attnlib import opening
 
     with _in_one_line(ValueError):
-        return opening.open_model(model, trust_remote_code=trust_remote_code)
+        return opening.open_model(model, trust_remote_code=trust_remote_code, language=language)
 
 
 def _inputs(network: Any, ids: Any) -> dict[str, Any]:
@@ -343,3 +352,124 @@ def audit_command(
     typer.echo(report.to_json() if as_json else str(report))
     if not report.passed:
         raise typer.Exit(1)
+
+
+# --- attnlib calibrate ----------------------------------------------------------------------------
+
+
+class Per(StrEnum):
+    """What has a factor of its own."""
+
+    MODEL = "model"
+    LAYER = "layer"
+    HEAD = "head"
+
+
+@app.command("calibrate")
+def calibrate_command(
+    model: ModelName,
+    text: Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")],
+    lengths: Annotated[str, typer.Option(help="Lengths in tokens, with commas between.")] = "512",
+    per: Annotated[Per, typer.Option(help="What has a factor of its own.")] = Per.MODEL,
+    law: Annotated[
+        str, typer.Option(help='How factors depend on n: "constant", "log" or a policy.')
+    ] = "constant",
+    texts: Annotated[int, typer.Option(min=4, help="Windows of the text, at most.")] = 16,
+    apply: Annotated[
+        Path | None,
+        typer.Option(help="Save the model here with the factors of the last length, if they gain."),
+    ] = None,
+    memory: Annotated[
+        Path | None, typer.Option(help="Keep finished passes here, and go on from them.")
+    ] = None,
+    trust_remote_code: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure which scale a language model wants: its logits larger or smaller, at each length.
+
+    At each length the text is cut into windows. The model's own loss on every second one says how
+    much larger its logits should be, and the others say what that gains. Then come the heads that
+    want a change by themselves. A run that was stopped goes on where it was.
+    """
+    _say_what_to_install()
+    from attnlib.calibration.answer import answer
+    from attnlib.calibration.memory import Memory, digest
+
+    with _in_one_line(ValueError, about="--lengths must be numbers with commas between: "):
+        counts = [int(length) for length in lengths.split(",")]
+    with _in_one_line(OSError, UnicodeDecodeError, about=f"{text} cannot be read: "):
+        content = text.read_text("utf-8")
+    tokenizer, network = _opened(model, trust_remote_code, language=True)
+    ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
+    kept = memory or _cache() / f"calibrate-{digest(model, ids)}.jsonl"
+    answers = []
+    with Console(stderr=True).status("reading") as status:
+        for length in counts:
+            passes = count(1)
+
+            def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
+                status.update(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
+
+            options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
+            with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
+                found = answer(network, ids, length, memory=Memory(kept), **options)
+            answers.append(found)
+            if not as_json:
+                typer.echo(str(found))
+    if as_json:
+        typer.echo(json.dumps([found.to_dict() for found in answers], indent=2))
+    else:
+        _print_wanting(answers[-1])
+    if apply is not None:
+        _apply(answers[-1].fit, network, tokenizer, apply)
+
+
+def _cache() -> Path:
+    folder = Path(os.environ.get("ATTNLIB_CACHE") or Path.home() / ".cache" / "attnlib")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+SHOWN = 10
+"""Heads that are printed."""
+
+
+def _print_wanting(found: "Answer") -> None:
+    """Print the heads that are told from 0, those with the largest gradients first."""
+    larger, smaller = found.gradient.wanting()
+    heads = found.gradient.p_values().size
+    typer.echo(
+        f"\nOf {heads} heads {len(larger)} want larger logits at {found.length} tokens, and "
+        f"{len(smaller)} smaller ones (95 %, corrected for {heads} heads)."
+    )
+    lines = [line for line in found.gradient.rows() if line["p_value"] < 0.05]
+    lines.sort(key=lambda line: -abs(line["gradient"]))
+    if not lines:
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("layer", overflow="fold")
+    for name in ("head", "∂L/∂log t", "±", "wants"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines[:SHOWN]:
+        numbers = f"{line['gradient']:+.2e}", f"{line['standard_error']:.0e}"
+        wants = "larger" if line["gradient"] < 0.0 else "smaller"
+        table.add_row(*map(Text, [line["layer"], str(line["head"]), *numbers, wants]))
+    Console().print(table)
+
+
+def _apply(fit: "ScaleFit", network: Any, tokenizer: Any, folder: Path) -> None:
+    """Save the model with its factors, where they gain and its weights can hold them."""
+    if not fit.recommended:
+        raise CommandError(f"{folder} is not written: the gain is not told from 0", 1)
+    done = fit.apply(network)
+    if done.registered is not None:
+        done.undo()
+        raise CommandError(
+            f"{folder} is not written: these factors do not fit into the weights; in Python "
+            "ScaleFit.apply puts them into the model while it runs",
+            1,
+        )
+    with _in_one_line(OSError, status=1, about=f"{folder} cannot be written: "):
+        network.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    typer.echo(f"saved in {folder}, with {len(done.folded)} layers changed")

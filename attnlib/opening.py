@@ -25,10 +25,13 @@ UNKNOWN_MEMORY = 2**40
 """What a machine may have that does not say."""
 
 
-def open_model(name: str, *, trust_remote_code: bool = False) -> tuple[Any, Any]:
+def open_model(
+    name: str, *, trust_remote_code: bool = False, language: bool = False
+) -> tuple[Any, Any]:
     """Return the tokenizer and the model of a name on Hugging Face, or of a folder.
 
-    Code that the model brings is run with `trust_remote_code` only. Weights are read from
+    With `language` the model is one that says the next token, and has a loss. Code that the model
+    brings is run with `trust_remote_code` only. Weights are read from
     safetensors, or from a pickle of tensors and nothing else. Raises ValueError, with the reason in
     a line, for what cannot be opened, and for a configuration of more than 10⁴ layers, of 10⁵
     modules, or of more parameters than memory holds; warns where weights are missing.
@@ -42,7 +45,8 @@ def open_model(name: str, *, trust_remote_code: bool = False) -> tuple[Any, Any]
         options = {"trust_remote_code": trust_remote_code}
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
         with _bounded():
-            model, found = transformers.AutoModel.from_pretrained(
+            kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
+            model, found = kind.from_pretrained(
                 name,
                 attn_implementation="sdpa",
                 weights_only=True,

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Per = Literal["model", "layer", "head"]
 
+Report = Callable[[str, float], None]
+"""Is told what was computed, and its loss."""
+
 LARGEST = math.log(8.0)
 """The largest |log t| that is tried, at the length of reference."""
 
@@ -183,7 +186,7 @@ def fit_scales(
     law: str | Policy = "constant",
     train_length: float | None = None,
     steps: int = 12,
-    report: Callable[[str, float], None] | None = None,
+    report: Report | None = None,
     memory: Memory | None = None,
 ) -> ScaleFit:
     """Return the factors of all logits at which the model's own loss on `train` is least.
@@ -214,8 +217,16 @@ def fit_scales(
             f"train must hold a text or more and test two or more, got {len(texts)} and "
             f"{len(unused)}"
         )
-    first = read(model, texts[0], loss)
-    fitting = _Fitting(model, loss, first, per, law, rule, train_length, memory or Memory())
+    fitting = Fitting(
+        model,
+        texts,
+        loss=loss,
+        per=per,
+        law=law,
+        rule=rule,
+        train_length=train_length,
+        memory=memory or Memory(),
+    )
     held = texts[HELD_OUT - 1 :: HELD_OUT]
     used = [text for i, text in enumerate(texts) if i % HELD_OUT != HELD_OUT - 1]
     best = fitting.fit(used, held, steps, report or (lambda what, value: None))
@@ -239,26 +250,29 @@ def fit_scales(
     )
 
 
-class _Fitting:
+class Fitting:
     """The parameters of a fit, and the loss and gradient of texts in them."""
 
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss,
-        first: Pass,
-        per: Per,
-        law: str,
-        rule: Policy | None,
-        n0: float | None,
+        texts: list[Any],
+        *,
+        loss: Loss = own_loss,
+        per: Per = "model",
+        law: str = "constant",
+        rule: Policy | None = None,
+        train_length: float | None = None,
         memory: Memory,
     ) -> None:
         self.model, self.loss, self.law, self.rule = model, loss, law, rule
         self.memory = memory
+        first = read(model, texts[0], loss)
         self.layers = list(dict.fromkeys(part.place.layer for part in first.parts))
         self.there = np.isfinite(by_head(first, self.layers))
         most = max(float(part.keys.max()) for part in first.parts)
-        self.n0 = most if n0 is None else checking.positive("train_length", n0)
+        given = train_length is not None
+        self.n0 = checking.positive("train_length", train_length) if given else most
         layers, heads = self.there.shape
         self.shape = {"model": (1, 1), "layer": (layers, 1), "head": (layers, heads)}[per]
         self.size = math.prod(self.shape)
@@ -316,9 +330,7 @@ class _Fitting:
             gathered.append(summed if layers > 1 else summed.sum(axis=0, keepdims=True))
         return one.loss, np.concatenate([part.ravel() for part in gathered])
 
-    def fit(
-        self, used: list[Any], held: list[Any], steps: int, report: Callable[[str, float], None]
-    ) -> FloatArray:
+    def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
         """Return the parameters of the least loss, as the texts that are held out see it."""
         best = np.zeros(self.parameters)
         least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf

@@ -80,7 +80,7 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it(quick):
         (line,) = (line for line in lines if line.split()[:1] == [one.name + star])
         assert " ".join(one.meaning.split()[:2]) in line
     assert "at the last query" not in result.output
-    assert "    functional.scaled_dot_product_attention(q, k, v, scale=0.2" in result.output
+    assert "    functional.scaled_dot_product_attention(q, k, v, scale=0.125" in result.output
     assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
     assert "at the last query" in run(*SCALE, "--causal").output
     few = run("scale", "--n", "100", "--d", "64", "--law", "cosine").output
