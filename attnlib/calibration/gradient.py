@@ -22,7 +22,7 @@ class ScaleGradient:
     """∂L/∂log t of each head at t = 1, as `scale_gradient` measures it.
 
     A negative number says that the loss falls as the head's logits grow. Heads that a layer does
-    not have are NaN. Chapter: calibrate.
+    not have are NaN. Chapter: needle.
     """
 
     layers: list[str]
@@ -114,7 +114,7 @@ def scale_gradient(
 
     Raises ValueError for no batches, a loss that is no finite number or that does not depend on
     attention, and edges that do not increase; RuntimeError for attention that is written out or
-    cannot be reached, by its name. Chapter: calibrate.
+    cannot be reached, by its name. Chapter: needle.
     """
     kept = None if edges is None else checking.finite("edges", edges, minimum=0.0)
     if kept is not None and (kept.ndim != 1 or kept.size < 2 or (np.diff(kept) <= 0.0).any()):

@@ -36,7 +36,7 @@ WORDS = ("previous", "duplicate", "induction", "repeat")
 class Needles:
     """Statistics of each head's rows with a target, as `needles` measures them; sums over rows.
 
-    Arrays over (texts, layers, heads). Chapter: calibrate.
+    Arrays over (texts, layers, heads). Chapter: needle.
     """
 
     layers: list[str]

@@ -26,7 +26,10 @@ PAGES: dict[str, tuple[str, ...]] = {
     "api/finding": ("attnlib.retrieval",),
     "api/simulation": ("attnlib.sampling", "attnlib.initialisation"),
     "api/scales": ("attnlib.policies", "attnlib.rules", "attnlib.criteria"),
-    "api/models": ("attnlib.attention", "attnlib.probing", "attnlib.auditing"),
+    "api/models": (
+        *("attnlib.attention", "attnlib.probing", "attnlib.auditing"),
+        "attnlib.calibration",
+    ),
     "api/proofs": ("attnlib.symbolic",),
 }
 """The modules of each page."""
