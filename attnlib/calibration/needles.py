@@ -150,7 +150,7 @@ def needles(
 
     Raises ValueError for targets and texts that are not so, RuntimeError for attention that cannot
     be reached or changes its logits after the scale (a soft cap, a sink, a bias). Chapter:
-    calibrate.
+    needle.
     """
     rows = checking.integer("rows", rows, minimum=1)
     found: list[dict[str, FloatArray]] = []
