@@ -17,49 +17,15 @@ from experiments.compatibility import FACTOR, LENGTH, by_hand, given, mask, tiny
 pytestmark = pytest.mark.filterwarnings("ignore:the model's own scale")
 
 
-def padded():
-    return {"input_ids": tokens(), "attention_mask": mask(padded=True)}
-
-
-@pytest.mark.parametrize(
-    ("family", "cache"), [("Llama", "static"), ("Gemma2", "dynamic"), ("GptOss", "static")]
-)
-def test_generation_with_a_cache_is_that_without(family, cache):
-    model = tiny(family, register("ssmax"), head=True)
-    options = {**padded(), "max_new_tokens": 6, "do_sample": False}
-    options |= {"output_logits": True, "return_dict_in_generate": True}
-    found = model.generate(cache_implementation=cache, **options)
+def test_generation_with_a_cache_of_fixed_length_is_that_without():
+    model = tiny("GptOss", register("ssmax"), head=True)
+    options = {"input_ids": tokens(), "attention_mask": mask(padded=True), "max_new_tokens": 6}
+    options |= {"do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    found = model.generate(cache_implementation="static", **options)
     with by_hand(model, "policy"):
         expected = model.generate(use_cache=False, **options)
     assert torch.equal(found.sequences, expected.sequences)
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-3, atol=1e-4)
-
-
-def test_a_compiled_model_and_one_in_half_precision_compute_the_same():
-    torch._dynamo.reset()
-    model = tiny("GptOss", register("ssmax"), num_hidden_layers=1)
-    there = mask(padded=True).bool()
-    with torch.no_grad():
-        expected = model(**padded())[0][there]
-        compiled = torch.compile(model, backend="aot_eager")
-        found = compiled(**padded())[0][there]
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-        half = model.bfloat16()(**padded())[0][there]
-    assert (half.float() - expected).abs().mean() < 0.05 * expected.abs().mean()
-
-
-def test_a_policy_for_cosines_normalises_queries_and_keys():
-    model = tiny("Llama")
-    cosines = POLICIES["swin_v2"].with_constants()
-    name = register(cosines, name="attnlib-of-cosines")
-    assert name == "attnlib-of-cosines"
-    with torch.no_grad():
-        model.set_attn_implementation(name)
-        expected = model(tokens())[0]
-        for layer in model.layers:  # a longer query and a shorter key have the same cosine
-            layer.self_attn.q_proj.weight.mul_(3.0)
-            layer.self_attn.k_proj.weight.mul_(0.25)
-        torch.testing.assert_close(model(tokens())[0], expected)
 
 
 def test_a_function_is_a_policy():
@@ -110,23 +76,9 @@ def test_it_says_that_it_replaces_a_scale_of_the_models_own(family):
         model(**given(family, padded=False))
 
 
-def test_a_model_that_writes_attention_out_does_not_lose_its_mask_in_silence():
-    model = tiny("Bloom", register("ssmax"))
-    with pytest.raises(RuntimeError, match=r"BloomAttention has attention written out .*'eager'"):
-        model(tokens())
-
-
-def test_attention_written_out_beside_the_registered_is_named():
-    model = tiny("LongT5", register("ssmax"))
-    with pytest.warns(UserWarning, match="LongT5LocalAttention and .* their scale stays"):
-        model(**given("LongT5", padded=False))
-
-
 def test_what_it_does_not_take():
     with pytest.raises(ValueError, match="similar names: ssmax"):
         register("ssmaxx")
-    with pytest.raises(TypeError, match="policy must be a name"):
-        register(7.0)
     with pytest.raises(TypeError, match="factor must be a number or a rule"):
         register(factor=torch.ones(3))
     for arguments in ({}, {"policy": "ssmax", "factor": 1.2}):

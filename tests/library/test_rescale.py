@@ -52,8 +52,6 @@ def sharper(model, factor):
             if isinstance(module, nn.MultiheadAttention):
                 module.in_proj_weight[: module.embed_dim] *= factor
                 module.in_proj_bias[: module.embed_dim] *= factor
-            elif isinstance(getattr(module, "scaling", None), float):
-                module.scaling *= factor
             elif isinstance(module, Plain):
                 module.scale = factor * (module.scale or WIDTH**-0.5)
 
