@@ -110,24 +110,6 @@ def llama_with_padding():
     return model, lambda: model(tokens(), attention_mask=(~PADDING.flip(1)).long())[0]
 
 
-def bert_with_padding():
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=WIDTH,
-        num_hidden_layers=2,
-        num_attention_heads=HEADS,
-        intermediate_size=48,
-        max_position_embeddings=LENGTH,
-        initializer_range=0.3,
-        attn_implementation="sdpa",
-    )
-    model = BertModel(config).eval()
-    return model, lambda: model(tokens(), attention_mask=(~PADDING).long())[0]
-
-
 MODELS = {
     "torch encoder": encoder,
     "torch encoder, padding": encoder_with_padding,
@@ -136,5 +118,4 @@ MODELS = {
     "GPT-2, padding": gpt2_with_padding,
     "Llama, grouped queries": llama_causal,
     "Llama, padding on the left": llama_with_padding,
-    "BERT, padding": bert_with_padding,
 }
