@@ -211,22 +211,6 @@ def test_a_model_that_computes_nan_is_named(weight, where, number, altered, fold
     refused(said, path, "--text", text, "--json", status=1)
 
 
-def test_a_model_that_fails_says_so_in_one_line(altered, text):
-    settings = {"vocab_size": 3, "bos_token_id": 0}
-    path = altered(**settings)
-    from transformers import GPT2Config, GPT2Model
-
-    GPT2Model(GPT2Config.from_pretrained(path)).save_pretrained(path)
-    refused("IndexError: index out of range", path, "--text", text, status=1)
-
-
-def test_it_draws_every_head(folder, text, tmp_path):
-    drawn = tmp_path / "heads.svg"
-    result = run(folder, "--text", text, "--plot", drawn)
-    assert result.exit_code == 0, result.output
-    assert "that share a head's weight" in drawn.read_text()
-
-
 def test_one_head_is_printed_and_drawn(folder, text, tmp_path):
     drawn = tmp_path / "head.svg"
     result = run(folder, "--text", text, "--head", "h.1.attn:1", "--plot", drawn)

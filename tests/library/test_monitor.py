@@ -1,6 +1,5 @@
 """What a monitor measures in training, and that training does not notice."""
 
-import math
 import sys
 from types import SimpleNamespace
 
@@ -8,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch.nn import functional
 
 from attnlib.probing import Monitor, measure, probe
 from attnlib.probing.monitor import SHOWN
-from attnlib.probing.sample import choose, some_rows
+from attnlib.probing.sample import some_rows
 from tests.library import foreign
 from tests.library.test_probing import Caller, draw
 
@@ -137,32 +135,6 @@ def test_a_trainer_of_lightning_calls_it(monkeypatch):
 
 
 # --- some of the rows -----------------------------------------------------------------------------
-
-MASKS = {
-    "causal": {"is_causal": True},
-    "of booleans": {"mask": (draw(6, 1, 9, 9, seed=5) > -1.0) | torch.eye(9, dtype=torch.bool)},
-    "of numbers": {"mask": draw(9, 9, seed=5).masked_fill(draw(9, 9, seed=6) > 1.0, -math.inf)},
-}
-
-
-@pytest.mark.parametrize("name", MASKS)
-def test_what_is_chosen_has_its_own_rows_of_logits_weights_and_outputs(name):
-    q, (k, v) = draw(6, 4, 9, 3), (draw(6, 2, 9, 3, seed=i) for i in (1, 2))
-    call = measure.Call(q, k, v, scale=0.7, enable_gqa=True, **MASKS[name])
-    mask = {"attn_mask": call.mask, "is_causal": call.is_causal, "scale": 0.7}
-    output = functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, **mask)
-    logits = measure.logits(call)
-    assert logits.dtype == torch.float64
-    weights = logits.softmax(-1)
-    torch.testing.assert_close((weights @ v.double().repeat_interleave(2, 1)).float(), output)
-
-    some, part = choose(call, output, [1, 4], [0, 5, 8])
-    assert torch.equal(measure.logits(some), logits[[1, 4]][:, :, [0, 5, 8]])
-    assert torch.equal(part, output[[1, 4]][:, :, [0, 5, 8]])
-    rows = measure.measure(some, part).rows
-    p = weights[[1, 4]][:, :, [0, 5, 8]]
-    np.testing.assert_allclose(rows.collision_probability, p.square().sum(-1), rtol=1e-6)
-    np.testing.assert_array_equal(rows.keys, (p > 0.0).sum(-1))
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(2, (2, 1)), (20, (4, 5))])

@@ -58,16 +58,6 @@ def test_a_picture_has_layers_down_and_heads_across():
     assert "1/Y" in axes.get_title()
 
 
-def test_without_theory_colours_are_relative_to_all_keys():
-    lines = grid([64.0, 16.0])
-    lines[0]["random_effective_keys"] = math.nan
-    assert figures.heads(lines).axes[1].get_ylabel() == "measured / random scores"
-    lines[1]["random_effective_keys"] = math.nan
-    figure = figures.heads(lines)
-    np.testing.assert_allclose(drawn(figure)[1], [[0, -2]])
-    assert figure.axes[1].get_ylabel() == "measured / all keys"
-
-
 def test_sinks_and_wide_heads_are_marked_and_explained():
     lines = grid([8.0, 8.0], [8.0, 8.0])
     lines[1] |= {"first_weight": 0.3}
@@ -81,13 +71,6 @@ def test_sinks_and_wide_heads_are_marked_and_explained():
     (legend,) = figure.legends
     assert [text.get_text().split(":")[0] for text in legend.get_texts()] == ["sink", "wide"]
     assert [line.get_marker() for line in legend.get_lines()] == ["o", "^"]
-
-
-def test_heads_without_numbers_are_a_dash():
-    _, colours, written = drawn(figures.heads(grid([math.nan, 8.0], [math.inf, 200.4])))
-    assert np.isnan(colours).tolist() == [[True, False], [True, False]]
-    assert written == {(0, 0): "–", (1, 0): "8.0", (0, 1): "–", (1, 1): "200"}
-    figures.heads([{**line, "rows": 0} for line in grid([math.nan])])
 
 
 # --- one head -----------------------------------------------------------------------------------
@@ -158,12 +141,3 @@ def test_rows_that_cannot_be_drawn_are_refused_and_theory_ends_where_it_ends():
         report.head(0, 0).plot()
     beyond = probed(1, 1, 6, 4, scale=1e6)
     assert len(curves(beyond.head(0, 0).plot())[1]) == 1
-
-
-def test_a_report_draws_the_heads_of_a_model():
-    report = probed(1, 2, 6, 4)
-    table = report.table()
-    expected = np.log2(table["effective_keys"] / table["random_effective_keys"])
-    np.testing.assert_allclose(drawn(report.plot("heads"))[1].ravel(), expected)
-    with pytest.raises(ValueError, match="kind must be one of 'heads', got kind='head'"):
-        report.plot("head")

@@ -303,16 +303,6 @@ def test_many_lengths_are_interpolated(monkeypatch):
     assert limit == pytest.approx(random.gradient_limit, rel=1e-7)
 
 
-def test_no_theory_beyond_its_range():
-    with probe(model := Caller()) as report:
-        model(*(draw(1, 1, 4, 4, seed=i) for i in range(3)), scale=1e5)
-    line = report.table().loc[0]
-    assert line["alpha"] > 1e4
-    assert math.isnan(line["random_entropy"])
-    assert "nan" not in str(report)
-    assert json.loads(report.to_json())["heads"][0]["random_entropy"] is None
-
-
 def test_the_share_that_freezes_is_an_integral_over_the_length_of_the_query():
     d, n, alpha = 16, np.array([10.0, 30.0]), 2.0
 

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from attnlib.probing import DEFINITIONS, RANDOM, probe, summary
+from attnlib.probing import DEFINITIONS, probe, summary
 from tests.library import foreign
 
 USUAL = {
@@ -53,25 +53,6 @@ def test_a_head_that_stands_out_is_named_with_its_reason(changed, reason):
 def test_a_usual_head_is_not_named(changed):
     assert summary.unusual([{**USUAL, **changed}]) == []
     assert summary.one_head({**USUAL, **changed}).endswith("What stands out: nothing.")
-
-
-def test_the_text_has_a_line_for_each_layer_beside_random_scores():
-    heads = [{**USUAL, "head": i, "alpha": float(i), "wide": 0.6 * (i == 3)} for i in range(4)]
-    second = {**USUAL, "call": 1, "random_entropy": math.nan, "effective_keys": math.inf}
-    long = {**USUAL, "layer": "encoder.blocks.17.attention", "effective_keys": 100.6}
-    text = summary.text([*heads, {**second, "first_weight": 0.3}, long])
-    lines = text.splitlines()
-    assert "in brackets those of random scores" in text
-    assert lines[3].split() == ["layer", "α", "α_c", "keys", "1/Y", "entropy", "gradient", "wide"]
-    numbers = "1.50 3.00 40.0 (40.0) 4.00 (4.00) 0.90 (0.90) 15% (0%)"
-    assert lines[4].split() == ["attention", *numbers.split()]
-    assert lines[5].split()[:6] == ["attention", "1", "1.00", "3.00", "–", "(40.0)"]
-    assert lines[5].split()[7] == "(–)"
-    assert lines[6].split()[:4] == ["…ocks.17.attention", "1.00", "3.00", "101"]
-    assert "Of 6 heads 1 has an attention sink" in text
-    assert "and 1 is wide (50% of the rows or more)" in text.replace("\n", " ")
-    assert "- attention 1 head 0: its numbers are NaN or infinite" in lines
-    assert " ".join(text.split()).endswith(RANDOM)
 
 
 def test_a_head_is_found_by_name_or_number_and_beside_random_scores_where_they_are_known():

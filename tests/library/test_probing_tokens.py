@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from attnlib.probing import measure, probe
 from attnlib.probing.observer import Observer
-from attnlib.probing.tokens import NONE, Reader, Tokens
+from attnlib.probing.tokens import NONE, Reader
 from tests.library import foreign
-from tests.library.test_probing import Caller, by_full_weights, draw, qkv
+from tests.library.test_probing import Caller, by_full_weights, qkv
 from tests.library.test_probing import blocks as blocks  # a fixture
 
 HEADS, LENGTH, SHORT = foreign.HEADS, foreign.LENGTH, foreign.SHORT
@@ -146,26 +146,6 @@ def test_generation_counts_positions_on(side):
     assert found["target_gap"].notna().any()
 
 
-@pytest.mark.parametrize(
-    ("options", "past", "keys", "target"),
-    [
-        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 4, 5, 3),
-        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 4, 3, 1),  # a window keeps the last keys
-        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 5, 1, NONE),
-        ({"targets": [[NONE, 0, 1, 2, 3, 4]]}, 6, 7, NONE),
-        ({"targets": "previous", "mask": [[0, 1, 1]]}, 1, 2, NONE),  # that is padding
-        ({"targets": "previous", "mask": [[0, 1, 1]]}, 2, 3, 1),
-        ({"targets": "previous", "mask": [[0, 1, 1]]}, 4, 5, 3),  # beyond the mask none is
-    ],
-)
-def test_a_target_in_a_cache(options, past, keys, target):
-    call = measure.Call(*(draw(1, 1, n, 4) for n in (1, keys, keys)))
-    found = Reader(**options).queries(Tokens(1, past), call)
-    assert found.target.tolist() == [[target]]
-    assert found.position.tolist() == [[past]]
-    assert found.real is None or found.real.tolist() == [[True]]
-
-
 # --- targets --------------------------------------------------------------------------------------
 
 
@@ -216,7 +196,7 @@ def test_targets_of_an_array(name):
             np.testing.assert_allclose(own[column].dropna(), numbers, rtol=1e-5, atol=2e-6)
 
 
-def test_a_target_far_above_the_others_has_its_digits_and_equal_logits_the_gap_zero():
+def test_a_target_far_above_the_others_has_its_digits():
     q, k = torch.tensor([[[[1.0]] * 3]]), torch.tensor([[[[60.0], [0.5], [0.0]]]])
     with probe(model := Caller(), targets=[[0, 0, 0]], theory=False) as report:
         model(q, k, k, scale=1.0)
@@ -224,15 +204,6 @@ def test_a_target_far_above_the_others_has_its_digits_and_equal_logits_the_gap_z
     assert line["target_gap"] == pytest.approx(59.75, rel=1e-6)
     assert line["target_kappa"] == pytest.approx(math.log(math.cosh(0.25)), rel=1e-4)
     assert line["target_weight"] == pytest.approx(1.0, rel=1e-7)
-
-    x = torch.zeros(1, 1, 5, 4)
-    with probe(model := Caller(), targets="previous", theory=False) as report:
-        model(x, x, x)
-    line = report.table().loc[0]
-    assert line["targets"] == 4
-    assert line["target_gap"] == 0.0
-    assert line["target_weight"] == pytest.approx(0.2)
-    assert line["target_kappa"] == pytest.approx(0.0, abs=1e-7)
 
 
 def last_earlier(ids, real):
@@ -268,30 +239,19 @@ def test_targets_by_name_are_no_padding(name):
 
 
 def test_a_function_of_the_tokens():
-    class Own(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed = nn.Embedding(5, 8)
-
-        def forward(self, tokens):
-            x = self.embed(tokens)[:, None]
-            return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
-
     given = []
 
     def mine(tokens):
         given.append(tokens)
         return torch.full(tokens.shape, 2)
 
-    ids = few_tokens()
-    for model in (foreign.llama(), Own()):
-        given.clear()
-        found = known(model, lambda model=model: model(ids), targets=mine)
-        assert len(given) == 1
-        assert torch.equal(given[0], ids)
-        assert all((queries.target == 2).all() for queries in found.values())
-        with pytest.raises(ValueError, match=r"integers of shape \(2, 12\)"):
-            known(model, lambda model=model: model(ids), targets=lambda tokens: tokens[:, :3])
+    model, ids = foreign.llama(), few_tokens()
+    found = known(model, lambda: model(ids), targets=mine)
+    assert len(given) == 1
+    assert torch.equal(given[0], ids)
+    assert all((queries.target == 2).all() for queries in found.values())
+    with pytest.raises(ValueError, match=r"integers of shape \(2, 12\)"):
+        known(model, lambda: model(ids), targets=lambda tokens: tokens[:, :3])
 
 
 def test_crossed_attention_has_no_targets():

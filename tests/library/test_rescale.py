@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from attnlib.attention import Attention, attend, rescale
 from attnlib.policies import POLICIES
-from attnlib.probing import probe
 from tests.library import foreign
 from tests.library.test_bad_input import assert_refused
 
@@ -102,40 +100,6 @@ def test_alpha_one_changes_nothing_and_another_is_the_models_own_scale_changed(n
         sharper(model, 2.0)
         torch.testing.assert_close(shown(name, result), shown(name, call()), **close)
     assert shown(name, result - before).abs().max() > 0.01
-
-
-# --- policies ----------------------------------------------------------------------------------
-
-
-def causal_by_hand(x, model, scale, factor=lambda n: 1.0):
-    """Return what `Plain` computes with `scale(n)` on q·k and `factor(n)` on the output."""
-    for layer in (model.first, model.second):
-        q, k, v = layer(x).chunk(3, -1)
-        rows = []
-        for i in range(LENGTH):
-            logits = scale(i + 1) * (k[:, : i + 1] @ q[:, i, :, None])
-            rows.append(factor(i + 1) * (logits.softmax(1) * v[:, : i + 1]).sum(1))
-        x = x + torch.stack(rows, 1)
-    return x
-
-
-def test_a_policy_gives_each_query_its_scale_and_a_post_scale_alone_leaves_it():
-    model, call = built("plain")
-    with rescale("chiang_cholak"):
-        result = call()
-    torch.testing.assert_close(result, causal_by_hand(X, model, lambda n: math.log(n) / 4))
-    model.scale = 0.6
-    with rescale(post_scale=torch.arange(1.0, LENGTH + 1)):
-        result = call()
-    torch.testing.assert_close(result, causal_by_hand(X, model, lambda n: 0.6, lambda n: n))
-
-
-def test_the_models_queries_and_keys_may_be_normalised():
-    q, k, v = built("plain")[0].first(X).chunk(3, -1)
-    unit = [functional.normalize(x, dim=-1) for x in (q, k)]
-    with rescale("x_transformers", normalize_qk=True):
-        result = scaled_dot_product_attention(q, k, v)
-    torch.testing.assert_close(result, scaled_dot_product_attention(*unit, v, scale=10.0))
 
 
 # --- contexts ----------------------------------------------------------------------------------
@@ -382,19 +346,6 @@ def test_some_heads_change_and_the_others_do_not(changed, key_heads):
         torch.testing.assert_close(found[:, ::2], every[:, ::2])
     with rescale(factor=2.0, heads=[4]), pytest.raises(ValueError, match="heads must be below 4"):
         attend(q, q, q)
-
-
-def test_a_probe_sees_one_call_in_which_some_heads_have_changed():
-    layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
-    x = numbers(3, LENGTH, 16)
-    tables = []
-    for changed in ({"factor": 1.0}, {"factor": 3.0}, {"factor": 3.0, "heads": [1]}):
-        with probe(layer, theory=False) as report, rescale(**changed):
-            layer(x, x, x, need_weights=False)
-        tables.append(report.table())
-    own, every, some = (table.alpha.to_numpy() for table in tables)
-    assert tables[2].call.tolist() == [0] * 4
-    np.testing.assert_allclose(some, [own[0], every[1], own[2], own[3]], rtol=1e-5)
 
 
 # --- bad input ---------------------------------------------------------------------------------
