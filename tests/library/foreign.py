@@ -62,25 +62,6 @@ def decoder_with_padding():
     )
 
 
-def gpt2_with_padding():
-    from transformers import GPT2Config, GPT2Model
-
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=60,
-        n_positions=LENGTH,
-        n_embd=WIDTH,
-        n_layer=2,
-        n_head=HEADS,
-        bos_token_id=0,
-        eos_token_id=0,
-        initializer_range=0.3,
-        attn_implementation="sdpa",
-    )
-    model = GPT2Model(config).eval()
-    return model, lambda: model(tokens(), attention_mask=(~PADDING).long())[0]
-
-
 def llama(**options):
     from transformers import LlamaConfig, LlamaModel
 
@@ -100,11 +81,6 @@ def llama(**options):
     return LlamaModel(config).eval()
 
 
-def llama_causal():
-    model = llama()
-    return model, lambda: model(tokens())[0]
-
-
 def llama_with_padding():
     model = llama()
     return model, lambda: model(tokens(), attention_mask=(~PADDING.flip(1)).long())[0]
@@ -115,7 +91,4 @@ MODELS = {
     "torch encoder, padding": encoder_with_padding,
     "torch encoder, causal, norm first": encoder_norm_first_causal,
     "torch decoder, padding": decoder_with_padding,
-    "GPT-2, padding": gpt2_with_padding,
-    "Llama, grouped queries": llama_causal,
-    "Llama, padding on the left": llama_with_padding,
 }

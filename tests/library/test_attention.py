@@ -1,6 +1,6 @@
 """Attention at any scale, against PyTorch's.
 
-`test_any_input` draws calls of `attend` at random, and has attention written out.
+`test_any_input` draws calls of `attend` at random, and has attention written out in float64.
 """
 
 import copy

@@ -56,9 +56,9 @@ def test_a_usual_head_is_not_named(changed):
 
 
 def test_a_head_is_found_by_name_or_number_and_beside_random_scores_where_they_are_known():
-    model, run = foreign.MODELS["Llama, grouped queries"]()
+    model = foreign.llama()
     with probe(model) as report:
-        run()
+        model(foreign.tokens())
     line = report.table().iloc[3]
     (entropy,) = (one for one in str(report.head(0, 3)).splitlines() if "entropy" in one)
     assert entropy.split()[:2] == [f"{line.entropy:.2f}", f"{line.random_entropy:.2f}"]
@@ -72,7 +72,7 @@ def test_a_head_is_found_by_name_or_number_and_beside_random_scores_where_they_a
         with pytest.raises(ValueError, match=re.escape(message)):
             report.head(*place)
     with probe(model, theory=False) as report:
-        run()
+        model(foreign.tokens())
     assert "random" not in str(report.head(0, 3)).split("\n\n")[1].splitlines()[0]
     assert "(" not in str(report).split("Of ")[0]
     assert "layers.1.self_attn" in str(report)

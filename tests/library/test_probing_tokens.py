@@ -56,7 +56,6 @@ def transformer():
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
-        (foreign.gpt2_with_padding, (REAL, REAL)),
         (foreign.llama_with_padding, (LEFT, LEFT)),
         (foreign.encoder_with_padding, (REAL, REAL)),
         (transformer, (REAL, ~OWN, ~OWN)),  # in the decoder its own tokens'

@@ -67,8 +67,7 @@ def across():
     return model, lambda: model(X, Y, Y, need_weights=False)[0]
 
 
-MODELS = {"plain": plain, "MultiheadAttention": across}
-MODELS |= {name: build for name, build in foreign.MODELS.items() if name.startswith("torch")}
+MODELS = {"plain": plain, "MultiheadAttention": across, **foreign.MODELS}
 
 
 def built(name, training=False):
