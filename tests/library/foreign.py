@@ -62,25 +62,6 @@ def decoder_with_padding():
     )
 
 
-def gpt2_with_padding():
-    from transformers import GPT2Config, GPT2Model
-
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=60,
-        n_positions=LENGTH,
-        n_embd=WIDTH,
-        n_layer=2,
-        n_head=HEADS,
-        bos_token_id=0,
-        eos_token_id=0,
-        initializer_range=0.3,
-        attn_implementation="sdpa",
-    )
-    model = GPT2Model(config).eval()
-    return model, lambda: model(tokens(), attention_mask=(~PADDING).long())[0]
-
-
 def llama(**options):
     from transformers import LlamaConfig, LlamaModel
 
@@ -100,32 +81,9 @@ def llama(**options):
     return LlamaModel(config).eval()
 
 
-def llama_causal():
-    model = llama()
-    return model, lambda: model(tokens())[0]
-
-
 def llama_with_padding():
     model = llama()
     return model, lambda: model(tokens(), attention_mask=(~PADDING.flip(1)).long())[0]
-
-
-def bert_with_padding():
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=WIDTH,
-        num_hidden_layers=2,
-        num_attention_heads=HEADS,
-        intermediate_size=48,
-        max_position_embeddings=LENGTH,
-        initializer_range=0.3,
-        attn_implementation="sdpa",
-    )
-    model = BertModel(config).eval()
-    return model, lambda: model(tokens(), attention_mask=(~PADDING).long())[0]
 
 
 MODELS = {
@@ -133,8 +91,4 @@ MODELS = {
     "torch encoder, padding": encoder_with_padding,
     "torch encoder, causal, norm first": encoder_norm_first_causal,
     "torch decoder, padding": decoder_with_padding,
-    "GPT-2, padding": gpt2_with_padding,
-    "Llama, grouped queries": llama_causal,
-    "Llama, padding on the left": llama_with_padding,
-    "BERT, padding": bert_with_padding,
 }

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attnlib import exact, typical
-from attnlib.probing import Monitor, alarms, measure
+from attnlib.probing import Monitor, alarms
 from attnlib.probing.alarms import reasons
 from attnlib.scores import Normal
 from tests.library import foreign
@@ -57,11 +57,8 @@ FADING = {"alpha_to_critical": 0.49, "largest_weight": (0.055, 0.03, 0.02)}
         ),
         ("dead head", {"alpha": 0.324}),  # its weights are even
         ("dead head", {"alpha": (0.05, 0.055, 0.059)}),  # sharper by less than a fifth
-        ("dead head", {"alpha": (0.05, 0.07, 0.061)}),  # and no longer
-        ("dead head", {"alpha": 0.0}),
         ("dead head", {"first_weight": 0.99}),
         ("dead head", {"gradient": 0.0349}),
-        ("dead head", {"gradient": 0.01, "alpha": alarms.EVEN}),
     ],
 )
 def test_what_is_an_alarm(name, columns):
@@ -72,29 +69,22 @@ def test_what_is_an_alarm(name, columns):
     "columns",
     [
         {},
-        {"alpha_to_critical": (0.5, 0.6, 0.9), "largest_logit": (9.0, 12.0, 20.0)},
         GROWING | {"alpha_to_critical": (1.5, 1.8, 1.99)},
         GROWING | {"alpha_to_critical": (1.7, 1.8, 2.01)},  # by 1.18
         GROWING | {"alpha_to_critical": (1.5, 2.1, 2.01)},  # falls again
         GROWING | {"alpha_to_critical": 5.0},  # sharp, and stays so
         GROWING | {"largest_logit": (21.0, 22.0, 25.0)},  # by 1.19
-        GROWING | {"largest_logit": (20.0, 25.0, 25.0)},
-        GROWING | {"largest_logit": (-20.0, -5.0, -1.0)},
         FADING | {"keys": 255.0},
         FADING | {"alpha_to_critical": 0.51},
         FADING | {"largest_weight": (0.054, 0.03, 0.02)},
         {"alpha": 0.325},
-        {"alpha": alarms.EVEN},
         {"alpha": (0.325, 0.1, 0.1)},
         {"alpha": (0.05, 0.055, 0.061)},
-        {"alpha": (0.01, 0.015, 0.02), "gradient": (0.01, 0.015, 0.02)},
         {"first_weight": 0.989},
-        {"first_weight": (0.989, 0.999, 0.999)},
         {"gradient": 0.0351},
         {"gradient": (0.0351, 0.01, 0.01)},
         {"gradient": 0.01, "critical_alpha": 1.0},
         {"rows": 0, "alpha": math.nan},
-        {"alpha": (math.nan, 1.0, 1.0)},
     ],
 )
 def test_what_is_none(columns):
@@ -105,12 +95,7 @@ def test_what_is_none(columns):
     ("columns", "words"),
     [
         (GROWING, "α has grown to 2.0 α_c and the largest logit from 20 to 25 over the last 3"),
-        (GROWING, "20.0 of 512 keys share the weight"),
         (FADING, "from 0.055 to 0.02 over the last 3 watched steps, and 20 of 512 keys"),
-        (FADING, "at 0.49 α_c no logit is log n = 6.2 above the others"),
-        ({"alpha": (0.32, 0.31, 0.3)}, "its weights are even: at α = 0.3, 1/Y is 0.91 n, over"),
-        ({"first_weight": 0.991}, "the first key has 99.1% of the weight: every query gets its"),
-        ({"gradient": 0.03}, "g = α(1 − Y) is 0.03, where random scores have up to √(2 log n) = 3"),
     ],
 )
 def test_the_reason_has_the_numbers_that_it_is_made_of(columns, words):
@@ -139,17 +124,6 @@ def test_even_is_nine_tenths_of_all_keys():
     for n in (16, 256, 4096):
         at = 1.0 / float(exact.collision_probability(Normal(), alarms.EVEN, n)) / n
         assert at == pytest.approx(0.9, abs=0.01)
-
-
-def test_even_weights_are_even_under_a_causal_mask_too():
-    # There 1/Y of the mean Y is far below the mean of n.
-    q, k, v = (draw(4, 1, 64, 8, seed=i) for i in range(3))
-    rows = measure.measure(measure.Call(0.2 * q, k, v, is_causal=True), None).rows
-    seen = rows.keys >= 2.0
-    share = 1.0 / (rows.keys * rows.collision_probability)[seen]
-    alpha = math.sqrt(rows.variance[seen].mean())
-    assert share.mean() == pytest.approx(math.exp(-(alpha**2)), abs=0.01)
-    assert 1.0 / rows.collision_probability[seen].mean() < 0.6 * rows.keys[seen].mean()
 
 
 # --- the monitor tells them ----------------------------------------------------------------------
@@ -192,14 +166,12 @@ def test_a_longer_context_at_the_same_alpha_is_diluted():
     assert [(alarm.name, alarm.step) for alarm in monitor.alarms] == [("dilution", 2)]
 
 
-@pytest.mark.parametrize(("heads", "more"), [(3, ""), (4, " and 1 more")])
-def test_three_alarms_of_a_step_are_warned_of_and_the_others_counted(heads, more):
+def test_three_alarms_of_a_step_are_warned_of_and_the_others_counted():
     line = {"layer": "a", "call": 1, "rows": 9, "alpha": np.nan, "largest_logit": 1.0}
-    table = pd.DataFrame([line | {"head": head} for head in range(heads)])
+    table = pd.DataFrame([line | {"head": head} for head in range(4)])
     with pytest.warns(UserWarning, match="^step 5: not finite in a 1 head 0") as caught:
         (monitor := Monitor(Caller()))._look(table, 5)
     (warning,) = caught
-    text = str(warning.message)
-    assert text.count("not finite in a 1 head") == 3
-    assert text.endswith(f"when they are squared{more} (monitor.alarms has all)")
-    assert len(monitor.alarms) == heads
+    assert str(warning.message).count("not finite in a 1 head") == 3
+    assert str(warning.message).endswith("and 1 more (monitor.alarms has all)")
+    assert len(monitor.alarms) == 4

@@ -1,18 +1,15 @@
-"""Attention at any scale: against attention written out, and against PyTorch's.
+"""Attention at any scale, against PyTorch's.
 
-`test_any_input` draws calls of `attend` at random; here are those whose answer is known by name.
+`test_any_input` draws calls of `attend` at random, and has attention written out in float64.
 """
 
 import copy
-import itertools
 import math
-from functools import lru_cache
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -46,172 +43,51 @@ def some_keys(*shape, seed=0):
     return mask
 
 
-# --- against attention written out in NumPy, one query at a time -------------------------------
-
-
-def written_out(q, k, v, scale, *, bias=None, cosine=False, factor=None):
-    """Return attention of float64 arrays (…, heads, L, d).
-
-    `scale(n, row)` multiplies q·k or cos and `factor(n, row)` the output, for a query that sees n
-    keys; `bias` (…, L, S) is added to the logits, and −inf hides.
-    """
-    q, k, v = (x.double().numpy() for x in (q, k, v))
-    if cosine:
-        q, k = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
-    k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))
-    shape = (*q.shape[:-1], k.shape[-2])
-    bias = np.broadcast_to(np.zeros(()) if bias is None else bias, shape)
-    output = np.zeros((*q.shape[:-1], v.shape[-1]))
-    for row in itertools.product(*map(range, q.shape[:-1])):
-        n = int((bias[row] > -np.inf).sum())
-        if n:
-            logits = scale(n, row) * (k[row[:-1]] @ q[row]) + bias[row]
-            weights = np.exp(logits - logits.max())
-            output[row] = (weights / weights.sum()) @ v[row[:-1]]
-            output[row] *= 1.0 if factor is None else factor(n, row)
-    return output
-
-
-def hidden(mask):
-    return np.where(mask.numpy(), 0.0, -np.inf)
-
-
-CAUSAL = np.where(np.tril(np.ones((LENGTH, KEYS))), 0.0, -np.inf)
 MASK = some_keys(LENGTH, KEYS)
 BATCH_MASK = some_keys(2, 1, LENGTH, KEYS, seed=1)
-FEW = MASK | (torch.arange(KEYS) == 1)
-LOWEST = torch.finfo(torch.float64).min
-ALIBI = -0.3 * torch.arange(KEYS, dtype=torch.float64) + torch.zeros(LENGTH, 1)
-VISIBLE = [
-    ({}, None),
-    ({"is_causal": True}, CAUSAL),
-    ({"attn_mask": BATCH_MASK}, hidden(BATCH_MASK)),
-    ({"attn_mask": MASK[:, :1]}, hidden(MASK[:, :1])),
-    ({"attn_mask": ALIBI.masked_fill(~MASK, -math.inf)}, ALIBI.numpy() + hidden(MASK)),
-    ({"attn_mask": torch.zeros(LENGTH, KEYS).double().masked_fill(~FEW, LOWEST)}, hidden(FEW)),
-]
 
 
-@lru_cache
-def exact_factor(cosine, alpha, n):
-    return float(exact.post_scale(Cosine(D) if cosine else DotProduct(D), alpha, n))
-
-
-ROOT = math.sqrt(D)
 BY_QUERY = torch.linspace(0.5, 3.0, LENGTH)
-BY_HEAD = torch.tensor([[0.5], [1.0], [2.0], [3.0]])
-BY_ALL = draw(2, 4, LENGTH).abs()
 QWEN = POLICIES["qwen"].with_constants(train_length=3)
-# What attend is told, and what multiplies q·k or the cosine, by its definition.
-SCALES = {
-    "nothing": ({}, lambda n, row: 1 / ROOT),
-    "mup": ({"policy": POLICIES["mup"]}, lambda n, row: 8 / D),
-    "ssmax": ({"policy": "ssmax"}, lambda n, row: 0.168 * math.log(n) / ROOT),
-    "qwen": ({"policy": QWEN}, lambda n, row: max(1.0, math.log(n, 3)) / ROOT),
-    "zero": ({"alpha": 0}, lambda n, row: 0.0),
-    "number": ({"alpha": np.float32(1.5)}, lambda n, row: 1.5 / ROOT),
-    "list": ({"alpha": list(range(LENGTH))}, lambda n, row: row[2] / ROOT),
-    "by head": ({"alpha": BY_HEAD.numpy()}, lambda n, row: BY_HEAD[row[1], 0].item() / ROOT),
-    "by all": ({"alpha": BY_ALL}, lambda n, row: BY_ALL[row].item() / ROOT),
-    "learned number": ({"alpha": torch.tensor(1.5)}, lambda n, row: 1.5 / ROOT),
-    "scale": ({"scale": 0.4}, lambda n, row: 0.4),
-    "cosine by length": (
-        {"policy": "adacos", "normalize_qk": True},
-        lambda n, row: math.sqrt(2) * math.log(max(n, 2) - 1),
-    ),
-    "cosine by query": (
-        {"scale": BY_QUERY.double(), "normalize_qk": True},
-        lambda n, row: BY_QUERY[row[2]].item(),
-    ),
-    "cosine": ({"scale": 7.0, "normalize_qk": True}, lambda n, row: 7.0),
-}
-EXACT = ["nothing", "mup", "ssmax", "zero", "scale", "cosine by length", "cosine"]
-FACTORS = [
-    (2.5, lambda n, row: 2.5),
-    (BY_QUERY.double(), lambda n, row: BY_QUERY[row[2]].item()),
-    (BY_HEAD.double(), lambda n, row: BY_HEAD[row[1], 0].item()),
-]
 
 
 def assert_close(result, expected, tolerance=1e-12):
     np.testing.assert_allclose(result.double().numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_attend_is_what_the_definition_says(scale):
-    told, by_hand = SCALES[scale]
-    cosine = "normalize_qk" in told
-    for keys, bias in VISIBLE:
-        expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine)
-        assert_close(attend(*qkv(), **told, **keys), expected)
-
-
-def test_a_post_scale_multiplies_the_output():
-    for (told, by_hand), (keys, bias) in itertools.product(FACTORS, VISIBLE):
-        expected = written_out(*qkv(), SCALES["ssmax"][1], bias=bias, factor=by_hand)
-        assert_close(attend(*qkv(), policy="ssmax", post_scale=told, **keys), expected)
-
-
-@pytest.mark.parametrize("scale", EXACT)
-def test_the_exact_post_scale_is_that_of_each_row(scale):
-    told, by_hand = SCALES[scale]
-    cosine = "normalize_qk" in told
-
-    def factor(n, row):
-        return exact_factor(cosine, by_hand(n, row) * (1.0 if cosine else ROOT), n)
-
-    for keys, bias in VISIBLE[:3]:
-        expected = written_out(*qkv(), by_hand, bias=bias, cosine=cosine, factor=factor)
-        assert_close(attend(*qkv(), post_scale="exact", **told, **keys), expected, 1e-9)
-
-
-@pytest.mark.parametrize("heads", [2, 1])
-@pytest.mark.parametrize("scale", ["ssmax", "by all", "cosine by length"])
-def test_heads_share_keys_and_values(heads, scale):
-    told, by_hand = SCALES[scale]
-    inputs = qkv(key_heads=heads)
-    expected = written_out(*inputs, by_hand, bias=CAUSAL, cosine="normalize_qk" in told)
-    assert_close(attend(*inputs, is_causal=True, enable_gqa=True, **told), expected)
+VISIBLE = [
+    ({}, torch.ones(LENGTH, KEYS)),
+    ({"is_causal": True}, torch.ones(LENGTH, KEYS).tril()),
+    ({"attn_mask": BATCH_MASK}, BATCH_MASK),
+]
 
 
 @pytest.mark.parametrize(
-    "batches", [((), (), ()), ((3, 2),) * 3, ((3,), (1,), (1,)), ((1,), (3,), (1,))]
+    ("told", "alpha"),
+    [
+        ({}, lambda n: np.ones(n.shape)),
+        ({"alpha": 0}, lambda n: np.zeros(n.shape)),
+        ({"policy": "ssmax"}, lambda n: 0.168 * np.log(n)),
+        (
+            {"policy": "adacos", "normalize_qk": True},
+            lambda n: math.sqrt(2) * np.log(np.maximum(n, 2) - 1),
+        ),
+    ],
 )
-def test_grouped_heads_have_any_batch(batches):
-    q, k, v = (
-        draw(*batch, heads, length, D, seed=heads)
-        for batch, heads, length in zip(batches, (4, 2, 2), (5, 6, 6), strict=True)
-    )
-    expected = attend(q, *(x.repeat_interleave(2, dim=-3) for x in (k, v)))
-    result = attend(q, k, v, enable_gqa=True)
-    torch.testing.assert_close(result, expected)
-    assert result.shape[:-3] == torch.broadcast_shapes(*batches)
-    alpha = torch.ones(*result.shape[:-1], dtype=q.dtype)
-    torch.testing.assert_close(attend(q, k, v, alpha=alpha, enable_gqa=True), expected)
+def test_the_exact_post_scale_is_that_of_each_row(told, alpha):
+    law = Cosine(D) if "normalize_qk" in told else DotProduct(D)
+    for keys, seen in VISIBLE:
+        n = np.maximum(seen.double().sum(-1).numpy(), 1.0)
+        factor = torch.from_numpy(exact.post_scale(law, alpha(n), n))[..., None]
+        expected = factor * attend(*qkv(), **told, **keys)
+        result = attend(*qkv(), post_scale="exact", **told, **keys)
+        torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(8, 3), (3, 8), (1, 5), (5, 1)])
-def test_the_causal_n_is_the_position_plus_1_but_not_beyond_the_keys(queries, keys):
-    inputs = qkv(queries=queries, keys=keys)
-    bias = np.where(np.tri(queries, keys), 0.0, -np.inf)
-    expected = written_out(*inputs, SCALES["ssmax"][1], bias=bias)
-    assert_close(attend(*inputs, policy="ssmax", is_causal=True), expected)
-
-
-def test_without_keys_there_are_zeros_and_gradients_in_half_precision_too():
-    q, k, v = (x.requires_grad_() for x in qkv(torch.float16, keys=0))
-    result = attend(6e4 * q.sign(), k, v)
-    result.sum().backward()
-    assert result.shape == (2, 4, LENGTH, 5)
-    assert not result.any()
-    assert not q.grad.any()
-
-
-@pytest.mark.parametrize("number", [-1e4, -math.inf, torch.finfo(torch.float32).min])
-def test_a_key_that_a_mask_of_numbers_hides_is_none_of_the_n(number):
+def test_a_key_that_a_mask_of_numbers_hides_is_none_of_the_n():
     q, k, v = (draw(1, 2, 6, 4, seed=seed).float() for seed in range(3))
     seen = torch.ones(6, 6, dtype=torch.bool).tril()
-    numbers = torch.zeros(6, 6).masked_fill(~seen, number)
+    numbers = torch.zeros(6, 6).masked_fill(~seen, -1e4)
     expected = attend(q, k, v, policy="ssmax", attn_mask=seen)
     torch.testing.assert_close(attend(q, k, v, policy="ssmax", attn_mask=numbers), expected)
 
@@ -236,16 +112,6 @@ def test_at_the_usual_scale_it_is_pytorch_bit_by_bit(dtype):
         assert torch.equal(attend(q, k, v, scale=0.3, **keys), expected)
 
 
-@pytest.mark.parametrize("told", [{"policy": "ssmax"}, {"alpha": BY_QUERY}, {"normalize_qk": True}])
-@pytest.mark.parametrize("post_scale", [None, BY_QUERY])
-def test_the_fused_kernel_runs(told, post_scale):
-    told = {"scale": BY_QUERY, **told} if "normalize_qk" in told else told
-    inputs = [x.float().requires_grad_() for x in qkv()]
-    inputs[2] = draw(2, 4, KEYS, D, dtype=torch.float32).requires_grad_()
-    with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
-        attend(*inputs, is_causal=True, post_scale=post_scale, **told).sum().backward()
-
-
 class Largest(TorchDispatchMode):
     """Remembers the size of the largest tensor that any operation returns."""
 
@@ -259,13 +125,18 @@ class Largest(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("keys", [{}, {"is_causal": True}])
-def test_no_matrix_of_scores_is_kept(keys):
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"policy": "ssmax", "post_scale": "exact"},
+        {"scale": torch.linspace(0.5, 3.0, 1024), "normalize_qk": True, "is_causal": True},
+    ],
+)
+def test_no_matrix_of_scores_is_kept(told):
     n, d = 1024, 8
     inputs = [draw(1, 1, n, d, dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
     with Largest() as largest:
-        output = attend(*inputs, policy="ssmax", post_scale="exact", **keys)
-        output.sum().backward()
+        attend(*inputs, **told).sum().backward()
     assert largest.numbers == n * d
 
 
@@ -304,68 +175,19 @@ def test_gradients(alpha, post_scale, keys, normalize_qk):
     assert torch.autograd.gradcheck(function, inputs)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_learned_alpha_gets_its_gradient_through_half_precision(dtype):
-    gradients = []
-    for kind in (dtype, torch.float64):
-        q, k, v = (draw(3, 32, 16, dtype=dtype, seed=seed).to(kind) for seed in range(3))
-        alpha = torch.tensor([[0.7], [1.1], [1.9]], requires_grad=True)
-        attend(q, k, v, alpha=alpha).square().sum().backward()
-        gradients.append(alpha.grad.double())
-    torch.testing.assert_close(*gradients, rtol=0.02, atol=0.02)
-
-
 # --- half precision ----------------------------------------------------------------------------
-
-
-class Calls(torch.overrides.TorchFunctionMode):
-    """Remembers the queries and the scale that the kernel got."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is scaled_dot_product_attention:
-            self.queries, self.scale = args[0], kwargs["scale"]
-        return func(*args, **(kwargs or {}))
-
-
-HALF = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
-"""Half a unit in the last place, relative, at worst twice that."""
-
-
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("normalize_qk", [False, True])
-def test_queries_in_half_precision_are_rounded_once(dtype, normalize_qk):
-    q, k, v = (draw(4, 64, 32, dtype=dtype, seed=seed) for seed in range(3))
-    numbers = np.log(np.arange(1, 65) + 1.0)
-    name = "scale" if normalize_qk else "alpha"
-    with Calls() as calls:
-        attend(q, k, v, **{name: numbers}, normalize_qk=normalize_qk)
-    expected = q.double() * torch.from_numpy(numbers)[:, None]
-    if normalize_qk:
-        expected = expected / q.double().norm(dim=-1, keepdim=True)
-    normal = expected.abs() > torch.finfo(dtype).smallest_normal
-    error = (calls.queries.double() / expected - 1.0).abs()[normal]
-    assert calls.queries.dtype == dtype
-    assert HALF[dtype] < error.max() <= 2.0 * HALF[dtype] * 1.001
 
 
 def test_queries_that_their_scale_takes_beyond_half_precision_keep_their_direction():
     q, k, v = qkv(torch.float16)
     scales = torch.tensor([1.0, 1e3, 1e5, 1e6, 1e20, 1e30])
     result = attend(q, k, v, scale=scales)
-    expected = written_out(q, k, v, lambda n, row: scales[row[2]].item())
-    assert_close(result[..., 1:, :], expected[..., 1:, :], 1e-2)
+    expected = attend(q.double(), k.double(), v.double(), scale=scales)
+    assert_close(result[..., 1:, :], expected[..., 1:, :].numpy(), 1e-2)
     q = q.requires_grad_()
     q.data[0, 0, 0] = 0.0
     attend(q, k, v, scale=scales).sum().backward()
     assert q.grad.isfinite().all()
-
-
-def test_an_alpha_of_zero_is_the_mean_in_every_kernel():
-    for dtype, tolerance in ((torch.float16, 2e-3), (torch.float32, 1e-6), (torch.float64, 1e-12)):
-        q = draw(2, 3, LENGTH, 8, dtype=dtype)
-        expected = q.double().cumsum(-2) / torch.arange(1.0, LENGTH + 1.0)[:, None]
-        for alpha in (0.0, 5e-324):
-            assert_close(attend(q, q, q, alpha=alpha, is_causal=True), expected.numpy(), tolerance)
 
 
 # --- compilers and transforms ------------------------------------------------------------------
@@ -463,18 +285,6 @@ def test_vmap_and_autocast(told):
     torch.testing.assert_close(result.float(), expected, rtol=0.05, atol=0.05)
 
 
-def test_vmap_over_masks_and_gradients():
-    q, mask = draw(3, 2, LENGTH, D), some_keys(3, 1, LENGTH, LENGTH)
-
-    def value(q, mask):
-        told = {"policy": "chiang_cholak", "post_scale": "exact"}
-        return attend(q, q, q, attn_mask=mask, **told).square().sum()
-
-    gradient = torch.vmap(torch.func.grad(value))(q, mask)
-    one_by_one = [torch.func.grad(value)(*pair) for pair in zip(q, mask, strict=True)]
-    torch.testing.assert_close(gradient, torch.stack(one_by_one))
-
-
 def test_numbers_made_in_inference_mode_serve_in_training_and_shapes_need_none():
     q, k, v = qkv(keys=11)
     told = {"policy": "ssmax", "is_causal": True, "post_scale": "exact"}
@@ -495,63 +305,38 @@ REFUSED = [
     ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
     ("alpha and scale", "give one", {"alpha": 1.0, "scale": 1.0}),
     ("policy", "'ssmaxx'; similar names: ssmax", {"policy": "ssmaxx"}),
-    ("policy", "3", {"policy": 3}),
     ("normalize_qk", "ngpt", {"policy": "ngpt"}),
-    ("normalize_qk", "mup", {"policy": "mup", "normalize_qk": True}),
     ("normalize_qk", "a scale", {"normalize_qk": True}),
     ("scale", "alpha", {"alpha": 7.0, "normalize_qk": True}),
-    ("normalize_qk", "1", {"normalize_qk": 1}),
     ("is_causal and attn_mask", "both", {"is_causal": True, "attn_mask": MASK}),
-    ("is_causal", "0", {"is_causal": 0}),
-    ("enable_gqa", "None", {"enable_gqa": None}),
     ("attn_mask", "torch.int64", {"attn_mask": MASK.long()}),
-    ("attn_mask", "torch.float16", {"attn_mask": MASK.half()}),
-    ("attn_mask", "ndarray", {"attn_mask": MASK.numpy()}),
     ("attn_mask", "(6, 7)", {"attn_mask": MASK[:, :7]}),
-    ("attn_mask", "(8,)", {"attn_mask": MASK[0]}),
     ("attn_mask", "(3, 1, 6, 8)", {"attn_mask": MASK.expand(3, 1, 6, 8)}),
     ("attn_mask", "CausalBias", {"attn_mask": causal_lower_right(LENGTH, KEYS)}),
     ("attn_mask", "torch.sparse_coo", {"attn_mask": MASK.double().to_sparse()}),
-    ("attn_mask", "meta", {"attn_mask": MASK.to("meta")}),
     ("alpha", "-1", {"alpha": -1.0}),
     ("scale", "nan", {"scale": [1.0, math.nan]}),
-    ("alpha", "True", {"alpha": True}),
-    ("alpha", "bits", {"alpha": 10**400}),
-    ("alpha", "(5,)", {"alpha": torch.ones(5)}),
     ("alpha", "(3, 2, 4, 6)", {"alpha": np.ones((3, 2, 4, 6))}),
-    ("alpha", "torch.bool", {"alpha": torch.ones(6, dtype=torch.bool)}),
     ("alpha", "torch.complex64", {"alpha": torch.ones(6, dtype=torch.complex64)}),
-    ("alpha", "nested", {"alpha": NESTED}),
     ("alpha", "meta", {"alpha": torch.ones(6, device="meta")}),
     ("alpha", "1e+06", {"post_scale": "exact", "alpha": 1e6}),
     ("post_scale", "'exactly'", {"post_scale": "exactly"}),
-    ("post_scale", "(8,)", {"post_scale": torch.ones(8)}),
     ("post_scale", "single number", {"post_scale": "exact", "alpha": torch.ones(6)}),
-    ("q", "ndarray", {"q": Q.numpy()}),
     ("k", "torch.int64", {"k": K.long()}),
     ("q", "(16,)", {"q": Q[0, 0, 0]}),
     ("q", "(2, 4, 6, 0)", {"q": Q[..., :0]}),
     ("q", "nested", {"q": NESTED}),
-    ("k", "torch.sparse_coo", {"k": K.to_sparse()}),
     ("q, k and v", "torch.float32", {"v": V.float()}),
-    ("q, k and v", "meta", {"k": K.to("meta")}),
     ("q and k", "(2, 4, 8, 15)", {"k": K[..., :15]}),
     ("k and v", "(2, 4, 7, 5)", {"v": V[..., :7, :]}),
     ("leading axes", "enable_gqa=True", {"k": K[:, :2], "v": V[:, :2]}),
-    ("leading axes", "(2, 3, 8, 16)", {"k": K[:, :3], "v": V[:, :3]}),
     ("heads", "divide", {"k": K[:, :3], "v": V[:, :3], "enable_gqa": True}),
-    ("heads", "divide", {"k": K[:, :2], "v": V[:, :1], "enable_gqa": True}),
-    ("heads", "divide", {"q": Q[0, 0], "enable_gqa": True}),
-    ("heads", "divide", {"k": K[0, 0], "enable_gqa": True}),
     ("heads", "divide", {"v": V[0, 0], "enable_gqa": True}),
     ("alpha", "1e+20", {"alpha": 1e20, "q": Q.float(), "k": K.float(), "v": V.float()}),
     ("scale", "1.84e+19", {"scale": [1.9e19] * 6, "q": Q.half(), "k": K.half(), "v": V.half()}),
     ("post_scale", "1e+155", {"post_scale": [1e155] * 6}),
-    ("policy", "1e+200", {"policy": POLICIES["granite"].with_constants(scale=1e200)}),
     ("policy", "1.79e+308", {"policy": HUGE, "is_causal": True}),
     ("dropout_p", "1.5", {"dropout_p": 1.5}),
-    ("dropout_p", "NaN", {"dropout_p": math.nan}),
-    ("dropout_p", "True", {"dropout_p": True}),
 ]
 
 
@@ -617,26 +402,13 @@ def test_a_scale_of_the_module_is_learned_or_kept():
     assert torch.equal(copy.deepcopy(first)(x), first(x))
 
 
-def test_the_module_drops_out_in_training_only():
-    torch.manual_seed(0)
-    module, x = Attention(16, 4, dropout_p=0.5), draw(5, 16).float()
-    assert not torch.equal(module(x), module(x))
-    used = module.eval()(x)
-    module.dropout_p = 0.0
-    assert torch.equal(module(x), used)
-
-
 @pytest.mark.parametrize(
     ("name", "shown", "told"),
     [
-        ("width", "0", {"width": 0}),
         ("width", "15", {"width": 15}),
         ("heads", "2.0", {"heads": 2.0}),
         ("key_value_heads", "3", {"key_value_heads": 3}),
-        ("head_size", "-1", {"head_size": -1}),
-        ("context_width", "0", {"context_width": 0}),
         ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
-        ("alpha", "nan", {"alpha": [math.nan]}),
     ],
 )
 def test_a_bad_module_is_refused(name, shown, told):

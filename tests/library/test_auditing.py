@@ -6,18 +6,13 @@ import math
 import warnings
 import weakref
 from itertools import product
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
-from torch.nn.attention.flex_attention import flex_attention
 
 from attnlib.attention import attend, register
-from attnlib.auditing import assert_scale, audit, models, questions
-from attnlib.auditing.report import Report, Scale, shown
-from attnlib.auditing.response import Interval, Size, Subject, contents
+from attnlib.auditing import assert_scale, audit, models
 from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
 from experiments.museum import audits
@@ -78,21 +73,7 @@ def attended(policy, causal):
     return attention
 
 
-def test_a_law_that_counts_padding_is_found():
-    def counts(q, k, v, mask=None):
-        scale = math.log(k.shape[2]) / 8.0
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool) if mask is None else mask
-        return functional.scaled_dot_product_attention(q * scale, k, v, attn_mask=mask, scale=1.0)
-
-    def law(n, d, position):
-        return np.log(n) / np.sqrt(d)
-
-    (finding,) = audit(counts, d=64, expected=law, length=64).findings
-    assert finding.code == "padding"
-    assert float(finding.found.split()[0]) == pytest.approx(math.log(64) / 8.0, rel=1e-4)
-
-
-@pytest.mark.parametrize("name", ["yarn", "qwen", "llama_4"])
+@pytest.mark.parametrize("name", ["yarn", "llama_4"])
 def test_a_law_that_begins_beyond_the_length_is_asked_of_one_query(name):
     (finding,) = audit(
         functional.scaled_dot_product_attention, d=32, expected=name, length=64
@@ -166,32 +147,6 @@ def test_a_sink_and_a_factor_are_told_apart():
     assert [finding.code for finding in wrong.findings] == ["sink", "values"]
 
 
-def asked(attention, d=32, dtype=torch.float32):
-    return Subject(attention, Size(2, 2, d), dtype, "cpu")
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_the_interval_of_a_sink_holds_it(dtype):
-    for sink in (-3.0, -1.0, 0.5, 2.0):
-        factor, found = questions.total(asked(sunk(sink, dtype=dtype), dtype=dtype), 16, 32**-0.5)
-        assert found.low <= sink <= found.high
-        assert dtype != torch.float32 or found.high - found.low < 0.05
-        assert factor.low <= 1.0 <= factor.high
-    for sink in np.linspace(-9.0, -6.0, 7):
-        _, found = questions.total(asked(sunk(sink)), 16, 32**-0.5)
-        assert found.low <= sink <= found.high
-
-
-@pytest.mark.parametrize("cap", [5.0, 50.0])
-def test_a_cap_is_measured(cap):
-    def capped(q, k, v):
-        return (cap * torch.tanh(q @ k.mT / 8.0 / cap)).softmax(-1) @ v
-
-    assert audit(capped, d=64, expected=0.125, cap=cap, length=64).passed
-    found = audit(capped, d=64, expected=0.125, cap=1.1 * cap, length=64)
-    assert [one.code for one in found.findings] == ["cap"]
-
-
 def rotated(x):
     """Turn x by its position, as rotary positions do."""
     d, place = x.shape[-1], torch.arange(x.shape[-2], dtype=x.dtype)[:, None]
@@ -215,9 +170,7 @@ def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (1.0, "scores are not scaled"),
         (1 / 64, "the scale is applied twice"),
-        (-1 / 8, "the sign is wrong"),
         (8.0, "√d"),
         (math.log(2) / 8, "log 2 of what was meant: base 2 for e"),
         (1 / 8 / math.log(2), "log₂ e times what was meant: e for base 2"),
@@ -235,16 +188,6 @@ def test_what_explains_a_number_is_said(found, reason):
     assert finding.sure == "certain"
 
 
-def test_what_is_hardly_more_than_rounding_is_likely():
-    def attention(q, k, v):
-        return plain(1.03 * q, k, v)
-
-    report = audit(attention, d=64, expected=0.125, length=64, dtype=torch.bfloat16)
-    (finding,) = report.findings
-    assert finding.sure == "likely"
-    assert str(finding).endswith("likely")
-
-
 @pytest.mark.parametrize("only", ["q", "k"])
 def test_half_a_cosine_is_found(only):
     def attention(q, k, v):
@@ -254,36 +197,6 @@ def test_half_a_cosine_is_found(only):
 
     codes = {found.code: found.found for found in audit(attention, d=64, length=64).findings}
     assert codes["cosine"] == f"only {only} normalised"
-
-
-@pytest.mark.parametrize(
-    ("ends", "text"),
-    [
-        ((0.125, 0.125, 0.125), "0.125 ± 1e-05"),
-        ((0.125, 0.125 - 3e-7, 0.125 + 3e-7), "0.125 ± 1e-05"),
-        ((0.125, 0.1249, 0.1251), "0.125 ± 0.0001"),
-        ((2.0, 1.9, 2.05), "2 ± 0.1"),
-        ((0.0, -1e-3, 1e-3), "0 ± 0.001"),
-        ((0.0, 0.0, 0.0), "0"),
-        ((1.23456, 1.0, math.inf), "1.235"),
-        ((1.234, -8.0, 4.0), "1 ± 10"),
-        ((1 / 3, 1 / 3, 1 / 3), "0.3333 ± 0.0001"),
-        ((-2.0, -2.01, -1.99), "-2 ± 0.01"),
-        ((1.23456789e-7,) * 3, "1.2346e-07 ± 1e-11"),
-    ],
-)
-def test_a_number_has_the_digits_that_its_interval_supports(ends, text):
-    assert shown(Interval(*ends)) == text
-
-
-def test_a_scale_of_the_first_key_alone_is_found():
-    def attention(q, k, v):
-        logits = q @ k.mT / 8.0
-        return (logits * torch.where(torch.arange(k.shape[2]) == 0, 2.0, 1.0)).softmax(-1) @ v
-
-    finding, *_ = audit(attention, d=64, length=64).findings
-    assert finding.code == "law"
-    assert finding.evidence == "key 0, n = 63"
 
 
 def test_a_report_is_told_in_words_and_as_json_and_fails_a_test():
@@ -299,49 +212,9 @@ def test_a_report_is_told_in_words_and_as_json_and_fails_a_test():
     assert table["findings"][0]["code"] == "scale"
     assert "PyTorch's default, 1/√d" in table["findings"][0]["evidence"]
     assert table["scale"]["value"][-1] == pytest.approx(0.125, rel=1e-5)
-    two = audit(lambda q, k, v: 2.0 * plain(q, k, v), **wrong, length=64)
-    assert "\n2 findings:\n" in str(two)
-
-
-@pytest.mark.parametrize(
-    ("rotary", "factor"),
-    [
-        (None, 1.0),
-        ({"rope_type": "linear", "factor": 8.0}, 1.0),
-        ({"rope_type": "yarn", "factor": 0.5}, 1.0),
-        ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 0.0}, 1.1),
-        ({"rope_type": "yarn", "factor": math.e, "mscale": 2.0, "mscale_all_dim": 1.0}, 1.2 / 1.1),
-        ({"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.0}, 1.0),
-        ({"rope_type": "longrope", "original_max_position_embeddings": 8}, math.sqrt(5 / 3)),
-        (
-            {"rope_type": "longrope", "original_max_position_embeddings": 8, "factor": 8.0},
-            math.sqrt(2.0),
-        ),
-        ({"rope_type": "longrope", "original_max_position_embeddings": 64}, 1.0),
-        ({"rope_type": "longrope", "factor": 4.0}, 1.0),
-    ],
-)
-def test_what_a_rotation_multiplies(rotary, factor):
-    config = SimpleNamespace(rope_parameters=rotary, max_position_embeddings=32)
-    assert models._by_rotation(config) == pytest.approx(factor, rel=1e-12)
 
 
 # --- models --------------------------------------------------------------------------------------
-
-
-def fault_of_flex(finding):
-    """Return whether a finding is that PyTorch's compiled flex attention is wrong, and it is.
-
-    PyTorch 2.13.0's is off by up to 1 where it caps logits with the kernels of AVX2.
-    """
-    if finding.code != "kernels" or "flex_attention" not in str(finding):
-        return False
-    q, k, v = torch.randn(3, 1, 4, 64, 16, generator=torch.Generator().manual_seed(0))
-    compiled = torch.compile(flex_attention, dynamic=False)
-    with torch.no_grad():
-        capped = compiled(q, k, v, score_mod=lambda s, *_: 2.0 * torch.tanh(s / 2.0), scale=0.25)
-    meant = (2.0 * torch.tanh(q @ k.mT * 0.25 / 2.0)).softmax(dim=-1) @ v
-    return bool((capped - meant).abs().max() > 0.01)
 
 
 IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
@@ -350,24 +223,23 @@ IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
 @pytest.mark.parametrize(
     "family", ["Gemma2", "GptOss", "Granite", "OPT", "GPT2", "GPTNeoX", "Phi3", "T5"]
 )
-def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
+def test_a_model_of_transformers_has_the_scale_of_its_configuration(family, monkeypatch):
+    monkeypatch.setattr(models, "IMPLEMENTATIONS", ("sdpa", "eager"))  # flex compiles for seconds
     report = audit(tiny(family), given(family, False), length=64)
-    found = [one for one in report.findings if not (family == "Gemma2" and fault_of_flex(one))]
-    assert not found, report
+    assert report.passed, report
     assert len(report.parts) == (6 if family == "T5" else 2)
     assert not any("unknown" in said for name, said in report.facts.items() if "." in name)
     assert family in ("Gemma2", "GptOss", "T5") or "eager beside sdpa" in report.facts
 
 
-@pytest.mark.parametrize("under", [0.0, 0.5])
-def test_latent_attention_has_the_factor_of_yarn_in_its_scale(under):
+def test_latent_attention_has_the_factor_of_yarn_in_its_scale():
     rotary = {"rope_theta": 1e4, "rope_type": "yarn", "factor": 4.0, "mscale": 1.0}
-    rotary |= {"original_max_position_embeddings": 16, "mscale_all_dim": under}
+    rotary |= {"original_max_position_embeddings": 16, "mscale_all_dim": 0.5}
     model = tiny("DeepseekV3", rope_parameters=rotary)
     report = audit(model, IDS, length=64)
     assert report.passed, report
     found = report.parts["layers.0.self_attn"].scale.interval.value
-    assert found == pytest.approx((0.1 * under * math.log(4.0) + 1.0) ** 2 / 12**0.5, rel=1e-4)
+    assert found == pytest.approx((0.05 * math.log(4.0) + 1.0) ** 2 / 12**0.5, rel=1e-4)
     model.layers[1].self_attn.scaling *= 1.5
     assert {one.code for one in audit(model, IDS, length=64).findings} == {"scale"}
 
@@ -378,33 +250,17 @@ def test_a_family_that_writes_attention_out_is_to_be_audited_as_a_callable(famil
         audit(tiny(family), IDS, length=64)
 
 
-@pytest.mark.parametrize(
-    ("rotary", "factor"),
-    [
-        (
-            {"rope_type": "yarn", "factor": 4.0, "mscale": 2.0, "mscale_all_dim": 0.5},
-            (0.2 * math.log(4.0) + 1.0) / (0.05 * math.log(4.0) + 1.0),
-        ),
-        (
-            {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4},
-            math.sqrt(1.0 + math.log(4.0) / math.log(16.0)),
-        ),
-        ({"rope_type": "longrope", "short_factor": [1.0] * 4}, 1.0),
-    ],
-)
-def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing(rotary, factor):
-    told = {"rope_theta": 1e4, "original_max_position_embeddings": 16, **rotary}
-    if "short_factor" in told:
-        told["long_factor"] = told["short_factor"]
+def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing():
+    told = {"rope_theta": 1e4, "rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4}
+    told |= {"original_max_position_embeddings": 16, "long_factor": [1.0] * 4}
     model = tiny("Llama", rope_parameters=told)
     report = audit(model, IDS, length=64)
     assert report.passed, report
-    if factor == 1.0:
-        return
     model.rotary_emb.attention_scaling = 1.0
     findings = audit(model, IDS, length=64).findings
     assert {one.code for one in findings} == {"scale"}
     found, expected = float(findings[0].found), float(findings[0].expected.split()[0])
+    factor = math.sqrt(1.0 + math.log(4.0) / math.log(16.0))
     assert expected / found == pytest.approx(factor**2, rel=1e-3)
 
 
@@ -450,7 +306,6 @@ def test_a_scale_applied_before_attention_is_seen_in_the_length_of_the_queries()
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
-        (lambda q, k, v: v[:, :, :1], r"must return a tensor of shape \(1, 2, 16, 32\), got"),
         (lambda q, k, v: None, r"must return a tensor of shape \(1, 2, 16, 32\), got NoneType"),
         (lambda q, k, v: q / 0 @ 1, r"the callable raises TypeError for q, k and v of the shapes"),
         (lambda q, k, v: v + torch.rand(()), r"must give the same output twice"),
@@ -465,10 +320,9 @@ def test_a_callable_that_cannot_be_audited_is_named_in_a_line(attention, message
 # --- one question at a time ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", ["min", "max"])
-def test_logits_that_are_clamped_on_one_side_have_no_one_scale(side):
+def test_logits_that_are_clamped_on_one_side_have_no_one_scale():
     def clamped(q, k, v):
-        return (q @ k.mT / 8.0).clamp(**{side: 0.0}).softmax(-1) @ v
+        return (q @ k.mT / 8.0).clamp(min=0.0).softmax(-1) @ v
 
     report = audit(clamped, d=64, expected=0.125, length=32)
     law = {one.code: one for one in report.findings}["law"]
@@ -510,85 +364,14 @@ def test_a_mask_of_numbers_need_not_be_taken_and_heads_may_share():
     assert many.passed  # more heads of keys than dimensions
 
 
-def test_queries_and_keys_are_what_they_are_said_to_be():
-    given_ = contents(asked(plain, 16), 3, 5, torch.tensor([1, 4]), torch.tensor([0.5, -1.0]))
-    assert (given_.q[..., 0] == 4.0).all()
-    np.testing.assert_array_equal(given_.k[:, :, 0], [[0.0, 0.5, 0.0, 0.0, -1.0]] * 2)
-    np.testing.assert_allclose(given_.k.norm(dim=-1), 4.0, rtol=1e-6)
-    np.testing.assert_allclose(given_.product, [2.0, -4.0])
-    np.testing.assert_allclose(given_.cosine, [0.125, -0.25], rtol=1e-6)
-    given_ = contents(asked(plain, 16), 3, 5, torch.tensor([1]), 0.5, shift=-2.0)
-    np.testing.assert_array_equal(given_.k[0, :, 0], [-2.0, -1.5, -2.0, -2.0, -2.0])
-
-
-def test_a_mask_is_asked_at_the_last_query():
-    def early(q, k, v, mask=None):  # it heeds masks in the first half of the rows only
-        if mask is not None:
-            late = torch.arange(q.shape[2])[:, None] >= q.shape[2] // 2
-            mask = mask | late if mask.dtype == torch.bool else mask.masked_fill(late, 0.0)
-        return plain(q, k, v, mask)
-
-    found = questions.mask(asked(early), 16)
-    assert found.true_means == "nothing"
-    assert found.multiplier.value == pytest.approx(0.0, abs=1e-6)
-    assert found.total == 1.0
-
-
-def test_what_multiplied_before_is_unknown_unless_both_say_it():
-    q, k = torch.rand(2, 1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
-    module = torch.nn.Module()
-    module.q_proj, module.k_proj = torch.nn.Identity(), torch.nn.Identity()
-    uneven = torch.linspace(1.0, 2.0, 5)[:, None]
-    given_ = {module.q_proj: q, module.k_proj: k}
-    told = models.multiplied_before(module, 2.0 * q, 1.5 * k, given_)
-    assert told == pytest.approx(3.0, rel=1e-6)
-    assert models.multiplied_before(module, uneven * q, k, given_) is None
-    assert models.multiplied_before(module, q, uneven * k, given_) is None
-
-
-def test_implementations_may_differ_by_rounding_and_warn():
-    model, eps = tiny("Llama"), torch.finfo(torch.float32).eps
-    output = torch.linspace(-1.0, 1.0, 500)
-    apart = {"sdpa": 0.0, "eager": 2e3 * eps, "flex_attention": 2e4 * eps}
-
-    def run():
-        warnings.warn("a way to call it", stacklevel=1)
-        return [output + apart[model.config._attn_implementation]]
-
-    report = Report()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        models._kernels(report, model, run)
-    assert [one.evidence for one in report.findings] == ["flex_attention"]
-    assert not any("refused" in said for said in report.facts.values())
-
-
-def test_inputs_are_for_a_model():
-    with pytest.raises(TypeError, match="attention must be of Module"):
-        audit(plain, IDS)
-    with pytest.raises(TypeError, match="expected must be a number or None for a model"):
-        audit(torch.nn.Identity(), IDS, expected="ssmax")
-
-
 @pytest.mark.parametrize(
     ("attention", "options", "message"),
     [
         (plain, {}, "d, the size of q and k, must be given"),
         (plain, {"d": 32, "dtype": "float32"}, "dtype must be of dtype"),
-        (plain, {"d": 32, "dtype": torch.int64}, r"dtype must be one of real numbers, got .*int64"),
         ("plain", {"d": 32}, "attention must be callable, got a str"),
     ],
 )
 def test_what_an_audit_needs_is_named(attention, options, message):
     with pytest.raises(TypeError, match=message):
         audit(attention, **options)
-
-
-@pytest.mark.parametrize(
-    ("expected", "passes"), [(0.396, False), (0.41, True), (0.602, True), (0.606, False)]
-)
-def test_a_scale_of_a_model_may_be_anywhere_in_its_interval(expected, passes):
-    ends = (np.array([number]) for number in (16.0, 15.0, 0.25, 0.2, 0.3))
-    report, part = Report(), Report(Scale("dot product", *ends, "constant"))
-    models._compare(report, "it", "eager", part, 2.0, expected, "said")
-    assert report.passed == passes

@@ -19,9 +19,7 @@ LLAMA = {**SIZES, "intermediate_size": 48, "max_position_embeddings": 64}
 FAMILIES: dict[str, dict[str, Any]] = {
     "Llama": {**LLAMA, "num_key_value_heads": 2},
     "Qwen3": {**LLAMA, "num_key_value_heads": 2, "head_dim": 8},
-    "Olmo2": LLAMA,
     "Gemma2": {**LLAMA, "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 8},
-    "Granite": {**LLAMA, "attention_multiplier": 0.2},
     "Phi3": {**LLAMA, "pad_token_id": 0},
     "GPT2": {"vocab_size": 61, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "GPTNeoX": LLAMA,
@@ -144,9 +142,8 @@ def test_parts_by_the_number_of_keys_add_up():
     assert np.abs(found.by_keys[:, 0]).max() > 0.0
 
 
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_the_model_computes_the_same_bits_and_its_weights_get_no_gradient(implementation):
-    model, [ids] = tiny("Llama", implementation), texts(1)
+def test_the_model_computes_the_same_bits_and_its_weights_get_no_gradient():
+    model, [ids] = tiny("Llama", "sdpa"), texts(1)
     outputs = []
 
     def noted(model, ids):
@@ -186,11 +183,6 @@ def test_heads_that_want_another_scale_are_told_from_the_others():
         (lambda: scale_gradient(OneHead(), [], found_loss), ValueError, "batches"),
         (lambda: scale_gradient(OneHead(), [torch.ones(2, 3)]), ValueError, "loss"),
         (
-            lambda: scale_gradient(nn.Linear(2, 1), [torch.ones(1, 2)], found_loss),
-            RuntimeError,
-            "Linear",
-        ),
-        (
             lambda: scale_gradient(OneHead(), [torch.full((2, 3), math.nan)], found_loss),
             ValueError,
             "finite",
@@ -201,8 +193,6 @@ def test_heads_that_want_another_scale_are_told_from_the_others():
             "edges",
         ),
         (lambda: fit_scales(OneHead(), [], [], loss=found_loss), ValueError, "train"),
-        (lambda: fit_scales(OneHead(), [1], [1, 2], per="key"), ValueError, "per"),
-        (lambda: needles(OneHead(), [torch.ones(2, 3)], "previous"), ValueError, "texts"),
         (lambda: needles(OneHead(), [torch.ones(1, 3)], "next"), ValueError, "targets"),
     ],
 )
@@ -355,18 +345,6 @@ class Square(nn.Module):
         return functional.scaled_dot_product_attention(
             torch.from_numpy(self.alpha * scores), key, key, scale=1.0
         )
-
-
-@pytest.mark.parametrize(("alpha", "theta"), [(3.0, 3.0), (5.0, 5.0), (2.0, 3.0), (4.0, 3.0)])
-def test_a_calibrated_needle_has_the_ratio_one(alpha, theta):
-    ids = [torch.zeros(1, 200, dtype=torch.long) for _ in range(12)]
-    [row] = needles(Square(alpha, theta), ids, np.zeros(200, dtype=int)).table()
-    error = (row["high"] - row["low"]) / 4.0
-    assert row["best_factor"] == pytest.approx(theta / alpha, abs=3.0 * error)
-    if alpha == theta:
-        assert row["ratio"] == pytest.approx(1.0, abs=0.05)
-    else:
-        assert (row["ratio"] > 1.0) == (theta > alpha)
 
 
 def test_statistics_are_those_of_the_rows_written_out():

@@ -11,7 +11,6 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attnlib import opening
 from attnlib.attention import rescale
 from attnlib.cli import app
 from attnlib.probing import probe
@@ -83,8 +82,6 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     assert run(folder, "--text", tmp_path / "short").output.startswith("2 tokens of ")
     refused("cannot be loaded", tmp_path, "--text", text)
     refused("nobody/nothing cannot be loaded", "nobody/nothing", "--text", text)
-    refused("--tokens", folder, "--text", text, "--tokens", 1)
-    refused("--text", folder)
     refused("--device", folder, "--text", text, "--device", "tpu")
     refused("similar names: ssmax", folder, "--text", text, "--policy", "ssmaxx")
 
@@ -214,29 +211,6 @@ def test_a_model_that_computes_nan_is_named(weight, where, number, altered, fold
     refused(said, path, "--text", text, "--json", status=1)
 
 
-def test_a_model_that_fails_says_so_in_one_line(altered, text):
-    settings = {"vocab_size": 3, "bos_token_id": 0}
-    path = altered(**settings)
-    from transformers import GPT2Config, GPT2Model
-
-    GPT2Model(GPT2Config.from_pretrained(path)).save_pretrained(path)
-    refused("IndexError: index out of range", path, "--text", text, status=1)
-
-
-def test_two_tokens_are_enough(folder, tmp_path):
-    (tmp_path / "two.txt").write_text(" ".join(TEXT.split()[:2]))
-    result = run(folder, "--text", tmp_path / "two.txt")
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("2 tokens of ")
-
-
-def test_it_draws_every_head(folder, text, tmp_path):
-    drawn = tmp_path / "heads.svg"
-    result = run(folder, "--text", text, "--plot", drawn)
-    assert result.exit_code == 0, result.output
-    assert "that share a head's weight" in drawn.read_text()
-
-
 def test_one_head_is_printed_and_drawn(folder, text, tmp_path):
     drawn = tmp_path / "head.svg"
     result = run(folder, "--text", text, "--head", "h.1.attn:1", "--plot", drawn)
@@ -268,34 +242,3 @@ def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding
     table = json.loads(wrong.stdout)
     assert {one["where"] for one in table["findings"]} == {"h.0.attn", "h.1.attn"}
     assert all(one["found"] == "0.5" for one in table["findings"])
-
-
-# --- the bounds, to the last of what they count ---------------------------------------------------
-
-
-def test_as_many_layers_modules_and_bytes_as_are_allowed(monkeypatch):
-    opening._check_layers({"n_layer": 10**4, "text_config": {"num_layers": 10**4}})
-    monkeypatch.setattr(opening, "MOST_MODULES", 3)
-    monkeypatch.setattr(opening, "_memory", lambda: 100)
-
-    def built(modules, dtype, numbers):
-        with opening._bounded():
-            whole = torch.nn.ModuleList([torch.nn.Identity() for _ in range(modules)])
-            whole[0].weight = torch.nn.Parameter(torch.zeros(numbers, dtype=dtype))
-            whole[0].register_buffer("nothing", None)
-            whole[0].weight = torch.nn.Parameter(torch.ones(numbers, dtype=dtype))  # is loaded
-
-    built(3, torch.float32, 25)
-    built(1, torch.float16, 50)
-    with pytest.raises(ValueError, match="more than 3 modules"):
-        built(4, torch.float32, 1)
-    for dtype, numbers in ((torch.float32, 26), (torch.float16, 51)):
-        with pytest.raises(ValueError, match="parameters, which is all memory"):
-            built(1, dtype, numbers)
-    built(3, torch.float32, 25)  # nothing is counted after the context
-
-
-def test_one_number_that_is_none_is_enough():
-    outputs = {"last": torch.ones(2), "all": torch.tensor([1.0, math.nan]), "count": torch.ones(1)}
-    assert not opening.is_finite(outputs)
-    assert opening.is_finite(outputs | {"all": None, "ids": torch.arange(3)})

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from attnlib.probing import probe, report
-from attnlib.probing.measure import Measured, Rows
-from attnlib.probing.tally import PARTS, Tally
+from attnlib.probing.tally import PARTS
 from tests.library.test_probing import Caller, draw
 
 HEADS, LENGTH = 3, 20
@@ -23,21 +22,14 @@ def measured(calls=60, **options):
     return found
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return measured(targets="previous")
-
-
-def test_up_to_a_number_all_rows_are_kept(whole, monkeypatch):
-    assert len(whole.rows()) == HEADS * ROWS
-    monkeypatch.setattr(report, "KEPT", HEADS * ROWS)
-    pd.testing.assert_frame_equal(measured(targets="previous").rows(), whole.rows())
-
-
-def test_of_more_there_are_sums_of_all_and_a_sample(whole, monkeypatch):
+def test_of_more_there_are_sums_of_all_and_a_sample(monkeypatch):
+    whole = measured(targets="previous")
     kept, every = 400, whole.rows()
+    assert len(every) == HEADS * ROWS
     monkeypatch.setattr(report, "KEPT", HEADS * kept + 2)
     sampled = measured(targets="previous")
+    (tally,) = sampled._tallies.values()
+    assert sum(len(part.drawn) for part in tally._parts) <= 2 * kept
     with pytest.warns(UserWarning, match=f"rows has a random sample, of {kept} rows") as caught:
         some = sampled.rows()
     assert caught[0].filename == __file__
@@ -60,13 +52,6 @@ def test_of_more_there_are_sums_of_all_and_a_sample(whole, monkeypatch):
         assert abs(rank - 0.5) < 4 * 0.5 / np.sqrt(kept)
 
 
-def test_memory_does_not_grow_with_the_rows(monkeypatch):
-    monkeypatch.setattr(report, "KEPT", HEADS * 400)
-    (tally,) = measured()._tallies.values()
-    assert sum(len(part.drawn) for part in tally._parts) <= 2 * 400
-    assert tally.lengths.shape == (HEADS, LENGTH + 1)
-
-
 def test_many_calls_of_one_row_are_put_together():
     with probe(model := Caller(), theory=False) as found:
         for seed in range(PARTS + 10):
@@ -84,13 +69,3 @@ def test_a_row_is_kept_if_one_of_the_heads_sees_two_keys():
     assert rows["query"].tolist() == [0, 1, 2, 3]
     assert set(rows["head"]) == {0}
     assert found.table()["rows"].tolist() == [4, 0]
-
-
-def test_each_generation_is_of_other_sequences():
-    tally = Tally(1)
-    rows = Rows(*np.full((len(Rows._fields), 2, 1, 1), 3.0))
-    for past in (0, 1, 2, 0, 1, 2):
-        place = np.array([0, 1]), np.full((2, 1), past)
-        tally.add(Measured(rows, None, np.ones((2, 1)), 4, 1.0, *place, 2, past, 5), 100)
-    assert tally.kept(100).place[0].tolist() == [0, 1] * 3 + [2, 3] * 3
-    assert tally.padding == 30

@@ -1,6 +1,5 @@
 """The probe around a model: nothing changes, nothing is passed over in silence; its report."""
 
-import copy
 import json
 import math
 import re
@@ -38,11 +37,9 @@ def encoder(layers=2):
 # --- nothing changes ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["torch encoder, padding", "torch decoder, padding"])
-@pytest.mark.parametrize("train", [False, True], ids=["evaluation", "training"])
-def test_outputs_gradients_and_random_numbers_are_those_without_it(name, train):
-    model, run = foreign.MODELS[name]()
-    model.train(train)
+def test_outputs_gradients_and_random_numbers_are_those_without_it():
+    model, run = foreign.MODELS["torch decoder, padding"]()
+    model.train()
 
     def results():
         torch.manual_seed(3)
@@ -57,17 +54,6 @@ def test_outputs_gradients_and_random_numbers_are_those_without_it(name, train):
         found = results()
     assert len(found) > 10
     assert all(map(torch.equal, found, expected))
-
-
-@torch.no_grad()
-def test_of_the_fast_path_that_a_model_leaves_it_has_the_same_numbers():
-    model, run = foreign.MODELS["torch encoder"]()
-    expected = run()
-    with probe(model, theory=False) as report:
-        torch.testing.assert_close(run(), expected)
-    with torch.enable_grad(), probe(model, theory=False) as slow:
-        run()
-    assert report.to_json() == slow.to_json()
 
 
 def test_everything_is_put_back_and_a_model_that_fails_leaves_no_trace_in_the_names():
@@ -146,16 +132,6 @@ def test_a_module_that_is_used_again_has_a_line_for_each_call():
     assert table["alpha"].nunique() == 3
 
 
-def test_the_operator_itself_and_the_root_are_seen():
-    class Root(nn.Module):
-        def forward(self, x):
-            return torch.ops.aten.scaled_dot_product_attention(x, x, x)
-
-    with probe(model := Root()) as report:
-        model(draw(1, 2, 6, 4))
-    assert list(report.table()["layer"]) == ["Root", "Root"]
-
-
 def test_the_scale_of_another_rule_is_measured_from_outside():
     model, x = encoder(1), foreign.vectors()
     with probe(model) as plain:
@@ -178,18 +154,6 @@ def raised(model, run):
     with pytest.raises(RuntimeError, match="no attention in") as caught, probe(model):
         run()
     return str(caught.value)
-
-
-def test_attention_that_is_written_out_is_named():
-    from transformers import GPT2Config, GPT2Model
-
-    config = GPT2Config(vocab_size=9, n_embd=8, n_layer=5, n_head=2, bos_token_id=0, eos_token_id=0)
-    config._attn_implementation = "eager"
-    model = GPT2Model(config)
-    message = raised(model, lambda: model(torch.zeros(1, 4, dtype=torch.long)))
-    assert "in GPT2Model. h.0.attn (GPT2Attention), h.1.attn (GPT2Attention)" in message
-    assert "and 2 more ran without calling scaled_dot_product_attention" in message
-    assert "attn_implementation='sdpa'" in message
 
 
 class LinearAttention(nn.Module):
@@ -243,16 +207,11 @@ def test_a_part_that_is_compiled_is_named():
     torch.compiler.reset()
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_why_a_call_could_not_be_measured():
     model, x = Caller(), draw(3, 2, 5, 4)
     assert "torch.func" in raised(model, lambda: torch.vmap(model)(x, x, x))
     meta = x.to("meta")
     assert "no numbers" in raised(model, lambda: model(meta, meta, meta))
-    assert "no queries or no keys" in raised(model, lambda: model(x[:, :, :0], x, x))
-    nested = torch.nested.nested_tensor([x[0, 0], x[1, 0, :3]], layout=torch.jagged)
-    nested = nested.unflatten(-1, (2, 2)).transpose(1, 2)
-    assert "NestedTensor" in raised(model, lambda: model(nested, nested, nested))
 
 
 def test_a_model_that_did_not_run_here():
@@ -316,23 +275,6 @@ def random_report():
     return report
 
 
-def test_random_scores_agree_with_the_exact_theory(random_report):
-    table, rows = random_report.table(), random_report.rows()
-    for head in range(2):
-        line = table.loc[head]
-        assert line["alpha"] == pytest.approx(1.5, abs=0.02)
-        ours = rows[rows["head"] == head]
-        for column in ("collision_probability", "entropy", "gradient"):
-            # Sequences are independent, rows of one sequence are not.
-            means = ours.groupby("sequence")[column].mean()
-            error = means.std() / math.sqrt(len(means))
-            # The α that the theory is given is measured too; it moves the mean by about as much.
-            assert abs(means.mean() - line[f"random_{column}"]) < 4.5 * error, column
-            assert error < 0.02 * means.mean()
-        assert line["output_std"] == pytest.approx(line["random_output_std"], rel=0.02)
-        assert line["value_std"] == pytest.approx(1.0, rel=0.02)
-
-
 def test_the_theory_is_that_of_the_library(random_report):
     line, law, n = random_report.table().loc[0], DotProduct(16), np.arange(2, 25)
     alpha = line["alpha"]
@@ -359,19 +301,6 @@ def test_many_lengths_are_interpolated(monkeypatch):
     for name, values in random.columns(alphas).items():
         np.testing.assert_allclose(few[name], values, rtol=2e-7, err_msg=name)
     assert limit == pytest.approx(random.gradient_limit, rel=1e-7)
-
-
-def test_no_theory_beyond_its_range():
-    with probe(model := Caller()) as report:
-        model(*(draw(1, 1, 4, 4, seed=i) for i in range(3)), scale=1e5)
-    line = report.table().loc[0]
-    assert line["alpha"] > 1e4
-    assert math.isnan(line["random_entropy"])
-    assert "nan" not in str(report)
-    assert json.loads(report.to_json())["heads"][0]["random_entropy"] is None
-    found = RandomScores(16, (2.0, 30.0), (1, 1)).columns(np.array([1e4, 10_001.0]))
-    for name, values in found.items():
-        assert np.isfinite(values).tolist() == [True, False], name
 
 
 def test_the_share_that_freezes_is_an_integral_over_the_length_of_the_query():
@@ -406,7 +335,6 @@ def test_the_rows_give_the_table_and_json_holds_it(random_report):
     content = json.loads(random_report.to_json())
     assert content["definitions"] == {**DEFINITIONS, "random": RANDOM}
     assert content["heads"] == table.to_dict("records")
-    assert copy.deepcopy(random_report).to_json() == random_report.to_json()
 
 
 def test_the_example_of_the_readme_runs(capsys):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -17,49 +16,15 @@ from experiments.compatibility import FACTOR, LENGTH, by_hand, given, mask, tiny
 pytestmark = pytest.mark.filterwarnings("ignore:the model's own scale")
 
 
-def padded():
-    return {"input_ids": tokens(), "attention_mask": mask(padded=True)}
-
-
-@pytest.mark.parametrize(
-    ("family", "cache"), [("Llama", "static"), ("Gemma2", "dynamic"), ("GptOss", "static")]
-)
-def test_generation_with_a_cache_is_that_without(family, cache):
-    model = tiny(family, register("ssmax"), head=True)
-    options = {**padded(), "max_new_tokens": 6, "do_sample": False}
-    options |= {"output_logits": True, "return_dict_in_generate": True}
-    found = model.generate(cache_implementation=cache, **options)
+def test_generation_with_a_cache_of_fixed_length_is_that_without():
+    model = tiny("GptOss", register("ssmax"), head=True)
+    options = {"input_ids": tokens(), "attention_mask": mask(padded=True), "max_new_tokens": 6}
+    options |= {"do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    found = model.generate(cache_implementation="static", **options)
     with by_hand(model, "policy"):
         expected = model.generate(use_cache=False, **options)
     assert torch.equal(found.sequences, expected.sequences)
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-3, atol=1e-4)
-
-
-def test_a_compiled_model_and_one_in_half_precision_compute_the_same():
-    torch._dynamo.reset()
-    model = tiny("GptOss", register("ssmax"), num_hidden_layers=1)
-    there = mask(padded=True).bool()
-    with torch.no_grad():
-        expected = model(**padded())[0][there]
-        compiled = torch.compile(model, backend="aot_eager")
-        found = compiled(**padded())[0][there]
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-        half = model.bfloat16()(**padded())[0][there]
-    assert (half.float() - expected).abs().mean() < 0.05 * expected.abs().mean()
-
-
-def test_a_policy_for_cosines_normalises_queries_and_keys():
-    model = tiny("Llama")
-    cosines = POLICIES["swin_v2"].with_constants()
-    name = register(cosines, name="attnlib-of-cosines")
-    assert name == "attnlib-of-cosines"
-    with torch.no_grad():
-        model.set_attn_implementation(name)
-        expected = model(tokens())[0]
-        for layer in model.layers:  # a longer query and a shorter key have the same cosine
-            layer.self_attn.q_proj.weight.mul_(3.0)
-            layer.self_attn.k_proj.weight.mul_(0.25)
-        torch.testing.assert_close(model(tokens())[0], expected)
 
 
 def test_a_function_is_a_policy():
@@ -110,23 +75,9 @@ def test_it_says_that_it_replaces_a_scale_of_the_models_own(family):
         model(**given(family, padded=False))
 
 
-def test_a_model_that_writes_attention_out_does_not_lose_its_mask_in_silence():
-    model = tiny("Bloom", register("ssmax"))
-    with pytest.raises(RuntimeError, match=r"BloomAttention has attention written out .*'eager'"):
-        model(tokens())
-
-
-def test_attention_written_out_beside_the_registered_is_named():
-    model = tiny("LongT5", register("ssmax"))
-    with pytest.warns(UserWarning, match="LongT5LocalAttention and .* their scale stays"):
-        model(**given("LongT5", padded=False))
-
-
 def test_what_it_does_not_take():
     with pytest.raises(ValueError, match="similar names: ssmax"):
         register("ssmaxx")
-    with pytest.raises(TypeError, match="policy must be a name"):
-        register(7.0)
     with pytest.raises(TypeError, match="factor must be a number or a rule"):
         register(factor=torch.ones(3))
     for arguments in ({}, {"policy": "ssmax", "factor": 1.2}):
@@ -164,10 +115,8 @@ class TestAsTransformersCallsIt:
         return [torch.randn(2, 3, n, 4, generator=generator) for n in (5, 5, 5)]
 
     @staticmethod
-    def expected(q, k, v, alpha, shown, cap=None):
-        logits = alpha * q @ k.mT
-        logits = logits if cap is None else cap * torch.tanh(logits / cap)
-        p = torch.where(shown, logits, -torch.inf).softmax(dim=-1)
+    def expected(q, k, v, alpha, shown):
+        p = torch.where(shown, alpha * q @ k.mT, -torch.inf).softmax(dim=-1)
         return (p @ v).transpose(1, 2)
 
     def test_without_a_mask_queries_see_what_is_before_them_and_one_sees_all(self, inputs):
@@ -193,23 +142,3 @@ class TestAsTransformersCallsIt:
         q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
         shown = torch.ones(1, 5, dtype=torch.bool)
         torch.testing.assert_close(found, self.expected(q, k, v, 7.0, shown))
-
-    def test_a_model_with_a_cap_gets_the_mask_that_it_was_given(self, inputs):
-        module = tiny("Gemma2").layers[0].self_attn
-        module.num_key_value_groups = 1
-        function = transformers.AttentionInterface()[register("transformer")]
-        q, k, v = inputs
-        shown = torch.ones(5, 5, dtype=torch.bool).tril()
-        shown[3, 1] = False
-        hidden = torch.where(shown, 0.0, torch.finfo(torch.float32).min)
-        for cap in (0.3, None):  # Gemma 2 refuses the fused kernel, with a cap or without
-            one = partial(function, module, softcap=cap)
-            expected = self.expected(q, k, v, 0.5, shown, cap)
-            for mask_of_it in (shown, hidden):
-                found, weights = one(q, k, v, mask_of_it.expand(2, 1, 5, 5))
-                torch.testing.assert_close(found, expected)
-                assert weights.shape == (2, 3, 5, 5)
-            last = self.expected(q[:, :, -1:], k, v, 0.5, torch.ones(1, 5, dtype=torch.bool), cap)
-            torch.testing.assert_close(one(q[:, :, -1:], k, v)[0], last)
-            before = self.expected(q, k, v, 0.5, torch.ones(5, 5, dtype=torch.bool).tril(), cap)
-            torch.testing.assert_close(one(q, k, v)[0], before)
