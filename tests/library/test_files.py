@@ -131,14 +131,3 @@ def test_the_commit_of_a_checkout_says_whether_code_has_changed(checkout, monkey
     monkeypatch.setenv("PATH", str(checkout))  # without git no commit is known
     provenance.commit.cache_clear()
     assert provenance.commit() is None
-
-
-def test_a_processor_without_a_name_is_told_by_its_kind(tmp_path, monkeypatch):
-    listed = tmp_path / "cpuinfo"
-    monkeypatch.setattr(provenance, "Path", lambda _: listed)
-    monkeypatch.setattr(platform, "machine", lambda: "riscv")
-    for said, expected in (("", "riscv"), ("a chip", "a chip")):
-        monkeypatch.setattr(platform, "processor", lambda said=said: said)
-        assert provenance.processor() == expected
-    listed.write_text("flags : a b\nmodel name\t: One 3000\nmodel name\t: Two\n", "utf-8")
-    assert provenance.processor() == "One 3000"

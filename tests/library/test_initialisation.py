@@ -64,29 +64,6 @@ def test_outputs_are_weighted_means_of_the_values(causal):
                 assert found[start + head, i] == pytest.approx((output**2).mean(), rel=1e-5)
 
 
-def test_the_sources_experiments_have_their_sizes():
-    assert initialisation.DIMENSIONS == (10, 50, 100, 500, 1000)
-    assert initialisation.VECTORS == 512
-    np.testing.assert_allclose(
-        initialisation.TEMPERATURES, np.geomspace(1 / 16, 16, 17), rtol=1e-14
-    )
-
-
-@pytest.mark.parametrize(
-    ("wrong", "call"),
-    [
-        ("vectors", lambda rng: initialisation.standard_errors(4, vectors=1)),
-        ("vectors", lambda rng: initialisation.row_moments(rng, 4, vectors=1)),
-        ("count", lambda rng: initialisation.sample_rows(rng, 4, 4, exponent=0.0, count=0)),
-        ("n", lambda rng: initialisation.output_squares(rng, 4, 0, 1)),
-        ("heads", lambda rng: initialisation.output_squares(rng, 4, 4, 0)),
-    ],
-)
-def test_smaller_sizes_are_named(wrong, call):
-    with pytest.raises(ValueError, match=rf"^{wrong} must be from \d"):
-        call(np.random.default_rng(7))
-
-
 @pytest.mark.parametrize(("alpha", "n", "width"), [(1.0, 512, 32), (2.0, 256, 16)])
 def test_the_output_of_self_attention_has_a_floor(alpha, n, width):
     rng = np.random.default_rng(0)

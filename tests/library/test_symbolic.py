@@ -5,7 +5,7 @@ import pytest
 import sympy
 from scipy.integrate import quad
 
-from attnlib import policies, rows, scores, symbolic
+from attnlib import rows, scores, symbolic
 
 OF_A_ROW = (
     symbolic.jacobian,
@@ -126,23 +126,3 @@ def test_near_ties_are_all_that_counts_at_a_large_scale():
     ):
         mean, _ = quad(lambda x, f=measure: f([x, 0.0], alpha) * np.exp(-(x**2) / 4), 0.0, 0.1)
         assert mean == pytest.approx(float(proof.right.subs(symbolic.ALPHA, alpha)), rel=1e-5)
-
-
-def test_the_rules_in_disguise_agree_with_the_numbers():
-    """Right sides are what `policies` computes, in units of 1/√d, at n = 10⁵ and d = 64."""
-    extension, coefficient = sympy.symbols("s c", positive=True)
-    numbers = {symbolic.KEYS: 1e5, symbolic.DIMENSION: 64, symbolic.LENGTH: 4096}
-    numbers |= {extension: 1e5 / 4096, coefficient: 0.1}
-    numbers |= dict.fromkeys(sympy.symbols("q1 k1", real=True), 1.0)
-    proofs = symbolic.rules_in_disguise(1)
-    for proof, name, unit in (
-        ("LongRoPE is log_L n", "longrope", 1.0),
-        ("κ log n/d is log_512(n)/√d", "entropy_invariance", 8.0),
-        ("YaRN on q and k", "yarn", 1.0),
-    ):
-        found = float(policies.POLICIES[name].alpha(1e5, 64))
-        assert float(proofs[proof].right.subs(numbers)) * unit == pytest.approx(found, rel=1e-13)
-
-
-def test_the_identity_shows_itself_as_a_formula():
-    assert r"\alpha" in symbolic.l1_identity(2)._repr_latex_()

@@ -64,16 +64,6 @@ def test_the_log_gradient_and_its_slopes_agree_with_mpmath(s, alpha):
             assert abs(value - float(exact)) <= 1e-14 * scale
 
 
-def test_the_two_largest_scores_may_stand_anywhere():
-    for s in itertools.permutations([4.0, 1.0, 3.5, -2.0]):
-        (gap,), (others,) = typical._TopTwo.of(np.array([s]))
-        assert gap == 0.5
-        assert sorted(others.tolist()) == [-5.5, -2.5, 0.0]
-    gap, others = typical._TopTwo.of(np.array([[2.0, 2.0], [0.0, 1.0], [-np.inf, 3.0]]))
-    np.testing.assert_array_equal(gap, [0.0, 1.0, typical.LARGEST])
-    np.testing.assert_array_equal(others, np.zeros((3, 1)))
-
-
 # --- means and medians of rows --------------------------------------------------------------------
 
 
@@ -95,12 +85,6 @@ def test_gradients_against_plain_numpy(law, n):
         assert value.shape == found.shape == (3, 1)
         np.testing.assert_allclose(found[:, 0], error, rtol=0.25)
         assert (np.abs(value[:, 0] - plain) < 4.5 * np.hypot(found[:, 0], error)).all()
-
-
-def test_every_alpha_sees_the_same_rows():
-    together = typical.gradient(Normal(), [1.0, 3.0], 20, rows=500, seed=2)
-    apart = [typical.gradient(Normal(), alpha, 20, rows=500, seed=2) for alpha in (1.0, 3.0)]
-    np.testing.assert_allclose(together.value, [e.value for e in apart], rtol=1e-14)
 
 
 @given(
@@ -178,24 +162,6 @@ def test_the_best_geometric_mean_is_the_maximum_over_its_rows(law):
     assert typical.gradient(law, wide, 40, rows=3000, seed=4).value.max() <= np.exp(max(means))
 
 
-def test_the_best_median_is_the_maximum_of_the_medians():
-    found = typical.best_alpha(Normal(), 16, "median", rows=40_000, seed=4)
-    alpha = found.value * np.geomspace(0.2, 5.0, 61)
-    medians, errors = typical.gradient(Normal(), alpha, 16, "median", rows=40_000, seed=4)
-    assert medians.max() < medians[30] + errors.max()  # by no more than the noise of a difference
-    assert medians[30] > max(medians[23], medians[37])
-
-
-@pytest.mark.parametrize("statistic", OPTIMA)
-def test_scaled_and_shifted_scores_have_scaled_optima(statistic):
-    plain = typical.best_alpha(Own(), 20, statistic, rows=1000, seed=3)
-    other = typical.best_alpha(Own(scale=0.125, mean=5.0), 20, statistic, rows=1000, seed=3)
-    assert other.value / plain.value == pytest.approx(8.0, rel=2e-4)
-    assert other.standard_error / plain.standard_error == pytest.approx(8.0, rel=0.02)
-    another = typical.best_alpha(Own(), 20, statistic, rows=1000, seed=4)
-    assert plain != another
-
-
 @pytest.mark.parametrize("statistic", OPTIMA)
 def test_standard_errors_of_optima_are_honest(statistic):
     runs = [typical.best_alpha(Own(), 8, statistic, rows=500, seed=seed) for seed in range(1, 61)]
@@ -253,24 +219,6 @@ def test_of_two_maxima_the_higher_is_taken():
         assert found == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
 
 
-@given(
-    s=st.lists(st.floats(-5.0, 5.0), min_size=2, max_size=12).filter(
-        lambda s: np.diff(np.sort(s))[-1] > 1e-3
-    )
-)
-@settings(max_examples=60)
-def test_no_row_has_its_optimum_outside_the_search(s):
-    s = np.array(s)
-    gap = np.diff(np.sort(s))[-1]
-    units = typical._search_units(len(s))
-    assert (units[1:] / units[:-1] <= typical.STEP * (1 + 1e-12)).all()
-    outside = np.concatenate([np.geomspace(1e-3, 1, 50) * units[0], np.geomspace(1, 9) * units[-1]])
-    best = rows.gradient(s, typical.TWO_KEYS / gap)
-    assert (heights(s, outside / gap) < best).all()
-    (found, _) = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
-    assert rows.gradient(s, found) >= rows.gradient(s, brute_force(s)) * (1.0 - 1e-12)
-
-
 def test_the_median_row_is_the_median_of_the_rows():
     found = typical.best_alpha(Normal(), 50, "row", rows=3001, seed=6)
     optima = typical.row_optima(Normal(), 50, rows=3001, seed=6)
@@ -313,19 +261,3 @@ def test_rows_that_tie_have_no_optimum():
     for statistic in ("geometric_mean", "median"):
         with pytest.raises(ValueError, match="law must have rows whose largest scores differ"):
             typical.best_alpha(Fixed((1.0, 1.0, 0.0)), 3, statistic, rows=100)
-
-
-def test_where_no_maximum_shows_it_says_so(monkeypatch):
-    class Rising:
-        def mean(self):
-            return sampling.Estimate(np.ones(2), np.ones(2))
-
-    monkeypatch.setattr(typical.sampling, "sample", lambda *_, **__: Rising())
-    with pytest.raises(RuntimeError, match="no maximum of the geometric mean near alpha=2; more"):
-        typical._best_geometric_mean(Normal(), 16, 2.0)
-
-
-def test_by_default_there_are_as_many_rows_as_some_seconds_allow():
-    for n, rows_, own in ((2, 10**5, 10**5), (10**4, 13_421, 3355), (10**6, 4000, 1000)):
-        assert typical._default_rows(n, "median") == typical._default_rows(n, "geometric_mean")
-        assert (typical._default_rows(n, "median"), typical._default_rows(n, "row")) == (rows_, own)
