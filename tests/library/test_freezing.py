@@ -40,12 +40,12 @@ def by_quadrature(alpha, log_n):
     return mean, middle + 0.2 * (gumbel - np.exp(np.exp(log_n) * log_cdf)).sum()
 
 
-@pytest.mark.parametrize("alpha", [1.0, 6.0])
-def test_the_quadrature_agrees_with_the_exact_values(alpha):
-    collision, free_energy = by_quadrature(alpha, np.log(512))
+@pytest.mark.parametrize(("alpha", "n"), [(1.0, 512), (6.0, 512), (0.5, 10**12), (9.0, 10**12)])
+def test_the_quadrature_agrees_with_the_exact_values(alpha, n):
+    collision, free_energy = by_quadrature(alpha, np.log(n))
     law = scores.Normal()
-    assert collision == pytest.approx(exact.collision_probability(law, alpha, 512), rel=1e-9)
-    assert free_energy == pytest.approx(exact.free_energy(law, alpha, 512), rel=1e-9)
+    assert collision == pytest.approx(exact.collision_probability(law, alpha, n), rel=1e-9)
+    assert free_energy == pytest.approx(exact.free_energy(law, alpha, n), rel=1e-9)
 
 
 # --- scales --------------------------------------------------------------------------------------
