@@ -88,13 +88,6 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it(quick):
     assert "In PyTorch" not in few
 
 
-@pytest.mark.parametrize("d", ["1", "2"])
-def test_what_needs_more_dimensions_has_no_scale_in_few(d, quick):
-    policies = json.loads(run("scale", "--n", "64", "--d", d, "--json").output)["policies"]
-    for number in ("scale", "alpha"):
-        assert [one["name"] for one in policies if one[number] is None] == ["gradient_cosine"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -10,7 +10,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from attnlib import annealed, exact, freezing, scores
+from attnlib import exact, freezing, scores
 
 
 @cache
@@ -71,17 +71,6 @@ def test_the_critical_scale_of_cosines_in_three_dimensions(n):
 # --- where the approximation ends ----------------------------------------------------------------
 
 LOG_SIZES = [np.log(512), np.log(1e20), np.log(1e100)]
-
-
-@pytest.mark.parametrize("log_n", LOG_SIZES[1:])
-def test_annealed_and_exact_part_at_the_mean_bound(log_n):
-    """The ratio at α_c/√3 is ½ − 1/(α√(2π)) + …, hence well below ½ for any n in use."""
-    alpha = float(freezing.annealed_mean_bound(np.exp(log_n)))
-    ratio = by_quadrature(alpha, log_n)[0] / float(
-        annealed.collision_probability(scores.Normal(), alpha, np.exp(log_n))
-    )
-    correction = 1 / (alpha * np.sqrt(2 * np.pi))
-    assert ratio == pytest.approx(0.5 - correction, abs=1.5 * correction**2)
 
 
 # --- exponents -----------------------------------------------------------------------------------

@@ -216,13 +216,9 @@ def test_a_law_of_the_wrong_shape_is_named():
         sampling.sample(**{**GOOD, "law": Wrong()})
 
 
-@pytest.mark.parametrize(
-    ("q", "good"), [(0.0, 0), (1.0, 0), (0.0009, 0), (0.0011, 1), (0.9989, 1), (0.9991, 0)]
-)
-def test_a_quantile_needs_rows_on_both_sides(q, good):
+def test_a_quantile_needs_rows_on_both_sides():
     sample = sampling.sample(**{**GOOD, "rows": 1000})
-    if good:
-        assert np.isfinite(sample.quantile(q).value).all()
-    else:
+    assert np.isfinite(sample.quantile([0.0011, 0.9989]).value).all()
+    for q in (0.0, 0.0009, 0.9991):
         with pytest.raises(ValueError, match=r"q must be between 0.001 and 1 - 0.001"):
             sample.quantile(q)

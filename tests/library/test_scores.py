@@ -14,8 +14,6 @@ from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), *map(DotProduct, (1, 8, 51, 10**6)), *map(Cosine, (3, 4, 128, 10**6))]
 SEVERAL = [Normal(), DotProduct(1), DotProduct(8), Cosine(3), Cosine(128)]
-FEW_SIGMA = 4.5
-"""Chance of a false alarm: 7e-6 a comparison. Seeds are fixed, so a pass stays a pass."""
 
 
 def generator(seed):
@@ -118,10 +116,10 @@ def exact_dot_product_logpdf(d, s):
 
 @pytest.mark.parametrize(
     ("d", "s"),
-    # The density of d = 1 diverges at 0; near it, `special` has tests of its own.
+    # With d = 50 SciPy's Bessel function overflows near 1e-12.
     [
         *itertools.product([1], (1e-5, 1.0, 1e10)),
-        *itertools.product([2, 50, 51, 10**6], (0.0, 1e-300, 0.1, 7.0, 1e3, 1e300)),
+        *itertools.product([2, 50, 51, 10**6], (0.0, 1e-300, 1e-12, 1e-11, 0.1, 7.0, 1e3, 1e300)),
     ],
 )
 def test_dot_product_density_is_within_its_documented_error(d, s):
@@ -129,6 +127,13 @@ def test_dot_product_density_is_within_its_documented_error(d, s):
     with mp.workdps(60 + int(np.log10(max(s, 1.0)))):  # the exponents are as large as s
         exact = exact_dot_product_logpdf(d, s)
         assert abs(value - exact) < 1e-12 * (1 + abs(exact))
+
+
+@pytest.mark.parametrize("s", [5e-324, 1e-300, 1e-20])
+def test_the_density_in_one_dimension_grows_like_a_logarithm_near_zero(s):
+    with mp.workdps(60):
+        exact = mp.log((-mp.log(mp.mpf(s) / 2) - mp.euler) / mp.pi)
+        assert abs(float(DotProduct(1).logpdf(s)) - exact) < 1e-12 * (1 + abs(exact))
 
 
 def test_densities_at_their_ends():
@@ -223,18 +228,32 @@ def test_cosine_generating_functions_are_within_their_documented_error(d):
             assert mp.fabs(law.log_mgf_ratio(alpha) - exact) < 1e-12 * (1 + mp.fabs(exact)), alpha
 
 
+@pytest.mark.parametrize(
+    ("d", "alpha"),
+    [
+        *itertools.product((3, 52, 1001, 10**6), (1e-8, 3.0, 200.0, 1e4)),
+        *itertools.product((4, 400), (1e5, 1e12)),
+    ],
+)
+def test_cosine_derivatives_are_within_their_documented_error(d, alpha):
+    found = Cosine(d).log_mgf_derivatives(alpha)
+    with mp.workdps(80):
+        nu, a = mp.mpf(d) / 2 - 1, mp.mpf(alpha)
+        below, at = mp.besseli(nu, a), mp.besseli(nu + 1, a)
+        ratio = at / below
+        deficit = a - (mp.loggamma(nu + 1) + nu * mp.log(2 / a) + mp.log(below))
+        assert mp.fabs(found.deficit - deficit) < 1e-12 * (1 + mp.fabs(deficit))
+        exact = ratio, 1 - ratio, 1 - ratio**2 - (2 * nu + 1) / a * ratio
+        for value, true in zip(found[1:], exact, strict=True):
+            assert mp.fabs(value / true - 1) < 1e-12
+
+
 @pytest.mark.parametrize("d", COSINE_DIMENSIONS)
-def test_cosine_log_mgf_is_finite_and_convex_from_its_moments_at_zero_on(d):
+def test_cosine_generating_functions_at_their_ends(d):
     law, largest = Cosine(d), np.finfo(float).max
     at = law.log_mgf_derivatives(0.0)
     assert (at.deficit, at.first, at.first_complement) == (0.0, 0.0, 1.0)
     assert at.second == pytest.approx(1.0 / d, rel=1e-15)
-    alpha = np.concatenate([[0.0], np.geomspace(1e-12, 1e12, 500)])
-    value, at = law.log_mgf(alpha), law.log_mgf_derivatives(alpha)
-    assert np.isfinite(law.log_mgf_ratio(alpha)).all()
-    assert (np.diff(value) >= 0.0).all()
-    assert (np.diff(at.first) >= -1e-15).all()
-    assert (at.second >= 0.0).all()
     alpha = np.array([1e200, largest / 2.0, largest / 1.9, largest])
     assert np.isfinite(law.log_mgf(alpha)).all()
     # κ(2α) − 2κ(α) grows by ½(d − 1) log 2 with each doubling of a large α
@@ -255,19 +274,6 @@ def explicit(rng, law, rows, n):
     return products / np.linalg.norm(queries, axis=-1) / np.linalg.norm(keys, axis=-1)
 
 
-def assert_mean_is(values, expected):
-    mean, standard_error = values.mean(), values.std(ddof=1) / np.sqrt(values.size)
-    z = (mean - expected) / standard_error
-    assert abs(z) < FEW_SIGMA, f"{mean:.6g} ± {standard_error:.2g}, expected {expected:.6g}"
-
-
-def pair_covariance(s, variance):
-    """Return an unbiased Cov(s_i², s_j²), i ≠ j, for each row, from all its pairs of scores."""
-    excess = s**2 - variance
-    n = s.shape[-1]
-    return (excess.sum(axis=-1) ** 2 - (excess**2).sum(axis=-1)) / (n * (n - 1))
-
-
 @pytest.mark.parametrize("law", SEVERAL, ids=repr)
 def test_samples_have_their_shape_and_follow_their_generator(law):
     for shape in ((1, 1), (5, 1), (3, 4)):
@@ -276,21 +282,6 @@ def test_samples_have_their_shape_and_follow_their_generator(law):
         assert sample.dtype == np.float64
     rng = generator(4)
     assert sample.tobytes() == law.sample(rng, 3, 4).tobytes() != law.sample(rng, 3, 4).tobytes()
-
-
-@pytest.mark.parametrize("law", SEVERAL, ids=repr)
-def test_sample_moments_are_those_of_the_law(law):
-    sample, d = law.sample(generator(31), 100_000, 4), getattr(law, "d", np.inf)
-    fourth = 3.0 / (d * (d + 2.0)) if isinstance(law, Cosine) else 3.0 * (1.0 + 2.0 / d)
-    assert_mean_is(sample.mean(axis=-1), law.mean)
-    assert_mean_is((sample**2).mean(axis=-1), law.variance)
-    assert_mean_is((sample**4).mean(axis=-1), fourth)
-    # Scores of a row are uncorrelated; their squares are not where they share a query.
-    assert_mean_is(sample[:, 0] * sample[:, 1] / law.variance, 0.0)
-    shared = 2.0 / d if isinstance(law, DotProduct) else 0.0
-    assert_mean_is(pair_covariance(sample, law.variance) / law.variance**2, shared)
-    squares = sample[:, 0] ** 2 - law.variance
-    assert_mean_is(squares[::2] * squares[1::2] / law.variance**2, 0.0)
 
 
 @pytest.mark.parametrize("law", [DotProduct(1), DotProduct(8), Cosine(3), Cosine(16)], ids=repr)

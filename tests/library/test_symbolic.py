@@ -62,22 +62,6 @@ def test_it_is_proved_and_falsified_it_is_not(name):
         assert not symbolic.Identity(proof.left, -proof.right).proved
 
 
-@pytest.mark.parametrize(
-    ("name", "symbol"),
-    [
-        ("log_partition_slope(2)", symbolic.ALPHA),
-        ("log_partition_curvature(2)", symbolic.ALPHA),
-        ("softmax_integration_by_parts(2)", symbolic.ALPHA),
-        ("near_tie_frobenius", symbolic.ALPHA),
-        ("LongRoPE is log_L n", symbolic.LENGTH),
-        ("InfoScale, d → ∞", symbolic.LENGTH),
-    ],
-)
-def test_another_number_on_one_side_is_not_proved(name, symbol):
-    proof = PROOFS[name]
-    assert not symbolic.Identity(proof.left, proof.right.subs(symbol, 2 * symbol)).proved
-
-
 def test_the_matrix_and_its_norm_agree_with_the_numbers():
     derivative = at(symbolic.jacobian(3).left)
     np.testing.assert_allclose(derivative, rows.jacobian(VALUES, 1.5), rtol=1e-13)
