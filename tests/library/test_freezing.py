@@ -60,14 +60,6 @@ def test_the_three_scales_are_the_critical_one_over_1_2_and_root_3():
         np.testing.assert_array_equal(freezing.critical_alpha(n, law), freezing.critical_alpha(n))
 
 
-@pytest.mark.parametrize("n", [2, 2000])
-def test_the_critical_scale_of_cosines_in_three_dimensions(n):
-    # There κ(α) = log(sinh α/α), and ακ' − κ = α coth α − 1 − log(sinh α/α).
-    alpha = mp.mpf(float(freezing.critical_alpha(n, scores.Cosine(3))))
-    found = alpha * mp.coth(alpha) - 1 - mp.log(mp.sinh(alpha) / alpha)
-    assert float(found) == pytest.approx(np.log(n), rel=1e-11)
-
-
 # --- where the approximation ends ----------------------------------------------------------------
 
 LOG_SIZES = [np.log(512), np.log(1e20), np.log(1e100)]

@@ -67,19 +67,6 @@ class Exponential(Unsampled):
         return mp.exp(-gap)
 
 
-class Gumbel(Unsampled):
-    variance = np.pi**2 / 6.0
-
-    def logpdf(self, s):
-        return -s - np.exp(-s)
-
-    def log_mgf_by_hand(self, alpha):
-        return mp.loggamma(1 - alpha)
-
-    def gap_by_hand(self, gap):
-        return mp.sech(gap / 2) ** 2 / 2
-
-
 class TwoLevels(Unsampled):
     """The chapter's law: 1 with probability 1/1000, else 0, both spread by 10⁻⁴."""
 
@@ -103,8 +90,8 @@ class TwoLevels(Unsampled):
         return near + apart * (mp.npdf(gap, 1, w) + mp.npdf(gap, -1, w))
 
 
-LAWS = [Laplace(), Uniform(), UniformWithoutLandmarks(), Exponential(), Gumbel(), TwoLevels()]
-MEANS = [0.0, 0.0, 0.0, 1.0, np.euler_gamma, 1e-3]
+LAWS = [Laplace(), Uniform(), UniformWithoutLandmarks(), Exponential(), TwoLevels()]
+MEANS = [0.0, 0.0, 0.0, 1.0, 1e-3]
 QUANTITIES = {
     "collision_probability": exact.collision_probability,
     "gradient": exact.gradient,
@@ -201,7 +188,6 @@ def test_the_density_of_one_dot_product_has_its_generating_function(d):
         (Uniform(), lambda n: n / (2.0 * ROOT3)),
         (UniformWithoutLandmarks(), lambda n: n / (2.0 * ROOT3)),
         (Exponential(), lambda n: np.ones_like(n)),
-        (Gumbel(), lambda n: (n - 1.0) / n),
     ],
     ids=ids,
 )
@@ -227,7 +213,7 @@ def test_one_key_and_scale_zero(law, mean):
 
 
 def pole(law):
-    return {Laplace: ROOT2, Exponential: 1.0, Gumbel: 1.0}.get(type(law), np.inf)
+    return {Laplace: ROOT2, Exponential: 1.0}.get(type(law), np.inf)
 
 
 def ratio_by_hand(law, alpha):
@@ -255,7 +241,7 @@ def test_generating_functions_and_what_is_annealed(law):
     np.testing.assert_allclose(annealed.post_scale(law, alpha, 50), collision**-0.5, rtol=1e-9)
 
 
-@pytest.mark.parametrize("law", [Laplace(), Exponential(), Gumbel()], ids=ids)
+@pytest.mark.parametrize("law", [Laplace(), Exponential()], ids=ids)
 def test_beyond_the_pole_the_approximation_is_infinite(law):
     alpha = pole(law) / 2.0 * np.array([1.0 + 1e-9, 1.5, 1e8, 1e300])
     assert (law.log_mgf(2.0 * alpha) == np.inf).all()

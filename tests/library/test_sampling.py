@@ -207,15 +207,6 @@ def test_bad_results_of_a_statistic_are_named(statistic, shown):
         sampling.sample(**{**GOOD, "statistic": statistic})
 
 
-def test_a_law_of_the_wrong_shape_is_named():
-    class Wrong:
-        def sample(self, rng, rows, n):
-            return rng.standard_normal((n, rows))
-
-    with pytest.raises(ValueError, match=r"^law must return.*\(4, 10\)"):
-        sampling.sample(**{**GOOD, "law": Wrong()})
-
-
 def test_a_quantile_needs_rows_on_both_sides():
     sample = sampling.sample(**{**GOOD, "rows": 1000})
     assert np.isfinite(sample.quantile([0.0011, 0.9989]).value).all()
