@@ -103,20 +103,6 @@ def test_the_frozen_entropy_is_exact_to_1e_13(x):
         assert mp.fabs(freezing.frozen_entropy(x) / reference - 1) < 1e-13
 
 
-@pytest.mark.parametrize("x", [1.5, 4.0])
-def test_frozen_weights_are_those_of_a_poisson_process(x):
-    """Scores near the top are a Poisson process: e^{αs} are Γ_j^{−x} with Γ_j its arrival times."""
-    arrivals = np.cumsum(np.random.default_rng(3).exponential(size=(4000, 500)), axis=1)
-    points, last = arrivals**-x, arrivals[:, -1]
-    # The later points are many and small: put their means given the last arrival in their place.
-    rest = last ** (1 - x) / (x - 1)
-    rest_of_entropy = x * rest * (np.log(last) + 1 / (x - 1))  # −Σ w log w
-    total = points.sum(axis=1) + rest
-    entropy = (rest_of_entropy - (points * np.log(points)).sum(axis=1)) / total + np.log(total)
-    error = entropy.std() / np.sqrt(entropy.size)
-    assert abs(entropy.mean() - freezing.frozen_entropy(x)) < 4.5 * error
-
-
 # --- arguments -----------------------------------------------------------------------------------
 
 

@@ -40,7 +40,6 @@ def test_sampled_rows_are_those_of_the_exact_expectations():
         mean, error = mean_and_error(values)
         assert abs(mean - truth) < HONEST * error
     np.testing.assert_allclose(sample.gradient, alpha * (1.0 - sample.collision), rtol=1e-10)
-    assert (sample.largest**2 <= sample.collision).all()
     # The smallest weight is that of the largest behind by the spread.
     assert (sample.largest * (1.0 + (n - 1) * np.exp(-sample.spread)) <= 1.0 + 1e-12).all()
     one = initialisation.sample_rows(rng, 1, 1, exponent=0.0)

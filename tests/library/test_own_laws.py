@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from attnlib import annealed, exact, freezing, typical
-from attnlib.scores import Cosine, DotProduct, Law, Normal
+from attnlib.scores import Cosine, Law, Normal
 
 ROOT2, ROOT3 = np.sqrt(2.0), np.sqrt(3.0)
 
@@ -169,15 +169,6 @@ def test_the_density_alone_gives_what_the_closed_forms_give(copy):
     for function in (annealed.best_alpha, lambda law, n: freezing.critical_alpha(n, law)):
         np.testing.assert_allclose(function(copy, n), function(copy.law, n), rtol=1e-9)
     np.testing.assert_allclose(copy.mean, 0.0, atol=1e-13 / unit)
-
-
-@pytest.mark.parametrize("d", [1, 64])
-def test_the_density_of_one_dot_product_has_its_generating_function(d):
-    law, copy = DotProduct(d), Copy(DotProduct(d))
-    alpha = np.sqrt(d) * np.array([1e-5, 0.01, 0.4, 0.499])
-    np.testing.assert_allclose(copy.log_mgf(2 * alpha), law.log_mgf(2 * alpha), rtol=1e-9)
-    np.testing.assert_allclose(copy.log_mgf_ratio(alpha), law.log_mgf_ratio(alpha), rtol=1e-9)
-    assert (copy.log_mgf([1.001 * np.sqrt(d), 1e300]) == np.inf).all()
 
 
 @pytest.mark.parametrize(

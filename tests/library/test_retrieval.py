@@ -327,10 +327,8 @@ class TestShapes:
             for name in ("weight", "loss"):
                 grid = QUANTITIES[name](law, kind(strength), alpha, n)
                 assert grid.shape == (3, 3, 3)
-                assert grid.dtype == np.float64
                 for i, j, k in [(0, 1, 1), (1, 2, 0), (1, 0, 2), (2, 2, 2)]:
                     point = QUANTITIES[name](law, kind(strength[k]), alpha[i, 0, 0], n[j, 0])
-                    assert point.shape == ()
                     assert grid[i, j, k] == pytest.approx(float(point), rel=1e-10)
             assert retrieval.accuracy(law, kind(strength), n).shape == (3, 3)
         assert retrieval.weight(law, Tilted([]), 1.0, 5).shape == (0,)

@@ -221,14 +221,6 @@ def test_alpha_broadcasts_against_the_batch(function):
         np.testing.assert_array_equal(one_row[i, 0], function(BATCH[0, 0], alpha[i, 0]))
 
 
-@pytest.mark.parametrize("axis", [0, -1])
-def test_new_axes_of_alpha_come_before_those_of_the_scores(axis):
-    s, v, alpha = BATCH[0], BATCH[1], np.array([[0.5], [2.0], [20.0]])
-    for function in (rows.softmax, lambda s, a, axis: rows.jacobian_vector_product(s, v, a, axis)):
-        expected = np.stack([function(s, a, axis) for a in alpha[:, 0]])
-        np.testing.assert_allclose(function(s, alpha, axis), expected, rtol=1e-15)
-
-
 @pytest.mark.parametrize("function", SHAPED)
 def test_what_is_given_is_read_as_float64_and_left_as_it_was(function):
     s = BATCH.copy()

@@ -86,14 +86,12 @@ def test_gradients_against_plain_numpy(law, n):
 # --- optima over rows -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [Normal(), DotProduct(1), DotProduct(64)])
+@pytest.mark.parametrize("law", [Normal(), DotProduct(1), DotProduct(8)])
 def test_the_best_geometric_mean_of_two_keys_against_quadrature(law):
     def density(gap):  # of |s₁ − s₂|: √(2/d) times a sum of d products of normal numbers
         if law == Normal():
             return np.exp(-(gap**2) / 4) / np.sqrt(np.pi)
         order, x = (law.d - 1) / 2, gap * np.sqrt(law.d / 2)
-        if order > 1 and x < 1e-4:  # where K overflows
-            return np.sqrt(2 * law.d) / 2 * gamma(order) / (np.sqrt(np.pi) * gamma(law.d / 2))
         unit = np.sqrt(2 * law.d) / (np.sqrt(np.pi) * gamma(law.d / 2))
         return unit * (x / 2) ** order * kv(order, x)
 
