@@ -14,7 +14,7 @@ from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.library.test_bad_input import assert_refused
 from tests.library.test_exact import panels
-from tests.library.test_own_laws import Copy, Exponential, Laplace, TwoLevels, Uniform
+from tests.library.test_own_laws import Exponential, Laplace, TwoLevels, Uniform
 
 QUANTITIES = {
     "weight": retrieval.weight,
@@ -136,23 +136,6 @@ def test_simulated_dot_products_agree_within_their_standard_error(needle):
         error = values.std(ddof=1) / np.sqrt(count)
         expected = functions[name](DotProduct(d), needle, 2.0, n)
         assert abs(values.mean() - expected) < 4.5 * error, name
-
-
-# --- convergence, and laws of one's own -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("law", [Normal(), Cosine(64)], ids=repr)
-def test_the_density_alone_gives_what_the_closed_forms_give(law):
-    copy, unit = Copy(law), spread(law)
-    alpha, n = np.array([[0.3], [20.0]]) / unit, np.array([2, 10**6])
-    for strength in (1.0, 12.0):
-        for needle in (Tilted(strength / unit), Fixed(min(strength * unit, 1.0))):
-            for name in ("weight", "loss", "collision_probability"):
-                found = QUANTITIES[name](copy, needle, alpha, n)
-                expected = QUANTITIES[name](law, needle, alpha, n)
-                np.testing.assert_allclose(found, expected, rtol=1e-8, err_msg=name)
-            found, expected = (retrieval.accuracy(one, needle, n) for one in (copy, law))
-            np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 # --- the theorem ----------------------------------------------------------------------------------

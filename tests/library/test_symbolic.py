@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import sympy
-from scipy.integrate import quad
 
 from attnlib import rows, scores, symbolic
 
@@ -99,14 +98,3 @@ def test_log_z_and_the_integration_by_parts_agree_with_the_numbers():
         difference = s @ rows.softmax(s, 1.5) - rows.gradient(s, 1.5)
         expected = difference * np.exp(scores.Normal().logpdf(s).sum())
         assert at(symbolic.softmax_integration_by_parts(n).left, n) == pytest.approx(expected)
-
-
-def test_near_ties_are_all_that_counts_at_a_large_scale():
-    """δ = |s_1 − s_2| of normal scores has the density e^{−δ²/4}/√π: 1/√π times the integrals."""
-    alpha = 1000.0
-    for proof, measure in (
-        (symbolic.near_tie_gradient(), rows.gradient),
-        (symbolic.near_tie_frobenius(), lambda s, a: rows.frobenius_norm(s, a) ** 2),
-    ):
-        mean, _ = quad(lambda x, f=measure: f([x, 0.0], alpha) * np.exp(-(x**2) / 4), 0.0, 0.1)
-        assert mean == pytest.approx(float(proof.right.subs(symbolic.ALPHA, alpha)), rel=1e-5)
