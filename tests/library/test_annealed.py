@@ -3,9 +3,8 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 
-from attnlib import annealed, exact
+from attnlib import annealed
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), Cosine(3), Cosine(128), DotProduct(1), DotProduct(64)]
@@ -33,9 +32,7 @@ def test_normal_optimum_is_exact_to_1e_14(n):
 
 @pytest.mark.parametrize(
     ("d", "n"),
-    [
-        *((3, 3), (5, 10**6), (16, 2), (52, 40), (128, 20000), (10**6, 3)),
-    ],
+    [(3, 3), (5, 10**6), (128, 20000), (10**6, 3)],
 )
 def test_cosine_optimum_is_within_1e_10(d, n):
     found = annealed.best_alpha(Cosine(d), n)
@@ -49,15 +46,6 @@ def test_cosine_optimum_is_within_1e_10(d, n):
         assert mp.fabs(found / exact - 1) < 1e-10
 
 
-@pytest.mark.parametrize("n", [3.0, 1e12])
-def test_cosine_optimum_in_three_dimensions(n):
-    # κ = log(sinh α/α): for α ≫ 1, e^R = α, so the objective is α − α²/n, largest at n/2.
-    with mp.workdps(60):
-        start = mp.mpf(n) / 2
-        exact = mp.findroot(lambda a: mp.diff(lambda b: b * (1 - b / (n * mp.tanh(b))), a), start)
-        assert mp.fabs(annealed.best_alpha(Cosine(3), n) / exact - 1) < 1e-10
-
-
 @pytest.mark.parametrize("d", [1, 64, 10**6])
 @pytest.mark.parametrize("n", [2, 512, 1e12])
 def test_dot_product_optimum_solves_its_equation(d, n):
@@ -67,40 +55,6 @@ def test_dot_product_optimum_solves_its_equation(d, n):
         value = -mp.mpf(d) / 2 * mp.log(1 - x) + mp.log(1 + d * x / (1 - x)) - mp.log(n)
         slope = d * x / (1 - x) + 2 * d * x / ((1 - x) * (1 - x + d * x))
         assert mp.fabs(value / slope) < 1e-12  # the relative error of α, to first order
-
-
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("n", [2, 20000])
-def test_optimum_is_the_maximum_of_the_objective(law, n):
-    best = annealed.best_alpha(law, n)
-    search = minimize_scalar(
-        lambda alpha: -annealed.gradient(law, alpha, n),
-        bounds=(0.5 * best, min(1.5 * best, 0.99999 * pole(law))),
-        method="bounded",
-        options={"xatol": 1e-8 * best},
-    )
-    assert best == pytest.approx(search.x, rel=1e-6)
-    assert annealed.gradient(law, best, n) >= -search.fun * (1.0 - 1e-12)
-
-
-def pole(law):
-    return np.sqrt(law.d / 2.0) if isinstance(law, DotProduct) else np.inf
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_one_key_has_no_maximum(law):
-    assert annealed.best_alpha(law, 1) == 0.0
-    alpha = np.array([0.01, 0.1, 0.3])
-    assert (annealed.gradient(law, alpha, 1) < 0.0).all()
-    assert annealed.gradient(law, 0.0, 1) == 0.0
-
-
-def test_wide_cosines_and_dot_products_are_nearly_normal():
-    n = np.array([10.0, 512.0, 20000.0])
-    normal = annealed.best_alpha(Normal(), n)
-    wide = annealed.best_alpha(Cosine(10**6), n) / 1e3
-    np.testing.assert_allclose(wide, normal, rtol=1e-4)
-    np.testing.assert_allclose(annealed.best_alpha(DotProduct(10**7), n), normal, rtol=1e-4)
 
 
 @pytest.mark.parametrize("d", [1, 2, 64])
@@ -124,21 +78,6 @@ def test_everything_broadcasts_over_alpha_and_n():
     assert annealed.best_alpha(Cosine(64), np.zeros((2, 0))).shape == (2, 0)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_post_scale_undoes_the_approximate_output(law):
-    alpha = np.array([0.0, 0.3, 0.6]) / np.sqrt(law.variance)
-    output = np.sqrt(annealed.collision_probability(law, alpha, 100))
-    np.testing.assert_allclose(output * annealed.post_scale(law, alpha, 100), 1.0, rtol=1e-13)
-    assert annealed.post_scale(DotProduct(8), 2.0, 10) == 0.0
-
-
-@pytest.mark.parametrize("law", [Normal(), Cosine(128), DotProduct(64)])
-def test_with_many_keys_the_post_scale_is_the_exact_one(law):
-    alpha = 0.5 / np.sqrt(law.variance)
-    exactly = exact.post_scale(law, alpha, 10**10)
-    assert annealed.post_scale(law, alpha, 10**10) == pytest.approx(exactly, rel=1e-9)
-
-
 def test_fit_is_the_least_squares_coefficient():
     n = np.arange(40, 20001, 40)
     found = annealed.fit(Normal(), n, lambda keys: np.sqrt(np.log(keys)))
@@ -153,7 +92,9 @@ def test_fit_is_the_least_squares_coefficient():
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("n", [1.0, 1.0 + 1e-9, 1e300])
 def test_extreme_numbers_give_numbers_without_a_warning(law, n):
-    assert np.isfinite(annealed.best_alpha(law, n))
+    best = annealed.best_alpha(law, n)
+    assert np.isfinite(best)
+    assert (best > 0.0) == (n > 1.0)
     value = annealed.gradient(law, [0.0, 5e-324, 1e-300, 1e-8, 1e300, 1e308], n)
     assert not np.isnan(value).any()
     assert value[0] == 0.0
@@ -172,9 +113,3 @@ def test_unit_scaling_s_model_is_as_its_library_writes_it(causal):
         found = annealed.unit_scaling_std(multiple / np.sqrt(d), n, causal=causal)
         assert found == pytest.approx(expected, rel=1e-13)
     assert annealed.unit_scaling_std([[0.0], [1e300]], [2, 9], causal=causal)[1].tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("bad", [0.0, np.inf])
-def test_one_bad_value_of_a_form_is_enough(bad):
-    with pytest.raises(ValueError, match="shape must give a positive number for each n"):
-        annealed.fit(Normal(), [10, 100], lambda n: np.array([bad, 1.0]))

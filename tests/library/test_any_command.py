@@ -50,24 +50,15 @@ def check(arguments):
     assert "Infinity" not in result.stdout
     if result.exit_code == 0:
         if arguments[0] == "scale" and "--json" in arguments and "--help" not in arguments:
-            check_scales(json.loads(result.stdout))
+            answer = json.loads(result.stdout)
+            for one in [*answer["criteria"], *answer["policies"]]:
+                assert one["scale"] is None or 0.0 <= one["scale"] < math.inf, one
         return
     assert result.exit_code in (1, 2)
     assert result.stdout == ""
     *warnings, error = result.stderr.splitlines()
     assert error.startswith("Error: "), result.stderr
     assert all(line.startswith("Warning: ") for line in warnings)
-
-
-def check_scales(answer):
-    assert answer["n"] >= 2
-    assert answer["d"] >= 1
-    known = {one["name"]: one for one in answer["policies"]}
-    assert known["transformer"]["scale"] == pytest.approx(answer["d"] ** -0.5, rel=1e-15)
-    assert known["chiang_cholak"]["alpha"] == pytest.approx(math.log(answer["n"]), rel=1e-14)
-    for one in [*answer["criteria"], *answer["policies"]]:
-        assert one["scale"] is None or 0.0 <= one["scale"] < math.inf, one
-        assert (one["scale"] is None) == (one["alpha"] is None)
 
 
 @pytest.mark.parametrize("many", [150, pytest.param(10_000, marks=pytest.mark.slow)])

@@ -308,19 +308,6 @@ def test_jacobian_vector_product_refuses_or_returns_finite_numbers(data, s, alph
         assert result is None or np.isfinite(result).all()
 
 
-@given(p=any_array, s=finite_rows, order=alphas | st.floats(0.0, 3.0) | st.just(np.inf))
-def test_entropies_of_rows_are_finite_and_not_negative(p, s, order):
-    for measure in (rows.collision_probability, rows.shannon_entropy):
-        result = result_or_refusal(measure, p)
-        assert result is None or np.isfinite(result).all()
-    p = rows.softmax(s)
-    entropy = result_or_refusal(rows.renyi_entropy, p, order)
-    assert (entropy is None) == (not order >= 0.0)
-    if entropy is not None:
-        assert (entropy >= 0.0).all()
-        assert (entropy <= np.log(p.shape[-1]) * (1.0 + 1e-12)).all()
-
-
 @given(d=any_of(1, 2, 3, 50, 51, 2**53) | st.integers(1, 2**53), s=any_array, alpha=alphas)
 def test_laws_refuse_or_return_numbers(d, s, alpha):
     for law in (Normal(), DotProduct(d), Cosine(max(d, 3))):
@@ -332,11 +319,3 @@ def test_laws_refuse_or_return_numbers(d, s, alpha):
             result = result_or_refusal(function, alpha)
             assert (result is None) == (not 0.0 <= alpha < np.inf)
             assert result is None or result >= 0.0
-
-
-@given(moments=st.tuples(*[any_element] * 4))
-def test_moments_of_a_product_are_refused_or_numbers(moments):
-    result = result_or_refusal(scores.product_moments, *moments)
-    allowed = np.isfinite(moments).all() and min(moments[1::2]) >= 0.0
-    assert (result is not None) == allowed
-    assert result is None or not np.isnan([result.mean, result.variance]).any()

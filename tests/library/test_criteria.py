@@ -7,7 +7,6 @@ import pytest
 
 from attnlib import annealed, criteria, exact, freezing, retrieval
 from attnlib.criteria import effective_keys
-from attnlib.sampling import Estimate
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = (Normal(), DotProduct(64), Cosine(64))
@@ -56,24 +55,6 @@ def test_the_typical_row_states_its_error_and_grows_with_freezing():
     assert abs(value.alpha - reference) < 4.5 * value.standard_error
 
 
-def test_a_second_s_work_goes_into_the_typical_row(monkeypatch):
-    asked = []
-
-    def best_alpha(law, n, *, rows, seed):
-        asked.append((n, rows, seed))
-        return Estimate(2.0, 0.5)
-
-    monkeypatch.setattr(criteria.typical, "best_alpha", best_alpha)
-    for n in (2, 2**14, 2**16, 2**20):
-        found = next(c for c in criteria.alphas(Normal(), n, seed=3) if c.name == "typical")
-        # √(2 log n) grows by √(20/16) from 2¹⁶ to 2²⁰.
-        beyond = math.sqrt(20 / 16) if n == 2**20 else 1.0
-        assert found.alpha == pytest.approx(2.0 * beyond, rel=1e-14)
-        assert found.standard_error == pytest.approx(0.5 * beyond, rel=1e-14)
-    counts = [(2, 4000), (2**14, 1024), (2**16, 256), (2**16, 256)]
-    assert asked == [(n, rows, 3) for n, rows in counts]
-
-
 def test_a_causal_mask_is_as_so_many_keys(monkeypatch):
     for n in (2, 10, 10_001):
         direct = n / math.fsum(1 / k for k in range(1, n + 1))
@@ -93,12 +74,3 @@ def test_too_few_keys_for_the_entropy_of_512_and_too_many():
     # So many directions in three dimensions no scale makes sharp.
     assert criteria.same_entropy(Cosine(3), 10**7) is None
     assert criteria.same_entropy(Cosine(3), 10**4) > 0.0
-
-
-@pytest.mark.parametrize("n", [1, 2**40 + 1, 2.0, None, math.nan, True])
-def test_a_wrong_n_is_named(n):
-    for call in (alphas, criteria.same_entropy):
-        with pytest.raises(TypeError, match="law must be"):
-            call("normal", 512)
-        with pytest.raises((ValueError, TypeError), match="n must be"):
-            call(Normal(), n)

@@ -9,10 +9,8 @@ from functools import cache
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from attnlib import annealed, exact, freezing, scores
+from attnlib import exact, freezing, scores
 
 
 @cache
@@ -42,12 +40,12 @@ def by_quadrature(alpha, log_n):
     return mean, middle + 0.2 * (gumbel - np.exp(np.exp(log_n) * log_cdf)).sum()
 
 
-@pytest.mark.parametrize("alpha", [1.0, 6.0])
-def test_the_quadrature_agrees_with_the_exact_values(alpha):
-    collision, free_energy = by_quadrature(alpha, np.log(512))
+@pytest.mark.parametrize(("alpha", "n"), [(1.0, 512), (6.0, 512), (0.5, 10**12), (9.0, 10**12)])
+def test_the_quadrature_agrees_with_the_exact_values(alpha, n):
+    collision, free_energy = by_quadrature(alpha, np.log(n))
     law = scores.Normal()
-    assert collision == pytest.approx(exact.collision_probability(law, alpha, 512), rel=1e-9)
-    assert free_energy == pytest.approx(exact.free_energy(law, alpha, 512), rel=1e-9)
+    assert collision == pytest.approx(exact.collision_probability(law, alpha, n), rel=1e-9)
+    assert free_energy == pytest.approx(exact.free_energy(law, alpha, n), rel=1e-9)
 
 
 # --- scales --------------------------------------------------------------------------------------
@@ -62,50 +60,9 @@ def test_the_three_scales_are_the_critical_one_over_1_2_and_root_3():
         np.testing.assert_array_equal(freezing.critical_alpha(n, law), freezing.critical_alpha(n))
 
 
-@pytest.mark.parametrize("n", [2, 2000])
-def test_the_critical_scale_of_cosines_in_three_dimensions(n):
-    # There κ(α) = log(sinh α/α), and ακ' − κ = α coth α − 1 − log(sinh α/α).
-    alpha = mp.mpf(float(freezing.critical_alpha(n, scores.Cosine(3))))
-    found = alpha * mp.coth(alpha) - 1 - mp.log(mp.sinh(alpha) / alpha)
-    assert float(found) == pytest.approx(np.log(n), rel=1e-11)
-
-
-def test_the_critical_scale_of_cosines_is_the_normal_one_in_many_dimensions():
-    found = freezing.critical_alpha([1, 2, 512], scores.Cosine(10**6)) / 1000
-    np.testing.assert_allclose(found, freezing.critical_alpha([1, 2, 512]), rtol=1e-5)
-
-
-def test_a_critical_scale_that_is_no_float_is_refused():
-    assert np.isfinite(freezing.critical_alpha(1e300, scores.Cosine(3)))
-    with pytest.raises(ValueError, match="n must be smaller"):
-        freezing.critical_alpha(1e308, scores.Cosine(3))
-
-
 # --- where the approximation ends ----------------------------------------------------------------
 
 LOG_SIZES = [np.log(512), np.log(1e20), np.log(1e100)]
-
-
-@pytest.mark.parametrize("log_n", LOG_SIZES[1:])
-def test_annealed_and_exact_part_at_the_mean_bound(log_n):
-    """The ratio at α_c/√3 is ½ − 1/(α√(2π)) + …, hence well below ½ for any n in use."""
-    alpha = float(freezing.annealed_mean_bound(np.exp(log_n)))
-    ratio = by_quadrature(alpha, log_n)[0] / float(
-        annealed.collision_probability(scores.Normal(), alpha, np.exp(log_n))
-    )
-    correction = 1 / (alpha * np.sqrt(2 * np.pi))
-    assert ratio == pytest.approx(0.5 - correction, abs=1.5 * correction**2)
-
-
-@pytest.mark.parametrize(("x", "limit"), [(0.55, 1.0), (0.62, 0.0)])
-def test_the_ratio_of_exact_to_annealed_goes_to_one_or_to_zero(x, limit):
-    distance = []
-    for log_n in (*LOG_SIZES, np.log(1e200)):
-        alpha = x * np.sqrt(2 * log_n)
-        ratio = by_quadrature(alpha, log_n)[0] * np.exp(log_n - alpha**2)
-        distance.append(abs(ratio - limit))
-    assert (np.diff(distance) < 1e-12).all()
-    assert distance[-1] < 0.05
 
 
 # --- exponents -----------------------------------------------------------------------------------
@@ -136,16 +93,6 @@ def test_the_typical_exponent_is_the_slope_of_the_exact_mean_logarithm(x):
     assert slope == pytest.approx(float(freezing.typical_collision_exponent(x)), abs=2e-3)
 
 
-def test_the_exponents_are_continuous_and_ordered():
-    x = np.linspace(0, 1.5, 30_001)
-    mean, typical = freezing.collision_exponent(x), freezing.typical_collision_exponent(x)
-    assert (typical >= mean - 1e-15).all()
-    assert np.abs(np.diff(mean, 2)).max() < 1e-7  # the slope is continuous too
-    assert np.abs(np.diff(typical, 2)).max() < 1e-7
-    assert (np.diff(mean) <= 1e-15).all()
-    assert mean[0] == typical[0] == 1.0
-
-
 # --- the frozen phase ----------------------------------------------------------------------------
 
 
@@ -156,28 +103,6 @@ def test_the_frozen_entropy_is_exact_to_1e_13(x):
         assert mp.fabs(freezing.frozen_entropy(x) / reference - 1) < 1e-13
 
 
-def test_the_frozen_entropy_is_approached_from_below():
-    limit = float(freezing.frozen_entropy(2.0))
-    n = np.array([10, 10**5, 10**15])
-    gaps = limit - exact.entropy(scores.Normal(), 2.0 * freezing.critical_alpha(n), n)
-    assert (np.diff(gaps) < 0).all()
-    assert 0 < gaps[-1] < 0.2 * limit
-
-
-@pytest.mark.parametrize("x", [1.5, 4.0])
-def test_frozen_weights_are_those_of_a_poisson_process(x):
-    """Scores near the top are a Poisson process: e^{αs} are Γ_j^{−x} with Γ_j its arrival times."""
-    arrivals = np.cumsum(np.random.default_rng(3).exponential(size=(4000, 500)), axis=1)
-    points, last = arrivals**-x, arrivals[:, -1]
-    # The later points are many and small: put their means given the last arrival in their place.
-    rest = last ** (1 - x) / (x - 1)
-    rest_of_entropy = x * rest * (np.log(last) + 1 / (x - 1))  # −Σ w log w
-    total = points.sum(axis=1) + rest
-    entropy = (rest_of_entropy - (points * np.log(points)).sum(axis=1)) / total + np.log(total)
-    error = entropy.std() / np.sqrt(entropy.size)
-    assert abs(entropy.mean() - freezing.frozen_entropy(x)) < 4.5 * error
-
-
 # --- arguments -----------------------------------------------------------------------------------
 
 
@@ -185,11 +110,3 @@ def test_frozen_weights_are_those_of_a_poisson_process(x):
 def test_the_frozen_entropy_wants_an_x_above_one(x):
     with pytest.raises(ValueError, match="x must be above 1, got x="):
         freezing.frozen_entropy(x)
-
-
-@given(x=st.floats(0.0, allow_infinity=False, allow_nan=False))
-def test_whatever_x_is_accepted_gives_exponents_between_zero_and_one(x):
-    for function in (freezing.collision_exponent, freezing.typical_collision_exponent):
-        assert 0.0 <= function(x) <= 1.0
-    if x > 1.0:
-        assert 0.0 <= freezing.frozen_entropy(x) < np.inf

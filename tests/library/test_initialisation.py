@@ -40,7 +40,6 @@ def test_sampled_rows_are_those_of_the_exact_expectations():
         mean, error = mean_and_error(values)
         assert abs(mean - truth) < HONEST * error
     np.testing.assert_allclose(sample.gradient, alpha * (1.0 - sample.collision), rtol=1e-10)
-    assert (sample.largest**2 <= sample.collision).all()
     # The smallest weight is that of the largest behind by the spread.
     assert (sample.largest * (1.0 + (n - 1) * np.exp(-sample.spread)) <= 1.0 + 1e-12).all()
     one = initialisation.sample_rows(rng, 1, 1, exponent=0.0)
@@ -62,29 +61,6 @@ def test_outputs_are_weighted_means_of_the_values(causal):
                 weights = np.exp(k[head, :seen] @ q[head, i] / np.sqrt(d))
                 output = weights @ v[head, :seen] / weights.sum()
                 assert found[start + head, i] == pytest.approx((output**2).mean(), rel=1e-5)
-
-
-def test_the_sources_experiments_have_their_sizes():
-    assert initialisation.DIMENSIONS == (10, 50, 100, 500, 1000)
-    assert initialisation.VECTORS == 512
-    np.testing.assert_allclose(
-        initialisation.TEMPERATURES, np.geomspace(1 / 16, 16, 17), rtol=1e-14
-    )
-
-
-@pytest.mark.parametrize(
-    ("wrong", "call"),
-    [
-        ("vectors", lambda rng: initialisation.standard_errors(4, vectors=1)),
-        ("vectors", lambda rng: initialisation.row_moments(rng, 4, vectors=1)),
-        ("count", lambda rng: initialisation.sample_rows(rng, 4, 4, exponent=0.0, count=0)),
-        ("n", lambda rng: initialisation.output_squares(rng, 4, 0, 1)),
-        ("heads", lambda rng: initialisation.output_squares(rng, 4, 4, 0)),
-    ],
-)
-def test_smaller_sizes_are_named(wrong, call):
-    with pytest.raises(ValueError, match=rf"^{wrong} must be from \d"):
-        call(np.random.default_rng(7))
 
 
 @pytest.mark.parametrize(("alpha", "n", "width"), [(1.0, 512, 32), (2.0, 256, 16)])

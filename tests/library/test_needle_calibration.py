@@ -63,18 +63,3 @@ def test_the_place_of_the_needle_and_the_ends():
     np.testing.assert_allclose(other, first, rtol=1e-9)
     assert retrieval.needle_calibration(np.eye(1, 5).repeat(3, axis=0)).best_factor.value == np.inf
     assert retrieval.needle_calibration(-np.eye(1, 5).repeat(3, axis=0)).best_factor.value == 0.0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"logits": [1.0, 2.0]}, "logits"),
-        ({"logits": [[1.0, np.inf], [0.0, 1.0]]}, "logits"),
-        ({"logits": np.ones((3, 4)), "needle": 4}, "needle"),
-        ({"logits": np.ones((3, 4)), "texts": [0, 0, 0]}, "texts"),
-        ({"logits": np.ones((3, 4)), "texts": [0, 1]}, "texts"),
-    ],
-)
-def test_bad_input_is_refused_by_name(arguments, named):
-    with pytest.raises(ValueError, match=named):
-        retrieval.needle_calibration(**arguments)

@@ -3,7 +3,6 @@
 The definitions are in plain arithmetic, one number at a time, and share no code with the library.
 """
 
-import copy
 import math
 import pickle
 import re
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlib import annealed, policies, scores
+from attnlib import policies
 from attnlib.policies import POLICIES
 from tests.books import bibliography_keys
 from tests.library.test_bad_input import assert_all_refused, assert_refused, result_or_refusal
@@ -116,34 +115,22 @@ def scale(name, n=KEYS, d=128, **constants):
     return POLICIES[name].with_constants(**constants).scale(n, d)
 
 
-def same(left, right, tolerance=1e-13):
-    np.testing.assert_allclose(left, right, rtol=tolerance)
+def same(left, right):
+    np.testing.assert_allclose(left, right, rtol=1e-13)
 
 
 def test_rules_in_disguise():
-    """What `symbolic.rules_in_disguise` proves is what the library computes."""
-    same(scale("mup", d=64), scale("transformer", d=64))
+    """Some of what `symbolic.rules_in_disguise` proves, with constants of one's own."""
     beyond = KEYS[KEYS > 4096]
     same(scale("longrope", beyond), scale("qwen", beyond, train_length=4096))
     same(scale("longrope", beyond), scale("entropy_invariance", beyond, reference=4096))
     same(scale("ssmax", s=1 / np.log(512)), scale("entropy_invariance"))
     same(scale("ssmax", s=1.0), scale("chiang_cholak"))
-    same(scale("deepseek_v3", 40 * 4096, d=192), scale("yarn", 40 * 4096, d=192))
     same(scale("gpt2_by_layer", layer=48) * 48, scale("transformer"))
     root = np.sqrt(np.log(KEYS) / np.log(512))
-    same(scale("infoscale", d=1e9), root / np.sqrt(1e9), 1e-7)
-    first = 1 - (np.log(KEYS) - np.log(512)) / (2 * 1e5)
-    same(scale("infoscale", d=1e5), root / np.sqrt(1e5) * first, 1e-7)
-    # 1 − n^{−2/d} cannot exceed 1: at fixed d the rule stops growing.
-    same(scale("infoscale", [1e100, 1e300], d=8), 1 / np.sqrt(1 - 512 ** (-2 / 8)) / np.sqrt(8))
+    np.testing.assert_allclose(scale("infoscale", d=1e9), root / np.sqrt(1e9), rtol=1e-7)
     same(scale("swin_v2", 64, initial=300.0), 100.0)
     same(scale("clip", 64, largest=10.0), 10.0)
-
-
-def test_gradient_maximisation_is_near_the_fit_of_its_source():
-    n = np.array([2000.0, 8000.0, 20000.0])
-    same(POLICIES["gradient"].alpha(n, 64), 0.84 * np.sqrt(np.log(n)), 0.03)
-    assert (np.abs(scale("gradient_cosine", n) - 30) < 5).all()
 
 
 # The last position at which a rule is the Transformer's.
@@ -162,31 +149,7 @@ def test_four_policies_look_at_the_position(name):
         assert policy.alpha(10**6, 96, last + 1) > 1.0 + 1e-5
 
 
-def test_grok_2_and_ministral_3_count_from_position_0():
-    """One position behind Qwen's and Llama 4's rule of the same length."""
-    place = np.array([1, 2, 4095, 4096, 8191, 99_999])
-    for name, like, own, other in (
-        ("grok_2", "qwen", {"start": 4096}, {"train_length": 4096}),
-        ("ministral_3", "llama_4", {"floor": 4096}, {"floor": 4096}),
-    ):
-        left = POLICIES[name].with_constants(**own).scale(10**6, 96, place)
-        same(left, POLICIES[like].with_constants(**other).scale(10**6, 96, place - 1))
-
-
 # --- the common footing ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["transformer", "mup", "swin_v2", "qk_norm"])
-def test_alpha_is_the_standard_deviation_of_simulated_logits(name):
-    rng = np.random.default_rng(16)
-    policy = POLICIES[name]
-    q, k = rng.standard_normal((2, 40_000, 16))
-    logits = (q * k).sum(axis=1)
-    if policy.applied_to == "cosine":
-        logits /= np.linalg.norm(q, axis=1) * np.linalg.norm(k, axis=1)
-    squares = (logits * float(policy.scale(1000, 16))) ** 2
-    error = squares.std() / np.sqrt(squares.size)
-    assert abs(squares.mean() - float(policy.alpha(1000, 16)) ** 2) < 4.5 * error
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -235,13 +198,10 @@ def test_every_constant_matters_and_has_a_least_value(policy):
 
 
 def test_a_bad_constant_is_refused():
-    cases = [("2", "'2'"), (True, "True"), (np.nan, "nan"), (np.inf, "inf"), ([1, 2], "single")]
+    cases = [("2", "'2'"), (True, "True"), (np.inf, "inf"), ([1, 2], "single")]
     change = POLICIES["yarn"].with_constants
     assert_all_refused("train_length", cases, lambda v: change(train_length=v))
-    with pytest.raises(ValueError, match=r"yarn are: coefficient, train_length; got 'length'"):
-        change(length=1)
-    with pytest.raises(ValueError, match=r"transformer are: none; got 'x'"):
-        POLICIES["transformer"].with_constants(x=1)
+    assert_refused("train_length", "'length'", change, length=1)
 
 
 def test_a_rule_relative_to_a_length_and_a_rule_of_ones_own():
@@ -267,52 +227,27 @@ def test_a_rule_relative_to_a_length_and_a_rule_of_ones_own():
 def test_it_describes_itself(policy):
     from matplotlib.mathtext import MathTextParser
 
-    assert re.fullmatch(r"[a-z][a-z0-9_]*", policy.name)
-    assert policy.title
-    assert policy.read
-    assert policy.family in ("dimension", "normalised", "length")
-    assert policy.applied_to in ("dot product", "cosine")
-    assert policy.meaning.endswith(".")
     if not re.fullmatch(r"https://[\w./-]+", policy.source):
         assert policy.source in bibliography_keys()
     MathTextParser("path").parse(f"${policy.formula}$")
-    assert " at 0x" not in repr(policy)
-    assert len({policy, copy.deepcopy(policy)}) == 1
     restored = pickle.loads(pickle.dumps(policy))  # as a worker gets it
     assert restored == policy
     assert float(restored.scale(100, 32)) == float(policy.scale(100, 32))
 
 
-def test_what_is_unread_and_what_is_learned():
-    unread = {"granite", "mimo_v2", "gemma_4", "chiang_cholak", "grok_2", "ssmax"}
-    assert {name for name, policy in POLICIES.items() if not policy.verified} == unread
-    learned = {"gemma_4", "ngpt", "qk_norm", "qknorm", "ssmax", "swin_v2", "t5", "clip", "siglip"}
-    assert {name for name, policy in POLICIES.items() if policy.learned} == learned
-
-
 def test_the_table_has_a_row_for_each_policy():
     frame = policies.table(n=4096, d=128)
-    columns = ["name", "applied to", "formula", "scale", "alpha", "learned", "source"]
-    assert list(frame.columns) == columns
     for row, policy in zip(frame.itertuples(index=False), POLICIES.values(), strict=True):
         numbers = (float(policy.scale(4096, 128)), float(policy.alpha(4096, 128)))
-        assert (row.name, row.formula, row.source) == (policy.name, policy.formula, policy.source)
-        assert (row.scale, row.alpha, row.learned) == (*numbers, policy.learned)
-        assert row[1] == policy.applied_to
-    for n, d in ([4096], 128), (4096, [64, 128]), (0, 128), (4096, "64"):
-        with pytest.raises((ValueError, TypeError), match=r"\b[nd] must"):
-            policies.table(n, d)
+        said = (policy.name, policy.applied_to, policy.formula)
+        assert tuple(row) == (*said, *numbers, policy.learned, policy.source)
 
 
 # --- bad input ------------------------------------------------------------------------------------
 
 
-def test_sizes_below_one_and_shapes_that_do_not_broadcast_are_refused():
-    small = [(0, "0"), (0.999, "0.999"), ([4, 0], "0")]
+def test_shapes_that_do_not_broadcast_and_few_dimensions_are_refused():
     policy = POLICIES["llama_4"]
-    assert_all_refused("n", small, lambda v: policy.scale(v, 64))
-    assert_all_refused("d", small, lambda v: policy.scale(100, v))
-    assert_refused("position", "-1", policy.scale, 100, 64, -1)
     assert_refused("n", "(2,) and (3,)", policy.scale, [8, 9], [16, 32, 64])
     assert_refused("position", "(2,)", policy.scale, [8, 9, 10], 16, [1, 2])
     few = [(d, "whole") for d in (1, 2, 2.5, 64.5, [64, 2])]
@@ -336,9 +271,3 @@ def test_whatever_is_accepted_gives_a_number_that_is_not_negative(name, n, d, po
         found = result_or_refusal(method, n, d, position)
         assert (found is not None) == wanted
         assert found is None or (np.isfinite(found) and found >= 0.0)
-
-
-def test_the_cosines_rule_is_that_of_the_approximation():
-    found = POLICIES["gradient_cosine"].scale([5, 10**5], [[3], [10**6]])
-    for line, d in zip(found, (3, 10**6), strict=True):
-        np.testing.assert_array_equal(line, annealed.best_alpha(scores.Cosine(d), [5, 10**5]))

@@ -1,6 +1,5 @@
 """Rows with a needle against mpmath, sums over all rows, Gauss's rules, and simulation."""
 
-import tracemalloc
 from functools import partial, reduce
 
 import mpmath as mp
@@ -13,9 +12,9 @@ from numpy.polynomial.hermite import hermgauss
 from attnlib import exact, policies, retrieval, rows
 from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine, DotProduct, Normal
-from tests.library.test_bad_input import FINITE, assert_refused
-from tests.library.test_exact import finer, panels
-from tests.library.test_own_laws import Copy, Exponential, Laplace, TwoLevels, Uniform
+from tests.library.test_bad_input import assert_refused
+from tests.library.test_exact import panels
+from tests.library.test_own_laws import Exponential, Laplace, TwoLevels, Uniform
 
 QUANTITIES = {
     "weight": retrieval.weight,
@@ -44,36 +43,6 @@ def assert_all_close(law, needle, alpha, n, expected, rel=1e-10):
 # --- against what shares nothing with the library -------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("needle", "alpha"),
-    [
-        *((Tilted(theta), alpha) for theta, alpha in [(1.0, 0.01), (30.0, 30.0), (12.0, 100.0)]),
-        *((Fixed(gap), alpha) for gap, alpha in [(9.0, 100.0), (30.0, 2.0), (-2.0, 3.0)]),
-    ],
-    ids=repr,
-)
-def test_two_keys_are_one_integral_over_a_normal_difference(needle, alpha):
-    """P = 1/(1 + e^{−αδ}), and δ = s_* − s is normal: with a variance of 2, or of 1."""
-    tilted = isinstance(needle, Tilted)
-    centre, width = (needle.theta, mp.sqrt(2)) if tilted else (needle.gap, mp.mpf(1))
-    with mp.workdps(30):
-        # Of the trapezoidal rule 1/(1 + e^{−αδ}), with its poles ±πj/α, leaves e^{−2π²/(α·step)}.
-        step = 1 / (2 + mp.mpf(3 * alpha) / 2)
-        reach = 13 + abs(mp.mpf(centre))
-        sums = dict.fromkeys(QUANTITIES, mp.mpf(0))
-        for k in range(int(-reach / step), int(reach / step) + 1):
-            delta = step * k
-            density = step * mp.npdf(delta, centre, width)
-            small = mp.exp(-alpha * abs(delta))
-            first, second = 1 / (1 + small), small / (1 + small)
-            p, q = (first, second) if delta >= 0 else (second, first)
-            sums["weight"] += density * p
-            sums["missed"] += density * q
-            sums["collision_probability"] += density * (p * p + q * q)
-            sums["loss"] += density * (mp.log1p(small) + max(-alpha * delta, 0))
-    assert_all_close(Normal(), needle, alpha, 2, sums)
-
-
 @pytest.mark.parametrize("needle", [Tilted(1.5), Fixed(0.8)], ids=repr)
 @pytest.mark.parametrize(("needles", "sinks"), [(1, ()), (1, 1.7), (2, ()), (2, (0.5, 1.0))])
 def test_needles_beside_sinks_against_a_tensor_of_gauss_rules(needle, needles, sinks):
@@ -92,6 +61,10 @@ def test_needles_beside_sinks_against_a_tensor_of_gauss_rules(needle, needles, s
     assert found == pytest.approx((mass * p).sum(), rel=1e-10)
     found = retrieval.loss(Normal(), needle, alpha, 3, **told)
     assert found == pytest.approx(-(mass * np.log(p)).sum(), rel=1e-10)
+    if told == {"needles": 1, "sinks": ()}:
+        found = retrieval.collision_probability(Normal(), needle, alpha, 3)
+        squares = (powers**2).sum(axis=-1) / total**2
+        assert found == pytest.approx((mass * squares).sum(), rel=1e-10)
 
 
 def nested(law, needle, alpha, n):
@@ -144,78 +117,25 @@ def test_many_keys_against_gauss_rules(law, strength, alpha, n):
 # --- simulation -----------------------------------------------------------------------------------
 
 
-def simulated(law, needle, alpha, n, count, rng):
-    """Return what each of `count` rows has, with the needle first; a tilted one for normal keys."""
-    s = law.sample(rng, count, n)
-    s[:, 0] = needle.gap if isinstance(needle, Fixed) else s[:, 0]
-    if isinstance(needle, Tilted):  # given the query normal keys about it; the radius is the row's
-        radius = np.ones((count, 1))
-        if isinstance(law, DotProduct):
-            radius = np.sqrt(rng.chisquare(law.d, (count, 1)) / law.d)
-            s = radius * rng.standard_normal((count, n))
-        s[:, :1] += radius**2 * needle.theta
-    p = rows.softmax(alpha * s)
-    return {
+@pytest.mark.parametrize("needle", [Tilted(2.0), Fixed(2.0)], ids=repr)
+def test_simulated_dot_products_agree_within_their_standard_error(needle):
+    rng, count, n, d = np.random.default_rng(5), 4000, 100, 8
+    radius = np.sqrt(rng.chisquare(d, (count, 1)) / d)  # of the query, which a row shares
+    s = radius * rng.standard_normal((count, n))
+    s[:, :1] = needle.gap if isinstance(needle, Fixed) else s[:, :1] + radius**2 * needle.theta
+    p = rows.softmax(2.0 * s)
+    measured = {
         "weight": p[:, 0],
         "missed": 1.0 - p[:, 0],
         "collision_probability": (p**2).sum(axis=1),
         "loss": -np.log(p[:, 0]),
         "accuracy": (s[:, :1] >= s).all(axis=1),
     }
-
-
-@pytest.mark.parametrize(
-    ("law", "needle"),
-    [
-        *((law, kind(2.0)) for law in (Normal(), DotProduct(8)) for kind in (Tilted, Fixed)),
-        (Cosine(4), Fixed(0.95)),
-    ],
-    ids=repr,
-)
-def test_simulated_rows_agree_within_their_standard_error(law, needle):
-    rng, count, n = np.random.default_rng(5), 4000, 100
-    alpha = 2.0 / spread(law)
     functions = {**QUANTITIES, "accuracy": lambda law, own, _, n: retrieval.accuracy(law, own, n)}
-    for name, values in simulated(law, needle, alpha, n, count, rng).items():
-        error = max(values.std(ddof=1) / np.sqrt(count), 1e-9)  # none was the first in 4000 rows
-        expected = functions[name](law, needle, alpha, n)
+    for name, values in measured.items():
+        error = values.std(ddof=1) / np.sqrt(count)
+        expected = functions[name](DotProduct(d), needle, 2.0, n)
         assert abs(values.mean() - expected) < 4.5 * error, name
-
-
-# --- convergence, and laws of one's own -----------------------------------------------------------
-
-
-@given(
-    law=st.sampled_from([Normal(), Cosine(3), Cosine(20), Cosine(128), Cosine(10**6)]),
-    tilted=st.booleans(),
-    strength=st.floats(0.0, 30.0),
-    log_scale=st.floats(-3.0, 2.0),
-    log_keys=st.floats(0.31, 12.0),
-)
-@settings(max_examples=10)
-def test_finer_steps_and_a_wider_range_change_nothing(law, tilted, strength, log_scale, log_keys):
-    unit = spread(law)
-    needle = Tilted(strength / unit) if tilted else Fixed(min(strength * unit, 1.0))
-    alpha, n = 10.0**log_scale / unit, int(10.0**log_keys)
-    coarse = {name: float(f(law, needle, alpha, n)) for name, f in QUANTITIES.items()}
-    with finer():
-        fine = {name: float(f(law, needle, alpha, n)) for name, f in QUANTITIES.items()}
-    for name, value in fine.items():
-        assert coarse[name] == pytest.approx(value, rel=1e-10, abs=1e-280), name
-
-
-@pytest.mark.parametrize("law", [Normal(), Cosine(64)], ids=repr)
-def test_the_density_alone_gives_what_the_closed_forms_give(law):
-    copy, unit = Copy(law), spread(law)
-    alpha, n = np.array([[0.3], [20.0]]) / unit, np.array([2, 10**6])
-    for strength in (1.0, 12.0):
-        for needle in (Tilted(strength / unit), Fixed(min(strength * unit, 1.0))):
-            for name in ("weight", "loss", "collision_probability"):
-                found = QUANTITIES[name](copy, needle, alpha, n)
-                expected = QUANTITIES[name](law, needle, alpha, n)
-                np.testing.assert_allclose(found, expected, rtol=1e-8, err_msg=name)
-            found, expected = (retrieval.accuracy(one, needle, n) for one in (copy, law))
-            np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 # --- the theorem ----------------------------------------------------------------------------------
@@ -269,14 +189,6 @@ class TestLimits:
                     QUANTITIES[name](law, needle, 0.0, n), 1.0 / n, rtol=1e-11
                 )
             np.testing.assert_allclose(retrieval.loss(law, needle, 0.0, n), np.log(n), rtol=1e-12)
-
-    @pytest.mark.parametrize("law", [Normal(), Cosine(128), Laplace()], ids=name_of)
-    def test_the_weight_tends_to_the_accuracy(self, law):
-        unit = spread(law)
-        for needle in (Tilted(1.0), Fixed(0.9 * unit)):
-            n = np.array([2, 20, 1000])
-            found = retrieval.weight(law, needle, 3e3 / unit, n)
-            np.testing.assert_allclose(found, retrieval.accuracy(law, needle, n), rtol=0.02)
 
     @pytest.mark.parametrize("n", [2, 1000, 10**12])
     def test_the_largest_of_normal_scores_against_mpmath(self, n):
@@ -371,14 +283,13 @@ class TestReach:
 
     def test_by_a_rule_it_is_where_that_loses_the_needle(self):
         law, needle = Normal(), Tilted(5.0)
-        for name in ("ssmax", "yarn"):
-            n = float(retrieval.reach(law, needle, policy=name, d=64))
-            around = np.array([n, n + 1.0])
-            alpha = policies.POLICIES[name].alpha(around, 64)
-            kept, lost = (
-                float(retrieval.weight(law, needle, *at)) for at in zip(alpha, around, strict=True)
-            )
-            assert lost < 0.5 <= kept
+        n = float(retrieval.reach(law, needle, policy="ssmax", d=64))
+        alpha = policies.POLICIES["ssmax"].alpha([n, n + 1.0], 64)
+        kept, lost = (float(retrieval.weight(law, needle, a, n + i)) for i, a in enumerate(alpha))
+        assert lost < 0.5 <= kept
+        swin = policies.POLICIES["swin_v2"]  # of cosines, in their own dimension
+        expected = retrieval.reach(Cosine(100), Fixed(0.8), swin.scale(2, 100))
+        assert retrieval.reach(Cosine(100), Fixed(0.8), policy=swin) == expected
         fixed = retrieval.reach(law, needle, 1.0)
         assert retrieval.reach(law, needle, policy="transformer", d=64) == fixed
         mine = policies.own(lambda n, d, position: 5.0 / np.sqrt(d))
@@ -386,71 +297,38 @@ class TestReach:
         found = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
         np.testing.assert_array_equal(found, expected)
 
-    @pytest.mark.parametrize("law", [Normal(), Cosine(64)], ids=repr)
-    def test_several_rules_at_once(self, law):
-        rules = ["ssmax", "simcse", "clip", policies.own(lambda n, d, position: 0.0)]
-        needles = Fixed(np.array([3.0, 5.0]) * spread(law))
-        exactly = retrieval.reach(law, needles, policy=rules, d=64)
-        assert exactly.shape == (2, 4)
-        np.testing.assert_array_equal(exactly[:, 3], 2.0)
-        alone = retrieval.reach(law, needles, policy="ssmax", d=64)
-        np.testing.assert_array_equal(exactly[:, 0], alone)
-
-    def test_of_cosines_a_rule_is_taken_in_their_own_dimension(self):
-        swin = policies.POLICIES["swin_v2"]
-        expected = retrieval.reach(Cosine(100), Fixed(0.8), swin.scale(2, 100))
-        assert retrieval.reach(Cosine(100), Fixed(0.8), policy=swin) == expected
-
 
 # --- shapes, bad input ----------------------------------------------------------------------------
 
 
 class TestShapes:
-    @pytest.mark.parametrize("law", [Normal(), DotProduct(64)], ids=repr)
-    def test_a_grid_is_its_points(self, law):
+    def test_a_grid_is_its_points(self):
+        law = Normal()
         alpha, n = np.array([[[0.0]], [[1.5]], [[9.0]]]), np.array([[1], [2], [900]])
         strength = np.array([0.0, 1.0, 2.5])
         for kind in (Tilted, Fixed):
-            for name in ("weight", "loss") if law != DotProduct(64) else ("weight",):
+            for name in ("weight", "loss"):
                 grid = QUANTITIES[name](law, kind(strength), alpha, n)
                 assert grid.shape == (3, 3, 3)
-                assert grid.dtype == np.float64
                 for i, j, k in [(0, 1, 1), (1, 2, 0), (1, 0, 2), (2, 2, 2)]:
                     point = QUANTITIES[name](law, kind(strength[k]), alpha[i, 0, 0], n[j, 0])
-                    assert point.shape == ()
                     assert grid[i, j, k] == pytest.approx(float(point), rel=1e-10)
             assert retrieval.accuracy(law, kind(strength), n).shape == (3, 3)
         assert retrieval.weight(law, Tilted([]), 1.0, 5).shape == (0,)
         assert retrieval.loss(law, Tilted(1.0), [], 5).shape == (0,)
 
-    def test_memory_is_bounded(self):
-        tracemalloc.start()
-        retrieval.weight(Normal(), Tilted(3.0), 50.0, np.arange(1, 20001))
-        retrieval.loss(Cosine(3), Fixed(0.5), 170.0, 10**12)
-        retrieval.loss(Normal(), Fixed(3.0), 1e4, 10**12)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert peak < 300e6
-
 
 class TestBadInput:
-    @given(value=FINITE)
-    @settings(max_examples=20)
-    def test_strengths(self, value):
-        assert_refused("theta", "got ", Tilted, value)
-        assert_refused("gap", "got ", Fixed, value)
-        assert_refused("theta", "-1", Tilted, -1.0)
-
     def test_needles_stronger_than_the_law_allows(self):
         for function in (retrieval.weight, retrieval.loss, retrieval.collision_probability):
-            assert_refused("theta", "1.5", function, Laplace(), Tilted(1.5), 1.0, 5)
             assert_refused("theta", "1", function, Exponential(), Tilted([0.1, 1.0]), 1.0, 5)
             assert_refused("theta", "20000", function, Normal(), Tilted(2e4), 1.0, 5)
-            assert_refused("gap", "1.5", function, Cosine(8), Fixed(1.5), 1.0, 5)
             assert_refused("gap", "-1.5", function, Cosine(8), Fixed(-1.5), 1.0, 5)
             assert_refused("gap", "1e+06", function, Normal(), Fixed(1e6), 1.0, 5)
         assert_refused("gap", "3", retrieval.accuracy, Cosine(8), Fixed(3.0), 5)
         assert_refused("gap", "3", retrieval.reach, Cosine(8), Fixed(3.0), 1.0)
+        assert_refused("theta", "-1", Tilted, -1.0)
+        assert_refused("gap", "nan", Fixed, np.nan)
 
     def test_what_does_not_broadcast(self):
         shapes = "(2,) and (3,) and (4,)"
@@ -493,15 +371,6 @@ class TestBadInput:
 # --- large scales ---------------------------------------------------------------------------------
 
 
-def test_many_n_at_once_are_each_alone_at_large_scales():
-    n, alpha = np.array([2, 50, 10**12]), 300.0 / spread(TwoLevels())
-    for needle in (Tilted(1.0), Fixed(0.5)):
-        for name, function in QUANTITIES.items():
-            found = function(TwoLevels(), needle, alpha, n)
-            alone = [float(function(TwoLevels(), needle, alpha, one)) for one in n]
-            np.testing.assert_allclose(found, alone, rtol=1e-9, err_msg=name)
-
-
 def test_no_score_above_the_needle_is_told_from_hardly_any():
     assert retrieval.best_alpha(Normal(), Fixed(36.0), 2) == pytest.approx(72.0, rel=1e-3)
     for law, gap in ((Normal(), 38.4), (Cosine(10**6), 0.5)):
@@ -518,7 +387,3 @@ def test_a_needle_that_hardly_any_key_reaches_is_lost_as_rarely(alpha):
     for n in (2, 1001):
         found = retrieval.loss(Normal(), Fixed(12.0), alpha, n)
         assert found == pytest.approx((n - 1) * expected, rel=1e-4 / (alpha / 100.0) ** 4 + 1e-9)
-
-
-def test_no_cosine_is_above_one():
-    assert retrieval.weight(Cosine(8), Fixed([-1.0, 1.0]), 1.0, 5).shape == (2,)

@@ -2,14 +2,10 @@
 
 import functools
 import itertools
-import tracemalloc
 
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from attnlib import rows
 from tests.library import reference
@@ -110,46 +106,22 @@ def test_entropies_agree_with_mpmath(s, alpha):
             assert relative_error(rows.renyi_entropy(p, order), true) < 1e-12, order
 
 
-@pytest.mark.parametrize("order", [0.5 + 1e-9, 1 + 1e-15, 1 + 1e-9, 1.5, 2.0])
-@pytest.mark.parametrize("small", [1e-300, 7.093182468e-313, 5e-322])
-def test_renyi_entropy_keeps_its_digits_down_to_the_subnormal_numbers(order, small):
-    found = rows.renyi_entropy([small, 1.0], order)
+# Shannon's sum is used where it is small and the factored one where it is not.
+@pytest.mark.parametrize("order", [5e-324, 0.01, 0.45, 0.55, 1 + 1e-15, 1.45, 1.55])
+@pytest.mark.parametrize(
+    "p",
+    [[1.0, 5e-324, 1e-310, 0.0], [5e-322, 1.0], 1.0 / np.arange(1.0, 301.0) ** 1.5],
+    ids=["subnormal", "nearly one-hot", "power law"],
+)
+def test_renyi_entropy_keeps_its_digits_at_every_order(p, order):
+    p = np.array(p) / np.sum(p)
     with mp.workdps(DIGITS):
-        exact = float(reference.renyi_entropy([mp.mpf(small), 1 - mp.mpf(small)], order))
-    assert abs(found - exact) <= 1e-12 * exact + 4 * 5e-324
-
-
-# Shannon's sum is used where it is small and the factored one where it is not: both at each order.
-@pytest.mark.parametrize("order", [0.45, 0.55, 0.999, 1.1, 1.45, 1.55])
-@pytest.mark.parametrize("n", [2, 300])
-def test_both_forms_of_the_renyi_entropy_keep_their_digits(order, n):
-    p = 1.0 / np.arange(1.0, n + 1.0) ** 1.5
-    p /= p.sum()
-    with mp.workdps(40):
-        total = mp.fsum(mp.mpf(x) for x in p)
-        exact = mp.log(mp.fsum((mp.mpf(x) / total) ** order for x in p)) / (1 - mp.mpf(order))
-        assert abs(rows.renyi_entropy(p, order) / exact - 1) < 1e-13
-
-
-@pytest.mark.parametrize("order", [5e-324, 0.01])
-def test_a_small_order_takes_the_smallest_probabilities(order):
-    p = [1.0, 5e-324, 1e-310, 0.0]
-    with mp.workdps(60):
-        exact = mp.log(mp.fsum(mp.mpf(x) ** mp.mpf(order) for x in p[:3])) / (1 - mp.mpf(order))
-    assert rows.renyi_entropy(p, order) == pytest.approx(float(exact), rel=1e-12)
+        total = mp.fsum(map(mp.mpf, p))
+        exact = reference.renyi_entropy([mp.mpf(x) / total for x in p], order)
+    assert abs(rows.renyi_entropy(p, order) - float(exact)) <= 1e-12 * float(exact) + 4 * 5e-324
 
 
 # --- worked by hand ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gap", [0.0, 0.3, 80.0, 690.0])
-def test_two_keys_follow_the_closed_forms(gap):
-    alpha, s = 0.5, [3.0, 3.0 - 2.0 * gap]
-    variance = np.exp(-gap) / (1.0 + np.exp(-gap)) ** 2  # p(1 − p), the logistic density
-    assert rows.softmax(s, alpha)[0] == pytest.approx(1.0 / (1.0 + np.exp(-gap)), rel=1e-15)
-    assert rows.largest_entry(s, alpha) == pytest.approx(alpha * variance, rel=1e-12)
-    for norm in (rows.gradient, rows.frobenius_norm, rows.spectral_norm):
-        assert norm(s, alpha) == pytest.approx(2.0 * alpha * variance, rel=1e-12)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -162,8 +134,6 @@ def test_uniform_and_one_hot_rows_have_the_extreme_entropies(order):
         assert rows.renyi_entropy(p, order) == rows.shannon_entropy(p) == 0.0
     zeros = rows.renyi_entropy([0.0, 0.5, 0.0, 0.3, 0.2], order)
     assert zeros == pytest.approx(rows.renyi_entropy([0.5, 0.3, 0.2], order), rel=1e-15)
-    huge = rows.renyi_entropy(np.full(10**5, 1e-5), np.finfo(float).max)
-    assert huge == pytest.approx(5.0 * np.log(10.0), rel=1e-14)
 
 
 def test_the_ends_of_the_range():
@@ -202,49 +172,6 @@ def test_calibration_counts_needles_in_bins():
 
 
 # --- what holds for every row --------------------------------------------------------------------
-
-any_scores = arrays(np.float64, st.integers(1, 12), elements=st.floats(-50.0, 50.0))
-any_alpha = st.floats(1e-3, 1e3)
-# Inequalities between computed numbers, each exact to 1e-12.
-ABOVE, BELOW = 1.0 + 2e-12, 1.0 - 2e-12
-
-
-@settings(max_examples=150)
-@given(s=any_scores, alpha=any_alpha)
-def test_norms_keep_their_bounds_and_are_those_of_the_matrix(s, alpha):
-    gradient, frobenius = rows.gradient(s, alpha), rows.frobenius_norm(s, alpha)
-    entry, spectral = rows.largest_entry(s, alpha), rows.spectral_norm(s, alpha)
-    assume(gradient > 1e-290 or s.size == 1)  # below, floats have fewer digits
-    matrix = rows.jacobian(s, alpha)
-    np.testing.assert_array_equal(matrix, matrix.T)
-    assert np.abs(matrix.sum(axis=-1)).max() < 1e-15 * alpha
-    assert gradient == pytest.approx(np.abs(matrix).sum() / 2.0, rel=1e-12)
-    assert frobenius == pytest.approx(np.linalg.norm(matrix), rel=1e-12, abs=1e-160)
-    assert entry == np.abs(matrix).max()
-    assert spectral == pytest.approx(np.linalg.norm(matrix, 2), rel=1e-11)
-    assert 0.0 <= entry <= alpha / 4.0 * ABOVE
-    assert spectral <= alpha / 2.0 * ABOVE
-    # A diagonal entry, the largest eigenvalue, the root of the sum of their squares, and the trace.
-    assert entry * BELOW <= spectral <= frobenius * ABOVE
-    assert frobenius <= gradient * ABOVE
-    assert gradient <= (s.size - 1) * spectral * ABOVE
-    assert gradient <= alpha * (1.0 - 1.0 / s.size) * ABOVE
-
-
-@settings(max_examples=150)
-@given(s=any_scores, alpha=any_alpha)
-def test_entropies_keep_their_order(s, alpha):
-    p = rows.softmax(s, alpha)
-    assert p.sum() == pytest.approx(1.0, rel=1e-15)
-    assert (np.diff(p[np.argsort(s)]) >= 0.0).all()
-    entropies = [float(rows.renyi_entropy(p, order)) for order in ORDERS]
-    assert entropies[0] <= np.log(s.size) * ABOVE
-    assert entropies[-1] >= 0.0
-    for larger, smaller in itertools.pairwise(entropies):
-        assert smaller <= larger * ABOVE
-    assert rows.shannon_entropy(p) == rows.renyi_entropy(p, 1.0)
-    expected = -np.log(rows.collision_probability(p))
-    assert rows.renyi_entropy(p, 2.0) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
 @pytest.mark.parametrize("function", SHAPED)
@@ -294,14 +221,6 @@ def test_alpha_broadcasts_against_the_batch(function):
         np.testing.assert_array_equal(one_row[i, 0], function(BATCH[0, 0], alpha[i, 0]))
 
 
-@pytest.mark.parametrize("axis", [0, -1])
-def test_new_axes_of_alpha_come_before_those_of_the_scores(axis):
-    s, v, alpha = BATCH[0], BATCH[1], np.array([[0.5], [2.0], [20.0]])
-    for function in (rows.softmax, lambda s, a, axis: rows.jacobian_vector_product(s, v, a, axis)):
-        expected = np.stack([function(s, a, axis) for a in alpha[:, 0]])
-        np.testing.assert_allclose(function(s, alpha, axis), expected, rtol=1e-15)
-
-
 @pytest.mark.parametrize("function", SHAPED)
 def test_what_is_given_is_read_as_float64_and_left_as_it_was(function):
     s = BATCH.copy()
@@ -314,18 +233,9 @@ def test_what_is_given_is_read_as_float64_and_left_as_it_was(function):
     assert function(np.zeros((0, 3))).shape == (0, *function(np.zeros((2, 3))).shape[1:])
 
 
-# --- long rows -----------------------------------------------------------------------------------
-
-LONG = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def long_scores():
-    return np.random.default_rng(13).standard_normal(LONG)
-
-
-def test_long_rows_agree_with_the_plain_formulas(long_scores):
-    # Here no p is near 1, so the plain sums lose nothing.
+def test_long_rows_agree_with_the_plain_formulas():
+    # Here no p is near 1, so the plain sums lose nothing; a matrix would not fit into memory.
+    long_scores = np.random.default_rng(13).standard_normal(1_000_000)
     p = np.exp(long_scores) / np.exp(long_scores).sum()
     squares, cubes = (p**2).sum(), (p**3).sum()
     assert rows.gradient(long_scores) == pytest.approx(1.0 - squares, rel=1e-12)
@@ -340,27 +250,3 @@ def test_long_rows_agree_with_the_plain_formulas(long_scores):
     assert np.sort(p)[-2] < value < p.max()
     assert (p**2 / (p - value * (1.0 - 1e-12))).sum() < 1.0
     assert (p**2 / (p - value * (1.0 + 1e-12))).sum() > 1.0
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        *(rows.softmax, *NORMS, lambda s: rows.jacobian_vector_product(s, s)),
-        lambda s: [measure(np.full(LONG, 1.0 / LONG)) for measure in ENTROPIES],
-        lambda s: rows.renyi_entropy(np.full(LONG, 1.0 / LONG), 1.5),
-    ],
-)
-def test_memory_grows_only_linearly_with_the_row(function, long_scores):
-    tracemalloc.start()
-    function(long_scores)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 20 * 8 * LONG
-
-
-@pytest.mark.parametrize("measure", ENTROPIES)
-def test_what_are_no_probabilities_is_named(measure):
-    with pytest.raises(ValueError, match=r"p must be finite and at least 0, got p=-0\.25"):
-        measure([1.0, -0.25, 0.25])
-    with pytest.raises(ValueError, match=r"p must sum to 1 within 1e-05 .* got a sum of 0\.9"):
-        measure([[0.5, 0.5], [0.5, 0.4]])

@@ -9,8 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from attnlib import rows, sampling, scores
@@ -113,48 +111,6 @@ def test_a_sample_says_what_its_draws_say():
     np.testing.assert_allclose(found.value, exact, rtol=2.0**-15)
 
 
-@pytest.mark.parametrize("number", [0.0, -3.0, 1e-310, 2.0**60])
-def test_a_constant_statistic_is_that_number(number):
-    sample = sampling.sample(Normal(), 100, lambda s: np.full(len(s), number), rows=20_000, seed=0)
-    assert sample.mean() == (number, 0.0)
-    value, error = sample.quantile(0.5)
-    assert abs(value - number) <= (0.0 if abs(number) != 1e-310 else 2.0**-14 * 2.0**-1022)
-    assert error <= 2e-5 * abs(number)
-
-
-def test_standard_errors_are_honest_over_repeated_runs():
-    # 250 runs of 2000 exponential values: z-scores of mean, quartile and median.
-    exact = [1.0, -np.log(0.75), np.log(2.0)]
-    z = []
-    for seed in range(250):
-        sample = sampling.sample(
-            Normal(), 2, lambda s: (s**2).sum(axis=-1) / 2.0, rows=2000, seed=seed
-        )
-        (mean, error), quantiles = sample.mean(), sample.quantile([0.25, 0.5])
-        values, errors = [mean, *quantiles.value], [error, *quantiles.standard_error]
-        z.append((np.array(values) - exact) / errors)
-    spread = np.std(z, axis=0)
-    # The standard deviation of 250 standard normal numbers is 1 ± 0.045, with the noise of half
-    # the distance of two order statistics on top.
-    assert (spread > 0.85).all()
-    assert (spread < 1.2).all()
-    assert (np.abs(np.mean(z, axis=0)) < 4.5 / np.sqrt(250)).all()
-
-
-@given(st.lists(st.floats(-1e150, 1e150), min_size=2, max_size=40))
-@settings(max_examples=200)
-def test_histograms_keep_fifteen_bits_and_every_value(numbers):
-    values = np.array(numbers)
-    histogram = sampling._Histogram(values[:1])
-    for value in values[1:]:
-        histogram.add(np.array([value]))
-    kept, counts = histogram.counts()
-    assert (np.diff(kept) > 0.0).all()
-    found, tolerance = np.repeat(kept, counts), np.maximum(2.0**-15 * np.abs(values), 2.0**-1037)
-    assert (np.abs(found - np.sort(values)) <= np.sort(tolerance).max()).all()
-    np.testing.assert_allclose(found, np.sort(values), rtol=2.0**-15, atol=2.0**-1037)
-
-
 def test_quantiles_are_order_statistics():
     sample = sampling.sample(Normal(), 1, lambda s: s[:, 0], rows=100, seed=1)
     values = np.sort(sampling.draws(Normal(), 1, lambda s: s[:, 0], rows=100, seed=1))
@@ -191,15 +147,6 @@ def test_memory_does_not_grow_with_the_rows(monkeypatch):
     assert peak(2**20) < 1.05 * peak(2**17)
 
 
-def test_few_rows_are_seen_at_a_time():
-    for n, most in ((2**20, 1), (2**15, 2), (2, 9)):
-        seen = []
-        sampling.draws(
-            Normal(), n, lambda s, to=seen: to.append(s.shape) or s[:, 0], rows=9, seed=0
-        )
-        assert max(seen) == (most, n)
-
-
 def test_the_mean_and_error_of_values_at_hand_are_their_definitions():
     values = np.random.default_rng(0).exponential(size=(40, 25)).astype(np.float32)
     mean, error = sampling.mean_and_error(values)
@@ -207,9 +154,6 @@ def test_the_mean_and_error_of_values_at_hand_are_their_definitions():
     assert mean == pytest.approx(sum(exactly) / 1000, rel=1e-14)
     spread = sum((x - mean) ** 2 for x in exactly) / 999
     assert error == pytest.approx((spread / 1000) ** 0.5, rel=1e-13)
-    mean, error = sampling.mean_and_error(np.arange(10) < 3)  # the share that is true
-    assert mean == pytest.approx(0.3, rel=1e-15)
-    assert error == pytest.approx((0.3 * 0.7 / 9) ** 0.5, rel=1e-14)
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -232,27 +176,9 @@ def test_bad_results_of_a_statistic_are_named(statistic, shown):
         sampling.sample(**{**GOOD, "statistic": statistic})
 
 
-def test_an_error_of_the_statistic_is_its_own():
-    with pytest.raises(ZeroDivisionError):
-        sampling.sample(**{**GOOD, "statistic": lambda s: 1 / 0})
-
-
-def test_a_law_of_the_wrong_shape_is_named():
-    class Wrong:
-        def sample(self, rng, rows, n):
-            return rng.standard_normal((n, rows))
-
-    with pytest.raises(ValueError, match=r"^law must return.*\(4, 10\)"):
-        sampling.sample(**{**GOOD, "law": Wrong()})
-
-
-@pytest.mark.parametrize(
-    ("q", "good"), [(0.0, 0), (1.0, 0), (0.0009, 0), (0.0011, 1), (0.9989, 1), (0.9991, 0)]
-)
-def test_a_quantile_needs_rows_on_both_sides(q, good):
+def test_a_quantile_needs_rows_on_both_sides():
     sample = sampling.sample(**{**GOOD, "rows": 1000})
-    if good:
-        assert np.isfinite(sample.quantile(q).value).all()
-    else:
+    assert np.isfinite(sample.quantile([0.0011, 0.9989]).value).all()
+    for q in (0.0, 0.0009, 0.9991):
         with pytest.raises(ValueError, match=r"q must be between 0.001 and 1 - 0.001"):
             sample.quantile(q)

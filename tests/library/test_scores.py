@@ -10,18 +10,9 @@ from scipy import stats
 from scipy.integrate import quad
 
 from attnlib import scores
-from attnlib.scores import Cosine, DotProduct, Law, Normal
+from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), *map(DotProduct, (1, 8, 51, 10**6)), *map(Cosine, (3, 4, 128, 10**6))]
-SEVERAL = [Normal(), DotProduct(1), DotProduct(8), Cosine(3), Cosine(128)]
-FEW_SIGMA = 4.5
-"""Chance of a false alarm: 7e-6 a comparison. Seeds are fixed, so a pass stays a pass."""
-
-
-def generator(seed):
-    return np.random.default_rng(seed)
-
-
 # --- moments and densities -----------------------------------------------------------------------
 
 
@@ -53,25 +44,11 @@ def test_the_density_has_the_stated_moments_and_generating_function(law):
     assert expectation(law, lambda s: s) == pytest.approx(law.mean, abs=1e-12)
     assert expectation(law, lambda s: s * s) == pytest.approx(law.variance, rel=1e-10)
     alpha = 0.4 * min(np.sqrt(getattr(law, "d", np.inf)), 3.0)
+    assert law.log_mgf(0.0) == law.log_mgf_ratio(0.0) == 0.0
     integral = expectation(law, lambda s: np.exp(alpha * s))
     assert law.log_mgf(alpha) == pytest.approx(np.log(integral), rel=1e-9)
     difference = law.log_mgf(2.0 * alpha) - 2.0 * law.log_mgf(alpha)
     assert law.log_mgf_ratio(alpha) == pytest.approx(difference, rel=1e-9)
-
-
-@pytest.mark.parametrize("law", SEVERAL, ids=repr)
-def test_everything_is_even_or_zero_at_zero_and_works_elementwise(law):
-    s = np.array([[0.25, -0.5, 2.0], [0.01, np.inf, 1e-300]])
-    np.testing.assert_array_equal(law.logpdf(s), law.logpdf(-s))
-    alpha = np.array([[0.0, 0.25, 1.0], [3.0, 1e3, 1e300]])
-    for function, points in ((law.logpdf, s), (law.log_mgf, alpha), (law.log_mgf_ratio, alpha)):
-        values = function(points)
-        assert values.shape == points.shape
-        assert values.dtype == np.float64
-        for value, x in zip(values.flat, points.flat, strict=True):
-            assert value == function(x)
-    assert law.log_mgf(0.0) == law.log_mgf_ratio(0.0) == 0.0
-    assert type(law.mean) is type(law.variance) is float
 
 
 @pytest.mark.parametrize(
@@ -89,13 +66,6 @@ def test_tails_are_integrals_of_the_density(law):
         )
         assert found == pytest.approx(expected, rel=1e-8)
     assert law.tail(-1e3) == pytest.approx(1.0, rel=1e-9)
-
-
-@pytest.mark.parametrize("s", [0.0, 1e-300, 0.5, 7.0, 1e7, 1e100])
-def test_normal_density_is_exact_to_rounding(s):
-    with mp.workdps(60):
-        exact = -(mp.mpf(s) ** 2) / 2 - mp.log(2 * mp.pi) / 2
-        assert abs(float(Normal().logpdf(s)) - exact) <= 4e-16 * abs(exact)
 
 
 def exact_dot_product_logpdf(d, s):
@@ -125,10 +95,10 @@ def exact_dot_product_logpdf(d, s):
 
 @pytest.mark.parametrize(
     ("d", "s"),
-    # The density of d = 1 diverges at 0; near it, `special` has tests of its own.
+    # With d = 50 SciPy's Bessel function overflows near 1e-12.
     [
         *itertools.product([1], (1e-5, 1.0, 1e10)),
-        *itertools.product([2, 50, 51, 10**6], (0.0, 1e-300, 0.1, 7.0, 1e3, 1e300)),
+        *itertools.product([2, 50, 51, 10**6], (0.0, 1e-300, 1e-12, 1e-11, 0.1, 7.0, 1e3, 1e300)),
     ],
 )
 def test_dot_product_density_is_within_its_documented_error(d, s):
@@ -136,6 +106,13 @@ def test_dot_product_density_is_within_its_documented_error(d, s):
     with mp.workdps(60 + int(np.log10(max(s, 1.0)))):  # the exponents are as large as s
         exact = exact_dot_product_logpdf(d, s)
         assert abs(value - exact) < 1e-12 * (1 + abs(exact))
+
+
+@pytest.mark.parametrize("s", [5e-324, 1e-300, 1e-20])
+def test_the_density_in_one_dimension_grows_like_a_logarithm_near_zero(s):
+    with mp.workdps(60):
+        exact = mp.log((-mp.log(mp.mpf(s) / 2) - mp.euler) / mp.pi)
+        assert abs(float(DotProduct(1).logpdf(s)) - exact) < 1e-12 * (1 + abs(exact))
 
 
 def test_densities_at_their_ends():
@@ -230,32 +207,32 @@ def test_cosine_generating_functions_are_within_their_documented_error(d):
             assert mp.fabs(law.log_mgf_ratio(alpha) - exact) < 1e-12 * (1 + mp.fabs(exact)), alpha
 
 
-@pytest.mark.parametrize("alpha", [1e5, 1e12])
-@pytest.mark.parametrize("d", [3, 7])
-def test_cosine_in_odd_dimensions_is_elementary(d, alpha):
-    with mp.workdps(60):
-        a = mp.mpf(alpha)
-        tanh = mp.tanh(a)
-        # E e^{αs}/cosh α
-        mean = {3: tanh / a, 7: 15 * ((a**2 + 3) * tanh - 3 * a) / a**5}[d]
-        exact = a + mp.log1p(mp.exp(-2 * a)) - mp.log(2) + mp.log(mean)
-        assert mp.fabs(Cosine(d).log_mgf(alpha) / exact - 1) < 1e-15
-        deficit = Cosine(d).log_mgf_derivatives(alpha).deficit
-        assert mp.fabs(deficit - (a - exact)) < 1e-12 * (1 + a - exact)
+@pytest.mark.parametrize(
+    ("d", "alpha"),
+    [
+        *itertools.product((3, 52, 1001, 10**6), (1e-8, 3.0, 200.0, 1e4)),
+        *itertools.product((4, 400), (1e5, 1e12)),
+    ],
+)
+def test_cosine_derivatives_are_within_their_documented_error(d, alpha):
+    found = Cosine(d).log_mgf_derivatives(alpha)
+    with mp.workdps(80):
+        nu, a = mp.mpf(d) / 2 - 1, mp.mpf(alpha)
+        below, at = mp.besseli(nu, a), mp.besseli(nu + 1, a)
+        ratio = at / below
+        deficit = a - (mp.loggamma(nu + 1) + nu * mp.log(2 / a) + mp.log(below))
+        assert mp.fabs(found.deficit - deficit) < 1e-12 * (1 + mp.fabs(deficit))
+        exact = ratio, 1 - ratio, 1 - ratio**2 - (2 * nu + 1) / a * ratio
+        for value, true in zip(found[1:], exact, strict=True):
+            assert mp.fabs(value / true - 1) < 1e-12
 
 
 @pytest.mark.parametrize("d", COSINE_DIMENSIONS)
-def test_cosine_log_mgf_is_finite_and_convex_from_its_moments_at_zero_on(d):
+def test_cosine_generating_functions_at_their_ends(d):
     law, largest = Cosine(d), np.finfo(float).max
     at = law.log_mgf_derivatives(0.0)
     assert (at.deficit, at.first, at.first_complement) == (0.0, 0.0, 1.0)
     assert at.second == pytest.approx(1.0 / d, rel=1e-15)
-    alpha = np.concatenate([[0.0], np.geomspace(1e-12, 1e12, 500)])
-    value, at = law.log_mgf(alpha), law.log_mgf_derivatives(alpha)
-    assert np.isfinite(law.log_mgf_ratio(alpha)).all()
-    assert (np.diff(value) >= 0.0).all()
-    assert (np.diff(at.first) >= -1e-15).all()
-    assert (at.second >= 0.0).all()
     alpha = np.array([1e200, largest / 2.0, largest / 1.9, largest])
     assert np.isfinite(law.log_mgf(alpha)).all()
     # κ(2α) − 2κ(α) grows by ½(d − 1) log 2 with each doubling of a large α
@@ -276,70 +253,13 @@ def explicit(rng, law, rows, n):
     return products / np.linalg.norm(queries, axis=-1) / np.linalg.norm(keys, axis=-1)
 
 
-def assert_mean_is(values, expected):
-    mean, standard_error = values.mean(), values.std(ddof=1) / np.sqrt(values.size)
-    z = (mean - expected) / standard_error
-    assert abs(z) < FEW_SIGMA, f"{mean:.6g} ± {standard_error:.2g}, expected {expected:.6g}"
-
-
-def pair_covariance(s, variance):
-    """Return an unbiased Cov(s_i², s_j²), i ≠ j, for each row, from all its pairs of scores."""
-    excess = s**2 - variance
-    n = s.shape[-1]
-    return (excess.sum(axis=-1) ** 2 - (excess**2).sum(axis=-1)) / (n * (n - 1))
-
-
-@pytest.mark.parametrize("law", SEVERAL, ids=repr)
-def test_samples_have_their_shape_and_follow_their_generator(law):
-    for shape in ((1, 1), (5, 1), (3, 4)):
-        sample = law.sample(generator(4), *shape)
-        assert sample.shape == shape
-        assert sample.dtype == np.float64
-    rng = generator(4)
-    assert sample.tobytes() == law.sample(rng, 3, 4).tobytes() != law.sample(rng, 3, 4).tobytes()
-
-
-@pytest.mark.parametrize("law", SEVERAL, ids=repr)
-def test_sample_moments_are_those_of_the_law(law):
-    sample, d = law.sample(generator(31), 100_000, 4), getattr(law, "d", np.inf)
-    fourth = 3.0 / (d * (d + 2.0)) if isinstance(law, Cosine) else 3.0 * (1.0 + 2.0 / d)
-    assert_mean_is(sample.mean(axis=-1), law.mean)
-    assert_mean_is((sample**2).mean(axis=-1), law.variance)
-    assert_mean_is((sample**4).mean(axis=-1), fourth)
-    # Scores of a row are uncorrelated; their squares are not where they share a query.
-    assert_mean_is(sample[:, 0] * sample[:, 1] / law.variance, 0.0)
-    shared = 2.0 / d if isinstance(law, DotProduct) else 0.0
-    assert_mean_is(pair_covariance(sample, law.variance) / law.variance**2, shared)
-    squares = sample[:, 0] ** 2 - law.variance
-    assert_mean_is(squares[::2] * squares[1::2] / law.variance**2, 0.0)
-
-
 @pytest.mark.parametrize("law", [DotProduct(1), DotProduct(8), Cosine(3), Cosine(16)], ids=repr)
 def test_a_sample_is_like_explicit_queries_and_keys(law):
-    sample = law.sample(generator(33), 20_000, 3)
-    expected = explicit(generator(34), law, 20_000, 3)
+    sample = law.sample(np.random.default_rng(33), 20_000, 3)
+    expected = explicit(np.random.default_rng(34), law, 20_000, 3)
     # One score a row, for within a row they may be dependent, and a number that sees dependence.
     assert stats.ks_2samp(sample[:, 0], expected[:, 1]).pvalue > 1e-5
     assert stats.ks_2samp(sample.max(axis=-1), expected.max(axis=-1)).pvalue > 1e-5
-
-
-# --- laws as values ------------------------------------------------------------------------------
-
-
-def test_laws_are_frozen_values_of_a_plain_integer():
-    assert {Normal(): 1, DotProduct(8): 2, Cosine(8): 3} == {
-        Cosine(np.int64(8)): 3,
-        DotProduct(np.uint8(8)): 2,
-        Normal(): 1,
-    }
-    assert DotProduct(8) != Cosine(8)
-    for law in (DotProduct(np.int32(8)), Cosine(np.uint16(8))):
-        assert type(law.d) is int
-        assert law == eval(repr(law), vars(scores))
-        with pytest.raises(AttributeError):
-            law.d = 4
-    with pytest.raises(TypeError, match="abstract"):
-        Law()
 
 
 # --- moments of a product ------------------------------------------------------------------------
@@ -367,16 +287,6 @@ def test_moments_of_a_product_are_those_found_by_adding_up_all_cases(law_q, law_
     moments = scores.product_moments(*arguments)
     assert moments.mean == pytest.approx(float(mean), rel=1e-15, abs=1e-300)
     assert moments.variance == pytest.approx(float(variance), rel=1e-15, abs=1e-300)
-
-
-def test_moments_of_a_product_broadcast():
-    mean_q, variance_q = np.array([0.0, 1.0, -2.0]), np.array([[1.0], [4.0]])
-    moments = scores.product_moments(mean_q, variance_q, 3.0, 0.5)
-    assert moments.mean.shape == moments.variance.shape == (2, 3)
-    for (i, j), variance in np.ndenumerate(moments.variance):
-        single = scores.product_moments(mean_q[j], variance_q[i, 0], 3.0, 0.5)
-        assert variance == single.variance
-        assert moments.mean[i, j] == single.mean
 
 
 def test_moments_of_a_product_of_extreme_numbers():

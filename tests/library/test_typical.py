@@ -6,15 +6,13 @@ from dataclasses import dataclass
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import gamma, kv, ndtri
 
 from attnlib import rows, sampling, typical
 from attnlib.scores import Cosine, DotProduct, Normal
-from tests.library.test_bad_input import assert_all_refused
+from tests.library.test_bad_input import assert_refused
 
 LAWS = [Normal(), Cosine(3), DotProduct(64)]
 OPTIMA = ["geometric_mean", "median", "row"]
@@ -22,13 +20,10 @@ OPTIMA = ["geometric_mean", "median", "row"]
 
 @dataclass(frozen=True)
 class Own:
-    """Normal scores of any scale and mean, of which the library knows nothing."""
-
-    scale: float = 1.0
-    mean: float = 0.0
+    """Normal scores, of which the library does not know that they are."""
 
     def sample(self, rng, rows, n):
-        return self.mean + self.scale * rng.standard_normal((rows, n))
+        return rng.standard_normal((rows, n))
 
 
 @dataclass(frozen=True)
@@ -64,16 +59,6 @@ def test_the_log_gradient_and_its_slopes_agree_with_mpmath(s, alpha):
             assert abs(value - float(exact)) <= 1e-14 * scale
 
 
-def test_the_two_largest_scores_may_stand_anywhere():
-    for s in itertools.permutations([4.0, 1.0, 3.5, -2.0]):
-        (gap,), (others,) = typical._TopTwo.of(np.array([s]))
-        assert gap == 0.5
-        assert sorted(others.tolist()) == [-5.5, -2.5, 0.0]
-    gap, others = typical._TopTwo.of(np.array([[2.0, 2.0], [0.0, 1.0], [-np.inf, 3.0]]))
-    np.testing.assert_array_equal(gap, [0.0, 1.0, typical.LARGEST])
-    np.testing.assert_array_equal(others, np.zeros((3, 1)))
-
-
 # --- means and medians of rows --------------------------------------------------------------------
 
 
@@ -93,44 +78,20 @@ def test_gradients_against_plain_numpy(law, n):
     ):
         value, found = typical.gradient(law, alpha, n, statistic, rows=20_000, seed=5)
         assert value.shape == found.shape == (3, 1)
+        assert typical.gradient(law, 0.0, n, statistic, rows=10) == (0.0, 0.0)
         np.testing.assert_allclose(found[:, 0], error, rtol=0.25)
         assert (np.abs(value[:, 0] - plain) < 4.5 * np.hypot(found[:, 0], error)).all()
-
-
-def test_every_alpha_sees_the_same_rows():
-    together = typical.gradient(Normal(), [1.0, 3.0], 20, rows=500, seed=2)
-    apart = [typical.gradient(Normal(), alpha, 20, rows=500, seed=2) for alpha in (1.0, 3.0)]
-    np.testing.assert_allclose(together.value, [e.value for e in apart], rtol=1e-14)
-
-
-@given(
-    alpha=st.one_of(
-        st.floats(0.0, allow_infinity=False),
-        st.sampled_from([0.0, 5e-324, 1e-300, 1e-8, 745.0, 1e8, 1.7e308]),
-    ),
-    n=st.integers(2, 5),
-    statistic=st.sampled_from(["geometric_mean", "median"]),
-    law=st.sampled_from([*LAWS, Own()]),
-)
-@settings(max_examples=100)
-def test_gradients_are_numbers_from_zero_to_alpha(alpha, n, statistic, law):
-    value, error = typical.gradient(law, alpha, n, statistic, rows=10)
-    assert 0.0 <= value <= alpha * (1.0 - 1.0 / n) * (1.0 + 1e-4) + 5e-324
-    assert 0.0 <= error < np.inf
-    assert typical.gradient(law, 0.0, n, statistic, rows=10) == (0.0, 0.0)
 
 
 # --- optima over rows -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [Normal(), DotProduct(1), DotProduct(64)])
+@pytest.mark.parametrize("law", [Normal(), DotProduct(1), DotProduct(8)])
 def test_the_best_geometric_mean_of_two_keys_against_quadrature(law):
     def density(gap):  # of |s₁ − s₂|: √(2/d) times a sum of d products of normal numbers
         if law == Normal():
             return np.exp(-(gap**2) / 4) / np.sqrt(np.pi)
         order, x = (law.d - 1) / 2, gap * np.sqrt(law.d / 2)
-        if order > 1 and x < 1e-4:  # where K overflows
-            return np.sqrt(2 * law.d) / 2 * gamma(order) / (np.sqrt(np.pi) * gamma(law.d / 2))
         unit = np.sqrt(2 * law.d) / (np.sqrt(np.pi) * gamma(law.d / 2))
         return unit * (x / 2) ** order * kv(order, x)
 
@@ -178,24 +139,6 @@ def test_the_best_geometric_mean_is_the_maximum_over_its_rows(law):
     assert typical.gradient(law, wide, 40, rows=3000, seed=4).value.max() <= np.exp(max(means))
 
 
-def test_the_best_median_is_the_maximum_of_the_medians():
-    found = typical.best_alpha(Normal(), 16, "median", rows=40_000, seed=4)
-    alpha = found.value * np.geomspace(0.2, 5.0, 61)
-    medians, errors = typical.gradient(Normal(), alpha, 16, "median", rows=40_000, seed=4)
-    assert medians.max() < medians[30] + errors.max()  # by no more than the noise of a difference
-    assert medians[30] > max(medians[23], medians[37])
-
-
-@pytest.mark.parametrize("statistic", OPTIMA)
-def test_scaled_and_shifted_scores_have_scaled_optima(statistic):
-    plain = typical.best_alpha(Own(), 20, statistic, rows=1000, seed=3)
-    other = typical.best_alpha(Own(scale=0.125, mean=5.0), 20, statistic, rows=1000, seed=3)
-    assert other.value / plain.value == pytest.approx(8.0, rel=2e-4)
-    assert other.standard_error / plain.standard_error == pytest.approx(8.0, rel=0.02)
-    another = typical.best_alpha(Own(), 20, statistic, rows=1000, seed=4)
-    assert plain != another
-
-
 @pytest.mark.parametrize("statistic", OPTIMA)
 def test_standard_errors_of_optima_are_honest(statistic):
     runs = [typical.best_alpha(Own(), 8, statistic, rows=500, seed=seed) for seed in range(1, 61)]
@@ -232,53 +175,6 @@ def test_row_optima_against_brute_force(law, n):
         assert alpha == pytest.approx(near, rel=2e-3)
 
 
-def test_of_two_maxima_the_higher_is_taken():
-    # The gap at which the two maxima swap places lies between these: each side finds its own.
-    def peaks(gap):
-        s = np.array([gap, 0.0, *np.linspace(-1.0, -1.5, 300)])
-        alpha = np.geomspace(0.3, 300.0, 2000)
-        height = heights(s, alpha)
-        inner = height[1:-1]
-        place = np.flatnonzero((inner > height[:-2]) & (inner > height[2:])) + 1
-        return s, alpha[place], height[place]
-
-    def lead(log_gap):
-        _, _, height = peaks(np.exp(log_gap))
-        return height[1] - height[0]
-
-    swap = np.exp(brentq(lead, *np.log([0.02, 0.136]), rtol=1e-6))
-    for gap, which in ((swap * 0.99, 1), (swap * 1.01, 0)):
-        s, alpha, _ = peaks(gap)
-        found = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
-        assert found == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
-
-
-@given(
-    s=st.lists(st.floats(-5.0, 5.0), min_size=2, max_size=12).filter(
-        lambda s: np.diff(np.sort(s))[-1] > 1e-3
-    )
-)
-@settings(max_examples=60)
-def test_no_row_has_its_optimum_outside_the_search(s):
-    s = np.array(s)
-    gap = np.diff(np.sort(s))[-1]
-    units = typical._search_units(len(s))
-    assert (units[1:] / units[:-1] <= typical.STEP * (1 + 1e-12)).all()
-    outside = np.concatenate([np.geomspace(1e-3, 1, 50) * units[0], np.geomspace(1, 9) * units[-1]])
-    best = rows.gradient(s, typical.TWO_KEYS / gap)
-    assert (heights(s, outside / gap) < best).all()
-    (found, _) = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
-    assert rows.gradient(s, found) >= rows.gradient(s, brute_force(s)) * (1.0 - 1e-12)
-
-
-def test_the_median_row_is_the_median_of_the_rows():
-    found = typical.best_alpha(Normal(), 50, "row", rows=3001, seed=6)
-    optima = typical.row_optima(Normal(), 50, rows=3001, seed=6)
-    assert found.value == pytest.approx(np.median(optima), rel=2**-14)
-    below, above = np.quantile(optima, 0.5 + np.array([-0.5, 0.5]) / np.sqrt(3001))
-    assert found.standard_error == pytest.approx((above - below) / 2, rel=0.1)
-
-
 # --- the peak of medians --------------------------------------------------------------------------
 
 
@@ -295,17 +191,12 @@ def test_a_peak_without_noise_is_found_exactly(peak):
 
 
 def test_one_key_has_no_gradient_and_no_optimum():
-    few = [(1, "1"), (0, "0"), (4.0, "4.0")]
-    assert_all_refused("n", few, lambda v: typical.gradient(Normal(), 1.0, v))
-    assert_all_refused("n", few, lambda v: typical.row_optima(Normal(), v, rows=4))
+    assert_refused("n", "1", typical.gradient, Normal(), 1.0, 1)
+    assert_refused("n", "1", typical.row_optima, Normal(), 1, rows=4)
     for statistic in OPTIMA:
-        assert_all_refused("n", few, lambda v, s=statistic: typical.best_alpha(Normal(), v, s))
-    assert_all_refused("alpha", [([], "empty")], lambda v: typical.gradient(Normal(), v, 4))
-    assert_all_refused(
-        "statistic", [("row", "'row'")], lambda v: typical.gradient(LAWS[0], 1, 4, v)
-    )
-    for x in (np.array([0, 1, 2, 3, 3.0, 5, 6, 7, 8]), np.array([0, 1, 2, 3, 2.5, 5, 6, 7, 8])):
-        assert_all_refused("x", [(x, "3")], lambda v: typical.peak_of_medians(v, np.zeros((20, 9))))
+        assert_refused("n", "1", typical.best_alpha, Normal(), 1, statistic)
+    assert_refused("alpha", "empty", typical.gradient, Normal(), [], 4)
+    assert_refused("statistic", "'row'", typical.gradient, Normal(), 1, 4, "row")
 
 
 def test_rows_that_tie_have_no_optimum():
@@ -313,19 +204,3 @@ def test_rows_that_tie_have_no_optimum():
     for statistic in ("geometric_mean", "median"):
         with pytest.raises(ValueError, match="law must have rows whose largest scores differ"):
             typical.best_alpha(Fixed((1.0, 1.0, 0.0)), 3, statistic, rows=100)
-
-
-def test_where_no_maximum_shows_it_says_so(monkeypatch):
-    class Rising:
-        def mean(self):
-            return sampling.Estimate(np.ones(2), np.ones(2))
-
-    monkeypatch.setattr(typical.sampling, "sample", lambda *_, **__: Rising())
-    with pytest.raises(RuntimeError, match="no maximum of the geometric mean near alpha=2; more"):
-        typical._best_geometric_mean(Normal(), 16, 2.0)
-
-
-def test_by_default_there_are_as_many_rows_as_some_seconds_allow():
-    for n, rows_, own in ((2, 10**5, 10**5), (10**4, 13_421, 3355), (10**6, 4000, 1000)):
-        assert typical._default_rows(n, "median") == typical._default_rows(n, "geometric_mean")
-        assert (typical._default_rows(n, "median"), typical._default_rows(n, "row")) == (rows_, own)
