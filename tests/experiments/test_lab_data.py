@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from experiments.__main__ import app
 from experiments.lab import data
 
 
@@ -148,3 +150,9 @@ def test_any_text_that_is_long_enough_gives_batches(size, sequence, masked):
             assert batch.inputs.shape == (3, sequence)
             assert ((batch.inputs >= 0) & (batch.inputs <= data.MASK)).all()
             assert (batch.targets != data.IGNORED).any(axis=1).all()
+
+
+def test_the_command_writes_a_text(tmp_path):
+    file = tmp_path / "text"
+    assert CliRunner().invoke(app, ["data", "embedded", "--out", str(file)]).exit_code == 0
+    assert file.read_bytes() == data.embedded().tobytes()

@@ -259,6 +259,9 @@ def test_the_multiplier_is_the_best_of_a_grid_and_the_least_is_near_enough():
     assert abs(found["best"] - grid[losses.argmin()]) < 0.011
     near = grid[losses <= losses.min() + recall.SLACK]
     assert near[0] - 0.01 <= found["least"] <= near[0] + 1e-6
+    never_beaten = np.array([[3.0, 0.0], [1.0, 0.5]])
+    assert recall.measured(never_beaten, np.array([0, 0]))["best"] == recall.MOST
+    assert recall.measured(never_beaten, np.array([1, 1]))["best"] == 1.0 / recall.MOST
 
 
 def bayes(strength, d):

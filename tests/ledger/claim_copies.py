@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import sympy
 
-from attnlib import exact, rows, symbolic
+from attnlib import exact, symbolic
 from attnlib.initialisation import RowMoments, standard_errors
 from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import Cosine, Normal
@@ -85,11 +84,6 @@ def mean_gradients(narrow_or_scaled: float, otherwise: float) -> Evidence:
     return lambda patch: patch.setattr(exact, "gradient", mean)
 
 
-def scale_dependent(patch: pytest.MonkeyPatch) -> None:
-    """A power softmax with an epsilon."""
-    patch.setattr(rows, "power_softmax", partial(rows.power_softmax, epsilon=1e-6))
-
-
 def trained(spread: float = 0.0, only: str = "", **loss: float | tuple[float, ...]) -> Evidence:
     """Recorded runs: a loss for each variant, or for each of its rates.
 
@@ -119,35 +113,6 @@ def trained(spread: float = 0.0, only: str = "", **loss: float | tuple[float, ..
         ]
 
     return lambda patch: patch.setattr(training, "recorded", recorded)
-
-
-def worse_but_at_one_rate_of(experiment: str) -> Evidence:
-    """Recorded runs in which the variant "note" is worse, but for one rate of an experiment."""
-
-    def evidence(patch: pytest.MonkeyPatch) -> None:
-        trained(baseline=(0.0, 0.0), note=(1.0, 0.0))(patch)
-        partly = training.recorded
-        trained(baseline=0.0, note=1.0)(patch)
-        everywhere = training.recorded
-        patch.setattr(
-            training, "recorded", lambda name: (partly if name == experiment else everywhere)(name)
-        )
-
-    return evidence
-
-
-def harm_at_the_best_rate(harm: float) -> Evidence:
-    """Recorded runs in which "note" costs so much at the best rate, and 1 at the other."""
-    return trained(baseline=(0.5, 0.0), note=(1.5, harm), eight=(0.5, 0.0))
-
-
-def apart_in(found: str) -> Evidence:
-    """Recorded runs of two variants that differ in one precision alone."""
-
-    def apart(variant: str, precision: str) -> Any:
-        return np.full(3, 1.0 if precision == found else 0.0)
-
-    return lambda patch: patch.setattr(training, "apart", apart)
 
 
 def broken(law: str) -> Evidence:
@@ -265,7 +230,6 @@ OTHER_EVIDENCE = [
     ("gradient.variance-any-law", "wrong", unproved("product_variance_of_any_law")),
     ("gradient.jacobian", "wrong", unproved("jacobian")),
     ("gradient.l1", "wrong", unproved("l1_identity")),
-    ("comments.power", "wrong", scale_dependent),
     ("comments.bounded", "wrong", mean_gradients(2.5, 1.0)),
     ("variance.product-rule", "wrong", unproved("product_variance_of_any_law")),
     ("variance.product-rule", "wrong", unproved("product_variance")),
@@ -280,10 +244,6 @@ OTHER_EVIDENCE = [
     ("training.worse", "wrong", trained(0.39, "learning_rate", baseline=0.0, note=-1.0)),
     ("training.bert", "holds within", trained(0.39, **NOTE)),
     ("training.bert", "needs a condition", trained(0.39, "encoder", **NOTE)),
-    ("training.bert", "needs a condition", worse_but_at_one_rate_of("encoder_longer")),
-    ("training.scale-dependent", "wrong", harm_at_the_best_rate(0.0)),
-    ("training.scale-dependent", "wrong", apart_in("float32")),
-    ("training.scale-dependent", "wrong", apart_in("float64")),
     ("training.scale-dependent", "wrong", trained(0.41, **NOTE, eight=0.0)),
     ("training.cause", "answered", trained(baseline=0.0, note=1.0, larger=0.5, smaller=0.4)),
     ("heads.dispersion", "wrong", broken("weight")),
