@@ -290,13 +290,13 @@ def lengths(config: Config, task: Task) -> list[int]:
     return list(dict.fromkeys([config.sequence, *task.lengths]))
 
 
-def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
+def find(config: Config, task: Task) -> Found:
     """Train a head or a Transformer, and measure it at n₀ = `config.sequence` and other lengths.
 
     Heads of a Transformer share the tokens among them: each row is measured in the head whose mean
     weight on the needle is largest at n₀, over the rows with the same token as needle. The same
-    arguments give the same numbers, on a CPU to the last bit, with one thread. Models of one
-    seed see the same rows. Raises ValueError for a model that cannot have the task. Chapter:
+    arguments give the same numbers, with one thread to the last bit. Models of one seed see the
+    same rows. Raises ValueError for a model that cannot have the task. Chapter:
     length.
 
     >>> small = Config(width=8, head_size=8, sequence=8)
@@ -305,7 +305,7 @@ def find(config: Config, task: Task, *, device: str = "cpu") -> Found:
     ([8, 32], True)
     """
     check(config, task)
-    draw = _Draw(config, task, device)
+    draw = _Draw(config, task)
     model, losses = trained(draw)
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
@@ -320,7 +320,7 @@ def trained(draw: "_Draw") -> tuple[nn.Module, FloatArray]:
     """Return a trained model, and the mean losses of the stretches."""
     config, task = draw.config, draw.task
     kind = Head if task.name == "nearest" else Transformer
-    model = kind(config, task.seed).to(draw.device)
+    model = kind(config, task.seed)
     losses = [value.item() for _, value in descend(model, task, draw.batches(model))]
     return model, np.array(
         [part.mean() for part in np.array_split(losses, min(BLOCKS, task.steps))]
@@ -370,7 +370,6 @@ class _Draw:
 
     config: Config
     task: Task
-    device: str = "cpu"
 
     def _rows(self, n: int, rng: np.random.Generator, sets: int) -> list[Tensor]:
         """Return what the model reads, what it is to say, and the needle."""
@@ -381,7 +380,7 @@ class _Draw:
             drawn = (*drawn, drawn.needle)
         else:
             drawn = sequences(self.task, length, n, rng, sets, asked(length))
-        return [torch.from_numpy(one).to(self.device) for one in drawn]
+        return [torch.from_numpy(one) for one in drawn]
 
     def batches(self, model: nn.Module) -> Callable[[], Tensor]:
         """Return what gives the loss of the model on the next batch."""
@@ -425,8 +424,8 @@ class _Draw:
         }
         if means:
             means["answers"] = {law: means.pop(law) for law in LAWS if law in means}
-        heads = torch.cat(logits, dim=1).cpu().numpy()
-        places, of_token = (torch.cat(part).cpu().numpy() for part in (needles, tokens))
+        heads = torch.cat(logits, dim=1).numpy()
+        places, of_token = (torch.cat(part).numpy() for part in (needles, tokens))
         return Trial(n, heads, places, of_token, means)
 
 

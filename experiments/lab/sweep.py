@@ -29,7 +29,6 @@ goes on where it was. One sweep at a time may write to a file of results; anyone
 Source 002. Chapter: training.
 """
 
-import math
 import multiprocessing
 import os
 import platform
@@ -52,7 +51,7 @@ import torch
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from attnlib import checking, provenance
+from attnlib import provenance
 from experiments.lab import data, fields, results
 from experiments.lab.data import Text
 from experiments.lab.model import Config
@@ -64,8 +63,6 @@ Table = dict[str, Any]
 
 KEYS = ("results", "seeds", "model", "grid", "variants")
 """What a file may have at its top, beside "task", or "corpus" and "training"."""
-MOST_RUNS = 10**5
-"""Of a sweep: more are a slip of the grid."""
 
 
 class SweepError(ValueError):
@@ -134,9 +131,6 @@ def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
             raise ValueError(f"{name} must be a list that is not empty, got {values!r}")
     named = _table(table, "variants") or {"baseline": {}}
     variants = {name: _table(named, name, Config, kind) for name in named}
-    runs = math.prod(map(len, (seeds, variants, *grid.values())))
-    if runs > MOST_RUNS:
-        raise ValueError(f"a sweep may have at most {MOST_RUNS} runs, got {runs}")
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     settings = tuple(
         _setting(name, kind, {**common, **point, **changed, "seed": seed}, corpus, digest)
@@ -218,35 +212,30 @@ def run(
     *,
     executor: Executor | None = None,
     workers: int | None = None,
-    device: str = "cpu",
     progress: bool = False,
 ) -> list[Outcome]:
     """Run what has no result yet, write each result when it is there, and return all outcomes.
 
-    Without an executor, `workers` processes of this machine do it, by default one for each core, or
-    one on the device "cuda". Any executor will do, for example Dask's `client.get_executor()`, if
-    its workers find a text that is a file at the same path. A run keeps its process to one thread,
-    so that its numbers do not depend on the executor. `progress` shows a bar with the time left.
+    Without an executor, `workers` processes of this machine do it, by default one for each core.
+    Any executor will do, for example Dask's `client.get_executor()`, if its workers find a text
+    that is a file at the same path. A run keeps its process to one thread, so that its numbers do
+    not depend on the executor. `progress` shows a bar with the time left.
 
     Raises SweepError when the text is not the sweep's or too short, when another sweep is writing
-    to its file, when a file cannot be read or is damaged, and when there is no GPU; UnfinishedError
-    when a run fails, after those that were begun have ended. Chapter: training.
+    to its file, and when a file cannot be read or is damaged; UnfinishedError when a run fails,
+    after those that were begun have ended. Chapter: training.
     """
-    checking.choice("device", device, ("cpu", "cuda"))
-    if device == "cuda" and not torch.cuda.is_available():
-        raise SweepError("device must be 'cpu' where PyTorch finds no GPU, got device='cuda'")
     _check_text(sweep)
-    workers = workers or (1 if device == "cuda" else provenance.cores())
     with ExitStack() as stack:
         _lock(sweep, stack)
         finished = _read(sweep)
         pending = [one for one in sweep.settings if one.key not in finished]
-        pool = executor or stack.enter_context(_processes(workers))
+        pool = executor or stack.enter_context(_processes(workers or provenance.cores()))
         # Without smoothing the time left comes from the mean over all runs of this call.
         options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
         done = len(sweep.settings) - len(pending)
         bar = stack.enter_context(tqdm(total=len(sweep.settings), initial=done, **options))
-        _run(sweep, pending, pool, device, bar.update)
+        _run(sweep, pending, pool, bar.update)
     return outcomes(sweep)
 
 
@@ -267,14 +256,13 @@ def _run(
     sweep: Sweep,
     pending: Sequence[Setting],
     pool: Executor,
-    device: str,
     count: Callable[[], object],
 ) -> None:
     """Run what is pending, and write each result when it is there.
 
     After a failure no other run is begun; those that were are waited for, and kept.
     """
-    futures = {pool.submit(_work, one, sweep.text, device): one for one in pending}
+    futures = {pool.submit(_work, one, sweep.text): one for one in pending}
     waiting, failed = set(futures), []
     try:
         while waiting:
@@ -339,26 +327,25 @@ def _read(sweep: Sweep) -> dict[str, Table]:
         raise SweepError(_line(error)) from error
 
 
-def _work(setting: Setting, path: Path | None, device: str) -> Table:
+def _work(setting: Setting, path: Path | None) -> Table:
     """Train one run with one thread; return its line."""
     torch.set_num_threads(1)
     training, config = setting.training, setting.config
     kernels = torch.backends.cpu.get_cpu_capability()
-    gpu = torch.cuda.get_device_name() if device == "cuda" else None
-    processor = gpu or f"{provenance.processor()}, {kernels}"
     text = None if isinstance(training, Task) else _loaded(setting.corpus, setting.sha256, path)
     start, processor_start = time.perf_counter(), time.process_time()
     run: Run | Found
     if isinstance(training, Task):
-        run = find(config, training, device=device)
+        run = find(config, training)
     else:
         assert text is not None
-        run = train(config, training, text, device=device)
+        run = train(config, training, text)
     timing = {
         "seconds": time.perf_counter() - start,
         "processor_seconds": time.process_time() - processor_start,
-        "processor": gpu or f"{platform.machine()}, {kernels}",
+        "processor": f"{platform.machine()}, {kernels}",
     }
+    processor = f"{provenance.processor()}, {kernels}"
     made_with = provenance.made("numpy", "torch", threads=1, on=processor)
     return results.encoded(setting, run, made_with, timing)
 

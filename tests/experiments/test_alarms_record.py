@@ -7,7 +7,7 @@ import pytest
 from attnlib.probing.alarms import COLLAPSED
 from experiments import alarms
 from experiments.lab import data
-from experiments.records import Entry, Record, load
+from experiments.records import load
 
 
 @pytest.fixture(scope="module")
@@ -72,27 +72,3 @@ def test_a_run_ends_when_its_loss_has_risen(monkeypatch, losses, lowest_at, dive
     monkeypatch.setattr(alarms, "loss", lambda logits, _: logits.mean() * 0.0 + next(several))
     found = alarms.run(alarms.GROUPS[2], 0, data.embedded(4096))
     assert (found["lowest_at"], found["diverged_at"]) == (lowest_at, diverged_at)
-
-
-def test_what_is_counted():
-    first, second = alarms.DIVERGING
-    runs = (
-        *((first, 0, 200, 150), (first, 1, 200, 80), (first, 2, 200, 220), (first, 3, 200, None)),
-        *((second, 0, None, 60), ("to 2⁻⁹", 0, None, None), ("to 2⁻⁸", 0, None, 40)),
-    )
-    entries = (
-        Entry(
-            {"group": group, "seed": seed},
-            {
-                "diverged_at": diverged,
-                "lowest_at": 100,
-                "alarms": {alarms.COLLAPSE: {"step": step}} if step else {},
-            },
-        )
-        for group, seed, diverged, step in runs
-    )
-    record = Record("", {}, {}, tuple(entries))
-    assert alarms.leads(record, first) == [50, 120, -20]
-    assert (alarms.diverged(record, True), alarms.diverged(record, False)) == (4, 0)
-    assert (alarms.warned(record), alarms.warned(record, "lowest_at")) == (2, 1)
-    assert (alarms.alarmed(record, "to 2⁻⁸"), alarms.alarmed(record, "to 2⁻⁹")) == ([40], [])

@@ -36,18 +36,15 @@ def test_losses_are_by_rate_and_seed_in_the_order_of_the_sweep():
     np.testing.assert_allclose(of_validation, found + 0.5, rtol=1e-15)
 
 
-def test_a_run_that_diverged_has_an_infinite_loss():
-    found = comparison.losses([outcome("note", 0.5, 0, None)], "note")
-    np.testing.assert_array_equal(found, [[np.inf]])
+def test_a_run_that_diverged_has_an_infinite_loss_and_two_are_equally_bad():
+    runs = [outcome(variant, 0.5, 0, None) for variant in ("baseline", "note")]
+    np.testing.assert_array_equal(comparison.losses(runs, "note"), [[np.inf]])
+    np.testing.assert_array_equal(comparison.harm(runs, "note"), [[0.0]])
 
 
 def test_a_missing_run_is_named():
     with pytest.raises(ValueError, match=r"variant='note'.*learning_rate=2 and seed=3"):
         comparison.losses(SWEEP[:-1], "note")
-    with pytest.raises(ValueError, match="variant='nothing'"):
-        comparison.losses(SWEEP, "nothing")
-    with pytest.raises(ValueError, match="measure must be one of"):
-        comparison.losses(SWEEP, "note", "loss")
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=9))
@@ -58,16 +55,6 @@ def test_the_interval_is_that_of_scipys_t_test(values):
         low, high = test.confidence_interval(1.0 - 0.05 / comparisons)
         mean, half_width = comparison.interval(values, comparisons)
         np.testing.assert_allclose([mean - half_width, mean + half_width], [low, high], atol=1e-9)
-
-
-def test_equal_values_have_an_interval_without_width():
-    assert comparison.interval([0.25, 0.25, 0.25]) == (0.25, 0.0)
-
-
-@pytest.mark.parametrize("values", [1.0, [[1.0], [2.0]], [np.nan, 1.0]])
-def test_what_has_no_interval_is_refused(values):
-    with pytest.raises(ValueError, match="values must"):
-        comparison.interval(values)
 
 
 def test_harm_is_the_difference_within_a_seed():
@@ -84,13 +71,3 @@ def test_the_best_rate_of_a_seed_is_that_of_the_others():
     runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
     # Seeds 1 and 2 choose rate 2; those of seeds 0 and 2 are 2.5, 2.75, of seeds 0 and 1 both 2.5.
     np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
-
-
-def test_one_seed_has_no_others():
-    with pytest.raises(ValueError, match="at least two seeds, got 1"):
-        comparison.losses_at_best([outcome("note", 0.5, 0, 1.0)], "note")
-
-
-def test_two_runs_that_diverged_are_equally_bad():
-    runs = [outcome(variant, 0.5, 0, None) for variant in ("baseline", "note")]
-    np.testing.assert_array_equal(comparison.harm(runs, "note"), [[0.0]])

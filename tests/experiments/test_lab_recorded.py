@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.lab import data, recall, sweep
+from experiments.lab import recall
 from experiments.lab.descent import descend
 from experiments.lab.model import Transformer
 from experiments.lab.train import train
-from experiments.records import HERE, runs
+from experiments.records import runs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -92,11 +92,3 @@ def test_the_first_steps_of_a_recorded_head_are_replayed(experiment, variant):
     steps = islice(descend(model, task, draw.batches(model)), each * stretches)
     losses = np.reshape([value.item() for _, value in steps], (stretches, each)).mean(axis=1)
     np.testing.assert_allclose(losses, recorded.losses[:stretches], rtol=1e-5)
-
-
-def test_the_recorded_sweep_is_that_of_the_source_in_small():
-    found = sweep.read(HERE / "learning_rate.toml")
-    assert len(found.settings) == 36
-    rates = sorted({s.training.learning_rate for s in found.settings})
-    assert rates == [2.0**-exponent for exponent in range(12, 6, -1)]
-    assert found.settings[0].sha256 == data.SHAKESPEARE_SHA256

@@ -136,17 +136,9 @@ def test_a_run_is_known_by_what_differs_from_the_defaults_and_by_its_text(file):
 WRONG = [
     ("width = 8", "width = 9", "width must be a multiple of head_size=4, got width=9 (variant 'ba"),
     ("width = 8", "widht = 8", "[model] has 'widht', and may have the keys width, depth"),
-    ("steps = 12", "seed = 1", "[training] has 'seed', and may have the keys learning_rate"),
     ("depth = 1", "learning_rate", "Expected '=' after a key"),
-    ("[3, 4]", "3", "seeds must be a list that is not empty, got 3"),
     ("[3, 4]", "[3, 3]", "no run may be there twice, got variant 'baseline' with seed=3"),
-    ("[0.01, 0.001]", "[]", "learning_rate must be a list that is not empty, got []"),
-    ("[grid]", "[gird]", "the file has 'gird', and may have the keys results, seeds, model"),
-    ("[variants.baseline]", "[variants]\nbaseline = 3", "baseline must be a table, got baseline=3"),
     ('"text"', '"texts"', "corpus must be 'embedded', 'tiny-shakespeare' or the path of a file"),
-    ('"results.jsonl"', "7", "results must be a string that is not empty, got results=7"),
-    ("[training]", "[task]", "the file has 'corpus', and may have the keys results"),
-    ("[3, 4]", str(list(range(30_000))), "a sweep may have at most 100000 runs, got 120000"),
 ]
 
 
@@ -172,8 +164,6 @@ def test_what_shows_only_with_the_text_gets_one_line_too(file, tmp_path):
     file.write_text(SMALL)
     (tmp_path / "other").write_bytes(b"another text" * 1000)
     assert "other is not text: its sha256 is" in refusal(file, "--text", str(tmp_path / "other"))
-    file.write_text(SMALL.replace('"results.jsonl"', '"text/results"'))
-    assert "results cannot be written: " in refusal(file)
     assert "No such file" in refusal(tmp_path / "no.toml")
 
 
@@ -218,10 +208,20 @@ def refused(file):
 # --- results -------------------------------------------------------------------------------------
 
 
-def test_a_line_has_the_run_its_configuration_and_how_it_was_made(file):
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "",
+        'precision = "float64"',
+        "record_attention = true",
+        "losses_every = 4\nloss_limit = 5.7",
+    ],
+)
+def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(file, changed):
+    file.write_text(SMALL.replace("batch = 2", f"batch = 2\n{changed}").replace("[3, 4]", "[3]"))
     outcomes = run_here(file)
-    assert len(outcomes) == 8
     lines = results.read(file.parent / "results.jsonl")
+    assert len(outcomes) == len(lines) == 4
     for setting, run in outcomes:
         assert_same(run, train(setting.config, setting.training, data.embedded(5000)))
         line = lines[setting.key]
@@ -229,22 +229,7 @@ def test_a_line_has_the_run_its_configuration_and_how_it_was_made(file):
         assert Training(**line["training"]) == setting.training
         assert line["corpus"]["sha256"] == data.digest(data.embedded(5000))
         assert line["made"]["commit"] == provenance.commit()
-        assert line["made"]["threads"] == 1
         assert line["timing"]["seconds"] > 0.0
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        'precision = "float64"',
-        'precision = "bfloat16"\nrecord_attention = true',
-        "losses_every = 4\nloss_limit = 5.7",
-    ],
-)
-def test_runs_of_every_kind_are_kept_to_the_last_bit(file, changed):
-    file.write_text(SMALL.replace("batch = 2", f"batch = 2\n{changed}").replace("[3, 4]", "[3]"))
-    for setting, run in run_here(file):
-        assert_same(run, train(setting.config, setting.training, data.embedded(5000)))
 
 
 def test_a_sweep_of_heads_keeps_eight_digits(file):
@@ -253,12 +238,8 @@ def test_a_sweep_of_heads_keeps_eight_digits(file):
         direct = recall.find(setting.config, setting.training)
         np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-7)
         for one, other in zip(run.measured, direct.measured, strict=True):
-            laws, others = one.pop("laws"), other.pop("laws")
-            for name in (*one, *laws):
-                wanted = other[name] if name in one else others[name]
-                assert (one | laws)[name] == pytest.approx(wanted, rel=1e-7)
-    file.write_text(HEADS.replace("[task]", "[task]\nmasked = 0.1"))
-    assert "[task] has 'masked', and may have the keys" in refusal(file)
+            assert one.pop("laws") == pytest.approx(other.pop("laws"), rel=1e-7)
+            assert one == pytest.approx(other, rel=1e-7)
 
 
 def test_a_diverged_run_is_a_result(file):
@@ -284,26 +265,12 @@ def test_what_is_there_is_not_run_again_and_a_longer_sweep_adds_to_it(file, monk
     assert (file.parent / "results.jsonl").read_bytes() == whole
 
 
-@pytest.mark.parametrize("cut", [1, 100, 400])
-def test_an_interrupted_last_line_is_ignored_and_made_again(file, cut):
-    run_here(file)
-    path, whole = file.parent / "results.jsonl", numbers(file)
-    path.write_bytes(path.read_bytes()[:-cut])
-    assert len(sweep.outcomes(sweep.read(file))) == 7
-    run_here(file)
-    assert numbers(file) == whole
-    assert path.read_bytes().count(b"\n") == 8
-
-
 @pytest.mark.parametrize(
     ("old", "new", "shown"),
     [
         ('{"model"', '{"model', "line 1 is not a run: "),
         ('"losses": [', '"losses": [5.0, ', "cannot reshape array of size 13"),
-        ('"losses"', '"loses"', "no 'losses'"),
-        ('"losses": [', '"losses": [null, ', "is damaged"),
         ('"final_loss": ', '"final_loss": 1', "and its losses say"),
-        ('"final_loss": ', '"final_loss": null, "x": ', "diverged_at is None, and final_loss None"),
     ],
 )
 def test_a_damaged_line_is_named(file, old, new, shown):
@@ -352,28 +319,13 @@ class Failing(Executor):
         return future
 
 
-@pytest.mark.parametrize(
-    "reason", [BrokenProcessPool("a process died"), MemoryError("too large"), RuntimeError("ours")]
-)
-def test_when_a_run_fails_what_is_finished_is_kept_and_no_other_is_begun(file, reason):
+def test_when_a_run_fails_what_is_finished_is_kept_and_no_other_is_begun(file):
+    reason = BrokenProcessPool("a process died")
     told = rf"variant '\w+' with seed=\d failed: {type(reason).__name__}: .*goes on from there"
     with pytest.raises(sweep.UnfinishedError, match=told):
         sweep.run(sweep.read(file), executor=Failing(reason))
     assert len(numbers(file)) == 1
     assert len(run_here(file)) == 8
-
-
-def test_dask_is_an_executor_like_any_other(file):
-    distributed = pytest.importorskip("distributed")
-    expected = copied(file, "expected")
-    run_here(expected)
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
-    ) as cluster:
-        told = ["sweep", str(file), "--scheduler", cluster.scheduler_address]
-        finished = CliRunner().invoke(app, told)
-    assert finished.exit_code == 0, finished.output
-    assert numbers(file) == numbers(expected)
 
 
 @kill_9
@@ -428,16 +380,6 @@ def alive(process):
         return " Z " not in Path(f"/proc/{process}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def test_an_interrupted_command_says_that_it_goes_on(file, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sweep, "run", interrupted)
-    finished = CliRunner().invoke(app, ["sweep", str(file)])
-    assert finished.exit_code == 130
-    assert finished.stderr == "Stopped; the same command goes on from here.\n"
 
 
 def test_a_run_takes_one_thread(file, monkeypatch):

@@ -6,15 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from experiments.lab import data
 from experiments.lab.descent import Descent, descend
-from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.model import Config, Transformer
 from experiments.lab.recall import Task
-from experiments.lab.train import Run, Training, train, train_model
+from experiments.lab.train import Run, Training, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -109,31 +107,20 @@ def plain_loop(config, training, text):
 
 
 def test_training_is_what_a_plain_loop_does():
-    training = replace(SHORT, precision="float64", record_every=1)
+    training = replace(SHORT, precision="float64")
     config = replace(TINY, post_scale="constant")
     run = train(config, training, TEXT)
     losses, norms, ratios, validation = plain_loop(config, training, TEXT)
     np.testing.assert_allclose(run.losses, losses, rtol=1e-9)
-    np.testing.assert_allclose(run.gradient_norms, norms, rtol=1e-9)
-    np.testing.assert_allclose(run.branch_ratios, ratios, rtol=1e-9)
+    assert run.recorded_at.tolist() == [0, 10, 20, 24]
+    np.testing.assert_allclose(run.gradient_norms, np.array(norms)[run.recorded_at], rtol=1e-9)
+    np.testing.assert_allclose(run.branch_ratios, np.array(ratios)[run.recorded_at], rtol=1e-9)
     assert run.validation_loss == pytest.approx(validation, rel=1e-9)
     assert run.final_loss == pytest.approx(np.mean(losses[-20:]), rel=1e-9)
-    assert run.recorded_at.tolist() == list(range(25))
-
-
-def test_records_are_taken_at_the_chosen_steps_and_at_the_last():
-    run = train(TINY, SHORT, TEXT)
-    assert run.recorded_at.tolist() == [0, 10, 20, 24]
-    assert run.gradient_norms.shape == (4,)
-    assert run.branch_ratios.shape == (4, 2)
-    assert run.losses.shape == (25,)
-    brief = train(TINY, replace(SHORT, steps=3), TEXT)
-    assert brief.final_loss == pytest.approx(brief.losses.mean())
-    np.testing.assert_array_equal(brief.losses, run.losses[:3])
 
 
 @pytest.mark.parametrize(
-    ("variant", "precision"), [({}, "float64"), ({}, "bfloat16"), ({"causal": False}, "float32")]
+    ("variant", "precision"), [({}, "bfloat16"), ({"causal": False}, "float32")]
 )
 def test_the_same_seed_gives_the_same_bytes(variant, precision):
     config, training = replace(TINY, **variant), replace(SHORT, precision=precision)
@@ -178,22 +165,9 @@ def test_a_run_without_bounds_is_cut_off_where_it_diverged():
     assert run.final_loss is None
     assert run.validation_loss is None
     assert len(run.recorded_at) == len(run.gradient_norms) == len(run.branch_ratios) == 1
-
-
-def test_a_loss_that_is_not_a_number_ends_a_run():
-    run = train(TINY, replace(SHORT, learning_rate=1e30), TEXT)
-    assert run.diverged_at == 1
-    whole = train(TINY, SHORT, TEXT)
-    limit = float(whole.losses[5:].max())
-    cut = train(TINY, replace(SHORT, loss_limit=limit), TEXT)
-    assert cut.diverged_at == 0  # 5.5 or more, before the first step
-    assert cut.losses.size == cut.recorded_at.size == 0
-
-
-def test_a_short_text_is_refused():
-    with pytest.raises(ValueError, match=r"longer than sequence=16, got a text of 16 bytes"):
-        train(TINY, SHORT, TEXT[:160])
-    assert train(TINY, replace(SHORT, steps=1), TEXT[:170]).validation_loss > 0.0
+    assert train(TINY, replace(SHORT, learning_rate=1e30), TEXT).diverged_at == 1  # NaN
+    cut = train(TINY, replace(SHORT, loss_limit=1.0), TEXT)  # below the first loss
+    assert cut.diverged_at == cut.losses.size == cut.recorded_at.size == 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -211,23 +185,6 @@ def test_changes_are_what_differs_from_the_defaults_and_plain():
         "steps": 40,
     }
     assert Task(lengths=(16, 64), decay="none").changes() == {"lengths": [16, 64], "decay": "none"}
-
-
-@given(learning_rate=st.floats(1e-300, 1e300), post_scale=st.floats(1e-30, 1e19))
-@settings(max_examples=15)
-def test_any_numbers_give_a_run(learning_rate, post_scale):
-    training = replace(SHORT, steps=5, learning_rate=learning_rate)
-    run = train(replace(TINY, post_scale=post_scale), training, TEXT)
-    assert np.isfinite(run.losses).all()
-    assert (run.final_loss is None) == (run.diverged_at is not None)
-
-
-def test_the_trained_model_is_the_one_of_the_run():
-    model, run = train_model(TINY, SHORT, TEXT)
-    windows = data.validation_batch(data.split(TEXT).validation, sequence=16, windows=10)
-    with torch.no_grad():
-        inputs, targets = map(torch.from_numpy, windows)
-        assert float(loss(model(inputs), targets)) == pytest.approx(run.validation_loss, rel=1e-6)
 
 
 def test_a_rate_that_falls_is_that_of_a_plain_loop():

@@ -132,13 +132,9 @@ def test_the_labels_are_whole():
     ("name", "number", "printed", "tolerance"),
     [
         ("vllm-48623", lambda e: math.sqrt(e.found / e.expected), 1.2772588722239782, 1e-15),
-        ("mobius-548", lambda e: e.expected / e.found, 1.59, 5e-3),
-        ("tensorrt-llm-19112", lambda e: e.expected / e.found, 1.87, 5e-3),
         ("atlas-342", lambda e: e.found / e.expected, 1.6314, 5e-5),
-        ("sglang-18396", lambda e: e.expected / e.found, 16.0, 1.0),
         ("tt-metal-56789", lambda e: e.found, 0.289, 5e-4),
         ("megatron-bridge-4155", lambda e: e.found / e.right, 1.414, 5e-4),
-        ("pytorch-174361", lambda e: 1 / e.expected**2, 1 / 8, 1e-15),
         ("ollama-13893", lambda e: e.found**-2, 576, 1e-9),
     ],
 )
@@ -170,15 +166,6 @@ def test_the_record_is_of_the_museum_of_today(recorded):
         assert said["audit"]["code"] == audits.CODE[said["kind"]]
     planned = [at for at, _ in __main__.work(None)]
     assert planned == [entry.at for entry in recorded.entries]
-
-
-def test_what_the_audit_says_is_what_it_said(recorded):
-    for name in ("mlc-llm-3426", "jax-js-180", "keras-23038"):
-        said, today = exhibits(recorded)[name]["audit"], audits.described(NAMES[name])["audit"]
-        assert float(today.pop("found").split()[0].strip(",")) == pytest.approx(
-            float(said.pop("found").split()[0].strip(",")), rel=1e-4
-        )
-        assert today == said
 
 
 def test_the_model_is_the_one_that_the_probe_recorded(recorded):
@@ -236,9 +223,3 @@ def test_a_fault_is_met_or_not(small, name, how):
     found = small.met(NAMES[name])
     assert found["met"] == how
     assert ("cost" in found) == (not how.startswith("no"))
-
-
-def test_a_law_is_wrong_at_each_position():
-    ratio = NAMES["vllm-44136"].ratio(128)
-    assert torch.equal(ratio[:16], torch.ones(16, dtype=torch.float64))
-    assert float(ratio[63]) == pytest.approx(np.log(16) / np.log(64))

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
-from typer.testing import CliRunner
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnlib import exact
 from attnlib.attention import rescale
@@ -95,24 +94,6 @@ def test_rows_are_those_of_the_probe():
         )
 
 
-def test_rows_see_what_a_mask_shows():
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = BertConfig(vocab_size=WORDS, intermediate_size=16, **sizes)
-    found, _ = rows.measure(BertModel(config).eval(), range(10), np.arange(10))
-    assert (found["n"] == 10).all()
-    logits = torch.tensor([[[2.0, 1.0, -math.inf, 0.0]]], dtype=torch.float64)
-    values = torch.tensor([[[1.0], [2.0], [9.0], [6.0]]], dtype=torch.float64)
-    table = rows.row_table(logits, values, torch.tensor([[[4.0]]], dtype=torch.float64))
-    assert table["n"].item() == 3
-    assert table["variance_rest"].item() == pytest.approx(0.5)
-    weight = 1.0 / (1.0 + math.exp(-1.0))
-    assert table["collision_rest"].item() == pytest.approx(weight**2 + (1.0 - weight) ** 2)
-    assert table["output_ratio"].item() == pytest.approx(
-        1.0 / 7.0 + 1.0 / 3.0
-    )  # mean 3, variance 7
-
-
 def test_a_needle_by_hand():
     logits = torch.tensor([[[2.0, 1.0, 3.0, 0.0, -math.inf]]], dtype=torch.float64)
     table = rows.needle_table(logits, np.array([2]), ahead=[4, 5])
@@ -166,7 +147,7 @@ def test_slopes_are_derivatives(small):
 # --- parts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", ["repeats", "slopes", "beyond"])
+@pytest.mark.parametrize("part", ["repeats", "slopes"])
 def test_a_part_is_recorded(small, tmp_path, part):
     main.measured(part, 1, tmp_path)
     found = load(main.record_of(part, tmp_path))
@@ -175,7 +156,7 @@ def test_a_part_is_recorded(small, tmp_path, part):
     assert len(found.entries) >= 2
 
 
-def test_a_price_goes_on_where_it_was_killed_and_has_its_verdict(small, tmp_path, monkeypatch):
+def test_a_price_goes_on_where_it_was_killed(small, tmp_path, monkeypatch):
     work = [*parts.price()]
 
     def killed():
@@ -195,17 +176,6 @@ def test_a_price_goes_on_where_it_was_killed_and_has_its_verdict(small, tmp_path
         losses = parts.losses_of(small, parts.window(small, 0, 33, parts.SHIFT))
     halves = [float(losses[:16].mean()), float(losses[16:].mean())]
     assert found.find(text=0, times=1.0)["losses"] == pytest.approx(halves, rel=1e-4)
-
-    nothing = tmp_path / "nothing.json"
-    monkeypatch.setattr(verdicts, "record", lambda x: found if x == "price" else load(nothing))
-    monkeypatch.setattr(verdicts, "LENGTHS_OF_LOSS", (128, 256))
-    times, losses = verdicts.curve()
-    assert losses.shape == (len(rows.TIMES), parts.PRICE_TEXTS, 2)
-    half, twice = (losses.mean(axis=1)[i] - losses.mean(axis=1)[3] for i in (0, -1))
-    (said,) = (one for one in verdicts.all_of_them() if one.name == "P3")
-    assert times[3] == 1.0
-    assert said.numbers["half"] == pytest.approx(half, abs=1e-3)
-    assert said.kept == (half > np.maximum(twice, 0.3)).all()
 
 
 def test_the_atlas_of_a_decoder(small, tmp_path):
@@ -231,12 +201,6 @@ def test_every_fault_and_a_few_policies_have_a_price(small):
     for at, compute in work:
         if at["text"] == 0:
             assert np.isfinite(compute()["losses"]).all(), at
-
-
-def test_wrong_parts_are_named():
-    found = CliRunner().invoke(main.app, ["--part", "nothing"])
-    assert found.exit_code == 2
-    assert "checks, atlas" in " ".join(found.output.replace("│", " ").split())
 
 
 # --- laws of others -------------------------------------------------------------------------------
@@ -321,15 +285,6 @@ def test_a_package_is_installed_once_without_what_it_needs(monkeypatch, tmp_path
         inputs.installed("bad")
 
 
-def test_what_pip_says_is_told(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
-    failed = subprocess.CompletedProcess([], 1, "", "no such\nversion")
-    monkeypatch.setattr(inputs.subprocess, "run", lambda *args, **named: failed)
-    with pytest.raises(OSError, match=r"could not install antiberty 0\.1\.3: no such version"):
-        inputs.installed("antiberty")
-    assert not list(tmp_path.glob("heads/antiberty*"))
-
-
 def test_texts_are_read_as_print(monkeypatch, tmp_path):
     (tmp_path / "ca01").write_text("The/at ``/`` jury/nn ''/'' said/vbd ,/, no/at ./.", "latin1")
     with tarfile.open(tmp_path / "brown.tgz", "w:gz") as archive:
@@ -360,13 +315,6 @@ def test_every_prediction_has_its_judge(monkeypatch):
     assert names == [verdict.name for verdict in verdicts.all_of_them()]
     monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))
     assert not list(verdicts.all_of_them())
-
-
-def test_a_prediction_is_kept_between_its_ends():
-    for several, kept in (([1.0, 1.05], True), ([0.9, 1.0], False), ([1.0, 1.1], False)):
-        said = verdicts.judged("P1", {"best": several, "kept": True})
-        assert (said.kept, said.numbers) == (kept, {"best": several})
-    assert not verdicts.judged("P1", {"best": [1.0], "kept": False}).kept
 
 
 def test_the_least_of_a_curve():
