@@ -1,5 +1,4 @@
 import nbformat
-import pytest
 import typer
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from typer.testing import CliRunner
@@ -13,24 +12,18 @@ WORKING = "import os\nfor i in range(3):\n    print(i, flush=True)\nos.path.base
 BROKEN = "print('before')\n1 / 0"
 
 
-@pytest.fixture
-def notebooks(tmp_path):
-    paths = {}
+def test_runs_in_place_and_reports_errors(tmp_path):
+    paths = []
     for name, source in [("working", WORKING), ("broken", BROKEN)]:
+        noted = {"execution": {"shell.execute_reply": "x"}}
         cells = [
             new_markdown_cell("# Título", id="title"),
-            new_code_cell(
-                "x = 1", id="first", metadata={"execution": {"shell.execute_reply": "x"}}
-            ),
+            new_code_cell("x = 1", id="first", metadata=noted),
             new_code_cell(source, id="second"),
         ]
-        paths[name] = tmp_path / f"{name}.ipynb"
-        nbformat.write(new_notebook(cells=cells), paths[name])
-    return paths
-
-
-def test_runs_in_place_and_reports_errors(notebooks):
-    working, broken = notebooks["working"], notebooks["broken"]
+        paths.append(tmp_path / f"{name}.ipynb")
+        nbformat.write(new_notebook(cells=cells), paths[-1])
+    working, broken = paths
     unrun = broken.read_bytes()
 
     first = CliRunner().invoke(COMMAND, [str(working), str(broken)])
@@ -45,12 +38,9 @@ def test_runs_in_place_and_reports_errors(notebooks):
     assert [cell.execution_count for cell in cells[1:]] == [1, 2]
     stream, value = cells[2].outputs
     assert stream.text == "0\n1\n2\n"
-    assert value.data["text/plain"] == f"'{working.parent.name}'"
+    assert value.data["text/plain"] == f"'{tmp_path.name}'"
     assert cells[1].metadata == {}
-    assert "Título" in written.decode("utf-8")
-    assert written.endswith(b"}\n")
 
     second = CliRunner().invoke(COMMAND, [str(working)])
     assert (second.exit_code, second.output) == (0, f"{working}: unchanged\n")
     assert working.read_bytes() == written
-    assert list(working.parent.glob(".*.part")) == []
