@@ -11,6 +11,7 @@ from attnlib.scores import Cosine, DotProduct, Normal
 from book import drawings, models, stills
 from book.extensions import search
 from book.live import heads, script, tables
+from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
 from tests.books import CHAPTERS, ROOT
 
@@ -131,11 +132,34 @@ def test_the_atlas_is_the_record():
     assert {len(column) for column in atlas["columns"].values()} == {start}
 
 
-def test_the_page_of_heads_is_what_its_command_writes():
+def test_the_page_of_heads_says_what_the_records_do():
     text = models.PAGE.read_text("utf-8")
     assert text == models.page()
     assert text.count("<tr><td>") == 550  # a plain table, which needs no script
+    table, packages = heads.heads(), load("real_heads_atlas").settings["packages"]
+    for i, model in enumerate(heads.MODELS):
+        own = table["model"] == i
+        counted = rf"{own.sum() // model.heads} × {model.heads} \| {table['n'][own][0]:.0f}"
+        found = re.search(rf"\| {model.name} .*\| (\S+) (\S+) \| {counted} \|", text)
+        assert packages[found[1]]["version"] == found[2]
+    share = table["keys"] / table["n"]
     words, row, meant, logits = stills.attended()
+    fewer = np.mean(table["keys"] < table["random_keys"])
+    for said in (
+        f"all {share.size} heads of five",
+        f"command `{load('real_heads_atlas').command}`",
+        f"{(table['weight'] >= FINDS).sum()} of its heads find one",
+        f"up to {heads.NEEDLE_LENGTH} where that is largest, if it is\n{LISTED} or more",
+        f"From\n{FINDS} on a head",
+        f"A cloud of {share.size} marks in five shapes. α goes from {table['alpha'].min():.2f} to "
+        f"{table['alpha'].max():.1f}, and effective keys over n from {share.min():.4f} to "
+        f"{share.max():.2f}.",
+        f"{100 * fewer:.0f} percent of the heads have fewer keys than",
+        f"the {row.size} tokens that it sees, as bars: {row[meant]:.2f} on “{words[meant]}”, which "
+        f"followed before, and {row[0]:.2f} on the first",
+        f"and {1 / (row**2).sum():.1f} keys",
+    ):
+        assert said in text, said
     assert words[stills.QUERY : stills.QUERY + 2] == words[16:18] == ["the", "fox"]
     assert meant == row.argmax() == 17
     np.testing.assert_allclose(row, rows.softmax(logits))
