@@ -8,8 +8,8 @@ import typer
 
 import attnlib
 from attnlib.cli import app
-from book.extensions import api
 from book.extensions.api import CHAPTERS_NAMED, documented, members
+from book.extensions.api import PAGES as LISTED
 from tests.site.checks import PAGES, anchors, soup
 
 NOT_SHOWN = {
@@ -19,7 +19,6 @@ NOT_SHOWN = {
 }
 """What serves the modules themselves."""
 
-LISTED = api.PAGES
 CHAPTERS = [name for name in PAGES if name.startswith("chapters/")]
 MODULES = [module for names in LISTED.values() for module in names]
 
@@ -47,20 +46,6 @@ def test_functions_and_chapters_are_tied_both_ways(site, page):
                 page_of = soup(site / "chapters" / f"{chapter}.html")
                 back = [link["href"].partition("#")[2] for link in page_of.select(".in-library a")]
                 assert name in back
-
-
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        ("Return |x|^m * y_i.", r"Return \|x\|^m \* y\_i."),
-        ("See `gradient`.", r"See \ :py:obj:`gradient <attnlib.exact.gradient>`\ ."),
-        ("Along `alpha`.", r"Along \ ``alpha``\ ."),  # its own argument
-        ("So::\n\n    x_i\n\n    y_i", "So::\n\n    x_i\n\n    y_i"),
-    ],
-)
-def test_docstrings_become_what_autodoc_reads(docstring, expected):
-    name = "attnlib.exact.collision_probability"
-    assert api.restructured(docstring, name, set()).strip() == expected
 
 
 def test_every_command_is_on_its_page_with_all_that_it_takes(site):

@@ -96,13 +96,12 @@ def test_rows_that_part(call):
 
 
 def test_the_winner_of_the_contest(call):
-    places, log_n = [0.0, 0.3, 0.9, 1.0, 2.0], 200.0
+    places = [0.0, 0.3, 0.9, 1.0, 2.0]
     for x, found in zip(places, call("cases.map(m.winner)", places), strict=True):
         assert found["level"] == min(x, 1)
         assert found["number"] == pytest.approx(1 - found["level"] ** 2, abs=1e-12)
-        # The limit of E log Z, at a number of keys that no row has.
-        energy = freezing.free_energy(x * np.sqrt(2 * log_n), np.exp(log_n)) / log_n
-        assert found["weight"] == pytest.approx(float(energy), rel=1e-9)
+        # The limit of E log Z over log n.
+        assert found["weight"] == pytest.approx(1 + x**2 if x < 1 else 2 * x, rel=1e-9)
 
 
 def test_the_phases(call):
@@ -165,17 +164,6 @@ def test_how_far_a_scale_reaches(call):
     ):
         expected = float(retrieval.reach(LAW, retrieval.Fixed(gap), alpha))
         assert at["reach"] == pytest.approx(expected, rel=1e-5, abs=1), (gap, alpha)
-    names = ["transformer", "ssmax", "simcse", "chiang_cholak"]
-    found = call(
-        """cases.map((name) => {
-          const rule = m.POLICIES.find((policy) => policy.name === name);
-          const needle = { kind: "gap", strength: 4 };
-          return m.reachOf(needle, (n) => m.policyAlpha(rule, n, 64), m.TABLE.limits.n).reach;
-        })""",
-        names,
-    )
-    reach = [float(retrieval.reach(LAW, retrieval.Fixed(4.0), policy=name, d=64)) for name in names]
-    np.testing.assert_allclose(found, reach, rtol=1e-3)
     least = call("[[5, 512], [3, 4096], [0, 9]].map((c) => m.leastAlpha(...c))")
     assert least == [pytest.approx(float(retrieval.least_alpha(5.0, 512))), None, None]
 
@@ -300,16 +288,3 @@ def test_sixteen_keys(call):
         p = rows.softmax(np.array(tables.sixteen()[5]), 1.0 if divided else 8.0)
         np.testing.assert_allclose(found["weights"], p, rtol=1e-12)
         assert found["keys"] == pytest.approx(1 / float(rows.collision_probability(p)), rel=1e-12)
-
-
-def test_a_curve_ends_where_it_crosses_the_edge_of_the_axes(call):
-    path, x, y = call(
-        """(() => {
-          const axis = { from: 0, to: 1, name: "", ticks: [] };
-          const view = m.chart({ x: axis, y: axis, name: "" });
-          const path = view.curve([[0, 2], [0.5, 0.5], [1, -0.5]], "").getAttribute("d");
-          return [path, [1 / 3, 0.5, 0.75].map(view.X), [1, 0.5, 0].map(view.Y)];
-        })()"""
-    )
-    places = [f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)]
-    assert path == f"M{places[0]}L{places[1]}L{places[2]}"

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from book import pdf
 from tests.books import ROOT
 from tests.site.checks import NARROWEST, PAGES, TWO_FRAMES, each_kind, soup
 
@@ -112,17 +111,6 @@ def test_before_printing_the_code_is_opened_and_letters_are_dark(opened):
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(theme) == "dark"
     assert not any(shown(page, "details.code"))
-
-
-def test_the_printed_book_has_code_where_it_is_taught(site):
-    for chapter in pdf.chapters(site):
-        name = chapter.anchor.replace("-", "/", 1)
-        if name not in CHAPTERS:
-            continue
-        body = pdf.BeautifulSoup(chapter.body, "html.parser")
-        assert not body.select("details.code, .code summary")
-        taught = [code.strip() for hidden, code in cells(name) if not hidden]
-        assert [code.get_text().strip() for code in body.select(".cell > .cell_input")] == taught
 
 
 WIDE = """() => [...document.querySelectorAll(".bd-content article div.math")].map((box) => ({

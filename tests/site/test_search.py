@@ -39,11 +39,8 @@ QUESTIONS = "chapters/questions.html#"
 @pytest.mark.parametrize(
     ("typed", "place"),
     [
-        ("GQA", f"{QUESTIONS}is-it-the-width-of-the-model-or-of-the-head"),
         ("why is it not d but √d", f"{QUESTIONS}why-variance-d-and-hence-d-not-d"),
-        ("what is alpha", "notation.html#a-row-of-attention"),
         ("lost in the middle", "chapters/reach.html"),
-        ("the Jacobian of softmax", "chapters/jacobian.html"),
         ("Lambert's W", "glossary.html#term-Lambert-s-function"),
         ("exact.gradient_limit", "api/gradients.html#attnlib.exact.gradient_limit"),
         ("cosine.fit", "chapters/claims.html#claim-cosine.fit"),
@@ -51,12 +48,6 @@ QUESTIONS = "chapters/questions.html#"
 )
 def test_what_is_typed_finds(first, typed, place):
     assert place in first([typed], 2)[0]
-
-
-def test_a_section_is_its_prose_with_formulas_in_characters(call):
-    sections = {tuple(one[1:3]): one[3] for one in call("m.INDEX.sections")}
-    text = sections["", "Freezing"]
-    assert "√(2 log n)" in text
 
 
 def test_a_heading_finds_its_section(call, first):
@@ -121,9 +112,6 @@ def test_results_come_while_one_types(opened):
     assert page.get_by_role("status").inner_text() == f"{results.count()} sections"
     assert page.url.endswith("?q=attention%20si")
     page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
-    assert results.nth(1).evaluate("(link) => link === document.activeElement")
-    page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     page.wait_for_url("**/questions.html#what-is-an-attention-sink-*")
     page.wait_for_load_state("networkidle")
@@ -172,9 +160,6 @@ def test_the_ledger_filters_by_verdict_source_and_chapter(opened, known):
         page.get_by_label(name, exact=True) for name in ("Verdict", "Source", "Chapter")
     )
     status = page.locator(".ledger-count")
-    count = Counter(found for found, _, _ in known.values())
-    options = verdict.locator("option").all_inner_texts()
-    assert set(options) == {f"all ({len(known)})", *(f"{v} ({n})" for v, n in count.items())}
     verdict.focus()
     page.keyboard.type("wrong")  # as a keyboard chooses
     wrong = [name for name, facts in known.items() if facts[0] == "wrong"]
@@ -202,14 +187,3 @@ def test_a_link_to_a_claim_that_is_filtered_out_shows_it(opened, known):
     page.locator("#claim-variance\\.linear").wait_for()
     assert len(shown(page)) == len(known)
     assert page.url.endswith("claims.html#claim-variance.linear")
-
-
-def test_the_errata_have_the_same_filters(opened, known):
-    page = opened("chapters/errata?source=002")
-    page.get_by_label("Verdict", exact=True).wait_for()
-    headings = page.locator("article h2")
-    named = headings.locator("xpath=following-sibling::p[1]").all_inner_texts()
-    meant = [text for text in named if known.get(text.split()[0], ["", ""])[1] == "002"]
-    assert 0 < len(meant) < len(named)
-    assert page.locator("article h2:visible").count() == len(meant)
-    assert page.locator(".ledger-count").inner_text() == f"{len(meant)} of {len(named)} errata"
