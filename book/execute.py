@@ -1,14 +1,12 @@
-"""Run chapters in place, in parallel: the same code gives the same bytes."""
+"""Run chapters in place, by default all, in parallel: the same code gives the same bytes."""
 
 import asyncio
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
 
 import nbformat
-import typer
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 
@@ -21,23 +19,15 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """For the kernels: threads cost small matrices more than they give, and reorder sums."""
 
 
-def main(
-    notebooks: Annotated[
-        list[Path] | None, typer.Argument(exists=True, dir_okay=False, help="By default all.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="At once; by default one a processor.")
-    ] = None,
-) -> None:
-    """Run chapters and write those whose outputs changed."""
+def main(paths: list[Path]) -> bool:
+    """Run chapters, write those whose outputs changed, and return whether one had an error."""
     os.environ.update(ONE_THREAD)
-    paths = notebooks or sorted(CHAPTERS.glob("*.ipynb"))
-    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        results = []
+    failed = False
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, result in zip(paths, pool.map(update, paths), strict=True):
-            typer.echo(f"{path}: {result}")
-            results.append(result)
-    sys.exit(any(result not in ("unchanged", "updated") for result in results))
+            print(f"{path}: {result}", flush=True)
+            failed |= result not in ("unchanged", "updated")
+    return failed
 
 
 def update(path: Path) -> str:
@@ -88,4 +78,4 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    sys.exit(main([Path(name) for name in sys.argv[1:]] or sorted(CHAPTERS.glob("*.ipynb"))))

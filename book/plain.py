@@ -8,8 +8,6 @@ import re
 from functools import cache
 from xml.etree import ElementTree
 
-from docutils.utils.math import MathError
-
 from book.formulas import mathml
 
 Element = ElementTree.Element
@@ -28,12 +26,8 @@ ONE = re.compile(r"[\d.]+|√?[^\W\d_]?[₀-₉ᵢⱼₖₙₘₚₜ′*²³ᵀ]
 
 @cache
 def plain(tex: str) -> str:
-    """Return a formula as plain text; as it was written where it cannot be read."""
-    try:
-        tree = ElementTree.fromstring(mathml(tex))
-    except (MathError, ValueError, AttributeError):
-        return tex
-    text = re.sub(r"\s+", " ", written(tree)).strip()
+    """Return a formula as plain text."""
+    text = re.sub(r"\s+", " ", written(ElementTree.fromstring(mathml(tex)))).strip()
     text = re.sub(r" (?=[),;.\]])|(?<=[(\[√/]) ", "", text)
     return re.sub(r"(^|[(\[=] ?)([−+]) ", r"\1\2", text)
 

@@ -1,60 +1,39 @@
-"""Photograph every page of the built site: two widths, two colour schemes."""
+"""Photograph pages of the built site, by default all: two widths, two colour schemes."""
 
-from collections.abc import Iterator
+import sys
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
-
-import typer
-from playwright.sync_api import Browser, Page
+from typing import Literal
 
 from book.browser import WAIT_FOR_PICTURES, WIDTHS, chromium, serve
 from book.contents import page_names
 
 ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "screenshots"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 TALLEST = 1500
 """Pixels: a taller picture is shrunk until its letters cannot be read."""
 
 
-def main(
-    pages: Annotated[
-        list[str] | None, typer.Argument(help="Such as chapters/variance; by default all.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="A folder for the pictures.")] = ROOT / "screenshots",
-) -> None:
-    """Write pictures of pages of the built book."""
-    out.mkdir(parents=True, exist_ok=True)
+def main(pages: list[str]) -> None:
+    """Write each page as pictures numbered from the top."""
+    FOLDER.mkdir(exist_ok=True)
     with serve(ROOT / "_build" / "html") as address, chromium() as browser:
-        for name, width, scheme in product(pages or page_names(ROOT), WIDTHS, SCHEMES):
-            stem = f"{name.replace('/', '-')}-{width}-{scheme}"
-            for path in photograph(browser, f"{address}/{name}.html", out / stem, width, scheme):
-                typer.echo(path)
-
-
-def photograph(
-    browser: Browser, address: str, stem: Path, width: int, scheme: Literal["light", "dark"]
-) -> Iterator[Path]:
-    """Write a page as pictures numbered from the top."""
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    response = page.goto(address)
-    if response is None or not response.ok:
-        raise SystemExit(f"there is no page {address}")
-    page.evaluate(WAIT_FOR_PICTURES)
-    for part, top in enumerate(range(0, page_height(page), TALLEST), start=1):
-        path = stem.with_name(f"{stem.name}-{part}.png")
-        height = min(TALLEST, page_height(page) - top)
-        page.screenshot(
-            path=path, full_page=True, clip={"x": 0, "y": top, "width": width, "height": height}
-        )
-        yield path
-    page.close()
-
-
-def page_height(page: Page) -> int:
-    """Return how tall the page is, in CSS pixels."""
-    return int(page.evaluate("document.documentElement.scrollHeight"))
+        for name, width, scheme in product(pages, WIDTHS, SCHEMES):
+            page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+            page.goto(f"{address}/{name}.html")
+            page.evaluate(WAIT_FOR_PICTURES)
+            height = int(page.evaluate("document.documentElement.scrollHeight"))
+            for part, top in enumerate(range(0, height, TALLEST), start=1):
+                path = FOLDER / f"{name.replace('/', '-')}-{width}-{scheme}-{part}.png"
+                tall = min(TALLEST, height - top)
+                page.screenshot(
+                    path=path,
+                    full_page=True,
+                    clip={"x": 0, "y": top, "width": width, "height": tall},
+                )
+            page.close()
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main(sys.argv[1:] or page_names(ROOT))

@@ -38,7 +38,6 @@ NEEDLE_STRENGTH = 4.0
 OUTPUT_KEYS = 4096
 LANDING_DIMENSIONS = (4, 64, 1024)
 NUMBER_GAP = 4.0
-NUMBER_KEYS = 4096
 
 QUERY = 36
 """The token whose row is drawn of the first of the recorded heads."""

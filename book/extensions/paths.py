@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from book.contents import page_names, short_path
+from book.contents import SHORT_PATH, page_names
 
 DOT = '<span class="short-path-mark" aria-hidden="true">●</span>'
 SPOKEN = '<span class="short-path-spoken"> (short path)</span>'
@@ -31,36 +31,35 @@ def mark(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """Mark the short path in the contents of a page, and say at its foot how it goes on."""
-    path = short_path(app.env.found_docs)
     contents = context.get("generate_toctree_html")
-    if not path or contents is None:
+    if contents is None:
         return
-    addresses = {"#" if name == page else context["pathto"](name) for name in path}
+    addresses = {"#" if name == page else context["pathto"](name) for name in SHORT_PATH}
 
     def marked(*arguments: Any, **options: Any) -> BeautifulSoup:
         return with_dots(str(contents(*arguments, **options)), addresses)
 
     context["generate_toctree_html"] = marked
     if tree is not None and "body" in context:
-        context["body"] += foot(app.env, page, path, context["pathto"])
+        context["body"] += foot(app.env, page, context["pathto"])
 
 
 def with_dots(contents: str, addresses: set[str]) -> BeautifulSoup:
     """Return the contents with a dot at each link to one of the addresses, and the key to it."""
     soup = BeautifulSoup(contents, "html.parser")
-    found = [link for link in soup.select("a[href]") if link["href"] in addresses]
-    for link in found:
-        link.append(BeautifulSoup(DOT + SPOKEN, "html.parser"))
-    if found:
-        key = f'<p class="short-path-key">{DOT} short path: {len(found)} chapters</p>'
-        soup.insert(0, BeautifulSoup(key, "html.parser"))
+    for link in soup.select("a[href]"):
+        if link["href"] in addresses:
+            link.append(BeautifulSoup(DOT + SPOKEN, "html.parser"))
+    key = f'<p class="short-path-key">{DOT} short path: {len(addresses)} chapters</p>'
+    soup.insert(0, BeautifulSoup(key, "html.parser"))
     return soup
 
 
-def foot(env: BuildEnvironment, page: str, path: list[str], pathto: Any) -> str:
+def foot(env: BuildEnvironment, page: str, pathto: Any) -> str:
     """Return the line at the foot of a page: where the short path goes on from here."""
-    place = f", {path.index(page) + 1} of {len(path)}" if page in path else ""
-    following = after(page, path, page_names(Path(env.srcdir)))
+    on_it = page in SHORT_PATH
+    place = f", {SHORT_PATH.index(page) + 1} of {len(SHORT_PATH)}" if on_it else ""
+    following = after(page, page_names(Path(env.srcdir)))
     if following is None:
         goes_on = "it ends here."
     else:
@@ -72,12 +71,12 @@ def foot(env: BuildEnvironment, page: str, path: list[str], pathto: Any) -> str:
     )
 
 
-def after(page: str, path: list[str], pages: list[str]) -> str | None:
+def after(page: str, pages: list[str]) -> str | None:
     """Return the page of the path that follows a page; its first, where none follows in the book.
 
     At the end of the path it is None.
     """
-    if page == path[-1]:
+    if page == SHORT_PATH[-1]:
         return None
     later = pages[pages.index(page) + 1 :] if page in pages else []
-    return next((name for name in later if name in path), path[0])
+    return next((name for name in later if name in SHORT_PATH), SHORT_PATH[0])

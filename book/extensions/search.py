@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 from attnlib.files import replace
-from book.live.script import HERE, bare, bundle, compact
+from book.live.script import HERE, compact, joined
 from book.plain import plain
 
 SYNONYMS = Path(__file__).parents[1] / "synonyms.toml"
@@ -90,11 +90,9 @@ def page_of_search(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 def write(app: Sphinx, found: dict[str, list[Entry]]) -> None:
     """Write the script into the site, and its modules beside it, where tests load them."""
-    made = {"index": f"export const INDEX = {compact(index(app, found))};\n"}
-    texts = made | {name: (HERE / f"{name}.js").read_text("utf-8") for name in MODULES}
-    for name, text in texts.items():
-        replace(Path(app.outdir).parent / "live" / f"{name}.js", text.encode())
-    script = bundle({name: text if name in made else bare(text) for name, text in texts.items()})
+    modules = {"index": f"export const INDEX = {compact(index(app, found))};\n"}
+    modules |= {name: (HERE / f"{name}.js").read_text("utf-8") for name in MODULES}
+    script = joined(Path(app.outdir).parent / "live", modules)
     replace(Path(app.outdir, "_static", "search.js"), script.encode())
 
 

@@ -24,15 +24,14 @@ class Measured(NamedTuple):
     name: str
     heads: int
     at: dict[str, int]
-    reads: str
 
 
 MODELS = (
-    Measured("SmolLM2", 9, {"tokens": 2048, "length": 2048}, "English and programs"),
-    Measured("MiniLM", 12, {"length": 512}, "English and programs"),
-    Measured("AntiBERTy", 8, {"length": 96}, "antibodies"),
-    Measured("RXNMapper", 8, {"length": 64}, "reactions"),
-    Measured("rxnfp", 4, {"length": 64}, "reactions"),
+    Measured("SmolLM2", 9, {"tokens": 2048, "length": 2048}),
+    Measured("MiniLM", 12, {"length": 512}),
+    Measured("AntiBERTy", 8, {"length": 96}),
+    Measured("RXNMapper", 8, {"length": 64}),
+    Measured("rxnfp", 4, {"length": 64}),
 )
 
 NEEDLES = {
@@ -61,7 +60,6 @@ def atlas() -> dict[str, Any]:
         "models": [
             {
                 "name": model.name,
-                "reads": model.reads,
                 "heads": model.heads,
                 "layers": int((columns["model"] == i).sum()) // model.heads,
                 "n": round(float(columns["n"][columns["model"] == i][0])),

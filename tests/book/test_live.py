@@ -1,76 +1,30 @@
-"""What the live figures are made of: the tables, the one script, the stills and their record."""
+"""What the live figures are made of: the script, the stills, the records; and what pages say."""
 
 import gzip
 import json
 import re
 
 import numpy as np
-import pytest
 
-from attnlib import annealed, criteria, exact, freezing, retrieval, rules
-from attnlib.policies import POLICIES
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows
 from attnlib.scores import Cosine, DotProduct, Normal
-from book import drawings, stills
+from book import drawings, models, stills
 from book.extensions import search
-from book.live import script, tables
+from book.live import heads, script, tables
+from experiments.real_heads.summary import FINDS, LISTED
+from experiments.records import load
 from tests.books import CHAPTERS, ROOT
 
 
-@pytest.fixture(scope="module")
-def table():
-    """Return the tables as the module has them."""
-    lines = script.made_module("table").splitlines()[1:-1]
-    return json.loads("{" + "".join(lines).rstrip(",") + "}")
-
-
-def test_the_tables_are_the_library_s(table):
-    assert table["limits"] == {"n": list(tables.KEYS), "d": list(tables.DIMENSIONS)}
-    assert [policy["name"] for policy in table["policies"]] == list(POLICIES)
-
-
-def test_each_rule_is_in_the_script_under_its_public_name(table):
-    text = (script.HERE / "policies.js").read_text("utf-8")
-    written = set(re.findall(r"^  (\w+): \(\{", text, re.MULTILINE))
-    used = {policy["rule"] for policy in table["policies"]}
-    assert used == written
-    assert all(callable(getattr(rules, name)) and not name.startswith("_") for name in used)
-
-
-def test_the_script_is_made_of_the_modules_and_nothing_else():
-    modules = {
-        "one": "// A comment.\nexport const a = 1;\n\nexport function b() {\n  return a;\n}\n",
-        "two": 'import { a, b } from "./one.js";\n\nconst c = a + b();\n',
-    }
-    text = script.bundle({name: script.bare(text) for name, text in modules.items()})
-    assert "comment" not in text
-    assert "modules.one = (() => {\nconst a = 1;" in text
-    assert "return { a, b };\n})();" in text
-    assert "modules.two = (() => {\nconst { a, b } = modules.one;\nconst c = a + b();\n})" in text
-
-
-@pytest.mark.parametrize(
-    ("modules", "message"),
-    [
-        ({"b": 'import { a } from "./a.js";\n', "a": "export const a = 1;\n"}, "come earlier"),
-        ({"a": 'import a from "./b.js";\n'}, "a classic script cannot have: import a"),
-        ({"a": "export default 1;\n"}, "a classic script cannot have: export default"),
-    ],
-)
-def test_what_cannot_be_in_the_script_is_named(modules, message):
-    with pytest.raises(ValueError, match=message):
-        script.bundle(modules)
-
-
-def test_every_module_is_in_the_script_and_stays_on_this_site(tmp_path, monkeypatch):
+def test_every_module_is_in_a_script_that_is_small_and_stays_on_this_site(tmp_path, monkeypatch):
     written = {name for _, *names in script.SCRIPTS.values() for name in names}
     assert {path.stem for path in script.HERE.glob("*.js")} == written | set(search.MODULES)
     for name in script.MADE:
         monkeypatch.setitem(script.MADE, name, lambda: {"limits": 1})
-    text = script.write(tmp_path)["live"]
-    assert {path.stem for path in tmp_path.iterdir()} == written | script.MADE.keys()
-    assert set(re.findall(r"https?://[^\"`]*", text)) == {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"\b(?:fetch|XMLHttpRequest|eval|localStorage)\b", text)
-    assert len(gzip.compress(text.encode())) < 40_000  # without the numbers
+    for name, text in script.write(tmp_path).items():
+        assert set(re.findall(r"https?://[^\"`]*", text)) <= {"http://www.w3.org/2000/svg"}
+        assert not re.search(r"\b(?:fetch|XMLHttpRequest|eval|localStorage)\b", text)
+        assert len(gzip.compress(text.encode())) < 40_000, name  # without the numbers
 
 
 def test_rows_made_like_the_sample_row_have_the_exact_mean(monkeypatch):
@@ -136,13 +90,6 @@ def test_the_chapters_say_what_their_stills_show():
     assert "At α = 3 and 12 the two" in (CHAPTERS / "jacobian.ipynb").read_text("utf-8")
 
 
-def test_the_sixteen_keys_are_numpy_s(table):
-    assert len(table["sixteen"]) == len(tables.SIXTEEN_SEEDS) == 8
-    for seed, row in enumerate(table["sixteen"]):
-        drawn = np.random.default_rng(seed).standard_normal(16)
-        np.testing.assert_allclose(row, drawn, atol=5.1e-5)
-
-
 def test_the_front_page_says_what_its_stills_show():
     text = (ROOT / "intro.md").read_text("utf-8")
     few, some, many = (
@@ -167,3 +114,52 @@ def test_the_front_page_says_what_its_stills_show():
         f"in print for Δ = {stills.NUMBER_GAP:g} with two scales,",
     ):
         assert said in text, said
+
+
+def test_the_atlas_is_the_record():
+    atlas, record, start = json.loads(json.dumps(heads.atlas())), load("real_heads_atlas"), 0
+    for model, measured in zip(atlas["models"], heads.MODELS, strict=True):
+        found = record.find(model=measured.name, **measured.at)
+        count = model["layers"] * model["heads"]
+        assert count == len(found["alpha"])
+        for name in ("alpha", "keys_rest", "first", "output", "entropy", "random_keys"):
+            mine = atlas["columns"][name][start : start + count]
+            np.testing.assert_allclose(mine, np.array(found[name], float), rtol=6e-3)
+        expected = 1 / (found["n"] * exact.collision_probability(Normal(), 2.0, model["n"]))
+        at_two = np.exp(np.interp(np.log(2), np.log(atlas["alphas"]), np.log(model["random"])))
+        np.testing.assert_allclose(at_two, float(expected), rtol=0.01)
+        start += count
+    assert {len(column) for column in atlas["columns"].values()} == {start}
+
+
+def test_the_page_of_heads_says_what_the_records_do():
+    text = models.PAGE.read_text("utf-8")
+    assert text == models.page()
+    assert text.count("<tr><td>") == 550  # a plain table, which needs no script
+    table, packages = heads.heads(), load("real_heads_atlas").settings["packages"]
+    for i, model in enumerate(heads.MODELS):
+        own = table["model"] == i
+        counted = rf"{own.sum() // model.heads} × {model.heads} \| {table['n'][own][0]:.0f}"
+        found = re.search(rf"\| {model.name} .*\| (\S+) (\S+) \| {counted} \|", text)
+        assert packages[found[1]]["version"] == found[2]
+    share = table["keys"] / table["n"]
+    words, row, meant, logits = stills.attended()
+    fewer = np.mean(table["keys"] < table["random_keys"])
+    for said in (
+        f"all {share.size} heads of five",
+        f"command `{load('real_heads_atlas').command}`",
+        f"{(table['weight'] >= FINDS).sum()} of its heads find one",
+        f"up to {heads.NEEDLE_LENGTH} where that is largest, if it is\n{LISTED} or more",
+        f"From\n{FINDS} on a head",
+        f"A cloud of {share.size} marks in five shapes. α goes from {table['alpha'].min():.2f} to "
+        f"{table['alpha'].max():.1f}, and effective keys over n from {share.min():.4f} to "
+        f"{share.max():.2f}.",
+        f"{100 * fewer:.0f} percent of the heads have fewer keys than",
+        f"the {row.size} tokens that it sees, as bars: {row[meant]:.2f} on “{words[meant]}”, which "
+        f"followed before, and {row[0]:.2f} on the first",
+        f"and {1 / (row**2).sum():.1f} keys",
+    ):
+        assert said in text, said
+    assert words[stills.QUERY : stills.QUERY + 2] == words[16:18] == ["the", "fox"]
+    assert meant == row.argmax() == 17
+    np.testing.assert_allclose(row, rows.softmax(logits))

@@ -4,7 +4,7 @@ import re
 import pytest
 from fontTools.ttLib import TTFont
 
-from book import notation
+from tests.book import notation
 from tests.books import CHAPTERS, ROOT
 
 SYMBOLS = notation.symbols()

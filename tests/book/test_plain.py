@@ -13,7 +13,6 @@ from book.plain import plain
         (r"\int_0^\infty e^{-t}\,dt", "∫₀^∞ e^(−t) dt"),
         (r"\bar x = -1", "x = −1"),
         (r"\kappa'(\alpha) \ge \tfrac12", "κ′(α) ≥ 1/2"),
-        (r"\begin{unknown}", r"\begin{unknown}"),
     ],
 )
 def test_formulas_are_characters(tex, text):

@@ -1,18 +1,14 @@
-"""What the book needs: the style of its figures, glued values, the claim box."""
+"""The colours of the figures, told apart by any eyes on any page; the committed drawings."""
 
-from html import escape
+import warnings
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from colorspacious import cspace_convert
 from scipy.spatial.distance import pdist
 
 import book
-import ledger as claims
-from book import drawings, style
-from book.claim_boxes import box
+from book import drawings
 from tests.notebooks.numeric import text_difference
 
 WHITE, DARK_PAGE = (1.0, 1.0, 1.0), (0x12 / 255,) * 3
@@ -50,6 +46,9 @@ def test_colours_stand_out_on_light_and_dark_pages(colour):
 
 @pytest.mark.parametrize("vision", [None, "protanomaly", "deuteranomaly", "tritanomaly"])
 def test_colours_are_told_apart_by_any_eyes(vision):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its syntax, when Python first compiles it
+        from colorspacious import cspace_convert
     colours = np.array([mpl.colors.to_rgb(colour) for colour in book.PALETTE])
     if vision is not None:
         space = {"name": "sRGB1+CVD", "cvd_type": vision, "severity": 100}
@@ -58,54 +57,7 @@ def test_colours_are_told_apart_by_any_eyes(vision):
     assert pdist(seen).min() >= 20.0
 
 
-def test_figures_are_the_same_bytes_every_time():
-    def drawn():
-        book.set_style()
-        drawing, axes = book.figure("x", "y")
-        axes.plot([0, 1], [0, 1], "o-", label="line")
-        axes.legend()
-        return style.svg(drawing)
-
-    first = drawn()
-    assert first == drawn()
-    assert "<dc:date>" not in first
-
-
-def test_the_claim_box_shows_statement_place_verdict_and_evidence():
-    words = {"id": "a.b", "source": "001", "place": "heading 2", "quote": "x<y", "translation": ""}
-    outcome = claims.Outcome(
-        **words,
-        statement="x < y & z",
-        verdict="needs a condition",
-        evidence="12 of 16",
-        chapter="variance",
-    )
-    html = box(outcome)
-    for text in (*words.values(), outcome.verdict, outcome.evidence):
-        assert escape(text) in html
-    assert 'class="claim claim-needs-a-condition"' in html
-    assert "x &lt; y &amp; z" in html
-
-
 def test_the_committed_drawings_are_drawn_so():
     for name, drawn in drawings.committed().items():
         committed = (drawings.STATIC / name).read_text(encoding="utf-8")
         assert text_difference(committed, drawn) is None, name
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    mpl.use("agg")
-    yield
-    plt.close("all")
-
-
-def test_readings_of_a_figure(capsys):
-    drawing, axes = book.figure("x", "y")
-    axes.plot([2, 0, 1], [5, 0.1234, 7], label="curve")
-    book.readings(axes, at=[1.5])
-    axes.plot(np.zeros((2, 12)))
-    book.readings(axes, at=[1.5])
-    plt.close(drawing)
-    said = "begins (0, 0.123), ends (2, 5), highest (1, 7), lowest (0, 0.123), (1.5, 6)"
-    assert capsys.readouterr().out == f"curve: {said}\n" * 2

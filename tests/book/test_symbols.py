@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from book import notation
+from tests.book import notation
 from tests.book.formulas import Cell, book
 from tests.book.symbols import MEANINGS, NAME, redefined
 

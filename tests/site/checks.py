@@ -188,9 +188,7 @@ TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAni
 """JavaScript that ends when the page has answered to another size."""
 
 
-def findings(
-    browser: Browser, address: str, width: int, *, formulas_expected: bool = False
-) -> list[str]:
+def findings(browser: Browser, address: str, width: int) -> list[str]:
     """Open a page in a window of `width` CSS pixels and return what is wrong with it."""
     page = browser.new_page(viewport={"width": width, "height": 800})
     found: list[str] = []
@@ -202,8 +200,6 @@ def findings(
         page.set_viewport_size({"width": NARROWEST, "height": 800})
         page.evaluate(TWO_FRAMES)
         found += page.evaluate(OVERFLOW)
-    if formulas_expected and not page.locator("math").count():
-        found.append("no formula on the page")
     page.close()
     return found
 

@@ -1,6 +1,5 @@
-"""The library's pages: complete, tied to the chapters both ways, their examples among those run."""
+"""The library's pages: complete, and tied to the chapters both ways."""
 
-import doctest
 import importlib
 import pkgutil
 
@@ -9,15 +8,8 @@ import typer
 
 import attnlib
 from attnlib.cli import app
-from book.extensions.api import (
-    CHAPTERS_NAMED,
-    documented,
-    members,
-    restructured,
-)
-from book.extensions.api import (
-    PAGES as LISTED,
-)
+from book.extensions.api import CHAPTERS_NAMED, documented, members
+from book.extensions.api import PAGES as LISTED
 from tests.site.checks import PAGES, anchors, soup
 
 NOT_SHOWN = {
@@ -54,43 +46,6 @@ def test_functions_and_chapters_are_tied_both_ways(site, page):
                 page_of = soup(site / "chapters" / f"{chapter}.html")
                 back = [link["href"].partition("#")[2] for link in page_of.select(".in-library a")]
                 assert name in back
-
-
-def test_every_example_shown_is_one_that_pytest_runs(site):
-    # pytest collects attnlib with --doctest-modules, by the same finder.
-    every = [module.name for module in pkgutil.walk_packages(attnlib.__path__, "attnlib.")]
-    run = {
-        example.source.strip()
-        for module in every
-        if module != "attnlib.__main__"
-        for found in doctest.DocTestFinder().find(importlib.import_module(module))
-        for example in found.examples
-    }
-    shown = [
-        example.source.strip()
-        for page in LISTED
-        for block in soup(site / f"{page}.html").select("article pre")
-        if block.get_text().lstrip().startswith(">>>")
-        for example in doctest.DocTestParser().get_examples(block.get_text())
-    ]
-    assert len(shown) > 100
-    assert set(shown) <= run
-
-
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        ("Return |x|^m * y_i.", r"Return \|x\|^m \* y\_i."),
-        ("See `gradient`.", r"See \ :py:obj:`gradient <attnlib.exact.gradient>`\ ."),
-        ("Along `alpha`.", r"Along \ ``alpha``\ ."),  # its own argument
-        ("Chapter: exact.", r"Chapter: \ :doc:`exact </chapters/exact>`\ ."),
-        (">>> a_b\n1", ">>> a_b\n1"),
-        ("So::\n\n    x_i\n\n    y_i", "So::\n\n    x_i\n\n    y_i"),
-    ],
-)
-def test_docstrings_become_what_autodoc_reads(docstring, expected):
-    name = "attnlib.exact.collision_probability"
-    assert restructured(docstring, name, {"chapters/exact"}).strip() == expected
 
 
 def test_every_command_is_on_its_page_with_all_that_it_takes(site):

@@ -11,7 +11,6 @@ from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typica
 from attnlib.policies import POLICIES
 from attnlib.scores import DotProduct, Normal
 from book import stills
-from book.catalogue import letters
 from book.live import tables
 from experiments.criteria import held_entropy
 from tests.books import ROOT
@@ -97,13 +96,12 @@ def test_rows_that_part(call):
 
 
 def test_the_winner_of_the_contest(call):
-    places, log_n = [0.0, 0.3, 0.9, 1.0, 2.0], 200.0
+    places = [0.0, 0.3, 0.9, 1.0, 2.0]
     for x, found in zip(places, call("cases.map(m.winner)", places), strict=True):
         assert found["level"] == min(x, 1)
         assert found["number"] == pytest.approx(1 - found["level"] ** 2, abs=1e-12)
-        # The limit of E log Z, at a number of keys that no row has.
-        energy = freezing.free_energy(x * np.sqrt(2 * log_n), np.exp(log_n)) / log_n
-        assert found["weight"] == pytest.approx(float(energy), rel=1e-9)
+        # The limit of E log Z over log n.
+        assert found["weight"] == pytest.approx(1 + x**2 if x < 1 else 2 * x, rel=1e-9)
 
 
 def test_the_phases(call):
@@ -166,17 +164,6 @@ def test_how_far_a_scale_reaches(call):
     ):
         expected = float(retrieval.reach(LAW, retrieval.Fixed(gap), alpha))
         assert at["reach"] == pytest.approx(expected, rel=1e-5, abs=1), (gap, alpha)
-    names = ["transformer", "ssmax", "simcse", "chiang_cholak"]
-    found = call(
-        """cases.map((name) => {
-          const rule = m.POLICIES.find((policy) => policy.name === name);
-          const needle = { kind: "gap", strength: 4 };
-          return m.reachOf(needle, (n) => m.policyAlpha(rule, n, 64), m.TABLE.limits.n).reach;
-        })""",
-        names,
-    )
-    reach = [float(retrieval.reach(LAW, retrieval.Fixed(4.0), policy=name, d=64)) for name in names]
-    np.testing.assert_allclose(found, reach, rtol=1e-3)
     least = call("[[5, 512], [3, 4096], [0, 9]].map((c) => m.leastAlpha(...c))")
     assert least == [pytest.approx(float(retrieval.least_alpha(5.0, 512))), None, None]
 
@@ -216,10 +203,10 @@ def test_every_policy_is_the_library_s(call):
         np.testing.assert_allclose(found[:, :, i, 1], policy.alpha(n, d), rtol=exactly)
 
 
-@pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize(
-    ("known", "alpha", "times"),
-    [("nothing", 1.0, 1.0), ("theta", 4.0, 4.0), ("head", 4.5, 2.25)],
+    ("known", "alpha", "times", "unit"),
+    [("nothing", 1.0, 1.0, True), ("theta", 4.0, 4.0, False)]
+    + [("head", 4.5, 2.25, unit) for unit in (False, True)],
 )
 def test_what_is_recommended(call, known, alpha, times, unit):
     state = {"n": 4096, "d": 64, "unit": unit, "known": known, "theta": 4, "g": 9, "v": 4, "own": 1}
@@ -227,8 +214,6 @@ def test_what_is_recommended(call, known, alpha, times, unit):
     advice = found["recommended"]
     assert advice["alpha"] == pytest.approx(alpha)
     assert advice["scale"] == pytest.approx(times * (8 if unit else 1 / 8))
-    expected = (entry.meaning for entry in criteria.alphas(LAW, 2) if entry.name == "annealed")
-    assert next(expected) in {entry["meaning"] for entry in found["criteria"]}
     rules = {rule["name"]: rule for rule in found["policies"]}
     if known == "head":
         like, unlike = ("qk_norm", "transformer")[:: 1 if unit else -1]
@@ -237,25 +222,6 @@ def test_what_is_recommended(call, known, alpha, times, unit):
     elif known == "theta":
         weight = float(retrieval.weight(LAW, retrieval.Tilted(4.0), 1.0, 4096))
         assert rules["transformer"]["weight"] == pytest.approx(weight, rel=1e-5)
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_the_explorer_s_rules(call, own):
-    state = {"length": 8192, "n": 300_000, "d": 96, "own": own}
-    found = call(
-        """m.rulesOf(cases).map((rule) => [
-          rule.name, rule.scale, rule.alphaAt(cases.length), m.constantsOf(rule), rule.changed])""",
-        state,
-    )
-    for name, scale, before, constants, changed in found:
-        policy = POLICIES[name].with_constants(**changed)
-        lengths = {"train_length", "reference", "start"} & set(policy.constants)
-        assert changed.keys() == (lengths | ({"factor"} & set(policy.constants)) if own else set())
-        assert all(changed[one] == 8192 for one in lengths & changed.keys())
-        assert scale == pytest.approx(float(policy.scale(300_000, 96)), rel=1e-4)
-        assert before == pytest.approx(float(policy.alpha(8192, 96)), rel=1e-4)
-        shown = [f"{letter} = {policy.constants[k]:.6g}" for k, letter in letters(policy).items()]
-        assert constants == ", ".join(shown)
 
 
 LINES = 20_000
@@ -322,16 +288,3 @@ def test_sixteen_keys(call):
         p = rows.softmax(np.array(tables.sixteen()[5]), 1.0 if divided else 8.0)
         np.testing.assert_allclose(found["weights"], p, rtol=1e-12)
         assert found["keys"] == pytest.approx(1 / float(rows.collision_probability(p)), rel=1e-12)
-
-
-def test_a_curve_ends_where_it_crosses_the_edge_of_the_axes(call):
-    path, x, y = call(
-        """(() => {
-          const axis = { from: 0, to: 1, name: "", ticks: [] };
-          const view = m.chart({ x: axis, y: axis, name: "" });
-          const path = view.curve([[0, 2], [0.5, 0.5], [1, -0.5]], "").getAttribute("d");
-          return [path, [1 / 3, 0.5, 0.75].map(view.X), [1, 0.5, 0].map(view.Y)];
-        })()"""
-    )
-    places = [f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)]
-    assert path == f"M{places[0]}L{places[1]}L{places[2]}"

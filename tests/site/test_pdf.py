@@ -37,11 +37,12 @@ def test_links_and_pictures_of_the_book_lead_somewhere(book, site):
     assert all(re.match(r"https?://", target) for target in outside)
     pictures = [site / picture["src"] for picture in book.select("img")]
     assert [path for path in pictures if not path.is_file()] == []
-
-
-def test_solutions_are_open_and_nothing_needs_a_click(book):
-    assert book.select(".solution")
     assert not book.select("article script, article details:not([open]), .headerlink, .live")
+    assert not book.select("details.code, .code summary")
+    assert len(book.select(".cell > .cell_input")) > 100  # the code that is taught
+    numbered = {sheet.parent["href"] for sheet in book.select(".sheet")}
+    assert len(numbered) > 100
+    assert not any(link.startswith("#bibliography") for link in numbered)
 
 
 def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
@@ -68,22 +69,3 @@ def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site
         assert printed.Root.StructTreeRoot  # headings and alternative texts, for screen readers
     assert any("The Scale of Attention" in title for title in titles)
     assert not any(title[: len(title) // 2] * 2 == title for title in titles)
-
-
-def test_links_to_other_chapters_have_room_for_the_number_of_a_sheet(book):
-    for sheet in book.select(".sheet"):
-        link = sheet.parent["href"]
-        article = sheet.find_parent("article")["id"]
-        assert link.startswith("#")
-        assert link != f"#{article}"
-        assert not link.startswith("#bibliography")
-    assert len(book.select(".sheet")) > 200
-
-
-def test_links_of_a_page_within_the_book():
-    names = {"intro", "chapters/variance", "chapters/exact"}
-    assert pdf.inside("chapters/exact", "#fig", names) == "#chapters-exact-fig"
-    assert pdf.inside("chapters/exact", "variance.html#law", names) == "#chapters-variance-law"
-    assert pdf.inside("chapters/exact", "../intro.html", names) == "#intro"
-    assert pdf.inside("chapters/exact", "../genindex.html", names) is None
-    assert pdf.inside("intro", "https://example.org/", names) == "https://example.org/"

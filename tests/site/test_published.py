@@ -2,12 +2,22 @@
 
 import xml.etree.ElementTree as ElementTree
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+from book import launch
+
 SITE = "https://example.org/books/scale"
+SOURCE = launch.Source("https://github.com/owner/name", "launch")
+CONF = """
+extensions = ["myst_nb", "book.extensions.markup", "book.extensions.published", "book.launch"]
+html_theme = "sphinx_book_theme"
+html_title = "The Scale & Attention"
+nb_execution_mode = "off"
+"""
 
 
 @pytest.fixture
@@ -15,20 +25,21 @@ def build(tmp_path, monkeypatch):
     """Return a function that builds two pages under given settings."""
 
     def build(**settings):
-        for name in ("BOOK_SITE", "BOOK_PDF"):
+        for name in ("BOOK_SITE", "BOOK_PDF", "BOOK_REPOSITORY", "BOOK_RELEASE"):
             monkeypatch.delenv(name, raising=False)
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         source, out = tmp_path / "source", tmp_path / "out"
         (source / "deep").mkdir(parents=True)
-        (source / "conf.py").write_text(
-            "extensions = ['book.extensions.markup', 'book.extensions.published']\n"
-            "html_title = 'The Scale & Attention'\n",
-            encoding="utf-8",
-        )
+        (source / "conf.py").write_text(CONF, encoding="utf-8")
         front = "Front\n=====\n\nThe first words.\n\n.. only:: pdf\n\n   To print.\n\n"
         (source / "index.rst").write_text(f"{front}.. toctree::\n\n   deep/page\n", "utf-8")
-        (source / "deep" / "page.rst").write_text("Page\n====\n\nIs 1 < 2 & so? Yes.\n", "utf-8")
+        words = nbformat.v4.new_markdown_cell("# Page\n\nIs 1 < 2 & so? Yes.")
+        notebook = nbformat.v4.new_notebook(
+            cells=[words, nbformat.v4.new_code_cell("x = 1")],
+            metadata={"language_info": {"name": "python"}},
+        )
+        nbformat.write(launch.with_cell(notebook, SOURCE), source / "deep" / "page.ipynb")
         with docutils_namespace():
             app = Sphinx(
                 source, source, out, tmp_path / "trees", "html", status=None, freshenv=True
@@ -40,31 +51,38 @@ def build(tmp_path, monkeypatch):
     return build
 
 
-def head(path):
-    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").head
+def read(path):
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
 def test_site_without_an_address_names_none(build):
-    out = build()
-    page = head(out / "deep" / "page.html")
+    out = build(BOOK_PDF="1")
+    page = read(out / "deep" / "page.html")
     assert page.find("meta", attrs={"name": "description"})["content"] == "Is 1 < 2 & so? Yes."
     assert not page.select("link[rel=canonical]")
+    assert not page.select("a[href*='owner/name']")
     assert not (out / "sitemap.xml").exists()
     assert not (out / "404.html").exists()
-    assert "To print" not in (out / "index.html").read_text(encoding="utf-8")
+    assert "To print" in (out / "index.html").read_text(encoding="utf-8")
 
 
-def test_published_site_knows_its_addresses(build):
-    out = build(BOOK_SITE=SITE + "/")
-    page = head(out / "deep" / "page.html")
+def test_published_site_knows_its_addresses_and_those_of_its_source(build):
+    named = {"BOOK_REPOSITORY": f" {SOURCE.repository}/ ", "BOOK_RELEASE": SOURCE.release}
+    out = build(BOOK_SITE=SITE + "/", **named)
+    page = read(out / "deep" / "page.html")
     assert page.select_one("link[rel=canonical]")["href"] == f"{SITE}/deep/page.html"
+    links = {link["href"] for link in page.select("a[href]")}
+    assert {
+        "https://mybinder.org/v2/gh/owner/name/launch?urlpath=lab/tree/deep/page.ipynb",
+        "https://colab.research.google.com/github/owner/name/blob/launch/deep/page.ipynb",
+        SOURCE.repository,
+    } <= links
+    assert "x = 1" in page.get_text()
+    assert "fetch" not in page.get_text()  # the cell that installs is hidden
     places = ElementTree.parse(out / "sitemap.xml").findall(".//{*}loc")
     assert {place.text for place in places} == {f"{SITE}/index.html", f"{SITE}/deep/page.html"}
-    lost = BeautifulSoup((out / "404.html").read_text(encoding="utf-8"), "html.parser")
+    lost = read(out / "404.html")
     assert (lost.a["href"], lost.form["action"]) == (f"{SITE}/", f"{SITE}/search.html")
     assert lost.title.get_text() == "No such page — The Scale & Attention"
     assert not lost.select("[src], link")  # a server shows it under addresses of any depth
-
-
-def test_pdf_is_linked_where_it_is_made(build):
-    assert "To print" in (build(BOOK_PDF="1") / "index.html").read_text(encoding="utf-8")
+    assert "To print" not in (out / "index.html").read_text(encoding="utf-8")

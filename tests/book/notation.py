@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-PAGE = Path(__file__).parents[1] / "notation.md"
+PAGE = Path(__file__).parents[2] / "notation.md"
 
 ENTRY = re.compile(
     r"^\$(.+)\$\n: \*(.+?)\*(?:: (.+))?\. "
