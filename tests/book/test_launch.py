@@ -171,7 +171,7 @@ def pins(path):
 def test_binder_installs_the_pins_of_what_chapters_compute_with():
     ours, binder = pins("requirements.txt"), pins(".binder/pins.txt")
     assert binder.items() <= ours.items()
-    computing = imported_by_the_chapters() | asked_for("lab", "table")
+    computing = imported_by_the_chapters() | asked_for("table", "torch")
     # Binder has a Jupyter of its own, and what the command line needs changes no number.
     assert computing - {"ipython", "typer", "rich", "tqdm"} <= set(binder)
     lines = (ROOT / ".binder" / "pins.txt").read_text("utf-8").splitlines()

@@ -1,12 +1,12 @@
 """What the book needs: the style of its figures, glued values, the claim box."""
 
+import warnings
 from html import escape
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from colorspacious import cspace_convert
 from scipy.spatial.distance import pdist
 
 import book
@@ -50,6 +50,9 @@ def test_colours_stand_out_on_light_and_dark_pages(colour):
 
 @pytest.mark.parametrize("vision", [None, "protanomaly", "deuteranomaly", "tritanomaly"])
 def test_colours_are_told_apart_by_any_eyes(vision):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its syntax, when Python first compiles it
+        from colorspacious import cspace_convert
     colours = np.array([mpl.colors.to_rgb(colour) for colour in book.PALETTE])
     if vision is not None:
         space = {"name": "sRGB1+CVD", "cvd_type": vision, "severity": 100}
