@@ -35,11 +35,3 @@ def test_the_formula_in_html_has_all_that_latex_has(policy):
         re.findall("[A-Za-z]|[0-9]", re.sub(r"\\(alpha|kappa|ell|lfloor|rfloor)", "", said))
     )
     assert "merror" not in markup
-
-
-def test_its_constants_stand_beside_the_formula():
-    assert catalogue.formula(POLICIES["yarn"]).endswith("; c = 0.1, L = 4096")
-    assert (
-        "<small>m = 512, n₀ = 16</small>" in catalogue.formula(POLICIES["entropy_invariance"]).html
-    )
-    assert catalogue.formula(POLICIES["transformer"]) == POLICIES["transformer"].formula

@@ -1,7 +1,6 @@
 """Running a chapter elsewhere: the buttons, the cell that installs, and what Binder installs."""
 
 import os
-import re
 import subprocess
 import sys
 
@@ -23,12 +22,8 @@ def test_the_address_comes_from_the_environment():
         release="main"
     )
     assert launch.source({}) is launch.source({"BOOK_REPOSITORY": " "}) is None
-
-
-@pytest.mark.parametrize("address", ["owner/name", "http://github.com/a/b", "https://github.com/a"])
-def test_an_address_that_no_button_can_be_made_of_is_refused(address):
-    with pytest.raises(ValueError, match=re.escape(f"got {address!r}")):
-        launch.source({"BOOK_REPOSITORY": address})
+    with pytest.raises(ValueError, match="got 'owner/name'"):
+        launch.source({"BOOK_REPOSITORY": "owner/name"})
 
 
 def links_of_a_built_page(folder, environment):
@@ -99,24 +94,6 @@ def test_the_cell_is_the_first_after_the_title_and_nothing_else_changes(chapters
         assert (nbformat.writes(notebook) + "\n").encode() == old
 
 
-def run_cell(folder, found, before="", asked="os.getcwd()"):
-    """Run the cell in a Python of its own; return the folder in which it ends, or what is asked."""
-    code = f"{before}\n{launch.CELL.format(**found._asdict())}\nprint({asked})"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    finished = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout.strip()
-
-
-def test_where_attnlib_is_the_cell_does_nothing(tmp_path):
-    assert run_cell(tmp_path, launch.Source("https://nowhere.invalid/a/b", "launch")) == str(
-        tmp_path
-    )
-    assert list(tmp_path.iterdir()) == []
-
-
 WITHOUT_ATTNLIB = """
 import importlib.util, subprocess, sys
 importlib.util.find_spec = lambda name: None
@@ -141,8 +118,16 @@ def test_where_attnlib_is_missing_the_cell_fetches_the_release(tmp_path):
     found = launch.Source(repository.as_uri(), "launch")
     for _ in range(2):  # the second time, what was fetched is there
         # What is installed lies elsewhere, without the book and the records that chapters read.
-        where = run_cell(here, found, WITHOUT_ATTNLIB, "__import__('book').__file__")
-        assert where == str(here / "the-scale-of-attention" / "book" / "__init__.py")
+        cell = launch.CELL.format(**found._asdict())
+        finished = subprocess.run(
+            [sys.executable, "-c", f"{WITHOUT_ATTNLIB}\n{cell}\nimport book; print(book.__file__)"],
+            cwd=here,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        where = here / "the-scale-of-attention" / "book" / "__init__.py"
+        assert finished.stdout.strip() == str(where), finished.stderr
 
 
 # --- what is installed ---------------------------------------------------------------------------

@@ -1,64 +1,16 @@
 """What the live figures are made of: the tables, the one script, the stills and their record."""
 
 import gzip
-import json
 import re
 
 import numpy as np
-import pytest
 
-from attnlib import annealed, criteria, exact, freezing, retrieval, rules
-from attnlib.policies import POLICIES
+from attnlib import annealed, criteria, exact, freezing, retrieval
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import drawings, stills
 from book.extensions import search
 from book.live import script, tables
 from tests.books import CHAPTERS, ROOT
-
-
-@pytest.fixture(scope="module")
-def table():
-    """Return the tables as the module has them."""
-    lines = script.made_module("table").splitlines()[1:-1]
-    return json.loads("{" + "".join(lines).rstrip(",") + "}")
-
-
-def test_the_tables_are_the_library_s(table):
-    assert table["limits"] == {"n": list(tables.KEYS), "d": list(tables.DIMENSIONS)}
-    assert [policy["name"] for policy in table["policies"]] == list(POLICIES)
-
-
-def test_each_rule_is_in_the_script_under_its_public_name(table):
-    text = (script.HERE / "policies.js").read_text("utf-8")
-    written = set(re.findall(r"^  (\w+): \(\{", text, re.MULTILINE))
-    used = {policy["rule"] for policy in table["policies"]}
-    assert used == written
-    assert all(callable(getattr(rules, name)) and not name.startswith("_") for name in used)
-
-
-def test_the_script_is_made_of_the_modules_and_nothing_else():
-    modules = {
-        "one": "// A comment.\nexport const a = 1;\n\nexport function b() {\n  return a;\n}\n",
-        "two": 'import { a, b } from "./one.js";\n\nconst c = a + b();\n',
-    }
-    text = script.bundle({name: script.bare(text) for name, text in modules.items()})
-    assert "comment" not in text
-    assert "modules.one = (() => {\nconst a = 1;" in text
-    assert "return { a, b };\n})();" in text
-    assert "modules.two = (() => {\nconst { a, b } = modules.one;\nconst c = a + b();\n})" in text
-
-
-@pytest.mark.parametrize(
-    ("modules", "message"),
-    [
-        ({"b": 'import { a } from "./a.js";\n', "a": "export const a = 1;\n"}, "come earlier"),
-        ({"a": 'import a from "./b.js";\n'}, "a classic script cannot have: import a"),
-        ({"a": "export default 1;\n"}, "a classic script cannot have: export default"),
-    ],
-)
-def test_what_cannot_be_in_the_script_is_named(modules, message):
-    with pytest.raises(ValueError, match=message):
-        script.bundle(modules)
 
 
 def test_every_module_is_in_the_script_and_stays_on_this_site(tmp_path, monkeypatch):
@@ -134,13 +86,6 @@ def test_the_chapters_say_what_their_stills_show():
     assert 0.04 < many.weights[0] < 0.05
     assert stills.JACOBIAN_ALPHAS == (1, 3, 12)
     assert "At α = 3 and 12 the two" in (CHAPTERS / "jacobian.ipynb").read_text("utf-8")
-
-
-def test_the_sixteen_keys_are_numpy_s(table):
-    assert len(table["sixteen"]) == len(tables.SIXTEEN_SEEDS) == 8
-    for seed, row in enumerate(table["sixteen"]):
-        drawn = np.random.default_rng(seed).standard_normal(16)
-        np.testing.assert_allclose(row, drawn, atol=5.1e-5)
 
 
 def test_the_front_page_says_what_its_stills_show():

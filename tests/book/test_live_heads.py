@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from attnlib import exact, rows
+from attnlib import exact
 from attnlib.scores import Normal
-from book import models, stills
+from book import models
 from book.live import heads, script
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
@@ -58,10 +58,3 @@ def test_the_page_is_what_its_command_writes():
     assert len(text.encode()) < 150_000
     assert text.count("<tr><td>") == 550  # a plain table, which needs no script
     assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: models\n") == 1
-
-
-def test_the_still_shows_the_head_that_finds_the_fox():
-    words, row, meant, logits = stills.attended()
-    assert words[stills.QUERY : stills.QUERY + 2] == words[16:18] == ["the", "fox"]
-    assert meant == row.argmax() == 17
-    np.testing.assert_allclose(row, rows.softmax(logits))

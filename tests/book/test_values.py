@@ -1,7 +1,5 @@
 """Numbers of a chapter: glued into its text, and in tables."""
 
-import pytest
-
 import book
 from book.values import Link, Table
 
@@ -34,21 +32,6 @@ def test_as_html_it_is_a_table_with_headings_and_numbers_flush_right():
     assert '<th scope="col">rule</th><th scope="col" class="number">n</th>' in html
     assert '<td>1/√d &lt;1&gt;</td><td class="number">4</td>' in html
     assert html.count("<tr>") == html.count("</tr>") == 3
-
-
-@pytest.mark.parametrize(
-    ("cells", "number"),
-    [
-        (("1", "-0.5", "+3 %", "−2", "≈ 4", "1e-05", "2 to 3", "∞", ""), True),
-        (("1", "d = 3"), False),
-        (("1/√d", "1/2"), False),
-    ],
-)
-def test_a_column_of_numbers_is_known(cells, number):
-    table = Table("x")
-    for cell in cells:
-        table.row(cell)
-    assert table._numbers() == [number]
 
 
 def test_a_link_is_one_in_html_and_its_text_elsewhere():
