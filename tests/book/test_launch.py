@@ -26,33 +26,23 @@ def test_the_address_comes_from_the_environment():
         launch.source({"BOOK_REPOSITORY": "owner/name"})
 
 
-def links_of_a_built_page(folder, environment):
-    """Build a page from a notebook with the cell, by the book's engine, and return its links."""
+def test_a_page_has_buttons_with_the_address_and_hides_the_cell(tmp_path):
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("x = 1")],
         metadata={"language_info": {"name": "python"}},
     )
-    nbformat.write(launch.with_cell(notebook, HERE), folder / "index.ipynb")
-    without = {name: os.environ[name] for name in os.environ if not name.startswith("BOOK_")}
-    settings = {
-        "extensions": "myst_nb,sphinx_book_theme,book.launch",
-        "html_theme": "sphinx_book_theme",
-        "nb_execution_mode": "off",
-    }
-    options = [f"-D{name}={value}" for name, value in settings.items()]
+    nbformat.write(launch.with_cell(notebook, HERE), tmp_path / "index.ipynb")
+    options = ["-Dextensions=myst_nb,sphinx_book_theme,book.launch", "-Dnb_execution_mode=off"]
+    command = [sys.executable, "-m", "sphinx", "-C", "-q", "-W", "-Dhtml_theme=sphinx_book_theme"]
     subprocess.run(
-        [sys.executable, "-m", "sphinx", "-C", "-q", "-W", *options, folder, folder / "html"],
-        env={**without, **environment, "PYTHONPATH": str(ROOT)},
+        [*command, *options, tmp_path, tmp_path / "html"],
+        env={**os.environ, **SAID, "PYTHONPATH": str(ROOT)},
         check=True,
     )
-    page = BeautifulSoup((folder / "html" / "index.html").read_text("utf-8"), "html.parser")
+    page = BeautifulSoup((tmp_path / "html" / "index.html").read_text("utf-8"), "html.parser")
     assert "x = 1" in page.get_text()
-    assert "fetch" not in page.get_text()  # the cell that installs is hidden
-    return [link["href"] for link in page.find_all("a", href=True)]
-
-
-def test_a_page_has_buttons_with_the_address(tmp_path):
-    links = links_of_a_built_page(tmp_path, SAID)
+    assert "fetch" not in page.get_text()
+    links = [link["href"] for link in page.find_all("a", href=True)]
     assert "https://mybinder.org/v2/gh/owner/name/launch?urlpath=lab/tree/index.ipynb" in links
     assert "https://colab.research.google.com/github/owner/name/blob/launch/index.ipynb" in links
     assert HERE.repository in links
@@ -78,11 +68,9 @@ def test_the_cell_is_the_first_after_the_title_and_nothing_else_changes(chapters
     monkeypatch.setattr(os, "environ", {})
     with pytest.raises(SystemExit, match="BOOK_REPOSITORY is not set"):
         launch.main()
-    assert content(chapters) == before
-    monkeypatch.setattr(os, "environ", {**SAID, "BOOK_RELEASE": "v1.0.0"})
-    launch.main()
-    monkeypatch.setattr(os, "environ", SAID)
-    launch.main()  # renews it
+    for release in ("v1.0.0", HERE.release):  # the second renews it
+        monkeypatch.setattr(os, "environ", {**SAID, "BOOK_RELEASE": release})
+        launch.main()
     for name, old in before.items():
         notebook = nbformat.reads(content(chapters)[name].decode(), as_version=4)
         nbformat.validate(notebook)
@@ -128,9 +116,6 @@ def test_where_attnlib_is_missing_the_cell_fetches_the_release(tmp_path):
         )
         where = here / "the-scale-of-attention" / "book" / "__init__.py"
         assert finished.stdout.strip() == str(where), finished.stderr
-
-
-# --- what is installed ---------------------------------------------------------------------------
 
 
 def imported_by_the_chapters():

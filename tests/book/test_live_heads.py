@@ -13,9 +13,6 @@ from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
 from tests.books import ROOT
 
-SIZES = {"heads": 80_000, "attend": 280_000}
-"""Bytes of a script, at most."""
-
 
 @pytest.fixture(scope="module")
 def atlas():
@@ -40,16 +37,6 @@ def test_the_atlas_is_the_record(atlas):
         start += count
     assert {len(column) for column in atlas["columns"].values()} == {start}
     assert (atlas["finds"], atlas["listed"]) == (FINDS, LISTED)
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_the_scripts_are_small_and_stay_on_this_site(name):
-    texts = {key: script.bare(text) for key, text in script.modules(name).items()}
-    text = script.bundle(texts)
-    assert len(text.encode()) < SIZES[name]
-    assert "https" not in text
-    for word in ("fetch(", "XMLHttpRequest", "eval(", "localStorage"):
-        assert word not in text
 
 
 def test_the_page_is_what_its_command_writes():

@@ -1,7 +1,6 @@
-"""What the book needs: the style of its figures, glued values, the claim box."""
+"""The style of the book's figures, the committed drawings, and what is read off a figure."""
 
 import warnings
-from html import escape
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -10,9 +9,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 import book
-import ledger as claims
-from book import drawings, style
-from book.claim_boxes import box
+from book import drawings
 from tests.notebooks.numeric import text_difference
 
 WHITE, DARK_PAGE = (1.0, 1.0, 1.0), (0x12 / 255,) * 3
@@ -59,35 +56,6 @@ def test_colours_are_told_apart_by_any_eyes(vision):
         colours = np.clip(cspace_convert(colours, space, "sRGB1"), 0.0, 1.0)
     seen = cspace_convert(colours, "sRGB1", "CAM02-UCS")
     assert pdist(seen).min() >= 20.0
-
-
-def test_figures_are_the_same_bytes_every_time():
-    def drawn():
-        book.set_style()
-        drawing, axes = book.figure("x", "y")
-        axes.plot([0, 1], [0, 1], "o-", label="line")
-        axes.legend()
-        return style.svg(drawing)
-
-    first = drawn()
-    assert first == drawn()
-    assert "<dc:date>" not in first
-
-
-def test_the_claim_box_shows_statement_place_verdict_and_evidence():
-    words = {"id": "a.b", "source": "001", "place": "heading 2", "quote": "x<y", "translation": ""}
-    outcome = claims.Outcome(
-        **words,
-        statement="x < y & z",
-        verdict="needs a condition",
-        evidence="12 of 16",
-        chapter="variance",
-    )
-    html = box(outcome)
-    for text in (*words.values(), outcome.verdict, outcome.evidence):
-        assert escape(text) in html
-    assert 'class="claim claim-needs-a-condition"' in html
-    assert "x &lt; y &amp; z" in html
 
 
 def test_the_committed_drawings_are_drawn_so():

@@ -4,7 +4,14 @@ import pytest
 
 from tests.book.formulas import displays, labels, place
 from tests.book.tex import changes, plain
-from tests.book.theorems import EQUIVALENT, TIES, UNTESTABLE, holds, planted, tied_formulas
+from tests.book.theorems.registry import (
+    EQUIVALENT,
+    TIES,
+    UNTESTABLE,
+    holds,
+    planted,
+    tied_formulas,
+)
 
 
 @pytest.mark.parametrize("label", TIES)

@@ -175,21 +175,8 @@ def prune(mutants: list[Mutant]) -> None:
     EQUIVALENT.write_text((head + "".join(kept)).rstrip() + "\n", "utf-8")
 
 
-def table(counts: dict[str, Counter[str]]) -> str:
-    """Return the counts of each module and of all, a line each."""
-    columns = ["killed", "timeout", "survived", "equivalent"]
-    rows = [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]
-    lines = [" ".join([f"{'module':34}", *(f"{name:>10}" for name in columns)])]
-    lines += [
-        " ".join([f"{module:34}", *(f"{count[name]:10}" for name in columns)])
-        for module, count in rows
-    ]
-    return "\n".join(lines)
-
-
-def enough(counts: dict[str, Counter[str]]) -> bool:
+def enough(total: Counter[str]) -> bool:
     """Return whether as many are caught as should be, or too few by chance only."""
-    total: Counter[str] = sum(counts.values(), Counter())
     caught = total["killed"] + total["timeout"]
     of = caught + total["survived"]
     return of == 0 or binomtest(caught, of, CAUGHT, "less").pvalue >= CHANCE
@@ -233,8 +220,10 @@ def main() -> int:
 
     with ThreadPoolExecutor(options.processes) as pool:
         list(pool.map(tried, drawn))
-    print(table(counts))
-    return int(options.check and not enough(counts))
+    counts["all"] = sum(counts.values(), Counter())
+    for name, count in counts.items():
+        print(f"{name}: {', '.join(f'{count[how]} {how}' for how in sorted(count))}")
+    return int(options.check and not enough(counts["all"]))
 
 
 if __name__ == "__main__":

@@ -140,10 +140,6 @@ class _Walk:
                 yield self.instead(node, "pass")
             case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
                 yield self.instead(value, "None")
-            case ast.Break():
-                yield self.instead(node, "continue")
-            case ast.Continue():
-                yield self.instead(node, "break")
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 return
             case ast.If(test=test) | ast.While(test=test):
