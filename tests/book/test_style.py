@@ -69,14 +69,3 @@ def _close_figures():
     mpl.use("agg")
     yield
     plt.close("all")
-
-
-def test_readings_of_a_figure(capsys):
-    drawing, axes = book.figure("x", "y")
-    axes.plot([2, 0, 1], [5, 0.1234, 7], label="curve")
-    book.readings(axes, at=[1.5])
-    axes.plot(np.zeros((2, 12)))
-    book.readings(axes, at=[1.5])
-    plt.close(drawing)
-    said = "begins (0, 0.123), ends (2, 5), highest (1, 7), lowest (0, 0.123), (1.5, 6)"
-    assert capsys.readouterr().out == f"curve: {said}\n" * 2

@@ -1,33 +1,9 @@
-"""The machine that plants faults: a toy library with a test that sees some of them."""
-
-import subprocess
-import sys
+"""The faults that are planted: of a line, and of a module."""
 
 import pytest
 
 from tests.books import ROOT
 from tests.mutants import faults
-
-TOY = '''"""A toy."""
-
-LIMIT = 3
-
-
-def clipped(x: int, low: int = 1) -> int:
-    """Not less than 1: here nothing is a fault."""
-    if x < 0:
-        raise ValueError(f"x is {x - 1}, below {0}")
-    return min(max(x, low), LIMIT)
-'''
-TEST = """
-import pytest
-from toy.clip import clipped
-
-def test_clipped():
-    assert [clipped(x) for x in (1, 2, 5)] == [1, 2, 3]
-    with pytest.raises(ValueError, match="x is"):
-        clipped(-2)
-"""
 
 
 @pytest.mark.parametrize(
@@ -59,25 +35,3 @@ def test_a_module_with_a_fault_is_still_python_and_another_one():
     for mutant in mutants:
         compile(mutant.source, "", "exec")
         assert mutant.before != mutant.after
-
-
-def test_it_tells_what_no_test_sees(tmp_path):
-    toy = {"toy/__init__.py": "", "toy/clip.py": TOY}
-    toy |= {"toy_tests/__init__.py": "", "toy_tests/test_clip.py": TEST}
-    for name, text in toy.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, "utf-8")
-    command = [sys.executable, "-m", "tests.mutants", "--packages", "toy", "--tests", "toy_tests"]
-    environment = {"PYTHONPATH": str(ROOT)}
-    finished = subprocess.run(
-        [*command, "--sample", "3", "--seed", "17", "--check"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    *lines, total = finished.stdout.splitlines()
-    # No test has x = 0. What is planted before the import, here the limit, is seen too.
-    assert [line for line in lines if line.startswith("  → ")] == ["  → if x <= 0:"], lines
-    assert total == "all: 2 killed, 1 survived", finished.stderr
-    assert finished.returncode == 0

@@ -4,8 +4,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from book.contents import page_names
-from tests.books import CHAPTERS, ROOT
+from tests.books import CHAPTERS
 from tests.notebooks.rules import allowed_tags, violations
 
 NAMES = sorted(path.stem for path in CHAPTERS.glob("*.ipynb"))
@@ -16,13 +15,6 @@ def test_chapter_keeps_the_rules(name):
     notebook = nbformat.read(CHAPTERS / f"{name}.ipynb", as_version=4)
     found = violations(notebook, allowed_tags(name))
     assert not found, "\n".join(found)
-
-
-def test_the_table_of_contents_has_every_chapter_and_no_page_that_is_not_there():
-    pages = page_names(ROOT)
-    assert {f"chapters/{name}" for name in NAMES} <= set(pages)
-    for name in pages:
-        assert (ROOT / f"{name}.md").exists() or (ROOT / f"{name}.ipynb").exists(), name
 
 
 def tidy_notebook():

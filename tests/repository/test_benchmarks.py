@@ -34,12 +34,6 @@ def test_the_page_shows_what_is_recorded():
     assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: performance\n") == 1
 
 
-def test_a_ratio_is_theirs_over_ours():
-    ratio = Ratio("a", "b", 2.0, 500.0, "ms", "apart by 1e-9")
-    assert ratio.ratio == 250.0
-    assert str(ratio) == "a 2 ms; b 500 ms; ratio 250; apart by 1e-9"
-
-
 def test_a_full_run_writes_both_files(folder, monkeypatch):
     answer = {"what": "One thing.", "ratios": [Ratio("a", "b", 1.0, 2.0, "s")._asdict()]}
     monkeypatch.setattr(bench, "alone", lambda *_: answer)
@@ -48,8 +42,3 @@ def test_a_full_run_writes_both_files(folder, monkeypatch):
     record = load(bench.RECORD)
     assert record.find(benchmark="rows")["ratios"][0]["their_cost"] == 2.0
     assert bench.PAGE.read_text("utf-8") == bench.page(record)
-
-
-def test_a_process_of_its_own_finds_what_it_runs():
-    # Not in what `python -m benchmarks` has for its main.
-    assert bench.measured.__module__ == "benchmarks"

@@ -108,14 +108,3 @@ def test_nothing_is_published_that_did_not_pass():
     assert [jobs[name]["needs"] for name in ("build", "launch")] == ["test", "build"]
     assert jobs["deploy"]["needs"] == ["build", "launch"]
     assert all("if" not in job for job in jobs.values())
-
-
-def test_commands_are_those_of_the_readme_and_the_makefile():
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    ours = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    for *_, step in STEPS:
-        for command in re.findall(r"^make (.*)$", step.get("run", ""), re.MULTILINE):
-            assert set(command.split()) <= ours
-        for module in re.findall(r"python\S* -m ((?:book|tests)\.\S+)", step.get("run", "")):
-            path = ROOT / module.replace(".", "/")
-            assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
