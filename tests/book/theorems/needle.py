@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import betainc, log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr
 
 from attnlib import retrieval
 from attnlib.retrieval import Fixed, Tilted
@@ -175,14 +175,6 @@ def fixed_needle(at: Place) -> None:
     )
 
 
-# --- reach ----------------------------------------------------------------------------------------
-
-
-def rarer(d: int, rho: float) -> float:
-    """Return the probability that a cosine exceeds a given one."""
-    return float(betainc((d - 1) / 2, 0.5, 1 - rho**2) / 2)
-
-
 @tied("eq-reach-first")
 def first(at: Place) -> None:
     value = at.display().value({r"\bar F(\Delta)": "x"}, x=1 - ndtr(1.3), n=7)
@@ -205,13 +197,13 @@ def how_many(at: Place) -> None:
     near_one.holds(varrho=0.5)
     cap, of_cosine = at.formula(r"\bar F(\varrho) \le"), {r"\bar F(\varrho)": "x"}
     for d, rho in ((3, 0.2), (8, 0.0), (8, 0.7)):
-        cap.holds(of_cosine, x=rarer(d, rho), d=d, varrho=rho)
+        cap.holds(of_cosine, x=float(Cosine(d).tail(rho)), d=d, varrho=rho)
         rim = math.sin(math.acos(rho)) ** (d - 1) / 2
         assert np.isclose(rim, cap.value(of_cosine, d=d, varrho=rho))
-    far = {"x": rarer(3001, 0.4), "d": 3001, "varrho": 0.4}
+    far = {"x": float(Cosine(3001).tail(0.4)), "d": 3001, "varrho": 0.4}
     at.display().holds(of_cosine, rough=2e-3, **far)
-    [[root, _]] = at.display().values(of_cosine, x=rarer(8, 0.4), d=8, varrho=0.4)
-    assert np.isclose(root**7, rarer(8, 0.4))
+    [[root, _]] = at.display().values(of_cosine, x=Cosine(8).tail(0.4), d=8, varrho=0.4)
+    assert np.isclose(root**7, Cosine(8).tail(0.4))
 
 
 @tied("eq-reach-half")
