@@ -39,16 +39,6 @@ def rows_with_a_needle(n: int, alpha: float, theta: float = THETA) -> tuple[dict
     return {**row, "E": mean, r"\theta": theta, "s_*": s[0], "P": row["p"][0]}, mean
 
 
-def loss(n: int):
-    """Return E[−log P] as a function of α, for rows of few keys."""
-
-    def at_scale(alpha: float) -> float:
-        row, mean = rows_with_a_needle(n, alpha)
-        return mean(-np.log(row["P"]))
-
-    return at_scale
-
-
 def loss_of(theta: float, n: int):
     return lambda alpha: float(retrieval.loss(Normal(), Tilted(theta), alpha, n))
 
@@ -79,7 +69,7 @@ def the_scale(at: Place) -> None:
     at.formula(r"-\sum_i \pi_i\log w_i =").holds(**known, w=[0.5, 0.3, 0.2])
     # No weights do better, and of the softmaxes only that of θ does as well.
     for n in (2, 3):
-        best, _ = highest(lambda alpha, n=n: -loss(n)(alpha), 0.5, 3.0)
+        best, _ = highest(lambda alpha, n=n: -loss_of(THETA, n)(alpha), 0.5, 3.0)
         assert np.isclose(best, THETA, atol=1e-5)
 
 
@@ -160,7 +150,7 @@ def pull(at: Place) -> None:
 def slope_of_the_loss(at: Place) -> None:
     row, _ = rows_with_a_needle(3, 0.8)
     named = {r"\frac{d}{d\alpha}\operatorname{E}[-\log P]": "x"}
-    at.display().holds(named, x=slope(loss(3), 0.8), relative=1e-6, **row)
+    at.display().holds(named, x=slope(loss_of(THETA, 3), 0.8), relative=1e-6, **row)
 
 
 @tied("prop-needle-fixed")
