@@ -7,7 +7,7 @@ read is written down in `Place.read`: all of it can be changed, to see the check
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -146,20 +146,14 @@ class Place:
         return [replace(one, tex=tex) if one == old else one for one in found]
 
 
-def markdown(chapter: str, notebook: Mapping[str, Any]) -> Iterator[Cell]:
-    """Return the cells of a notebook that have formulas to read."""
-    for number, cell in enumerate(notebook["cells"]):
-        if cell["cell_type"] == "markdown":
-            yield Cell(chapter, number, "".join(cell["source"]))
-
-
 @cache
 def book() -> tuple[Cell, ...]:
-    """Return the cells of all chapters."""
+    """Return the cells of all chapters that may have formulas."""
     return tuple(
-        cell
+        Cell(path.stem, number, "".join(cell["source"]))
         for path in sorted(CHAPTERS.glob("*.ipynb"))
-        for cell in markdown(path.stem, json.loads(path.read_text(encoding="utf-8")))
+        for number, cell in enumerate(json.loads(path.read_text("utf-8"))["cells"])
+        if cell["cell_type"] == "markdown"
     )
 
 
@@ -187,9 +181,9 @@ def labels() -> list[str]:
     return [match["label"] for cell in book() for match in THEOREM.finditer(cell.text)]
 
 
-def place(label: str, cells: Iterable[Cell] | None = None) -> Place:
+def place(label: str) -> Place:
     """Return the theorem or the equation of this label, or `chapter: beginning of a display`."""
-    found = [one for cell in cells or book() for one in _places(label, cell)]
+    found = [one for cell in book() for one in _places(label, cell)]
     if len(found) != 1:
         raise FormulaError(f"{len(found)} places have the label {label!r}")
     return found[0]

@@ -22,10 +22,6 @@ def test_the_printed_book_has_the_signs_of_all_names():
     assert signs <= set(TTFont(NAMES).getBestCmap())
 
 
-def test_no_symbol_has_two_meanings():
-    assert len({symbol.latex for symbol in SYMBOLS}) == len(SYMBOLS)
-
-
 @pytest.mark.parametrize("symbol", SYMBOLS, ids=lambda symbol: symbol.latex)
 def test_symbol_is_used_in_its_chapter(symbol):
     notebook = json.loads((CHAPTERS / f"{symbol.chapter}.ipynb").read_text(encoding="utf-8"))
@@ -39,10 +35,3 @@ def test_symbol_is_used_in_its_chapter(symbol):
     for part in parts:
         pattern = rf"(?<![A-Za-z\\]){part}(?![A-Za-z])"
         assert any(re.search(pattern, formula) for formula in formulas)
-
-
-def test_names_are_in_their_languages():
-    for symbol in SYMBOLS:
-        assert re.search("[\u4e00-\u9fff]", symbol.chinese), symbol
-        assert re.search("[\uac00-\ud7af]", symbol.korean), symbol
-        assert not re.search("[\u4e00-\u9fff\uac00-\ud7af]", symbol.english), symbol

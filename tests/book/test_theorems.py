@@ -4,7 +4,14 @@ import pytest
 
 from tests.book.formulas import displays, labels, place
 from tests.book.tex import changes, plain
-from tests.book.theorems import EQUIVALENT, TIES, UNTESTABLE, holds, planted, tied_formulas
+from tests.book.theorems.registry import (
+    EQUIVALENT,
+    TIES,
+    UNTESTABLE,
+    holds,
+    planted,
+    tied_formulas,
+)
 
 
 @pytest.mark.parametrize("label", TIES)
@@ -43,3 +50,16 @@ def test_what_is_called_equivalent_holds(label, beginning):
         if plain(change.tex).startswith(plain(beginning))
     ]
     assert holds(label, place(label).changed(formula, change.tex))
+
+
+def test_every_sign_number_relation_and_fraction_is_changed():
+    found = {change.tex for change in changes(r"\frac12 x^2 - 1.54 \le y")}
+    assert found == {
+        r"\frac{2}{1} x^2 - 1.54 \le y",
+        r"\frac22 x^2 - 1.54 \le y",
+        r"\frac13 x^2 - 1.54 \le y",
+        r"\frac12 x^3 - 1.54 \le y",
+        r"\frac12 x^2 + 1.54 \le y",
+        r"\frac12 x^2 - 1.55 \le y",
+        r"\frac12 x^2 - 1.54 \ge y",
+    }

@@ -124,13 +124,6 @@ class Change(NamedTuple):
     at: int
     tex: str
 
-    @property
-    def kind(self) -> str:
-        """Of what it is a change."""
-        kinds = {"+": "sign", "-": "sign", "f": "fraction", "t": "fraction"}
-        first = self.old.lstrip("\\")[0]
-        return "number" if first.isdigit() else kinds.get(first, "relation")
-
 
 def changes(tex: str) -> Iterator[Change]:
     """Change each sign of a formula, each number by one, each ≤ or ≥; turn each fraction over."""

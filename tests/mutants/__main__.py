@@ -51,15 +51,14 @@ Name = tuple[str, str, str, str]
 class Tests:
     """The files of tests, what they import, and how long each takes without a fault."""
 
-    def __init__(self, packages: list[Path], folders: list[Path], budget: float) -> None:
+    def __init__(self, budget: float) -> None:
         self.budget = budget
         self.paths = {
             module(path): path.resolve()
-            for folder in folders
-            for path in ([folder] if folder.is_file() else sorted(folder.rglob("test_*.py")))
+            for folder in TESTS
+            for path in sorted(folder.rglob("test_*.py"))
         }
-        roots = {str(package) for package in packages} | {folder.parts[0] for folder in folders}
-        self.graph = grimp.build_graph(*sorted(roots), cache_dir=None)
+        self.graph = grimp.build_graph(*map(str, PACKAGES), "tests", cache_dir=None)
         self.known: dict[Path, float] = {}
         self.locks: defaultdict[Path, Lock] = defaultdict(Lock)
 
@@ -144,11 +143,11 @@ def outcome(mutant: Mutant, tests: Tests) -> str:
     return "survived"
 
 
-def mutants_of(packages: list[Path]) -> list[Mutant]:
-    """Return the faults of all modules of some packages."""
+def all_mutants() -> list[Mutant]:
+    """Return the faults of all modules."""
     return [
         mutant
-        for package in map(Path.resolve, packages)
+        for package in map(Path.resolve, PACKAGES)
         for path in sorted(package.rglob("*.py"))
         for mutant in faults.of(path, module(path.relative_to(package.parent)))
     ]
@@ -175,21 +174,8 @@ def prune(mutants: list[Mutant]) -> None:
     EQUIVALENT.write_text((head + "".join(kept)).rstrip() + "\n", "utf-8")
 
 
-def table(counts: dict[str, Counter[str]]) -> str:
-    """Return the counts of each module and of all, a line each."""
-    columns = ["killed", "timeout", "survived", "equivalent"]
-    rows = [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]
-    lines = [" ".join([f"{'module':34}", *(f"{name:>10}" for name in columns)])]
-    lines += [
-        " ".join([f"{module:34}", *(f"{count[name]:10}" for name in columns)])
-        for module, count in rows
-    ]
-    return "\n".join(lines)
-
-
-def enough(counts: dict[str, Counter[str]]) -> bool:
+def enough(total: Counter[str]) -> bool:
     """Return whether as many are caught as should be, or too few by chance only."""
-    total: Counter[str] = sum(counts.values(), Counter())
     caught = total["killed"] + total["timeout"]
     of = caught + total["survived"]
     return of == 0 or binomtest(caught, of, CAUGHT, "less").pvalue >= CHANCE
@@ -199,8 +185,6 @@ def main() -> int:
     """Plant a sample of faults; return how the program ends."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--packages", nargs="+", type=Path, default=PACKAGES)
-    parser.add_argument("--tests", nargs="+", type=Path, default=TESTS)
     parser.add_argument("--module", action="append", help="only this module; may be repeated")
     parser.add_argument("--sample", type=int, default=100, help="so many faults, at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
@@ -209,17 +193,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="fail if too few are caught")
     parser.add_argument("--prune", action="store_true", help="of equivalent.toml, what is no fault")
     options = parser.parse_args()
-    mutants = mutants_of(options.packages)
+    mutants = all_mutants()
     if options.prune:
         prune(mutants)
         return 0
-    modules = {mutant.module for mutant in mutants}
-    if unknown := set(options.module or []) - modules:
-        parser.error(f"no module with faults: {', '.join(sorted(unknown))}")
-    drawn = [one for one in mutants if one.module in (options.module or modules)]
+    drawn = [one for one in mutants if one.module in (options.module or [one.module])]
     drawn = sorted(drawn, key=lambda one: one.rank(options.seed))[: options.sample]
     argued = {name for _, _, names in entries() for name in names}
-    tests = Tests(options.packages, options.tests, options.budget)
+    tests = Tests(options.budget)
     counts: dict[str, Counter[str]] = {}
 
     def tried(mutant: Mutant) -> None:
@@ -233,8 +214,10 @@ def main() -> int:
 
     with ThreadPoolExecutor(options.processes) as pool:
         list(pool.map(tried, drawn))
-    print(table(counts))
-    return int(options.check and not enough(counts))
+    counts["all"] = sum(counts.values(), Counter())
+    for name, count in counts.items():
+        print(f"{name}: {', '.join(f'{count[how]} {how}' for how in sorted(count))}")
+    return int(options.check and not enough(counts["all"]))
 
 
 if __name__ == "__main__":

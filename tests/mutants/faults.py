@@ -38,7 +38,6 @@ OPERATORS = {
 FUNCTIONS = {"min": "max", "minimum": "maximum", "any": "all", "floor": "ceil", "log": "log1p"}
 FUNCTIONS |= {"argmin": "argmax", "exp": "expm1", "sin": "cos", "zeros_like": "ones_like"}
 FUNCTIONS |= {new: old for old, new in FUNCTIONS.items()}
-FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class _Walk:
 
     def statement(self, node: ast.stmt) -> Iterator[Change]:
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
+            case ast.FunctionDef():
                 yield from self.function(node)
                 return
             case ast.ClassDef(name=name, body=body):
@@ -140,10 +139,6 @@ class _Walk:
                 yield self.instead(node, "pass")
             case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
                 yield self.instead(value, "None")
-            case ast.Break():
-                yield self.instead(node, "continue")
-            case ast.Continue():
-                yield self.instead(node, "break")
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 return
             case ast.If(test=test) | ast.While(test=test):
@@ -152,7 +147,7 @@ class _Walk:
             if field != "annotation":
                 yield from self.inside(child)
 
-    def function(self, node: FUNCTION) -> Iterator[Change]:
+    def function(self, node: ast.FunctionDef) -> Iterator[Change]:
         for default in (*node.args.defaults, *node.args.kw_defaults):
             yield from self.inside(default)
         if outermost := not self.within:

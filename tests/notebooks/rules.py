@@ -5,7 +5,6 @@ Nothing may hide an output from the page, or a cell from the checks, unless `tag
 `python -m tests.notebooks.rules FILE...` prints what is wrong in each.
 """
 
-import ast
 import re
 import sys
 import tomllib
@@ -51,7 +50,7 @@ def violations(notebook: NotebookNode, tags: Mapping[str, set[str]] | None = Non
         *repeated_ids(notebook),
         *metadata_violations(notebook, tags or {}),
         *opening_violations(notebook),
-        *hidden_names(notebook),
+        *figure_violations(notebook),
     ]
     for index, cell in enumerate(code_cells(notebook)):
         messages = [*source_violations(cell), *output_violations(cell), *glue_violations(cell)]
@@ -131,53 +130,17 @@ def opening_violations(notebook: NotebookNode) -> Iterator[str]:
             yield f"the opening states {name} = {stated}; printed is {now or 'nothing'}"
 
 
-def hidden_names(notebook: NotebookNode) -> Iterator[str]:
-    """Report names that a visible cell uses and a cell without a place in the book defines."""
-    defined_in: dict[str, str | None] = {}
+def figure_violations(notebook: NotebookNode) -> Iterator[str]:
+    """Report figures without a name, a caption and an alternative text of their own."""
     for cell in notebook.cells:
-        if cell.cell_type != "code":
+        drawn = [one for one in cell.get("outputs", []) if "image/svg+xml" in one.get("data", {})]
+        if not drawn and "mystnb" not in cell.metadata:
             continue
-        hidden = "remove-cell" in cell.metadata.get("tags", [])
-        here, used = names(parsed(cell.source))
-        if not hidden:
-            for name in sorted(used - here):
-                if defined_in.get(name):
-                    yield f"the cell {cell.id!r} uses {name!r}, which {defined_in[name]!r} defines"
-        defined_in.update(dict.fromkeys(here, cell.id if hidden else None))
-
-
-def parsed(source: str) -> ast.Module:
-    """Return the syntax tree, an empty one of what is not Python, which is reported as such."""
-    try:
-        return ast.parse(source)
-    except SyntaxError:
-        return ast.Module([], [])
-
-
-def names(tree: ast.Module) -> tuple[set[str], set[str]]:
-    """Return the names that code defines, and those that it uses."""
-    nodes = list(ast.walk(tree))
-    plain = [node for node in nodes if isinstance(node, ast.Name)]
-    here = {node.id for node in plain if isinstance(node.ctx, ast.Store)}
-    here |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    here |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    here |= {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
-    return here, {node.id for node in plain if isinstance(node.ctx, ast.Load)}
-
-
-def columns(source: str) -> Iterator[str]:
-    """Report widths in formats, and runs of blanks that are printed: a table by hand."""
-    for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
-            parts = [part for part in node.format_spec.values if isinstance(part, ast.Constant)]
-            spec = "".join(str(part.value) for part in parts)
-            if re.match(r"[^.]?[<>^=]?[-+ ]?\d", spec):
-                yield f"a column of width {spec!r}: tables are made by book.Table"
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
-            texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
-            if any(isinstance(text, str) and "  " in text for text in texts):
-                yield "blanks that align what is printed: tables are made by book.Table"
+        settings = cell.metadata.get("mystnb", {})
+        texts = {**settings.get("figure", {}), **settings.get("image", {})}
+        lacking = [key for key in ("name", "caption", "alt") if not texts.get(key, "").strip()]
+        if len(drawn) != 1 or lacking or texts["alt"] == texts["caption"]:
+            yield f"the cell {cell.id!r} draws {len(drawn)} figures, without {lacking}"
 
 
 def source_violations(cell: NotebookNode) -> Iterator[str]:
@@ -191,7 +154,6 @@ def source_violations(cell: NotebookNode) -> Iterator[str]:
         yield f"longer than {LONGEST_CELL} lines"
     if FORBIDDEN_COMMENT.search(source):
         yield "a comment that switches a check off"
-    yield from columns(source)
     if any(FORBIDDEN_TAG.match(tag) for tag in cell.metadata.get("tags", [])):
         yield "a tag that switches a check off"
     if TIMESTAMPS & cell.metadata.keys():

@@ -15,9 +15,7 @@ PATH = '<svg><path clip-path="url(#p0123456789)" d="M 10.5 {} L 20 30.25"/></svg
     [
         ("1e-05", "1.0000001e-05"),
         ("at -1.5", "at −1.50000001"),
-        ("x1.5 0.5%", "x1.5000001 0.50000001%"),
         ("[0.5        0.33333333]", "[0.50000001 0.33333333]"),
-        ("1.25e-5000", "1.2500001e-5000"),
         ("law    mean\nsign   0.50\n", "law     mean\nsign   0.500\n"),
         (PATH.format("0.0001"), PATH.format("-0.01")),  # a hundredth of a pixel
     ],
@@ -30,23 +28,14 @@ def test_rounding_is_no_difference(old, new):
     ("old", "new"),
     [
         ("0.0", "-0.0"),
-        ("1e-17", "2e-17"),
-        ("1e-5000", "2e-5000"),
         ("0.5", "nan"),
-        ("1e308", "inf"),
         ("a b", "ab"),
-        ("0.5", "0.5 0.5"),
         ("100000", "100001"),
-        ("3", "3.0"),
-        ("d=128", "d=129"),
         ("x1", "x2"),
         ("3-5", "3+5"),
-        ("1.2(3)", "1.2(4)"),
-        ("1,234.5", "1,235.5"),
         ("#1e5000", "#1e5001"),
         ("first 0.5\nsecond 0.5", "first 0.5000001 second 0.5"),
         ("law   mean\nsign  0.50", "  law mean\nsign  0.50"),
-        ("0.5\n", "0.5"),
         (PATH.format("40.25"), PATH.format("40.27")),
         *(
             (PATH.format(0) + label.format("0.0004"), PATH.format(0) + label.format("0.0005"))
@@ -71,20 +60,9 @@ def test_hashed_ids_are_compared_by_order_of_appearance():
     assert text_difference(old, old.replace("#mabcdefabcd", "#m0123456789")) is not None
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        (
-            "slope 1, gradient 0.5 here",
-            "slope 1, gradient 0.6 here",
-            "number 2, after 'slope 1 , gradient'\n  old: 0.5\n  new: 0.6",
-        ),
-        ("law   mean\nsign  0.5", "  law mean\nsign  0.5", "space\n  old: ''\n  new: '  '"),
-        ("law\nmean", "law mean", "lines, after 'law'\n  old: '\\n'\n  new: ' '"),
-    ],
-)
-def test_difference_tells_where_and_what(old, new, told):
-    assert text_difference(old, new) == told
+def test_difference_tells_where_and_what():
+    told = text_difference("slope 1, gradient 0.5 here", "slope 1, gradient 0.6 here")
+    assert told == "number 2, after 'slope 1 , gradient'\n  old: 0.5\n  new: 0.6"
 
 
 def test_outputs_are_compared_in_order_and_reported_briefly():
@@ -105,12 +83,3 @@ def test_metadata_are_compared_the_names_of_glued_values_among_them():
     )
     assert first_difference(values([one]), values([one])) is None
     assert "error" in first_difference(values([one]), values([other])).split("new: ")[1]
-
-
-def test_two_outputs_are_not_one_and_structured_content_is_exact():
-    data = {"text/html": "0.5", "application/json": {"x": 1.0}}
-    one = new_output("display_data", data=data)
-    two = [new_output("display_data", data={key: data[key]}) for key in data]
-    assert first_difference(values([one]), values(two)) is not None
-    other = new_output("display_data", data={**data, "application/json": {"x": 1.1}})
-    assert first_difference(values([one]), values([other])) is not None

@@ -34,40 +34,6 @@ def test_the_page_shows_what_is_recorded():
     assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: performance\n") == 1
 
 
-def test_a_ratio_is_theirs_over_ours():
-    ratio = Ratio("a", "b", 2.0, 500.0, "ms", "apart by 1e-9")
-    assert ratio.ratio == 250.0
-    assert str(ratio) == "a 2 ms; b 500 ms; ratio 250; apart by 1e-9"
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (0.0123, "0.012"),
-        (9.96, "10"),
-        (42.4, "42"),
-        (99.9, "100"),
-        (1234.0, "1\N{NARROW NO-BREAK SPACE}200"),
-        (99999.0, "100\N{NARROW NO-BREAK SPACE}000"),
-        (1.79e8, r"$1.8 \cdot 10^{8}$"),
-    ],
-)
-def test_numbers_have_the_digits_that_another_run_repeats(number, text):
-    assert bench.shown(number) == text
-
-
-def test_the_page_says_how_busy_the_machine_was():
-    record = load("benchmarks")
-    busier = record._replace(made={**record.made, "busy": 12.4})
-    assert "kept 12 % of the processors busy" in bench.page(busier)
-
-
-def test_a_quick_look_records_nothing(folder):
-    finished = CliRunner().invoke(COMMAND, ["--quick"], catch_exceptions=False)
-    assert finished.exit_code == 0
-    assert list(folder.iterdir()) == []
-
-
 def test_a_full_run_writes_both_files(folder, monkeypatch):
     answer = {"what": "One thing.", "ratios": [Ratio("a", "b", 1.0, 2.0, "s")._asdict()]}
     monkeypatch.setattr(bench, "alone", lambda *_: answer)
@@ -76,14 +42,3 @@ def test_a_full_run_writes_both_files(folder, monkeypatch):
     record = load(bench.RECORD)
     assert record.find(benchmark="rows")["ratios"][0]["their_cost"] == 2.0
     assert bench.PAGE.read_text("utf-8") == bench.page(record)
-
-
-def test_a_process_of_its_own_finds_what_it_runs():
-    # Not in what `python -m benchmarks` has for its main.
-    assert bench.measured.__module__ == "benchmarks"
-
-
-def test_another_name_is_refused(folder):
-    finished = CliRunner().invoke(COMMAND, ["row"])
-    assert finished.exit_code == 2
-    assert "'row' is no benchmark; there are rows" in finished.output

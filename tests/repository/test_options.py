@@ -30,9 +30,7 @@ def test_a_test_of_the_library_loads_nothing_heavy_and_starts_no_process():
     ("named", "processes", "added"),
     [
         ([], None, [*SHARED_OUT, *NOTEBOOKS]),
-        (["attnlib", "chapters"], None, [*SHARED_OUT, *NOTEBOOKS]),
         (["tests/site/../library"], None, SHARED_OUT),
-        (["tests/library/test_rows.py::test_x[a::b]"], None, []),
         (["chapters/exact.ipynb::Cell 3"], None, NOTEBOOKS),
         (["chapters/exact.ipynb"], 4, ["--dist", "loadfile", *NOTEBOOKS]),
     ],

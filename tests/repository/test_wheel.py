@@ -93,21 +93,6 @@ def test_what_is_missing_is_named_in_a_line_with_the_extra_that_brings_it(clean)
     assert re.fullmatch(named, finished.stderr), finished.stderr
 
 
-OUTSIDE = r"experiments|results/|\.ipynb|\.html|chapters/|errata|\.\./|__file__"
-ITS_COMMIT = "root = Path(__file__).parents[1]"
-"""Where `provenance` asks git for the commit of the library, which a wheel has not."""
-
-
-def test_no_module_names_a_page_or_a_path_of_the_book():
-    found = [
-        f"{path.relative_to(ROOT)}: {line.strip()}"
-        for path in sorted((ROOT / "attnlib").rglob("*.py"))
-        for line in path.read_text("utf-8").splitlines()
-        if re.search(OUTSIDE, line) and line.strip() != ITS_COMMIT
-    ]
-    assert not found, "\n".join(found)
-
-
 def test_all_that_it_can_import_is_asked_for_by_it_or_an_extra():
     files = (ROOT / "attnlib").rglob("*.py")
     found = set().union(*(imported(path.read_text("utf-8")) for path in files))

@@ -5,33 +5,11 @@ the page by how they begin, gives the letters numbers, and compares the sides wi
 quadrature or a search, at one or two telling points. Then each sign, number and fraction that it
 reads is changed in turn, and the check has to fail: so let the numbers be ones at which a wrong
 exponent shows, and look at a bound where it is reached. A label without a check needs a reason in
-`UNTESTABLE`. `TIES` has all checks, once the modules with them are imported, which this does.
+`UNTESTABLE`. `registry.TIES` has all checks, once the modules are imported, which this does.
 """
 
-from tests.book.theorems import audit, decoders, exact, freezing, laws, needle, normal, output, rows
-from tests.book.theorems.registry import (
-    EQUIVALENT,
-    TIES,
-    UNTESTABLE,
-    holds,
-    planted,
-    tied_formulas,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "EQUIVALENT",
-    "TIES",
-    "UNTESTABLE",
-    "audit",
-    "decoders",
-    "exact",
-    "freezing",
-    "holds",
-    "laws",
-    "needle",
-    "normal",
-    "output",
-    "planted",
-    "rows",
-    "tied_formulas",
-]
+for module in iter_modules(__path__, f"{__name__}."):
+    import_module(module.name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import betainc, log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr
 
 from attnlib import retrieval
 from attnlib.retrieval import Fixed, Tilted
@@ -37,16 +37,6 @@ def rows_with_a_needle(n: int, alpha: float, theta: float = THETA) -> tuple[dict
     s = [first + theta, *others]
     row = of_row(s, alpha)
     return {**row, "E": mean, r"\theta": theta, "s_*": s[0], "P": row["p"][0]}, mean
-
-
-def loss(n: int):
-    """Return E[−log P] as a function of α, for rows of few keys."""
-
-    def at_scale(alpha: float) -> float:
-        row, mean = rows_with_a_needle(n, alpha)
-        return mean(-np.log(row["P"]))
-
-    return at_scale
 
 
 def loss_of(theta: float, n: int):
@@ -79,7 +69,7 @@ def the_scale(at: Place) -> None:
     at.formula(r"-\sum_i \pi_i\log w_i =").holds(**known, w=[0.5, 0.3, 0.2])
     # No weights do better, and of the softmaxes only that of θ does as well.
     for n in (2, 3):
-        best, _ = highest(lambda alpha, n=n: -loss(n)(alpha), 0.5, 3.0)
+        best, _ = highest(lambda alpha, n=n: -loss_of(THETA, n)(alpha), 0.5, 3.0)
         assert np.isclose(best, THETA, atol=1e-5)
 
 
@@ -160,7 +150,7 @@ def pull(at: Place) -> None:
 def slope_of_the_loss(at: Place) -> None:
     row, _ = rows_with_a_needle(3, 0.8)
     named = {r"\frac{d}{d\alpha}\operatorname{E}[-\log P]": "x"}
-    at.display().holds(named, x=slope(loss(3), 0.8), relative=1e-6, **row)
+    at.display().holds(named, x=slope(loss_of(THETA, 3), 0.8), relative=1e-6, **row)
 
 
 @tied("prop-needle-fixed")
@@ -173,14 +163,6 @@ def fixed_needle(at: Place) -> None:
     at.same(r"\kappa'(\alpha) = \Delta").holds(
         relative=1e-3, alpha=many, Delta=gap, kappa_prime=lambda a: a
     )
-
-
-# --- reach ----------------------------------------------------------------------------------------
-
-
-def rarer(d: int, rho: float) -> float:
-    """Return the probability that a cosine exceeds a given one."""
-    return float(betainc((d - 1) / 2, 0.5, 1 - rho**2) / 2)
 
 
 @tied("eq-reach-first")
@@ -205,13 +187,13 @@ def how_many(at: Place) -> None:
     near_one.holds(varrho=0.5)
     cap, of_cosine = at.formula(r"\bar F(\varrho) \le"), {r"\bar F(\varrho)": "x"}
     for d, rho in ((3, 0.2), (8, 0.0), (8, 0.7)):
-        cap.holds(of_cosine, x=rarer(d, rho), d=d, varrho=rho)
+        cap.holds(of_cosine, x=float(Cosine(d).tail(rho)), d=d, varrho=rho)
         rim = math.sin(math.acos(rho)) ** (d - 1) / 2
         assert np.isclose(rim, cap.value(of_cosine, d=d, varrho=rho))
-    far = {"x": rarer(3001, 0.4), "d": 3001, "varrho": 0.4}
+    far = {"x": float(Cosine(3001).tail(0.4)), "d": 3001, "varrho": 0.4}
     at.display().holds(of_cosine, rough=2e-3, **far)
-    [[root, _]] = at.display().values(of_cosine, x=rarer(8, 0.4), d=8, varrho=0.4)
-    assert np.isclose(root**7, rarer(8, 0.4))
+    [[root, _]] = at.display().values(of_cosine, x=Cosine(8).tail(0.4), d=8, varrho=0.4)
+    assert np.isclose(root**7, Cosine(8).tail(0.4))
 
 
 @tied("eq-reach-half")
@@ -219,9 +201,6 @@ def half(at: Place) -> None:
     gap = 2.0
     alpha = gap - math.sqrt(gap**2 - 2 * math.log(3.0))
     at.display().holds(n=3.0, alpha=alpha, Delta=gap, kappa=kappa)
-    s, mean = independent(*[normal(30)] * 3)
-    others = sum(np.exp(alpha * x) for x in s)
-    assert 0.5 < mean(1 / (1 + math.exp(-alpha * gap) * others)) < 0.6
 
 
 @tied("prop-reach-least")

@@ -69,4 +69,4 @@ def equivalent(label: str, formula: Formula, change: Change) -> bool:
         return True
     before, after = formula.tex[: change.at], formula.tex[change.at + len(change.old) :]
     of_rest = re.match(r"[&\s\\]*(quad\s*)?(" + "|".join(map(re.escape, RESTS)) + ")", after)
-    return (change.kind == "sign" and bool(of_rest)) or before.endswith(RESTS[1:])
+    return (change.old in "+-" and bool(of_rest)) or before.endswith(RESTS[1:])
