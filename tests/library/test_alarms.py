@@ -91,18 +91,6 @@ def test_what_is_none(columns):
     assert told(columns) == []
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        (GROWING, "α has grown to 2.0 α_c and the largest logit from 20 to 25 over the last 3"),
-        (FADING, "from 0.055 to 0.02 over the last 3 watched steps, and 20 of 512 keys"),
-    ],
-)
-def test_the_reason_has_the_numbers_that_it_is_made_of(columns, words):
-    [(_, why)] = told(columns)
-    assert words in why
-
-
 @pytest.mark.parametrize("column", ["alpha", "largest_logit"])
 def test_what_is_not_finite_is_told_at_once_and_the_rest_after_three_steps(column):
     for number in (math.nan, math.inf):

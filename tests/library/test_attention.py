@@ -218,25 +218,6 @@ class Graphs:
         return self.backend(graph, inputs)
 
 
-def test_it_compiles_whole_and_once_for_all_lengths():
-    graphs = Graphs()
-    chosen = [COMPILED[name] for name in ("by query", "length", "mask")]
-
-    def all_of_them(q, k, v, tensors):
-        return torch.stack([attend(q, k, v, **filled(told, tensors)) for told in chosen])
-
-    compiled = torch.compile(all_of_them, fullgraph=True, backend=graphs)
-    for length in (6, 7, 9):
-        q, k, v = (draw(2, length, D, seed=seed) for seed in range(3))
-        tensors = {"attn_mask": some_keys(length, length), "alpha": draw(length).abs()}
-        q.requires_grad_()
-        result, expected = (f(q, k, v, tensors) for f in (compiled, all_of_them))
-        torch.testing.assert_close(result, expected)
-    gradient, wanted = (torch.autograd.grad(x.sum(), q)[0] for x in (result, expected))
-    torch.testing.assert_close(gradient, wanted)
-    assert graphs.count == 2  # for one length, then for any
-
-
 OTHER = [POLICIES["ssmax"].with_constants(s=s) for s in (1.0, 2.0)]
 
 
@@ -258,12 +239,17 @@ def test_another_policy_of_one_name_or_number_is_not_confused(name, values):
         torch.testing.assert_close(compiled(q, {name: value}), function(q, {name: value}))
 
 
-def test_the_module_compiles_and_exports():
+def test_the_module_compiles_once_for_all_lengths_and_exports():
+    graphs = Graphs()
     module = Attention(16, 4, key_value_heads=2, policy="ssmax", post_scale="exact").eval()
-    x = draw(2, 7, 16, dtype=torch.float32)
-    expected = module(x, is_causal=True)
-    compiled = torch.compile(module, fullgraph=True, backend=Graphs())
-    torch.testing.assert_close(compiled(x, is_causal=True), expected)
+    compiled = torch.compile(module, fullgraph=True, backend=graphs)
+    for length in (6, 9, 7):
+        x = draw(2, length, 16, dtype=torch.float32).requires_grad_()
+        result, expected = (f(x, is_causal=True) for f in (compiled, module))
+        torch.testing.assert_close(result, expected)
+        gradient, wanted = (torch.autograd.grad(y.sum(), x)[0] for y in (result, expected))
+        torch.testing.assert_close(gradient, wanted)
+    assert graphs.count == 2  # for one length, then for any
     length = torch.export.Dim("length", min=2, max=100)
     shapes = {"x": {1: length}, "is_causal": None}
     exported = torch.export.export(module, (x,), {"is_causal": True}, dynamic_shapes=shapes)

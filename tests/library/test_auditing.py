@@ -1,7 +1,6 @@
 """The audit: the museum's faults by name and number, and no alarm where there is no fault."""
 
 import gc
-import json
 import math
 import warnings
 import weakref
@@ -20,7 +19,8 @@ from experiments.museum.audits import SITUATIONS, UNREACHED, under_policy
 
 
 @pytest.fixture(autouse=True)
-def quiet():
+def quiet(monkeypatch):
+    monkeypatch.setattr(models, "IMPLEMENTATIONS", ("sdpa", "eager"))  # flex compiles for seconds
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         yield
@@ -83,14 +83,6 @@ def test_a_law_that_begins_beyond_the_length_is_asked_of_one_query(name):
     assert audit(attended(POLICIES[name], True), d=32, expected=name, length=64).passed
 
 
-def test_a_law_that_cannot_be_asked_is_unknown():
-    def of_itself(q, k, v):
-        return plain(q[:, :, : k.shape[2]], k[:, :, : q.shape[2]], v[:, :, : q.shape[2]])
-
-    report = audit(of_itself, d=32, expected="yarn", length=64)
-    assert report.facts["law"].startswith("unknown: it begins near 8192 keys")
-
-
 def test_a_law_in_n_is_named_and_asked_row_by_row():
     scale = audit(attended(POLICIES["ssmax"], True), d=64, length=256).scale
     assert scale.law == "ssmax"
@@ -118,12 +110,6 @@ def test_what_is_seen_is_said():
     }
     for words, rule in said.items():
         assert seeing(rule).facts["sees"] == words
-    wrong = {
-        "one key more": lambda i, j: j <= i + 1,
-        "not its own": lambda i, j: j <= (i - 1) * (i > 0),
-    }
-    for words, rule in wrong.items():
-        assert [one.found for one in seeing(rule).findings if one.code == "causal"] == [words]
 
 
 def sunk(sink, factor=1.0, dtype=torch.float32):
@@ -199,19 +185,10 @@ def test_half_a_cosine_is_found(only):
     assert codes["cosine"] == f"only {only} normalised"
 
 
-def test_a_report_is_told_in_words_and_as_json_and_fails_a_test():
-    good, wrong = {"d": 64, "expected": 0.125, "length": 64}, {"d": 64, "expected": 0.25}
-    assert "\nnothing found" in str(audit(plain, **good))
-    assert_scale(plain, **good)
-    report = audit(plain, **wrong, length=64)
-    assert "\n1 finding:\n- scale: expected 0.25, found 0.125 ± 1e-05" in str(report)
+def test_a_finding_fails_a_test():
+    assert_scale(plain, d=64, expected=0.125, length=64)
     with pytest.raises(AssertionError, match=r"scale: expected 0\.25, found 0\.125 ± 1e-05"):
-        assert_scale(plain, **wrong, length=64)
-    table = json.loads(report.to_json())
-    assert not table["passed"]
-    assert table["findings"][0]["code"] == "scale"
-    assert "PyTorch's default, 1/√d" in table["findings"][0]["evidence"]
-    assert table["scale"]["value"][-1] == pytest.approx(0.125, rel=1e-5)
+        assert_scale(plain, d=64, expected=0.25, length=64)
 
 
 # --- models --------------------------------------------------------------------------------------
@@ -223,8 +200,7 @@ IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
 @pytest.mark.parametrize(
     "family", ["Gemma2", "GptOss", "Granite", "OPT", "GPT2", "GPTNeoX", "Phi3", "T5"]
 )
-def test_a_model_of_transformers_has_the_scale_of_its_configuration(family, monkeypatch):
-    monkeypatch.setattr(models, "IMPLEMENTATIONS", ("sdpa", "eager"))  # flex compiles for seconds
+def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     report = audit(tiny(family), given(family, False), length=64)
     assert report.passed, report
     assert len(report.parts) == (6 if family == "T5" else 2)
@@ -358,10 +334,6 @@ def test_a_mask_of_numbers_need_not_be_taken_and_heads_may_share():
     assert report.facts["a mask of True and False"] == "True: seen"
     for kind in ("keys", "values"):
         assert report.facts[f"head of {kind} of each head"] == "0, 0, 1, 1"
-    for name, said in report.facts.items():
-        assert f"\n{name}: {said}\n" in str(report)
-    many = audit(plain, d=4, expected=0.5, heads=8, key_heads=8, length=32)
-    assert many.passed  # more heads of keys than dimensions
 
 
 @pytest.mark.parametrize(

@@ -177,27 +177,22 @@ def test_heads_that_want_another_scale_are_told_from_the_others():
     assert found.total().value == pytest.approx(found.value.sum())
 
 
+ONES = torch.ones(2, 3)
+
+
 @pytest.mark.parametrize(
-    ("call", "error", "says"),
+    ("call", "says"),
     [
-        (lambda: scale_gradient(OneHead(), [], found_loss), ValueError, "batches"),
-        (lambda: scale_gradient(OneHead(), [torch.ones(2, 3)]), ValueError, "loss"),
-        (
-            lambda: scale_gradient(OneHead(), [torch.full((2, 3), math.nan)], found_loss),
-            ValueError,
-            "finite",
-        ),
-        (
-            lambda: scale_gradient(OneHead(), [torch.ones(2, 3)], found_loss, edges=[2, 1]),
-            ValueError,
-            "edges",
-        ),
-        (lambda: fit_scales(OneHead(), [], [], loss=found_loss), ValueError, "train"),
-        (lambda: needles(OneHead(), [torch.ones(1, 3)], "next"), ValueError, "targets"),
+        (lambda: scale_gradient(OneHead(), [], found_loss), "batches"),
+        (lambda: scale_gradient(OneHead(), [ONES]), "loss"),
+        (lambda: scale_gradient(OneHead(), [math.nan * ONES], found_loss), "finite"),
+        (lambda: scale_gradient(OneHead(), [ONES], found_loss, edges=[2, 1]), "edges"),
+        (lambda: fit_scales(OneHead(), [], [], loss=found_loss), "train"),
+        (lambda: needles(OneHead(), [ONES[:1]], "next"), "targets"),
     ],
 )
-def test_bad_input_is_refused_by_name(call, error, says):
-    with pytest.raises(error, match=says):
+def test_bad_input_is_refused_by_name(call, says):
+    with pytest.raises(ValueError, match=says):
         call()
 
 

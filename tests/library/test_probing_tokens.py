@@ -94,7 +94,6 @@ def test_a_mask_may_come_without_a_name_in_a_wrapper_or_to_ones_own_layer():
     for watched, run in (
         (model, lambda: model(ids, mask)),
         (outer, lambda: outer({"input_ids": ids, "attention_mask": mask})),
-        (model, lambda: model(inputs_embeds=x, attention_mask=REAL)),
         (own, lambda: own(x, REAL)),
         (own, lambda: own(x, attention_mask=mask)),
     ):
