@@ -18,7 +18,6 @@ HERE = launch.Source("https://github.com/owner/name", "launch")
 SAID = {"BOOK_REPOSITORY": HERE.repository, "BOOK_RELEASE": HERE.release}
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("address", ["owner/name", "http://github.com/a/b", "https://github.com/a"])
 def test_an_address_that_no_button_can_be_made_of_is_refused(address):
     with pytest.raises(ValueError, match="BOOK_REPOSITORY"):
@@ -56,74 +55,6 @@ def run_cell(folder, found, before="", asked="os.getcwd()"):
     return finished.stdout.strip()
 
 
-=======
-def test_the_address_comes_from_the_environment():
-    assert launch.source(SAID) == HERE
-    assert launch.source({"BOOK_REPOSITORY": f" {HERE.repository}/ "}) == HERE._replace(
-        release="main"
-    )
-    assert launch.source({}) is launch.source({"BOOK_REPOSITORY": " "}) is None
-    with pytest.raises(ValueError, match="got 'owner/name'"):
-        launch.source({"BOOK_REPOSITORY": "owner/name"})
-
-
-def test_a_page_has_buttons_with_the_address_and_hides_the_cell(tmp_path):
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("x = 1")],
-        metadata={"language_info": {"name": "python"}},
-    )
-    nbformat.write(launch.with_cell(notebook, HERE), tmp_path / "index.ipynb")
-    options = ["-Dextensions=myst_nb,sphinx_book_theme,book.launch", "-Dnb_execution_mode=off"]
-    command = [sys.executable, "-m", "sphinx", "-C", "-q", "-W", "-Dhtml_theme=sphinx_book_theme"]
-    subprocess.run(
-        [*command, *options, tmp_path, tmp_path / "html"],
-        env={**os.environ, **SAID, "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
-    page = BeautifulSoup((tmp_path / "html" / "index.html").read_text("utf-8"), "html.parser")
-    assert "x = 1" in page.get_text()
-    assert "fetch" not in page.get_text()
-    links = [link["href"] for link in page.find_all("a", href=True)]
-    assert "https://mybinder.org/v2/gh/owner/name/launch?urlpath=lab/tree/index.ipynb" in links
-    assert "https://colab.research.google.com/github/owner/name/blob/launch/index.ipynb" in links
-    assert HERE.repository in links
-
-
-@pytest.fixture
-def chapters(tmp_path, monkeypatch):
-    """Copies of two chapters, which the tool takes for the book's."""
-    folder = tmp_path / "chapters"
-    folder.mkdir()
-    for name in ("jacobian", "claims"):
-        (folder / f"{name}.ipynb").write_bytes((CHAPTERS / f"{name}.ipynb").read_bytes())
-    monkeypatch.setattr(launch, "CHAPTERS", folder)
-    return folder
-
-
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_the_cell_is_the_first_after_the_title_and_nothing_else_changes(chapters, monkeypatch):
-    before = content(chapters)
-    monkeypatch.setattr(os, "environ", {})
-    with pytest.raises(SystemExit, match="BOOK_REPOSITORY is not set"):
-        launch.main()
-    for release in ("v1.0.0", HERE.release):  # the second renews it
-        monkeypatch.setattr(os, "environ", {**SAID, "BOOK_RELEASE": release})
-        launch.main()
-    for name, old in before.items():
-        notebook = nbformat.reads(content(chapters)[name].decode(), as_version=4)
-        nbformat.validate(notebook)
-        cell = notebook.cells.pop(1)
-        assert cell.id == "install"
-        assert cell.metadata.tags == ["remove-cell"]
-        assert cell.execution_count is None
-        assert HERE.release in cell.source
-        assert (nbformat.writes(notebook) + "\n").encode() == old
-
-
->>>>>>> r2-booknote
 WITHOUT_ATTNLIB = """
 import importlib.util, subprocess, sys
 importlib.util.find_spec = lambda name: None
@@ -150,16 +81,11 @@ def test_the_cell_fetches_the_release_where_attnlib_is_missing_and_nothing_where
     found = launch.Source(repository.as_uri(), "launch")
     for _ in range(2):  # the second time, what was fetched is there
         # What is installed lies elsewhere, without the book and the records that chapters read.
-        cell = launch.CELL.format(**found._asdict())
-        finished = subprocess.run(
-            [sys.executable, "-c", f"{WITHOUT_ATTNLIB}\n{cell}\nimport book; print(book.__file__)"],
-            cwd=here,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-        )
-        where = here / "the-scale-of-attention" / "book" / "__init__.py"
-        assert finished.stdout.strip() == str(where), finished.stderr
+        where = run_cell(here, found, WITHOUT_ATTNLIB, "__import__('book').__file__")
+        assert where == str(here / "the-scale-of-attention" / "book" / "__init__.py")
+
+
+# --- what is installed ---------------------------------------------------------------------------
 
 
 def imported_by_the_chapters():
@@ -176,19 +102,12 @@ def pins(path):
     return dict(line.split("==") for line in lines if "==" in line)
 
 
-<<<<<<< HEAD
 def test_binder_and_the_extra_for_chapters_have_what_chapters_import():
     needed = imported_by_the_chapters()
     assert {"numpy", "matplotlib", "torch", "sympy"} <= needed
     assert needed <= asked_for("chapters") | {"mpmath"}  # which comes with SymPy
     binder = pins(".binder/pins.txt")
     assert binder.items() <= pins("requirements.txt").items()
-=======
-def test_binder_installs_the_pins_of_what_chapters_compute_with():
-    ours, binder = pins("requirements.txt"), pins(".binder/pins.txt")
-    assert binder.items() <= ours.items()
-    computing = imported_by_the_chapters() | asked_for("table", "torch")
->>>>>>> r2-booknote
     # Binder has a Jupyter of its own, and what the command line needs changes no number.
     computing = needed | asked_for("table", "torch")
     assert computing - {"ipython", "typer", "rich", "tqdm"} <= set(binder)

@@ -1,15 +1,12 @@
 """What the live figures are made of: the script, the stills, the records; and what pages say."""
 
 import gzip
+import json
 import re
 
 import numpy as np
 
-<<<<<<< HEAD
 from attnlib import annealed, criteria, exact, freezing, retrieval, rows
-=======
-from attnlib import annealed, criteria, exact, freezing, retrieval
->>>>>>> r2-booknote
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import drawings, models, stills
 from book.extensions import search
@@ -19,28 +16,15 @@ from experiments.records import load
 from tests.books import CHAPTERS, ROOT
 
 
-<<<<<<< HEAD
 def test_every_module_is_in_a_script_that_is_small_and_stays_on_this_site(tmp_path, monkeypatch):
-=======
-def test_every_module_is_in_the_script_and_stays_on_this_site(tmp_path, monkeypatch):
->>>>>>> r2-booknote
     written = {name for _, *names in script.SCRIPTS.values() for name in names}
     assert {path.stem for path in script.HERE.glob("*.js")} == written | set(search.MODULES)
     for name in script.MADE:
         monkeypatch.setitem(script.MADE, name, lambda: {"limits": 1})
-<<<<<<< HEAD
     for name, text in script.write(tmp_path).items():
         assert set(re.findall(r"https?://[^\"`]*", text)) <= {"http://www.w3.org/2000/svg"}
         assert not re.search(r"\b(?:fetch|XMLHttpRequest|eval|localStorage)\b", text)
         assert len(gzip.compress(text.encode())) < 40_000, name  # without the numbers
-=======
-    texts = script.write(tmp_path)
-    assert {path.stem for path in tmp_path.iterdir()} == written | script.MADE.keys()
-    for text in texts.values():
-        assert set(re.findall(r"https?://[^\"`]*", text)) <= {"http://www.w3.org/2000/svg"}
-        assert not re.search(r"\b(?:fetch|XMLHttpRequest|eval|localStorage)\b", text)
-    assert len(gzip.compress(texts["live"].encode())) < 40_000  # without the numbers
->>>>>>> r2-booknote
 
 
 def test_rows_made_like_the_sample_row_have_the_exact_mean(monkeypatch):

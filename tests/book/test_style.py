@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The colours of the figures, told apart by any eyes on any page; the committed drawings."""
-=======
-"""The style of the book's figures, the committed drawings, and what is read off a figure."""
->>>>>>> r2-booknote
 
 import warnings
 
@@ -65,13 +61,3 @@ def test_the_committed_drawings_are_drawn_so():
     for name, drawn in drawings.committed().items():
         committed = (drawings.STATIC / name).read_text(encoding="utf-8")
         assert text_difference(committed, drawn) is None, name
-<<<<<<< HEAD
-=======
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    mpl.use("agg")
-    yield
-    plt.close("all")
->>>>>>> r2-booknote
