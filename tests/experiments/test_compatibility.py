@@ -1,17 +1,14 @@
 """What attnlib does with the models of transformers: the record, the page, and what a run finds."""
 
-import re
 from importlib import import_module
 from itertools import product
 
 import pytest
 import torch
 
-from attnlib import rows
 from experiments.compatibility import FAMILIES, by_hand, given, tiny
 from experiments.compatibility.cells import (
     COLUMNS,
-    IN_PART,
     NONE,
     REFUSED,
     RIGHT,
@@ -78,18 +75,6 @@ def test_what_is_written_out_by_hand_is_the_models_own_eager_attention(family):
             torch.testing.assert_close(
                 hand_reaches(**given(family, False))[0], own, rtol=1e-3, atol=1e-5
             )
-
-
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(FUSED)))
-def test_the_probe_s_advice_for_models_that_refuse_sdpa_works(family):
-    line = FOUND[family, "eager", "probe"]["line"]
-    assert re.search("attn_implementation='eager' and output_attentions=True", line)
-    with torch.no_grad():
-        outputs = tiny(family, "eager")(**given(family, False), output_attentions=True)
-    weights = outputs["decoder_attentions" if family in IN_PART else "attentions"]
-    assert len(weights) == 2
-    share = weights[1] / weights[1].sum(-1, keepdim=True)  # the rest is a sink's, in GPT-OSS
-    assert rows.collision_probability(share).min() > 0.0
 
 
 def test_a_wrong_number_is_called_wrong(monkeypatch):

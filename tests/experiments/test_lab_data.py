@@ -7,8 +7,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from experiments.__main__ import app
@@ -135,21 +133,6 @@ def test_validation_windows_cover_the_text():
     assert batch.inputs.shape == (7, 10)
     batch = data.validation_batch(TEXT[:11], sequence=10, windows=7)
     np.testing.assert_array_equal(batch.targets, TEXT[None, 1:11])
-
-
-@given(size=st.integers(1, 60), sequence=st.integers(1, 60), masked=st.none() | st.floats(1e-6, 1))
-def test_any_text_that_is_long_enough_gives_batches(size, sequence, masked):
-    text = TEXT[:size]
-    if size <= sequence:
-        with pytest.raises(
-            ValueError, match=f"longer than sequence={sequence}, got a text of {size}"
-        ):
-            drawn(text, sequence=sequence, masked=masked)
-    else:
-        for batch in drawn(text, sequence=sequence, masked=masked):
-            assert batch.inputs.shape == (3, sequence)
-            assert ((batch.inputs >= 0) & (batch.inputs <= data.MASK)).all()
-            assert (batch.targets != data.IGNORED).any(axis=1).all()
 
 
 def test_the_command_writes_a_text(tmp_path):

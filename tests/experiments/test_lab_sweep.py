@@ -12,13 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from attnlib import provenance
 from experiments.__main__ import app
-from experiments.lab import data, fields, recall, results, sweep
+from experiments.lab import data, recall, results, sweep
 from experiments.lab.model import Config
 from experiments.lab.train import Training, train
 from tests.books import ROOT
@@ -125,14 +123,6 @@ def test_a_file_gives_every_run_once_the_first_seed_first(file):
     assert all(s.config.width == 8 and s.training.batch == 2 for s in found.settings)
 
 
-def test_a_run_is_known_by_what_differs_from_the_defaults_and_by_its_text(file):
-    before = {s.key for s in sweep.read(file).settings}
-    file.write_text(SMALL.replace("[model]", "[model]\ncausal = true\nalpha = 1"))
-    assert {s.key for s in sweep.read(file).settings} == before
-    (file.parent / "text").write_bytes(data.embedded(5001).tobytes())
-    assert before.isdisjoint(s.key for s in sweep.read(file).settings)
-
-
 WRONG = [
     ("width = 8", "width = 9", "width must be a multiple of head_size=4, got width=9 (variant 'ba"),
     ("width = 8", "widht = 8", "[model] has 'widht', and may have the keys width, depth"),
@@ -165,44 +155,6 @@ def test_what_shows_only_with_the_text_gets_one_line_too(file, tmp_path):
     (tmp_path / "other").write_bytes(b"another text" * 1000)
     assert "other is not text: its sha256 is" in refusal(file, "--text", str(tmp_path / "other"))
     assert "No such file" in refusal(tmp_path / "no.toml")
-
-
-PLACES = [("", key) for key in (*sweep.KEYS, "corpus", "training", "task")]
-PLACES += [("model", key) for key in fields.names(Config)]
-PLACES += [("training", key) for key in fields.names(Training)]
-PLACES += [("task", key) for key in fields.names(recall.Task)]
-VALUES = st.sampled_from(
-    ["true", "-1", "0", "3", "1.5", "nan", "inf", "1e300", '""', '"x"', "[]", "[2]", "{}"]
-)
-
-
-@given(place=st.sampled_from(PLACES), value=VALUES)
-@settings(max_examples=200)
-def test_any_value_of_any_key_is_refused_by_name_in_one_line_or_read(
-    tmp_path_factory, place, value
-):
-    file = tmp_path_factory.getbasetemp() / "any.toml"
-    file.with_name("text").write_bytes(b"text")
-    top = {"results": '"r"', "seeds": "[0]", "corpus": '"text"'}
-    if "task" in place:
-        del top["corpus"]
-    table, key = place
-    (top if table == "" else {})[key] = value
-    lines = [f"{name} = {told}" for name, told in top.items()]
-    file.write_text("\n".join(lines) + (f"\n[{table}]\n{key} = {value}" if table else ""), "utf-8")
-    message = refused(file)
-    if message is not None:
-        assert message.startswith(f"{file}: ")
-        assert "\n" not in message
-        assert key in message
-
-
-def refused(file):
-    try:
-        sweep.read(file)
-    except sweep.SweepError as error:
-        return str(error)
-    return None
 
 
 # --- results -------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy
 from experiments.lab import data
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
-from experiments.lab.recall import Task
 from experiments.lab.train import Run, Training, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -140,23 +139,6 @@ def test_precisions_agree_as_far_as_they_go():
 # --- runs that go wrong --------------------------------------------------------------------------
 
 
-def test_losses_can_be_kept_as_the_means_of_so_many_steps():
-    training = replace(SHORT, steps=40)
-    run = train(TINY, training, TEXT)
-    thin = train(TINY, replace(training, losses_every=10), TEXT)
-    np.testing.assert_allclose(thin.losses, run.losses.reshape(4, 10).mean(axis=1), rtol=1e-7)
-    assert thin.final_loss == run.final_loss
-    assert (thin.gradient_norms == run.gradient_norms).all()
-    rising = float(run.losses[:13].min()) - 1e-9
-    cut = replace(training, loss_limit=rising), replace(training, learning_rate=1e6)
-    for other in cut:
-        whole = train(TINY, other, TEXT)
-        kept = train(TINY, replace(other, losses_every=2), TEXT)
-        assert kept.diverged_at == whole.diverged_at
-        parts = [whole.losses[i : i + 2].mean() for i in range(0, len(whole.losses), 2)]
-        np.testing.assert_allclose(kept.losses, parts, rtol=1e-7)
-
-
 def test_a_run_without_bounds_is_cut_off_where_it_diverged():
     run = train(TINY, replace(SHORT, learning_rate=1e6), TEXT)
     assert run.diverged_at is not None
@@ -173,18 +155,6 @@ def test_a_run_without_bounds_is_cut_off_where_it_diverged():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_trains_as_the_cpu_does():
     assert_close(train(TINY, SHORT, TEXT, device="cuda"), train(TINY, SHORT, TEXT), 1e-3)
-
-
-# --- configurations ------------------------------------------------------------------------------
-
-
-def test_changes_are_what_differs_from_the_defaults_and_plain():
-    assert Training(steps=np.int64(5000), learning_rate=2.0**-10).changes() == {}
-    assert Training(loss_limit=np.float32(7.5), steps=40).changes() == {
-        "loss_limit": 7.5,
-        "steps": 40,
-    }
-    assert Task(lengths=(16, 64), decay="none").changes() == {"lengths": [16, 64], "decay": "none"}
 
 
 def test_a_rate_that_falls_is_that_of_a_plain_loop():

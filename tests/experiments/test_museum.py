@@ -17,7 +17,6 @@ from experiments.lab import data
 from experiments.lab.model import Config
 from experiments.lab.train import Training
 from experiments.museum import EXHIBITS, __main__, audits, costs
-from experiments.museum.attention import attend
 from experiments.museum.exhibits import LABELS
 from experiments.records import load
 
@@ -79,22 +78,6 @@ def test_what_is_mended_is_attention_by_hand(exhibit):
         qkv = inputs(exhibit, queries)
         expected = by_hand(exhibit, *qkv, **told, **exhibit.meant)
         np.testing.assert_allclose(exhibit.mended(*qkv, **told), expected, rtol=1e-10, atol=1e-12)
-
-
-WRONG = {"cap": "cap", "window": "window", "sink dropped": "sink", "value factor": "values"}
-"""The kinds in which one number of what is meant is another."""
-
-
-@pytest.mark.parametrize(
-    "exhibit",
-    [one for one in EXHIBITS if one.kind in (*WRONG, *audits.KINDS["scale"], "law in n")],
-    ids=lambda one: one.name,
-)
-def test_what_is_broken_is_attention_by_hand_with_the_number_on_the_label(exhibit):
-    qkv = inputs(exhibit, 20)
-    wrong = {WRONG.get(exhibit.kind, "scale"): exhibit.found}
-    expected = by_hand(exhibit, *qkv, **{**exhibit.meant, **wrong})
-    np.testing.assert_allclose(exhibit.broken(*qkv), expected, rtol=1e-10, atol=1e-12)
 
 
 NUMBERS = {"scale", "mask", "values"}
@@ -176,16 +159,6 @@ def test_the_model_is_the_one_that_the_probe_recorded(recorded):
     assert right["cost"] == 0.0
 
 
-def test_a_bug_costs_what_its_multiplier_costs(recorded):
-    curve = {entry.at["ratio"]: entry.found for entry in recorded.entries if "ratio" in entry.at}
-    for name, said in exhibits(recorded).items():
-        if said["times"] in curve and said["kind"] != "law in n":
-            assert said["cost"] == curve[said["times"]]["cost"], name
-        if "cost" in said:
-            more = said["loss"] - recorded.find(model="trained")["loss"]
-            assert said["cost"] == pytest.approx(more, abs=1e-9)
-
-
 def test_nothing_was_found_where_nothing_is_wrong(recorded):
     counts = [entry.found for entry in recorded.entries if "alarms" in entry.at]
     assert sum(count["audits"] for count in counts) > 1300
@@ -201,12 +174,6 @@ def small():
         patch.setattr(costs, "WINDOWS", 3)
         patch.setattr(data, "load", lambda name, path: data.embedded(4096))
         yield costs.Trained(None)
-
-
-def test_rows_seen_from_outside_are_those_of_the_probe(small):
-    with costs.Replaced(lambda q, k, v: attend(3.0 * q, k, v, is_causal=True)) as seen:
-        cost = small.cost()
-    assert {**cost, **seen.rows()} == pytest.approx(small.rescaled(3.0), rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize(

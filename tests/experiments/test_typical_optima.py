@@ -27,15 +27,6 @@ def test_gradients_of_the_frozen_phase():
     assert abs(slope.mean() - (1.0 - 2.0 * np.log(2.0))) < 4.5 * error
 
 
-def test_a_row_of_the_limit_has_its_optimum_where_a_fine_table_has_it():
-    points = poisson(3, 50)
-    found = typical_optima.frozen_row_optima(points, np.geomspace(5e-4, 80.0, 200))
-    fine = 1.0 + np.geomspace(1e-3, 70.0, 4000)
-    best = fine[typical_optima.frozen_gradients(points, fine).argmax(axis=1)]
-    inside = best < 50.0
-    np.testing.assert_allclose(found[inside], best[inside], rtol=0.01)
-
-
 def test_an_entry_is_the_same_twice(monkeypatch):
     monkeypatch.setattr(typical_optima, "LENGTHS", (16,))
     first, second = ([compute() for _, compute in typical_optima.work(2**14)] for _ in range(2))

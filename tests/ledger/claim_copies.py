@@ -2,18 +2,16 @@
 
 import math
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import sympy
 
-from attnlib import exact, symbolic
+from attnlib import symbolic
 from attnlib.initialisation import RowMoments, standard_errors
 from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import Cosine, Normal
-from ledger import gradient, heads, jacobian, output, training, variance
+from ledger import gradient, jacobian, output, variance
 
 Evidence = Callable[[pytest.MonkeyPatch], None]
 
@@ -73,52 +71,6 @@ def unproved(name: str) -> Evidence:
         return symbolic.Identity(wrong, sympy.S.Zero)
 
     return lambda patch: patch.setattr(symbolic, name, attempt)
-
-
-def mean_gradients(narrow_or_scaled: float, otherwise: float) -> Evidence:
-    """Exact mean gradients: one value at α = √16 and at α = 1, another elsewhere."""
-
-    def mean(law: Any, alpha: Any, n: int) -> Any:
-        return np.where(np.isin(alpha, (1.0, 4.0)), narrow_or_scaled, otherwise)
-
-    return lambda patch: patch.setattr(exact, "gradient", mean)
-
-
-def trained(spread: float = 0.0, only: str = "", **loss: float | tuple[float, ...]) -> Evidence:
-    """Recorded runs: a loss for each variant, or for each of its rates.
-
-    It varies by `spread` from seed to seed in "note". With `only` it is 0 in all other experiments.
-    """
-
-    def recorded(name: str) -> list[Any]:
-        exactly = name == "residual"
-        return [
-            SimpleNamespace(
-                setting=SimpleNamespace(
-                    variant=variant,
-                    config=SimpleNamespace(depth=4, width=128, sequence=128),
-                    training=SimpleNamespace(
-                        learning_rate=2.0 ** (i - 9), seed=seed, precision=precision, steps=3
-                    ),
-                ),
-                run=SimpleNamespace(
-                    final_loss=value + (spread * (seed - 1) if variant == "note" else 0.0),
-                    losses=np.full(3, value),
-                ),
-            )
-            for variant, given in loss.items()
-            for i, value in enumerate(np.ravel(given if only in ("", name) else 0.0).tolist())
-            for seed in ([0] if exactly else [0, 1, 2])
-            for precision in (["float32", "float64"] if exactly else ["float32"])
-        ]
-
-    return lambda patch: patch.setattr(training, "recorded", recorded)
-
-
-def broken(law: str) -> Evidence:
-    """Recorded rows of which one breaks the bound of a law."""
-    found = {"rows": 9, "weight": 0, "half": 0, law: 1}
-    return lambda patch: patch.setattr(heads, "bounds", lambda: found)
 
 
 # --- the tables -----------------------------------------------------------------------------------
@@ -218,8 +170,6 @@ FALSIFIED = [
     ("heads.moments", "holds within", but(by="slope")),
 ]
 
-NOTE = but(baseline=0.0, note=1.0)
-
 # Evidence that could have been otherwise: each half of a check is made to fail alone.
 OTHER_EVIDENCE = [
     ("variance.mean-zero", "wrong", experiment_off(-6.2)),
@@ -230,24 +180,11 @@ OTHER_EVIDENCE = [
     ("gradient.variance-any-law", "wrong", unproved("product_variance_of_any_law")),
     ("gradient.jacobian", "wrong", unproved("jacobian")),
     ("gradient.l1", "wrong", unproved("l1_identity")),
-    ("comments.bounded", "wrong", mean_gradients(2.5, 1.0)),
     ("variance.product-rule", "wrong", unproved("product_variance_of_any_law")),
     ("variance.product-rule", "wrong", unproved("product_variance")),
     ("cosine.not-elementary", "open", unproved("cosine_mgf")),
     ("output.under-scaled", "wrong", simulation_off(output)),
     ("output.figure", "wrong", simulation_off(output)),
-    ("variance.softmax-exaggerates", "holds", mean_gradients(1.0, 0.48)),
-    ("jacobian.vanishing-chain", "holds", mean_gradients(1.0, 0.48)),
-    ("jacobian.vanishing-chain", "wrong", mean_gradients(1.0, 4.2)),
-    ("training.worse", "holds within", trained(0.39, **NOTE)),
-    ("training.worse", "wrong", trained(baseline=(0.0, 0.0), note=(-1.0, 1.0))),
-    ("training.worse", "wrong", trained(0.39, "learning_rate", baseline=0.0, note=-1.0)),
-    ("training.bert", "holds within", trained(0.39, **NOTE)),
-    ("training.bert", "needs a condition", trained(0.39, "encoder", **NOTE)),
-    ("training.scale-dependent", "wrong", trained(0.41, **NOTE, eight=0.0)),
-    ("training.cause", "answered", trained(baseline=0.0, note=1.0, larger=0.5, smaller=0.4)),
-    ("heads.dispersion", "wrong", broken("weight")),
-    ("heads.gaps", "wrong", broken("half")),
 ]
 
 
