@@ -126,6 +126,18 @@ def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
         assert coarse[name] == pytest.approx(value, rel=3e-11, abs=slack), name
 
 
+@pytest.mark.parametrize("log_n", [0.0, 30.0])
+@pytest.mark.parametrize("d", [1, 8, 10**5])
+def test_the_rule_for_the_lengths_of_queries_reaches_as_far_as_it_says(d, log_n):
+    rule = quadrature.length_rule(d, log_n)
+    square = rule.scores**2
+    assert rule.weights @ square**2 == pytest.approx(1.0 + 2.0 / d, rel=1e-13)
+    # log of the density of log r against its maximum: e^{−DEPTH} below, e^{−DEPTH}/n above
+    depth = d / 2.0 * (1.0 + np.log(square) - square)
+    assert -quadrature.DEPTH < depth[0] < -quadrature.DEPTH + 5.0
+    assert -quadrature.DEPTH < depth[-1] + log_n < -quadrature.DEPTH + 8.0
+
+
 class TestLimits:
     @pytest.mark.parametrize("law", LAWS, ids=str)
     def test_one_key_is_certain(self, law):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from attnlib import scores
+from attnlib import scores, special
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), *map(DotProduct, (1, 8, 51, 10**6)), *map(Cosine, (3, 4, 128, 10**6))]
@@ -138,6 +138,14 @@ def test_cosine_density_is_within_its_documented_error(d, s):
         normaliser = mp.loggamma(mp.mpf(d) / 2) - mp.loggamma(mp.mpf(d - 1) / 2) - mp.log(mp.pi) / 2
         exact = normaliser + mp.mpf(d - 3) / 2 * mp.log(1 - mp.mpf(s) ** 2)
         assert abs(value - exact) < 1e-12 * (1 + abs(exact))
+
+
+@pytest.mark.parametrize("a", [1e-300, 0.25, np.nextafter(20.0, 0.0), 20.0, 1e6, 1e100])
+def test_log_gamma_half_step_is_within_its_documented_error(a):
+    value = float(special.log_gamma_half_step(np.array(a)))
+    with mp.workdps(150):  # log Γ(1e100) has 102 digits before the point
+        exact = mp.loggamma(mp.mpf(a) + mp.mpf(1) / 2) - mp.loggamma(mp.mpf(a))
+        assert abs(value - exact) < 1e-14 * (1 + abs(exact))
 
 
 # --- generating functions ------------------------------------------------------------------------

@@ -175,6 +175,27 @@ def test_row_optima_against_brute_force(law, n):
         assert alpha == pytest.approx(near, rel=2e-3)
 
 
+def test_of_two_maxima_the_higher_is_taken():
+    # The gap at which the two maxima swap places lies between these: each side finds its own.
+    def peaks(gap):
+        s = np.array([gap, 0.0, *np.linspace(-1.0, -1.5, 300)])
+        alpha = np.geomspace(0.3, 300.0, 2000)
+        height = heights(s, alpha)
+        inner = height[1:-1]
+        place = np.flatnonzero((inner > height[:-2]) & (inner > height[2:])) + 1
+        return s, alpha[place], height[place]
+
+    def lead(log_gap):
+        _, _, height = peaks(np.exp(log_gap))
+        return height[1] - height[0]
+
+    swap = np.exp(brentq(lead, *np.log([0.02, 0.136]), rtol=1e-6))
+    for gap, which in ((swap * 0.99, 1), (swap * 1.01, 0)):
+        s, alpha, _ = peaks(gap)
+        found = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
+        assert found == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
+
+
 # --- the peak of medians --------------------------------------------------------------------------
 
 
