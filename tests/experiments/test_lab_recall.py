@@ -19,8 +19,6 @@ from experiments.lab.recall import Head, Task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = Config(width=8, head_size=8, depth=1, sequence=8)
-
 
 def rows_of(gap="noise", strength=0.6, d=16, n=24, sets=400, seed=7, length=24):
     task = Task(gap=gap, strength=strength)
