@@ -372,7 +372,7 @@ def calibrate_command(
     lengths: Annotated[str, typer.Option(help="Lengths in tokens, with commas between.")] = "512",
     per: Annotated[Per, typer.Option(help="What has a factor of its own.")] = Per.MODEL,
     law: Annotated[
-        str, typer.Option(help='How factors depend on n: "constant", "log" or a policy.')
+        str, typer.Option(help="How factors depend on n: constant, log, or the name of a policy.")
     ] = "constant",
     texts: Annotated[int, typer.Option(min=4, help="Windows of the text, at most.")] = 16,
     apply: Annotated[
