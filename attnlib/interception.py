@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.modules import module as torch_module
+from torch.overrides import TorchFunctionMode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,6 +76,100 @@ def named_arguments() -> dict[str, Any]:
 
 LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 """In the name of a class."""
+
+
+def check_model(model: Any) -> None:
+    """Raise TypeError for what is no module, and RuntimeError for one that is compiled."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
+    if is_compiled(model):
+        raise RuntimeError(
+            "model is compiled, and a graph cannot be seen into: take the model that was given to "
+            "torch.compile"
+        )
+
+
+class Watching(TorchFunctionMode):
+    """A mode that knows, inside `at_work`, which part of a model runs in this thread.
+
+    Raises as `check_model`.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        check_model(model)
+        self.model_name = type(model).__name__
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self.kinds = {  # a scripted module has an original name
+            name: getattr(module, "original_name", type(module).__name__)
+            for name, module in model.named_modules()
+        }
+        self.thread = threading.get_ident()
+        self.running: list[nn.Module] = []  # the inmost last
+        self.calls: Counter[str] = Counter()  # of attention, by module, in this run of the model
+        self.ran: dict[str, None] = {}  # names of modules that look like attention, in order
+        self.seen: dict[str, None] = {}  # of those that made a call
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Watch what this thread runs."""
+        hooks = [
+            torch_module.register_module_forward_pre_hook(self.enter_module),
+            torch_module.register_module_forward_hook(self.leave_module, always_call=True),
+        ]
+        try:
+            with self:
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def belongs(self, module: Any) -> bool:
+        """Return whether the module is a part of the model, and runs in its thread."""
+        ours = id(module) in self.names and threading.get_ident() == self.thread
+        return ours and not torch.compiler.is_compiling()
+
+    def enter_module(self, module: nn.Module, _: Any) -> None:
+        """Note that a module starts."""
+        if not self.belongs(module):
+            return
+        if not self.running:
+            self.calls.clear()
+        self.running.append(module)
+        name = self.names[id(module)]
+        if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
+            self.ran[name] = None
+
+    def leave_module(self, module: nn.Module, *_: Any) -> None:
+        """Note that a module has ended."""
+        if self.belongs(module) and self.running:
+            self.running.pop()
+
+    def count_call(self, module: nn.Module) -> tuple[str, int]:
+        """Return the name of a module that attends, and how often it has done so in this run."""
+        name = self.names[id(module)]
+        number = self.calls[name]
+        self.calls[name] += 1
+        self.seen[name] = None
+        return name, number
+
+    def silent(self) -> list[str]:
+        """Return the modules that look like attention, ran, and made no call, the inmost ones."""
+        around_a_call = {part for name in self.seen for part in _around(name)}
+        silent = [
+            name
+            for name in self.ran
+            if name not in around_a_call
+            and not any(part in self.seen and part in self.ran for part in _around(name))
+        ]
+        inmost = [name for name in silent if not any(name in _around(one)[1:] for one in silent)]
+        return [f"{name or 'the model'} ({self.kinds[name]})" for name in inmost]
+
+
+def _around(name: str) -> list[str]:
+    """Return a module's name and those of the modules around it, out to the model's, ""."""
+    parts = name.split(".") if name else []
+    return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def way_to_be_seen(model: nn.Module) -> str:

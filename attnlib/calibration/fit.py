@@ -55,6 +55,8 @@ class ScaleFit:
     """
 
     layers: list[str]
+    dimensions: list[int]
+    """Of the heads of each layer."""
     per: Per
     law: str
     train_length: float
@@ -76,7 +78,8 @@ class ScaleFit:
 
     def factor(self, n: float) -> FloatArray:
         """Return t of each head for a query that sees n keys, (layers, heads)."""
-        found: FloatArray = np.exp(self.a + self.b * self._growth(np.array(float(n))))
+        grown = [self._growth(np.array(float(n)), d) for d in self.dimensions]
+        found: FloatArray = np.exp(self.a + self.b * np.array(grown)[:, None])
         return found
 
     @property
@@ -164,14 +167,15 @@ class ScaleFit:
             }
         )
 
-    def _growth(self, n: FloatArray) -> FloatArray:
-        return growth(self.law, self.rule, self.train_length, n)
+    def _growth(self, n: FloatArray, d: int) -> FloatArray:
+        return growth(self.law, self.rule, self.train_length, n, d)
 
     def _of_layer(self, layer: str, n: FloatArray) -> FloatArray:
         row = self.layers.index(layer)
         there = np.isfinite(self.a[row])
+        grown = self._growth(n, self.dimensions[row])
         found: FloatArray = np.exp(
-            self.a[row][there][:, None] + self.b[row][there][:, None] * self._growth(n)
+            self.a[row][there][:, None] + self.b[row][there][:, None] * grown
         )
         return found
 
@@ -236,6 +240,7 @@ def fit_scales(
     interval = fitting.interval(used, best) if per == "model" and law != "log" else None
     return ScaleFit(
         fitting.layers,
+        fitting.dimensions,
         per,
         law,
         fitting.n0,
@@ -268,7 +273,8 @@ class Fitting:
         self.model, self.loss, self.law, self.rule = model, loss, law, rule
         self.memory = memory
         first = read(model, texts[0], loss)
-        self.layers = list(dict.fromkeys(part.place.layer for part in first.parts))
+        sizes = {part.place.layer: part.place.d for part in first.parts}
+        self.layers, self.dimensions = list(sizes), list(sizes.values())
         self.there = np.isfinite(by_head(first, self.layers))
         most = max(float(part.keys.max()) for part in first.parts)
         given = train_length is not None
@@ -293,7 +299,7 @@ class Fitting:
             if x is None:
                 return np.zeros(())
             row, heads = at[place.layer], slice(place.heads)
-            grown = growth(self.law, self.rule, self.n0, keys)
+            grown = growth(self.law, self.rule, self.n0, keys, place.d)
             found: FloatArray = a[row, heads, None] + b[row, heads, None] * grown
             return found
 
@@ -384,10 +390,9 @@ class Fitting:
         return math.exp(middle_t - half), math.exp(middle_t + half)
 
 
-def growth(law: str, rule: Policy | None, n0: float, n: FloatArray) -> FloatArray:
-    """Return how log t grows with n, 0 at n₀."""
+def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:
+    """Return how log t grows with n, 0 at n₀, in heads of d dimensions."""
     if rule is not None:
-        d = 128  # every rule in n has its n apart from its d
         ratio = rule.scale(n, d) / rule.scale(n0, d)
         grown: FloatArray = np.log(np.maximum(ratio, SMALLEST))
         return grown

@@ -5,8 +5,6 @@ scaled_dot_product_attention, or what a model of transformers gets from its regi
 or flex). Times 1 leaves every bit of the output as it was.
 """
 
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -15,8 +13,6 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules import module as torch_module
-from torch.overrides import TorchFunctionMode
 
 from attnlib import interception
 from attnlib.interception import FAST_PATH_OFF, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
@@ -31,6 +27,7 @@ class Place(NamedTuple):
     layer: str  # the module that attends
     call: int  # how often that module has attended before in this run
     heads: int
+    d: int  # of a head
 
 
 class Call(NamedTuple):
@@ -54,44 +51,18 @@ Factor = Callable[[Call], Tensor]
 """From a call to what multiplies its logits, one for each query, (…, heads, queries)."""
 
 
-class Multiplied(TorchFunctionMode):
+class Multiplied(interception.Watching):
     """Multiplies the queries of the model's attention in this thread."""
 
     def __init__(self, model: nn.Module, factor: Factor) -> None:
-        super().__init__()
+        super().__init__(model)
         self.factor = factor
-        self.names = {id(part): name for name, part in model.named_modules()}
-        self.kind = type(model).__name__
-        self.thread = threading.get_ident()
-        self.running: list[nn.Module] = []
-        self.calls: Counter[str] = Counter()
-        self.ran: dict[str, str] = {}  # modules that look like attention, and their classes
         self.inside = False
-
-    def ours(self, module: Any) -> bool:
-        """Return whether a module is a part of the model, in its thread."""
-        return id(module) in self.names and threading.get_ident() == self.thread
-
-    def enter_module(self, module: nn.Module, _: Any) -> None:
-        """Note that a module starts."""
-        if self.ours(module):
-            if not self.running:
-                self.calls.clear()
-            self.running.append(module)
-            name = type(module).__name__
-            if interception.LOOKS_LIKE_ATTENTION.search(name):
-                self.ran[self.names[id(module)]] = name
-
-    def leave_module(self, module: nn.Module, *_: Any) -> None:
-        """Note that a module has ended."""
-        if self.ours(module) and self.running:
-            self.running.pop()
 
     def multiplied(self, module: nn.Module, query: Tensor, *given: Any) -> Tensor:
         """Return the queries of a call times their factor."""
-        layer = self.names[id(module)]
-        place = Place(layer, self.calls[layer], query.shape[-3] if query.ndim > 2 else 1)
-        self.calls[layer] += 1
+        heads = query.shape[-3] if query.ndim > 2 else 1
+        place = Place(*self.count_call(module), heads, query.shape[-1])
         factor = self.factor(Call(place, query, *given))
         return query * factor.to(query.dtype).unsqueeze(-1)
 
@@ -104,7 +75,7 @@ class Multiplied(TorchFunctionMode):
             def attend(
                 module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kw: Any
             ) -> Any:
-                if self.inside or not self.ours(module):
+                if self.inside or not self.belongs(module):
                     return function(module, query, key, value, *args, **kw)
                 mask = args[0] if args else kw.get("attention_mask")
                 is_causal = kw.get("is_causal")
@@ -139,9 +110,10 @@ class Multiplied(TorchFunctionMode):
             with self:
                 result = MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
             if self.calls.total() == before:
+                name = self.names[id(self.running[-1])] or self.model_name
                 raise RuntimeError(
-                    f"{self.names[id(self.running[-1])] or self.kind} writes attention out with "
-                    "need_weights=True, where its logits cannot be reached: pass need_weights=False"
+                    f"{name} writes attention out with need_weights=True, where its logits cannot "
+                    "be reached: pass need_weights=False"
                 )
             return result
         if func is functional.scaled_dot_product_attention:
@@ -165,19 +137,6 @@ class Multiplied(TorchFunctionMode):
             query, key, value, attn_mask, dropout_p, is_causal, **rest
         )
 
-    def silent(self) -> list[str]:
-        """Return the modules that look like attention, ran, and made no call that was seen."""
-
-        def inside(name: str, other: str) -> bool:
-            return name == other or not other or name.startswith(f"{other}.")
-
-        seen = list(self.calls)
-        return [
-            f"{name or self.kind} ({kind})"
-            for name, kind in self.ran.items()
-            if not any(inside(other, name) or inside(name, other) for other in seen)
-        ]
-
 
 @contextmanager
 def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
@@ -185,17 +144,12 @@ def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
     mode = Multiplied(model, factor)
     with ExitStack() as stack:
         stack.enter_context(FAST_PATH_OFF)
-        for register, hook, more in (
-            (torch_module.register_module_forward_pre_hook, mode.enter_module, {}),
-            (torch_module.register_module_forward_hook, mode.leave_module, {"always_call": True}),
-        ):
-            stack.callback(register(hook, **more).remove)
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
             from transformers import AttentionInterface
 
             changed = mode.interface(AttentionInterface.get_interface)
             stack.enter_context(mock.patch.object(AttentionInterface, "get_interface", changed))
-        stack.enter_context(mode)
+        stack.enter_context(mode.at_work())
         yield mode
 
 

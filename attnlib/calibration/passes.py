@@ -66,15 +66,17 @@ def read(
 
     Raises RuntimeError where attention cannot be reached, ValueError for a loss that is no number.
     """
-    leaves: list[tuple[Place, Tensor, Tensor]] = []
+    leaves: dict[Place, tuple[Tensor, Tensor]] = {}
 
     def factor(call: Call) -> Tensor:
-        place, keys = call.place, call.keys_seen()
-        logs = log_factor(place, keys.double().cpu().numpy())
-        shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
-        leaf = torch.from_numpy(np.broadcast_to(logs, shape).copy()).to(keys.device)
-        leaves.append((place, leaf.requires_grad_(gradient), keys))
-        return leaf.exp()
+        place = call.place
+        if place not in leaves:  # a backward pass may compute activations again
+            keys = call.keys_seen()
+            logs = log_factor(place, keys.double().cpu().numpy())
+            shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
+            leaf = torch.from_numpy(np.broadcast_to(logs, shape).copy()).to(keys.device)
+            leaves[place] = leaf.requires_grad_(gradient), keys
+        return leaves[place][0].exp()
 
     with frozen(model), torch.set_grad_enabled(gradient), multiplied(model, factor) as mode:
         value = loss(model, text)
@@ -86,16 +88,17 @@ def read(
                 "loss must depend on the model's attention, got one without a gradient"
             )
         try:
-            wanted = [leaf for _, leaf, _ in leaves]
+            wanted = [leaf for leaf, _ in leaves.values()]
             gradients = torch.autograd.grad(value, wanted) if gradient else ()
         except NotImplementedError as error:  # flex attention on a CPU
+            [layer, *_] = (place.layer for place in leaves)
             raise RuntimeError(
-                f"{leaves[0][0].layer} attends by a kernel without a backward pass here: for a "
-                f"model of transformers, use attn_implementation='sdpa' ({error})"
+                f"{layer} attends by a kernel without a backward pass here: for a model of "
+                f"transformers, use attn_implementation='sdpa' ({error})"
             ) from error
     parts = [
         Part(place, found.cpu().numpy(), keys.expand(found.shape).double().cpu().numpy())
-        for (place, _, keys), found in zip(leaves, gradients, strict=bool(gradient))
+        for (place, (_, keys)), found in zip(leaves.items(), gradients, strict=gradient)
     ]
     return Pass(number, parts)
 

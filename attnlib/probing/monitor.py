@@ -14,7 +14,7 @@ from attnlib import checking, interception
 from attnlib.extras import brought_by
 from attnlib.probing.alarms import WATCHED, Alarm, reasons
 from attnlib.probing.clipping import clip
-from attnlib.probing.observer import Observer, check_model, into, listed
+from attnlib.probing.observer import Observer, into, listed
 from attnlib.probing.report import Report
 from attnlib.probing.summary import layer_name
 
@@ -91,7 +91,7 @@ class Monitor:
         alarms: bool = True,
         on_alarm: Callable[[Alarm], object] | None = None,
     ) -> None:
-        check_model(model)
+        interception.check_model(model)
         for name, function in {"log": log, "on_alarm": on_alarm}.items():
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, got {name}={function!r:.80}")

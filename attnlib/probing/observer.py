@@ -4,9 +4,7 @@
 whatever else is to be known of the calls of a foreign model can be asked in the same way.
 """
 
-import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +14,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules import module as torch_module
-from torch.overrides import TorchFunctionMode
 
 from attnlib import checking, interception
 from attnlib.attention import is_rescaled
@@ -123,7 +119,7 @@ def into(report: Report, rows: int | None, rng: np.random.Generator) -> See:
     return see
 
 
-class Observer(TorchFunctionMode):
+class Observer(interception.Watching):
     """Hands each call of attention in a model to `see`, and keeps account of what it could not.
 
     Inside `at_work`, what this thread runs is watched; `finish` says what was not seen. Raises
@@ -131,64 +127,32 @@ class Observer(TorchFunctionMode):
     """
 
     def __init__(self, model: nn.Module, see: See, reader: Reader | None = None) -> None:
-        super().__init__()
-        check_model(model)
+        super().__init__(model)
         self.see = see
         self.reader = Reader() if reader is None else reader
-        self.model_name = type(model).__name__
-        self.names = {id(module): name for name, module in model.named_modules()}
-        self.kinds = {  # a scripted module has an original name
-            name: getattr(module, "original_name", type(module).__name__)
-            for name, module in model.named_modules()
-        }
         self.way_to_be_seen = interception.way_to_be_seen(model)
-        self.thread = threading.get_ident()
-        self.running: list[tuple[nn.Module, Tokens]] = []
-        self.calls: Counter[str] = Counter()
-        self.ran: dict[str, None] = {}  # names of modules that look like attention, in order
-        self.seen: dict[str, None] = {}
+        self.tokens: list[Tokens] = []  # of the modules that run
         self.unmeasured: dict[str, str] = {}
         self.measured = self.compiled = False
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Watch what this thread runs."""
-        hooks = [
-            torch_module.register_module_forward_pre_hook(self.enter_module),
-            torch_module.register_module_forward_hook(self.leave_module, always_call=True),
-        ]
-        try:
-            with self:
-                yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def belongs(self, module: nn.Module) -> bool:
-        """Return whether the module is a part of the model, and runs in its thread."""
-        return id(module) in self.names and threading.get_ident() == self.thread
 
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
     ) -> None:
         """Note that a module starts, and which tokens it is called with."""
-        if torch.compiler.is_compiling() or not self.belongs(module):
+        if not self.belongs(module):
             return
-        if not self.running:
-            self.calls.clear()
-        tokens = self.running[-1][1] if self.running else Tokens()
+        tokens = self.tokens[-1] if self.tokens else Tokens()
         if not interception.is_traced():
             named = interception.named_arguments() if named is None else named
             tokens = self.reader.read(module, args, named, tokens)
-        self.running.append((module, tokens))
-        name = self.names[id(module)]
-        if interception.LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
-            self.ran[name] = None
+        self.tokens.append(tokens)
+        super().enter_module(module, args)
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
         """Note that a module has ended."""
-        if not torch.compiler.is_compiling() and self.belongs(module) and self.running:
-            self.running.pop()
+        if self.belongs(module) and self.tokens:
+            self.tokens.pop()
+        super().leave_module(module)
 
     @interception.not_compiled
     def __torch_function__(
@@ -238,11 +202,8 @@ class Observer(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> None:
         """Tell a call of scaled_dot_product_attention; the arguments are PyTorch's."""
-        module, tokens = self.running[-1]
-        name = self.names[id(module)]
-        number = self.calls[name]
-        self.calls[name] += 1
-        self.seen[name] = None
+        module, tokens = self.running[-1], self.tokens[-1]
+        name, number = self.count_call(module)
         reason = _why_not(query, key)
         if reason:
             self.unmeasured[name] = reason
@@ -284,7 +245,7 @@ class Observer(TorchFunctionMode):
                 "a part is compiled, and a graph cannot be seen into: run it under "
                 "torch.compiler.set_stance('force_eager')"
             )
-        silent = [f"{name or 'the model'} ({self.kinds[name]})" for name in self._silent()]
+        silent = self.silent()
         if silent or (self.compiled and self.way_to_be_seen):
             way = f"; {self.way_to_be_seen}" if self.way_to_be_seen else ""
             yield (
@@ -293,40 +254,12 @@ class Observer(TorchFunctionMode):
                 f"kernel cannot be seen{way}"
             )
 
-    def _silent(self) -> list[str]:
-        """Return the modules that look like attention, ran, and made no call, the inmost ones."""
-        around_a_call = {part for name in self.seen for part in _around(name)}
-        silent = [
-            name
-            for name in self.ran
-            if name not in around_a_call
-            and not any(part in self.seen and part in self.ran for part in _around(name))
-        ]
-        return [name for name in silent if not any(name in _around(one)[1:] for one in silent)]
-
-
-def check_model(model: Any) -> None:
-    """Raise TypeError for what is no module, and RuntimeError for one that is compiled."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
-    if interception.is_compiled(model):
-        raise RuntimeError(
-            "model is compiled, and a graph cannot be seen into: take the model that was given to "
-            "torch.compile"
-        )
-
 
 def listed(names: Iterable[str], separator: str = ", ") -> str:
     """Return the first few of the names, and how many more there are."""
     names = list(names)
     more = len(names) - NAMES_SHOWN
     return separator.join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _around(name: str) -> list[str]:
-    """Return a module's name and those of the modules around it, out to the model's, ""."""
-    parts = name.split(".") if name else []
-    return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tensor]:
