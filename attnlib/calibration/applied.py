@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.calibration.multiplied import Call, Place, keys_seen, multiplied
+from attnlib.calibration.multiplied import Place, keys_seen, multiplied
 from attnlib.calibration.passes import Loss
 from attnlib.checking import FloatArray
 
@@ -81,10 +81,10 @@ def _queries(
     """Return the queries of each call times their factors."""
     found: dict[Place, Tensor] = {}
 
-    def factor(call: Call) -> Tensor:
-        given = factors.get(call.place.layer, np.ones(call.place.heads))
-        times = torch.from_numpy(given[:, None]).to(call.query)
-        found[call.place] = (call.query * times.unsqueeze(-1)).detach()
+    def factor(place: Place, query: Tensor, _: Tensor) -> Tensor:
+        given = factors.get(place.layer, np.ones(place.heads))
+        times = torch.from_numpy(given[:, None]).to(query)
+        found[place] = (query * times.unsqueeze(-1)).detach()
         return times
 
     with torch.no_grad(), multiplied(model, factor):

@@ -17,9 +17,6 @@ from torch.nn import functional
 from attnlib import interception
 from attnlib.interception import FAST_PATH_OFF, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 
-CHANGED_AFTER = ("softcap", "s_aux", "position_bias")
-"""What a model of transformers may do to its logits after the scale."""
-
 
 class Place(NamedTuple):
     """A call of attention in a run of the model."""
@@ -30,25 +27,9 @@ class Place(NamedTuple):
     d: int  # of a head
 
 
-class Call(NamedTuple):
-    """What a call of attention is given. q: (…, heads, queries, d), k: (…, key heads, keys, d)."""
-
-    place: Place
-    query: Tensor
-    key: Tensor
-    mask: Any
-    is_causal: bool
-    scale: float | None
-    more: dict[str, Any]
-
-    def keys_seen(self) -> Tensor:
-        """Return how many keys each query sees, (1 or …, 1 or heads, queries), at least 1."""
-        seen = keys_seen(self.query, self.key, self.mask, self.is_causal)
-        return seen if seen.ndim > 1 else seen[None]
-
-
-Factor = Callable[[Call], Tensor]
-"""From a call to what multiplies its logits, one for each query, (…, heads, queries)."""
+Factor = Callable[[Place, Tensor, Tensor], Tensor]
+"""From a place, its queries and n, the keys that each query sees, (…, 1 or heads, queries), to what
+multiplies its logits, one for each query, (…, heads, queries)."""
 
 
 class Multiplied(interception.Watching):
@@ -59,11 +40,13 @@ class Multiplied(interception.Watching):
         self.factor = factor
         self.inside = False
 
-    def multiplied(self, module: nn.Module, query: Tensor, *given: Any) -> Tensor:
+    def multiplied(
+        self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
+    ) -> Tensor:
         """Return the queries of a call times their factor."""
         heads = query.shape[-3] if query.ndim > 2 else 1
         place = Place(*self.count_call(module), heads, query.shape[-1])
-        factor = self.factor(Call(place, query, *given))
+        factor = self.factor(place, query, keys_seen(query, key, mask, is_causal))
         return query * factor.to(query.dtype).unsqueeze(-1)
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,8 +65,7 @@ class Multiplied(interception.Watching):
                 if is_causal is None:
                     is_causal = getattr(module, "is_causal", True)
                 causal = mask is None and bool(is_causal) and query.shape[-2] > 1
-                scale, more = kw.get("scaling"), {name: kw.get(name) for name in CHANGED_AFTER}
-                query = self.multiplied(module, query, key, mask, causal, scale, more)
+                query = self.multiplied(module, query, key, mask, causal)
                 self.inside = True
                 try:
                     return function(module, query, key, value, *args, **kw)
@@ -131,8 +113,7 @@ class Multiplied(interception.Watching):
         **rest: Any,
     ) -> Tensor:
         """Return PyTorch's attention of the multiplied queries."""
-        scale = rest.get("scale")
-        query = self.multiplied(self.running[-1], query, key, attn_mask, is_causal, scale, {})
+        query = self.multiplied(self.running[-1], query, key, attn_mask, is_causal)
         return functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, **rest
         )
@@ -154,7 +135,7 @@ def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
 
 
 def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
-    """Return how many keys each query sees, at least 1, of shape (…, 1, queries) or (queries,)."""
+    """Return how many keys each query sees, at least 1, (…, 1 or heads, queries)."""
     queries, keys = query.shape[-2], key.shape[-2]
     past = interception.causal_bias(mask, queries, keys)
     if is_causal:
@@ -172,4 +153,5 @@ def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
         seen = shown[..., :keys].expand(shape).sum(-1)
     else:
         seen = torch.full((queries,), keys, device=query.device)
-    return seen.clamp(min=1)
+    seen = seen.clamp(min=1)
+    return seen if seen.ndim > 1 else seen[None]

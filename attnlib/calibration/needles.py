@@ -12,24 +12,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attnlib import checking, interception
-from attnlib.calibration.multiplied import Call, multiplied
-from attnlib.calibration.passes import frozen
 from attnlib.checking import FloatArray
-from attnlib.probing.tokens import NONE, earlier
+from attnlib.probing.measure import Call, logits
+from attnlib.probing.observer import Observer
+from attnlib.probing.sample import choose
+from attnlib.probing.tokens import Reader, Targets
 
 GRID = np.geomspace(1 / 8, 8, 37)
 """Factors at which the derivative of a head's loss is taken; t* is interpolated between them."""
 
 ROWS = 256
 """So many rows of a text are taken at most, spread evenly over those with a target."""
-
-Targets = str | ArrayLike | Callable[[Tensor], ArrayLike]
-
-WORDS = ("previous", "duplicate", "induction", "repeat")
 
 
 @dataclass(frozen=True)
@@ -141,123 +138,79 @@ def needles(
 ) -> Needles:
     """Measure the rows of every head at the key that each query is meant to find.
 
-    `targets` is "previous" (the key before), "duplicate" (the last earlier one of the same token),
-    "induction" (the one after that), "repeat" (for `repeated_tokens`), a function from token ids
-    (1, tokens) to the position of each query's key, −1 for none, or such an array. Which rows count
+    `targets` as in `attnlib.probing.probe`, or "repeat" for `repeated_tokens`. Which rows count
     depends on targets alone, not on what the model does with them; at most `rows` of a text, spread
     evenly. Texts are token ids, (1, tokens); intervals are over texts. The model is called as
-    `run(model, ids)`, by default `model(ids)`.
-
-    Raises ValueError for targets and texts that are not so, RuntimeError for attention that cannot
-    be reached or changes its logits after the scale (a soft cap, a sink, a bias). Chapter:
-    needle.
+    `run(model, ids)`, by default `model(ids)`, and what of it cannot be seen is said as `probe`
+    does. Raises ValueError for targets and texts that are not so. Chapter: needle.
     """
     rows = checking.integer("rows", rows, minimum=1)
+    if isinstance(targets, str) and targets == "repeat":
+        targets = _repeated
     found: list[dict[str, FloatArray]] = []
     for ids in texts:
         if ids.ndim != 2 or ids.shape[0] != 1:
             raise ValueError(f"texts must be of shape (1, tokens), got {tuple(ids.shape)}")
-        places = target_places(targets, ids)
-        chosen = np.flatnonzero(places != NONE)
-        if not chosen.size:
-            raise ValueError("targets must give some query of each text a key, got none")
-        if chosen.size > rows:
-            chosen = chosen[np.linspace(0, chosen.size - 1, rows).astype(int)]
         sums: dict[str, FloatArray] = {}
 
-        def factor(call: Call) -> Tensor:
-            sums[call.place.layer] = _sums(call, chosen, places[chosen])  # noqa: B023
-            return call.query.new_ones(())
+        def see(layer: str, number: int, call: Call, output: Tensor, sums: Any = sums) -> None:
+            target = None if call.queries is None else call.queries.target
+            if target is not None and bool((target >= 0).any()):
+                sums[layer] = _sums(call, output, rows)
 
-        with frozen(model), torch.no_grad(), multiplied(model, factor):
+        observer = Observer(model, see, Reader(targets=targets))
+        with torch.no_grad(), observer.at_work():
             (run or (lambda model, ids: model(ids)))(model, ids)
+        observer.finish()
         if not sums:
-            raise RuntimeError(f"{type(model).__name__} has run no attention that can be reached")
+            raise ValueError("targets must give some query of each text a key, got none")
         found.append(sums)
     if not found:
         raise ValueError("texts must hold one or more, got none")
     layers = list(found[0])
-    # (texts, layers, what, heads), where what is five sums and two for each t
-    all_sums = np.stack([np.stack([sums[layer] for layer in layers]) for sums in found])
-    by_kind = np.moveaxis(all_sums, 2, 0)
-    rows_, weight, gap, slope, reach = by_kind[:5]
+    # (what, texts, layers, heads), where what is five sums and two for each t
+    by_kind = np.stack([np.stack([sums[layer] for layer in layers], axis=1) for sums in found], 1)
     curves = np.moveaxis(by_kind[5:], 0, -1)
     derivatives, weights = curves[..., : GRID.size], curves[..., GRID.size :]
-    return Needles(layers, rows_, weight, gap, slope, reach, derivatives, weights)
+    counts, weight, gap, slope, reach = by_kind[:5]
+    return Needles(layers, counts, weight, gap, slope, reach, derivatives, weights)
 
 
-def target_places(targets: Targets, ids: Tensor) -> NDArray[np.int64]:
-    """Return the position that each query is meant to find, −1 for none, (tokens,)."""
+def _repeated(ids: Tensor) -> NDArray[np.int64]:
+    """Return the places that "repeat" means, −1 for none, (1, tokens)."""
     length = ids.shape[1]
-    if isinstance(targets, str):
-        checking.choice("targets", targets, WORDS)
-        if targets == "previous":
-            return np.arange(-1, length - 1)
-        if targets == "repeat":
-            half = length // 2
-            places = np.arange(length) - half + 1
-            return np.where(places > length - 2 * half, places, NONE)
-        places = earlier(ids.cpu().numpy(), None)[0]
-        return np.where(places >= 0, places + 1, NONE) if targets == "induction" else places
-    given = targets(ids) if callable(targets) else targets
-    places = np.asarray(given).reshape(-1)
-    if places.shape != (length,) or places.dtype.kind not in "iu":
-        raise ValueError(
-            f"targets must be integers for each of the {length} tokens, got {given!r:.80}"
-        )
-    return places
+    places = np.arange(length) - length // 2 + 1
+    return np.where(places > length % 2, places, -1)[None]
 
 
-def _sums(call: Call, queries: Any, targets: Any) -> FloatArray:
-    """Return the sums of `Needles` over these queries of a call, (5 + 2 · len(GRID), heads)."""
-    if any(value is not None for value in call.more.values()):
-        names = ", ".join(name for name, value in call.more.items() if value is not None)
-        raise RuntimeError(f"{call.place.layer} changes its logits after the scale: {names}")
+@torch.no_grad()
+def _sums(call: Call, output: Tensor, rows: int) -> FloatArray:
+    """Return the sums of `Needles` over rows of a call, (5 + 2 · len(GRID), heads)."""
     with interception.hidden_from_modes():
-        logits = _logits(call, torch.from_numpy(queries))
-        target = torch.from_numpy(targets)[None, :, None].expand(logits.shape[0], -1, 1)
-        hidden = torch.isneginf(logits)
-        meant = logits.gather(-1, target)
-        counted = ~torch.isneginf(meant[..., 0])  # a window may hide the target
-        centre = logits.masked_fill(hidden, 0.0).sum(-1, keepdim=True) - meant
-        others = (~hidden).sum(-1, keepdim=True) - 1
-        centre = centre / others.clamp(min=1)
-        counted &= others[..., 0] > 0
-        logits, meant = logits - centre, (meant - centre)[..., 0]
-        rest = logits.scatter(-1, target, -torch.inf)
+        known: Any = call.queries
+        at = np.flatnonzero(known.target[0].cpu().numpy() >= 0)
+        if at.size > rows:
+            at = at[np.linspace(0, at.size - 1, rows).astype(int)]
+        some, _ = choose(call, output, [0], at)
+        all_logits = logits(some)[0]
+        target = known.target[0][at][:, None].expand(*all_logits.shape[:-1], 1)
+        seen = ~torch.isneginf(all_logits)
+        others = seen.sum(-1) - 1
+        counted = seen.gather(-1, target)[..., 0] & (others > 0)  # a window may hide the target
+        centred = torch.where(seen, all_logits, 0.0)
+        meant = centred.gather(-1, target)[..., 0]
+        centre = (centred.sum(-1) - meant) / others.clamp(min=1)
+        meant, centred = meant - centre, torch.where(seen, centred - centre[..., None], 0.0)
+        whole = torch.where(seen, centred, -torch.inf)
+        rest = whole.scatter(-1, target, -torch.inf)
         log_rest = rest.logsumexp(-1)
-        log_p = meant - torch.logaddexp(meant, log_rest)
-        weight, lost = log_p.exp(), 1.0 - log_p.exp()
-        slope = (rest - log_rest[..., None]).exp().mul(rest.masked_fill(hidden, 0.0).clamp(-1e30))
-        slope = slope.nan_to_num(0.0).sum(-1)
-        log_mean = log_rest - others[..., 0].clamp(min=1).log()
-        five = [torch.ones_like(meant), weight, lost * meant, lost * slope, meant - log_mean]
-        derivatives, weights = [], []
-        for t in GRID:
-            p = torch.log_softmax(t * logits, dim=-1).exp()
-            mean = (p * logits.masked_fill(hidden, 0.0)).sum(-1)
-            derivatives.append(mean - meant)
-            weights.append(p.gather(-1, target)[..., 0])
+        lost = torch.sigmoid(log_rest - meant)  # 1 − P
+        slope = (rest.softmax(-1) * centred).sum(-1)
+        reach = meant - log_rest + others.clamp(min=1).log()
+        five = [torch.ones_like(meant), 1.0 - lost, lost * meant, lost * slope, reach]
+        weighted = [(t * whole).softmax(-1) for t in GRID]
+        derivatives = [(p * centred).sum(-1) - meant for p in weighted]
+        weights = [p.gather(-1, target)[..., 0] for p in weighted]
         stacked = torch.stack([*five, *derivatives, *weights])
-        found: FloatArray = torch.where(counted, stacked, 0.0).sum(-1).double().cpu().numpy()
+        found: FloatArray = torch.where(counted, stacked, 0.0).sum(-1).cpu().numpy()
     return found
-
-
-def _logits(call: Call, queries: Tensor) -> Tensor:
-    """Return the logits of some queries, (heads, queries, keys), −∞ for hidden keys."""
-    query, key = call.query, call.key
-    q = query[0].index_select(-2, queries.to(query.device)).float()
-    k = key[0].repeat_interleave(query.shape[1] // key.shape[1], 0).float()
-    scale = query.shape[-1] ** -0.5 if call.scale is None else call.scale
-    logits = scale * (q @ k.mT)
-    if call.is_causal:
-        seen = torch.arange(k.shape[-2], device=q.device) <= queries.to(q.device)[:, None]
-        logits = logits.masked_fill(~seen, -torch.inf)
-    elif isinstance(call.mask, Tensor):
-        mask = call.mask.expand(1, *call.mask.shape[1:-2], query.shape[-2], call.mask.shape[-1])
-        mask = mask[0].index_select(-2, queries.to(mask.device))[..., : k.shape[-2]]
-        if mask.dtype == torch.bool:
-            logits = logits.masked_fill(~mask, -torch.inf)
-        else:
-            logits = (logits + mask).masked_fill(mask <= interception.HIDDEN, -torch.inf)
-    return logits

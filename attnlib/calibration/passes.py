@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.calibration.multiplied import Call, Place, multiplied
+from attnlib.calibration.multiplied import Place, multiplied
 from attnlib.checking import FloatArray
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -68,10 +68,8 @@ def read(
     """
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
 
-    def factor(call: Call) -> Tensor:
-        place = call.place
+    def factor(place: Place, _: Tensor, keys: Tensor) -> Tensor:
         if place not in leaves:  # a backward pass may compute activations again
-            keys = call.keys_seen()
             logs = log_factor(place, keys.double().cpu().numpy())
             shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
             leaf = torch.from_numpy(np.broadcast_to(logs, shape).copy()).to(keys.device)

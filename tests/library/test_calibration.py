@@ -353,7 +353,7 @@ class Square(nn.Module):
 def test_statistics_are_those_of_the_rows_written_out():
     model = Square(1.5, 3.0)
     ids = torch.zeros(1, 30, dtype=torch.long)
-    found = needles(model, [ids], np.zeros(30, dtype=int))
+    found = needles(model, [ids], np.zeros((1, 30), dtype=int))
     model.rng = np.random.default_rng(0)
     scores = model.rng.normal(size=(30, 30))
     scores[:, 0] += 3.0
@@ -372,10 +372,10 @@ def test_statistics_are_those_of_the_rows_written_out():
 
 
 def test_targets_of_repeated_tokens_are_the_tokens_that_follow():
-    from attnlib.calibration.needles import target_places
+    from attnlib.calibration.needles import _repeated
 
     [ids] = repeated_tokens(50, 9, 1, first=7)
-    places = target_places("repeat", ids)
+    [places] = _repeated(ids)
     assert ids[0, 0] == 7
     assert places.tolist() == [-1] * 5 + [2, 3, 4, 5]
     assert [int(ids[0, at]) for at in places[5:8]] == ids[0, 6:9].tolist()
