@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.calibration.multiplied import Place, keys_seen, multiplied
+from attnlib.calibration.multiplied import Place, is_causal, keys_seen, multiplied
 from attnlib.calibration.passes import Loss
 from attnlib.checking import FloatArray
 
@@ -107,8 +107,6 @@ def _change(module: Any, factor: FloatArray, norms: bool) -> tuple[list[Tensor],
         weight = getattr(gain, "weight", None)
         if not isinstance(weight, Tensor):
             return None
-        if weight.numel() % heads or (weight.numel() < heads * 2 and np.ptp(factor)):
-            return None
         return _rows([weight], factor if np.ptp(factor) else factor[:1])
     for name in (*PROJECTIONS, *FUSED):
         made = getattr(module, name, None)
@@ -166,10 +164,8 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
     def attend(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any = None, **rest: Any
     ) -> Any:
-        is_causal = rest.get("is_causal")
-        if is_causal is None:
-            is_causal = getattr(module, "is_causal", True) and query.shape[-2] > 1
-        keys = keys_seen(query, key, mask, mask is None and bool(is_causal))
+        causal = is_causal(module, query, mask, rest.get("is_causal"))
+        keys = keys_seen(query, key, mask, causal)
         times = factor(names[id(module)], keys.double().cpu().numpy())
         query = query * torch.from_numpy(times).to(query).unsqueeze(-1)
         file = sys.modules[type(module).__module__]

@@ -61,10 +61,7 @@ class Multiplied(interception.Watching):
                 if self.inside or not self.belongs(module):
                     return function(module, query, key, value, *args, **kw)
                 mask = args[0] if args else kw.get("attention_mask")
-                is_causal = kw.get("is_causal")
-                if is_causal is None:
-                    is_causal = getattr(module, "is_causal", True)
-                causal = mask is None and bool(is_causal) and query.shape[-2] > 1
+                causal = is_causal(module, query, mask, kw.get("is_causal"))
                 query = self.multiplied(module, query, key, mask, causal)
                 self.inside = True
                 try:
@@ -132,6 +129,12 @@ def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
             stack.enter_context(mock.patch.object(AttentionInterface, "get_interface", changed))
         stack.enter_context(mode.at_work())
         yield mode
+
+
+def is_causal(module: nn.Module, query: Tensor, mask: Any, said: bool | None) -> bool:
+    """Return whether queries that transformers hands on see the keys before them alone."""
+    said = getattr(module, "is_causal", True) if said is None else said
+    return mask is None and query.shape[-2] > 1 and bool(said)
 
 
 def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
