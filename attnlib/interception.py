@@ -126,8 +126,9 @@ class Watching(TorchFunctionMode):
 
     def belongs(self, module: Any) -> bool:
         """Return whether the module is a part of the model, and runs in its thread."""
-        ours = id(module) in self.names and threading.get_ident() == self.thread
-        return ours and not torch.compiler.is_compiling()
+        if torch.compiler.is_compiling():  # first: a graph cannot hold what follows
+            return False
+        return id(module) in self.names and threading.get_ident() == self.thread
 
     def enter_module(self, module: nn.Module, _: Any) -> None:
         """Note that a module starts."""

@@ -7,9 +7,7 @@ Everything is computed from e_i = e^{α(s_i − max s)} ∈ [0, 1] and R = Σ e_
 largest. Then 1 − max p = R/(1 + R) keeps its digits when p is nearly one-hot, where 1 − p would
 have none left.
 
-The power softmax puts |x|^m in the place of e^{αs}: it is the softmax of s = m log|x| at α = 1.
-
-Chapters: saturation, jacobian, alternatives.
+Chapters: saturation, jacobian, needle.
 """
 
 from itertools import pairwise
@@ -201,65 +199,6 @@ def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Float
     return cast(FloatArray, w.alpha * (found.x / total).reshape(w.rest.shape))
 
 
-def power_softmax(
-    x: ArrayLike, exponent: float = 6.0, epsilon: float = 0.0, axis: int = -1
-) -> FloatArray:
-    """Return y_i = |x_i|^m / (ε + Σ_j |x_j|^m) along `axis`, m = `exponent` ≥ 1, ε = `epsilon` ≥ 0.
-
-    For even m this is x^m/(ε + Σx^m), m = 6 in a comment in source 003: x and −x get the same
-    weight. For odd or fractional m the absolute value matters: x^m itself would give negative
-    weights, or none at all. With ε = 0 it is homogeneous of degree 0, y(cx) = y(x). With ε > 0 it
-    is not, Σy is below 1, and ε acts like one more key of score log ε.
-
-    It is computed as the softmax of m log(|x_i|/max |x|), so nothing overflows: relative error
-    below 4e-16·(1 + |log y_i|), and 1e-12 where ε counts. Raises ValueError for x that is not
-    finite, a row of zeros with ε = 0, m below 1 or infinite, a negative or infinite ε; TypeError
-    for anything but real numbers.
-
-    Source 003; chapter: alternatives.
-
-    >>> power_softmax([1.0, -1.0, 0.0])
-    array([0.5, 0.5, 0. ])
-    >>> power_softmax([1e200, 1e200], epsilon=1.0)
-    array([0.5, 0.5])
-    """
-    w, _, _ = _power_weights(x, exponent, epsilon, axis)
-    return _put_back(w.probabilities()[..., :-1], x, axis)
-
-
-def power_softmax_jacobian(
-    x: ArrayLike, exponent: float = 6.0, epsilon: float = 0.0, axis: int = -1
-) -> FloatArray:
-    """Return ∂y_i/∂x_j = (δ_ij − y_i) m sgn(x_j)|x_j|^{m−1} / (ε + Σ|x|^m), shape (…, n, n).
-
-    With ε = 0 it is homogeneous of degree −1: J(cx) = J(x)/c, and J x = 0. At m = 1 and x_j = 0,
-    where |x_j| has a kink, the derivative is taken as 0. An entry beyond the largest float is
-    infinite; relative error below 1e-11. For small n: it takes n² numbers.
-
-    Source 003; chapter: alternatives. Raises as `power_softmax`.
-
-    >>> power_softmax_jacobian([1.0, 1.0])  # m/4 = 1.5, where softmax has ¼
-    array([[ 1.5, -1.5],
-           [-1.5,  1.5]])
-    """
-    w, logs, log_largest = _power_weights(x, exponent, epsilon, axis)
-    values = np.moveaxis(np.asarray(x, dtype=np.float64), axis, -1)
-    powers = (float(exponent) - 1.0) * logs if exponent > 1.0 else np.zeros_like(logs)
-    y = w.probabilities()[..., :-1]
-    factor = np.broadcast_to(-y[..., :, None], (*y.shape, y.shape[-1])).copy()
-    diagonal = np.arange(y.shape[-1])
-    factor[..., diagonal, diagonal] = w.complements()[..., :-1]
-    # log of |x_j|^{m−1}/(ε + Σ|x|^m): the power of the ratio to the largest, and the denominator
-    # in units of the larger of max |x|^m and ε.
-    m = float(exponent)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        excess = np.maximum(np.log(epsilon) - m * log_largest, 0.0)  # how far ε is above max |x|^m
-        logarithm = powers - np.log(w.total)[..., None] - excess - log_largest
-        slopes = np.where(values == 0.0, 0.0, m * np.sign(values) * np.exp(logarithm))
-        product = factor * slopes[..., None, :]
-    return np.where(factor == 0.0, 0.0, product)
-
-
 def collision_probability(p: ArrayLike, axis: int = -1) -> FloatArray:
     """Return Y = Σp² along `axis`: the chance that two draws from p give the same key.
 
@@ -371,29 +310,6 @@ def calibration(
             error = np.sqrt(((met - share * counts) ** 2).sum()) / total
             found.append((total, p[inside].mean(), share, error))
     return Calibration(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
-
-
-def _power_weights(
-    x: ArrayLike, exponent: float, epsilon: float, axis: int
-) -> tuple[_Weights, FloatArray, FloatArray]:
-    """Return the weights of m log|x|, with ε as a last key, log(|x|/max |x|), and log max |x|."""
-    values = np.abs(checking.last_axis("x", checking.finite("x", x), axis))
-    m = checking.number("exponent", exponent)
-    if not 1.0 <= m < np.inf:
-        raise ValueError(f"exponent must be finite and at least 1, got exponent={m:g}")
-    constant = checking.number("epsilon", epsilon)
-    if not 0.0 <= constant < np.inf:
-        raise ValueError(f"epsilon must be finite and at least 0, got epsilon={constant:g}")
-    largest = values.max(axis=-1, keepdims=True)
-    if constant == 0.0 and (largest == 0.0).any():
-        raise ValueError("x must not be zero throughout a row when epsilon=0, got a row of zeros")
-    with np.errstate(divide="ignore"):
-        logs = np.log(values / np.where(largest > 0.0, largest, 1.0))
-        log_largest = np.log(largest)
-        own = np.where(largest > 0.0, np.log(constant) - m * log_largest, 0.0)
-    scores = np.concatenate([np.maximum(m * logs, -1e300), own], axis=-1)
-    scores[..., :-1][np.isneginf(logs)] = -np.inf
-    return _weights(scores, 1.0, -1), logs, log_largest
 
 
 def _scores(s: ArrayLike, axis: int) -> FloatArray:

@@ -25,6 +25,7 @@ from experiments.lab.small_models import (
     train_classifier,
     train_retrieval,
 )
+from experiments.power_softmax import power_softmax, power_softmax_jacobian
 from ledger.registry import (
     LIMIT,
     ROUNDING,
@@ -291,13 +292,13 @@ def power(
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((100, 16))
     factors = np.array([1e-3, 0.25, 10.0, 1e3])
-    plain = rows.power_softmax(x, exponent)
-    forward = max(float(np.abs(rows.power_softmax(c * x, exponent) - plain).max()) for c in factors)
-    sizes = [float(np.linalg.norm(rows.power_softmax_jacobian(c * x, exponent))) for c in factors]
+    plain = power_softmax(x, exponent)
+    forward = max(float(np.abs(power_softmax(c * x, exponent) - plain).max()) for c in factors)
+    sizes = [float(np.linalg.norm(power_softmax_jacobian(c * x, exponent))) for c in factors]
     by_input = float(linregress(np.log(factors), np.log(sizes)).slope)
     measured = by_input if rescaled else by_input + 1.0  # by the chain rule
     keys = (16, 1024)
-    ys = (rows.power_softmax(rng.standard_normal((1000, n)), exponent) for n in keys)
+    ys = (power_softmax(rng.standard_normal((1000, n)), exponent) for n in keys)
     return holds(max(forward, abs(measured - backward)) < ROUNDING), {
         "forward": _distance(forward),
         "by_x": abs(by_input + 1.0),
@@ -336,7 +337,7 @@ def power_faster(
         if comparison in ("all", name)
     ]
     x = np.random.default_rng(seed).standard_normal((1000, n))
-    y, p = rows.power_softmax(x), rows.softmax(x)
+    y, p = power_softmax(x), rows.softmax(x)
     larger = float(np.mean((y * (1 - y) * EXPONENT / abs(x) - p * (1 - p)).sum(axis=1) > 0.0))
     verdict = Verdict.WRONG
     if larger > SHARE and any(signs):
@@ -380,10 +381,10 @@ def not_rnn(
 def epsilon(constant: float = 1e-6, seed: int = 31) -> Decision:
     """`constant` is the epsilon."""
     x = np.random.default_rng(seed).standard_normal((1000, 16))
-    reference = rows.power_softmax(x, epsilon=constant)
+    reference = power_softmax(x, epsilon=constant)
     factors = (0.01, 0.1, 10.0)
     changes = [
-        float(np.abs(rows.power_softmax(c * x, epsilon=constant) - reference).sum(axis=1).mean())
+        float(np.abs(power_softmax(c * x, epsilon=constant) - reference).sum(axis=1).mean())
         for c in factors
     ]
     numbers = {"changes": listed("{:.1e} at c = {:g}", changes, factors)}

@@ -8,7 +8,7 @@ import sympy
 
 from attnlib import exact, rows, scores, symbolic
 from attnlib.checking import FloatArray
-from attnlib.initialisation import row_moments, sample_rows, standard_errors
+from experiments.initialisation import row_moments, sample_rows, standard_errors
 from ledger.registry import (
     ENTRY,
     FADED,

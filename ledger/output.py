@@ -8,9 +8,9 @@ from scipy.special import logsumexp, ndtr
 
 from attnlib import annealed, exact, rows
 from attnlib.checking import FloatArray
-from attnlib.initialisation import TEMPERATURES, output_squares
 from attnlib.sampling import mean_and_error
 from attnlib.scores import DotProduct, Normal
+from experiments.initialisation import TEMPERATURES, output_squares
 from ledger.registry import (
     IN_THE_LIMIT,
     LIMIT,

@@ -8,8 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from attnlib import exact, scores, symbolic
-from attnlib.initialisation import DIMENSIONS, VECTORS, row_moments, sample_rows, standard_errors
 from attnlib.scores import DotProduct
+from experiments.initialisation import (
+    DIMENSIONS,
+    VECTORS,
+    row_moments,
+    sample_rows,
+    standard_errors,
+)
 from ledger.registry import (
     ENTRY,
     FADED,

@@ -1,9 +1,19 @@
+import sys
+
 import pytest
 from hypothesis import settings
 
 # The same examples everywhere and however slow the machine: a red run is a change of ours.
 settings.register_profile("book", deadline=None, derandomize=True)
 settings.load_profile("book")
+
+
+@pytest.fixture(autouse=True)
+def plain_figures():
+    """Leave no test the style of figures that another has set."""
+    yield
+    if "matplotlib" in sys.modules:
+        sys.modules["matplotlib"].rcdefaults()
 
 
 @pytest.fixture

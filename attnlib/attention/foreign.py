@@ -205,12 +205,12 @@ class _Rescaled(TorchFunctionMode):
 
     def enter_module(self, module: nn.Module, _: Any) -> None:
         """Note that a module starts."""
-        if threading.get_ident() == self.thread and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and threading.get_ident() == self.thread:
             self.running.append(module)
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
         """Note that a module has ended."""
-        if threading.get_ident() == self.thread and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and threading.get_ident() == self.thread:
             self.running.pop()
 
     def here(self) -> bool:

@@ -8,9 +8,9 @@ import pytest
 import sympy
 
 from attnlib import symbolic
-from attnlib.initialisation import RowMoments, standard_errors
 from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import Cosine, Normal
+from experiments.initialisation import RowMoments, standard_errors
 from ledger import gradient, jacobian, output, variance
 
 Evidence = Callable[[pytest.MonkeyPatch], None]

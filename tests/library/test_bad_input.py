@@ -151,7 +151,6 @@ ARGUMENTS = {
     "rows": (200, COUNT),
     "rows.alpha": (1.0, FINITE | below(0.0) | any_of(np.ones((4, 5)))),
     "s": (SCORES, SCORE_ROWS),
-    "sample_rows.exponent": (-0.5, FINITE_NUMBER),
     "sampling.rows": (200, COUNT | any_of(1)),
     "seed": (0, NOT_INTEGER | any_of(-1)),
     "shape": (np.log, FORMS),
@@ -169,7 +168,6 @@ ARGUMENTS = {
     "variance_q": (1.0, FINITE | below(0.0)),
     "vectors": (4, COUNT),
     "x": (2.0, FINITE | below(0.0)),
-    **{f"power_softmax{end}.x": ([0.5, 2.0], SCORE_ROWS) for end in ("", "_jacobian")},
 }
 MODULES = (
     *("rows", "scores", "annealed", "exact", "freezing", "typical", "sampling", "policies"),

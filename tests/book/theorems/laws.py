@@ -10,8 +10,9 @@ import numpy as np
 from scipy import stats
 from scipy.special import hyp0f1, iv
 
-from attnlib import annealed, initialisation
+from attnlib import annealed
 from attnlib.scores import Cosine, Normal
+from experiments import initialisation
 from tests.book.formulas import Place
 from tests.book.theorems.numbers import (
     COIN,

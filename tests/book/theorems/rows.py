@@ -11,6 +11,7 @@ from scipy import stats
 
 from attnlib import rows
 from attnlib.freezing import critical_alpha
+from experiments.power_softmax import power_softmax
 from tests.book.formulas import Place
 from tests.book.theorems.numbers import grid, highest, jacobian, of_row, slope, some_rows
 from tests.book.theorems.registry import tied
@@ -155,10 +156,10 @@ def _best_by_entry() -> float:
 
 
 @tied("eq-power")
-def power_softmax(at: Place) -> None:
+def powers_in_place_of_exponentials(at: Place) -> None:
     x = np.array([0.7, -1.2, 0.4])
     for m, epsilon in ((6.0, 0.0), (3.0, 0.2)):
-        y = rows.power_softmax(x, m, epsilon)
+        y = power_softmax(x, m, epsilon)
         at.display().holds(varepsilon=epsilon, y=y, j_in=range(3), x=x, m=m, i=1)
 
 
@@ -167,14 +168,12 @@ def scale_forward_and_backward(at: Place) -> None:
     x, c, m = np.array([0.7, -1.2, 0.4]), 1.7, 6.0
 
     def derivative(point):
-        return jacobian(lambda at_: rows.power_softmax(at_, m), point, 1e-4)
+        return jacobian(lambda at_: power_softmax(at_, m), point, 1e-4)
 
-    at.formula("y(cx) = y(x)").holds(x=x, c=c, y=lambda at_: rows.power_softmax(at_, m))
+    at.formula("y(cx) = y(x)").holds(x=x, c=c, y=lambda at_: power_softmax(at_, m))
     slopes = {r"\frac{\partial y}{\partial x}": "D"}
     at.display().holds(slopes, relative=1e-6, D=derivative, x=x, c=c)
-    gradient = at.formula(r"m(1 - \sum_i y_i^2)").value(
-        m=m, y=rows.power_softmax(x, m), i_in=range(3)
-    )
+    gradient = at.formula(r"m(1 - \sum_i y_i^2)").value(m=m, y=power_softmax(x, m), i_in=range(3))
     assert np.isclose(np.abs(derivative(x) * x).sum() / 2, gradient)
 
 
@@ -183,7 +182,7 @@ def length_of_the_power_softmax(at: Place) -> None:
     points, weights = np.polynomial.hermite_e.hermegauss(20)
     n = 10**5
     quantiles = stats.norm.ppf((np.arange(n) + 0.5) / n)
-    squares = float(n * (rows.power_softmax(quantiles, 6.0) ** 2).sum())
+    squares = float(n * (power_softmax(quantiles, 6.0) ** 2).sum())
     mean = lambda value: float(value @ weights / weights.sum())  # noqa: E731
     at.display().holds({r"n\sum_i y_i^2": "S"}, rough=0.05, S=squares, x=points, E=mean)
 

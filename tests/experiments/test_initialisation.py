@@ -1,0 +1,62 @@
+"""Simulated attention at initialisation, against exact expectations and sums written out."""
+
+import numpy as np
+import pytest
+
+from attnlib import exact
+from attnlib.sampling import mean_and_error
+from attnlib.scores import DotProduct
+from experiments import initialisation
+
+HONEST = 4.5
+"""Standard errors; the seeds are fixed."""
+
+
+def test_the_errors_of_the_row_moments_are_those_of_repeated_runs():
+    rng = np.random.default_rng(0)
+    runs = [initialisation.row_moments(rng, 3, vectors=12, factor=-0.5) for _ in range(4000)]
+    expected = initialisation.standard_errors(3, vectors=12)
+    for values, truth, error in zip(np.transpose(runs), (0.0, 3), expected, strict=True):
+        values = values / (-0.5 if truth == 0.0 else 0.25)
+        mean, noise = mean_and_error(values)
+        assert abs(mean - truth) < HONEST * noise
+        square, noise = mean_and_error((values - truth) ** 2)
+        assert abs(square - error**2) < HONEST * noise
+    smallest = initialisation.standard_errors(1, vectors=2)
+    np.testing.assert_allclose(smallest, (0.5, np.sqrt(5.0)), rtol=1e-15)
+
+
+def test_sampled_rows_are_those_of_the_exact_expectations():
+    d, n, exponent = 16, 64, -0.25
+    alpha = d ** (exponent + 0.5)
+    rng = np.random.default_rng(2)
+    sample = initialisation.sample_rows(rng, d, n, exponent=exponent, count=20_000)
+    for values, truth in (
+        (sample.collision, exact.collision_probability(DotProduct(d), alpha, n)),
+        (sample.gradient, exact.gradient(DotProduct(d), alpha, n)),
+        (sample.entropy, exact.entropy(DotProduct(d), alpha, n)),
+    ):
+        mean, error = mean_and_error(values)
+        assert abs(mean - truth) < HONEST * error
+    np.testing.assert_allclose(sample.gradient, alpha * (1.0 - sample.collision), rtol=1e-10)
+    # The smallest weight is that of the largest behind by the spread.
+    assert (sample.largest * (1.0 + (n - 1) * np.exp(-sample.spread)) <= 1.0 + 1e-12).all()
+    one = initialisation.sample_rows(rng, 1, 1, exponent=0.0)
+    assert one.largest.tolist() == [1.0] * 2000
+
+
+@pytest.mark.parametrize("causal", [None, False, True])
+def test_outputs_are_weighted_means_of_the_values(causal):
+    d, n, heads = 3, 5, 18  # more heads than are computed at a time
+    options = {} if causal is None else {"causal": causal}
+    found = initialisation.output_squares(np.random.default_rng(3), d, n, heads, **options)
+    assert found.shape == (heads, n)
+    rng = np.random.default_rng(3)
+    for start, size in ((0, 16), (16, 2)):
+        q, k, v = rng.standard_normal((3, size, n, d), dtype=np.float32).astype(np.float64)
+        for head in range(size):
+            for i in range(n):
+                seen = i + 1 if causal else n
+                weights = np.exp(k[head, :seen] @ q[head, i] / np.sqrt(d))
+                output = weights @ v[head, :seen] / weights.sum()
+                assert found[start + head, i] == pytest.approx((output**2).mean(), rel=1e-5)
