@@ -61,7 +61,7 @@ def self_attention_variance(
     a random query in d dimensions, and the scores' law is DotProduct(d); without, it is Normal.
     Errors as `attnlib.exact`. Chapter: output_scale.
 
-    >>> round(float(np.sqrt(self_attention_variance(1.0, 4096, 128))), 3)
+    >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)
     0.092
     """
     w = checking.integer("width", width, minimum=1)
