@@ -34,9 +34,9 @@ class Exhibit:
     meant: Mapping[str, Any]
     """What `attend` is told where nothing is broken, and "window" (the keys seen, with its own)."""
     mended: Attend
-    heads: int
-    key_heads: int
-    n: int
+    heads: int = 2
+    key_heads: int = 2
+    n: int = 64
 
     @property
     def label(self) -> dict[str, str]:
@@ -64,23 +64,16 @@ class Exhibit:
 
 
 def exhibit(
-    name: str,
-    broken: Attend,
-    d: int,
-    found: float,
-    right: float | None = None,
-    mended: Attend | None = None,
-    heads: int = 2,
-    key_heads: int = 2,
-    n: int = 64,
-    **meant: Any,
+    name: str, broken: Attend, d: int, found: float, right: float | None = None, **more: Any
 ) -> Exhibit:
-    """Return an exhibit; it is mended by `attend` with what is meant, and right is the scale."""
+    """Return an exhibit; what is no field is what `attend` is told, and mended by."""
+    shape = {key: more.pop(key) for key in ("heads", "key_heads", "n", "mended") if key in more}
     if right is None:
-        scale = meant.get("scale", d**-0.5)
+        scale = more.get("scale", d**-0.5)
+        n = shape.get("n", 64)
         right = float(scale(n, d, n - 1)) if callable(scale) else scale
-    mended = mended or partial(attend, **meant)
-    return Exhibit(name, broken, d, found, right, meant, mended, heads, key_heads, n)
+    shape = {"mended": partial(attend, **more), **shape}
+    return Exhibit(name, broken, d, found, right, more, **shape)
 
 
 def number(name: str, d: int, found: float, right: float, heads: int = 2, **more: Any) -> Exhibit:
@@ -139,7 +132,7 @@ EXHIBITS = (
     logits("tt-metal-42891", faults.scaled_mask, 64, 1 / 8, 1.0),
     logits("segment-anything-fast-71", faults.binary, 64, math.log(2.0), 1.0),
     logits("onnx-7865", faults.mask_then_cap, 64, -LOW_CAP, -math.inf, cap=LOW_CAP),
-    exhibit("transformers-39408", WINDOWED[5], 64, 5, 4, WINDOWED[4], window=4),
+    exhibit("transformers-39408", WINDOWED[5], 64, 5, 4, mended=WINDOWED[4], window=4),
     causal("pytorch-195910", faults.after_the_group, faults.GROUP, 1),
     causal("keras-23038", faults.nothing, 64, 1),
     causal("executorch-21749", faults.from_the_first, 1, 57),

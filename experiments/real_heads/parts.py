@@ -300,23 +300,18 @@ def priced(index: int, lengths: tuple[int, ...], change: Change) -> Fields:
     return {"losses": [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
 
 
-def times(factor: float, **where: Any) -> Change:
-    """Return what multiplies logits by a factor; by 1 it leaves the model alone."""
-    return nullcontext if factor == 1.0 else partial(rescale, factor=factor, **where)
-
-
 def price() -> Work:
-    """Yield the loss under each multiplier of all logits."""
-    for index, t in product(range(PRICE_TEXTS), (1.0, *[t for t in rows.TIMES if t != 1.0])):
+    """Yield the loss under each multiplier of all logits, 1 first."""
+    for index, t in product(range(PRICE_TEXTS), sorted(rows.TIMES, key=lambda t: t != 1.0)):
         at = {"text": index, "times": round(t, 3)}
-        yield entry(at, priced, index, PRICE_LENGTHS, times(t))
+        yield entry(at, priced, index, PRICE_LENGTHS, partial(rescale, factor=t))
 
 
 def beyond() -> Work:
     """Yield the same beyond the length of training, for three multipliers."""
     for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
         at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
-        yield entry(at, priced, index, BEYOND_LENGTHS, times(t))
+        yield entry(at, priced, index, BEYOND_LENGTHS, partial(rescale, factor=t))
 
 
 def slopes() -> Work:
@@ -337,10 +332,11 @@ def _slopes(index: int) -> Fields:
 def layers() -> Work:
     """Yield the loss where one layer has another multiplier."""
     for index in range(PRICE_TEXTS):
-        yield entry({"text": index, "layer": None}, priced, index, (LAYER,), times(1.0))
+        yield entry({"text": index, "layer": None}, priced, index, (LAYER,), nullcontext)
         for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
             at = {"text": index, "layer": layer, "times": round(t, 3)}
-            yield entry(at, priced, index, (LAYER,), times(t, layers=[layer]))
+            change = partial(rescale, factor=t, layers=[layer])
+            yield entry(at, priced, index, (LAYER,), change)
 
 
 def policies() -> Work:

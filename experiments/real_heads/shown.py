@@ -5,7 +5,7 @@ vector is written as whole numbers, up to WHOLE, of a unit of its own. Beside th
 of random scores do, for every n and α that the page can ask for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from attnlib.probing.tokens import Places
 from attnlib.rows import collision_probability, softmax
 from attnlib.scores import Normal
 from experiments.real_heads import inputs, rows
-from experiments.real_heads.inputs import MODELS, Model
+from experiments.real_heads.inputs import MODELS
 from experiments.real_heads.rows import short
 from experiments.records import Fields, Work
 
@@ -99,35 +99,24 @@ def shown() -> Work:
 
 
 def recorded(one: Shown) -> Fields:
-    """Return the tokens, which keys they mean, and the vectors of a head."""
+    """Return a head's vectors, what multiplies q·k, whether it is causal, and the keys it means."""
     model = MODELS[one.model]()
     ids = model.reads(text_of(one.model))
-    query, key, scale, causal = heard(model, ids, one.layer, one.head)
+
+    def see(call: Call, output: Tensor) -> Fields:
+        query, key = call.query[0], call.key[0]
+        return {
+            "scale": float(call.scale or query.shape[-1] ** -0.5),
+            "causal": call.is_causal,
+            "queries": packed(query[one.head].double().numpy()),
+            "keys": packed(key[one.head * len(key) // len(query)].double().numpy()),
+        }
+
     places = np.arange(len(ids))
     meant = one.meant(ids, places) if one.meant else np.full(len(ids), -1)
-    return {
-        "tokens": [model.writes(token).strip() for token in ids],
-        "scale": scale,
-        "causal": causal,
-        "meant": meant.tolist(),
-        "queries": packed(query),
-        "keys": packed(key),
-    }
-
-
-def heard(
-    model: Model, ids: Sequence[int], layer: int, head: int
-) -> tuple[FloatArray, FloatArray, float, bool]:
-    """Return queries and keys of a head, (n, d), what multiplies q·k, and whether it is causal."""
-
-    def see(call: Call, output: Tensor) -> tuple[FloatArray, FloatArray, float, bool]:
-        query, key = call.query[0], call.key[0]
-        scale = call.scale or query.shape[-1] ** -0.5
-        own = query[head], key[head * len(key) // len(query)]
-        q, k = (one.double().numpy() for one in own)
-        return q, k, float(scale), call.is_causal
-
-    return rows.of_each_call(model.module, ids, see)[layer]
+    of_layers = rows.of_each_call(model.module, ids, see)
+    tokens = [model.writes(token).strip() for token in ids]
+    return {"tokens": tokens, "meant": meant.tolist(), **of_layers[one.layer]}
 
 
 def packed(vectors: FloatArray) -> Fields:

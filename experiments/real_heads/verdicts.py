@@ -43,11 +43,11 @@ class Verdict(NamedTuple):
     @property
     def found(self) -> str:
         """The numbers in a line, with three digits."""
-        parts = []
-        for name, value in self.numbers.items():
-            values = value if isinstance(value, list) else [value]
-            parts.append(f"{name} " + " ".join(f"{one:.3g}" for one in values))
-        return ", ".join(parts)
+        said = {
+            name: " ".join(f"{one:.3g}" for one in np.ravel(value))
+            for name, value in self.numbers.items()
+        }
+        return ", ".join(f"{name} {digits}" for name, digits in said.items())
 
 
 def all_of_them() -> list[Verdict]:
@@ -62,11 +62,7 @@ def judged(name: str, numbers: Numbers) -> Verdict:
     kept = bool(np.all(numbers.pop("kept", True)))
     for key, (low, high) in PREDICTIONS[name].get("ends", {}).items():
         kept &= bool(low <= np.min(numbers[key]) and np.max(numbers[key]) <= high)
-    return Verdict(name, kept, {key: _plain(number) for key, number in numbers.items()})
-
-
-def _plain(number: Any) -> Any:
-    return float(f"{float(number):.4g}") if np.ndim(number) == 0 else [_plain(x) for x in number]
+    return Verdict(name, kept, numbers)
 
 
 @cache
