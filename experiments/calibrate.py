@@ -26,6 +26,7 @@ from attnlib.calibration.passes import own_loss, read
 from attnlib.checking import FloatArray
 from experiments.lab import data
 from experiments.real_heads import inputs, parts
+from experiments.real_heads.rows import short
 
 OUT = Path(__file__).parent / "recorded" / "calibrate.jsonl"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
@@ -70,7 +71,7 @@ def gradient(length: int, text: int) -> Fields:
     """Return the loss and ∂L/∂log t of each head."""
     found = read(inputs.smollm2().module, tokens(length, text), own_loss)
     layers = list(dict.fromkeys(part.place.layer for part in found.parts))
-    return {"loss": found.loss, "gradient": parts.short(by_head(found, layers))}
+    return {"loss": found.loss, "gradient": short(by_head(found, layers))}
 
 
 def shifted(length: int, text: int, shift: float) -> Fields:
@@ -92,7 +93,7 @@ def needle(kind: str, length: int, text: int) -> Fields:
         ids = tokens(length, text)
     found = needles(inputs.smollm2().module, [ids], kind)
     names = ("rows", "weight", "gap", "slope", "reach", "derivatives")
-    return {name: parts.short(getattr(found, name)[0]) for name in names}
+    return {name: short(getattr(found, name)[0]) for name in names}
 
 
 def fitted(what: str, length: int) -> Fields:

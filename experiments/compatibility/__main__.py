@@ -11,16 +11,7 @@ import torch
 
 from attnlib import provenance
 from attnlib.files import replace
-from experiments.compatibility.cells import (
-    IMPLEMENTATIONS,
-    NONE,
-    REFUSED,
-    RIGHT,
-    SITUATIONS,
-    TOOLS,
-    WRONG,
-    work,
-)
+from experiments.compatibility import cells
 from experiments.compatibility.models import FAMILIES, SEED
 from experiments.records import Record, complete, path_of
 
@@ -45,27 +36,23 @@ def page(record: Record) -> str:
     """Return the page that shows a record."""
     found = read(record)
     letters: dict[str, str] = {}
-    tables = {"plain": IMPLEMENTATIONS, "others": SITUATIONS}
+    tables = {"plain": cells.IMPLEMENTATIONS, "others": cells.SITUATIONS}
     shown = {name: "".join(table(found, letters, of)) for name, of in tables.items()}
     kinds = Counter(answer["is"] for answer in found.values())
     elsewhere = sum(
-        found[family, implementation, tool]["is"] == REFUSED
-        and found[family, "sdpa", tool]["is"] == RIGHT
-        for family, implementation, tool in product(FAMILIES, IMPLEMENTATIONS[1:], TOOLS)
+        found[family, other, tool]["is"] == cells.REFUSED
+        and found[family, "sdpa", tool]["is"] == cells.RIGHT
+        for family, other, tool in product(FAMILIES, cells.IMPLEMENTATIONS[1:], cells.TOOLS)
     )
-    return (
-        Path(__file__)
-        .with_name("page.md")
-        .read_text("utf-8")
-        .format(
-            **record.made,
-            **shown,
-            **{name: kinds[name] for name in (RIGHT, REFUSED, WRONG)},
-            families=len(FAMILIES),
-            tries=sum(kinds[kind] for kind in (RIGHT, REFUSED, WRONG)),
-            elsewhere=elsewhere,
-            notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
-        )
+    template = Path(__file__).with_name("page.md").read_text("utf-8")
+    return template.format(
+        **record.made,
+        **shown,
+        **{name: kinds[name] for name in (cells.RIGHT, cells.REFUSED, cells.WRONG)},
+        families=len(FAMILIES),
+        tries=sum(kinds[kind] for kind in (cells.RIGHT, cells.REFUSED, cells.WRONG)),
+        elsewhere=elsewhere,
+        notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )
 
 
@@ -75,7 +62,7 @@ def table(found: Cells, letters: dict[str, str], columns: Sequence[str]) -> Iter
     yield f"|---|{'---|' * len(columns)}\n"
     for family in FAMILIES:
         marks = [
-            "\u00a0".join(mark(found[family, column, tool], letters) for tool in TOOLS)
+            "\u00a0".join(mark(found[family, column, tool], letters) for tool in cells.TOOLS)
             for column in columns
         ]
         yield f"| {family} | {' | '.join(marks)} |\n"
@@ -83,8 +70,8 @@ def table(found: Cells, letters: dict[str, str], columns: Sequence[str]) -> Iter
 
 def mark(found: dict[str, str], letters: dict[str, str]) -> str:
     """Return the mark of a cell; a line that is new gets a letter."""
-    if found["is"] != REFUSED:
-        return {RIGHT: "✓", NONE: "–", WRONG: "✗"}[found["is"]]
+    if found["is"] != cells.REFUSED:
+        return {cells.RIGHT: "✓", cells.NONE: "–", cells.WRONG: "✗"}[found["is"]]
     return letters.setdefault(shown(found["line"]), ascii_lowercase[len(letters)])
 
 
@@ -100,7 +87,9 @@ def main() -> None:
     """Record what is not recorded yet, and write the page."""
     torch.set_num_threads(1)
     made_with = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
-    record = complete(RECORD, work(), command=COMMAND, settings={"seed": SEED}, made=made_with)
+    record = complete(
+        RECORD, cells.work(), command=COMMAND, settings={"seed": SEED}, made=made_with
+    )
     replace(PAGE, page(record).encode("utf-8"))
 
 

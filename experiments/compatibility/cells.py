@@ -16,17 +16,8 @@ from torch import Tensor
 
 from attnlib.attention import register, rescale
 from attnlib.probing import probe
-from experiments.compatibility.models import (
-    BOTH,
-    FAMILIES,
-    FIRST,
-    LENGTH,
-    SMALL,
-    given,
-    mask,
-    there_is,
-    tiny,
-)
+from experiments.compatibility import models
+from experiments.compatibility.models import FAMILIES, FIRST, LENGTH, given, mask, there_is, tiny
 from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
 from experiments.records import Work
 
@@ -42,18 +33,20 @@ TOOLS = ("probe", "rescale", "register")
 def whole(model: Any, family: str, padded: bool = False) -> Tensor:
     """Return the output of the tokens that are there."""
     output: Tensor = model(**given(family, padded, model.dtype))[0]
-    return output[mask(padded).bool()] if padded and family not in BOTH else output
+    return output[mask(padded).bool()] if padded and family not in models.BOTH else output
 
 
 def step_by_step(model: Any, family: str) -> Tensor:
     """Return the same with a cache, token by token after the first few."""
     inputs: dict[str, Any] = given(family, False)
-    name = "decoder_input_ids" if family in BOTH else "input_ids"
+    name = "decoder_input_ids" if family in models.BOTH else "input_ids"
     ids = inputs.pop(name)
     inputs.pop("attention_mask", None)
     start = model(**inputs, **{name: ids[:, :FIRST]}, use_cache=True)
     cached, outputs = start.past_key_values, [start[0]]
-    inputs = {"encoder_outputs": (start.encoder_last_hidden_state,)} if family in BOTH else {}
+    inputs = (
+        {"encoder_outputs": (start.encoder_last_hidden_state,)} if family in models.BOTH else {}
+    )
     for place in range(FIRST, LENGTH):
         step = model(**inputs, **{name: ids[:, place : place + 1]}, past_key_values=cached)
         outputs.append(step[0])
@@ -122,18 +115,20 @@ def cell(family: str, column: str, tool: str) -> dict[str, str]:
         return {"is": NONE}
     stance = "force_eager" if implementation == "flex_attention" else "default"  # or it compiles
     case = Case(family, situation, implementation)
-    with listening() as said, torch.compiler.set_stance(stance):
+    with (
+        listening() as said,
+        torch.compiler.set_stance(stance),
+        torch.set_grad_enabled(situation == "checkpointing"),
+    ):
         try:
-            with torch.set_grad_enabled(situation == "checkpointing"):
-                case.model()
-                if situation != "compile":  # which takes long
-                    case.run()
+            case.model()
+            if situation != "compile":  # which takes long
+                case.run()
         except Exception as error:  # what fails without a tool, however, is not there
             return {"is": NONE, "line": one_line(error)}
         said.clear()
         try:
-            with torch.set_grad_enabled(situation == "checkpointing"):
-                distance = CHECKS[tool](case)
+            distance = CHECKS[tool](case)
         except RuntimeError as error:
             return {"is": REFUSED, "line": one_line(error)}
     if distance <= TOLERANCE.get(situation, USUAL_TOLERANCE):
@@ -162,15 +157,12 @@ class Case:
         """Run the model as the situation has it."""
         return RUNS[self.situation][0](self.model(), self.family)
 
-    def by_hand(self, rule: str) -> Tensor:
-        """Return the same by hand."""
-        with by_hand(self.model(), rule):
-            return RUNS[self.situation][1](self.model(), self.family)
-
     def apart(self, found: Tensor, rule: str) -> float:
         """Return how far a result is from that by hand, in units of the change that was wanted."""
-        own = RUNS[self.situation][1](self.model(), self.family)
-        wanted = self.by_hand(rule)
+        run = RUNS[self.situation][1]
+        own = run(self.model(), self.family)
+        with by_hand(self.model(), rule):
+            wanted = run(self.model(), self.family)
         change = (wanted - own).double().norm().item()
         return (found - wanted).double().norm().item() / change if change else np.inf
 
@@ -213,7 +205,7 @@ def probe_is_right(case: Case) -> float:
     there = None
     padded = situation in ("padding", "compile", "generation")
     if padded and there_is(case.family, "padding"):  # what is generated is after the padding
-        after = torch.ones(2, SMALL["max_position_embeddings"], dtype=torch.long)
+        after = torch.ones(2, models.SMALL["max_position_embeddings"], dtype=torch.long)
         there = torch.cat([mask(True), after], 1)
     lines = hand.table(model, there)
     table = report.table().set_index(["layer", "call", "head"])
@@ -228,9 +220,10 @@ def probe_is_right(case: Case) -> float:
 
 def rescale_is_right(case: Case) -> float:
     """Return how far the output at another scale is from that by hand."""
-    contexts, distances = {"policy": rescale(POLICY)}, []
-    if case.situation != "compile":  # which takes long
-        contexts["factor"] = rescale(factor=FACTOR)
+    contexts = {"policy": rescale(POLICY), "factor": rescale(factor=FACTOR)}
+    if case.situation == "compile":  # which takes long
+        del contexts["factor"]
+    distances = []
     for rule, context in contexts.items():
         with context:
             found = case.run()

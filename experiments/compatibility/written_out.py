@@ -82,20 +82,20 @@ class ByHand:
                 rows &= there[:, None, : s.shape[2]].bool()
             mean = torch.where(seen, s, 0.0).sum(-1) / n
             squares = torch.where(seen, s - mean[..., None], 0.0).square().sum(-1)
-            for head in range(s.shape[1]):
-                of_rows: dict[str, Any] = {
-                    "keys": n,
-                    "alpha": squares / (n - 1),
-                    "collision_probability": p.square().sum(-1),
-                    "entropy": torch.special.entr(p).sum(-1),
-                    "largest_logit": s.amax(-1),
-                    "log_sum_exp": s.logsumexp(-1),
+            found: dict[str, Tensor] = {
+                "keys": n,
+                "alpha": squares / (n - 1),
+                "collision_probability": p.square().sum(-1),
+                "entropy": torch.special.entr(p).sum(-1),
+                "log_sum_exp": s.logsumexp(-1),
+            }
+            for head, at in enumerate(rows.unbind(1)):
+                line = {
+                    name: one[:, head][at].double().mean().item() for name, one in found.items()
                 }
-                found = {name: one[:, head][rows[:, head]] for name, one in of_rows.items()}
-                line = {name: one.double().mean().item() for name, one in found.items()}
                 line["alpha"] **= 0.5
-                line["largest_logit"] = found["largest_logit"].max().item()
-                line["rows"] = float(rows[:, head].sum())
+                line["largest_logit"] = s[:, head][at].max().item()
+                line["rows"] = float(at.sum())
                 lines[names[module], call, head] = line
         return lines
 

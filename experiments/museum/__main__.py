@@ -21,21 +21,22 @@ shown nine costs:
 - future-confuses: seeing keys of the future raises the loss, though they tell the answer.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 
 from attnlib.provenance import made
 from experiments.compatibility import FAMILIES
-from experiments.museum import EXHIBITS, Exhibit, audits, costs
+from experiments.museum import EXHIBITS, Exhibit, audits
 from experiments.museum.costs import Trained
-from experiments.records import Fields, complete, path_of
+from experiments.probe_training import CONFIG, TRAINING, WINDOWS
+from experiments.records import Fields, Work, complete, path_of
 
 RECORD = path_of("museum")
 RATIOS = tuple(
@@ -52,9 +53,9 @@ def main(
     """Train, measure, audit, and write the record."""
     torch.set_num_threads(1)
     settings = {
-        "config": asdict(costs.CONFIG),
-        "training": asdict(costs.TRAINING),
-        "windows": costs.WINDOWS,
+        "config": asdict(CONFIG),
+        "training": asdict(TRAINING),
+        "windows": WINDOWS,
         "ratios": RATIOS,
         "exhibits": [exhibit.name for exhibit in EXHIBITS],
     }
@@ -67,7 +68,7 @@ def main(
     )
 
 
-def work(trained: Callable[[], Trained]) -> Iterator[tuple[Fields, Callable[[], Any]]]:
+def work(trained: Callable[[], Trained]) -> Work:
     """Yield all that is recorded, and how it is found."""
 
     def rescaled(ratio: float) -> Fields:

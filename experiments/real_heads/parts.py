@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from itertools import pairwise, product
@@ -14,15 +14,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from attnlib.attention import rescale
+from attnlib.calibration import scale_gradient
 from attnlib.policies import POLICIES
-from experiments.museum import EXHIBITS, MULTIPLIERS, Exhibit
+from experiments.museum import EXHIBITS, MULTIPLIERS
 from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
+from experiments.real_heads.rows import parted, short
 from experiments.real_heads.shown import shown
-from experiments.records import Fields
-
-Entry = tuple[Fields, Callable[[], Any]]
-Work = Iterator[Entry]
+from experiments.records import Fields, Work
 
 LENGTHS = (128, 256, 512, 1024, 2048)
 LONG_LENGTHS = (2048, 4096, 8192)
@@ -66,7 +65,9 @@ PARAPHRASES = (
 )
 
 
-def entry(at: Fields, compute: Callable[..., Fields], *arguments: Any) -> Entry:
+def entry(
+    at: Fields, compute: Callable[..., Fields], *arguments: Any
+) -> tuple[Fields, Callable[[], Fields]]:
     """Return an entry that also says the seconds of processor time that it took."""
 
     def timed() -> Fields:
@@ -105,13 +106,6 @@ def cut(model: Model, index: int) -> list[list[int]]:
         kind = inputs.antibodies()
         return [model.reads(kind[(5 * index) % len(kind)][: n - 2]) for n in ANTIBODY_LENGTHS]
     return [text_of(model, index)]
-
-
-def short(number: Any) -> Any:
-    """Return numbers with five digits, None for those that are not finite."""
-    if isinstance(number, np.ndarray | list | tuple):
-        return [short(one) for one in number]
-    return float(f"{number:.5g}") if math.isfinite(number) else None
 
 
 # --- do they work? --------------------------------------------------------------------------------
@@ -185,50 +179,55 @@ def _both_sides(name: str, index: int) -> Fields:
     for ids in texts:
         places = np.arange(1, len(ids) - 1)
         if name == "MiniLM":
-            places = rows.at_lengths([len(ids)], ROWS, index)[0]
-        tables.append(heads(rows.measure(model.module, ids, places)[0]))
+            [places] = rows.at_lengths([len(ids)], ROWS, index)
+        found = rows.measure(model.module, ids, places, rows_alone)
+        tables.append(heads(found["rows"]))
     lengths = ANTIBODY_LENGTHS if name == "AntiBERTy" else [len(ids) for ids in texts]
     return {"lengths": list(lengths), "heads": tables}
+
+
+def rows_alone(*call: Tensor) -> dict[str, rows.Table]:
+    """Return what is asked of a call without needles."""
+    return {"rows": rows.row_table(*call)}
 
 
 def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
     """Return the rows of one text at several places, and its needles there."""
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1])
-    places, which = rows.at_lengths(lengths, ROWS, index)
-    needles = rows.meant(ids, places)
-    found, of_needles = rows.measure(model.module, ids, places, needles)
-    parts = [which == i for i in range(len(lengths))]
+    places = rows.at_lengths(lengths, ROWS, index)
+    asked = np.concatenate(places)
+    meant = rows.meant(ids, asked)
+
+    def see(logits: Tensor, *rest: Tensor) -> dict[str, rows.Table]:
+        of_needles = {name: rows.needle_table(logits, at) for name, at in meant.items()}
+        return {**rows_alone(logits, *rest), **of_needles}
+
+    found = rows.measure(model.module, ids, asked, see)
+    by_length = {name: parted(table, places) for name, table in found.items()}
     return {
         "lengths": list(lengths),
-        "heads": [heads(_some(found, part)) for part in parts],
-        "needles": {
-            name: [means(_some(table, part)) for part in parts]
-            for name, table in of_needles.items()
-        },
+        "heads": [heads(table) for table in by_length["rows"]],
+        "needles": {name: [means(table) for table in by_length[name]] for name in meant},
     }
-
-
-def _some(table: rows.Table, part: Any) -> rows.Table:
-    return {name: one[:, part] for name, one in table.items()}
 
 
 def heads(found: rows.Table) -> Fields:
     """Return the mean rows of each head, beside normal rows of the same n and α."""
-    alpha, rest = np.sqrt(found["variance"]), np.sqrt(found["variance_rest"])
-    normal, normal_rest = rows.random(found["n"], alpha), rows.random(found["n"] - 1.0, rest)
+    n, variance, rest = (found[name] for name in ("n", "variance", "variance_rest"))
+    random = rows.random_collision(n, np.sqrt(variance))
+    random_rest = rows.random_collision(n - 1.0, np.sqrt(rest))
     numbers = {
-        "n": found["n"].mean(1),
-        "alpha": np.sqrt(found["variance"].mean(1)),
-        "alpha_rest": np.sqrt(found["variance_rest"].mean(1)),
+        "n": n.mean(1),
+        "alpha": np.sqrt(variance.mean(1)),
+        "alpha_rest": np.sqrt(rest.mean(1)),
         "keys": 1.0 / found["collision"].mean(1),
         "keys_rest": 1.0 / found["collision_rest"].mean(1),
         "entropy": found["entropy"].mean(1),
         "output": np.sqrt(found["output_ratio"].mean(1)),
-        "largest_logit": found["largest_logit"].max(1),
         "first": found["first"].mean(1),
-        "random_keys": 1.0 / normal["collision"].mean(1),
-        "random_keys_rest": 1.0 / normal_rest["collision"].mean(1),
+        "random_keys": 1.0 / random.mean(1),
+        "random_keys_rest": 1.0 / random_rest.mean(1),
     }
     return {name: short(one) for name, one in numbers.items()}
 
@@ -256,10 +255,15 @@ def repeats() -> Work:
 def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
     model = MODELS["SmolLM2"]()
     twice = 2 * window(model, index, n // 2, SHIFT)
-    places, _ = rows.at_lengths([n], 2 * ROWS, index)
+    [places] = rows.at_lengths([n], 2 * ROWS, index)
     ahead = lengths if n <= SHORT else ()
-    needles = rows.repeated(twice, places)
-    _, found = rows.measure(model.module, twice, places, needles, ahead)
+    at = rows.repeated(twice, places)
+    found = rows.measure(
+        model.module,
+        twice,
+        places,
+        lambda logits, *_: {"repeat": rows.needle_table(logits, at, ahead)},
+    )
     return {"needle": means(found["repeat"])}
 
 
@@ -296,23 +300,18 @@ def priced(index: int, lengths: tuple[int, ...], change: Change) -> Fields:
     return {"losses": [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
 
 
-def times(factor: float, **where: Any) -> Change:
-    """Return what multiplies logits by a factor; by 1 it leaves the model alone."""
-    return nullcontext if factor == 1.0 else partial(rescale, factor=factor, **where)
-
-
 def price() -> Work:
-    """Yield the loss under each multiplier of all logits."""
-    for index, t in product(range(PRICE_TEXTS), (1.0, *[t for t in rows.TIMES if t != 1.0])):
+    """Yield the loss under each multiplier of all logits, 1 first."""
+    for index, t in product(range(PRICE_TEXTS), sorted(rows.TIMES, key=lambda t: t != 1.0)):
         at = {"text": index, "times": round(t, 3)}
-        yield entry(at, priced, index, PRICE_LENGTHS, times(t))
+        yield entry(at, priced, index, PRICE_LENGTHS, partial(rescale, factor=t))
 
 
 def beyond() -> Work:
     """Yield the same beyond the length of training, for three multipliers."""
     for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
         at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
-        yield entry(at, priced, index, BEYOND_LENGTHS, times(t))
+        yield entry(at, priced, index, BEYOND_LENGTHS, partial(rescale, factor=t))
 
 
 def slopes() -> Work:
@@ -323,22 +322,21 @@ def slopes() -> Work:
 
 def _slopes(index: int) -> Fields:
     model = MODELS["SmolLM2"]()
-    config: Any = model.module.config
     ids = window(model, index, 2 * SHORT + 1, SHIFT)
-    factors = torch.ones(config.num_hidden_layers, config.num_attention_heads, requires_grad=True)
-    with rows.Multiplied(factors):
-        loss = losses_of(model, ids)[SHORT // 2 :].mean()
-    (slope,) = torch.autograd.grad(loss, factors)
-    return {"late": short(slope.flatten().numpy())}
+    found = scale_gradient(
+        model.module, [ids], lambda _, ids: losses_of(model, ids)[SHORT // 2 :].mean()
+    )
+    return {"late": short(found.value.flatten())}
 
 
 def layers() -> Work:
     """Yield the loss where one layer has another multiplier."""
     for index in range(PRICE_TEXTS):
-        yield entry({"text": index, "layer": None}, priced, index, (LAYER,), times(1.0))
+        yield entry({"text": index, "layer": None}, priced, index, (LAYER,), nullcontext)
         for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
             at = {"text": index, "layer": layer, "times": round(t, 3)}
-            yield entry(at, priced, index, (LAYER,), times(t, layers=[layer]))
+            change = partial(rescale, factor=t, layers=[layer])
+            yield entry(at, priced, index, (LAYER,), change)
 
 
 def policies() -> Work:
@@ -350,43 +348,33 @@ def policies() -> Work:
         for index in (0, 1):
             at = {"policy": name, "as": "scale", "text": index}
             change = partial(rescale, name, normalize_qk=policy.applied_to == "cosine")
-            yield at, partial(_tried, index, SHORT, change)
+            yield entry(at, priced, index, up_to(SHORT), change)
+    n = np.array([64.0, 2048.0, 65536.0])
     for name, policy in POLICIES.items():
-        if policy.applied_to != "cosine" and _depends_on_n(name):
+        if policy.applied_to != "cosine" and np.ptp(policy.alpha(n, 64)) > 0.0:
             at = {"policy": name, "as": "factor", "text": 0}
             change = partial(rescale, factor=name, train_length=LENGTHS[-1])
-            yield at, partial(_tried, 0, LENGTHS[-1], change)
+            yield entry(at, priced, 0, up_to(LENGTHS[-1]), change)
 
 
-def _depends_on_n(name: str) -> bool:
-    try:
-        alpha = POLICIES[name].alpha(np.array([64.0, 2048.0, 65536.0]), 64)
-    except (TypeError, ValueError):
-        return False
-    return bool(np.ptp(np.broadcast_to(alpha, 3)) > 0.0)
-
-
-def _tried(index: int, tokens: int, change: Change) -> Any:
-    lengths = tuple(n for n in PRICE_LENGTHS if n <= tokens)
-    try:
-        return entry({}, priced, index, lengths, change)[1]()
-    except (TypeError, ValueError) as error:
-        return {"refused": " ".join(str(error).split())[:200]}
+def up_to(tokens: int) -> tuple[int, ...]:
+    """Return the lengths of prices up to so many tokens."""
+    return tuple(n for n in PRICE_LENGTHS if n <= tokens)
 
 
 def faults() -> Work:
     """Yield the loss with every fault of the museum that is a wrong multiplier."""
     for exhibit in EXHIBITS:
         if exhibit.kind in MULTIPLIERS:
+            wrong = exhibit.ratio(SHORT)
+            said = {"times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
             for index in (0, 1):
                 at = {"exhibit": exhibit.name, "text": index}
-                yield at, partial(_faulty, index, exhibit)
+                yield entry(at, _faulty, index, partial(rescale, factor=wrong), said)
 
 
-def _faulty(index: int, exhibit: Exhibit) -> Fields:
-    wrong = exhibit.ratio(SHORT)
-    found = _tried(index, SHORT, partial(rescale, factor=wrong))
-    return {**found, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
+def _faulty(index: int, change: Change, said: Fields) -> Fields:
+    return {**priced(index, up_to(SHORT), change), **said}
 
 
 # --- laws of others -------------------------------------------------------------------------------
@@ -412,9 +400,9 @@ def _short(name: str, index: int) -> Fields:
     tables, outputs = [], []
     for ids in texts:
         places = np.sort(rng.choice(np.arange(1, len(ids) - 1), LAW_ROWS, replace=False))
-        whole, rest, outs = laws.watch(model.module, ids, places, np.array([0]))
-        tables.append(laws.heads(whole, rest))
-        outputs.append(short(outs[:, 0]))
+        [table], [output] = laws.measure(model.module, ids, [places], np.array([0]))
+        tables.append(table)
+        outputs.append(short(output))
     found: Fields = {"lengths": [len(ids) for ids in texts], "heads": tables}
     return {**found, "outputs": outputs} if len(texts) > 1 else found
 
@@ -423,15 +411,12 @@ def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
     """Return the rows of one text at several places, and its output at a comma near each."""
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1])
-    places, which = rows.at_lengths(lengths, LAW_ROWS, index)
+    places = rows.at_lengths(lengths, LAW_ROWS, index)
     commas = np.flatnonzero(np.array(ids) == model.reads(COMMA)[0])
     ends = [int(max(commas[(n // 2 <= commas) & (commas < n)], default=-1)) for n in lengths]
-    whole, rest, outs = laws.watch(model.module, ids, places, np.maximum(ends, 0))
-    outs[:, np.array(ends) < 0] = math.nan
-    parts = [which == i for i in range(len(lengths))]
-    tables = [laws.heads(_some(whole, part), _some(rest, part)) for part in parts]
-    outputs = [short(one) for one in outs.swapaxes(0, 1)]
-    return {"lengths": list(lengths), "heads": tables, "ends": ends, "outputs": outputs}
+    tables, outputs = laws.measure(model.module, ids, places, np.maximum(ends, 0))
+    outputs[np.array(ends) < 0] = math.nan
+    return {"lengths": list(lengths), "heads": tables, "ends": ends, "outputs": short(outputs)}
 
 
 PARTS: dict[str, Callable[[], Work]] = {
@@ -453,7 +438,7 @@ PARTS: dict[str, Callable[[], Work]] = {
 def settings() -> Fields:
     """Return all that the numbers depend on, but the code."""
     return {
-        "packages": inputs.sources(),
+        "packages": {name: package._asdict() for name, package in inputs.PACKAGES.items()},
         "lengths": [LENGTHS, LONG_LENGTHS, ENGLISH_LENGTHS, ANTIBODY_LENGTHS],
         "rows": ROWS,
         "texts": TEXTS,

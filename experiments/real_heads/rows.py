@@ -6,17 +6,15 @@ several targets at once.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.interpolate import RectBivariateSpline
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from attnlib import exact
 from attnlib.checking import FloatArray
@@ -24,11 +22,11 @@ from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as measure_logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
+from attnlib.probing.tokens import Places, earlier
 from attnlib.scores import Normal
 
 T = TypeVar("T")
 
-Places = NDArray[np.int64]
 Table = dict[str, FloatArray]
 """Arrays over (layers · heads, rows)."""
 
@@ -56,65 +54,56 @@ def measure(
     model: nn.Module,
     ids: Sequence[int],
     places: Places,
-    needles: Mapping[str, Places] | None = None,
-    ahead: Sequence[int] = (),
-) -> tuple[Table, dict[str, Table]]:
-    """Run the model on a text, and return what its rows at some places are.
+    see: Callable[[Tensor, Tensor, Tensor], dict[str, Table]],
+) -> dict[str, Table]:
+    """Run the model on a text, and return tables of its rows at some places.
 
-    `needles` has the key that is meant at each of the places, −1 for none; of each a table is
-    returned, NaN where there is none. `ahead` are lengths for which its loss is foretold.
+    `see` returns those of a call from its logits, (heads, rows, keys), −∞ for hidden keys, the
+    values, (heads, keys, d), and the outputs, (heads, rows, d).
     """
-    meant = needles or {}
 
-    def see(call: Call, output: Tensor) -> tuple[Table, dict[str, Table]]:
-        logits, values, outs = rows_of(call, output, places)
-        of_needles = {name: needle_table(logits, at, ahead) for name, at in meant.items()}
-        return row_table(logits, values, outs), of_needles
+    def tables(call: Call, output: Tensor) -> dict[str, Table]:
+        chosen, outs = choose(call, output, [0], places)
+        logits, values = measure_logits(chosen)[0], chosen.value[0].double()
+        values = values.repeat_interleave(len(logits) // len(values), 0)
+        return see(logits, values, outs[0].double())
 
-    tables, of_needles = zip(*of_each_call(model, ids, see), strict=True)
-    return joined(tables), {name: joined([one[name] for one in of_needles]) for name in meant}
-
-
-def joined(parts: Sequence[Table]) -> Table:
-    """Return the tables of all calls as one."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def rows_of(call: Call, output: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the logits of some rows, −∞ for hidden keys, the values, and the outputs."""
-    chosen, outs = choose(call, output, [0], places)
-    logits, values = measure_logits(chosen)[0], chosen.value[0].double()
-    return logits, values.repeat_interleave(len(logits) // len(values), 0), outs[0].double()
+    found = of_each_call(model, ids, tables)
+    return {
+        name: {
+            column: np.concatenate([of_call[name][column] for of_call in found]) for column in table
+        }
+        for name, table in found[0].items()
+    }
 
 
-def _moments(logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return number, mean and variance (n − 1) of the logits that are seen, and these less it."""
+def _moments(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean and variance (n − 1) of the logits that are seen, and these less the mean."""
     seen = logits > -math.inf
     number = seen.sum(-1)
     mean = torch.where(seen, logits, 0.0).sum(-1) / number
     centred = torch.where(seen, logits - mean[..., None], -math.inf)
     squares = torch.where(seen, centred, 0.0).square().sum(-1)
-    return number.double(), mean, squares / (number - 1).clamp(min=1), centred
+    return mean, squares / (number - 1).clamp(min=1), centred
 
 
 def row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
     """Return the numbers of rows; those named rest are without the first key."""
-    number, _, variance, _ = _moments(logits)
     weights, rest = logits.softmax(-1), logits[..., 1:]
     # The values that a row sees: their mean and mean square, by sums over the keys.
     counts = (logits > -math.inf).to(values.dtype)
+    number = counts.sum(-1)
     mean = counts @ values / number[..., None]
     square = (counts @ values.square()).sum(-1) / number - mean.square().sum(-1)
     spread = square * number / (number - 1.0).clamp(min=1.0)
     output = (outs - mean).square().sum(-1) + spread / number
     found = {
         "n": number,
-        "variance": variance,
-        "variance_rest": _moments(rest)[2],
+        "variance": _moments(logits)[1],
+        "variance_rest": _moments(rest)[1],
         "collision": weights.square().sum(-1),
         "collision_rest": rest.softmax(-1).square().sum(-1),
         "entropy": torch.special.entr(weights).sum(-1),
-        "largest_logit": logits.amax(-1),
         "first": weights[..., 0],
         "output_ratio": output / spread.clamp(min=1e-30),
     }
@@ -122,82 +111,83 @@ def row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
 
 
 def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table:
-    """Return the numbers of a needle; those named rest leave the first key out of the others.
+    """Return the numbers of a needle, `at` the key that is meant in each row or −1; NaN for none.
 
-    With the needle's logit t, m the mean of the others, κ(s) = log of the mean of e^{s(ℓ − m)}: gap
-    t − m, variance of the others, kappa κ(1), slope κ'(1), and the loss −log P at each of TIMES;
-    sink is the logit of the first key, less the mean of the rest.
+    With the needle's logit t, m the mean of the others but the first, κ(s) = log of the mean of
+    e^{s(ℓ − m)} over them: gap t − m, their variance, kappa κ(1), slope κ'(1), all named rest, and
+    the loss −log P at each of TIMES; sink is the logit of the first key less m.
     Ahead at n: the loss with n keys of which the others are as here, the first key for itself.
     """
     place = torch.from_numpy(np.maximum(at, 0)).expand(logits.shape[:2])[..., None]
-    known = torch.from_numpy(at > 0) & (logits.gather(-1, place)[..., 0] > -math.inf)
-    known &= (logits > -math.inf).sum(-1) >= 4
     meant = logits.gather(-1, place)
+    known = torch.from_numpy(at > 0) & (meant[..., 0] > -math.inf)
+    known &= (logits > -math.inf).sum(-1) >= 4
     others = logits.scatter(-1, place, -math.inf)
-    found: dict[str, Tensor] = {}
-    for name, some in (("", others), ("_rest", others[..., 1:])):
-        number, mean, variance, centred = _moments(some)
-        kappa = centred.logsumexp(-1) - number.log()
-        slope = (centred.softmax(-1) * centred.clamp(min=-1e300)).sum(-1)
-        found |= {
-            f"gap{name}": meant[..., 0] - mean,
-            f"variance{name}": variance,
-            f"kappa{name}": kappa,
-            f"slope{name}": slope,
-        }
-    found["sink"] = torch.where(torch.from_numpy(at) > 0, logits[..., 0] - mean, math.nan)
+    mean, variance, centred = _moments(others[..., 1:])
+    gap = meant[..., 0] - mean
+    kappa = centred.logsumexp(-1) - (centred > -math.inf).sum(-1).double().log()
     beside = others - meant
-    for time in TIMES:
-        found[f"loss {time:.3g}"] = functional.softplus((time * beside).logsumexp(-1))
-    found["weight"] = torch.sigmoid(-beside.logsumexp(-1))
-    found["first"] = logits.softmax(-1)[..., 0]
-    sink = beside[..., 0]
-    crowd = found["kappa_rest"] - found["gap_rest"]
+    sink, crowd = beside[..., 0], kappa - gap
+    found = {
+        "gap_rest": gap,
+        "variance_rest": variance,
+        "kappa_rest": kappa,
+        "slope_rest": (centred.softmax(-1) * centred.clamp(min=-1e300)).sum(-1),
+        "sink": logits[..., 0] - mean,
+        **{f"loss {t:.3g}": functional.softplus((t * beside).logsumexp(-1)) for t in TIMES},
+        "weight": torch.sigmoid(-beside.logsumexp(-1)),
+        "first": logits.softmax(-1)[..., 0],
+    }
     for n in ahead:
         found[f"ahead {n}"] = functional.softplus(torch.logaddexp(sink, crowd + math.log(n - 2)))
     return {name: one.where(known, math.nan).numpy() for name, one in found.items()}
+
+
+def short(number: Any, digits: int = 5) -> Any:
+    """Return numbers with so many digits, None for those that are not finite."""
+    if isinstance(number, np.ndarray | list | tuple):
+        return [short(one, digits) for one in number]
+    return float(f"{number:.{digits}g}") if math.isfinite(number) else None
 
 
 # --- random rows ----------------------------------------------------------------------------------
 
 
 @cache
-def _random() -> dict[str, RectBivariateSpline]:
-    """Return log E Y and E H of normal rows as functions of log n and log(1 + α)."""
+def _random() -> RectBivariateSpline:
+    """Return log E Y of normal rows as a function of log n and log(1 + α)."""
     n = np.unique(np.round(2.0 ** np.arange(1.0, 15.1, 0.5)))
     alpha = np.expm1(np.linspace(0.0, math.log1p(LARGEST_ALPHA), 49))
-    law = Normal()
-    tables = {
-        "collision": np.log(exact.collision_probability(law, alpha, n[:, None])),
-        "entropy": exact.entropy(law, alpha, n[:, None]),
-    }
-    nodes = np.log(n), np.log1p(alpha)
-    return {name: RectBivariateSpline(*nodes, table) for name, table in tables.items()}
+    table = np.log(exact.collision_probability(Normal(), alpha, n[:, None]))
+    return RectBivariateSpline(np.log(n), np.log1p(alpha), table)
 
 
-def random(n: FloatArray, alpha: FloatArray) -> Table:
-    """Return collision probability and entropy of normal rows of the same n and α, in the mean.
+def random_collision(n: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Return the mean collision probability of normal rows of the same n and α.
 
-    Interpolated; the error is below 1e-3 of either.
+    Interpolated; the error is below 1e-3 of it.
     """
     where = np.log(np.maximum(n, 2.0)), np.log1p(np.minimum(alpha, LARGEST_ALPHA))
-    log_y, entropy = (_random()[name].ev(*where) for name in ("collision", "entropy"))
-    return {"collision": np.exp(log_y), "entropy": entropy}
+    return np.asarray(np.exp(_random().ev(*where)))
 
 
 # --- needles and places ---------------------------------------------------------------------------
 
 
-def at_lengths(lengths: Sequence[int], rows: int, seed: int) -> tuple[Places, Places]:
-    """Return places whose rows have about each of the lengths, from ¾ of it up, and which."""
+def at_lengths(lengths: Sequence[int], rows: int, seed: int) -> list[Places]:
+    """Return for each length places whose rows have about as many keys, from ¾ of it up."""
     rng = np.random.default_rng(seed)
-    places, which = [], []
-    for i, n in enumerate(lengths):
-        low = (3 * n) // 4
-        chosen = np.sort(rng.choice(np.arange(low, n), min(rows, n - low), replace=False))
-        places.append(chosen)
-        which.append(np.full(len(chosen), i))
-    return np.concatenate(places), np.concatenate(which)
+    return [
+        np.sort(rng.choice(np.arange((3 * n) // 4, n), min(rows, n - (3 * n) // 4), replace=False))
+        for n in lengths
+    ]
+
+
+def parted(table: Table, places: Sequence[Places]) -> list[Table]:
+    """Return the table of each length, from one of all their places one after the other."""
+    ends = np.cumsum([len(some) for some in places])[:-1]
+    columns = {name: np.split(column, ends, axis=1) for name, column in table.items()}
+    return [{name: columns[name][i] for name in columns} for i in range(len(places))]
 
 
 def meant(ids: Sequence[int], places: Places) -> dict[str, Places]:
@@ -206,34 +196,12 @@ def meant(ids: Sequence[int], places: Places) -> dict[str, Places]:
     previous: the key before; same: the last earlier one of the same token; induction: the one
     after that, if it is not the query's own.
     """
-    last: dict[int, int] = {}
-    earlier = np.full(len(ids), -1)
-    for i, token in enumerate(ids):
-        earlier[i] = last.get(token, -1)
-        last[token] = i
-    same = earlier[places]
+    same = earlier(np.array([ids]), None)[0, places]
     induction = np.where((same >= 0) & (same + 1 < places), same + 1, -1)
     return {"previous": places - 1, "same": same, "induction": induction}
 
 
-def repeated(ids: Sequence[int], places: Places) -> dict[str, Places]:
+def repeated(ids: Sequence[int], places: Places) -> Places:
     """Return the needle in a text that is said twice: the key after the token's first place."""
     half = len(ids) // 2
-    return {"repeat": np.where(places >= half, places - half + 1, -1)}
-
-
-class Multiplied(TorchFunctionMode):
-    """A context that multiplies the logits of each layer and head, by (layers, heads)."""
-
-    def __init__(self, factors: Tensor) -> None:
-        super().__init__()
-        self.factors, self.number = factors, 0
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func is functional.scaled_dot_product_attention:
-            factor = self.factors[self.number % len(self.factors)]
-            self.number += 1
-            args = (args[0] * factor[:, None, None], *args[1:])
-        return func(*args, **(kwargs or {}))
+    return np.where(places >= half, places - half + 1, -1)

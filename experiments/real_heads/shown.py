@@ -5,9 +5,9 @@ vector is written as whole numbers, up to WHOLE, of a unit of its own. Beside th
 of random scores do, for every n and α that the page can ask for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -15,11 +15,13 @@ from torch import Tensor
 from attnlib import sampling
 from attnlib.checking import FloatArray
 from attnlib.probing.measure import Call
+from attnlib.probing.tokens import Places
 from attnlib.rows import collision_probability, softmax
 from attnlib.scores import Normal
 from experiments.real_heads import inputs, rows
-from experiments.real_heads.inputs import MODELS, Model
-from experiments.records import Fields
+from experiments.real_heads.inputs import MODELS
+from experiments.real_heads.rows import short
+from experiments.records import Fields, Work
 
 SENTENCE = "A red fox ran down to the river to drink, and the old river took the fox away."
 RESIDUES = 48
@@ -33,8 +35,8 @@ LARGEST_ALPHA = 60.0
 ALPHAS = tuple(np.expm1(np.linspace(0.0, np.log1p(LARGEST_ALPHA), 33)).round(4).tolist())
 SAMPLED = 20_000
 
-Meant = Callable[[list[int]], list[int]]
-"""Which key each query means; −1 for none."""
+Meant = Callable[[list[int], Places], Places]
+"""Which key each query of a text means, from its tokens and the queries' places; −1 for none."""
 
 
 class Shown(NamedTuple):
@@ -47,23 +49,23 @@ class Shown(NamedTuple):
     meant: Meant | None = None
 
 
-def apart(places: int) -> Meant:
+def apart(distance: int) -> Meant:
     """Return the key so many places after the query."""
-    return lambda ids: [i + places if 0 <= i + places < len(ids) else -1 for i in range(len(ids))]
+
+    def at(ids: list[int], places: Places) -> Places:
+        keys = places + distance
+        return np.where((keys >= 0) & (keys < len(ids)), keys, -1)
+
+    return at
 
 
-def same(ids: list[int]) -> list[int]:
+def same(ids: list[int], places: Places) -> Places:
     """Return the last earlier key of the query's own token."""
-    return [int(i) for i in rows.meant(ids, np.arange(len(ids)))["same"]]
-
-
-def repeat(ids: list[int]) -> list[int]:
-    """Return, in a text that is said twice, the key after the token's first place."""
-    return [int(i) for i in rows.repeated(ids, np.arange(len(ids)))["repeat"]]
+    return rows.meant(ids, places)["same"]
 
 
 SHOWN = (
-    Shown("SmolLM2", 18, 6, "what followed when this was said before", repeat),
+    Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.repeated),
     Shown("SmolLM2", 20, 4, "a sink: the first token"),
     Shown("SmolLM2", 16, 0, "the token before", apart(-1)),
     Shown("SmolLM2", 5, 6, "the same token, earlier", same),
@@ -87,59 +89,49 @@ def text_of(name: str) -> str:
     return inputs.antibodies()[0][:RESIDUES] if name == "AntiBERTy" else inputs.REACTIONS[0]
 
 
-def shown() -> Iterator[tuple[Fields, Callable[[], Any]]]:
+def shown() -> Work:
     """Yield the heads, and then the random rows."""
     for one in SHOWN:
         at = {"model": one.model, "layer": one.layer, "head": one.head}
-        yield at, partial(_recorded, one)
+        yield at, partial(recorded, one)
     for n in KEYS:
         yield {"random": "keys", "n": n}, partial(random_keys, n)
 
 
-def _recorded(one: Shown) -> Fields:
+def recorded(one: Shown) -> Fields:
+    """Return a head's vectors, what multiplies q·k, whether it is causal, and the keys it means."""
     model = MODELS[one.model]()
     ids = model.reads(text_of(one.model))
-    query, key, scale, causal = heard(model, ids, one.layer, one.head)
-    return {
-        "tokens": [model.writes(token).strip() for token in ids],
-        "scale": scale,
-        "causal": causal,
-        "meant": one.meant(ids) if one.meant else [-1] * len(ids),
-        "queries": packed(query),
-        "keys": packed(key),
-    }
 
-
-def heard(
-    model: Model, ids: Sequence[int], layer: int, head: int
-) -> tuple[FloatArray, FloatArray, float, bool]:
-    """Return queries and keys of a head, (n, d), what multiplies q·k, and whether it is causal."""
-
-    def see(call: Call, output: Tensor) -> tuple[FloatArray, FloatArray, float, bool]:
+    def see(call: Call, output: Tensor) -> Fields:
         query, key = call.query[0], call.key[0]
-        scale = call.scale or query.shape[-1] ** -0.5
-        own = query[head], key[head * len(key) // len(query)]
-        q, k = (one.double().numpy() for one in own)
-        return q, k, float(scale), call.is_causal
+        return {
+            "scale": float(call.scale or query.shape[-1] ** -0.5),
+            "causal": call.is_causal,
+            "queries": packed(query[one.head].double().numpy()),
+            "keys": packed(key[one.head * len(key) // len(query)].double().numpy()),
+        }
 
-    return rows.of_each_call(model.module, ids, see)[layer]
+    places = np.arange(len(ids))
+    meant = one.meant(ids, places) if one.meant else np.full(len(ids), -1)
+    of_layers = rows.of_each_call(model.module, ids, see)
+    tokens = [model.writes(token).strip() for token in ids]
+    return {"tokens": tokens, "meant": meant.tolist(), **of_layers[one.layer]}
 
 
 def packed(vectors: FloatArray) -> Fields:
     """Return vectors as whole numbers and their units, both as text."""
     units = np.abs(vectors).max(axis=-1) / WHOLE
     whole = np.rint(vectors / units[:, None]).astype(int)
-    return {
-        "units": [float(f"{unit:.4g}") for unit in units],
-        "whole": [",".join(map(str, line)) for line in whole.tolist()],
-    }
+    lines = [",".join(map(str, line)) for line in whole.tolist()]
+    return {"units": short(units, 4), "whole": lines}
 
 
 def unpacked(table: Fields) -> FloatArray:
     """Return the vectors."""
-    lines = [[float(one) for one in line.split(",")] for line in table["whole"]]
-    found: FloatArray = np.array(lines) * np.array(table["units"])[:, None]
-    return found
+    whole = np.array([line.split(",") for line in table["whole"]], dtype=float)
+    vectors: FloatArray = whole * np.array(table["units"])[:, None]
+    return vectors
 
 
 def random_keys(n: int) -> list[list[float]]:
@@ -150,5 +142,5 @@ def random_keys(n: int) -> list[list[float]]:
         return np.stack(columns, axis=-1)
 
     found = sampling.sample(Normal(), n, statistic, rows=SAMPLED, seed=n)
-    table = found.quantile(list(QUANTILES)).value
-    return [[float(f"{one:.4g}") for one in line] for line in table.T]
+    lines: list[list[float]] = short(found.quantile(list(QUANTILES)).value.T, 4)
+    return lines

@@ -1,19 +1,23 @@
-"""What is recorded of the rows: means over texts, with intervals, and what they foretell.
+"""What is recorded of the rows and of the laws of others: means over texts, with intervals.
 
-Intervals are of 90 % by bootstrap over texts; with one text there is none.
+And what they foretell, and how they change with n. Intervals are of 90 % by bootstrap over texts;
+with one text there is none.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlib import retrieval
 from attnlib.checking import FloatArray
 from attnlib.retrieval import Fixed
 from attnlib.scores import Normal
 from experiments.real_heads.parts import SHORT
+from experiments.real_heads.rows import short
 from experiments.records import Entry, Fields
 
 RESAMPLED = 400
@@ -23,148 +27,240 @@ FINDS = 0.3
 """Mean weight of its needle from which a head is said to find it."""
 LISTED = 0.1
 """Mean weight from which it is recorded: some heads look for what is not always there."""
+FEWEST = 4
+"""Texts that a spread of outputs needs."""
+
+brief = partial(short, digits=4)
 
 
-def brief(number: Any) -> Any:
-    """Return numbers with four digits, None for those that are not finite."""
-    if isinstance(number, np.ndarray | list | tuple):
-        return [brief(one) for one in number]
-    return float(f"{number:.4g}") if np.isfinite(number) else None
+def summarised(part: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Return what is recorded of a part whose entries are texts."""
+    seconds = Entry({"seconds": part}, round(sum(one.found["seconds"] for one in entries)))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where no text has a number
+        return [seconds, *SUMMARIES[part](entries)]
+
+
+def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
+    """Yield what the texts of a run have in common, and what was found in them."""
+    runs: dict[tuple[Any, ...], list[Fields]] = {}
+    for entry in entries:
+        at = {name: value for name, value in entry.at.items() if name != "text"}
+        runs.setdefault(tuple(at.items()), []).append(entry.found)
+    for key, texts in runs.items():
+        yield dict(key), texts
+
+
+# --- statistics of texts --------------------------------------------------------------------------
 
 
 def mean(of_texts: FloatArray) -> FloatArray:
-    """Return the mean over the texts that have a number."""
-    known = np.isfinite(of_texts)
-    total = np.where(known, of_texts, 0.0).sum(axis=0)
-    return np.asarray(
-        np.divide(
-            total, known.sum(axis=0), out=np.full_like(total, np.nan), where=known.any(axis=0)
-        )
-    )
+    """Return the mean over the texts, the first axis, that have a number."""
+    return np.asarray(np.nanmean(of_texts, axis=0))
 
 
-def interval(of_texts: FloatArray, statistic: Any = None) -> list[FloatArray]:
-    """Return a statistic of the texts, the first axis, by default the mean, and its interval."""
-    statistic = statistic or mean
+def interval(of_texts: NDArray[Any], statistic: Any = mean) -> list[FloatArray]:
+    """Return a statistic of the texts, the first axis, and the ends of its interval."""
     whole = statistic(of_texts)
     if len(of_texts) == 1 or not whole.size:
         return [whole, np.full_like(whole, np.nan), np.full_like(whole, np.nan)]
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(of_texts), size=(RESAMPLED, len(of_texts)))
     several = np.array([statistic(of_texts[one]) for one in drawn])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where no text has a number
-        return [whole, *np.nanpercentile(several, INTERVAL, axis=0)]
+    return [whole, *np.nanpercentile(several, INTERVAL, axis=0)]
 
 
-def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Entry]]]:
-    """Yield what the texts of a run have in common, and their entries."""
-    runs: dict[tuple[Any, ...], list[Entry]] = {}
+def slopes(x: FloatArray, y: FloatArray, of: Callable[..., Any]) -> list[Any]:
+    """Return for each head the slope of y on x, with its interval.
+
+    `of` makes of x, (texts, lengths), and y, (texts, lengths, heads, …), the points, (points,) and
+    (points, heads).
+    """
+
+    def slope(texts: Any) -> FloatArray:
+        at, values = of(x[texts], y[texts])
+        at = at - at.mean()
+        return np.asarray((at[:, None] * values).sum(0) / (at * at).sum())
+
+    return [brief(one) for one in interval(np.arange(len(x)), slope)]
+
+
+def each(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the points of all texts."""
+    return x.ravel(), y.reshape(-1, y.shape[-1])
+
+
+def medians(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the medians over texts and rows, y (texts, lengths, heads, rows)."""
+    if y.shape[1] == 1:  # a length of its own for each text
+        return x[:, 0], np.median(y[:, 0], axis=-1)
+    return x.mean(0), np.median(y, axis=(0, 3))
+
+
+def spreads(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the log of the std over texts, y (texts, lengths, heads, components)."""
+    return x.mean(0), 0.5 * np.log(np.nanvar(y, axis=0, ddof=1).mean(-1))
+
+
+def column(tables: Sequence[Any], name: str) -> FloatArray:
+    """Return a number of tables, or of the tables of several texts, as an array; NaN for None."""
+    return np.array(
+        [column(one, name) if isinstance(one, list) else one[name] for one in tables], dtype=float
+    )
+
+
+# --- rows and needles -----------------------------------------------------------------------------
+
+
+def atlas(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the heads of each model at each length, how their keys grow, and their needles."""
+    for at, texts in by_run(entries):
+        for n, tables in sorted(_by_length(texts).items()):
+            yield Entry({**at, "length": n}, _columns(tables))
+        heads = [text["heads"] for text in texts]
+        logs = np.log(column(heads, "n")[..., 0])
+        growth = {
+            name: slopes(logs, np.log(column(heads, name)), each)
+            for name in ("keys", "keys_rest", "random_keys")
+        }
+        yield Entry({**at, "growth": "keys"}, growth)
+    runs: dict[tuple[str, int, str], list[Fields]] = {}
     for entry in entries:
-        at = {name: value for name, value in entry.at.items() if name != "text"}
-        runs.setdefault(tuple(at.items()), []).append(entry)
-    for key, several in runs.items():
-        yield dict(key), several
+        for needle, tables in entry.found.get("needles", {}).items():
+            for n, table in zip(entry.found["lengths"], tables, strict=True):
+                runs.setdefault((needle, n, f"{entry.at['tokens']} tokens"), []).append(table)
+    yield from needles(runs)
 
 
-def atlas(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the heads of each model at each length, and how their keys grow."""
-    found: list[Entry] = []
-    with np.errstate(all="ignore"):
-        for at, some in by_run(entries):
-            for n, tables in _by_length(some).items():
-                found.append(Entry({**at, "length": n}, _columns(tables)))
-            growth = {name: _growth(some, name) for name in ("keys", "keys_rest", "random_keys")}
-            found.append(Entry({**at, "growth": "keys"}, growth))
-    return found
+def _by_length(texts: list[Fields]) -> dict[int, list[Fields]]:
+    """Return the tables of the texts by length; lengths of all kinds in octaves."""
+    several = len({tuple(text["lengths"]) for text in texts}) > 1
+    tables: dict[int, list[Fields]] = {}
+    for text in texts:
+        for n, table in zip(text["lengths"], text["heads"], strict=True):
+            tables.setdefault(2 ** round(np.log2(n)) if several else n, []).append(table)
+    return tables
 
 
 def _columns(tables: list[Fields]) -> Fields:
     """Return the means over the texts; n is the same for all heads."""
-    columns: Fields = {"texts": len(tables), "n": brief(np.mean([one["n"] for one in tables]))}
+    columns: Fields = {"texts": len(tables), "n": brief(column(tables, "n").mean())}
     for name in tables[0]:
-        if name not in ("n", "largest_logit"):
-            whole, low, high = interval(_array([table[name] for table in tables]))
+        if name != "n":
+            whole, low, high = interval(column(tables, name))
             columns[name] = brief(whole)
             if name in WITH_INTERVALS and len(tables) > 1:
                 columns |= {f"{name}_low": brief(low), f"{name}_high": brief(high)}
     return columns
 
 
-def _array(parts: list[Any]) -> FloatArray:
-    return np.array(parts, dtype=float)
-
-
-def _by_length(entries: list[Entry]) -> dict[int, list[Fields]]:
-    """Return the tables of the texts by length; lengths of all kinds in octaves."""
-    several = len({tuple(entry.found["lengths"]) for entry in entries}) > 1
-    tables: dict[int, list[Fields]] = {}
+def repeats(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield what is known of the heads that look for what followed when this was said before."""
+    runs: dict[tuple[str, int, str], list[Fields]] = {}
     for entry in entries:
-        for n, table in zip(entry.found["lengths"], entry.found["heads"], strict=True):
-            key = 2 ** round(np.log2(n)) if several else n
-            tables.setdefault(int(key), []).append(table)
-    return dict(sorted(tables.items()))
+        key = ("repeat", entry.at["tokens"], "repeats")
+        runs.setdefault(key, []).append(entry.found["needle"])
+    return needles(runs)
 
 
-def _growth(entries: list[Entry], name: str) -> list[Any]:
-    """Return s in keys ∝ n^s for each head, the slope of the logs over all texts, and interval."""
-    points = _array(
-        [[[table["n"], table[name]] for table in entry.found["heads"]] for entry in entries]
-    )  # texts, lengths, 2, heads
-
-    def slope(some: FloatArray) -> FloatArray:
-        logs = np.log(some).reshape(-1, *some.shape[2:])
-        x, y = (logs - logs.mean(0)).swapaxes(0, 1)
-        return np.asarray((x * y).sum(0) / (x * x).sum(0))
-
-    return [brief(one) for one in interval(points, slope)]
-
-
-def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> list[Entry]:
-    """Return what is known of the heads that look for a needle, from tables by (needle, n, run).
+def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> Iterator[Entry]:
+    """Yield what is known of the heads that look for a needle, from tables by (needle, n, run).
 
     They are those whose mean weight on it is LISTED at some length up to SHORT.
     """
-    found: list[Entry] = []
-    with np.errstate(all="ignore"):
-        for needle in dict.fromkeys(key[0] for key in runs):
-            own = {key: tables for key, tables in runs.items() if key[0] == needle}
-            weights = [
-                mean(_array([t["weight"] for t in tables]))
-                for (_, n, _), tables in own.items()
-                if n <= SHORT
-            ]
-            if not weights:
-                continue
-            best = np.nan_to_num(np.array(weights)).max(axis=0)
-            chosen = np.flatnonzero(best >= LISTED)
-            at = {"needle": needle}
-            found.append(Entry({**at, "weights": "largest"}, brief(best)))
-            for (_, n, run), tables in own.items():
-                columns: Fields = {
-                    "texts": len(tables),
-                    "rows": sum(table["rows"] for table in tables),
-                    "head": chosen.tolist(),
-                }
-                for name in tables[0]:
-                    if name in ("rows", "gap", "variance", "kappa", "slope"):
-                        continue
-                    of_texts = _array([table[name] for table in tables])[:, chosen]
-                    columns[name] = brief(mean(of_texts))
-                if n <= SHORT:
-                    columns["reach"] = brief([_reach(columns, i) for i in range(len(chosen))])
-                found.append(Entry({**at, "length": n, "run": run}, columns))
-    return found
+    for needle in dict.fromkeys(key[0] for key in runs):
+        own = {key[1:]: tables for key, tables in runs.items() if key[0] == needle}
+        weights = [mean(column(own[key], "weight")) for key in own if key[0] <= SHORT]
+        if not weights:
+            continue
+        best = np.nan_to_num(weights).max(axis=0)
+        chosen = np.flatnonzero(best >= LISTED)
+        yield Entry({"needle": needle, "weights": "largest"}, brief(best))
+        for (n, run), tables in own.items():
+            columns: Fields = {
+                "texts": len(tables),
+                "rows": sum(table["rows"] for table in tables),
+                "head": chosen.tolist(),
+            }
+            for name in tables[0]:
+                if name != "rows":
+                    columns[name] = brief(mean(column(tables, name)[:, chosen]))
+            if n <= SHORT:
+                of_heads = zip(
+                    *map(columns.get, ("gap_rest", "variance_rest", "sink")), strict=True
+                )
+                columns["reach"] = brief([_reach(*of_head) for of_head in of_heads])
+            yield Entry({"needle": needle, "length": n, "run": run}, columns)
 
 
-def _reach(columns: Fields, i: int) -> float:
+def _reach(gap: float | None, variance: float | None, sink: float | None) -> float:
     """Return how far a head would reach whose other keys are normal, and the first one a sink."""
-    gap, variance, sink = (columns[name][i] for name in ("gap_rest", "variance_rest", "sink"))
-    if None in (gap, variance, sink) or variance <= 0.0:
+    if gap is None or variance is None or sink is None or variance <= 0.0:
         return float("nan")
     alpha = variance**0.5
     try:
-        needle = Fixed(gap / alpha)
-        return float(retrieval.reach(Normal(), needle, alpha, sinks=(min(sink, 600.0),)))
+        found = retrieval.reach(Normal(), Fixed(gap / alpha), alpha, sinks=(min(sink, 600.0),))
     except ValueError:
         return float("nan")
+    return float(found)
+
+
+# --- laws of others -------------------------------------------------------------------------------
+
+
+def laws(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the heads of each model at each length, how they change with n, and broken bounds."""
+    for at, texts in by_run(entries):
+        grown = growth(texts)
+        if "source" in at:
+            found = {"texts": len(texts), "output": grown["output"]}
+            yield Entry({**at, "growth": "output"}, found)
+            continue
+        of_texts = list(zip(*(text["heads"] for text in texts), strict=True))
+        lengths = texts[0]["lengths"] if len(of_texts) > 1 else ["own"]
+        for n, of_length in zip(lengths, of_texts, strict=True):
+            yield Entry({**at, "length": n}, _means(of_length))
+        yield Entry({**at, "growth": "laws"}, grown)
+    tables = [table for entry in entries for table in entry.found["heads"]]
+    weight, half = (sum(table["broken"][i] for table in tables) for i in (0, 1))
+    rows = sum(table["rows"] for table in tables)
+    yield Entry({"broken": "bounds"}, {"rows": rows, "weight": weight, "half": half})
+
+
+def _means(tables: Sequence[Fields]) -> Fields:
+    """Return the mean rows of some texts; of Λ and t½/Λ the median over all rows."""
+    tail, half = (np.concatenate(column(tables, name), axis=1) for name in ("tail", "half"))
+    plain = ("n", "range", "largest", "largest_rest")
+    return {
+        "texts": len(tables),
+        **{name: brief(column(tables, name).mean(axis=0)) for name in plain},
+        "tail": brief(np.median(tail, axis=1)),
+        "half": brief(np.median(half / tail, axis=1)),
+    }
+
+
+def growth(texts: Sequence[Fields]) -> Fields:
+    """Return of each head, with intervals over texts, how its rows change with n.
+
+    largest, largest_rest: exponents; range: what is added per e-fold of n; tail: the exponent of
+    the median Λ in log n; output: that of the std over texts.
+    """
+    tables = [text["heads"] for text in texts]
+    n = np.log(column(tables, "n"))
+    found: Fields = {
+        "largest": slopes(n, np.log(column(tables, "largest")), each),
+        "largest_rest": slopes(n, np.log(column(tables, "largest_rest")), each),
+        "range": slopes(n, column(tables, "range"), each),
+        "tail": slopes(np.log(n), np.log(column(tables, "tail")), medians),
+    }
+    if len(texts) >= FEWEST and texts[0].get("outputs"):
+        found["output"] = slopes(n, column(texts, "outputs"), spreads)
+    return found
+
+
+SUMMARIES: dict[str, Callable[[Sequence[Entry]], Iterator[Entry]]] = {
+    "atlas": atlas,
+    "repeats": repeats,
+    "laws": laws,
+}
+"""Of the parts of which only means over texts are recorded."""

@@ -1,14 +1,13 @@
 """What became of the predictions, by what is recorded: `python -m experiments.real_heads.verdicts`.
 
-Each has a line with the numbers that decide it; those whose record is not there have none. What was
-predicted stands in `predictions.toml`.
+Each has a line with the numbers that decide it. What was predicted stands in `predictions.toml`.
 """
 
 import math
 import tomllib
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ from scipy.stats import spearmanr
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
 from experiments.real_heads import inputs, parts, rows
-from experiments.real_heads.summary import FINDS, INTERVAL, RESAMPLED, interval
-from experiments.records import Record, load, path_of
+from experiments.real_heads.summary import FINDS, interval
+from experiments.records import Entry, Record, load, path_of
 
 SEEN, LAST = 1024, 2048
 LENGTHS_OF_LOSS = parts.PRICE_LENGTHS
@@ -44,21 +43,18 @@ class Verdict(NamedTuple):
     @property
     def found(self) -> str:
         """The numbers in a line, with three digits."""
-        parts = []
-        for name, value in self.numbers.items():
-            values = value if isinstance(value, list) else [value]
-            parts.append(f"{name} " + " ".join(f"{one:.3g}" for one in values))
-        return ", ".join(parts)
+        said = {
+            name: " ".join(f"{one:.3g}" for one in np.ravel(value))
+            for name, value in self.numbers.items()
+        }
+        return ", ".join(f"{name} {digits}" for name, digits in said.items())
 
 
 def all_of_them() -> list[Verdict]:
-    """Return the verdicts for which there are records."""
-    found = {}
-    for judge in (atlas, needles, price, changes_of_scale, dispersion, vanishing, scales):
-        with suppress(FileNotFoundError, KeyError):
-            for name, numbers in judge():
-                found[name] = judged(name, numbers)
-    return [found[name] for name in PREDICTIONS if name in found]
+    """Return the verdicts on all predictions; FileNotFoundError where a record is missing."""
+    judges = (atlas, needles, price, changes_of_scale, dispersion, vanishing, scales)
+    found = dict(chain.from_iterable(judge() for judge in judges))
+    return [judged(name, found[name]) for name in PREDICTIONS]
 
 
 def judged(name: str, numbers: Numbers) -> Verdict:
@@ -66,11 +62,7 @@ def judged(name: str, numbers: Numbers) -> Verdict:
     kept = bool(np.all(numbers.pop("kept", True)))
     for key, (low, high) in PREDICTIONS[name].get("ends", {}).items():
         kept &= bool(low <= np.min(numbers[key]) and np.max(numbers[key]) <= high)
-    return Verdict(name, kept, {key: _plain(number) for key, number in numbers.items()})
-
-
-def _plain(number: Any) -> Any:
-    return float(f"{float(number):.4g}") if np.ndim(number) == 0 else [_plain(x) for x in number]
+    return Verdict(name, kept, numbers)
 
 
 @cache
@@ -79,13 +71,14 @@ def record(part: str) -> Record:
     return load(path_of(f"real_heads_{part}"))
 
 
+def column(part: str, name: str, **at: Any) -> FloatArray:
+    """Return a number of all heads, from the entry of a record; NaN for None."""
+    return np.array(record(part).find(**at)[name], dtype=float)
+
+
 def heads(n: int, name: str) -> FloatArray:
     """Return a column of SmolLM2's heads at a length."""
-    return _column(record("atlas").find(model="SmolLM2", tokens=LAST, length=n)[name])
-
-
-def _column(values: Any) -> FloatArray:
-    return np.array(values, dtype=float)
+    return column("atlas", name, model="SmolLM2", tokens=LAST, length=n)
 
 
 def share(true: Any) -> float:
@@ -108,21 +101,20 @@ def seconds() -> float:
 
 def atlas() -> Judged:
     """Judge sinks, spreads, tails and growth."""
-    others = {}  # the models that see both sides, at their longest length
-    for model in ("MiniLM", "AntiBERTy", "RXNMapper", "rxnfp"):
-        tables = [e for e in record("atlas").select(model=model) if "length" in e.at]
-        found = max(tables, key=lambda entry: entry.at["length"]).found
-        others[model] = {name: _column(found[name]) for name in ("first", "output", "keys")}
-    sinks = {model: share(table["first"] > 0.3) for model, table in others.items()}
+    others = {  # the models that see both sides, at their longest length
+        name: [e.found for e in record("atlas").select(model=name) if "length" in e.at][-1]
+        for name in ("MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
+    }
+    sinks = {name: share(np.array(table["first"]) > 0.3) for name, table in others.items()}
     yield "A1", {"SmolLM2": share(heads(LAST, "first") > 0.3), **sinks}
     alpha = heads(SEEN, "alpha_rest")
     frozen = math.sqrt(2.0 * math.log(SEEN))
     yield "A2", {"below": share(alpha < frozen), "median": np.median(alpha)}
     yield "A3", {"share": share(heads(SEEN, "keys_rest") < heads(SEEN, "random_keys_rest"))}
-    ratios = [table["output"] * np.sqrt(table["keys"]) for table in others.values()]
+    ratios = [np.array(table["output"]) * np.sqrt(table["keys"]) for table in others.values()]
     yield "A4", {"share": share(np.concatenate(ratios) > 1.0)}
-    found = record("atlas").find(model="SmolLM2", tokens=LAST, growth="keys")
-    s, rest, random = (_column(found[k][0]) for k in ("keys", "keys_rest", "random_keys"))
+    at = {"model": "SmolLM2", "tokens": LAST, "growth": "keys"}
+    s, rest, random = (column("atlas", k, **at)[0] for k in ("keys", "keys_rest", "random_keys"))
     numbers = {"median": np.median(s), "without the sink": np.median(rest)}
     yield "A5", {**numbers, "below random": share(rest < random), "above .9": share(rest > 0.9)}
     ratio = heads(LAST, "alpha_rest") / heads(128, "alpha_rest")
@@ -135,13 +127,12 @@ def atlas() -> Judged:
 
 def needle(kind: str, n: int) -> Numbers:
     """Return the heads that find a needle, at a length, in the shortest of the runs."""
-    part = "repeats" if kind == "repeat" else "atlas"
-    found = [e.found for e in record(part).select(needle=kind) if e.at.get("length") == n]
-    if not found:
-        raise KeyError(kind)
-    best = _column(record(part).find(needle=kind, weights="largest"))
-    finds = best[found[0]["head"]] >= FINDS
-    return {name: _column(v)[finds] for name, v in found[0].items() if isinstance(v, list)}
+    found = record("repeats" if kind == "repeat" else "atlas")
+    best = np.array(found.find(needle=kind, weights="largest"), dtype=float)
+    table = found.select(needle=kind, length=n)[0].found
+    finds = best[table["head"]] >= FINDS
+    columns = {name: value for name, value in table.items() if isinstance(value, list)}
+    return {name: np.array(value, dtype=float)[finds] for name, value in columns.items()}
 
 
 def best_times(table: Numbers) -> FloatArray:
@@ -171,10 +162,9 @@ def needles() -> Judged:
     yield "N6", {"share": share(more > 0.0), "median": np.median(more)}
     measured = _reaches()
     known = np.isfinite(measured) & np.isfinite(repeat["reach"]) & (repeat["reach"] > 0.0)
-    if known.any():
-        ratio = repeat["reach"][known] / measured[known]
-        near = share(abs(np.log(ratio)) <= math.log(4.0))
-        yield "N7", {"heads": known.sum(), "further": share(ratio > 1.0), "within 4": near}
+    ratio = repeat["reach"][known] / measured[known]
+    near = share(abs(np.log(ratio)) <= math.log(4.0))
+    yield "N7", {"heads": known.sum(), "further": share(ratio > 1.0), "within 4": near}
 
 
 def _reaches() -> FloatArray:
@@ -195,12 +185,22 @@ def _reaches() -> FloatArray:
 
 def curve() -> tuple[FloatArray, FloatArray]:
     """Return the multipliers and the losses (multipliers, texts, lengths)."""
-    entries = record("price").entries
-    times = sorted({entry.at["times"] for entry in entries})
-    losses = [[e.found["losses"] for e in entries if e.at["times"] == one] for one in times]
-    if len({len(of_one) for of_one in losses}) > 1:
-        raise KeyError("not all texts")
-    return np.array(times), np.array(losses)
+    losses = _by_times(record("price").entries)
+    return np.array(list(losses)), np.array(list(losses.values()))
+
+
+def of_beyond() -> dict[float, FloatArray]:
+    """Return the losses at each length up to beyond that of training, by multiplier."""
+    losses = _by_times(record("beyond").entries)
+    return {times: np.mean(of_texts, axis=0) for times, of_texts in losses.items()}
+
+
+def _by_times(entries: Sequence[Entry]) -> dict[float, list[list[float]]]:
+    """Return the losses of the texts under each multiplier, the smallest first."""
+    found: dict[float, list[list[float]]] = {}
+    for e in sorted(entries, key=lambda e: float(e.at["times"])):
+        found.setdefault(e.at["times"], []).append(e.found["losses"])
+    return found
 
 
 def least(times: FloatArray, losses: FloatArray) -> float:
@@ -213,29 +213,21 @@ def least(times: FloatArray, losses: FloatArray) -> float:
 
 def best_at_lengths() -> FloatArray:
     """Return the best multiplier at each length."""
-    times, losses = curve()
-    return np.array([least(times, one) for one in losses.mean(axis=1).T])
+    return _best()[0]
 
 
-def best_interval() -> tuple[FloatArray, FloatArray]:
+def best_interval() -> list[FloatArray]:
     """Return the 90 % interval of the best multiplier at each length, by bootstrap over texts."""
+    return _best()[1:]
+
+
+def _best() -> list[FloatArray]:
     times, losses = curve()
-    rng = np.random.default_rng(0)
-    several = losses[:, rng.integers(losses.shape[1], size=(RESAMPLED, losses.shape[1]))].mean(2)
-    best = [[least(times, one) for one in draw.T] for draw in several.swapaxes(0, 1)]
-    low, high = np.percentile(best, INTERVAL, axis=0)
-    return low, high
 
+    def best(of_texts: FloatArray) -> FloatArray:
+        return np.array([least(times, of_length) for of_length in of_texts.mean(axis=0).T])
 
-def of_beyond() -> dict[float, FloatArray]:
-    """Return the losses at each length up to beyond that of training, by multiplier."""
-    entries = record("beyond").entries
-    if len(entries) < 6:
-        raise KeyError("not all")
-    return {
-        t: np.mean([e.found["losses"] for e in entries if e.at["times"] == t], axis=0)
-        for t in sorted({e.at["times"] for e in entries})
-    }
+    return interval(losses.swapaxes(0, 1), best)
 
 
 def price() -> Judged:
@@ -255,27 +247,21 @@ def price() -> Judged:
 def costs_of_layers() -> dict[float, FloatArray]:
     """Return what a multiplier in one layer costs, for each layer, by multiplier."""
     entries = record("layers").entries
-    right = {e.at["text"]: e.found["losses"][0] for e in entries if e.at["layer"] is None}
-    costs: dict[float, dict[int, list[float]]] = {}
-    for e in entries:
-        if e.at["layer"] is not None:
-            of_layer = costs.setdefault(e.at["times"], {}).setdefault(e.at["layer"], [])
-            of_layer.append(e.found["losses"][0] - right[e.at["text"]])
-    return {t: np.array([np.mean(one) for one in of.values()]) for t, of in costs.items()}
+    right = [e.found["losses"][0] for e in entries if e.at["layer"] is None]
+    losses = _by_times([e for e in entries if e.at["layer"] is not None])
+    by_layer = {times: np.reshape(of_all, (len(right), -1)).T for times, of_all in losses.items()}
+    return {times: (found - right).mean(axis=1) for times, found in by_layer.items()}
 
 
 def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
     """Return what each change costs at each length, over the same texts as they are."""
-    right = {
-        e.at["text"]: _column(e.found["losses"])
-        for e in record("policies").select(policy="transformer", **{"as": "scale"})
-    }
+    as_it_is = record("policies").select(policy="transformer", **{"as": "scale"})
+    right = {e.at["text"]: np.array(e.found["losses"]) for e in as_it_is}
     found: dict[str, list[FloatArray]] = {}
     for e in record(part).select(**at):
-        if "losses" in e.found:
-            short = right[e.at["text"]]
-            mine = _column(e.found["losses"])[: len(short)]
-            found.setdefault(e.at[field], []).append(mine - short)
+        own = right[e.at["text"]]
+        more = np.array(e.found["losses"])[: len(own)] - own
+        found.setdefault(e.at[field], []).append(more)
     return {name: np.mean(several, axis=0) for name, several in found.items()}
 
 
@@ -314,14 +300,14 @@ def _is_another_scale(name: str) -> bool:
 
 def law(n: int, name: str, tokens: int = LAST) -> FloatArray:
     """Return a column of SmolLM2's heads at a length."""
-    return _column(record("laws").find(model="SmolLM2", tokens=tokens, length=n)[name])
+    return column("laws", name, model="SmolLM2", tokens=tokens, length=n)
 
 
 def changes(name: str, model: str = "SmolLM2", **at: Any) -> FloatArray:
-    """Return how a number of each head changes with n, up to LAST tokens."""
-    if not at:
-        at = {"growth": "laws", **({"tokens": LAST} if model == "SmolLM2" else {})}
-    return _column(record("laws").find(model=model, **at)[name][0])
+    """Return how a number of each head changes with n, by default up to LAST tokens."""
+    run = {"tokens": LAST} if model == "SmolLM2" else {}
+    value, _, _ = column("laws", name, model=model, **(at or {"growth": "laws", **run}))
+    return np.asarray(value)
 
 
 def dispersion() -> Judged:
