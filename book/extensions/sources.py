@@ -31,16 +31,13 @@ def link_sources(app: Sphinx, tree: nodes.document) -> None:
         if isinstance(text.parent, WITHOUT_LINKS) or not SOURCES.search(text):
             continue
         pieces: list[nodes.Node] = []
-        end = 0
-        for found in SOURCES.finditer(text):
-            pieces.append(nodes.Text(text[end : found.start()]))
-            words = NUMBER.split(found[0])
+        for piece in re.split(f"({SOURCES.pattern})", text):
+            words = NUMBER.split(piece) if SOURCES.fullmatch(piece) else [piece]
             pieces += [
                 link_to_source(word, page) if NUMBER.fullmatch(word) else nodes.Text(word)
                 for word in words
             ]
-            end = found.end()
-        text.parent.replace(text, [*pieces, nodes.Text(text[end:])])
+        text.parent.replace(text, pieces)
 
 
 def link_to_source(number: str, page: str) -> addnodes.pending_xref:
