@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book pdf test check mutants execute launch figures screenshots bench processors setup clean
+.PHONY: book pdf test check mutants execute launch figures bench processors setup clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -33,12 +33,9 @@ execute: $(READY)  ## re-run the chapters in place, in parallel
 launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_REPOSITORY
 	$(BIN)/python -m book.launch
 
-figures: $(READY)  ## redraw the logo, the stills, the README's figure; rewrite the page of trained heads
+figures: $(READY)  ## redraw the stills and the README's figure; rewrite the page of trained heads
 	$(BIN)/python -m book.drawings
 	$(BIN)/python -m book.models
-
-screenshots: book  ## look at every page: two widths, two colour schemes
-	$(BIN)/python -m book.screenshots
 
 bench: $(READY)  ## the ratios against what a user would use instead, and the page of them
 	$(BIN)/python -m benchmarks

@@ -10,9 +10,6 @@ from threading import Thread
 
 from playwright.sync_api import Browser, sync_playwright
 
-WIDTHS = (390, 1280)
-"""CSS pixels: a phone held upright, a laptop."""
-
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

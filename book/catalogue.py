@@ -2,9 +2,8 @@
 
 import re
 
-from docutils.utils.math.latex2mathml import tex2mathml
-
 from attnlib.policies import POLICIES, Policy
+from book.formulas import mathml
 from book.values import Markup, Table
 
 MODELS = {"transformer": "GPT-2", "qk_norm": "ViT-22B, OLMo 2, Qwen3"}
@@ -60,16 +59,3 @@ def formula(policy: Policy) -> Markup:
     )
     text = f"{policy.formula}; {constants}" if constants else policy.formula
     return Markup(text, f"{mathml(policy.formula)} <small>{constants}</small>")
-
-
-def mathml(tex: str) -> str:
-    """Return a formula as MathML, which every browser shows."""
-    markup = "".join(map(str.strip, tex2mathml(tex).splitlines()))
-    markup = re.sub("<mo>(max|min)</mo>", r"<mi>\1</mi>", markup)
-    return NAMES.sub('<mspace width="0.17em"></mspace>', markup)
-
-
-NAMES = re.compile(
-    "(?<=</mi>)(?=<mi>log</mi>)|(?<=</msub>)(?=<mi>max)|(?<=<mo>&ApplyFunction;</mo>)(?=<mi>)"
-)
-"""Where a name stands beside another letter."""

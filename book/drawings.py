@@ -1,7 +1,7 @@
-"""Draw what no chapter draws: logo, favicon, the front page's figures, the stills of live ones.
+"""Draw what no chapter draws: the front page's figures, and the stills of live ones.
 
-Each build writes them to static/, but for those that are shown without one: these are committed,
-`make figures` draws them again, and a test compares.
+Each build writes them to static/, but for the README's, which is shown without one: it is
+committed, `make figures` draws it again, and a test compares.
 """
 
 from pathlib import Path
@@ -9,27 +9,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlib import annealed, exact, freezing, retrieval, rows, scores, typical
+from attnlib import freezing, retrieval
 from attnlib.files import replace
 from book import stills, style
 
 STATIC = Path(__file__).parent.parent / "static"
-
-
-def logo() -> str:
-    """Return the logo as SVG: a row of attention weights under a root sign."""
-    weights = rows.softmax([0.0, 1.0, 2.2, 0.6])
-    bars = "".join(
-        f'<rect x="{25 + 9 * i}" y="{55 - 44 * weight:.1f}" width="6" height="{44 * weight:.1f}" '
-        f'rx="1" fill="{"#e07a2f" if weight == weights.max() else "#3f8fd0"}"/>'
-        for i, weight in enumerate(weights)
-    )
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64">'
-        f"<title>The Scale of Attention</title>{bars}"
-        '<path d="M3 38 L9 35 L16 56 L21 12 H62" fill="none" stroke="#7d8792" stroke-width="4" '
-        'stroke-linecap="round" stroke-linejoin="round"/></svg>\n'
-    )
 
 
 def three_answers() -> Figure:
@@ -38,17 +22,9 @@ def three_answers() -> Figure:
     The gradient α(1 − Σp²) of a row of normal scores, against α: the approximation
     α(1 − e^{α²}/n), the exact mean, and the geometric mean over 8000 simulated rows.
     """
-    n, law = 512, scores.Normal()
-    alpha = np.linspace(0.02, 9.0, 100)
-    approximation = annealed.gradient(law, alpha, n)
-    typical_row, _ = typical.gradient(law, alpha, n, rows=8000)
-
     style.set_style()
     drawing, axes = style.figure("α (the Transformer's 1/√d is α = 1)", "gradient α(1 − Σp²)")
-    near = approximation > -0.3
-    axes.plot(alpha[near], approximation[near], "--", color=style.VERMILLION)
-    axes.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE)
-    axes.plot(alpha, typical_row, "-.", color=style.GREEN)
+    stills.averages(axes, np.linspace(0.02, 9.0, 100), 512, simulated=8000)
     axes.axvline(1.0, color=style.GREY, linewidth=1.0, linestyle=":")
     axes.set(xlim=(0, 9), ylim=(0, 3.4))
     axes.text(2.6, 0.3, "approximation:\nbest α near 2", color=style.VERMILLION)
@@ -108,12 +84,8 @@ def door_long() -> Figure:
 
 
 def committed() -> dict[str, str]:
-    """Return what the README shows and _config.yml asks for before a build, by file names."""
-    return {
-        "logo.svg": logo(),
-        "favicon.svg": logo(),
-        "three-answers-on-white.svg": style.svg(three_answers(), "white"),
-    }
+    """Return what the README shows, by its file name."""
+    return {"three-answers-on-white.svg": style.svg(three_answers(), "white")}
 
 
 def built() -> dict[str, str]:

@@ -6,37 +6,28 @@ in "Chapter: exact." the names of chapters become links. Each chapter in turn en
 functions whose docstrings name it.
 """
 
-import importlib
 import inspect
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from functools import cache
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Mapping
 from pkgutil import iter_modules
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
-
-PAGES: dict[str, tuple[str, ...]] = {
-    "api/laws": ("attnlib.scores", "attnlib.rows"),
-    "api/gradients": ("attnlib.annealed", "attnlib.exact", "attnlib.freezing", "attnlib.typical"),
-    "api/finding": ("attnlib.retrieval",),
-    "api/simulation": ("attnlib.sampling", "attnlib.initialisation"),
-    "api/scales": ("attnlib.policies", "attnlib.rules", "attnlib.criteria"),
-    "api/models": (
-        *("attnlib.attention", "attnlib.probing", "attnlib.auditing"),
-        "attnlib.calibration",
-    ),
-    "api/proofs": ("attnlib.symbolic",),
-}
-"""The modules of each page."""
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import make_refnode
 
 CHAPTERS_NAMED = re.compile(r"\b[Cc]hapters?:\s+((?:[^.]|\.(?=\S))+)")
 NAME = re.compile(r"`([^`\n]+)`")
 SPECIAL = re.compile(r"([\\*|_`])")
+
+OF_MODULES = {"module", "function", "class", "exception"}
+"""Objects that a docstring anywhere may name without what they are in."""
+
+functions_of: defaultdict[str, list[str]] = defaultdict(list)
+"""The objects whose docstrings name a chapter, by its page, for a build."""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -44,44 +35,26 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", process)
     app.connect("autodoc-skip-member", skip)
-    app.connect("doctree-read", add_functions)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-@cache
-def documented() -> dict[str, str]:
-    """Return the docstring of every object on the pages by its full name, modules among them."""
-    found = {}
-    for name in (name for names in PAGES.values() for name in names):
-        module = importlib.import_module(name)
-        found[name] = inspect.getdoc(module) or ""
-        for owner, member, value in members(module):
-            found[f"{owner}.{member}"] = inspect.getdoc(value) or ""
-    return found
-
-
-def members(module: Any) -> Iterator[tuple[str, str, Any]]:
-    """Return the public functions and classes of a module, and the latter's own methods."""
-    own = [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
-    ]
-    for name in getattr(module, "__all__", own):
-        value = getattr(module, name)
-        if inspect.isfunction(value) or inspect.isclass(value):
-            yield module.__name__, name, value
-        if inspect.isclass(value):
-            for member, method in vars(value).items():
-                described = inspect.isfunction(method) or isinstance(method, property | classmethod)
-                if described and not member.startswith("_") and inspect.getdoc(method):
-                    yield f"{module.__name__}.{name}", member, method
+    app.connect("missing-reference", resolve)
+    app.connect("doctree-resolved", add_functions)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}
 
 
 def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Rewrite a docstring in place, as autodoc wants it."""
+    """Rewrite a docstring in place, as autodoc wants it, and note the chapters that it names."""
+    text = "\n".join(lines)
     chapters = {page for page in app.env.found_docs if page.startswith("chapters/")}
-    lines[:] = restructured("\n".join(lines), name, chapters).split("\n")
+    for word in re.findall(r"\w+", " ".join(CHAPTERS_NAMED.findall(text))):
+        if what != "module" and name not in functions_of[f"chapters/{word}"]:
+            functions_of[f"chapters/{word}"].append(name)
+    lines[:] = restructured(text, own_names(obj), chapters).split("\n")
+
+
+def own_names(obj: Any) -> set[str]:
+    """Return names that mean nothing else in an object's docstring: arguments, inner modules."""
+    if inspect.ismodule(obj):
+        return {module.name for module in iter_modules(getattr(obj, "__path__", ()))}
+    return set(inspect.signature(obj).parameters) if callable(obj) else set()
 
 
 def skip(app: Sphinx, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
@@ -91,8 +64,8 @@ def skip(app: Sphinx, what: str, name: str, obj: Any, skipped: bool, options: An
     return True if field or (what == "module" and not shown) else None
 
 
-def restructured(text: str, name: str, chapters: set[str]) -> str:
-    """Return a docstring in reStructuredText; `name` is that of its object."""
+def restructured(text: str, own: set[str], chapters: set[str]) -> str:
+    """Return a docstring in reStructuredText; `own` names are no links."""
     blocks, literal = [], False
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         indented = block.startswith(" ")
@@ -101,16 +74,16 @@ def restructured(text: str, name: str, chapters: set[str]) -> str:
         elif indented:
             blocks.append(f"::\n\n{block}")
         else:
-            blocks.append(in_line(block, name, chapters))
+            blocks.append(in_line(block, own, chapters))
         literal = block.endswith("::") or (indented and literal)
     return "\n\n".join([*blocks, ""])
 
 
-def in_line(block: str, name: str, chapters: set[str]) -> str:
+def in_line(block: str, own: set[str], chapters: set[str]) -> str:
     """Return a paragraph or a list with its names as links or code, and nothing else marked up."""
     pieces = NAME.split(block)
     pieces[::2] = [with_chapters(piece, chapters) for piece in pieces[::2]]
-    pieces[1::2] = [reference(piece, name) for piece in pieces[1::2]]
+    pieces[1::2] = [reference(piece, own) for piece in pieces[1::2]]
     return "".join(pieces)
 
 
@@ -134,84 +107,43 @@ def with_chapters(text: str, chapters: set[str]) -> str:
     return f"{escaped(text[: found.start(1)])}{linked}{rest}"
 
 
-def reference(text: str, name: str) -> str:
-    """Return a link to what `text` names, seen from the object `name`, or code.
-
-    A method comes before a function of its module, and that before one of another module.
-    """
+def reference(text: str, own: set[str]) -> str:
+    """Return what may be the name of an object as a link to it, anything else as code."""
     called = text.partition("(")[0]
-    if called in arguments(name) or called in inmates(name):
+    if called in own or not re.fullmatch(r"[\w.]+", called):
         return f"\\ ``{text}``\\ "
-    parts = name.split(".")
-    modules = {module for names in PAGES.values() for module in names}
-    targets = [".".join([*parts[:end], called]) for end in range(len(parts), 0, -1)]
-    elsewhere = [target for target in documented() if target.endswith(f".{called}")]
-    # The method of a class that is not at hand has the name of its class before its own.
-    targets += [one for one in elsewhere if "." in called or one.rpartition(".")[0] in modules]
-    known = [target for target in targets if target in documented()]
-    return f"\\ :py:obj:`{text} <{known[0]}>`\\ " if known else f"\\ ``{text}``\\ "
+    return f"\\ :py:obj:`{text} <{called}>`\\ "
 
 
-@cache
-def inmates(name: str) -> frozenset[str]:
-    """Return the names of a package's own modules, none where `name` is no package."""
-    path = getattr(sys.modules.get(name), "__path__", ())
-    return frozenset(module.name for module in iter_modules(path))
+def resolve(
+    app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element
+) -> nodes.Element | None:
+    """Return a link to what one other module has, code where none has it, or several.
 
-
-@cache
-def arguments(name: str) -> frozenset[str]:
-    """Return the names of the arguments of a documented object, none where it takes none."""
-    module = module_of(name)
-    value: Any = importlib.import_module(module)
-    for part in name.removeprefix(module).split(".")[1:]:
-        value = getattr(value, part, None)  # an object's own attribute is not the class's
-    return frozenset(inspect.signature(value).parameters) if callable(value) else frozenset()
-
-
-def add_functions(app: Sphinx, tree: nodes.document) -> None:
-    """End a chapter with the functions whose docstrings name it."""
-    page = app.env.docname
-    names = functions_of(page.removeprefix("chapters/"))
-    if not page.startswith("chapters/") or not names:
-        return
-    paragraph = nodes.paragraph(
-        "", "", nodes.strong("", "In the library. "), classes=["in-library"]
-    )
-    for index, (module, group) in enumerate(groupby(names, key=module_of)):
-        paragraph += nodes.Text("; " if index else "")
-        paragraph += link_to(module, module.removeprefix("attnlib."), page)
-        for place, name in enumerate(group):
-            paragraph += nodes.Text(", " if place else ": ")
-            paragraph += link_to(name, name.removeprefix(f"{module}."), page)
-    paragraph += nodes.Text(".")
-    next(tree.findall(nodes.section)).append(paragraph)
-
-
-def functions_of(chapter: str) -> list[str]:
-    """Return the functions and classes whose docstrings name a chapter, in the pages' order."""
-    return [
-        name
-        for name, text in documented().items()
-        if name != module_of(name)
-        and any(chapter in re.findall(r"\w+", named) for named in CHAPTERS_NAMED.findall(text))
+    A method that is not at hand has the name of its class before its own.
+    """
+    if node["reftype"] != "obj":
+        return None
+    target = node["reftarget"]
+    found = [
+        entry
+        for name, entry in env.domains["py"].objects.items()
+        if name.endswith(f".{target}") and ("." in target or entry.objtype in OF_MODULES)
     ]
+    if len(found) != 1:
+        return nodes.literal("", shown.astext())
+    return make_refnode(app.builder, node["refdoc"], found[0].docname, found[0].node_id, shown)
 
 
-def module_of(name: str) -> str:
-    """Return the module in which a documented object stands."""
-    modules = (module for names in PAGES.values() for module in names)
-    return next(module for module in modules if f"{name}.".startswith(f"{module}."))
-
-
-def link_to(target: str, text: str, page: str) -> addnodes.pending_xref:
-    """Return a link to a documented object, to be resolved by Sphinx's Python domain."""
-    return addnodes.pending_xref(
-        "",
-        nodes.literal("", text),
-        refdomain="py",
-        reftype="obj",
-        reftarget=target,
-        refdoc=page,
-        refwarn=True,
-    )
+def add_functions(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """End a chapter with the functions whose docstrings name it."""
+    if not functions_of[page]:
+        return
+    paragraph = nodes.paragraph("", "", nodes.strong("", "In the library. "))
+    paragraph["classes"] = ["in-library"]
+    for index, name in enumerate(functions_of[page]):
+        found = app.env.domains["py"].objects[name]
+        shown = nodes.literal("", name.removeprefix("attnlib."))
+        paragraph += nodes.Text(", " if index else "")
+        paragraph += make_refnode(app.builder, page, found.docname, found.node_id, shown)
+    next(tree.findall(nodes.section)).append(paragraph)

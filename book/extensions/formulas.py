@@ -6,6 +6,8 @@ formula and the full stop behind it.
 """
 
 import re
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -15,8 +17,10 @@ from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
+from attnlib.files import replace
 from book.formulas import mathml
 
+FONT = "fonts/formulas.woff2"
 CLASSES = "math notranslate nohighlight"
 
 BEFORE, BEHIND = re.compile(r"[(\[“‘]+$"), re.compile(r"^(?:[^\s/–—-]+-?|-)")
@@ -30,6 +34,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("mathml", (in_line, None), (displayed, None))
     app.add_css_file("formulas.css")
     app.connect("doctree-resolved", keep_together)
+    app.connect("build-finished", enclose_font)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -53,6 +58,16 @@ def beside(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
         return ""
     parent[place] = nodes.Text(pattern.sub("", text))
     return found[0]
+
+
+def enclose_font(app: Sphinx, error: Exception | None) -> None:
+    """Put the font into its style sheet: where pages are files, not every browser reads it else."""
+    static = Path(app.outdir, "_static")
+    sheet = static / "formulas.css"
+    if error is None and sheet.is_file():
+        font = b64encode((static / FONT).read_bytes()).decode()
+        text = sheet.read_text("utf-8").replace(FONT, f"data:font/woff2;base64,{font}")
+        replace(sheet, text.encode())
 
 
 def in_line(writer: HTML5Translator, node: nodes.math) -> None:

@@ -1,31 +1,24 @@
-// Filters for the ledger and the errata, by verdict, source and chapter. Without them all is shown.
+// Filters for the ledger, by verdict, source and chapter. Without them all is shown.
 
 import { button, whenWhole } from "./controls.js";
 import { html } from "./drawing.js";
-import { VERDICTS } from "./verdicts.js";
 
-/** What a claim is asked for, in the order of its entry. */
+/** What a claim is asked for. */
 const KINDS = ["verdict", "source", "chapter"];
 
-/** Return whether one of an item's claims has all that is chosen; an empty choice asks nothing. */
+/** Return whether a claim has all that is chosen; an empty choice asks nothing. */
 function fits(item, chosen) {
-  return item.claims.some((claim) => KINDS.every((kind, i) => !chosen[kind] || claim[i] === chosen[kind]));
+  return KINDS.every((kind) => !chosen[kind] || item[kind] === chosen[kind]);
 }
 
-/** Return what the page lists: elements, each with the claims that it is about. */
+/** Return the claims of the page: their elements, and what each box says of its claim. */
 function listed(article) {
-  const { claims } = VERDICTS;
-  const boxes = [...article.querySelectorAll(".claim[id]")].map((box) => ({
+  return [...article.querySelectorAll(".claim[id]")].map((box) => ({
     element: box.closest("div.output") ?? box,
-    claims: [claims[box.id.replace("claim-", "")]],
+    verdict: box.querySelector(".claim-title strong").textContent,
+    source: box.querySelector(".claim-place").textContent.match(/\d+/)[0],
+    chapter: box.querySelector(".claim-evidence a").getAttribute("href").replace(/\.html.*$/, ""),
   }));
-  const errata = [...article.querySelectorAll("section section")].map((element) => {
-    const codes = [...(element.querySelector("p")?.querySelectorAll("code") ?? [])];
-    return { element, claims: codes.map((code) => claims[code.textContent]) };
-  });
-  return (boxes.length ? boxes : errata)
-    .map((item) => ({ ...item, claims: item.claims.filter(Boolean) }))
-    .filter((item) => item.claims.length);
 }
 
 /** Return the names of chapters as the contents of the book have them, by file, in their order. */
@@ -38,30 +31,29 @@ function chapterNames() {
 /** Give the page's list its filters. */
 function ledger(article) {
   const items = listed(article);
-  if (!items.length) return;
-  const noun = article.querySelector(".claim") ? "claims" : "errata";
   const groups = [...article.querySelectorAll("section section")]
     .map((element) => ({ element, items: items.filter((item) => element.contains(item.element)) }))
     .filter((group) => group.items.length);
   const chapters = chapterNames();
+  const heading = (value) => article.querySelector(`section:has(> #source-${value}) > h2`)?.firstChild.textContent;
   const names = {
-    source: (value) => `${value}: ${VERDICTS.sources[value] ?? ""}`,
+    source: (value) => heading(value)?.replace("Source ", "") ?? value,
     chapter: (value) => chapters.get(value) ?? value,
   };
   const order = { source: (value) => Number(value), chapter: (value) => [...chapters.keys()].indexOf(value) };
   const address = new URLSearchParams(location.search);
-  const valuesOf = (i) => new Set(items.flatMap((item) => item.claims.map((claim) => claim[i])));
+  const valuesOf = (kind) => new Set(items.map((item) => item[kind]));
   let chosen = Object.fromEntries(
-    KINDS.map((kind, i) => [kind, valuesOf(i).has(address.get(kind)) ? address.get(kind) : ""]),
+    KINDS.map((kind) => [kind, valuesOf(kind).has(address.get(kind)) ? address.get(kind) : ""]),
   );
   const status = html("p", { class: "ledger-count", role: "status" });
-  const fields = KINDS.map((kind, i) => {
+  const fields = KINDS.map((kind) => {
     const select = html("select", {
       id: `ledger-${kind}`,
       onchange: () => choose({ ...chosen, [kind]: select.value }),
     });
     const label = html("label", { for: select.id }, kind[0].toUpperCase() + kind.slice(1));
-    const values = [...valuesOf(i)];
+    const values = [...valuesOf(kind)];
     if (order[kind]) values.sort((a, b) => order[kind](a) - order[kind](b));
     return { kind, select, values, box: html("div", { class: "live-field" }, label, select) };
   });
@@ -78,7 +70,7 @@ function ledger(article) {
     for (const item of items) item.element.classList.toggle("ledger-out", !fits(item, chosen));
     for (const { element, items: inside } of groups)
       element.classList.toggle("ledger-out", !inside.some((item) => fits(item, chosen)));
-    status.textContent = `${items.filter((item) => fits(item, chosen)).length} of ${items.length} ${noun}`;
+    status.textContent = `${items.filter((item) => fits(item, chosen)).length} of ${items.length} claims`;
     all.hidden = !Object.values(chosen).some(Boolean);
   };
   const choose = (next) => {
@@ -98,7 +90,7 @@ function ledger(article) {
   });
   const place = article.querySelector(".ledger-filters");
   place.setAttribute("role", "group");
-  place.setAttribute("aria-label", `Filter the ${noun}`);
+  place.setAttribute("aria-label", "Filter the claims");
   place.append(
     html("div", { class: "live-fields" }, ...fields.map(({ box }) => box)),
     html("div", { class: "live-buttons" }, status, all),

@@ -14,7 +14,6 @@ from typing import Any
 from attnlib.files import replace
 from book.live.heads import atlas, shown
 from book.live.tables import tables
-from book.live.verdicts import verdicts
 
 HERE = Path(__file__).parent
 
@@ -23,35 +22,22 @@ MODULES = (
     *("inputs", "advice", "snippets", "jacobian", "freezing", "contest", "parting", "finding"),
     *("reaching", "widening", "listing", "calculator", "explorer", "landing", "main"),
 )
-"""In an order in which each imports only from those before it. The first is made."""
+"""In an order in which each imports only from those before it."""
 
 SCRIPTS = {
     "live": MODULES,
     "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
     "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
-    "ledger": ("verdicts", "drawing", "controls", "ledger"),
+    "ledger": ("drawing", "controls", "ledger"),
 }
-"""The modules of each script; the first of each is made."""
+"""The modules of each script."""
 
 MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "table": tables,
     "atlas": atlas,
     "recorded": shown,
-    "verdicts": verdicts,
 }
-
-
-def modules(script: str = "live") -> dict[str, str]:
-    """Return the text of each module of a script by name."""
-    made, *names = SCRIPTS[script]
-    written = {name: (HERE / f"{name}.js").read_text("utf-8") for name in names}
-    return {made: made_module(made), **written}
-
-
-def figures(script: str) -> list[str]:
-    """Return the names of the figures that a script knows, as its last module has them."""
-    main = HERE / f"{SCRIPTS[script][-1]}.js"
-    return re.findall(r'^ *"(fig-[\w-]+)": ', main.read_text("utf-8"), re.MULTILINE)
+"""The modules of numbers, which are made."""
 
 
 def made_module(name: str) -> str:
@@ -67,25 +53,17 @@ def compact(value: Any) -> str:
 
 def write(folder: Path) -> dict[str, str]:
     """Write the modules into a folder, where tests load them one by one, and return the scripts."""
-    return {script: joined(folder, modules(script)) for script in SCRIPTS}
-
-
-def joined(folder: Path, modules: dict[str, str]) -> str:
-    """Write modules into a folder, and return the script of them."""
+    modules = {path.stem: path.read_text("utf-8") for path in HERE.glob("*.js")}
+    modules |= {name: made_module(name) for name in MADE}
     for name, text in modules.items():
         replace(folder / f"{name}.js", text.encode())
-    return bundle({name: bare(text) for name, text in modules.items()})
+    return {
+        script: bundle({name: modules[name] for name in names}) for script, names in SCRIPTS.items()
+    }
 
 
 IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|let|class|function|async function) (\w+))", re.MULTILINE)
-
-
-def bare(module: str) -> str:
-    """Return a module without comments on lines of their own, indentation and empty lines."""
-    without = re.sub(r"^ */\*\*.*?\*/$", "", module, flags=re.MULTILINE | re.DOTALL)
-    lines = (line.strip() for line in without.splitlines())
-    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def bundle(modules: dict[str, str]) -> str:

@@ -181,6 +181,9 @@ FIRST_SCREEN = """() => {
 }"""
 """A chapter's first paragraph is its answer; on a desk's screen a figure or a result follows."""
 
+WIDTHS = (390, 1280)
+"""CSS pixels: a phone held upright, a laptop."""
+
 NARROWEST = 320
 """CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""
 

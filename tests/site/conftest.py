@@ -52,7 +52,7 @@ def call(browser, address):
     """Return a function that calls an expression with the modules as m, and `cases`."""
     page = browser.new_page()
     page.goto(f"{address}/../live/")
-    names = {name for modules in SCRIPTS.values() for name in modules} | {"index", "search"}
+    names = {name for modules in SCRIPTS.values() for name in modules}
     page.evaluate(
         """async (names) => {
           window.m = {};

@@ -4,7 +4,7 @@ import re
 from itertools import product
 from time import sleep
 
-from book.browser import WIDTHS
+from tests.site.checks import WIDTHS
 
 
 def number(text):

@@ -1,15 +1,17 @@
 """The library's pages: complete, and tied to the chapters both ways."""
 
 import importlib
+import inspect
 import pkgutil
+import re
 
 import pytest
 import typer
 
 import attnlib
 from attnlib.cli import app
-from book.extensions.api import CHAPTERS_NAMED, documented, members
-from book.extensions.api import PAGES as LISTED
+from book.extensions.api import CHAPTERS_NAMED
+from tests.books import ROOT
 from tests.site.checks import PAGES, anchors, soup
 
 NOT_SHOWN = {
@@ -19,33 +21,54 @@ NOT_SHOWN = {
 }
 """What serves the modules themselves."""
 
-CHAPTERS = [name for name in PAGES if name.startswith("chapters/")]
-MODULES = [module for names in LISTED.values() for module in names]
+SHOWN = {
+    module: page
+    for page in PAGES
+    if page.startswith("api/")
+    for module in re.findall(r"automodule:: (\S+)", (ROOT / f"{page}.md").read_text("utf-8"))
+}
+"""The page of each module."""
+
+CHAPTERS = {name.removeprefix("chapters/") for name in PAGES if name.startswith("chapters/")}
+
+
+def documented(module):
+    """Return the docstrings of the public functions and classes of a module, and their methods."""
+    found = {}
+    own = [name for name, value in vars(module).items() if inspect.getmodule(value) is module]
+    for name in getattr(module, "__all__", own):
+        value = getattr(module, name)
+        if name.startswith("_") or not (inspect.isfunction(value) or inspect.isclass(value)):
+            continue
+        found[name] = inspect.getdoc(value) or ""
+        for member, method in vars(value).items() if inspect.isclass(value) else ():
+            if inspect.isfunction(method) and not member.startswith("_") and method.__doc__:
+                found[f"{name}.{member}"] = inspect.getdoc(method)
+    return {f"{module.__name__}.{name}": text for name, text in found.items()}
 
 
 def test_every_module_is_shown_or_left_out_on_purpose():
     every = {module.name for module in pkgutil.iter_modules(attnlib.__path__)}
-    shown = {module.split(".")[1] for module in MODULES} | {"cli"}
+    shown = {module.split(".")[1] for module in SHOWN} | {"cli"}
     assert shown | NOT_SHOWN == every
     assert not shown & NOT_SHOWN
 
 
-@pytest.mark.parametrize("page", LISTED)
-def test_functions_and_chapters_are_tied_both_ways(site, page):
-    members_of = [members(importlib.import_module(module)) for module in LISTED[page]]
-    expected = {f"{owner}.{name}" for found in members_of for owner, name, _ in found}
-    assert expected <= anchors(site / f"{page}.html")
-    links = {link["href"] for link in soup(site / f"{page}.html").select("article a[href]")}
-    known = {name.removeprefix("chapters/") for name in CHAPTERS}
-    for name, text in documented().items():
-        for named in CHAPTERS_NAMED.findall(text) if name.startswith(LISTED[page]) else ():
-            chapters = known & set(named.replace(",", " ").split())
-            assert chapters, f"{name} names no chapter in {named!r}"
+@pytest.mark.parametrize("name", SHOWN)
+def test_functions_and_chapters_are_tied_both_ways(site, name):
+    module, page = importlib.import_module(name), site / f"{SHOWN[name]}.html"
+    functions = documented(module)
+    assert set(functions) <= anchors(page)
+    links = {link["href"] for link in soup(page).select("article a[href]")}
+    for function, text in {name: module.__doc__, **functions}.items():
+        for named in CHAPTERS_NAMED.findall(text):
+            chapters = CHAPTERS & set(named.replace(",", " ").split())
+            assert chapters, f"{function} names no chapter in {named!r}"
             assert {f"../chapters/{chapter}.html" for chapter in chapters} <= links
-            for chapter in chapters if name not in MODULES else ():
+            for chapter in chapters if function != name else ():
                 page_of = soup(site / "chapters" / f"{chapter}.html")
                 back = [link["href"].partition("#")[2] for link in page_of.select(".in-library a")]
-                assert name in back
+                assert function in back
 
 
 def test_every_command_is_on_its_page_with_all_that_it_takes(site):

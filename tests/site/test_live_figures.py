@@ -260,7 +260,6 @@ MOVED = {
     "freezing": (
         *("fig-live-freezing", {"Number of keys n": 10**5, "α": 4}, ""),
         {
-            "as many equal keys, 1/Σp²": 1 / stills.sample_row(10**5, 4.0).collision_probability,
             "of the mean of rows, 1/E Σp²": 1 / exact.collision_probability(LAW, 4.0, 10**5),
         },
     ),
