@@ -96,7 +96,7 @@ def alphas(
     of_a_needle = [] if needle is None else _of_a_needle(law, needle, n)
     best, error = _typical(law, keys, seed)
     return [
-        Criterion("variance", unit, 0.0, "Logits of variance 1, as 1/√d gives them."),
+        Criterion("variance", unit, 0.0, "Logits of variance 1: 1/√d, on cosines √d."),
         Criterion(
             "annealed",
             float(annealed.best_alpha(law, keys)),

@@ -1,9 +1,9 @@
 """Monte Carlo of any row statistic: streaming, in constant memory, with standard errors.
 
 Rows of scores are drawn in batches. Batch i has a random stream of its own, the i-th child of the
-seed, and batches are folded in their order, so the result has the same bytes whatever executor
-computes them. Any `concurrent.futures.Executor` will do. Without one, threads on this machine's
-processors share the work: NumPy works outside the interpreter's lock.
+seed, and batches are folded in their order, so on machines of one kind the result has the same
+bytes whatever executor computes them. Any `concurrent.futures.Executor` will do. Without one,
+threads on this machine's processors share the work: NumPy works outside the interpreter's lock.
 
 Of each statistic only mean and variance are kept, and a histogram of its values rounded to 15
 significant bits, from which the quantiles are read.

@@ -37,11 +37,16 @@ def section(name: str, command: Any) -> nodes.section:
     usage = command.get_usage(context).removeprefix("Usage: ")
     found += nodes.literal_block("", usage, language="text")
     for paragraph in command.help.split("\n\n"):
-        found += nodes.paragraph("", " ".join(paragraph.split()))
+        found += told(" ".join(paragraph.split()))
     entries = nodes.definition_list()
     for written, meaning in (one.get_help_record(context) for one in command.params):
         term = nodes.term("", "", nodes.literal("", written))
-        said = nodes.definition("", nodes.paragraph("", meaning))
+        said = nodes.definition("", told(meaning))
         entries += nodes.definition_list_item("", term, said)
     found += entries
     return found
+
+
+def told(words: str) -> nodes.paragraph:
+    """Return a paragraph whose hyphens stay: --head is an option, and no dash."""
+    return nodes.paragraph("", words, support_smartquotes=False)

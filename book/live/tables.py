@@ -87,8 +87,12 @@ def parting_table() -> dict[str, Any]:
 def criteria_tables(recorded: Record) -> dict[str, Any]:
     """Return names and meanings of the criteria, and tables for the two without a closed form."""
     listed = criteria.alphas(Normal(), KEYS[0], needle=retrieval.Tilted(1.0))
+    error = {"typical": " Known to about one percent."}
     return {
-        "list": [{"name": entry.name, "meaning": entry.meaning} for entry in listed],
+        "list": [
+            {"name": entry.name, "meaning": entry.meaning + error.get(entry.name, "")}
+            for entry in listed
+        ],
         "entropy": entropy(recorded),
         "typical": typical(recorded),
     }

@@ -1,8 +1,8 @@
 """Training on a text: one run, with what is recorded on the way.
 
 Adam with a constant learning rate, as in source 002, unless told otherwise. A run is a value: a
-configuration, a seed and a text give the same numbers, on a CPU to the last bit. A run whose loss
-grows without bound ends early and says so.
+configuration, a seed and a text give the same numbers, on one kind of CPU to the last bit. A run
+whose loss grows without bound ends early and says so.
 
 Source 002. Chapter: training.
 """

@@ -42,6 +42,10 @@ def test_every_prediction_of_the_file_has_its_parts(models):
     assert {part.prediction for part in of_models} == set(length_models.WORDS)
     numbers = set(map(int, re.findall(r"^(\d+)\. ", text, re.MULTILINE)))
     assert set(length.WORDS) | set(length_models.WORDS) == numbers
+    said = [part._replace(what="") for part in heads + of_models]
+    assert len(set(said)) == len(said)  # no part is another's number under a second name
+    by_construction = [part for part in said if part.mean == part.half_width == 0.0]
+    assert [part.prediction for part in by_construction] == [12]  # a count, and it could be above 0
     held = [part.verdict == length.HOLDS for part in heads]
     assert np.mean(held) > 0.9
     assert {part.verdict for part in of_models} <= {length.HOLDS, length.OPEN}
