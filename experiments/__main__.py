@@ -28,8 +28,6 @@ def sweep_command(
         found = sweep.run(sweep.read(file, text), workers=workers, progress=True)
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
-    except sweep.UnfinishedError as error:
-        raise CommandError(str(error), 1) from error
     except KeyboardInterrupt:
         typer.echo("Stopped; the same command goes on from here.", err=True)
         raise typer.Exit(130) from None

@@ -23,7 +23,7 @@ Chapter: length.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,11 +35,15 @@ from attnlib import checking
 from attnlib.attention import rescale
 from attnlib.checking import FloatArray
 from attnlib.policies import Policy, own
+from attnlib.probing.measure import Call
+from attnlib.probing.measure import logits as logits_of
+from attnlib.probing.observer import Observer
+from attnlib.probing.sample import choose
 from attnlib.scores import Cosine
 from experiments.lab import data
 from experiments.lab.descent import DECAYS, Descent, descend
 from experiments.lab.fields import checked
-from experiments.lab.model import BYTES, Attention, Block, Config, Transformer, fitted
+from experiments.lab.model import BYTES, Config, Transformer, fitted
 
 TASKS = ("nearest", "recall", "induction")
 GAPS = ("noise", "fixed", "growing")
@@ -441,15 +445,14 @@ def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
     The keys are those before the queries and, the last of them, the query's own.
     """
     found: list[Tensor] = []
+    sets, n = tokens.shape
 
-    def note(attention: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        found.append(cast(Attention, attention).logits(inputs[0], QUERIES))
+    def see(layer: str, number: int, call: Call, output: Tensor) -> None:
+        last, _ = choose(call, output, range(sets), range(n - QUERIES, n))
+        found.append(logits_of(last).float())
 
-    blocks = cast(Iterable[Block], model.blocks)
-    hooks = [block.attention.register_forward_pre_hook(note) for block in blocks]
-    spoken = model(tokens)
-    for hook in hooks:
-        hook.remove()
+    with Observer(model, see).at_work():
+        spoken = model(tokens)
     logits = torch.cat(found, dim=1).transpose(0, 1)
     before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
     return torch.cat([before, own[..., None]], dim=-1).flatten(1, 2), spoken

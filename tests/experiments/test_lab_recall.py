@@ -128,21 +128,23 @@ TOKENS = Config(width=16, head_size=8, depth=2, sequence=24, positions="rotary",
     ],
 )
 def test_the_logits_that_are_seen_are_those_that_attend(changed):
-    model = Transformer(replace(TOKENS, attention="written_out", **changed), 0)
+    model = Transformer(replace(TOKENS, **changed), 0)
     for block in model.blocks:
         if block.attention.scale is not None:
             block.attention.scale.data[:] = torch.tensor([0.5, 2.0])
     tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2)[0])
     weights, softmax = [], torch.softmax
 
-    def kept(scores, dim):
-        weights.append(softmax(scores, dim=dim))
-        return weights[-1]
+    def kept(q, k, v, *, is_causal, scale, **_):
+        future = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        weights.append(softmax((scale * q @ k.mT).masked_fill(future, -math.inf), dim=-1))
+        return weights[-1] @ v
 
-    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "softmax", kept)
+    with torch.no_grad():
         seen, spoken = recall._seen(model, tokens)
-        torch.testing.assert_close(spoken, model(tokens))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.nn.functional, "scaled_dot_product_attention", kept)
+            torch.testing.assert_close(spoken, model(tokens))
     assert seen.shape == (4, 16, 23)
     for block in range(2):
         full = weights[block][:, :, -8:]
