@@ -77,22 +77,24 @@ def _whole(path: Path) -> int:
     return path.read_bytes().rfind(b"\n") + 1
 
 
-def read(path: Path) -> dict[str, Table]:
-    """Return the lines of a file by `Setting.key`, none where there is no file.
+def lines(path: Path) -> list[Table]:
+    """Return the lines of a file, none where there is no file.
 
     Raises ValueError, which names the line, where one is not JSON.
     """
-    if not path.exists():
-        return {}
-    lines = path.read_bytes()[: _whole(path)].splitlines()
-    found = {}
-    for number, line in enumerate(lines, 1):
+    found = []
+    whole = path.read_bytes()[: _whole(path)] if path.exists() else b""
+    for number, line in enumerate(whole.splitlines(), 1):
         try:
-            table = json.loads(line)
-            found[_key(table)] = table
-        except (ValueError, TypeError) as error:
+            found.append(json.loads(line))
+        except ValueError as error:
             raise ValueError(f"{path}, line {number} is not a run: {error}") from error
     return found
+
+
+def read(path: Path) -> dict[str, Table]:
+    """Return the runs of a file by `Setting.key`; raises as `lines`."""
+    return {_key(table): table for table in lines(path)}
 
 
 def encoded(setting: Setting, run: Run | Found, made: Table, timing: Table) -> Table:
