@@ -42,8 +42,6 @@ def data_command(
 ) -> None:
     """Fetch or make a text to train on."""
     try:
-        if name not in data.NAMES:
-            raise ValueError(f"NAME must be {' or '.join(data.NAMES)}, got {name!r}")
         text = data.load(name)
         if out is not None:
             out.write_bytes(text.tobytes())

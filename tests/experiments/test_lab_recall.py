@@ -201,7 +201,7 @@ def test_each_row_is_measured_in_the_head_that_finds_its_token():
         (
             replace(TOKENS, positions="learned"),
             {"lengths": [48]},
-            "are learned at most sequence=24, got 24 to 48",
+            "at most sequence=24, got 24 to 48",
         ),
         (TOKENS, {"lengths": [16]}, "sequence and lengths must be at least 17"),
     ],
