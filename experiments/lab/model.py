@@ -17,7 +17,7 @@ Source 002. Chapters: output_scale, training.
 import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -40,16 +40,8 @@ LARGEST_FACTOR = 1e19
 """Of `post_scale`, `residual_weight` and the like: a product of two is within float32."""
 
 
-def _policy_name(name: str, value: Any) -> str | None:
-    """Return `value` if it is None or a string: which policies there are is checked with it."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} must be a name in attnlib.policies.POLICIES, got {value!r:.80}")
-    return value
-
-
 SIZE = {"minimum": 1, "maximum": 2**20}
-NAMED_FACTORS = ("constant", "inverse")
-FACTOR = {"maximum": LARGEST_FACTOR, "words": NAMED_FACTORS}
+FACTOR = {"maximum": LARGEST_FACTOR, "words": ("constant", "inverse")}
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ class Config(Checked):
     """What multiplies q·k/√d, so that it is the standard deviation of the logits of random q and k,
     or with `cosine` the scale, what multiplies cos(q, k), whose standard deviation is 1/√d. A
     number, or "annealed" or "typical", the best ones for this size: see `alpha_number`."""
-    policy: str | None = checked(None, _policy_name)
+    policy: str | None = checked(None, lambda _, policy: policy)  # see __post_init__
     """In place of `alpha` the name of a policy in `attnlib.policies.POLICIES`, at the n of each
     query: the number of keys that it sees."""
     fit_policy: bool = checked(False, checking.flag)
