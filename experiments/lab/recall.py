@@ -96,10 +96,11 @@ class Task(Descent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.strength >= 1.0:
-            raise ValueError(f"strength must be below 1, got strength={self.strength:g}")
-        if self.rows % QUERIES:
-            raise ValueError(f"rows must be a multiple of {QUERIES}, got rows={self.rows}")
+        if self.strength >= 1.0 or self.rows % QUERIES:
+            raise ValueError(
+                f"strength must be below 1, and rows a multiple of {QUERIES}, "
+                f"got strength={self.strength:g} and rows={self.rows}"
+            )
 
 
 class Found(NamedTuple):
