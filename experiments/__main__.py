@@ -28,8 +28,6 @@ def sweep_command(
         found = sweep.run(sweep.read(file, text), workers=workers, progress=True)
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
-    except sweep.UnfinishedError as error:
-        raise CommandError(str(error), 1) from error
     except KeyboardInterrupt:
         typer.echo("Stopped; the same command goes on from here.", err=True)
         raise typer.Exit(130) from None
@@ -44,8 +42,6 @@ def data_command(
 ) -> None:
     """Fetch or make a text to train on."""
     try:
-        if name not in data.NAMES:
-            raise ValueError(f"NAME must be {' or '.join(data.NAMES)}, got {name!r}")
         text = data.load(name)
         if out is not None:
             out.write_bytes(text.tobytes())

@@ -17,21 +17,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
 import typer
+from torch import Tensor
 
 from attnlib.probing import Monitor
 from attnlib.provenance import made
 from experiments.lab import data
 from experiments.lab.data import Text
+from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer, loss
 from experiments.records import Fields, Record, Work, complete, path_of
 
 COMMAND = "python -m experiments.alarms"
-RECORD = path_of("alarms")
 
 SEEDS = tuple(range(10))
 STEPS, BATCH, EVERY = 600, 8, 20
@@ -68,7 +70,6 @@ COLLAPSE = "entropy collapse"
 
 def main(
     text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
-    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
 ) -> None:
     """Compute what the record does not hold yet, and say which predictions held."""
     torch.set_num_threads(1)
@@ -79,7 +80,8 @@ def main(
         "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
     }
     made_with = made("numpy", "scipy", "torch", threads=1)
-    record = complete(out, work(corpus), command=COMMAND, settings=settings, made=made_with)
+    path, whole = path_of("alarms"), work(corpus)
+    record = complete(path, whole, command=COMMAND, settings=settings, made=made_with)
     for line, found, held in verdicts(record):
         typer.echo(f"{'held' if held else 'FAILED'}: {line}: {found}")
 
@@ -97,22 +99,20 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
     `lowest_at` is the last step of the smallest mean of losses. Of the alarms the first of each
     kind is kept, with the number of heads that gave one.
     """
-    model = Transformer(group.config, seed).train()
-    adam = torch.optim.Adam(model.parameters(), lr=FIRST_RATE, fused=True)
-    batches = data.batches(
-        corpus, sequence=group.config.sequence, batch=BATCH, steps=STEPS, seed=seed
-    )
+    model = Transformer(group.config, seed)
+    descent = Descent(learning_rate=FIRST_RATE, steps=STEPS, batch=BATCH, seed=seed)
+    size = {"sequence": group.config.sequence, "batch": BATCH, "steps": STEPS}
+    batches = data.batches(corpus, **size, seed=seed)
+
+    def next_loss() -> Tensor:
+        inputs, targets = map(torch.from_numpy, next(batches))
+        return loss(model(inputs), targets)
+
     losses: list[float] = []
     diverged_at = None
     lowest = math.inf, 0
     with Monitor(model, every=EVERY, on_alarm=lambda _: None) as monitor:
-        for step, batch in enumerate(batches):
-            adam.param_groups[0]["lr"] = rate(group, step)
-            inputs, targets = map(torch.from_numpy, batch)
-            adam.zero_grad()
-            value = loss(model(inputs), targets)
-            value.backward()  # type: ignore[no-untyped-call]
-            adam.step()
+        for step, value in descend(model, descent, next_loss, partial(rate, group)):
             losses.append(value.item())
             mean = float(np.mean(losses[-MEAN_OF:]))
             if step >= MEAN_OF - 1 and mean < lowest[0]:
@@ -136,9 +136,8 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
 
 
 def rate(group: Group, step: int) -> float:
-    """Return the learning rate of a step."""
-    rising: float = FIRST_RATE * 2.0 ** (step / DOUBLING)
-    return rising if group.highest_rate is None else min(rising, group.highest_rate)
+    """Return the learning rate of a step, over that of the first."""
+    return float(min(2.0 ** (step / DOUBLING), (group.highest_rate or math.inf) / FIRST_RATE))
 
 
 def finite(number: float) -> float | None:
@@ -178,23 +177,17 @@ def warned(record: Record, until: str = "diverged_at") -> int:
     return sum(lead > 0 for group in DIVERGING for lead in leads(record, group, until))
 
 
-def median_lead(record: Record, group: str) -> float:
-    """Return the median of the steps by which the alarm came before."""
-    return float(np.median(leads(record, group)))
-
-
 FALSE = "false alarms of collapse"
 BEFORE = "steps before, the median with"
 PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
     ("runs without an end that diverge, of 20", lambda r: diverged(r, True), 20, 20),
     ("runs with an end that diverge, of 40", lambda r: diverged(r, False), 0, 0),
     ("runs that are warned of entropy collapse before, of 20", warned, 18, 20),
-    (f"{BEFORE} 2 layers", lambda r: median_lead(r, DIVERGING[0]), 40, 120),
-    (f"{BEFORE} 4 layers", lambda r: median_lead(r, DIVERGING[1]), 40, 120),
+    (f"{BEFORE} 2 layers", lambda r: median(leads(r, DIVERGING[0])), 40, 120),
+    (f"{BEFORE} 4 layers", lambda r: median(leads(r, DIVERGING[1])), 40, 120),
     (
         "runs that are warned before their loss turns, of 20",
-        lambda r: warned(r, "lowest_at"),
-        *(10, 20),
+        *(lambda r: warned(r, "lowest_at"), 10, 20),
     ),
     (f"{FALSE} to 2⁻⁹, of 10", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
     (f"{FALSE} to 2⁻⁸, of 10", lambda r: len(alarmed(r, USUAL[1])), 0, 1),
@@ -202,8 +195,7 @@ PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
     (f"{FALSE} from α = 4, of 10", lambda r: len(alarmed(r, GROUPS[-1].name)), 8, 10),
     (
         "false alarms of a dead head in the usual runs, of 30",
-        lambda r: sum(len(alarmed(r, group, "dead head")) for group in USUAL),
-        *(0, 0),
+        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in USUAL), 0, 0),
     ),
 )
 """What was expected: in words, what is counted, and the least and the most that it may be."""

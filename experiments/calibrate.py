@@ -8,11 +8,10 @@ calibrate_predictions.md, beside this file.
 """
 
 import json
-import os
-from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -24,42 +23,35 @@ from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import own_loss, read
 from attnlib.checking import FloatArray
-from experiments.lab import data
+from experiments.lab import data, results
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.rows import short
+from experiments.records import RECORDED, Fields, Work
 
-OUT = Path(__file__).parent / "recorded" / "calibrate.jsonl"
+OUT = RECORDED / "calibrate.jsonl"
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 TEXTS = 16
-SHIFTS = (-0.2, -0.1, 0.0, 0.1, 0.2)
-"""log t of the whole model at which losses and their slopes are taken."""
+SHIFTS = (-0.2, -0.1, 0.1, 0.2)
+"""log t of the whole model at which losses and their slopes are taken, beside 0."""
 FIT_LENGTHS = {"head": 512, "log": 2048}
 NEEDLE_LENGTHS = (512, 2048)
+KINDS = ("previous", "repeat")
 
-Fields = dict[str, Any]
 
-
-def pieces(longest: int) -> Iterator[tuple[Fields, Callable[[], Fields]]]:
+def pieces(longest: int) -> Work:
     """Yield where each piece is, and what computes it; short lengths first."""
     for length in (n for n in LENGTHS if n <= longest):
         for text in range(TEXTS):
-            yield (
-                {"what": "gradient", "length": length, "text": text},
-                partial(gradient, length, text),
-            )
-        for text in range(TEXTS):
-            for shift in SHIFTS:
-                if shift:
-                    at = {"what": "shift", "length": length, "text": text, "log_t": shift}
-                    yield at, partial(shifted, length, text, shift)
-        if length in NEEDLE_LENGTHS:
-            for kind in ("previous", "repeat"):
-                for text in range(TEXTS):
-                    at = {"what": "needles", "kind": kind, "length": length, "text": text}
-                    yield at, partial(needle, kind, length, text)
-        for what, at_length in FIT_LENGTHS.items():
-            if at_length == length:
-                yield {"what": f"fit {what}", "length": length}, partial(fitted, what, length)
+            at: Fields = {"what": "gradient", "length": length, "text": text}
+            yield at, partial(gradient, length, text)
+        for text, shift in product(range(TEXTS), SHIFTS):
+            at = {"what": "shift", "length": length, "text": text, "log_t": shift}
+            yield at, partial(shifted, length, text, shift)
+        for kind, text in product(KINDS if length in NEEDLE_LENGTHS else (), range(TEXTS)):
+            at = {"what": "needles", "kind": kind, "length": length, "text": text}
+            yield at, partial(needle, kind, length, text)
+        for what in (word for word, n in FIT_LENGTHS.items() if n == length):
+            yield {"what": f"fit {what}", "length": length}, partial(fitted, what, length)
 
 
 def tokens(length: int, text: int) -> torch.Tensor:
@@ -99,11 +91,8 @@ def needle(kind: str, length: int, text: int) -> Fields:
 def fitted(what: str, length: int) -> Fields:
     """Return a fit to the texts with even numbers, judged on the others."""
     texts = [tokens(length, text) for text in range(TEXTS)]
-    model = inputs.smollm2().module
-    if what == "head":
-        fit = fit_scales(model, texts[0::2], texts[1::2], per="head")
-    else:
-        fit = fit_scales(model, texts[0::2], texts[1::2], law="log")
+    options: Fields = {"per": "head"} if what == "head" else {"law": "log"}
+    fit = fit_scales(inputs.smollm2().module, texts[0::2], texts[1::2], **options)
     return {
         "fit": json.loads(fit.to_json()),
         "before": fit.before.tolist(),
@@ -111,38 +100,17 @@ def fitted(what: str, length: int) -> Fields:
     }
 
 
-def finished(path: Path = OUT) -> list[Fields]:
-    """Return the pieces that a record has; a last line that was cut off is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text("utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1] if line]
-
-
 def main(
     text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
     longest: Annotated[int, typer.Option(help="Tokens of the longest texts.")] = LENGTHS[-1],
-    threads: Annotated[int, typer.Option(help="Threads of PyTorch.")] = 1,
-    out: Annotated[Path, typer.Option(help="The record.")] = OUT,
 ) -> None:
     """Measure what is missing in the record."""
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     if text is not None:
         inputs.COPY[data.SHAKESPEARE] = text
-    done = finished(out)
-    if out.exists():  # a line that was cut off goes
-        whole = "".join(json.dumps(one) + "\n" for one in done)
-        part = out.with_suffix(".part")
-        part.write_text(whole, "utf-8")
-        part.replace(out)
-    known = [one["at"] for one in done]
-    todo = [(at, compute) for at, compute in pieces(longest) if at not in known]
-    for at, compute in tqdm(todo):
-        line = json.dumps({"at": at, **compute()}) + "\n"
-        with out.open("a", encoding="utf-8") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+    known = [one["at"] for one in results.lines(OUT)]
+    for at, compute in tqdm([(at, compute) for at, compute in pieces(longest) if at not in known]):
+        results.append(OUT, {"at": at, **compute()})
 
 
 if __name__ == "__main__":

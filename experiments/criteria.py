@@ -9,11 +9,8 @@ polynomials fitted to them.
 
 from collections.abc import Iterator
 from functools import cache, partial
-from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from attnlib import criteria, exact, freezing, typical
 from attnlib.provenance import cores, made
@@ -21,9 +18,10 @@ from attnlib.scores import Cosine, DotProduct, Law, Normal
 from experiments.records import Fields, Work, complete, path_of
 
 COMMAND = "python -m experiments.criteria"
-RECORD = path_of("criteria")
 KINDS = {Normal: "normal", Cosine: "cosine", DotProduct: "dot product"}
 SEED = 40
+BUDGET = 2**27
+"""Scores drawn for each n."""
 
 LARGEST_N = 2**24
 """The calculator's."""
@@ -37,29 +35,20 @@ ENTROPY_NODES = 10
 """Numbers of keys for each law."""
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
-    budget: Annotated[int, typer.Option(help="Scores drawn for each n.")] = 2**27,
-) -> None:
+def main() -> None:
     """Compute what the record does not hold yet."""
-    settings = {"seed": SEED, "budget": budget}
+    settings = {"seed": SEED, "budget": BUDGET}
     made_with = made("numpy", "scipy", threads=cores())
-    complete(out, work(budget), command=COMMAND, settings=settings, made=made_with)
+    complete(path_of("criteria"), work(), command=COMMAND, settings=settings, made=made_with)
 
 
-def work(budget: int) -> Work:
+def work() -> Work:
     """Yield what each entry is of, and what computes it."""
     for law, n in points_of_entropy():
         yield fields("entropy", law, n), partial(same_entropy, law, n)
-    for law, n in points_of_the_typical_row():
-        yield fields("typical", law, n), partial(typical_row, law, n, budget)
-
-
-def points_of_the_typical_row() -> Iterator[tuple[Law, int]]:
-    """Give each law and number of keys at which the typical row is simulated."""
     for law in laws(TYPICAL_DIMENSIONS):
         for n in TYPICAL_KEYS:
-            yield law, n
+            yield fields("typical", law, n), partial(typical_row, law, n)
 
 
 def points_of_entropy() -> Iterator[tuple[Law, int]]:
@@ -96,13 +85,13 @@ def same_entropy(law: Law, n: int) -> dict[str, float]:
     return {"alpha": alpha * float(np.sqrt(law.variance)), "held": held_entropy(law)}
 
 
-def typical_row(law: Law, n: int, budget: int) -> dict[str, float]:
+def typical_row(law: Law, n: int) -> dict[str, float]:
     """Return the best α in units of the α of freezing."""
-    rows = min(MOST_ROWS, budget // n)
+    rows = min(MOST_ROWS, BUDGET // n)
     value, error = typical.best_alpha(law, n, rows=rows, seed=SEED)
     unit = float(freezing.critical_alpha(n, law))
     return {"ratio": float(value) / unit, "standard_error": float(error) / unit}
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -59,11 +59,14 @@ class Heads:
                 self.found.setdefault(key, []).append(one)
 
     def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
-        """Return a number of each seed; "none" and the names of laws are losses."""
+        """Return a number of each seed; "none" and the laws are losses, a model's of the answer."""
         entries = self.found[variant, steps, n]
+        answers = "answers" in entries[0]
+        if name in LAWS:
+            return np.array([one["answers" if answers else "laws"][name] for one in entries])
         if name == "none":
-            name = "loss"
-        return np.array([one["laws"][name] if name in LAWS else one[name] for one in entries])
+            name = "answer_loss" if answers else "loss"
+        return np.array([one[name] for one in entries])
 
 
 def number(at: int, what: str, values: Values, low: float, high: float, expected: str = "") -> Part:

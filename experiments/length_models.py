@@ -27,18 +27,7 @@ LEARNED = 0.9
 """The accuracy at n₀ of a run that has learned its task."""
 
 
-class Models(Heads):
-    """The runs of models; "none" and the names of laws are losses of the answer."""
-
-    def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
-        """Return a number of each seed."""
-        entries = self.found[variant, steps, n]
-        if name in LAWS:
-            return np.array([one["answers"][name] for one in entries])
-        return np.array([one["answer_loss" if name == "none" else name] for one in entries])
-
-
-def recall(models: Models) -> Iterator[Part]:
+def recall(models: Heads) -> Iterator[Part]:
     """Associative recall, a key that stands there once."""
 
     def of(name: str, n: int, variant: str = "fixed", steps: int = LONG) -> Values:
@@ -79,7 +68,7 @@ def recall(models: Models) -> Iterator[Part]:
         yield near(29, f"weight, predicted less measured at {n}", excess, 0.0, 0.12)
 
 
-def noise(models: Models) -> Iterator[Part]:
+def noise(models: Heads) -> Iterator[Part]:
     """Associative recall with false matches."""
 
     def of(name: str, n: int) -> Values:
@@ -92,7 +81,7 @@ def noise(models: Models) -> Iterator[Part]:
     yield number(28, "loss at 4096", of("none", FARTHEST), 1.0, math.inf, "at least 1")
 
 
-def trained(models: Models) -> Iterator[Part]:
+def trained(models: Heads) -> Iterator[Part]:
     """Models that are trained with a law, or with a gain."""
 
     def of(variant: str) -> Values:
@@ -105,7 +94,7 @@ def trained(models: Models) -> Iterator[Part]:
     yield above(31, "gain − SSMax, at 1024", of("fixed_qk") - of("fixed_ssmax"))
 
 
-def induction(models: Models) -> Iterator[Part]:
+def induction(models: Heads) -> Iterator[Part]:
     """Two layers, rotary positions."""
     right = models("accuracy", "rotary", INDUCTION, START)
     learned = right > LEARNED
@@ -123,7 +112,7 @@ def induction(models: Models) -> Iterator[Part]:
 
 def parts(outcomes: Iterable[Outcome]) -> list[Part]:
     """Return all parts of the predictions, in their order."""
-    models = Models(outcomes)
+    models = Heads(outcomes)
     found = [part for of in (recall, noise, trained, induction) for part in of(models)]
     return sorted(found, key=lambda part: part.prediction)
 

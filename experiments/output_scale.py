@@ -10,12 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-import typer
 
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
@@ -26,7 +24,6 @@ from experiments.initialisation import TEMPERATURES
 from experiments.records import Work, complete, path_of
 
 COMMAND = "python -m experiments.output_scale"
-RECORD = path_of("output_scale")
 SEED = 30
 """Of the first entry; the others have the next numbers."""
 
@@ -66,28 +63,28 @@ HEADS_AT_A_TIME = 16
 Measured = dict[str, float]
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
-    scores: Annotated[int, typer.Option(help="Scores at each n.")] = 2**26,
-    heads: Annotated[int, typer.Option(help="Heads of attention, times a share.")] = 4096,
-) -> None:
+def main() -> None:
     """Compute what the record does not hold yet."""
     torch.set_num_threads(1)
-    settings = {"seed": SEED, "scores": scores, "heads": heads}
+    size = {"scores": 2**26, "heads": 4096}
+    path, settings = path_of("output_scale"), {"seed": SEED, **size}
     made_with = made("numpy", "scipy", "torch", threads=1)
-    complete(out, work(scores, heads), command=COMMAND, settings=settings, made=made_with)
+    complete(path, work(**size), command=COMMAND, settings=settings, made=made_with)
 
 
-def work(budget: int, heads: int) -> Work:
-    """Yield what each entry is of, and what computes it, from a seed of its own."""
+def work(scores: int, heads: int) -> Work:
+    """Yield what each entry is of, and what computes it, from a seed of its own.
+
+    `scores` are drawn at each n, and `heads` of attention, times a share.
+    """
     seeds = count(SEED)
     for n in LENGTHS:
         at = {"of": "temperatures", "law": "normal scores", "n": n}
-        yield at, partial(measure, Normal(), n, tuple(1.0 / TEMPERATURES), budget, next(seeds))
+        yield at, partial(measure, Normal(), n, tuple(1.0 / TEMPERATURES), scores, next(seeds))
     for name, law in LAWS.items():
         for n in POWERS:
             at = {"of": "lengths", "law": name, "n": n}
-            yield at, partial(measure, law, n, (1.0,), budget, next(seeds))
+            yield at, partial(measure, law, n, (1.0,), scores, next(seeds))
     for n, d, alpha, causal, share in HEADS:
         wanted = max(2, round(heads * share))
         compute = partial(heads_of_attention, n, d, alpha, causal=causal, heads=wanted)
@@ -199,4 +196,4 @@ def root(square: float, standard_error: float) -> Measured:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

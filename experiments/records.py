@@ -77,26 +77,15 @@ def load(name: str | Path) -> Record:
     """
     path = name if isinstance(name, Path) else path_of(name)
     try:
-        return _record(read_json(path))
-    except (ValueError, TypeError, RecursionError) as error:
+        table = read_json(path)
+        if "commit" in table["made"]:
+            provenance.check(table["made"])
+        entries = tuple(Entry(**entry) for entry in table["entries"])
+        if len({json.dumps(entry.at) for entry in entries}) < len(entries):
+            raise ValueError("two entries are of the same")
+        return Record(**{**table, "entries": entries})
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} is not a record: {error}") from error
-
-
-def _record(table: Any) -> Record:
-    _check_keys("it", table, Record._fields)
-    if "commit" in table["made"]:
-        provenance.check(table["made"])
-    for entry in table["entries"]:
-        _check_keys("an entry", entry, Entry._fields)
-    entries = tuple(Entry(**entry) for entry in table["entries"])
-    if len({json.dumps(entry.at) for entry in entries}) < len(entries):
-        raise ValueError("two entries are of the same")
-    return Record(**{**table, "entries": entries})
-
-
-def _check_keys(what: str, table: Any, keys: tuple[str, ...]) -> None:
-    if not isinstance(table, dict) or table.keys() != set(keys):
-        raise ValueError(f"{what} must be a table of {', '.join(keys)}, got {table!r:.80}")
 
 
 def save(path: Path, record: Record) -> None:
@@ -144,9 +133,8 @@ def runs(experiment: str) -> tuple[Outcome, ...]:
     found = sweep.outcomes(described)
     if len(found) < len(described.settings):
         raise FileNotFoundError(
-            f"of the {len(described.settings)} runs of {experiment}.toml {len(found)} are "
-            "recorded; "
-            f"python -m experiments sweep experiments/{experiment}.toml runs the others"
+            f"of the {len(described.settings)} runs of {experiment}.toml {len(found)} are recorded;"
+            f" python -m experiments sweep experiments/{experiment}.toml runs the others"
         )
     return tuple(found)
 
@@ -156,12 +144,11 @@ def together(*experiments: str) -> tuple[Outcome, ...]:
 
     Raises FileNotFoundError as `runs`.
     """
-    found = chain.from_iterable(map(runs, experiments))
-    return tuple(sorted(found, key=_rate_and_seed))
 
+    def rate_and_seed(outcome: Outcome) -> tuple[float, int]:
+        return -outcome.setting.training.learning_rate, outcome.setting.training.seed
 
-def _rate_and_seed(outcome: Outcome) -> tuple[float, int]:
-    return -outcome.setting.training.learning_rate, outcome.setting.training.seed
+    return tuple(sorted(chain.from_iterable(map(runs, experiments)), key=rate_and_seed))
 
 
 def training_runs() -> list[Fields]:

@@ -8,37 +8,32 @@ weights p of a row have a Poisson–Dirichlet law.
 """
 
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import numpy as np
-import typer
 
 from attnlib import typical
 from attnlib.checking import FloatArray
 from attnlib.provenance import cores, made
-from attnlib.sampling import Estimate
 from attnlib.scores import Normal
 from experiments.records import Work, complete, path_of
 
 COMMAND = "python -m experiments.typical_optima"
-RECORD = path_of("typical_optima")
 LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536)
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 SEED = 20
+BUDGET = 2**29
+"""Scores drawn for each n."""
 
 POINTS = 300
 """Largest weights kept in the limit; the sum of the others is replaced by its mean."""
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
-    budget: Annotated[int, typer.Option(help="Scores drawn for each n.")] = 2**29,
-) -> None:
+def main() -> None:
     """Compute what the record does not hold yet."""
-    settings = {"law": "Normal()", "seed": SEED, "budget": budget}
+    path, settings = path_of("typical_optima"), {"law": "Normal()", "seed": SEED, "budget": BUDGET}
     made_with = made("numpy", "scipy", threads=cores())
-    complete(out, work(budget), command=COMMAND, settings=settings, made=made_with)
+    complete(path, work(BUDGET), command=COMMAND, settings=settings, made=made_with)
 
 
 def work(budget: int) -> Work:
@@ -55,7 +50,8 @@ def at_length(n: int, budget: int) -> dict[str, Any]:
     result: dict[str, Any] = {"unit": unit, "rows": rows, "single_rows": rows // 4}
     for statistic in ("geometric_mean", "median"):
         found = typical.best_alpha(Normal(), n, statistic, rows=rows, seed=SEED)
-        result[statistic] = as_numbers(found, unit)
+        value, error = (float(number) / unit for number in found)
+        result[statistic] = {"value": value, "standard_error": error}
     optima = typical.row_optima(Normal(), n, rows=rows // 4, seed=SEED)
     result["row"] = quantiles(optima / unit)
     return result
@@ -123,13 +119,5 @@ def quantiles(values: FloatArray) -> dict[str, Any]:
     return result
 
 
-def as_numbers(estimate: Estimate, unit: float) -> dict[str, float]:
-    """Return an estimate in the given unit, for JSON."""
-    return {
-        "value": float(estimate.value) / unit,
-        "standard_error": float(estimate.standard_error) / unit,
-    }
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    main()

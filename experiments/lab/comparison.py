@@ -37,18 +37,15 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
 
     Student's: it assumes that the values are independent and normal, and is wide for few of them:
     4.3 standard errors with three. As one of several `comparisons` it is wider, so that all of them
-    hold together with at least 95 % (Bonferroni's correction). Raises ValueError for fewer than two
-    values and for what is not finite. Chapter: training.
+    hold together with at least 95 % (Bonferroni's correction). Raises ValueError for what is not
+    finite. Chapter: training.
 
     >>> mean, half_width = interval([1.0, 2.0, 3.0])
     >>> float(mean), float(half_width)
     (2.0, 2.484...)
     """
     given = checking.finite("values", values)
-    count = given.shape[-1] if given.ndim else 0
-    if count < 2:
-        raise ValueError(f"values must be at least two along the last axis, got {count}")
-    factor = stats.t.isf((1.0 - CONFIDENCE) / 2.0 / comparisons, count - 1)
+    factor = stats.t.isf((1.0 - CONFIDENCE) / 2.0 / comparisons, given.shape[-1] - 1)
     return Interval(np.asarray(given.mean(axis=-1)), factor * stats.sem(given, axis=-1))
 
 
@@ -60,27 +57,16 @@ def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
 def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_loss") -> FloatArray:
     """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
 
-    A run that diverged has the loss ∞. Raises ValueError where a run is missing, and for another
-    `measure` than "final_loss" and "validation_loss". Chapter: training.
+    A run that diverged has the loss ∞. Raises KeyError where a run is missing. Chapter: training.
     """
-    checking.choice("measure", measure, MEASURES)
-    variants = list(dict.fromkeys(one.setting.variant for one in outcomes))
-    checking.choice("variant", variant, variants)
-    chosen = [one for one in outcomes if one.setting.variant == variant]
     found = {
         (one.setting.training.learning_rate, one.setting.training.seed): getattr(one.run, measure)
-        for one in chosen
+        for one in outcomes
+        if one.setting.variant == variant
     }
-    seeds = list(dict.fromkeys(one.setting.training.seed for one in outcomes))
-    wanted = [(rate, seed) for rate in learning_rates(outcomes).tolist() for seed in seeds]
-    for rate, seed in wanted:
-        if (rate, seed) not in found:
-            raise ValueError(
-                f"outcomes must have every rate and seed of variant={variant!r}, "
-                f"got none with learning_rate={rate:g} and seed={seed}"
-            )
-    values = [np.inf if found[run] is None else found[run] for run in wanted]
-    return np.reshape(values, (-1, len(seeds)))
+    seeds = dict.fromkeys(one.setting.training.seed for one in outcomes)
+    runs = [[found[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)]
+    return np.array([[np.inf if loss is None else loss for loss in row] for row in runs])
 
 
 def losses_at_best(
@@ -89,15 +75,12 @@ def losses_at_best(
     """Return the losses of a variant at its own best learning rate, shape (seeds,).
 
     The rate of each seed is the one whose mean loss over the *other* seeds is smallest, so that
-    choosing does not make the losses smaller than they are. Raises ValueError for one seed, and as
-    `losses`. Chapter: training.
+    choosing does not make the losses smaller than they are. Raises as `losses`. Chapter: training.
     """
     found = losses(outcomes, variant, measure)
-    seeds = found.shape[1]
-    if seeds < 2:
-        raise ValueError(f"outcomes must be of at least two seeds, got {seeds}")
-    others = [np.delete(found, seed, axis=1).mean(axis=1).argmin() for seed in range(seeds)]
-    return found[others, range(seeds)]
+    seeds = range(found.shape[1])
+    others = [np.delete(found, seed, axis=1).mean(axis=1).argmin() for seed in seeds]
+    return found[others, seeds]
 
 
 def harm(
@@ -108,8 +91,8 @@ def harm(
 ) -> FloatArray:
     """Return the loss of the variant `changed` less that of `against`, shape (rates, seeds).
 
-    In nats a byte, and above 0 where the change is for the worse; 0 where both diverged. Raises
-    ValueError as `losses`. Chapter: training.
+    In nats a byte, and above 0 where the change is for the worse; 0 where both diverged. Raises as
+    `losses`. Chapter: training.
     """
     one, other = losses(outcomes, changed, measure), losses(outcomes, against, measure)
     return np.subtract(one, other, out=np.zeros_like(one), where=(one != other))

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlib import checking
+
 Text = NDArray[np.uint8]
 """A text: its bytes."""
 Tokens = NDArray[np.int64]
@@ -50,22 +52,14 @@ class Batch(NamedTuple):
 
 
 def load(name: str, path: str | Path | None = None) -> Text:
-    """Return the text called "embedded" or "tiny-shakespeare", or the bytes of the file `name`.
+    """Return the text called "embedded" or "tiny-shakespeare".
 
     tiny-shakespeare is fetched once, into the user's cache (`ATTNLIB_CACHE` names another folder),
-    or read from a copy at `path`. Raises ValueError for a text that is none of these, for an empty
-    file and for one that is not tiny-shakespeare, OSError when a file cannot be read or fetched.
-    Chapter: training.
+    or read from a copy at `path`. Raises ValueError for another name and for a file that is not
+    tiny-shakespeare, OSError when a file cannot be read or fetched. Chapter: training.
     """
-    if name == EMBEDDED:
+    if checking.choice("name", name, NAMES) == EMBEDDED:
         return embedded()
-    if name != SHAKESPEARE:
-        if not (isinstance(name, str) and Path(name).is_file()):
-            raise ValueError(
-                f"corpus must be {EMBEDDED!r}, {SHAKESPEARE!r} or the path of a file, "
-                f"got corpus={name!r}"
-            )
-        return read(name)
     path = path or _fetched()
     text = read(path)
     if digest(text) != SHAKESPEARE_SHA256:
@@ -76,31 +70,23 @@ def load(name: str, path: str | Path | None = None) -> Text:
 
 
 def read(path: str | Path) -> Text:
-    """Return the bytes of a file; ValueError if it has none, OSError if it cannot be read."""
-    text = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
-    if text.size == 0:
-        raise ValueError(f"the text must have at least one byte, got the empty file {path}")
-    return text
+    """Return the bytes of a file; OSError if it cannot be read."""
+    return np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
 
 
 def _fetched() -> Path:
     """Return where tiny-shakespeare lies in the cache; it is fetched the first time."""
     import pooch
 
-    file, cache = "tiny-shakespeare.txt", os.environ.get("ATTNLIB_CACHE")
+    known, cache = f"sha256:{SHAKESPEARE_SHA256}", os.environ.get("ATTNLIB_CACHE")
+    file, folder = "tiny-shakespeare.txt", cache or pooch.os_cache("attnlib")
     try:
-        found = pooch.retrieve(
-            SHAKESPEARE_URL,
-            known_hash=f"sha256:{SHAKESPEARE_SHA256}",
-            fname=file,
-            path=cache or pooch.os_cache("attnlib"),
-        )
+        return Path(pooch.retrieve(SHAKESPEARE_URL, known, fname=file, path=folder))
     except OSError as error:
         raise OSError(
             f"{file} could not be fetched from {SHAKESPEARE_URL}: {type(error).__name__}; give "
             "the path of a copy instead"
         ) from error
-    return Path(found)
 
 
 def digest(text: Text) -> str:
@@ -191,8 +177,7 @@ def batches(
     ((2, 16), True)
     """
     windows = _window_count(text, sequence)
-    starts = np.random.default_rng([seed, STARTS])
-    masks = np.random.default_rng([seed, MASKS])
+    starts, masks = (np.random.default_rng([seed, stream]) for stream in (STARTS, MASKS))
     for _ in range(steps):
         yield _batch(text, starts.integers(0, windows, batch), sequence, masked, masks)
 

@@ -36,14 +36,18 @@ class Descent(Checked):
 
 
 def descend(
-    model: nn.Module, descent: Descent, loss: Callable[[], Tensor]
+    model: nn.Module,
+    descent: Descent,
+    loss: Callable[[], Tensor],
+    rate: Callable[[int], float] | None = None,
 ) -> Iterator[tuple[int, Tensor]]:
     """Train `model` in place; yield each step and its loss, of a new batch at each call of `loss`.
 
-    When a step is yielded the gradients are there, and the update is still to come.
+    `rate` is a schedule in place of `descent.rate`. When a step is yielded the gradients are there,
+    and the update is still to come.
     """
     adam = torch.optim.Adam(model.parameters(), lr=descent.learning_rate, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(adam, descent.rate)
+    schedule = torch.optim.lr_scheduler.LambdaLR(adam, rate or descent.rate)
     for step in range(descent.steps):
         adam.zero_grad()
         value = loss()

@@ -6,7 +6,6 @@ so a new field, whose default is what was done before, changes no recorded run.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -41,12 +40,10 @@ class Checked:
             object.__setattr__(self, field.name, value)
 
     def changes(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as JSON has them."""
+        """Return the fields that differ from their defaults."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         values = {field.name: getattr(self, field.name) for field in fields}
-        changed = {f.name: values[f.name] for f in fields if values[f.name] != f.default}
-        plain: dict[str, Any] = json.loads(json.dumps(changed))
-        return plain
+        return {f.name: values[f.name] for f in fields if values[f.name] != f.default}
 
 
 def names(configuration: type[Checked]) -> tuple[str, ...]:

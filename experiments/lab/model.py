@@ -15,10 +15,9 @@ Source 002. Chapters: output_scale, training.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -41,16 +40,8 @@ LARGEST_FACTOR = 1e19
 """Of `post_scale`, `residual_weight` and the like: a product of two is within float32."""
 
 
-def _policy_name(name: str, value: Any) -> str | None:
-    """Return `value` if it is None or a string: which policies there are is checked with it."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} must be a name in attnlib.policies.POLICIES, got {value!r:.80}")
-    return value
-
-
 SIZE = {"minimum": 1, "maximum": 2**20}
-NAMED_FACTORS = ("constant", "inverse")
-FACTOR = {"maximum": LARGEST_FACTOR, "words": NAMED_FACTORS}
+FACTOR = {"maximum": LARGEST_FACTOR, "words": ("constant", "inverse")}
 
 
 @dataclass(frozen=True)
@@ -74,13 +65,11 @@ class Config(Checked):
     """The length n of a window."""
     causal: bool = checked(True, checking.flag)
     """A decoder that predicts the next byte; else an encoder that fills in masked bytes."""
-    biases: bool = checked(True, checking.flag)
-    """In the linear layers and the LayerNorms."""
     alpha: float | str = checked(1.0, amount, maximum=1e4, words=("annealed", "typical"))
     """What multiplies q·k/√d, so that it is the standard deviation of the logits of random q and k,
     or with `cosine` the scale, what multiplies cos(q, k), whose standard deviation is 1/√d. A
     number, or "annealed" or "typical", the best ones for this size: see `alpha_number`."""
-    policy: str | None = checked(None, _policy_name)
+    policy: str | None = checked(None, lambda _, policy: policy)  # see __post_init__
     """In place of `alpha` the name of a policy in `attnlib.policies.POLICIES`, at the n of each
     query: the number of keys that it sees."""
     fit_policy: bool = checked(False, checking.flag)
@@ -108,8 +97,6 @@ class Config(Checked):
     """What multiplies the input that the branch is added to: as for r."""
     positions: str = checked("learned", checking.choice, allowed=("learned", "rotary", "none"))
     """"learned" (an embedding), "rotary" or "none": but for "learned" a model reads any length."""
-    attention: str = checked("fused", checking.choice, allowed=("fused", "written_out"))
-    """"fused" (PyTorch's kernel) or "written_out" (with the matrix of scores)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,9 +163,8 @@ def _best_alpha(word: str, law: Cosine | DotProduct, n: int) -> float:
 
 
 # PyTorch's own initial numbers are not drawn: `Transformer` draws them.
-def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
-    layer = skip_init(nn.Linear, inputs, outputs, bias=bias)  # type: ignore[no-untyped-call]
-    return cast(nn.Linear, layer)
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    return cast(nn.Linear, skip_init(nn.Linear, inputs, outputs))  # type: ignore[no-untyped-call]
 
 
 def _embedding(count: int, width: int) -> nn.Embedding:
@@ -196,8 +182,8 @@ class Attention(nn.Module):
         self.config = config
         self.residual_weight = config.factor(config.residual_weight)
         width = config.width
-        self.input = _linear(width, 3 * width, config.biases)
-        self.output = _linear(width, width, config.biases)
+        self.input = _linear(width, 3 * width)
+        self.output = _linear(width, width)
         self.scale = nn.Parameter(torch.ones(config.heads)) if config.learned_scale else None
         c = config.post_scale
         number = None if config.policy else config.alpha_number()
@@ -216,8 +202,6 @@ class Attention(nn.Module):
         """Return the branch, shape (batch, sequence, width) as x."""
         weighted = functional.linear(self.attend(*self.projected(x)), self.output.weight)
         # r multiplies Wz and never b, in one kernel for every r: r·c = 1 stays exact.
-        if not self.config.biases:
-            return weighted * self.residual_weight
         if self.config.weighted_bias:
             return (weighted + self.output.bias) * self.residual_weight
         return torch.add(self.output.bias, weighted, alpha=self.residual_weight)
@@ -232,35 +216,17 @@ class Attention(nn.Module):
             q = q * self.scale[:, None, None]
         return q, k, v
 
-    def logits(self, x: Tensor, last: int) -> Tensor:
-        """Return the logits of the last queries, shape (batch, heads, last, sequence), unmasked."""
-        found = []
-
-        def kept(q: Tensor, k: Tensor, v: Tensor, *, scale: float, **_: Any) -> Tensor:
-            found.append(q[..., -last:, :] @ k.mT * scale)
-            return v
-
-        self._scaled(*self.projected(x), kept)
-        return found[0]
-
-    def _scaled(self, q: Tensor, k: Tensor, v: Tensor, kernel: Callable[..., Tensor]) -> Tensor:
-        # A factor of q would be lost where q is brought to length 1.
-        gain = None if self.scale is None or not self.config.cosine else self.scale[:, None]
-        told = self.config.causal, False, self.options, kernel, gain
-        return scaled(q, k, v, None, 0.0, *told)
-
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return c · z, shape (batch, sequence, width).
 
         q, k, v: (batch, heads, sequence, head_size).
         """
-        learned_gain = self.scale is not None and self.config.cosine
-        if self.config.attention == "fused" and not learned_gain:
-            z = attend(q, k, v, is_causal=self.config.causal, **self.options._asdict())
-        else:
-            fused = self.config.attention == "fused"
-            kernel = functional.scaled_dot_product_attention if fused else written_out
-            z = self._scaled(q, k, v, kernel)
+        causal, kernel = self.config.causal, functional.scaled_dot_product_attention
+        if self.scale is None or not self.config.cosine:
+            z = attend(q, k, v, is_causal=causal, **self.options._asdict())
+        else:  # a factor of q would be lost where q is brought to length 1
+            gain = self.scale[:, None]
+            z = scaled(q, k, v, None, 0.0, causal, False, self.options, kernel, gain)
         return z.transpose(-3, -2).flatten(-2)
 
 
@@ -277,29 +243,18 @@ def rotated(x: Tensor, base: float = 10000.0) -> Tensor:
     return torch.cat([one * cos - other * sin, one * sin + other * cos], dim=-1)
 
 
-def written_out(
-    q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool, scale: float, **_: Any
-) -> Tensor:
-    """Return what PyTorch's kernel does, softmax(scale · q kᵀ) v, with the matrix of scores."""
-    scores = (q @ k.transpose(-2, -1)) * scale
-    if is_causal:
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill(future, -math.inf)
-    return torch.softmax(scores, dim=-1) @ v
-
-
 class Block(nn.Module):
     """Attention, then a network of one hidden layer, each added to its input. Chapter: training."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        width, biases = config.width, config.biases
+        width = config.width
         self.skip_weight = config.factor(config.skip_weight)
-        self.attention_norm = nn.LayerNorm(width, bias=biases)
+        self.attention_norm = nn.LayerNorm(width)
         self.attention = Attention(config)
-        self.hidden_norm = nn.LayerNorm(width, bias=biases)
-        self.hidden = _linear(width, 4 * width, biases)
-        self.output = _linear(4 * width, width, biases)
+        self.hidden_norm = nn.LayerNorm(width)
+        self.hidden = _linear(width, 4 * width)
+        self.output = _linear(4 * width, width)
 
     def forward(self, x: Tensor, ratios: list[Tensor] | None = None) -> Tensor:
         """Return the block's output; append rms(attention branch)/rms(skip) to `ratios`."""
@@ -337,19 +292,16 @@ class Transformer(nn.Module):
         self.position = (
             _embedding(config.sequence, config.width) if config.positions == "learned" else None
         )
-        self.input_norm = (
-            nn.LayerNorm(config.width, bias=config.biases) if config.input_norm else nn.Identity()
-        )
+        self.input_norm = nn.LayerNorm(config.width) if config.input_norm else nn.Identity()
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
-        self.norm = nn.LayerNorm(config.width, bias=config.biases)
-        self.output = _linear(config.width, BYTES, config.biases)
+        self.norm = nn.LayerNorm(config.width)
+        self.output = _linear(config.width, BYTES)
         self.to(dtype)
         self._initialise(seed)
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
-        # NumPy draws them, in the order of the modules: the same numbers on every device, and
-        # modules without biases draw as many.
+        # NumPy draws them, in the order of the modules: the same numbers on every device.
         rng = np.random.default_rng([seed, data.WEIGHTS])
         unit = self.config.initialisation == "unit"
         for module in self.modules():
@@ -361,8 +313,8 @@ class Transformer(nn.Module):
                 std = 1.0 / math.sqrt(module.in_features)
                 draw = rng.standard_normal if unit else partial(rng.uniform, -1.0, 1.0)
                 module.weight.copy_(torch.from_numpy(draw(size=module.weight.shape) * std))
-        for module in self.modules():  # after all matrices: those are the same without biases
-            if isinstance(module, nn.Linear) and module.bias is not None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
                 bound = 0.0 if unit else 1.0 / math.sqrt(module.in_features)
                 drawn = rng.uniform(-bound, bound, module.bias.shape)
                 module.bias.copy_(torch.from_numpy(drawn))

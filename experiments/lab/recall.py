@@ -23,7 +23,7 @@ Chapter: length.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,11 +35,15 @@ from attnlib import checking
 from attnlib.attention import rescale
 from attnlib.checking import FloatArray
 from attnlib.policies import Policy, own
+from attnlib.probing.measure import Call
+from attnlib.probing.measure import logits as logits_of
+from attnlib.probing.observer import Observer
+from attnlib.probing.sample import choose
 from attnlib.scores import Cosine
 from experiments.lab import data
 from experiments.lab.descent import DECAYS, Descent, descend
 from experiments.lab.fields import checked
-from experiments.lab.model import BYTES, Attention, Block, Config, Transformer, fitted
+from experiments.lab.model import BYTES, Config, Transformer, fitted
 
 TASKS = ("nearest", "recall", "induction")
 GAPS = ("noise", "fixed", "growing")
@@ -60,8 +64,6 @@ MOST = 64.0
 
 
 def _lengths(name: str, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list | tuple):
-        raise TypeError(f"{name} must be a list of whole numbers, got {name}={value!r:.80}")
     return tuple(checking.integer(name, n, minimum=2, maximum=2**20) for n in value)
 
 
@@ -94,10 +96,11 @@ class Task(Descent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.strength >= 1.0:
-            raise ValueError(f"strength must be below 1, got strength={self.strength:g}")
-        if self.rows % QUERIES:
-            raise ValueError(f"rows must be a multiple of {QUERIES}, got rows={self.rows}")
+        if self.strength >= 1.0 or self.rows % QUERIES:
+            raise ValueError(
+                f"strength must be below 1, and rows a multiple of {QUERIES}, "
+                f"got strength={self.strength:g} and rows={self.rows}"
+            )
 
 
 class Found(NamedTuple):
@@ -305,26 +308,23 @@ def find(config: Config, task: Task) -> Found:
     ([8, 32], True)
     """
     check(config, task)
-    draw = _Draw(config, task)
-    model, losses = trained(draw)
+    model, losses = trained(config, task)
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         return Found(losses[: bad[0]].tolist(), int(bad[0]), [])
     with torch.no_grad():
-        tested = (draw.tested(model, n) for n in lengths(config, task))
-        found = of_lengths(tested, config.sequence, config.head_size)
+        trials = (trial(config, task, model, n) for n in lengths(config, task))
+        found = of_lengths(trials, config.sequence, config.head_size)
     return Found(losses.tolist(), None, found)
 
 
-def trained(draw: "_Draw") -> tuple[nn.Module, FloatArray]:
+def trained(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
     """Return a trained model, and the mean losses of the stretches."""
-    config, task = draw.config, draw.task
     kind = Head if task.name == "nearest" else Transformer
     model = kind(config, task.seed)
-    losses = [value.item() for _, value in descend(model, task, draw.batches(model))]
-    return model, np.array(
-        [part.mean() for part in np.array_split(losses, min(BLOCKS, task.steps))]
-    )
+    losses = [value.item() for _, value in descend(model, task, batches(config, task, model))]
+    stretches = np.array_split(losses, min(BLOCKS, task.steps))
+    return model, np.array([part.mean() for part in stretches])
 
 
 def asked(length: int) -> int:
@@ -339,94 +339,88 @@ def check(config: Config, task: Task) -> None:
     """Raise ValueError for a model that cannot have the task."""
     if task.name == "nearest":
         return
+    shortest, longest = min(lengths(config, task)), max(lengths(config, task))
+    least = 2 * asked(config.sequence) + 1
     if not config.causal:
         raise ValueError(f"causal must be true for the task {task.name}, got causal=False")
-    if config.positions == "learned" and max(lengths(config, task)) > config.sequence:
+    if shortest < least or (config.positions == "learned" and longest > config.sequence):
         raise ValueError(
-            f"lengths must be at most sequence={config.sequence} where positions are learned, "
-            f"got lengths={task.lengths!r:.80}"
+            f"sequence and lengths must be at least {least} for {task.name}, and where positions "
+            f"are learned at most sequence={config.sequence}, got {shortest} to {longest}"
         )
-    shortest, least = min(lengths(config, task)), 2 * asked(config.sequence) + 1
-    if shortest < least:
-        raise ValueError(
-            f"sequence and lengths must be at least {least} for {task.name}, got {shortest}"
-        )
+
+
+def rows_of(
+    config: Config, task: Task, n: int, rng: np.random.Generator, sets: int
+) -> list[Tensor]:
+    """Return sets of rows: what the model reads, what it is to say, and the needle."""
+    drawn: Any
+    if task.name == "nearest":
+        drawn = nearest(task, config.sequence, config.width, n, rng, sets)
+        drawn = (*drawn, drawn.needle)
+    else:
+        drawn = sequences(task, config.sequence, n, rng, sets, asked(config.sequence))
+    return [torch.from_numpy(one) for one in drawn]
+
+
+def batches(config: Config, task: Task, model: nn.Module) -> Callable[[], Tensor]:
+    """Return what gives the loss of the model on the next batch; the same rows for each model."""
+    rng = np.random.default_rng([task.seed, data.STARTS])
+
+    def loss() -> Tensor:
+        *read, answer, _ = rows_of(config, task, config.sequence, rng, task.batch)
+        return _lost(model(*read), answer, "mean")
+
+    return loss
 
 
 class Trial(NamedTuple):
     """A test at n keys or tokens."""
 
     n: int
-    logits: FloatArray  # (heads, rows, keys)
+    logits: FloatArray  # (rows, heads, keys)
     needle: NDArray[np.int64]  # (rows,)
     token: NDArray[np.int64]  # (rows,): of the needle; 0 where there are none
     said: dict[str, Any]  # of a Transformer: `answer_loss` and `accuracy` of what it says, and
     # `answers`, that loss under `LAWS` in all heads, where it has no policy of its own
 
 
-@dataclass
-class _Draw:
-    """Rows of a task, for training and for tests."""
-
-    config: Config
-    task: Task
-
-    def _rows(self, n: int, rng: np.random.Generator, sets: int) -> list[Tensor]:
-        """Return what the model reads, what it is to say, and the needle."""
-        length, width = self.config.sequence, self.config.width
-        drawn: Any
-        if self.task.name == "nearest":
-            drawn = nearest(self.task, length, width, n, rng, sets)
-            drawn = (*drawn, drawn.needle)
+def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
+    """Return what a model does at n; the same rows for each model."""
+    rng = np.random.default_rng([task.seed, data.MASKS, n])
+    most = max(1, CHUNK // (8 if isinstance(model, Transformer) else 1) // n)
+    total = task.rows // QUERIES
+    parts = []
+    for start in range(0, total, most):
+        *read, answer, needle = rows_of(config, task, n, rng, min(most, total - start))
+        answer, needle = answer[:, -QUERIES:], needle[:, -QUERIES:]
+        if isinstance(model, Transformer):
+            part = _answered(model, read[0], answer)
+            part["token"] = read[0].gather(1, needle).flatten()
         else:
-            drawn = sequences(self.task, length, n, rng, sets, asked(length))
-        return [torch.from_numpy(one) for one in drawn]
+            part = {"logits": model(*read).flatten(0, 1)[:, None]}
+            part["token"] = torch.zeros_like(needle).flatten()
+        parts.append({**part, "needle": needle.flatten()})
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    logits, meant, token = (whole.pop(name).numpy() for name in ("logits", "needle", "token"))
+    said: dict[str, Any] = {name: float(each.double().mean()) for name, each in whole.items()}
+    if said:
+        said["answers"] = {law: said.pop(law) for law in LAWS if law in said}
+    return Trial(n, logits, meant, token, said)
 
-    def batches(self, model: nn.Module) -> Callable[[], Tensor]:
-        """Return what gives the loss of the model on the next batch."""
-        rng = np.random.default_rng([self.task.seed, data.STARTS])
 
-        def loss() -> Tensor:
-            *read, answer, _ = self._rows(self.config.sequence, rng, self.task.batch)
-            return _lost(model(*read), answer, "mean")
-
-        return loss
-
-    def tested(self, model: nn.Module, n: int) -> Trial:
-        """Return what a model does at n; the same rows for each model."""
-        rng = np.random.default_rng([self.task.seed, data.MASKS, n])
-        chunk = CHUNK // (8 if isinstance(model, Transformer) else 1)
-        left, logits, needles, tokens = self.task.rows // QUERIES, [], [], []
-        said: dict[str, list[Tensor]] = {}
-        while left:
-            sets = min(left, max(1, chunk // n))
-            *read, answer, needle = self._rows(n, rng, sets)
-            answer, needle = answer[:, -QUERIES:], needle[:, -QUERIES:]
-            left -= sets
-            needles.append(needle.flatten())
-            if not isinstance(model, Transformer):
-                logits.append(model(*read).flatten(0, 1)[None])
-                tokens.append(torch.zeros_like(needles[-1]))
-                continue
-            tokens.append(read[0].gather(1, needle).flatten())
-            seen, spoken = _seen(model, read[0])
-            logits.append(seen)
-            said.setdefault("answer_loss", []).append(_lost(spoken, answer))
-            right = spoken[:, -QUERIES:].argmax(dim=-1) == answer
-            said.setdefault("accuracy", []).append(right.flatten().float())
-            # A law over what it is at n₀ is for a model without one of its own.
-            for law in LAWS if self.config.policy is None else ():
-                length = self.config.sequence
-                with rescale(factor=_named(law, length), train_length=length):
-                    said.setdefault(law, []).append(_lost(model(*read), answer))
-        means: dict[str, Any] = {
-            name: float(torch.cat(parts).double().mean()) for name, parts in said.items()
-        }
-        if means:
-            means["answers"] = {law: means.pop(law) for law in LAWS if law in means}
-        heads = torch.cat(logits, dim=1).numpy()
-        places, of_token = (torch.cat(part).numpy() for part in (needles, tokens))
-        return Trial(n, heads, places, of_token, means)
+def _answered(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, Tensor]:
+    """Return of the last queries what `Trial` tells, a number for each row."""
+    seen, spoken = _seen(model, tokens)
+    right = spoken[:, -QUERIES:].argmax(dim=-1) == answer
+    lost = _lost(spoken, answer)
+    found = {"logits": seen, "answer_loss": lost, "accuracy": right.flatten().float()}
+    length = model.config.sequence
+    # A law over what it is at n₀ is for a model without one of its own.
+    for law in LAWS if model.config.policy is None else ():
+        with rescale(factor=_named(law, length), train_length=length):
+            found[law] = _lost(model(tokens), answer)
+    return found
 
 
 def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
@@ -436,23 +430,23 @@ def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
 
 
 def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the last queries' logits in every head, (heads, rows, keys), and what is said.
+    """Return the last queries' logits in every head, (rows, heads, keys), and what is said.
 
     The keys are those before the queries and, the last of them, the query's own.
     """
     found: list[Tensor] = []
+    sets, n = tokens.shape
 
-    def note(attention: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        found.append(cast(Attention, attention).logits(inputs[0], QUERIES))
+    def see(layer: str, number: int, call: Call, output: Tensor) -> None:
+        last, _ = choose(call, output, range(sets), range(n - QUERIES, n))
+        found.append(logits_of(last).float())
 
-    blocks = cast(Iterable[Block], model.blocks)
-    hooks = [block.attention.register_forward_pre_hook(note) for block in blocks]
-    spoken = model(tokens)
-    for hook in hooks:
-        hook.remove()
-    logits = torch.cat(found, dim=1).transpose(0, 1)
+    with Observer(model, see).at_work():
+        spoken = model(tokens)
+    logits = torch.cat(found, dim=1)
     before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
-    return torch.cat([before, own[..., None]], dim=-1).flatten(1, 2), spoken
+    both = torch.cat([before, own[..., None]], dim=-1)
+    return both.transpose(1, 2).flatten(0, 1), spoken
 
 
 # --- measurements ---------------------------------------------------------------------------------
@@ -469,10 +463,10 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
         here = np.arange(len(needle))
         if not found:
             shifted = heads - heads.max(axis=-1, keepdims=True)
-            weights = np.exp(shifted[:, here, needle]) / np.exp(shifted).sum(axis=-1)
-            of_token = [np.bincount(token, row, minlength=BYTES) for row in weights]
+            weights = np.exp(shifted[here, :, needle]) / np.exp(shifted).sum(axis=-1)
+            of_token = [np.bincount(token, row, minlength=BYTES) for row in weights.T]
             head_of = np.argmax(of_token, axis=0)
-        logits = heads[head_of[token], here]
+        logits = heads[here, head_of[token]]
         if not found:
             foresee = foresight(logits, needle)
         own_law = bool(said) and not said["answers"]

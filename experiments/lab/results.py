@@ -12,13 +12,13 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from experiments.lab.model import Config
-from experiments.lab.recall import Found, Task, lengths
-from experiments.lab.train import Run, Training, final_loss
+from experiments.lab.recall import Found, Task
+from experiments.lab.train import PRECISIONS, Run, Training
 
 Table = dict[str, Any]
 
@@ -27,10 +27,6 @@ ARRAYS = ("losses", "gradient_norms", "branch_ratios")
 OF_ATTENTION = ("spreads", "effective_keys")
 """What there is beside these where `Training.record_attention` asks for it. A number that was not
 finite is null in the file, and here NaN."""
-
-
-class ResultError(ValueError):
-    """A file of runs in which something is wrong; the message is one line."""
 
 
 @dataclass(frozen=True)
@@ -81,22 +77,24 @@ def _whole(path: Path) -> int:
     return path.read_bytes().rfind(b"\n") + 1
 
 
-def read(path: Path) -> dict[str, Table]:
-    """Return the lines of a file by `Setting.key`, none where there is no file.
+def lines(path: Path) -> list[Table]:
+    """Return the lines of a file, none where there is no file.
 
-    Raises ResultError, which names the line, where one is not JSON or lacks the configuration.
+    Raises ValueError, which names the line, where one is not JSON.
     """
-    if not path.exists():
-        return {}
-    lines = path.read_bytes()[: _whole(path)].splitlines()
-    found = {}
-    for number, line in enumerate(lines, 1):
+    found = []
+    whole = path.read_bytes()[: _whole(path)] if path.exists() else b""
+    for number, line in enumerate(whole.splitlines(), 1):
         try:
-            table = json.loads(line)
-            found[_key(table)] = table
-        except (ValueError, TypeError) as error:
-            raise ResultError(f"{path}, line {number} is not a run: {error}") from error
+            found.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number} is not a run: {error}") from error
     return found
+
+
+def read(path: Path) -> dict[str, Table]:
+    """Return the runs of a file by `Setting.key`; raises as `lines`."""
+    return {_key(table): table for table in lines(path)}
 
 
 def encoded(setting: Setting, run: Run | Found, made: Table, timing: Table) -> Table:
@@ -107,11 +105,10 @@ def encoded(setting: Setting, run: Run | Found, made: Table, timing: Table) -> T
     line = {**setting.identity(), "made": made, "timing": timing}
     if isinstance(run, Found):
         return line | {name: _plain(value, 8) for name, value in run._asdict().items()}
-    digits = 17 if _kind(setting) is np.float64 else 9
-    return line | {
-        name: _plain(getattr(run, name), 17 if name in SCALARS else digits)
-        for name in (*SCALARS, *_arrays(setting))
-    }
+    training = cast(Training, setting.training)
+    digits = dict.fromkeys(SCALARS, 17)
+    digits |= dict.fromkeys(_arrays(training), PRECISIONS[training.precision])
+    return line | {name: _plain(getattr(run, name), most) for name, most in digits.items()}
 
 
 def _plain(value: Any, digits: int) -> Any:
@@ -126,57 +123,21 @@ def _plain(value: Any, digits: int) -> Any:
     return value
 
 
-def _kind(setting: Setting) -> Any:
-    double = isinstance(setting.training, Training) and setting.training.precision == "float64"
-    return np.float64 if double else np.float32
-
-
-def _arrays(setting: Setting) -> tuple[str, ...]:
-    recorded = isinstance(setting.training, Training) and setting.training.record_attention
-    return ARRAYS + OF_ATTENTION if recorded else ARRAYS
+def _arrays(training: Training) -> tuple[str, ...]:
+    return ARRAYS + OF_ATTENTION if training.record_attention else ARRAYS
 
 
 def decoded(table: Table, setting: Setting) -> Run | Found:
-    """Return the run of a line.
-
-    Raises ResultError where numbers are missing, too many, or do not agree with one another.
-    """
-    try:
-        if isinstance(setting.training, Task):
-            return _found(table, setting.config, setting.training)
-        return _run(table, setting, setting.training)
-    except (KeyError, ValueError, TypeError) as error:
-        shown = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise ResultError(f"a run of variant {setting.variant!r} is damaged: {shown}") from error
-
-
-def _found(table: Table, config: Config, task: Task) -> Found:
-    found = Found(*(table[name] for name in Found._fields))
-    wanted = lengths(config, task) if found.diverged_at is None else []
-    if [one["n"] for one in found.measured] != wanted:
-        raise ValueError(f"measured must be at the lengths {wanted}")
-    return found
-
-
-def _run(table: Table, setting: Setting, training: Training) -> Run:
+    """Return the run of a line; KeyError, ValueError or TypeError where it is damaged."""
+    training = setting.training
+    if isinstance(training, Task):
+        return Found(*(table[name] for name in Found._fields))
     kept = training.steps if table["diverged_at"] is None else table["diverged_at"]
     at, depth = training.recorded_at(kept), setting.config.depth
     shapes = {"losses": (len(training.means(kept)),), "gradient_norms": (len(at),)}
     arrays: Table = {}
-    for name in _arrays(setting):
-        values = np.array(table[name], dtype=np.float64).astype(_kind(setting)).astype(np.float64)
+    for name in _arrays(training):
+        values = np.array(table[name], dtype=np.float64).astype(training.precision).astype(float)
         arrays[name] = values.reshape(shapes.get(name, (len(at), depth)))
-    run = Run(
-        **{name: table[name] for name in SCALARS},
-        **arrays,
-        recorded_at=np.array(at, dtype=np.int64),
-    )
-    if not (run.losses <= training.loss_limit).all():
-        raise ValueError(f"losses must be at most {training.loss_limit:g}")
-    if (run.final_loss is None) != (run.diverged_at is not None):
-        raise ValueError(f"diverged_at is {run.diverged_at}, and final_loss {run.final_loss}")
-    if run.final_loss is not None:
-        last = final_loss(np.repeat(run.losses, training.losses_every))
-        if abs(run.final_loss - last) > 1e-6 * last:
-            raise ValueError(f"final_loss is {run.final_loss!r}, and its losses say {last!r}")
-    return run
+    scalars = {name: table[name] for name in SCALARS}
+    return Run(**scalars, **arrays, recorded_at=np.array(at, dtype=np.int64))

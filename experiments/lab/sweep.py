@@ -33,17 +33,15 @@ import multiprocessing
 import os
 import platform
 import signal
-import textwrap
 import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,19 +59,14 @@ from experiments.lab.train import Run, Training, train
 
 Table = dict[str, Any]
 
-KEYS = ("results", "seeds", "model", "grid", "variants")
-"""What a file may have at its top, beside "task", or "corpus" and "training"."""
+KEYS = {"results", "corpus", "seeds", "model", "training", "task", "grid", "variants"}
+"""What a file may have at its top."""
 
 
-class SweepError(ValueError):
-    """A sweep that cannot be run as it is written; the message is one line."""
+class SweepError(Exception):
+    """A sweep that cannot be run as it is written, or that could not end; one line says why.
 
-
-class UnfinishedError(RuntimeError):
-    """A sweep that could not end: a full disk, too little memory, a worker that died.
-
-    What was finished is kept, and running the sweep again goes on from there. The message is one
-    line.
+    What was finished is kept, and running the sweep again goes on from there.
     """
 
 
@@ -81,8 +74,6 @@ class UnfinishedError(RuntimeError):
 class Sweep:
     """What a file says: where results go, and the runs. Chapter: training."""
 
-    file: Path
-    """What was read."""
     results: Path
     """The file of the results."""
     text: Path | None
@@ -112,43 +103,39 @@ def read(path: str | Path, text: str | Path | None = None) -> Sweep:
     try:
         table = tomllib.loads(path.read_text("utf-8"))
         return _sweep(path, table, None if text is None else Path(text))
-    except (ValueError, TypeError, OSError, RecursionError) as error:
-        raise SweepError(f"{path}: {_line(error)}") from error
+    except KeyError as error:
+        raise SweepError(f"{path}: there must be a key {error}") from error
+    except (ValueError, TypeError, AttributeError, OSError) as error:
+        raise SweepError(f"{path}: {error}") from error
 
 
 def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
+    for key in table.keys() - KEYS:
+        raise ValueError(f"the file has {key}, and may have the keys {', '.join(sorted(KEYS))}")
     kind: type[Training | Task] = Task if "task" in table else Training
-    part = "task" if kind is Task else "training"
-    _check_keys("the file", table, (*KEYS, *(("task",) if kind is Task else ("corpus", part))))
-    results, corpus, digest = _word(table, "results"), "", ""
+    corpus, digest = "", ""
     if kind is Training:
-        corpus = _word(table, "corpus")
-        text, digest = _corpus(path, corpus, text)
-    common = {**_table(table, "model", Config), **_table(table, part, kind)}
-    grid, seeds = _table(table, "grid", Config, kind), table.get("seeds", [0])
-    for name, values in {**grid, "seeds": seeds}.items():
-        if not isinstance(values, list) or not values:
-            raise ValueError(f"{name} must be a list that is not empty, got {values!r}")
-    named = _table(table, "variants") or {"baseline": {}}
-    variants = {name: _table(named, name, Config, kind) for name in named}
+        corpus, digest, text = _corpus(path, table["corpus"], text)
+    common = {**table.get("model", {}), **table.get("training", {}), **table.get("task", {})}
+    grid = table.get("grid", {})
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     settings = tuple(
         _setting(name, kind, {**common, **point, **changed, "seed": seed}, corpus, digest)
-        for seed in seeds
+        for seed in table.get("seeds", [0])
         for point in points
-        for name, changed in variants.items()
+        for name, changed in table.get("variants", {"baseline": {}}).items()
     )
-    _check_distinct(settings)
-    return Sweep(path, path.parent / results, text, settings)
+    return Sweep(path.parent / table["results"], text, settings)
 
 
-def _corpus(path: Path, corpus: str, text: Path | None) -> tuple[Path | None, str]:
-    """Return where a corpus lies, if it is a file, and its sha256."""
+def _corpus(path: Path, corpus: str, text: Path | None) -> tuple[str, str, Path | None]:
+    """Return the name of a corpus, its sha256, and where it lies, if it is a file."""
     if corpus == data.SHAKESPEARE:
-        return text, data.SHAKESPEARE_SHA256
+        return corpus, data.SHAKESPEARE_SHA256, text
     if corpus == data.EMBEDDED:
-        return text, data.digest(data.embedded())
-    return text or path.parent / corpus, data.digest(data.load(str(path.parent / corpus)))
+        return corpus, data.digest(data.embedded()), text
+    file = path.parent / corpus
+    return file.name, data.digest(data.read(file)), text or file
 
 
 def _setting(
@@ -160,48 +147,9 @@ def _setting(
         training = kind(**{key: value for key, value in values.items() if key not in model})
         if isinstance(training, Task):
             check(config, training)
-        return Setting(variant, config, training, Path(corpus).name, digest)
+        return Setting(variant, config, training, corpus, digest)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{error} (variant {variant!r})") from None
-
-
-def _check_distinct(settings: Sequence[Setting]) -> None:
-    first: dict[str, Setting] = {}
-    for setting in settings:
-        other = first.setdefault(setting.key, setting)
-        if other is not setting:
-            raise ValueError(
-                f"no run may be there twice, got variant {setting.variant!r} with "
-                f"seed={setting.training.seed}, which is as variant {other.variant!r}"
-            )
-
-
-def _table(table: Table, key: str, *configurations: type[fields.Checked]) -> Table:
-    """Return a table of the file, whose keys are fields of these configurations, if there are."""
-    value = table.get(key, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"{key} must be a table, got {key}={value!r}")
-    allowed = [name for one in configurations for name in fields.names(one) if name != "seed"]
-    if allowed:
-        _check_keys(f"[{key}]", value, allowed)
-    return value
-
-
-def _word(table: Table, key: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{key} must be a string that is not empty, got {key}={value!r}")
-    return value
-
-
-def _check_keys(where: str, table: Table, allowed: Sequence[str]) -> None:
-    for key in table:
-        if key not in allowed:
-            raise ValueError(f"{where} has {key!r}, and may have the keys {', '.join(allowed)}")
-
-
-def _line(error: BaseException) -> str:
-    return textwrap.shorten(str(error), 400, placeholder=" …")
 
 
 # --- running it ----------------------------------------------------------------------------------
@@ -216,82 +164,59 @@ def run(
 ) -> list[Outcome]:
     """Run what has no result yet, write each result when it is there, and return all outcomes.
 
-    Without an executor, `workers` processes of this machine do it, by default one for each core.
-    Any executor will do, for example Dask's `client.get_executor()`, if its workers find a text
-    that is a file at the same path. A run keeps its process to one thread, so that its numbers do
-    not depend on the executor. `progress` shows a bar with the time left.
+    Without an executor, `workers` processes of this machine do it, by default one for each core. A
+    run keeps its process to one thread, so that its numbers do not depend on the executor.
+    `progress` shows a bar with the time left.
 
-    Raises SweepError when the text is not the sweep's or too short, when another sweep is writing
-    to its file, and when a file cannot be read or is damaged; UnfinishedError when a run fails,
-    after those that were begun have ended. Chapter: training.
+    Raises SweepError when a run fails, when another sweep is writing to the same file, and when
+    that cannot be read or written. Chapter: training.
     """
-    _check_text(sweep)
-    with ExitStack() as stack:
-        _lock(sweep, stack)
-        finished = _read(sweep)
-        pending = [one for one in sweep.settings if one.key not in finished]
-        pool = executor or stack.enter_context(_processes(workers or provenance.cores()))
-        # Without smoothing the time left comes from the mean over all runs of this call.
-        options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
-        done = len(sweep.settings) - len(pending)
-        bar = stack.enter_context(tqdm(total=len(sweep.settings), initial=done, **options))
-        _run(sweep, pending, pool, bar.update)
+    try:
+        with ExitStack() as stack:
+            sweep.results.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(sweep.results.with_name(f".{sweep.results.name}.lock"), timeout=0)
+            stack.enter_context(lock)
+            sweep.results.touch()
+            finished = _read(sweep)
+            pending = {one.key: one for one in sweep.settings if one.key not in finished}
+            pool = executor or stack.enter_context(_processes(workers or provenance.cores()))
+            # Without smoothing the time left comes from the mean over all runs of this call.
+            options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
+            done = len(sweep.settings) - len(pending)
+            bar = stack.enter_context(tqdm(total=len(sweep.settings), initial=done, **options))
+            _run(sweep, list(pending.values()), pool, bar.update)
+    except Timeout:
+        raise SweepError(f"another sweep is writing {sweep.results}") from None
+    except OSError as error:
+        raise SweepError(f"{sweep.results} cannot be written: {error}") from error
     return outcomes(sweep)
 
 
-def _lock(sweep: Sweep, stack: ExitStack) -> None:
-    """Keep the file of results to this sweep until the stack ends, or the process."""
-    try:
-        sweep.results.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(sweep.results.with_name(f".{sweep.results.name}.lock"))
-        stack.enter_context(lock.acquire(blocking=False))
-        sweep.results.touch()
-    except Timeout:
-        raise SweepError(f"{sweep.file}: another sweep is writing {sweep.results}") from None
-    except (OSError, ValueError) as error:
-        raise SweepError(f"{sweep.file}: results cannot be written: {_line(error)}") from error
-
-
 def _run(
-    sweep: Sweep,
-    pending: Sequence[Setting],
-    pool: Executor,
-    count: Callable[[], object],
+    sweep: Sweep, pending: Sequence[Setting], pool: Executor, count: Callable[[], object]
 ) -> None:
-    """Run what is pending, and write each result when it is there.
-
-    After a failure no other run is begun; those that were are waited for, and kept.
-    """
+    """Write the result of each run when it is there; after a failure no other run is begun."""
     futures = {pool.submit(_work, one, sweep.text): one for one in pending}
-    waiting, failed = set(futures), []
+    waiting = set(futures)
     try:
         while waiting:
-            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in finished:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=_failed):
                 if reason := future.exception():
-                    failed.append((futures[future], reason))
-                else:
-                    results.append(sweep.results, future.result())
-                    count()
-            if failed:
-                waiting = {future for future in waiting if not future.cancel()}
-    except OSError as error:
-        raise UnfinishedError(f"{_line(error)}; {_kept(sweep)}") from error
+                    raise SweepError(
+                        f"the run of variant {futures[future].variant!r} failed: "
+                        f"{type(reason).__name__}: {reason}; what was finished is in "
+                        f"{sweep.results}, and running the sweep again goes on from there"
+                    ) from reason
+                results.append(sweep.results, future.result())
+                count()
     finally:
         for future in waiting:
             future.cancel()
-    if failed:
-        (setting, reason), *_ = failed
-        raise UnfinishedError(
-            f"the run of variant {setting.variant!r} with seed={setting.training.seed} failed: "
-            f"{type(reason).__name__}: {_line(reason)}; {_kept(sweep)}"
-        ) from reason
 
 
-def _kept(sweep: Sweep) -> str:
-    return (
-        f"what was finished is in {sweep.results}, and running the sweep again goes on from there"
-    )
+def _failed(future: "Future[Table]") -> bool:
+    return future.exception() is not None
 
 
 def outcomes(sweep: Sweep) -> list[Outcome]:
@@ -307,24 +232,15 @@ def outcomes(sweep: Sweep) -> list[Outcome]:
             for one in sweep.settings
             if one.key in lines
         ]
-    except ValueError as error:
-        raise SweepError(f"{sweep.results}: {_line(error)}") from error
-
-
-def made(sweep: Sweep) -> list[Table]:
-    """Return what the finished runs of a sweep were made with, in its order; errors as `outcomes`.
-
-    `attnlib.provenance.made`, or of runs of 1.0.0 and before the versions of packages alone.
-    """
-    lines = _read(sweep)
-    return [lines[one.key]["made"] for one in sweep.settings if one.key in lines]
+    except (KeyError, ValueError, TypeError) as error:
+        raise SweepError(f"{sweep.results} has a damaged run: {error}") from error
 
 
 def _read(sweep: Sweep) -> dict[str, Table]:
     try:
         return results.read(sweep.results)
     except (OSError, ValueError) as error:
-        raise SweepError(_line(error)) from error
+        raise SweepError(str(error)) from error
 
 
 def _work(setting: Setting, path: Path | None) -> Table:
@@ -364,7 +280,7 @@ def _begin_worker() -> None:
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
-        connection.wait([parent.sentinel])
+        parent.join()
         os._exit(1)
 
 
@@ -374,19 +290,3 @@ def _loaded(corpus: str, sha256: str, path: Path | None) -> Text:
     if data.digest(text) != sha256:
         raise ValueError(f"{path} is not {corpus}: its sha256 is {data.digest(text)}, not {sha256}")
     return text
-
-
-def _check_text(sweep: Sweep) -> None:
-    first = sweep.settings[0]
-    if isinstance(first.training, Task):
-        return
-    try:
-        validation = data.split(_loaded(first.corpus, first.sha256, sweep.text)).validation.size
-        longest = max(setting.config.sequence for setting in sweep.settings)
-        if longest >= validation:
-            raise ValueError(
-                f"sequence must be below {validation}, the bytes of the validation text, "
-                f"got sequence={longest}"
-            )
-    except (ValueError, OSError) as error:
-        raise SweepError(f"{sweep.file}: {_line(error)}") from error

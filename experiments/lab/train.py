@@ -10,7 +10,7 @@ Source 002. Chapter: training.
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -23,17 +23,18 @@ from attnlib.probing import probe
 from experiments.lab import data
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import Descent, descend
-from experiments.lab.fields import amount, checked
+from experiments.lab.fields import checked
 from experiments.lab.model import Config, Transformer, loss
 
 LAST_STEPS = 20
 """The final loss is the mean over so many last steps, as in source 002."""
 
-PRECISIONS = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.float32,  # of the parameters; the matrix products are in bfloat16
-}
+PRECISIONS = {"float32": 9, "float64": 17}
+"""Of all numbers of a model, and the digits that each needs in a file."""
+LOSS_LIMIT = 1000.0
+"""A loss above it, or one that is not a number, ends the run: it has diverged."""
+MASKED = 0.15
+"""The share of bytes that an encoder has to fill in."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,11 @@ class Training(Descent):
     """
 
     precision: str = checked("float32", checking.choice, allowed=tuple(PRECISIONS))
-    """"float32", "float64" or "bfloat16" (matrix products only)."""
+    """One of `PRECISIONS`."""
     record_every: int = checked(50, checking.integer, minimum=1)
     """Steps between two records of gradient norm and branch-to-skip ratios."""
-    loss_limit: float = checked(1000.0, checking.positive)
-    """A loss above it, or one that is not a number, ends the run: it has diverged."""
     validation_windows: int = checked(256, checking.integer, minimum=1)
     """At most so many windows of the validation text give the validation loss."""
-    masked: float = checked(0.15, amount, maximum=1.0)
-    """The share of bytes that an encoder has to fill in."""
     losses_every: int = checked(1, checking.integer, minimum=1)
     """Steps of which `Run.losses` has the mean: a divisor of 20, for a file that is smaller."""
     record_attention: bool = checked(False, checking.flag)
@@ -78,11 +75,6 @@ class Training(Descent):
     def means(self, steps: int) -> range:
         """Return where the means in `Run.losses` begin, of a run of so many steps."""
         return range(0, steps, self.losses_every)
-
-
-def final_loss(losses: FloatArray) -> float:
-    """Return the mean of the last 20 losses, or of all where there are fewer."""
-    return float(losses[-LAST_STEPS:].mean())
 
 
 @dataclass(frozen=True)
@@ -130,9 +122,9 @@ def train_model(
     config: Config, training: Training, text: Text, *, device: str = "cpu"
 ) -> tuple[Transformer, Run]:
     """Train as `train` does, and return the model too. Chapter: training."""
-    precision = PRECISIONS[training.precision]
-    model = Transformer(config, training.seed, precision).to(device)
-    parts, masked = data.split(text), None if config.causal else training.masked
+    dtype = getattr(torch, training.precision)
+    model = Transformer(config, training.seed, dtype).to(device)
+    parts, masked = data.split(text), None if config.causal else MASKED
     batches = data.batches(
         parts.training,
         sequence=config.sequence,
@@ -147,76 +139,63 @@ def train_model(
         windows=training.validation_windows,
         masked=masked,
     )
-    rounded = torch.autocast(
-        torch.device(device).type, torch.bfloat16, enabled=training.precision == "bfloat16"
-    )
     inputs = torch.empty(0)
 
     def next_loss() -> Tensor:
         nonlocal inputs
         inputs, targets = _tokens(next(batches), device)
-        with rounded:
-            return loss(model(inputs), targets)
+        return loss(model(inputs), targets)
 
     # Losses stay on the device: reading each one would make a GPU wait.
-    losses = torch.full((training.steps,), math.nan, device=device, dtype=precision)
-    seen = _Seen(model, training, rounded)
+    losses = torch.full((training.steps,), math.nan, device=device, dtype=dtype)
+    records = []
     for step, value in descend(model, training, next_loss):
         losses[step] = value
         if training.records(step):
-            seen.record(inputs)
-            if not bool((losses[: step + 1] <= training.loss_limit).all()):
+            records.append(_recorded(model, inputs, training.record_attention))
+            if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
-    with rounded:
-        validation_loss = _validation(model, validation, training.batch, device)
+    validation_loss = _validation(model, validation, training.batch, device)
     every = losses.double().cpu().numpy()
-    bad = np.flatnonzero(~(every <= training.loss_limit))
+    bad = np.flatnonzero(~(every <= LOSS_LIMIT))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
+    at = training.recorded_at(kept.size)
+    recorded = {
+        name: torch.stack([one[name] for one in records]).to(dtype).double().cpu().numpy()
+        for name in records[0]
+    }
     return model, Run(
         losses=_means(kept, training),
         diverged_at=diverged_at,
-        final_loss=None if bad.size else final_loss(kept),
+        final_loss=None if bad.size else float(kept[-LAST_STEPS:].mean()),
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
-        **seen.until(kept.size),
+        recorded_at=np.array(at, dtype=np.int64),
+        **{name: values[: len(at)] for name, values in recorded.items()},
     )
 
 
-class _Seen:
-    """What is recorded of a model while it is trained, step by step."""
+@torch.no_grad()
+def _recorded(model: Transformer, inputs: Tensor, attention: bool) -> dict[str, Tensor]:
+    """Return the size of the gradients as they are, and what the model does to a batch."""
+    ratios: list[Tensor] = []
+    model(inputs, ratios)
+    gradients = [cast(Tensor, p.grad) for p in model.parameters()]
+    norm = nn.utils.get_total_norm(gradients)
+    found = {"gradient_norms": norm, "branch_ratios": torch.stack(ratios)}
+    return found | _attention(model, inputs) if attention else found
 
-    def __init__(self, model: Transformer, training: Training, rounded: torch.autocast) -> None:
-        self.model, self.training, self.rounded = model, training, rounded
-        self.norms: list[Tensor] = []
-        self.ratios: list[Tensor] = []
-        self.attention: list[Tensor] = []
 
-    @torch.no_grad()
-    def record(self, inputs: Tensor) -> None:
-        """Record the gradients as they are, and what the model does to a batch."""
-        gradients = [cast(Tensor, p.grad) for p in self.model.parameters()]
-        self.norms.append(nn.utils.get_total_norm(gradients))
-        ratios: list[Tensor] = []
-        with self.rounded:
-            self.model(inputs, ratios)
-            if self.training.record_attention:
-                self.attention.append(_attention(self.model, inputs))
-        self.ratios.append(torch.stack(ratios))
-
-    def until(self, kept: int) -> dict[str, Any]:
-        """Return the fields of a run that keeps so many steps."""
-        steps = self.training.recorded_at(kept)
-        spreads = keys = None
-        if self.attention:
-            as_kept = torch.stack(self.attention).to(PRECISIONS[self.training.precision])
-            spreads, keys = np.moveaxis(as_kept.double().numpy(), -1, 0)[:, : len(steps)]
-        return {
-            "recorded_at": np.array(steps, dtype=np.int64),
-            "gradient_norms": torch.stack(self.norms).double().cpu().numpy()[: len(steps)],
-            "branch_ratios": torch.stack(self.ratios).double().cpu().numpy()[: len(steps)],
-            "spreads": spreads,
-            "effective_keys": keys,
-        }
+def _attention(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
+    """Return the spread of the logits and the effective keys of each block."""
+    with probe(model, theory=False) as report:
+        model(inputs)
+    heads = json.loads(report.to_json())["heads"]
+    shape = len(model.blocks), model.config.heads
+    names = "alpha", "collision_probability"
+    numbers = [[math.nan if h[name] is None else h[name] for h in heads] for name in names]
+    spreads, shared = torch.tensor(numbers, dtype=torch.float64).reshape(2, *shape)
+    return {"spreads": spreads.square().mean(-1).sqrt(), "effective_keys": 1.0 / shared.mean(-1)}
 
 
 def _means(losses: FloatArray, training: Training) -> FloatArray:
@@ -225,24 +204,13 @@ def _means(losses: FloatArray, training: Training) -> FloatArray:
         return losses
     starts = list(training.means(losses.size))
     means = np.add.reduceat(losses, starts) / np.diff([*starts, losses.size])
-    return torch.from_numpy(means).to(PRECISIONS[training.precision]).double().numpy()
+    rounded: FloatArray = means.astype(training.precision).astype(np.float64)
+    return rounded
 
 
 def _tokens(batch: Batch, device: str) -> tuple[Tensor, Tensor]:
     inputs, targets = (torch.from_numpy(tokens).to(device) for tokens in batch)
     return inputs, targets
-
-
-def _attention(model: Transformer, inputs: Tensor) -> Tensor:
-    """Return the spread of the logits and the effective keys, shape (depth, 2)."""
-    with probe(model, theory=False) as report:
-        model(inputs)
-    heads = json.loads(report.to_json())["heads"]
-    shape = len(model.blocks), model.config.heads
-    names = "alpha", "collision_probability"
-    numbers = [[math.nan if h[name] is None else h[name] for h in heads] for name in names]
-    spreads, shared = torch.tensor(numbers, dtype=torch.float64).reshape(2, *shape)
-    return torch.stack([spreads.square().mean(-1).sqrt(), 1.0 / shared.mean(-1)], dim=-1)
 
 
 @torch.no_grad()

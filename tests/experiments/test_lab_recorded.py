@@ -86,9 +86,9 @@ def test_the_first_steps_of_a_recorded_head_are_replayed(experiment, variant):
     setting, recorded = chosen(experiment, variant)
     config, task = setting.config, setting.training
     kind = recall.Head if task.name == "nearest" else Transformer
-    model, draw = kind(config, task.seed), recall._Draw(config, task)
+    model = kind(config, task.seed)
     each = task.steps // recall.BLOCKS
     stretches = max(1, 60 // each)
-    steps = islice(descend(model, task, draw.batches(model)), each * stretches)
+    steps = islice(descend(model, task, recall.batches(config, task, model)), each * stretches)
     losses = np.reshape([value.item() for _, value in steps], (stretches, each)).mean(axis=1)
     np.testing.assert_allclose(losses, recorded.losses[:stretches], rtol=1e-5)

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from experiments.lab import data
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
-from experiments.lab.train import Run, Training, train
+from experiments.lab.train import LOSS_LIMIT, Run, Training, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -119,7 +119,7 @@ def test_training_is_what_a_plain_loop_does():
 
 
 @pytest.mark.parametrize(
-    ("variant", "precision"), [({}, "bfloat16"), ({"causal": False}, "float32")]
+    ("variant", "precision"), [({}, "float64"), ({"causal": False}, "float32")]
 )
 def test_the_same_seed_gives_the_same_bytes(variant, precision):
     config, training = replace(TINY, **variant), replace(SHORT, precision=precision)
@@ -131,24 +131,22 @@ def test_the_same_seed_gives_the_same_bytes(variant, precision):
 def test_precisions_agree_as_far_as_they_go():
     exact = train(TINY, replace(SHORT, precision="float64"), TEXT)
     assert_close(train(TINY, SHORT, TEXT), exact, 1e-4)
-    assert_close(train(TINY, replace(SHORT, precision="bfloat16"), TEXT), exact, 0.05)
-    written_out = replace(TINY, attention="written_out")
-    assert_close(train(written_out, replace(SHORT, precision="float64"), TEXT), exact, 1e-9)
 
 
 # --- runs that go wrong --------------------------------------------------------------------------
 
 
-def test_a_run_without_bounds_is_cut_off_where_it_diverged():
+def test_a_run_without_bounds_is_cut_off_where_it_diverged(monkeypatch):
     run = train(TINY, replace(SHORT, learning_rate=1e6), TEXT)
     assert run.diverged_at is not None
     assert len(run.losses) == run.diverged_at >= 1
-    assert (run.losses <= SHORT.loss_limit).all()
+    assert (run.losses <= LOSS_LIMIT).all()
     assert run.final_loss is None
     assert run.validation_loss is None
     assert len(run.recorded_at) == len(run.gradient_norms) == len(run.branch_ratios) == 1
     assert train(TINY, replace(SHORT, learning_rate=1e30), TEXT).diverged_at == 1  # NaN
-    cut = train(TINY, replace(SHORT, loss_limit=1.0), TEXT)  # below the first loss
+    monkeypatch.setattr("experiments.lab.train.LOSS_LIMIT", 1.0)  # below the first loss
+    cut = train(TINY, SHORT, TEXT)
     assert cut.diverged_at == cut.losses.size == cut.recorded_at.size == 0
 
 

@@ -18,7 +18,7 @@ THETA = tilt(0.5, 32)
 
 @pytest.fixture(scope="module")
 def models():
-    return length_models.Models(length_models.outcomes())
+    return length.Heads(length_models.outcomes())
 
 
 def test_a_part_holds_within_its_margin_or_on_its_side():

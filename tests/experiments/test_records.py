@@ -98,7 +98,9 @@ def test_what_was_made_otherwise_is_made_again(tmp_path, key):
 
 WRONG = [
     (b"{", "Expecting property name"),
-    (b"{}", "it must be a table of command, settings, made, entries, got {}"),
+    (b"{}", "'made'"),
+    (b"[]", "list indices must be integers"),
+    ({"more": 1}, "Record.__new__() got an unexpected keyword argument 'more'"),
     ({"made": {"commit": None}}, "made must have attnlib, got commit"),
     ({"entries": [{"at": {"n": 1}, "found": 1}] * 2}, "two entries are of the same"),
 ]
