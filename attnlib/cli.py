@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import attnlib
-from attnlib import files
 from attnlib.commands import AsJson, CommandError, application
 from attnlib.extras import brought_by
 
@@ -327,7 +326,8 @@ def _draw(shown: "Report | OneHead", path: Path) -> None:
         figure = shown.plot("heads") if isinstance(shown, Report) else shown.plot()
         figure.savefig(drawn, format=kind)
     with _in_one_line(OSError, status=1, about=f"{path} cannot be written: "):
-        files.replace(path, drawn.getvalue())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(drawn.getvalue())
 
 
 # --- attnlib audit --------------------------------------------------------------------------------

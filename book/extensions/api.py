@@ -30,7 +30,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         *("attnlib.attention", "attnlib.probing", "attnlib.auditing"),
         "attnlib.calibration",
     ),
-    "api/proofs": ("attnlib.symbolic",),
+    "api/proofs": ("ledger.symbolic",),
 }
 """The modules of each page."""
 

@@ -11,9 +11,9 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from attnlib.files import replace
 from book import drawings
 from book.live.script import figures, write
+from experiments.files import replace
 
 ASKED = re.compile(r'<script defer src="([^"]*_static/(\w+)\.js)"></script>\n?')
 

@@ -18,9 +18,9 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from attnlib.files import replace
 from book.live.script import HERE, compact, joined
 from book.plain import plain
+from experiments.files import replace
 
 SYNONYMS = Path(__file__).parents[1] / "synonyms.toml"
 MODULES = ("drawing", "search", "main_search")

@@ -18,7 +18,7 @@ from docutils import nodes
 from pydata_sphinx_theme.pygments import overwrite_pygments_css
 from sphinx.application import Sphinx
 
-from attnlib.files import replace
+from experiments.files import replace
 
 FIRST_STYLES = ("_static/styles/theme.css", "_static/styles/pydata-sphinx-theme.css")
 LAST_SCRIPTS = ("_static/scripts/bootstrap.js", "_static/scripts/pydata-sphinx-theme.js")

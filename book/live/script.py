@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlib.files import replace
 from book.live.heads import atlas, shown
 from book.live.tables import tables
 from book.live.verdicts import verdicts
+from experiments.files import replace
 
 HERE = Path(__file__).parent
 

@@ -9,8 +9,7 @@ from string import ascii_lowercase
 
 import torch
 
-from attnlib import provenance
-from attnlib.files import replace
+from experiments import provenance
 from experiments.compatibility.cells import (
     IMPLEMENTATIONS,
     NONE,
@@ -22,6 +21,7 @@ from experiments.compatibility.cells import (
     work,
 )
 from experiments.compatibility.models import FAMILIES, SEED
+from experiments.files import replace
 from experiments.records import Record, complete, path_of
 
 COMMAND = "python -m experiments.compatibility"

@@ -51,7 +51,8 @@ import torch
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from attnlib import provenance
+from attnlib.sampling import cores
+from experiments import provenance
 from experiments.lab import data, fields, results
 from experiments.lab.data import Text
 from experiments.lab.model import Config
@@ -230,7 +231,7 @@ def run(
         _lock(sweep, stack)
         finished = _read(sweep)
         pending = [one for one in sweep.settings if one.key not in finished]
-        pool = executor or stack.enter_context(_processes(workers or provenance.cores()))
+        pool = executor or stack.enter_context(_processes(workers or cores()))
         # Without smoothing the time left comes from the mean over all runs of this call.
         options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
         done = len(sweep.settings) - len(pending)
@@ -314,7 +315,7 @@ def outcomes(sweep: Sweep) -> list[Outcome]:
 def made(sweep: Sweep) -> list[Table]:
     """Return what the finished runs of a sweep were made with, in its order; errors as `outcomes`.
 
-    `attnlib.provenance.made`, or of runs of 1.0.0 and before the versions of packages alone.
+    `experiments.provenance.made`, or of runs of 1.0.0 and before the versions of packages alone.
     """
     lines = _read(sweep)
     return [lines[one.key]["made"] for one in sweep.settings if one.key in lines]

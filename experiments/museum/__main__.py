@@ -31,10 +31,10 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from attnlib.provenance import made
 from experiments.compatibility import FAMILIES
 from experiments.museum import EXHIBITS, Exhibit, audits, costs
 from experiments.museum.costs import Trained
+from experiments.provenance import made
 from experiments.records import Fields, complete, path_of
 
 RECORD = path_of("museum")

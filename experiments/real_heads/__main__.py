@@ -16,8 +16,8 @@ import numpy as np
 import torch
 import typer
 
-from attnlib.provenance import made
 from experiments.lab import data
+from experiments.provenance import made
 from experiments.real_heads import inputs, law_summary, parts, rows, summary
 from experiments.records import Entry, Record, complete, load, path_of, save
 
