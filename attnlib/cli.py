@@ -3,22 +3,19 @@
 import io
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import attnlib
-from attnlib import files
 from attnlib.commands import AsJson, CommandError, application
 from attnlib.extras import brought_by
 
@@ -66,6 +63,13 @@ def _in_one_line(*errors: type[Exception], status: int = 2, about: str = "") -> 
 # --- attnlib scale --------------------------------------------------------------------------------
 
 
+COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
+"""The policies that `attnlib scale` shows without --all: one of each kind."""
+
+WIDTH = 80
+"""Columns of a terminal."""
+
+
 class LawName(StrEnum):
     """What is assumed of the scores."""
 
@@ -88,20 +92,27 @@ def scale_command(
     causal: Annotated[
         bool, typer.Option("--causal", help="Queries see 1, 2, …, n keys; one scale for all.")
     ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="All policies, and the criteria that take seconds: typical and entropy."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the scale by each criterion and each policy.
+    """Print the scale by some criteria and policies in use, or by all.
 
     "scale" is the number that multiplies q·k (or the cosine of q and k): the argument of that name
     in PyTorch's scaled_dot_product_attention. "α" is the standard deviation of the logits it gives
     random q and k, so that all rules can be compared; 1/√d has α = 1.
     """
     from attnlib import criteria
+    from attnlib.policies import POLICIES
 
     with _in_one_line(ValueError):
         keys = criteria.effective_keys(n, causal=causal)
-        by_criterion = _by_criterion(n, d, law, causal)
-    policies = _by_policy(n, d)
+        by_criterion = _by_criterion(n, d, law, causal, everything)
+    policies = [_by_policy(name, n, d) for name in (POLICIES if everything else COMMON)]
     if as_json:
         asked = {"n": n, "d": d, "law": str(law), "causal": causal, "effective_keys": keys}
         answer = {**asked, "criteria": by_criterion, "policies": policies}
@@ -111,21 +122,25 @@ def scale_command(
     start = d**0.5 if of_cosines else d**-0.5
     typer.echo(
         f"Start with {'√d on the cosine' if of_cosines else '1/√d'} = {start:.4g} (α = 1). What a "
-        "trained model wants is measured:\n    attnlib calibrate MODEL --text FILE\n"
+        "trained model\nwants is measured:\n    attnlib calibrate MODEL --text FILE"
     )
     seen = f"1 to {n} keys (as {keys:.0f})" if causal else f"{n} keys"
     _print(f"By criterion, for {seen} and {d} dimensions", by_criterion)
     last = ", at the last query" if causal else ""
     _print(f"Policies in use{last} (* learned; here its first value)", policies)
+    if not everything:
+        typer.echo(f"\nWith --all, all {len(POLICIES)} policies and two more criteria.")
     if not of_cosines:
-        typer.echo("In PyTorch, where 1/√d is what it does without a scale:")
+        typer.echo("\nIn PyTorch, where 1/√d is what it does without a scale:")
         typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={start:.4g})")
-    typer.echo("With attnlib, for any policy, also one that depends on the position:")
+    typer.echo("\nWith attnlib, for any policy, also one that depends on the position:")
     typer.echo('    attention.attend(q, k, v, policy="ssmax", is_causal=True)')
 
 
-def _by_criterion(n: int, d: int, name: LawName, causal: bool) -> list[dict[str, Any]]:
-    """Return a line for each criterion."""
+def _by_criterion(
+    n: int, d: int, name: LawName, causal: bool, everything: bool
+) -> list[dict[str, Any]]:
+    """Return a line for each criterion; without `everything`, for those that take no time."""
     from attnlib import criteria, scores
 
     law: scores.Law = scores.Cosine(d) if name is LawName.COSINE else scores.DotProduct(d)
@@ -133,6 +148,7 @@ def _by_criterion(n: int, d: int, name: LawName, causal: bool) -> list[dict[str,
         law = scores.Normal()
     unit = float(law.variance) ** 0.5
     factor = 1.0 if name is LawName.COSINE else d**-0.5
+    listed = criteria.alphas if everything else criteria.by_formula
     return [
         {
             "name": criterion.name,
@@ -142,40 +158,35 @@ def _by_criterion(n: int, d: int, name: LawName, causal: bool) -> list[dict[str,
             "standard_error": criterion.standard_error * unit,
             "meaning": criterion.meaning,
         }
-        for criterion in criteria.alphas(law, n, causal=causal)
+        for criterion in listed(law, n, causal=causal)
     ]
 
 
-def _by_policy(n: int, d: int) -> list[dict[str, Any]]:
-    """Return a line for each policy; without numbers where it needs more dimensions."""
+def _by_policy(name: str, n: int, d: int) -> dict[str, Any]:
+    """Return a policy's line; without numbers where it needs more dimensions."""
     from attnlib.policies import POLICIES
 
-    lines = []
-    for policy in POLICIES.values():
-        line: dict[str, Any] = {"name": policy.name, "applied_to": policy.applied_to}
-        line |= {"scale": None, "alpha": None, "learned": policy.learned}
-        with suppress(ValueError):
-            line["scale"], line["alpha"] = float(policy.scale(n, d)), float(policy.alpha(n, d))
-        lines.append({**line, "meaning": policy.meaning})
-    return lines
+    policy = POLICIES[name]
+    line: dict[str, Any] = {"name": name, "applied_to": policy.applied_to}
+    line |= {"scale": None, "alpha": None, "learned": policy.learned}
+    with suppress(ValueError):
+        line["scale"], line["alpha"] = float(policy.scale(n, d)), float(policy.alpha(n, d))
+    return {**line, "meaning": policy.meaning}
 
 
 def _print(title: str, lines: list[dict[str, Any]]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
-    table.add_column("", overflow="fold")
-    table.add_column("scale", justify="right", no_wrap=True)
-    table.add_column("α", justify="right", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
+    """Print the numbers of each rule under one another, and its meaning beneath."""
+    typer.echo(f"\n{title}\n{'scale':>39}{'α':>16}")
     for line in lines:
         name = line["name"] + ("*" if line.get("learned") else "")
         error = line.get("standard_error", 0.0)
-        unit = " · cos" if line["applied_to"] == "cosine" else " · qk"
+        unit = "cos" if line["applied_to"] == "cosine" else "qk"
         numbers = ["none", "none"]
         if line["alpha"] is not None:
             alpha = f"{line['alpha']:.3g}" + (f" ± {error:.1g}" if error else "")
-            numbers = [f"{line['scale']:.4g}{unit}", alpha]
-        table.add_row(*map(Text, [name, *numbers, line["meaning"]]))
-    Console().print(table)
+            numbers = [f"{line['scale']:.4g} · {unit}", alpha]
+        typer.echo(f"{name:<21}{numbers[0]:>18}{numbers[1]:>16}")
+        typer.echo(fill(line["meaning"], WIDTH, initial_indent="    ", subsequent_indent="    "))
 
 
 # --- attnlib probe --------------------------------------------------------------------------------
@@ -315,7 +326,8 @@ def _draw(shown: "Report | OneHead", path: Path) -> None:
         figure = shown.plot("heads") if isinstance(shown, Report) else shown.plot()
         figure.savefig(drawn, format=kind)
     with _in_one_line(OSError, status=1, about=f"{path} cannot be written: "):
-        files.replace(path, drawn.getvalue())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(drawn.getvalue())
 
 
 # --- attnlib audit --------------------------------------------------------------------------------
@@ -403,25 +415,31 @@ def calibrate_command(
     ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
     kept = memory or _cache() / f"calibrate-{digest(model, ids)}.jsonl"
     answers = []
-    with Console(stderr=True).status("reading") as status:
-        for length in counts:
-            passes = count(1)
+    for length in counts:
+        passes = count(1)
 
-            def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
-                status.update(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
+        def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
+            _show_status(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
 
-            options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
-            with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-                found = answer(network, ids, length, memory=Memory(kept), **options)
-            answers.append(found)
-            if not as_json:
-                typer.echo(str(found))
+        options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
+        with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
+            found = answer(network, ids, length, memory=Memory(kept), **options)
+        answers.append(found)
+        _show_status("")
+        if not as_json:
+            typer.echo(str(found))
     if as_json:
         typer.echo(json.dumps([found.to_dict() for found in answers], indent=2))
     else:
         _print_wanting(answers[-1])
     if apply is not None:
         _apply(answers[-1].fit, network, tokenizer, apply)
+
+
+def _show_status(line: str) -> None:
+    """Show on a terminal what is done, in place of what was shown before."""
+    if sys.stderr.isatty():
+        typer.echo(f"\r\033[K{line[: WIDTH - 1]}", nl=False, err=True)
 
 
 def _cache() -> Path:
@@ -446,15 +464,11 @@ def _print_wanting(found: "Answer") -> None:
     lines.sort(key=lambda line: -abs(line["gradient"]))
     if not lines:
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("layer", overflow="fold")
-    for name in ("head", "∂L/∂log t", "±", "wants"):
-        table.add_column(name, justify="right", no_wrap=True)
+    typer.echo(f"\n{'head':>6}{'∂L/∂log t':>12}{'±':>8}{'wants':>9}  layer")
     for line in lines[:SHOWN]:
-        numbers = f"{line['gradient']:+.2e}", f"{line['standard_error']:.0e}"
         wants = "larger" if line["gradient"] < 0.0 else "smaller"
-        table.add_row(*map(Text, [line["layer"], str(line["head"]), *numbers, wants]))
-    Console().print(table)
+        numbers = f"{line['gradient']:>+12.2e}{line['standard_error']:>8.0e}{wants:>9}"
+        typer.echo(f"{line['head']:>6}{numbers}  {line['layer']}")
 
 
 def _apply(fit: "ScaleFit", network: Any, tokenizer: Any, folder: Path) -> None:

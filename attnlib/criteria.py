@@ -9,7 +9,6 @@ Chapter: policies.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import digamma
 
 from attnlib import annealed, checking, exact, freezing, retrieval, typical
@@ -90,26 +89,15 @@ def alphas(
     freezing  4.1
     entropy   2.3
     """
-    check_law(law)
+    variance, approximate, frozen = by_formula(law, n, causal=causal)
     keys = effective_keys(n, causal=causal)
-    unit = 1.0 / float(np.sqrt(law.variance))
     of_a_needle = [] if needle is None else _of_a_needle(law, needle, n)
     best, error = _typical(law, keys, seed)
     return [
-        Criterion("variance", unit, 0.0, "Logits of variance 1: 1/√d, on cosines √d."),
-        Criterion(
-            "annealed",
-            float(annealed.best_alpha(law, keys)),
-            0.0,
-            "Largest gradient, by the approximation in the literature.",
-        ),
+        variance,
+        approximate,
         Criterion("typical", best, error, "Largest gradient of a typical row of random scores."),
-        Criterion(
-            "freezing",
-            float(freezing.critical_alpha(keys, law)),
-            0.0,
-            "From here on a few keys hold the weight, however many there are.",
-        ),
+        frozen,
         Criterion(
             "entropy",
             same_entropy(law, max(2, round(keys))),
@@ -118,6 +106,31 @@ def alphas(
         ),
         *of_a_needle,
     ]
+
+
+def by_formula(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
+    """Return those of `alphas` that take no time: variance, annealed and freezing.
+
+    Raises as `alphas`. Chapter: policies.
+
+    >>> from attnlib.scores import Normal
+    >>> [round(criterion.alpha, 1) for criterion in by_formula(Normal(), 4096)]
+    [1.0, 2.4, 4.1]
+    """
+    check_law(law)
+    keys = effective_keys(n, causal=causal)
+    formulas = {
+        "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1, as 1/√d gives them."),
+        "annealed": (
+            annealed.best_alpha(law, keys),
+            "Largest gradient, by the approximation in the literature.",
+        ),
+        "freezing": (
+            freezing.critical_alpha(keys, law),
+            "From here on a few keys hold the weight, however many there are.",
+        ),
+    }
+    return [Criterion(name, float(alpha), 0.0, says) for name, (alpha, says) in formulas.items()]
 
 
 def _of_a_needle(law: Law, needle: retrieval.Needle, n: int) -> list[Criterion]:
@@ -154,6 +167,8 @@ def same_entropy(law: Law, n: int) -> float | None:
     >>> same_entropy(Normal(), 512), same_entropy(Normal(), 311)
     (1.0, None)
     """
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
     check_law(law)
     keys = checking.integer("n", n, minimum=2, maximum=2**40)
     unit = 1.0 / float(np.sqrt(law.variance))

@@ -10,13 +10,14 @@ Chapters: exact, needle.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from attnlib import quadrature
 from attnlib.checking import FloatArray
-from attnlib.quadrature import Rule
+from attnlib.quadrature import Rule, UnderflowError
 from attnlib.scores import Law
 
 ABOVE = 5.0
@@ -171,9 +172,12 @@ class _Maximum:
         ends = [average.levels[[0, -1]] for average in self._averages]
         self._marks = np.concatenate([*ends, alpha * np.asarray(law.landmarks), sinks])
         # Beyond `highest` P(αs + X > u) ≤ E min(1, e^{αs−u}) is below e^{−DEPTH}/n.
-        top = min(float(law.log_mgf(alpha)), ends[0][1]) + log_n
+        top = ends[0][1]
+        with suppress(UnderflowError):
+            top = min(float(law.log_mgf(alpha)), top)
         self._lowest = min(end[0] for end in ends) - ABOVE
-        self._highest = max([top, *(end[1] for end in ends[1:]), *sinks]) + quadrature.DEPTH + rare
+        tops = [top + log_n, *(end[1] for end in ends[1:]), *sinks]
+        self._highest = max(tops) + quadrature.DEPTH + rare
         self._spread = alpha * float(np.sqrt(law.variance))
         self._keys, self._quantity = keys, quantity
 

@@ -46,8 +46,16 @@ TOLERANCE = 1e-10
 HALVINGS = 48
 """A panel about a point where the density is not smooth is halved so often, and then is no loss."""
 
+FAINT = (-746.0, -690.0)
+"""From about the second on the logarithm of a float loses digits, and below the first it is never:
+a density that ends between them has underflowed."""
+
 MOST_PANELS = 2**19
 """More are a sign of a density that is nowhere smooth, or of a range too long for its α."""
+
+
+class UnderflowError(ValueError):
+    """A log density is −∞ where it counts, because it is the logarithm of a density's float."""
 
 
 class Rule(NamedTuple):
@@ -136,7 +144,8 @@ def panels(
     Those that count are halved until the polynomial through a panel's points meets the function at
     the points of both halves. In the end each is cut at `fractions`, and to lengths below `width`.
 
-    Raises ValueError or TypeError where `logpdf` is no log density, or needs too many panels.
+    Raises ValueError or TypeError where `logpdf` is no log density, has underflowed where it
+    counts, or needs too many panels.
     """
     marks = checking.finite("landmarks", [0.0, *landmarks])
     outward = spread * np.concatenate([-OUTWARD, [0.0], OUTWARD])
@@ -156,6 +165,7 @@ def panels(
         noise = 1e-14 * size + 4e-15 * np.abs(s).max(axis=-1) / (right - left)
         done = (miss <= TOLERANCE + noise) | (halving == HALVINGS)
         counts = (mass >= max(highest, mass.max()) - depth - 10.0) & (mass > -np.inf)
+        _check_end(log_density[counts], s[counts], tilt)
         highest = max(highest, mass[done].max(initial=-np.inf))
         kept.append((left[counts & done], right[counts & done]))
         left, right = left[counts & ~done], right[counts & ~done]
@@ -196,6 +206,17 @@ def evaluated(logpdf: LogDensity, s: FloatArray) -> FloatArray:
             f"got nan at s={s[np.isnan(values)][0]:g}"
         )
     return np.where(values < np.inf, values, -np.inf)  # at an end; inside, it will not add up to 1
+
+
+def _check_end(log_density: FloatArray, s: FloatArray, tilt: float) -> None:
+    """Raise UnderflowError if one of the panels has the end of a density that has underflowed."""
+    top = log_density.max(axis=-1)
+    ended = np.isneginf(log_density).any(axis=-1) & (top > FAINT[0]) & (top < FAINT[1])
+    if ended.any():
+        raise UnderflowError(
+            f"logpdf must not underflow where e^({tilt:g}s) still needs it, "
+            f"got {top[ended][0]:.0f} and then -inf near s={s[ended].mean():g}"
+        )
 
 
 def _check_number(count: float) -> None:

@@ -27,6 +27,7 @@ beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -39,7 +40,7 @@ from attnlib import checking, exact, maximum, rows, scores
 from attnlib.checking import FloatArray
 from attnlib.maximum import Quantity, Row, first
 from attnlib.policies import POLICIES, Policy
-from attnlib.quadrature import OUTWARD, Rule
+from attnlib.quadrature import OUTWARD, Rule, UnderflowError
 from attnlib.sampling import Estimate
 from attnlib.scores import Law
 
@@ -48,6 +49,9 @@ RAREST = 700.0
 
 LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
 """Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
+
+SMALL_GAP = 1e-5
+"""Below it, in standard deviations, a fixed needle's best α is a series in the gap."""
 
 STEP_OF_RULES = 0.25
 """Step of log n in looking for where a rule loses the needle."""
@@ -224,9 +228,10 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
         raise ValueError(f"gap must be above 0, got gap={distance[distance <= 0.0][0]:g}")
     distance, keys = checking.broadcast(gap=distance, n=keys)
     log_n = np.log(keys)
-    left = 1.0 - 2.0 * (log_n / distance) / distance
-    root = distance * np.sqrt(np.maximum(left, 0.0))
-    return np.where(left >= 0.0, 2.0 * log_n / (distance + root), np.inf)
+    with np.errstate(over="ignore"):  # of tiny gaps, which are not enough
+        left = 1.0 - 2.0 * (log_n / distance) / distance
+        root = distance * np.sqrt(np.maximum(left, 0.0))
+        return np.where(left >= 0.0, 2.0 * log_n / (distance + root), np.inf)
 
 
 def mean_gap(law: Law, needle: Needle) -> FloatArray:
@@ -329,8 +334,11 @@ def _rarity(needle: Needle, law: Law, alpha: float) -> float:
         whole, one, other = law.log_mgf([strength, a, strength - a])
         return float(np.clip(whole - one - other, 0.0, RAREST))
     unit = float(np.sqrt(law.variance))
-    several = alpha * 2.0 ** -np.arange(np.ceil(np.log2(max(alpha * unit, 64.0))))
-    return float(np.clip((several * strength - law.log_mgf(several)).max(), 0.0, RAREST))
+    rarity = 0.0
+    for a in alpha * 2.0 ** -np.arange(np.ceil(np.log2(max(alpha * unit, 64.0)))):
+        with suppress(UnderflowError):  # another a bounds it too
+            rarity = max(rarity, float(a * strength - law.log_mgf(a)))
+    return min(rarity, RAREST)
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -493,6 +501,8 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     gap, spread = float(_strength(needle)), float(np.sqrt(law.variance))
     if n == 1.0 or gap <= law.mean:
         return 0.0
+    if gap - law.mean < SMALL_GAP * spread:
+        return _root_of_small_gap(law, gap - law.mean, n)
     if _independent(law, 0.0)[0] is law:
         if np.isneginf(law.logpdf(gap + spread * OUTWARD)).all():
             return float(np.inf)
@@ -517,6 +527,19 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     while slope(low) > 0.0:
         low /= 2.0
     return float(brentq(slope, low, high, xtol=1e-300, rtol=1e-12))
+
+
+def _root_of_small_gap(law: Law, gap: float, n: float) -> float:
+    """Return that root to the second order in the gap from the mean, where rounding would hide it.
+
+    L' = −(N/n)gap + α σ²N²/n² + ½α² μ₃N²(N − 1)/n³ + …, for N = n − 1 and the third moment μ₃.
+    """
+    others, third = n - 1.0, 0.0
+    if law.mixture(0.0) is None:  # and else the law is even
+        s, weights, _ = law.rule(0.0, 0.0)
+        third = float(weights @ (s - law.mean) ** 3)
+    first = gap / law.variance * (n / others)
+    return first * (1.0 - first * third * (others - 1.0) / n / (2.0 * law.variance))
 
 
 def _excess(law: Law, quantity: Quantity, needle: Needle, alpha: float, log_n: float) -> float:

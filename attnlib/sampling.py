@@ -11,6 +11,7 @@ significant bits, from which the quantiles are read.
 Chapter: typical.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -21,7 +22,7 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlib import checking, provenance
+from attnlib import checking
 from attnlib.checking import FloatArray
 
 Statistic = Callable[[FloatArray], ArrayLike]
@@ -249,12 +250,19 @@ def _batches(
     of_a_batch = max(1, min(BATCH_ROWS, BATCH_NUMBERS // keys))
     batches = -(-total // of_a_batch)
     measure = partial(_batch, law, keys, statistic, origin)
-    pool = ThreadPoolExecutor(provenance.cores()) if executor is None else nullcontext(executor)
+    pool = ThreadPoolExecutor(cores()) if executor is None else nullcontext(executor)
     with pool as workers:
         for start in range(0, batches, IN_FLIGHT):
             indices = range(start, min(batches, start + IN_FLIGHT))
             counts = [min(of_a_batch, total - index * of_a_batch) for index in indices]
             yield from workers.map(measure, indices, counts)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _batch(

@@ -9,6 +9,7 @@ Chapters: variance, saturation.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -21,7 +22,7 @@ from scipy.special import betainc, betaincc, lambertw, ndtr, ndtri, xlog1py
 
 from attnlib import checking, quadrature
 from attnlib.checking import FloatArray
-from attnlib.quadrature import Panels, Rule
+from attnlib.quadrature import Panels, Rule, UnderflowError
 from attnlib.special import (
     BesselSeries,
     log_bessel_i_normalised,
@@ -39,9 +40,6 @@ TINY = 1e-150
 
 LARGEST_LOG = 700.0
 """The largest log α that is looked for."""
-
-LEAST_LOG = -746.0
-"""Below it the logarithm of a float is never: a density that ends just above it has underflowed."""
 
 NEWTON_STEPS = 50
 
@@ -261,14 +259,13 @@ class Law(ABC):
         s, log_f = self._nodes()
         weights = np.exp(log_f) / np.exp(log_f).sum()
         mean = float(weights @ s)
-        x, check = s - mean, self._underflow(mean)
+        x = s - mean
 
         def tilt(alpha: float) -> tuple[float, float]:
             if alpha * spread < 0.01:  # what is left of E(e^{αx} − 1) is of the order α²
                 rise = np.expm1(alpha * x)
                 growth = weights @ rise
                 return float(np.log1p(growth)), float((weights * x) @ rise / (1.0 + growth))
-            check(alpha)
             scores, logs = self._nodes(tilt=min(alpha, LARGEST_TILT / spread))
             if scores[-1] > quadrature.FARTHEST * spread:
                 return inf, inf
@@ -284,30 +281,6 @@ class Law(ABC):
             return float(value), float(tilted @ (scores - mean) / total)
 
         return mean, cache(tilt)
-
-    def _underflow(self, mean: float) -> Callable[[float], None]:
-        """Return a check of α, which raises where `logpdf` has underflowed at scores that count."""
-        s = mean + self._spread * quadrature.OUTWARD
-        logs = quadrature.evaluated(self.logpdf, s)
-        last = int(np.flatnonzero(logs > -inf).max(initial=-1))
-        if last < 0 or last + 1 == s.size:
-            return lambda alpha: None
-        low, high = s[last], s[last + 1]
-        for _ in range(100):
-            middle = (low + high) / 2.0
-            ended = np.isneginf(quadrature.evaluated(self.logpdf, np.full(1, middle)))[0]
-            low, high = (low, middle) if ended else (middle, high)
-        end = float(quadrature.evaluated(self.logpdf, np.full(1, low))[0])
-
-        def check(alpha: float) -> None:
-            deep = LEAST_LOG < end < -690.0
-            if deep and end + alpha * low > (logs + alpha * s).max() - quadrature.DEPTH:
-                raise ValueError(
-                    f"logpdf must not underflow where alpha={alpha:g} still needs it, "
-                    f"got {end:.0f} and then -inf from s={high:g} on"
-                )
-
-        return check
 
 
 @dataclass(frozen=True)
@@ -621,7 +594,7 @@ class Cosine(Law):
         low = 0.5 * np.log(2.0 * log_n)
         high = np.log(self.d) + 2.0 + 2.0 * log_n / (self.d - 1)
         if high > LARGEST_LOG and excess(LARGEST_LOG) < 0.0:
-            raise ValueError(f"n must be smaller: its α is above {np.exp(LARGEST_LOG):.0e}")
+            raise _too_many(log_n, np.exp(LARGEST_LOG))
         return float(np.exp(brentq(excess, low, min(high, LARGEST_LOG), xtol=1e-12)))
 
     def annealed_alpha(self, n: FloatArray) -> FloatArray:
@@ -735,18 +708,29 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
     def alpha(index: int) -> float:  # a common table, with 2α in it, of what `left` computes once
         return ldexp(2.0 ** (index % 4 / 4), index // 4) / spread
 
+    def known(alpha: float) -> float:
+        # It may be infinite, or not known, from some α on; log n is below 1e3.
+        with suppress(UnderflowError):
+            return min(left(alpha), 1e3)
+        return 1e3
+
     if right == 0.0:
         return 0.0
     index = -16
-    while left(alpha(index)) > right:
+    while known(alpha(index)) > right:
         index -= 4
-    while left(alpha(index + 1)) <= right:
+    while known(alpha(index + 1)) <= right:
         index += 1
         if alpha(index + 5) * spread > LARGEST_TILT:
             if left(alpha(index)) > left(alpha(index - 4)) + 1e-3:
-                raise ValueError(f"n must be smaller: its α is above {alpha(index):g}")
+                raise _too_many(right, alpha(index))
             return inf
 
     low, high = alpha(index), alpha(index + 1)
-    # It may be infinite at the upper end; log n is below 1e3.
-    return float(brentq(lambda x: min(left(x), 1e3) - right, low, high, xtol=1e-300, rtol=1e-14))
+    root = float(brentq(lambda x: known(x) - right, low, high, xtol=1e-300, rtol=1e-14))
+    left(root * (1.0 + 1e-9))  # raises where it is not known beyond a root that is none
+    return root
+
+
+def _too_many(log_n: float, alpha: float) -> ValueError:
+    return ValueError(f"n must be one whose α is at most {alpha:.3g}, got n={np.exp(log_n):.3g}")

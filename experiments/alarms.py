@@ -26,11 +26,11 @@ import typer
 from torch import Tensor
 
 from attnlib.probing import Monitor
-from attnlib.provenance import made
 from experiments.lab import data
 from experiments.lab.data import Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer, loss
+from experiments.provenance import made
 from experiments.records import Fields, Record, Work, complete, path_of
 
 COMMAND = "python -m experiments.alarms"

@@ -13,8 +13,9 @@ from functools import cache, partial
 import numpy as np
 
 from attnlib import criteria, exact, freezing, typical
-from attnlib.provenance import cores, made
+from attnlib.sampling import cores
 from attnlib.scores import Cosine, DotProduct, Law, Normal
+from experiments.provenance import made
 from experiments.records import Fields, Work, complete, path_of
 
 COMMAND = "python -m experiments.criteria"

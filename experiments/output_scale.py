@@ -17,10 +17,10 @@ import torch
 
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
-from attnlib.provenance import made
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
 from experiments.initialisation import TEMPERATURES
+from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
 COMMAND = "python -m experiments.output_scale"

@@ -28,11 +28,11 @@ from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as logits_of
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from attnlib.provenance import made
 from attnlib.scores import Normal
 from experiments.lab import data
 from experiments.lab.model import Config, Transformer, loss
 from experiments.lab.train import Training, train_model
+from experiments.provenance import made
 from experiments.records import Entry, Record, path_of, save
 
 COMMAND = "python -m experiments.probe_training"

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from attnlib import provenance
-from attnlib.files import read_json, set_aside, write_json
+from experiments import provenance
+from experiments.files import read_json, set_aside, write_json
 from experiments.lab import results, sweep
 from experiments.lab.sweep import Outcome
 

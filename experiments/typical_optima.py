@@ -14,8 +14,9 @@ import numpy as np
 
 from attnlib import typical
 from attnlib.checking import FloatArray
-from attnlib.provenance import cores, made
+from attnlib.sampling import cores
 from attnlib.scores import Normal
+from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
 COMMAND = "python -m experiments.typical_optima"

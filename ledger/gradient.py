@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import lambertw
 from scipy.stats import linregress, spearmanr
 
-from attnlib import exact, rows, scores, symbolic
+from attnlib import exact, rows, scores
 from attnlib.checking import FloatArray
 from attnlib.sampling import Estimate, mean_and_error
 from experiments.lab.small_models import (
@@ -26,6 +26,7 @@ from experiments.lab.small_models import (
     train_retrieval,
 )
 from experiments.power_softmax import power_softmax, power_softmax_jacobian
+from ledger import symbolic
 from ledger.registry import (
     LIMIT,
     ROUNDING,

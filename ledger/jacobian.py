@@ -6,9 +6,10 @@ Chapters: variance, saturation, jacobian.
 import numpy as np
 import sympy
 
-from attnlib import exact, rows, scores, symbolic
+from attnlib import exact, rows, scores
 from attnlib.checking import FloatArray
 from experiments.initialisation import row_moments, sample_rows, standard_errors
+from ledger import symbolic
 from ledger.registry import (
     ENTRY,
     FADED,

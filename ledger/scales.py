@@ -11,9 +11,10 @@ import sympy
 from scipy.optimize import minimize_scalar
 from scipy.special import betainc, ndtr
 
-from attnlib import annealed, exact, rows, symbolic
+from attnlib import annealed, exact, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
+from ledger import symbolic
 from ledger.registry import (
     IN_THE_LIMIT,
     ROUNDING,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attnlib import exact, scores, symbolic
+from attnlib import exact, scores
 from attnlib.scores import DotProduct
 from experiments.initialisation import (
     DIMENSIONS,
@@ -16,6 +16,7 @@ from experiments.initialisation import (
     sample_rows,
     standard_errors,
 )
+from ledger import symbolic
 from ledger.registry import (
     ENTRY,
     FADED,

@@ -1,7 +1,7 @@
 """Factors put into a model: into the weights that make its queries, or into its registry."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,14 +178,3 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
         AttentionMaskInterface.register(name, masks[before])
     model.set_attn_implementation(name)
     return Applied([], name, before, _model=model)
-
-
-def settings(model: Any, factor: float) -> Iterator[str]:
-    """Give the lines of a configuration of transformers that multiply all logits by a factor."""
-    config: Any = getattr(model, "config", None)
-    own: Any = getattr(config, "attention_multiplier", None)
-    if isinstance(own, int | float):
-        yield f"attention_multiplier: {own * factor:.6g}"
-    own = getattr(config, "query_pre_attn_scalar", None)
-    if isinstance(own, int | float):  # its power −1/2 multiplies the scores
-        yield f"query_pre_attn_scalar: {own / factor**2:.6g}"

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from scipy import optimize, stats
@@ -13,7 +13,7 @@ from torch import nn
 
 from attnlib import checking
 from attnlib.attention.options import named_policy
-from attnlib.calibration.applied import Applied, fold, registered, settings
+from attnlib.calibration.applied import Applied, fold, registered
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.memory import Memory, Slope
 from attnlib.calibration.multiplied import Place
@@ -21,9 +21,6 @@ from attnlib.calibration.passes import Loss, Pass, own_loss, read
 from attnlib.checking import FloatArray
 from attnlib.policies import Policy
 from attnlib.sampling import Estimate
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Per = Literal["model", "layer", "head"]
 
@@ -124,31 +121,6 @@ class ScaleFit:
             if done is not None:
                 return done
         return registered(model, self._of_layer, name)
-
-    def settings(self, model: nn.Module) -> list[str]:
-        """Return lines of YAML that do the same in the configuration of a model of transformers.
-
-        Empty where its configuration has no number for it, or one number cannot do it.
-        """
-        factors = np.exp(self.a[np.isfinite(self.a)])
-        if np.nan_to_num(self.b).any() or np.ptp(factors) > 0.0:
-            return []
-        return list(settings(model, float(factors[0])))
-
-    def plot(self, lengths: Iterable[float] = ()) -> "Figure":
-        """Return a picture of log₂ t, layers down and heads across, for each number of keys."""
-        from matplotlib.figure import Figure
-
-        counts = list(lengths) or [self.train_length]
-        drawing = Figure(figsize=(2.4 * len(counts) + 1.4, 4.2), layout="constrained")
-        panels = drawing.subplots(1, len(counts), squeeze=False)[0]
-        found = [np.log2(self.factor(n)) for n in counts]
-        most = max(float(np.nanmax(np.abs(found))), 1e-3)
-        for panel, n, logs in zip(panels, counts, found, strict=True):
-            image = panel.imshow(logs, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
-            panel.set(xlabel="head", ylabel="layer", title=f"n = {n:g}")
-        drawing.colorbar(image, ax=list(panels), label="log₂ of the factor")
-        return drawing
 
     def to_json(self) -> str:
         """Return the fit as JSON."""

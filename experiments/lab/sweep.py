@@ -49,7 +49,8 @@ import torch
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from attnlib import provenance
+from attnlib.sampling import cores
+from experiments import provenance
 from experiments.lab import data, fields, results
 from experiments.lab.data import Text
 from experiments.lab.model import Config
@@ -179,7 +180,7 @@ def run(
             sweep.results.touch()
             finished = _read(sweep)
             pending = {one.key: one for one in sweep.settings if one.key not in finished}
-            pool = executor or stack.enter_context(_processes(workers or provenance.cores()))
+            pool = executor or stack.enter_context(_processes(workers or cores()))
             # Without smoothing the time left comes from the mean over all runs of this call.
             options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
             done = len(sweep.settings) - len(pending)

@@ -31,11 +31,11 @@ from typing import Annotated
 import torch
 import typer
 
-from attnlib.provenance import made
 from experiments.compatibility import FAMILIES
 from experiments.museum import EXHIBITS, Exhibit, audits
 from experiments.museum.costs import Trained
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
+from experiments.provenance import made
 from experiments.records import Fields, Work, complete, path_of
 
 RECORD = path_of("museum")

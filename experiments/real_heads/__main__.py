@@ -14,8 +14,8 @@ from typing import Annotated
 import torch
 import typer
 
-from attnlib.provenance import made
 from experiments.lab import data
+from experiments.provenance import made
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.summary import SUMMARIES, summarised
 from experiments.records import Record, complete, load, path_of, save

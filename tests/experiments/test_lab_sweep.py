@@ -14,7 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attnlib import provenance
+from experiments import provenance
 from experiments.__main__ import app
 from experiments.lab import data, recall, results, sweep
 from experiments.lab.model import Config

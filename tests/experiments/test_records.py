@@ -7,8 +7,7 @@ from functools import partial
 
 import pytest
 
-from attnlib import provenance
-from experiments import records
+from experiments import provenance, records
 from experiments.lab import results, sweep
 from experiments.records import HERE, RECORDED, complete, load, save
 

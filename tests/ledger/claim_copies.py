@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 import sympy
 
-from attnlib import symbolic
 from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import Cosine, Normal
 from experiments.initialisation import RowMoments, standard_errors
-from ledger import gradient, jacobian, output, variance
+from ledger import gradient, jacobian, output, symbolic, variance
 
 Evidence = Callable[[pytest.MonkeyPatch], None]
 

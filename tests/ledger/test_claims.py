@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import ledger as claims
-from attnlib import symbolic
 from book.claim_boxes import box
 from experiments.lab import small_models
-from ledger import gradient, registry, variance
+from ledger import gradient, registry, symbolic, variance
 from ledger.registry import claim
 from tests.books import CHAPTERS, bibliography_keys
 from tests.ledger.claim_copies import (

@@ -23,7 +23,7 @@ whole = st.integers(-3, 5000) | st.integers(0, 70).map(lambda e: 2**e) | st.inte
 numbers = whole.map(str) | words | st.floats().map(str)
 sizes = st.integers(2, 600).map(str) | numbers
 laws = st.sampled_from(["normal", "cosine", "dot-product"]) | words
-flags = st.lists(st.sampled_from(["--causal", "--json", "--help", "--no"]), max_size=2)
+flags = st.lists(st.sampled_from(["--causal", "--all", "--json", "--help", "--no"]), max_size=2)
 files = words | st.sampled_from(["text.txt", "empty.txt", "bytes.bin", "config.json", "../x"])
 
 

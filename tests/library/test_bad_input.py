@@ -130,7 +130,7 @@ ARGUMENTS = {
     "least_alpha.n": (5, KEYS),
     **{
         f"{owner}.n": (5, COUNT)
-        for owner in ("scores", "typical", "sampling", "criteria", "initialisation", "symbolic")
+        for owner in ("scores", "typical", "sampling", "criteria", "initialisation")
     },
     "inner": (8, but(COUNT, None)),
     "initialiser": ("linear", any_of(None, "xavierr", 3)),
@@ -171,7 +171,7 @@ ARGUMENTS = {
 }
 MODULES = (
     *("rows", "scores", "annealed", "exact", "freezing", "typical", "sampling", "policies"),
-    *("criteria", "initialisation", "retrieval", "symbolic"),
+    *("criteria", "initialisation", "retrieval"),
 )
 FOR_MODULES = {"annealed_alpha", "annealed_exponent", "gap_density", "mixture", "rule"}
 FOR_MODULES |= {"probability_of_largest"}

@@ -47,7 +47,9 @@ def test_the_module_is_the_command_and_speaks_utf8_whatever_the_code_page():
     ],
 )
 def test_scale_as_json_is_what_the_library_says(law, name, causal, quick):
-    written = run(*SCALE, "--law", name, "--json", *(["--causal"] if causal else [])).output
+    written = run(
+        *SCALE, "--law", name, "--all", "--json", *(["--causal"] if causal else [])
+    ).output
     answer = json.loads(written)
     assert (answer["n"], answer["d"], answer["law"], answer["causal"]) == (600, 64, name, causal)
     assert answer["effective_keys"] == criteria.effective_keys(600, causal=causal)
@@ -70,21 +72,50 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal, quick):
 
 
 def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it(quick):
-    result = run(*SCALE)
+    result = run(*SCALE, "--all")
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert sum(" ± " in line for line in lines) == 1
+    assert max(map(len, lines)) <= 80
     for one in (*criteria.alphas(DotProduct(64), 600), *POLICIES.values()):
         star = "*" if getattr(one, "learned", False) else ""
-        (line,) = (line for line in lines if line.split()[:1] == [one.name + star])
-        assert " ".join(one.meaning.split()[:2]) in line
+        (place,) = (i for i, line in enumerate(lines) if line.split()[:1] == [one.name + star])
+        assert " ".join(one.meaning.split()[:2]) in lines[place + 1]
     assert "at the last query" not in result.output
+    assert "--all" not in result.output
     assert "    functional.scaled_dot_product_attention(q, k, v, scale=0.125" in result.output
     assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
-    assert "at the last query" in run(*SCALE, "--causal").output
-    few = run("scale", "--n", "100", "--d", "64", "--law", "cosine").output
+    few = run("scale", "--n", "100", "--d", "64", "--law", "cosine", "--all").output
     assert "none" in few  # too few keys for the entropy
     assert "In PyTorch" not in few
+
+
+@pytest.mark.parametrize("law", ["normal", "cosine", "dot-product"])
+def test_scale_prints_ten_rules_unless_asked_for_all(law, quick):
+    result = run(*SCALE, "--law", law, "--causal")
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    names = [line.split()[0].rstrip("*") for line in lines if " · " in line]
+    assert len(names) == 10
+    assert "at the last query" in result.output
+    assert f"With --all, all {len(POLICIES)} policies" in result.output
+    answer = json.loads(run(*SCALE, "--law", law, "--causal", "--json").output)
+    assert [line["name"] for line in answer["criteria"] + answer["policies"]] == names
+    every = json.loads(run(*SCALE, "--law", law, "--causal", "--all", "--json").output)
+    for kind in ("criteria", "policies"):
+        assert all(line in every[kind] for line in answer[kind])
+
+
+def test_scale_loads_only_what_it_needs():
+    heavy = {"torch", "sympy", "scipy.stats", "scipy.optimize", "pandas", "rich", "matplotlib"}
+    code = (
+        "import sys; from attnlib.cli import app; app(sys.argv[1:], standalone_mode=False); "
+        f"print(*({heavy} & set(sys.modules)))"
+    )
+    written = subprocess.run(
+        [sys.executable, "-c", code, *SCALE], capture_output=True, text=True, check=True
+    )
+    assert written.stdout.splitlines()[-1] == ""
 
 
 @pytest.mark.parametrize(

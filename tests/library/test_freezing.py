@@ -110,3 +110,8 @@ def test_the_frozen_entropy_is_exact_to_1e_13(x):
 def test_the_frozen_entropy_wants_an_x_above_one(x):
     with pytest.raises(ValueError, match="x must be above 1, got x="):
         freezing.frozen_entropy(x)
+
+
+def test_more_keys_than_a_scale_can_be_found_for_are_named():
+    with pytest.raises(ValueError, match=r"n must be one whose α is at most .* got n=1e\+308"):
+        freezing.critical_alpha(1e308, scores.Cosine(3))

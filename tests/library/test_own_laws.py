@@ -10,8 +10,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
 
-from attnlib import annealed, exact, freezing, typical
+from attnlib import annealed, exact, freezing, retrieval, typical
+from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine, Law, Normal
 
 ROOT2, ROOT3 = np.sqrt(2.0), np.sqrt(3.0)
@@ -342,8 +344,29 @@ def test_a_density_that_has_underflowed_where_it_counts_is_named():
     law = OfScipy(stats.laplace())
     np.testing.assert_allclose(law.log_mgf([0.5, 0.9]), -np.log([0.75, 0.19]), rtol=1e-8)
     for one, alpha in ((law, 0.99), (law, 2.0), (OfScipy(stats.hypsecant()), 1.0)):
-        with pytest.raises(ValueError, match=f"logpdf must not underflow where alpha={alpha:g}"):
+        with pytest.raises(ValueError, match=rf"logpdf must not underflow where e\^\({alpha:g}s\)"):
             one.log_mgf(alpha)
+    with pytest.raises(ValueError, match="logpdf must not underflow"):
+        annealed.best_alpha(law, 512)  # needs twice an α of .488
+    with pytest.raises(ValueError, match="logpdf must not underflow"):
+        freezing.critical_alpha(1e8, law)
+
+
+def test_a_density_that_has_underflowed_where_it_does_not_count_is_no_harm():
+    law, whole = OfScipy(stats.laplace()), Laplace()
+    unit = np.sqrt(0.5)  # of a score, against whole's
+    expected = brentq(lambda a: 2 * a**2 / (1 - a**2) + np.log1p(-(a**2)) - np.log(512), 0.1, 0.99)
+    assert freezing.critical_alpha(512, law) == pytest.approx(expected, rel=1e-8)
+    alphas = np.array([0.99, 3.0])
+    for n in (2, 10**6):
+        found = exact.gradient(law, alphas, n)
+        np.testing.assert_allclose(found, unit * exact.gradient(whole, alphas / unit, n), rtol=1e-7)
+        for needle, same in ((Tilted(0.5), Tilted(0.5 / unit)), (Fixed(6.0), Fixed(6.0 * unit))):
+            found = retrieval.loss(law, needle, alphas, n)
+            expected = retrieval.loss(whole, same, alphas / unit, n)
+            np.testing.assert_allclose(found, expected, rtol=1e-7)
+            reached = retrieval.reach(law, needle, alphas)
+            np.testing.assert_array_equal(reached, retrieval.reach(whole, same, alphas / unit))
 
 
 def test_a_sample_of_another_shape_is_named():
@@ -358,7 +381,7 @@ def test_scales_that_quadrature_cannot_reach_are_named():
     with pytest.raises(ValueError, match="alpha must be at most 1e"):
         Uniform().log_mgf(1e9)
     for call in (annealed.best_alpha, lambda law, n: freezing.critical_alpha(n, law)):
-        with pytest.raises(ValueError, match="n must be smaller"):
+        with pytest.raises(ValueError, match="n must be one whose α is at most"):
             call(Uniform(), 1e12)
     with pytest.raises(ValueError, match="alpha must be at most"):
         exact.gradient(Laplace(), 1.1e4, 5)

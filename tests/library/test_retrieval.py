@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial.hermite import hermgauss
+from numpy.polynomial.laguerre import laggauss
+from scipy.optimize import brentq
 
 from attnlib import exact, policies, retrieval, rows
 from attnlib.retrieval import Fixed, Tilted
@@ -223,6 +225,30 @@ class TestBestAlpha:
         slope = losses[0] - 8.0 * losses[1] + 8.0 * losses[3] - losses[4]
         assert abs(slope / 0.24) < 1e-5 * losses[2]
 
+    @pytest.mark.parametrize("gap", [1e-300, 1e-6, 2e-5])
+    def test_a_needle_hardly_above_the_mean(self, gap):
+        """The slope of E log(1 + e^{α(s−Δ)}) is 0 at α = 2Δ − …, and odd in Δ for an even law."""
+        for law in (Normal(), Laplace()):
+            found = retrieval.best_alpha(law, Fixed([gap, gap / 2.0]), 2)
+            np.testing.assert_allclose(found, [2.0 * gap, gap], rtol=1e-9)
+        found = retrieval.best_alpha(Normal(), Fixed(gap), 11)
+        assert found == pytest.approx(1.1 * gap, rel=1e-8)
+
+    def test_a_needle_hardly_above_the_mean_of_a_skewed_law(self):
+        """E Σ p_i x_i = 0 for two exponential rivals by Laguerre's rule, with p_i less a third."""
+        (points, weights), gap = laggauss(20), 9e-6
+        x, mass = points - 1.0 - gap, np.multiply.outer(weights, weights)
+
+        def slope(alpha):
+            near = np.expm1(alpha * x)
+            total = 3.0 + near[:, None] + near
+            pull = 2.0 * x[:, None] * (2.0 * near[:, None] - near) / (3.0 * total)
+            return float((mass * pull).sum()) - 2.0 / 3.0 * gap
+
+        expected = brentq(slope, gap, 2.0 * gap, xtol=1e-300, rtol=1e-13)
+        found = retrieval.best_alpha(Exponential(), Fixed(1.0 + gap), 3)
+        assert found == pytest.approx(expected, rel=1e-9)
+
     def test_limits(self):
         assert retrieval.best_alpha(Normal(), Fixed(0.0), 50) == 0.0
         assert retrieval.best_alpha(Normal(), Fixed(-1.0), 50) == 0.0
@@ -254,6 +280,8 @@ class TestBestAlpha:
         assert retrieval.least_alpha(4.0, 10**4) == np.inf
         assert retrieval.least_alpha(1e9, 100) == pytest.approx(np.log(100.0) / 1e9, rel=1e-14)
         assert retrieval.least_alpha(2.0, np.exp(2.0)) == pytest.approx(2.0, rel=1e-6)
+        np.testing.assert_array_equal(retrieval.least_alpha([1e-300, 5e-324], 2), np.inf)
+        np.testing.assert_array_equal(retrieval.least_alpha([1e-300, 5e-324], 1), 0.0)
 
 
 class TestReach:

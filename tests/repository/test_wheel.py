@@ -96,7 +96,7 @@ def test_what_is_missing_is_named_in_a_line_with_the_extra_that_brings_it(clean)
 def test_all_that_it_can_import_is_asked_for_by_it_or_an_extra():
     files = (ROOT / "attnlib").rglob("*.py")
     found = set().union(*(imported(path.read_text("utf-8")) for path in files))
-    assert {"numpy", "torch", "sympy"} <= found
+    assert {"numpy", "torch", "pandas"} <= found
     assert found <= asked_for(*EXTRAS)
 
 

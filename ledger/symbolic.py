@@ -11,12 +11,10 @@ log Z, near-ties), policies (scales in use that are one rule in different words)
 from dataclasses import dataclass
 from typing import Any
 
-from attnlib import checking
-from attnlib.extras import brought_by
+import sympy
+from sympy.stats import E, Normal, variance
 
-with brought_by("symbolic"):
-    import sympy
-    from sympy.stats import E, Normal, variance
+from attnlib import checking
 
 MU_Q, MU_K = sympy.symbols("mu_q mu_k", real=True)
 SIGMA_Q, SIGMA_K = sympy.symbols("sigma_q sigma_k", positive=True)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 import attnlib
-from attnlib import files, provenance
+from experiments import files, provenance
 
 
 def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path, monkeypatch):

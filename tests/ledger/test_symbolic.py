@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import sympy
 
-from attnlib import rows, scores, symbolic
+from attnlib import rows, scores
+from ledger import symbolic
 
 OF_A_ROW = (
     symbolic.jacobian,

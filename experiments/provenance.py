@@ -1,14 +1,14 @@
 """What a number was made with, and what it takes to make it again: it stands in every record."""
 
-import os
 import platform
 import re
 import subprocess
-import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import attnlib
 
 COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?")
 
@@ -22,8 +22,7 @@ def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
     ['attnlib', 'commit', 'python', 'numpy', 'processor', 'threads']
     """
     return {
-        # Not imported: the root stands on floors above this one.
-        "attnlib": sys.modules["attnlib"].__version__,
+        "attnlib": attnlib.__version__,
         "commit": commit(),
         **versions(*packages),
         "processor": on or processor(),
@@ -87,10 +86,3 @@ def processor() -> str:
     text = cpus.read_text("utf-8") if cpus.exists() else ""
     found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
