@@ -17,6 +17,12 @@ RANDOM = (
     "and the rows' n."
 )
 
+OUTPUTS = (
+    "Random outputs: those of values that are independent of the keys. Where both are made of the "
+    "same tokens the output has about α²/w more of the values' variance, w the model's width, and "
+    "less than that with rotary positions: this is left out."
+)
+
 NODES = 24
 """Numbers of keys at which the theory is computed; between them it is interpolated."""
 

@@ -14,7 +14,7 @@ from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing import figures, summary
 from attnlib.probing.measure import Measured, TargetRows
-from attnlib.probing.random_scores import RANDOM, RandomScores
+from attnlib.probing.random_scores import OUTPUTS, RANDOM, RandomScores
 from attnlib.probing.tally import FIELDS, SUMMED, Kept, Tally
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ DEFINITIONS = {
     "output_std": "standard deviation of the outputs z = Σ p v: root of the mean of "
     "(z − v̄)² + s²/N over rows and components, for N values of mean v̄ and variance s²; for "
     "values that are independent of the weights its square is s² · E Y on average",
-    "random_output_std": "value_std · √(E Y) for random scores",
+    "random_output_std": f"value_std · √(E Y) for random scores. {OUTPUTS}",
 }
 """The columns of `Report.table`."""
 

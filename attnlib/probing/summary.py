@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.probing.random_scores import RANDOM
+from attnlib.probing.random_scores import OUTPUTS, RANDOM
 
 Line = dict[str, Any]
 """A head: a line of `Report.table`."""
@@ -124,7 +124,8 @@ def one_head(line: Line) -> str:
     reasons = "; ".join(_reasons(line, known)) or "nothing"
     dimensions = f"{line['dimension']} dimensions, q·k times {line['scale']:.4g}"
     above, below = f"{name}: {rows}, {dimensions}.", f"What stands out: {reasons}."
-    return "\n\n".join([fill(above, PAGE), "\n".join(shown), fill(below, PAGE)])
+    parts = [fill(above, PAGE), "\n".join(shown), *([fill(OUTPUTS, PAGE)] if known else [])]
+    return "\n\n".join([*parts, fill(below, PAGE)])
 
 
 def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:

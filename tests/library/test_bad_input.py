@@ -160,6 +160,7 @@ ARGUMENTS = {
     "texts": (None, any_of([0, 0], [0, 1, 2], 3, "ab")),
     "self_attention_variance.d": (8, but(COUNT, None)),
     "self_attention_variance.n": (5, WHOLE),
+    "self_attention_variance.rotary": (1e4, but(FINITE_NUMBER, None) | below(1.0) | any_of(1.0)),
     "width": (8, COUNT),
     "train_length": (4.0, FINITE_NUMBER | below(1.0)),
     "v": (SCORES, WEIGHTS),

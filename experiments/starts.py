@@ -1,0 +1,128 @@
+"""Record what fresh layers start with: the α of their logits, and the size of their output.
+
+    python -m experiments.starts
+
+takes half an hour of one core, and goes on where it was stopped. What is measured, and what was
+predicted, is in starts_predictions.md; starts_families.json has the models and what they have
+beside the defaults of their configurations. Of DeepSeek-V3's 128 heads it has 16, for memory.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor, nn
+
+from attnlib.files import read_json
+from attnlib.interception import LOOKS_LIKE_ATTENTION
+from attnlib.probing.measure import Call, logits
+from attnlib.probing.observer import Observer
+from attnlib.probing.sample import choose
+from attnlib.provenance import made
+from experiments.compatibility.written_out import by_hand
+from experiments.output_scale import over_heads
+from experiments.records import Work, complete, path_of
+
+TOKENS, ROWS, SEEDS = 256, 64, 8
+FAMILIES: dict[str, Any] = read_json(Path(__file__).with_name("starts_families.json"))
+OUTPUTS = ("nn.TransformerEncoderLayer", "T5 small", "GPT-2", "Qwen3 0.6B", "Llama 7B")
+
+
+def work() -> Work:
+    """Yield what each entry is of, and what computes it."""
+    for family in FAMILIES:
+        for own in (False,) if family.startswith("nn.") else (False, True):
+            at = {"of": "alpha", "family": family, "own": own}
+            yield at, partial(layers_of, family, TOKENS, own)
+    for family in OUTPUTS:
+        for n in (512, 4096):
+            yield {"of": "output", "family": family, "n": n}, partial(layers_of, family, n, False)
+    yield {"of": "depth", "family": "GPT-2"}, partial(layers_of, "GPT-2", 512, True, depth=12)
+
+
+def layers_of(family: str, n: int, own: bool, *, depth: int = 1) -> list[dict[str, Any]]:
+    """Return of each layer the roots of the means over seeds of its squares, with errors."""
+    seeds = [measured(family, n, own, depth, seed)[:depth] for seed in range(SEEDS)]
+    return [
+        {name: over_heads(np.array([one[name] for one in layer])) for name in layer[0]}
+        for layer in zip(*seeds, strict=True)
+    ]
+
+
+@torch.no_grad()
+def measured(family: str, n: int, own: bool, depth: int, seed: int) -> list[dict[str, float]]:
+    """Return the squares that each call of attention in a fresh model shows."""
+    torch.manual_seed(seed)
+    model, run = fresh(family, n, depth)
+    if not own and not family.startswith("nn."):
+        blocks = next(one for one in model.modules() if attend(one))
+        blocks[0].register_forward_pre_hook(lambda _, x: (torch.randn_like(x[0]), *x[1:]))
+    if family.startswith("Gemma 2"):  # it refuses the kernel, for the sake of its cap
+        with by_hand(model, "own") as hand:
+            run()
+        return [{"alpha": variance(s[..., -ROWS:, :])} for s, _ in hand.calls.values()]
+    seen: list[dict[str, float]] = []
+    observer = Observer(model, lambda _, __, *call: seen.append(squares(*call)))
+    with observer.at_work():
+        run()
+    return seen
+
+
+def fresh(family: str, n: int, depth: int) -> tuple[Any, Callable[[], Any]]:
+    """Return a new model, and what runs it on n tokens."""
+    kind, own = FAMILIES[family]
+    if family.startswith("nn."):
+        layer = getattr(nn, kind)(**own, batch_first=True).eval()
+        x = torch.randn(1, n, own.get("d_model") or own["embed_dim"])
+        return layer, partial(layer, *[x] * (3 if kind == "MultiheadAttention" else 1))
+    small = {"num_hidden_layers": depth, "intermediate_size": 64, "vocab_size": n + 16}
+    small |= {"max_position_embeddings": n, "pad_token_id": 0, "eos_token_id": 1}
+    of_kind = getattr(transformers, f"{kind}Model")
+    config = of_kind.config_class(**{**small, **own})
+    attention = "sdpa" if of_kind._supports_sdpa else "eager"
+    model = of_kind._from_config(config, attn_implementation=attention).eval()
+    model = model.encoder if kind == "Whisper" else model
+    inputs = {
+        "input_ids": torch.randperm(n)[None] + 16,
+        "pixel_values": torch.randn(1, 3, 224, 224),
+        "input_values": torch.randn(1, 320 * n + 80),
+        "input_features": torch.randn(1, 80, 2 * n),
+    }
+    return model, partial(model, inputs[model.main_input_name])
+
+
+def attend(module: nn.Module) -> bool:
+    """Return whether a module is a list of blocks that attend."""
+    kinds = [type(part).__name__ for part in module.modules()]
+    return isinstance(module, nn.ModuleList) and any(map(LOOKS_LIKE_ATTENTION.search, kinds))
+
+
+def squares(call: Call, output: Tensor) -> dict[str, float]:
+    """Return α² of the last rows, and over the values' mean square those of output and mean."""
+    queries, v = call.query.shape[-2], call.value.double()
+    rows, output = choose(call, output, [0], list(range(max(0, queries - ROWS), queries)))
+    output_square, mean_square, square = (
+        float(x.double().square().mean()) for x in (output, v.mean(dim=-2), v)
+    )
+    relative = {"output": output_square / square, "mean": mean_square / square}
+    return {"alpha": variance(logits(rows)), **relative}
+
+
+def variance(s: Tensor) -> float:
+    """Return the mean variance of rows of logits, −∞ where a key is hidden."""
+    return float(np.nanvar(s.where(s.isfinite(), np.nan).numpy(), axis=-1, ddof=1).mean())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    complete(
+        path_of("starts"),
+        work(),
+        command="python -m experiments.starts",
+        settings={"tokens": TOKENS, "rows": ROWS, "seeds": SEEDS},
+        made=made("numpy", "scipy", "torch", "transformers", threads=1),
+    )
