@@ -17,14 +17,14 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from attnlib.files import read_json
 from attnlib.interception import LOOKS_LIKE_ATTENTION
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from attnlib.provenance import made
 from experiments.compatibility.written_out import by_hand
+from experiments.files import read_json
 from experiments.output_scale import over_heads
+from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
 TOKENS, ROWS, SEEDS = 256, 64, 8
