@@ -5,10 +5,6 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import ledger
 from attnlib.commands import AsJson, CommandError, OneLineCommand, application
@@ -33,16 +29,11 @@ def claims_command(
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in outcomes], ensure_ascii=False, indent=2))
         return
-    table = Table(box=box.SIMPLE_HEAD, show_lines=True, expand=True)
-    table.add_column("claim", overflow="fold", width=max(len(one.id) for one in outcomes))
-    for heading in ("statement", "evidence"):
-        table.add_column(heading, overflow="fold", ratio=1)
     for one in outcomes:
-        claim = f"{one.id}\n{one.verdict}\n{one.source}, {one.place}"
         translation = f" ({one.translation})" if one.translation else ""
-        words = f"\n“{one.quote}”{translation}" if one.quote else ""
-        table.add_row(*(Text(cell) for cell in (claim, one.statement + words, one.evidence)))
-    Console().print(table)
+        words = f"“{one.quote}”{translation}" if one.quote else ""
+        lines = (f"{one.id}: {one.verdict}", f"{one.source}, {one.place}", one.statement, words)
+        typer.echo("\n  ".join(line for line in (*lines, one.evidence) if line) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,16 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnlib.checking import FloatArray
-from ledger.registry import (
-    IN_THE_LIMIT,
-    ROUNDING,
-    TENTH,
-    Decision,
-    Verdict,
-    claim,
-    holds_within,
-    listed,
-)
+from ledger.registry import Bar, Decision, Verdict, claim, holds_within, listed
 
 MODELS = ("SmolLM2", "MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
 
@@ -31,15 +22,6 @@ FIRST = {"SmolLM2": 9, "MiniLM": 12}
 
 FAR = 10**30
 """So many keys that what is left of a limit is below rounding."""
-
-ORDER = 4.0
-"""A law of scales leaves a constant open. Within this factor it is one of the order of 1."""
-
-BY_CHANCE = 0.25
-"""Of intervals of 90 % by bootstrap over eight texts a sixth misses by chance; this is more."""
-
-HALF_AN_OCTAVE = 0.5
-"""What a grid of multipliers in steps of a quarter and a half of an octave can tell apart."""
 
 
 @cache
@@ -106,11 +88,11 @@ def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
     spread = 3.0 + growth * math.log(FAR)
     limit = math.exp(spread - 3.0) / (FAR - 1.0 + math.exp(spread)) * float(FAR) ** power
     above = bounds()
-    proved = abs(limit - 1.0) < IN_THE_LIMIT and above["weight"] == 0
+    proved = abs(limit - 1.0) < Bar.IN_THE_LIMIT and above["weight"] == 0
     heads = recorded()["SmolLM2"]
     exponents = {name: np.median(table["weight_exponent"]) for name, table in recorded().items()}
     own = float(exponents.pop("SmolLM2"))
-    like = abs(own + power) < TENTH
+    like = abs(own + power) < Bar.TENTH
     verdict = (Verdict.HOLDS if like else Verdict.EXTENDED) if proved else Verdict.WRONG
     return verdict, {
         "limit": limit,
@@ -155,7 +137,7 @@ def vanishing(
 def _most(exponents: FloatArray, sign: float) -> bool:
     """Return whether most heads surely change by this sign, and few surely otherwise."""
     low, high = np.sort(sign * exponents[1:], axis=0)
-    return bool(np.median(low) > 0.0 and np.mean(high < 0.0) < TENTH)
+    return bool(np.median(low) > 0.0 and np.mean(high < 0.0) < Bar.TENTH)
 
 
 def _falls(exponents: FloatArray) -> str:
@@ -168,19 +150,25 @@ def _falls(exponents: FloatArray) -> str:
 
 
 @claim("heads.gaps")
-def gaps(factor: float = 1.0, exponent: float | None = None) -> Decision:
-    """A row concentrates at factor·Λ, and Λ ∝ (log n)^ξ: ξ is not 1 for all heads, or is this."""
+def gaps(
+    factor: float = 1.0, exponent: float | None = None, order: float = 4.0, by_chance: float = 0.25
+) -> Decision:
+    """A row concentrates at factor·Λ, and Λ ∝ (log n)^ξ: ξ is not 1 for all heads, or is this.
+
+    The law leaves a constant open: within a factor `order` it is of the order of 1. Of intervals of
+    90 % by bootstrap over eight texts a sixth misses by chance; `by_chance` is more.
+    """
     broken = bounds()
     halves = [table["half"] for table in recorded().values()]
     half = [float(np.median(one)) for one in halves]
-    near = [float(np.mean(np.abs(np.log(one / factor)) < math.log(ORDER))) for one in halves]
+    near = [float(np.mean(np.abs(np.log(one / factor)) < math.log(order))) for one in halves]
     xi, low, high = recorded()["SmolLM2"]["law"]
 
     def missed(one: float) -> float:
         return float(np.mean((low > one) | (high < one)))
 
-    without = missed(1.0 if exponent is None else exponent) > BY_CHANCE
-    if broken["half"] or min(near) < 1.0 - TENTH:
+    without = missed(1.0 if exponent is None else exponent) > by_chance
+    if broken["half"] or min(near) < 1.0 - Bar.TENTH:
         verdict = Verdict.WRONG
     elif exponent is None:
         verdict = Verdict.HOLDS_WITHIN if without else Verdict.OPEN
@@ -196,7 +184,7 @@ def gaps(factor: float = 1.0, exponent: float | None = None) -> Decision:
         "above": 100 * np.mean(tail > 1.0),
         "xi": np.percentile(xi, (25, 50, 75)),
         "missed": (100 * missed(1.0), 100 * missed(float(np.median(xi)))),
-        "chance": 100 * BY_CHANCE,
+        "chance": 100 * by_chance,
     }
 
 
@@ -204,13 +192,14 @@ def gaps(factor: float = 1.0, exponent: float | None = None) -> Decision:
 def moments(power: float = 1.0, by: str = "variance") -> Decision:
     """With attention made linear the best multiplier is gap/variance^power; so it is of heads.
 
-    `by` names what the rule divides the gap of a head by.
+    `by` names what the rule divides the gap of a head by. The grid of multipliers, in steps of a
+    quarter and a half of an octave, tells half an octave apart.
     """
     scores = np.append(np.sin(np.arange(1.0, 512.0)) * 2.5, 4.0)
     centred = scores - scores.mean()
     error = [np.sum(((1.0 + u * centred) / scores.size - (scores == 4.0)) ** 2) for u in range(3)]
     best = 1.0 + (error[0] - error[2]) / (2.0 * (error[0] - 2.0 * error[1] + error[2]))
-    proved = abs(best / (centred[-1] / scores.var() ** power) - 1.0) < ROUNDING * scores.size
+    proved = abs(best / (centred[-1] / scores.var() ** power) - 1.0) < Bar.ROUNDING * scores.size
     found = needles()
     rules = {name: found["gap"] / found[name] for name in ("variance", "slope")}
     off = {  # by how many octaves a rule, kept on the grid of multipliers, misses
@@ -219,7 +208,7 @@ def moments(power: float = 1.0, by: str = "variance") -> Decision:
     }
     verdict = Verdict.WRONG
     if proved:
-        verdict = Verdict.HOLDS_WITHIN if off[by] < HALF_AN_OCTAVE else Verdict.EXTENDED
+        verdict = Verdict.HOLDS_WITHIN if off[by] < Bar.HALF else Verdict.EXTENDED
     return verdict, {
         "best": best,
         "heads": found["best"].size,

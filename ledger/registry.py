@@ -31,26 +31,31 @@ SOURCES = {
 its bibliography. 000 is the English translation of 003, which adds its readers' comments. Of 005 to
 008, papers on attention at other lengths, it carries one law each."""
 
-LIMIT = 6.0
-"""A simulation refutes a number that lies this many standard errors away.
 
-By chance 2 in a billion do, so that no seed decides. What is closer, exact numbers tell apart.
-"""
+class Bar:
+    """The thresholds of the checks: what words mean in numbers, if the evidence gives no other."""
 
-ROUNDING = 1e-12
-"""Numbers that are equal and were computed in two ways differ by less: some thousand roundings."""
+    LIMIT = 6.0
+    """A simulation refutes a number that lies this many standard errors away.
 
-IN_THE_LIMIT = 1e-3
-"""What is said of a limit is computed so far out that less than this is left to it."""
-
-ONE_HOT = 0.9
-"""The largest weight of a row that is nearly one-hot: the other keys share less than a tenth."""
-
-FADED = 0.5
-"""A gradient that is less than half of what it is compared with does not flow as that does."""
-
-TENTH = 0.1
-"""What has vanished is less than a tenth of what it was; what is about right is off by less."""
+    By chance 2 in a billion do, so that no seed decides. What is closer, exact numbers tell apart.
+    """
+    ROUNDING = 1e-12
+    """Numbers that are equal and were computed in two ways differ by less: a thousand roundings."""
+    IN_THE_LIMIT = 1e-3
+    """What is said of a limit is computed so far out that less than this is left to it."""
+    HUNDREDTH = 0.01
+    """The exponent of a power law, measured where the law is reached, is off by less."""
+    TWENTIETH = 0.05
+    """A good fit errs by less, and two curves that differ by less are one."""
+    TENTH = 0.1
+    """What is about right errs by less, and what has vanished is less than that of what it was."""
+    FIFTH = 0.2
+    """What is close, or of about the size of a rule, is off by less."""
+    HALF = 0.5
+    """Most are more than half; what fades, or falls short, is less than half of what it was."""
+    NINE_TENTHS = 0.9
+    """The largest weight of a row that is nearly one-hot; the share that holds over a range."""
 
 
 ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
@@ -67,9 +72,9 @@ class Verdict(StrEnum):
     EXTENDED = "extended"
     """True as it is meant; what the evidence adds is ours, and corrects nothing."""
     NEEDS_A_CONDITION = "needs a condition"
-    """True under a condition that the source leaves out, false without it."""
+    """True under a condition that the source leaves out, or in a part or reading; false without."""
     WRONG = "wrong"
-    """False as it is meant; the evidence gives the correction."""
+    """False in the source's own case; the evidence gives the correction."""
     OPEN = "open"
     """The evidence does not decide it."""
     ANSWERED = "answered"
@@ -99,13 +104,6 @@ class Statement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim(Statement):
-    """A statement with its check."""
-
-    check: Callable[..., Finding]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outcome(Statement):
     """A statement and what its check found."""
 
@@ -120,8 +118,8 @@ EVIDENCE: dict[str, str] = {
 """What the evidence for each statement says: a template for the numbers of its check."""
 STATEMENTS = {identifier: Statement(id=identifier, **words) for identifier, words in WORDS.items()}
 """Every statement by its id."""
-CLAIMS: dict[str, Claim] = {}
-"""Every claim by its id."""
+CLAIMS: dict[str, Callable[..., Finding]] = {}
+"""The check of every claim by its id."""
 
 Decision = tuple[Verdict, Mapping[str, Any]]
 """What a check decides, and the numbers that the template of its evidence names."""
@@ -149,28 +147,22 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
             names = ChainMap(dict(numbers), given.arguments, function.__globals__)
             return Finding(verdict, EVIDENCE[identifier].format_map(names))
 
-        CLAIMS[identifier] = Claim(**asdict(STATEMENTS[identifier]), check=check)
+        CLAIMS[identifier] = check
         return function
 
     return register
 
 
-def holds(true: Any) -> Verdict:
-    """Return the verdict on what is true or false."""
-    return Verdict.HOLDS if true else Verdict.WRONG
-
-
-def holds_within(true: Any) -> Verdict:
-    """Return the verdict on what is true up to some error, or false."""
-    return Verdict.HOLDS_WITHIN if true else Verdict.WRONG
-
-
-def holds_in_part(parts: Iterable[Any], whole: Verdict = Verdict.HOLDS) -> Verdict:
-    """Return the verdict on several cases: `whole` if all are true, wrong if none is."""
-    cases = [*map(bool, parts)]
-    if all(cases):
+def holds(*parts: Any, whole: Verdict = Verdict.HOLDS) -> Verdict:
+    """Return the verdict on what is true or false: `whole` if all parts are true, wrong if none."""
+    if all(parts):
         return whole
-    return Verdict.NEEDS_A_CONDITION if any(cases) else Verdict.WRONG
+    return Verdict.NEEDS_A_CONDITION if any(parts) else Verdict.WRONG
+
+
+def holds_within(*parts: Any) -> Verdict:
+    """Return the same of what is true up to some error."""
+    return holds(*parts, whole=Verdict.HOLDS_WITHIN)
 
 
 def listed(pattern: str, *columns: Iterable[Any]) -> str:
@@ -190,7 +182,7 @@ def check(identifier: str) -> Outcome:
     """
     if identifier not in CLAIMS:
         raise KeyError(f"no claim has the id {identifier!r}; the ledger has {', '.join(CLAIMS)}")
-    verdict, evidence = CLAIMS[identifier].check()
+    verdict, evidence = CLAIMS[identifier]()
     return Outcome(**asdict(STATEMENTS[identifier]), verdict=str(verdict), evidence=evidence)
 
 

@@ -6,28 +6,18 @@ Where a check has a `dimension`, the law is that of cosines in it, or the normal
 Chapters: normal, cosine, entropy.
 """
 
+from typing import Any
+
 import numpy as np
 import sympy
 from scipy.optimize import minimize_scalar
-from scipy.special import betainc, ndtr
+from scipy.special import betainc
 
 from attnlib import annealed, exact, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
 from ledger import symbolic
-from ledger.registry import (
-    IN_THE_LIMIT,
-    ROUNDING,
-    TENTH,
-    Decision,
-    Verdict,
-    claim,
-    holds,
-    holds_in_part,
-    holds_within,
-    listed,
-    reproduced,
-)
+from ledger.registry import Bar, Decision, Verdict, claim, holds, holds_within, listed, reproduced
 
 GRID: FloatArray = np.arange(40.0, 20_001.0, 40.0)
 """The numbers of keys in the source's two figures: 40, 80, …, 20000."""
@@ -38,47 +28,8 @@ HEADS = (64, 128, 256)
 FIGURE_KEYS = (40, 400, 4000, 20000)
 """Where the figures' curves are computed a second time, by the source's own recipe."""
 
-INTEGRATED = (3, 5, 7)
-"""Dimensions whose elementary form sympy integrates in well under a second."""
-
-NINE_TENTHS = 0.9
-"""What holds over a range of n holds at nine tenths of the source's n or more."""
-
-TWO_THIRDS = 2 / 3
-"""Most tokens are two thirds of them: a clear majority."""
-
-FIFTH = 0.8
-"""A scale is that of a rule if their ratio is between this and its inverse: a fifth apart."""
-
-ERROR = 0.05
-"""A fit is good whose mean relative error over the source's n is smaller."""
-
-HALF_A_DIGIT = 0.5
-"""A fitted coefficient is right to the digits that the source gives: half of the last one."""
-
-BESIDE = 0.05
-"""Two curves are next to each other where they are closer than this share of a figure's height."""
-
-SEARCH = 1e-6
-"""Two maximisers are one if they differ by less: an objective in double precision has no better."""
-
-CHANGED = 1.1
-"""A coefficient that differs by more than a tenth has changed: a fit errs by 2 % on average."""
-
-POWER = 0.01
-"""A power law's exponent, measured where the law is reached, is off by less."""
-
 ENTROPY_KEYS: FloatArray = np.array([64.0, 256.0, 1024.0, 4096.0, 16384.0])
 """The numbers of keys over which the growth of an entropy is measured: 64 to 16384."""
-
-ENTROPY_LAWS = (Cosine(3), Cosine(5), Cosine(64), Cosine(128), Cosine(256), Normal())
-"""Scores from narrow to wide heads; normal ones are the limit."""
-
-LOST = 0.05
-"""A scale suits a row that keeps 95 % of the objective that the best scale of its n has."""
-
-KOLMOGOROV = 3.0
-"""√N times the largest distance of N draws from their law stays below: chance 3 in 10⁸."""
 
 
 @claim("normal.mgf")
@@ -95,29 +46,22 @@ def normal_approximation(
     exponent: float = 1.0,
     up_to_the_best: bool = True,
     keys: tuple[int, int] = (512, 4096),
-    fewer: int = 0,
 ) -> Decision:
-    """The claim is Σp² ≈ factor·e^{exponent·α²}/(n − fewer), up to α*(n) or ½√log n only."""
+    """The claim is Σp² ≈ factor·e^{exponent·α²}/n, up to α*(n) or ½√log n only."""
     sizes = (*keys, 10**12)
     low, best = (
         [
             float(
-                exact.collision_probability(Normal(), a, n)
-                / (factor * np.exp(exponent * a**2) / (n - fewer))
+                exact.collision_probability(Normal(), a, n) / (factor * np.exp(exponent * a**2) / n)
             )
             for a, n in zip(scales, sizes, strict=True)
         ]
         for scales in (0.5 * np.sqrt(np.log(sizes)), annealed.best_alpha(Normal(), sizes))
     )
-    in_the_limit = abs(low[-1] - 1.0) < IN_THE_LIMIT
-    if not in_the_limit or max(abs(ratio - 1.0) for ratio in low) > TENTH:
-        verdict = Verdict.WRONG
-    elif not up_to_the_best:
-        verdict = Verdict.HOLDS_WITHIN
-    else:
-        best_too = max(abs(ratio - 1.0) for ratio in best[:2]) < TENTH
-        verdict = Verdict.HOLDS if best_too else Verdict.NEEDS_A_CONDITION
-    return verdict, {"low": low, "best": best}
+    first, there = (max(abs(ratio - 1.0) for ratio in some) for some in (low, best[:2]))
+    right = abs(low[-1] - 1.0) < Bar.IN_THE_LIMIT and first < Bar.TENTH
+    parts = [right, right and there < Bar.TENTH]
+    return holds(*parts) if up_to_the_best else holds_within(right), {"low": low, "best": best}
 
 
 @claim("normal.fit")
@@ -133,8 +77,8 @@ def fit(
     error = coefficient * np.log(GRID) ** power / annealed.best_alpha(law, GRID) - 1.0
     refit = annealed.fit(law, GRID, lambda n: np.log(n) ** power)
     mean = float(np.abs(error).mean())
-    to_the_digit = abs(coefficient - refit.coefficient) < HALF_A_DIGIT * last_digit
-    return holds_within(to_the_digit and mean < ERROR), {
+    to_the_digit = abs(coefficient - refit.coefficient) < Bar.HALF * last_digit
+    return holds_within(to_the_digit and mean < Bar.TWENTIETH), {
         "mean": 100 * mean,
         "first": 100 * error[0],
         "last": 100 * error[-1],
@@ -157,12 +101,12 @@ def in_range(low: float = 2.0, high: float = 3.0, dimension: int | None = None) 
         ends = f"n from {first + 1:.0f} to {last:.0f}"
     elif inside.any():
         ends = f"n from {GRID[inside][0]:.0f} to {GRID[inside][-1]:.0f} there"
-    return holds_within(inside.mean() >= NINE_TENTHS), {
+    return holds_within(inside.mean() >= Bar.NINE_TENTHS), {
         "share": 100 * inside.mean(),
         "ends": ends,
         "lowest": best[0],
         "highest": best[-1],
-        "least": best[int((1.0 - NINE_TENTHS) * best.size)],
+        "least": best[int((1.0 - Bar.NINE_TENTHS) * best.size)],
     }
 
 
@@ -174,7 +118,10 @@ def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Dec
     s = Normal().sample(np.random.default_rng(seed), 2000, n)
     mean = {a: float(exact.gradient(Normal(), a, n)) for a in (reference, scale, beyond)}
     median = {a: float(np.median(rows.gradient(s, a))) for a in (reference, scale)}
-    better = [own.mean() > NINE_TENTHS, *(size[scale] > size[reference] for size in (mean, median))]
+    better = [
+        own.mean() > Bar.NINE_TENTHS,
+        *(size[scale] > size[reference] for size in (mean, median)),
+    ]
     return {3: Verdict.HOLDS_WITHIN, 0: Verdict.WRONG}.get(sum(better), Verdict.OPEN), {
         "share": 100 * own.mean(),
         "n": n,
@@ -190,13 +137,13 @@ def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Dec
 @claim("normal.figure")
 @claim("cosine.figure", coefficient=3.5, power=1.0, dimension=128)
 def figure(coefficient: float = 0.84, power: float = 0.5, dimension: int | None = None) -> Decision:
-    """The fitted curve is coefficient·(log n)^power."""
+    """The fitted curve is coefficient·(log n)^power; a search finds a maximum to 1e-6."""
     law = _law(dimension)
     best = annealed.best_alpha(law, GRID)
     numerical = np.array([_maximise(law, n) for n in FIGURE_KEYS])
     gap = float(np.abs(numerical / annealed.best_alpha(law, FIGURE_KEYS) - 1.0).max())
-    near = np.abs(coefficient * np.log(GRID) ** power - best) < BESIDE * best.max()
-    agrees = gap < SEARCH and near.mean() > NINE_TENTHS
+    near = np.abs(coefficient * np.log(GRID) ** power - best) < Bar.TWENTIETH * best.max()
+    agrees = gap < 1e-6 and near.mean() > Bar.NINE_TENTHS
     return holds_within(agrees), {
         "reproduced": reproduced(agrees),
         "first": best[0],
@@ -211,23 +158,26 @@ def figure(coefficient: float = 0.84, power: float = 0.5, dimension: int | None 
 def density(
     offset: float = 3.0,
     dimensions: tuple[int, ...] = (3, 5, 32),
-    normal: bool = False,
+    bound: float = 3.0,
     seed: int = 23,
 ) -> Decision:
-    """The claim is (1 − s²)^{(d−offset)/2}; if `normal`, that s is normal of variance 1/d."""
+    """The claim is (1 − s²)^{(d−offset)/2}.
+
+    √N times the distance of N draws from their law exceeds `bound` by chance 3 times in 10⁸.
+    """
     rng = np.random.default_rng(seed)
     count, distances, moments = 20_000, [], []
     for d in dimensions:
         q, k = rng.standard_normal((2, count, d))
         s = np.sort((q * k).sum(axis=1) / np.linalg.norm(q, axis=1) / np.linalg.norm(k, axis=1))
         shape = (d - offset) / 2.0 + 1.0
-        claimed = ndtr(np.sqrt(d) * s) if normal else betainc(shape, shape, (1.0 + s) / 2.0)
-        moments.append(1.0 / (d if normal else d - offset + 3.0))
+        claimed = betainc(shape, shape, (1.0 + s) / 2.0)
+        moments.append(1.0 / (d - offset + 3.0))
         steps = np.arange(count + 1) / count
         gap = np.maximum(np.abs(claimed - steps[1:]), np.abs(claimed - steps[:-1])).max()
         distances.append(float(gap * np.sqrt(count)))
-    exactly = np.abs(np.multiply(dimensions, moments) - 1.0).max() < ROUNDING
-    return holds(exactly and max(distances) < KOLMOGOROV), {
+    exactly = np.abs(np.multiply(dimensions, moments) - 1.0).max() < Bar.ROUNDING
+    return holds(exactly and max(distances) < bound), {
         "count": count,
         "distances": listed("{:.2f} (d = {})", distances, dimensions),
         "d": dimensions[-1],
@@ -242,8 +192,8 @@ def not_elementary(dimensions: tuple[int, ...] = (3, 4, 5, 6, 7, 8)) -> Decision
     elementary = [d for d in dimensions if symbolic.cosine_mgf_is_elementary(d)]
     others = [d for d in dimensions if d not in elementary]
     # sympy's reduction is not taken on trust: for small d the elementary form is integrated
-    proved = all(symbolic.cosine_mgf(d).proved for d in elementary if d in INTEGRATED)
-    verdict = holds_in_part(d in others for d in dimensions) if proved else Verdict.OPEN
+    proved = all(symbolic.cosine_mgf(d).proved for d in elementary if d < 8)
+    verdict = holds(*(d in others for d in dimensions)) if proved else Verdict.OPEN
     return verdict, {"elementary": elementary, "others": others}
 
 
@@ -264,27 +214,22 @@ def explains(
         best, assumed = (float(annealed.best_alpha(Cosine(one), n)) for one in (d, dimension))
         bare, top = annealed.gradient(Cosine(d), np.array([1.0, best]), n)
         kept.append(100 * float(bare / top))
-        at_own.append(FIFTH < best / scale < 1.0 / FIFTH)
-        at_128.append(FIFTH < assumed / scale < 1.0 / FIFTH)
+        at_own.append(_near(best / scale))
+        at_128.append(_near(assumed / scale))
         lines.append(
             f"{name} (d = {d}, n = {n}) uses {scale:g}, the rule gives {best:.1f}, and at "
             f"d = {dimension} {assumed:.1f}"
         )
-    if max(kept) > 100 * TENTH or not (any(at_own) or all(at_128)):
-        verdict = Verdict.WRONG
-    else:
-        verdict = Verdict.HOLDS_WITHIN if all(at_own) else Verdict.NEEDS_A_CONDITION
-    return verdict, {
-        "systems": "; ".join(lines),
-        "kept": max(kept),
-    }
+    right = max(kept) < 100 * Bar.TENTH and (any(at_own) or all(at_128))
+    numbers = {"systems": "; ".join(lines), "kept": max(kept)}
+    return holds_within(right, right and all(at_own)), numbers
 
 
 @claim("cosine.coefficient")
 def coefficient_changes(changes: bool = True, dimensions: tuple[int, ...] = HEADS) -> Decision:
     """The claim, or with `changes` false its opposite: one coefficient for each d."""
     found = [annealed.fit(Cosine(d), GRID, np.log).coefficient for d in dimensions]
-    different = max(found) > CHANGED * min(found)
+    different = max(found) > (1.0 + Bar.TENTH) * min(found)
     return holds(different == changes), {"found": listed("{:.2f} (d = {})", found, dimensions)}
 
 
@@ -301,9 +246,9 @@ def inverse_sqrt(
         name: np.diff(np.log(factor)) / np.diff(np.log(dimensions - 3.0))
         for name, factor in on.items()
     }
-    right = [abs(powers[name][-1] - exponent) < POWER for name in factors]
+    right = [abs(powers[name][-1] - exponent) < Bar.HUNDREDTH for name in factors]
     numbers = {"n": n, "best": best, "cosine": powers["the cosine"], "product": powers["q·k"]}
-    return holds_in_part(right, Verdict.HOLDS_WITHIN), numbers
+    return holds_within(*right), numbers
 
 
 @claim("cosine.rmsnorm")
@@ -312,8 +257,8 @@ def rmsnorm(exponents: tuple[float, float] = (-0.5, -1.0), dimension: int = 128)
     best = annealed.best_alpha(Cosine(dimension), GRID)
     # RMS normalisation makes |q| = |k| = √d, so q·k = d cos
     ratios = [30.0 * dimension ** (exponent + 1.0) / best for exponent in exponents]
-    shares = [float(np.mean((one > FIFTH) & (one < 1.0 / FIFTH))) for one in ratios]
-    fitting = sum(share >= NINE_TENTHS for share in shares)
+    shares = [float(np.mean(_near(one))) for one in ratios]
+    fitting = sum(share >= Bar.NINE_TENTHS for share in shares)
     wide = (*HEADS, 512)
     roots = [float(annealed.best_alpha(Cosine(d), 4096)) / np.sqrt(d) for d in wide]
     return Verdict.ANSWERED if fitting == 1 else Verdict.OPEN, {
@@ -324,11 +269,13 @@ def rmsnorm(exponents: tuple[float, float] = (-0.5, -1.0), dimension: int = 128)
 
 @claim("entropy.renyi-slow", name="Rényi")
 @claim("entropy.shannon-slow", name="Shannon")
-def slow(name: str, laws: tuple[Law, ...] = ENTROPY_LAWS, alpha: float | None = None) -> Decision:
-    """The claim for scores of each law; at a fixed `alpha`, or at α*(n) if None."""
+def slow(
+    name: str, laws: tuple[Law, ...] = (Cosine(128), Normal()), alpha: float | None = None
+) -> Decision:
+    """The claim for the source's two laws; at a fixed `alpha`, or at α*(n) if None."""
     slopes = [_entropy_slope(name, law, alpha) for law in laws]
     words = [f"cosine, d = {x.d}" if isinstance(x, Cosine) else "normal" for x in laws]
-    return holds_in_part([slope < TENTH for slope in slopes], Verdict.HOLDS_WITHIN), {
+    return holds_within(*(slope < Bar.TENTH for slope in slopes)), {
         "slopes": listed("{:.2f} ({})", [max(slope, 0.0) for slope in slopes], words),
         "at_one": _entropy_slope(name, Normal(), 1.0),
     }
@@ -346,8 +293,8 @@ def _entropy_slope(name: str, law: Law, alpha: float | None) -> float:
 
 
 @claim("decoder.half-length")
-def half_length(fraction: float = 0.5) -> Decision:
-    """The constant is α*(fraction·L_max); most means that two thirds lose less than 5 %."""
+def half_length(fraction: float = 0.5, most: float = 2 / 3) -> Decision:
+    """The constant is α*(fraction·L_max); it suits `most` if they lose less than 5 %."""
     fractions = np.append(np.arange(1, 11) / 10.0, fraction)
     lengths, shares, negative = (512, 2048, 32_768), [], 0.0
     for length in lengths:
@@ -355,9 +302,9 @@ def half_length(fraction: float = 0.5) -> Decision:
         alpha = annealed.best_alpha(Normal(), fractions * length)[:, None]
         top = annealed.gradient(Normal(), annealed.best_alpha(Normal(), n), n)
         loss = 1.0 - annealed.gradient(Normal(), alpha, n) / top
-        shares.append((loss < LOST).mean(axis=1))
+        shares.append((loss < Bar.TWENTIETH).mean(axis=1))
         negative = max(negative, float((loss[-1] > 1.0).mean()))
-    suits = np.min(shares, axis=0) > TWO_THIRDS
+    suits = np.min(shares, axis=0) > most
     tenths = fractions[:-1][suits[:-1]]
     return holds_within(suits[-1]), {
         "shares": listed("{:.0f} % (L = {})", [100 * x[-1] for x in shares], lengths),
@@ -368,6 +315,11 @@ def half_length(fraction: float = 0.5) -> Decision:
 
 def _law(dimension: int | None) -> Normal | Cosine:
     return Normal() if dimension is None else Cosine(dimension)
+
+
+def _near(ratio: Any) -> Any:
+    """Return whether two scales are a fifth apart at most."""
+    return (ratio > 1.0 - Bar.FIFTH) & (ratio < 1.0 / (1.0 - Bar.FIFTH))
 
 
 def _name(power: float) -> str:

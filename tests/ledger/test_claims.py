@@ -11,7 +11,7 @@ import pytest
 import ledger as claims
 from book.claim_boxes import box
 from experiments.lab import small_models
-from ledger import gradient, registry, symbolic, variance
+from ledger import gradient, registry, symbolic, training, variance
 from ledger.registry import claim
 from tests.books import CHAPTERS, bibliography_keys
 from tests.ledger.claim_copies import (
@@ -23,7 +23,7 @@ from tests.notebooks.numeric import text_difference
 
 CACHED = [
     one
-    for module in (gradient, small_models)
+    for module in (gradient, small_models, training)
     for one in vars(module).values()
     if hasattr(one, "cache_clear")
 ]
@@ -69,7 +69,7 @@ def checked():
 def verdict(copy):
     with pytest.MonkeyPatch.context() as patch:
         copy.evidence(patch)
-        return claims.CLAIMS[copy.id].check(**copy.arguments).verdict
+        return claims.CLAIMS[copy.id](**copy.arguments).verdict
 
 
 def named(several):
@@ -109,8 +109,8 @@ def with_a_seed():
     """Return the ids of the checks that say of which seed their numbers are."""
     return [
         identifier
-        for identifier, entry in claims.CLAIMS.items()
-        if "seed" in inspect.signature(entry.check).parameters
+        for identifier, check in claims.CLAIMS.items()
+        if "seed" in inspect.signature(check).parameters
     ]
 
 
@@ -122,7 +122,7 @@ def test_every_check_that_draws_numbers_has_a_seed(checked):
 @pytest.mark.slow
 @pytest.mark.parametrize("identifier", with_a_seed())
 def test_a_verdict_is_the_same_with_every_seed(identifier, checked):
-    check = claims.CLAIMS[identifier].check
+    check = claims.CLAIMS[identifier]
     found = {check(seed=1000 * i).verdict for i in range(1, 301)}
     assert found == {checked[identifier].verdict}
 
@@ -136,7 +136,7 @@ def test_every_box_in_the_book_repeats_the_verdict_of_its_check(checked):
     ]
     for _, verdict, identifier in shown:
         assert checked[identifier].verdict == verdict, identifier
-    for entry in claims.CLAIMS.values():
+    for entry in registry.STATEMENTS.values():
         of_claim = {chapter for chapter, _, identifier in shown if identifier == entry.id}
         assert {entry.chapter, "claims"} <= of_claim, entry.id
 

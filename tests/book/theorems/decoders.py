@@ -185,6 +185,11 @@ def geometric_mean_in_the_limit(at: Place) -> None:
         k_in=range(1, 1000),
         **near,
     )
+    least = at.formula(r"1 - Y \le 2(1 - p_1)")
+    for rest in (1e-6, 0.5):  # of a row of two keys, reached as it becomes one-hot
+        row = {"p_1": 1 - rest, "Y": (1 - rest) ** 2 + rest**2}
+        least.holds(**row)
+        assert rest > 0.1 or np.isclose(*least.values(**row)[0], rtol=1e-5)
     slope = at.formula(r"1 - 2\log 2 < 0")
     slope.holds()
     fall, level = slope.values()[0]

@@ -239,6 +239,15 @@ def plane(at: Place) -> None:
     for beginning, letter in ((r"\alpha = x\sqrt", "alpha"), (r"\Delta = y\sqrt", "Delta")):
         known = {"z": 200.0, "x": 1.3, "y": 1.3, letter: 1.3 * math.sqrt(2 * 200.0)}
         at.formula(beginning).holds({r"\log n": "z"}, **known)
+    for alpha in (0.01, 30.0):  # reached at a small scale; at a large one a lower power is exceeded
+        s, mean = independent(normal(120), normal(120))
+        row = of_row(s, alpha)
+        log_z = np.logaddexp(alpha * s[0], alpha * s[1])
+        known = {"V": mean(log_z**2) - mean(log_z) ** 2, "Y": row["Y"], "E": mean, "alpha": alpha}
+        bound = at.formula(r"\operatorname{Var}\log Z'")
+        bound.holds({r"\operatorname{Var}\log Z'": "V"}, **known)
+        sides = bound.values({r"\operatorname{Var}\log Z'": "V"}, **known)[0]
+        assert alpha > 1 or np.isclose(*sides, rtol=1e-3)
 
 
 @tied("eq-reach-logits")

@@ -77,6 +77,11 @@ def finite_d(at: Place) -> None:
     library = float(annealed.collision_probability(DotProduct(d), alpha, n))
     known = {"n": n, "d": d, "q": np.sqrt(squares), "E": mean, "alpha": alpha}
     at.display().holds(rough=1e-9, Y=library, **known)
+    powers = [math.gamma(d / 2 + k) / math.gamma(d / 2) / math.factorial(k) for k in range(4)]
+    factor = at.formula("(1 + 2k/d)/(k + 1)")  # from a coefficient of (1 − 2x/d)^{−d/2} to the next
+    for k in range(3):
+        assert np.isclose(factor.value(k=k, d=d), powers[k + 1] / powers[k] * 2 / d)
+    assert annealed.best_alpha(DotProduct(d), n) < annealed.best_alpha(Normal(), n)
 
 
 @tied("proposition-entropies")
