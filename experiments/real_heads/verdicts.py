@@ -211,23 +211,16 @@ def least(times: FloatArray, losses: FloatArray) -> float:
     return math.exp(-b / (2.0 * a))
 
 
-def best_at_lengths() -> FloatArray:
-    """Return the best multiplier at each length."""
-    return _best()[0]
+def best_at_lengths(of_texts: FloatArray | None = None) -> FloatArray:
+    """Return the best multiplier at each length, from losses (texts, multipliers, lengths)."""
+    times, losses = curve()
+    mean = (losses.swapaxes(0, 1) if of_texts is None else of_texts).mean(axis=0)
+    return np.array([least(times, of_length) for of_length in mean.T])
 
 
 def best_interval() -> list[FloatArray]:
     """Return the 90 % interval of the best multiplier at each length, by bootstrap over texts."""
-    return _best()[1:]
-
-
-def _best() -> list[FloatArray]:
-    times, losses = curve()
-
-    def best(of_texts: FloatArray) -> FloatArray:
-        return np.array([least(times, of_length) for of_length in of_texts.mean(axis=0).T])
-
-    return interval(losses.swapaxes(0, 1), best)
+    return interval(curve()[1].swapaxes(0, 1), best_at_lengths)[1:]
 
 
 def price() -> Judged:

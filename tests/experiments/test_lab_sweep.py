@@ -286,17 +286,17 @@ def test_when_a_run_fails_what_is_finished_is_kept_and_no_other_is_begun(file):
 
 
 @kill_9
-def test_killed_at_twenty_random_moments_it_ends_with_the_same_numbers(file):
+def test_killed_at_random_moments_it_ends_with_the_same_numbers(file):
     file.write_text(SMALL.replace("[3, 4]", str(list(range(16)))))
     expected = copied(file, "expected")
     start = time.perf_counter()
     assert len(run_here(expected)) == 64
     a_run = (time.perf_counter() - start) / 64
-    command = [sys.executable, "-m", "tests.experiments.killed_sweep", file, "20", f"{a_run:.3f}"]
+    command = [sys.executable, "-m", "tests.experiments.killed_sweep", file, "8", f"{a_run:.3f}"]
     finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert finished.returncode == 0, finished.stderr
     killed, kept = map(int, finished.stdout.split())
-    assert killed >= 15
+    assert killed >= 5
     assert 1 <= kept < 64
     assert numbers(file) == numbers(expected)
 
