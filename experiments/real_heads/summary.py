@@ -35,10 +35,9 @@ brief = partial(short, digits=4)
 
 def summarised(part: str, entries: Sequence[Entry]) -> list[Entry]:
     """Return what is recorded of a part whose entries are texts."""
-    seconds = Entry({"seconds": part}, round(sum(one.found["seconds"] for one in entries)))
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where no text has a number
-        return [seconds, *SUMMARIES[part](entries)]
+        return list(SUMMARIES[part](entries))
 
 
 def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
