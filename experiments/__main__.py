@@ -11,6 +11,11 @@ from experiments.lab import sweep
 app = application("Train small models, and compare them.")
 
 
+@app.callback()
+def laboratory() -> None:
+    """Train small models, and compare them."""  # so that "sweep" is a command's name
+
+
 @app.command("sweep")
 def sweep_command(
     file: Annotated[Path, typer.Argument(help="A TOML file that describes the runs.")],

@@ -14,7 +14,8 @@ import attnlib
 def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
     """Return the library's version and commit, other versions, the processor and its threads.
 
-    `on` is by default `processor()`. Raises as `versions`.
+    `on` is by default `processor()`. Raises importlib.metadata.PackageNotFoundError for a package
+    that is not installed.
 
     >>> list(made("numpy", threads=1))
     ['attnlib', 'commit', 'python', 'numpy', 'processor', 'threads']
@@ -22,21 +23,11 @@ def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
     return {
         "attnlib": attnlib.__version__,
         "commit": commit(),
-        **versions(*packages),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
         "processor": on or processor(),
         "threads": threads,
     }
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of Python and of installed packages.
-
-    Raises importlib.metadata.PackageNotFoundError for one that is not installed.
-
-    >>> list(versions("numpy"))
-    ['python', 'numpy']
-    """
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 @cache
