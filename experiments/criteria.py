@@ -17,7 +17,6 @@ from attnlib.scores import Normal
 from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
-COMMAND = "python -m experiments.criteria"
 SEED = 40
 BUDGET = 2**27
 """Scores drawn for each n."""
@@ -30,13 +29,6 @@ MOST_ROWS = 20_000
 
 ENTROPY_NODES = 10
 """Numbers of keys."""
-
-
-def main() -> None:
-    """Compute what the record does not hold yet."""
-    settings = {"seed": SEED, "budget": BUDGET}
-    made_with = made("numpy", "scipy", threads=cores())
-    complete(path_of("criteria"), work(), command=COMMAND, settings=settings, made=made_with)
 
 
 def work() -> Work:
@@ -78,4 +70,10 @@ def typical_row(n: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    complete(
+        path_of("criteria"),
+        work(),
+        command="python -m experiments.criteria",
+        settings={"seed": SEED, "budget": BUDGET},
+        made=made("numpy", "scipy", threads=cores()),
+    )

@@ -20,7 +20,6 @@ from attnlib.scores import DotProduct, Normal
 from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
-COMMAND = "python -m experiments.output_scale"
 SEED = 30
 """Of the first entry; the others have the next numbers."""
 
@@ -48,15 +47,6 @@ NOTE_HEADS = 1024
 HEADS_AT_A_TIME = 16
 
 Measured = dict[str, float]
-
-
-def main() -> None:
-    """Compute what the record does not hold yet."""
-    torch.set_num_threads(1)
-    size = {"scores": 2**26, "heads": 4096}
-    path, settings = path_of("output_scale"), {"seed": SEED, **size}
-    made_with = made("numpy", "scipy", "torch", threads=1)
-    complete(path, work(**size), command=COMMAND, settings=settings, made=made_with)
 
 
 def work(scores: int, heads: int) -> Work:
@@ -140,4 +130,11 @@ def root(square: float, standard_error: float) -> Measured:
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    complete(
+        path_of("output_scale"),
+        work(scores=2**26, heads=4096),
+        command="python -m experiments.output_scale",
+        settings={"seed": SEED, "scores": 2**26, "heads": 4096},
+        made=made("numpy", "scipy", "torch", threads=1),
+    )

@@ -17,19 +17,11 @@ from attnlib.scores import Normal
 from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
-COMMAND = "python -m experiments.typical_optima"
 LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536)
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 SEED = 20
 BUDGET = 2**29
 """Scores drawn for each n."""
-
-
-def main() -> None:
-    """Compute what the record does not hold yet."""
-    path, settings = path_of("typical_optima"), {"law": "Normal()", "seed": SEED, "budget": BUDGET}
-    made_with = made("numpy", "scipy", threads=cores())
-    complete(path, work(BUDGET), command=COMMAND, settings=settings, made=made_with)
 
 
 def work(budget: int) -> Work:
@@ -64,4 +56,10 @@ def quantiles(values: FloatArray) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    complete(
+        path_of("typical_optima"),
+        work(BUDGET),
+        command="python -m experiments.typical_optima",
+        settings={"law": "Normal()", "seed": SEED, "budget": BUDGET},
+        made=made("numpy", "scipy", threads=cores()),
+    )

@@ -208,7 +208,7 @@ def _reach(gap: float | None, variance: float | None, sink: float | None) -> flo
 
 
 def laws(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the heads of each model at each length, how they change with n, and broken bounds."""
+    """Yield the heads of each model at each length, and how they change with n."""
     for at, texts in by_run(entries):
         grown = growth(texts)
         if "source" in at:
@@ -220,10 +220,6 @@ def laws(entries: Sequence[Entry]) -> Iterator[Entry]:
         for n, of_length in zip(lengths, of_texts, strict=True):
             yield Entry({**at, "length": n}, _means(of_length))
         yield Entry({**at, "growth": "laws"}, grown)
-    tables = [table for entry in entries for table in entry.found["heads"]]
-    weight, half = (sum(table["broken"][i] for table in tables) for i in (0, 1))
-    rows = sum(table["rows"] for table in tables)
-    yield Entry({"broken": "bounds"}, {"rows": rows, "weight": weight, "half": half})
 
 
 def _means(tables: Sequence[Fields]) -> Fields:

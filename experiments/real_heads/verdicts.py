@@ -203,15 +203,11 @@ def least(times: FloatArray, losses: FloatArray) -> float:
 
 def best_at_lengths() -> FloatArray:
     """Return the best multiplier at each length."""
-    return _best()[0]
+    return best_interval()[0]
 
 
 def best_interval() -> list[FloatArray]:
-    """Return the 90 % interval of the best multiplier at each length, by bootstrap over texts."""
-    return _best()[1:]
-
-
-def _best() -> list[FloatArray]:
+    """Return the same and the ends of its 90 % interval, by bootstrap over texts."""
     times, losses = curve()
 
     def best(of_texts: FloatArray) -> FloatArray:
