@@ -94,14 +94,6 @@ class Task(Descent):
     rows: int = checked(1024, checking.integer, minimum=1)
     """Queries of a test, a multiple of 8."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.strength >= 1.0 or self.rows % QUERIES:
-            raise ValueError(
-                f"strength must be below 1, and rows a multiple of {QUERIES}, "
-                f"got strength={self.strength:g} and rows={self.rows}"
-            )
-
 
 class Found(NamedTuple):
     """What a head has learned. Chapter: length."""
