@@ -6,9 +6,14 @@ from typing import Annotated
 import typer
 
 from attnlib.commands import CommandError, application
-from experiments.lab import data, sweep
+from experiments.lab import sweep
 
 app = application("Train small models, and compare them.")
+
+
+@app.callback()
+def laboratory() -> None:
+    """Train small models, and compare them."""  # so that "sweep" is a command's name
 
 
 @app.command("sweep")
@@ -33,21 +38,6 @@ def sweep_command(
         raise typer.Exit(130) from None
     diverged = sum(outcome.run.diverged_at is not None for outcome in found)
     typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
-
-
-@app.command("data")
-def data_command(
-    name: Annotated[str, typer.Argument(help=f"A text: {' or '.join(data.NAMES)}.")],
-    out: Annotated[Path | None, typer.Option(help="Write the text to this file.")] = None,
-) -> None:
-    """Fetch or make a text to train on."""
-    try:
-        text = data.load(name)
-        if out is not None:
-            out.write_bytes(text.tobytes())
-    except (ValueError, OSError) as error:
-        raise CommandError(str(error)) from error
-    typer.echo(f"{name}: {text.size} bytes" + (f", written to {out}" if out else ""))
 
 
 if __name__ == "__main__":

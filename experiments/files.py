@@ -1,11 +1,9 @@
 """Files that are written whole or not at all."""
 
 import json
-import math
 import os
-from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from uuid import uuid4
 
 
@@ -46,30 +44,3 @@ def _value(value: Any) -> str:
 
 def _line(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
-
-
-def read_json(path: str | Path) -> Any:
-    """Return what a file says that is JSON, with no NaN and no infinity in it.
-
-    Raises OSError where it cannot be read, and ValueError, in one line, where it is not JSON.
-    """
-    try:
-        text = Path(path).read_text("utf-8")
-        return json.loads(text, parse_constant=_refused, parse_float=_finite)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _refused(word: str) -> NoReturn:
-    raise ValueError(f"it holds {word}")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _refused(digits)
-
-
-def set_aside(path: Path) -> Path:
-    """Rename a damaged file, over nothing that was set aside before, and return its new path."""
-    names = (f"{path.name}.damaged{number or ''}" for number in count())
-    return path.rename(next(free for free in map(path.with_name, names) if not free.exists()))

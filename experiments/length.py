@@ -1,8 +1,6 @@
 """What became of the predictions about heads that learn to find: experiments/predictions.md.
 
-    python -m experiments.length
-
-prints each prediction, what was measured and the verdict. The runs are those of length_head.toml.
+The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict.
 A number is refuted where its mean over the seeds is outside the margin; a sign where the whole 95 %
 interval of the mean lies on the other side of 0, and it is open where the interval has both.
 """
@@ -16,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import records
 from experiments.lab.comparison import interval
 from experiments.lab.recall import LAWS, multipliers
 from experiments.lab.sweep import Outcome
@@ -289,18 +286,3 @@ def verdict(of: Sequence[Part]) -> str:
     """Return the verdict of a prediction: that of its worst part."""
     counts = Counter(part.verdict for part in of)
     return REFUTED if counts[REFUTED] else OPEN if counts[OPEN] else HOLDS
-
-
-def show(found: Sequence[Part]) -> None:
-    """Print each part, and count."""
-    for part in found:
-        half = f" ± {part.half_width:.3f}" if part.half_width else ""
-        print(
-            f"{part.prediction:2d} {part.verdict:8s} {part.what}: {part.mean:.3f}{half}, "
-            f"predicted {part.expected}"
-        )
-    print(Counter(part.verdict for part in found))
-
-
-if __name__ == "__main__":
-    show(parts(records.runs("length_head")))

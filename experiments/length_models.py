@@ -1,9 +1,7 @@
 """What became of the predictions about Transformers that learn to find: experiments/predictions.md.
 
-    python -m experiments.length_models
-
-prints predictions 22 to 33 as `experiments.length` prints those of single heads: the runs are those
-of length_recall.toml and length_induction.toml, and losses are those of the answer.
+Predictions 22 to 33, as `experiments.length` has those of single heads: the runs are those of
+length_recall.toml and length_induction.toml, and losses are those of the answer.
 """
 
 import math
@@ -15,7 +13,7 @@ import numpy as np
 from experiments import records
 from experiments.lab.recall import LAWS
 from experiments.lab.sweep import Outcome
-from experiments.length import DISTINCT, FAR, START, Heads, Part, Values, above, near, number, show
+from experiments.length import DISTINCT, FAR, START, Heads, Part, Values, above, near, number
 
 LENGTHS = (64, 256, 1024, 4096)
 FARTHEST = LENGTHS[-1]
@@ -137,7 +135,3 @@ WORDS = {
 def outcomes() -> list[Outcome]:
     """Return the recorded runs of both tasks."""
     return [*records.runs("length_recall"), *records.runs("length_induction")]
-
-
-if __name__ == "__main__":
-    show(parts(outcomes()))

@@ -6,8 +6,6 @@ takes a few minutes of one core, and goes on where it was stopped. Next to each 
 stand its standard error and the exact one.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,26 +17,14 @@ from attnlib import exact, rows
 from attnlib.checking import FloatArray
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
-from experiments.initialisation import TEMPERATURES
 from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
-COMMAND = "python -m experiments.output_scale"
 SEED = 30
 """Of the first entry; the others have the next numbers."""
 
-LENGTHS = (64, 256, 4096, 65536)
-"""Numbers of keys at which the temperature is varied."""
-
 POWERS = tuple(4**k for k in range(1, 9))
-"""Numbers of keys at which the temperature is 1, for each of LAWS."""
-
-LAWS: dict[str, Normal | DotProduct] = {
-    "normal scores": Normal(),
-    "d = 16": DotProduct(16),
-    "d = 64": DotProduct(64),
-    "d = 128": DotProduct(128),
-}
+"""Numbers of keys of rows of normal scores."""
 
 HEADS = (
     # keys, dimension, α, causal, share of the heads
@@ -63,28 +49,14 @@ HEADS_AT_A_TIME = 16
 Measured = dict[str, float]
 
 
-def main() -> None:
-    """Compute what the record does not hold yet."""
-    torch.set_num_threads(1)
-    size = {"scores": 2**26, "heads": 4096}
-    path, settings = path_of("output_scale"), {"seed": SEED, **size}
-    made_with = made("numpy", "scipy", "torch", threads=1)
-    complete(path, work(**size), command=COMMAND, settings=settings, made=made_with)
-
-
 def work(scores: int, heads: int) -> Work:
     """Yield what each entry is of, and what computes it, from a seed of its own.
 
     `scores` are drawn at each n, and `heads` of attention, times a share.
     """
     seeds = count(SEED)
-    for n in LENGTHS:
-        at = {"of": "temperatures", "law": "normal scores", "n": n}
-        yield at, partial(measure, Normal(), n, tuple(1.0 / TEMPERATURES), scores, next(seeds))
-    for name, law in LAWS.items():
-        for n in POWERS:
-            at = {"of": "lengths", "law": name, "n": n}
-            yield at, partial(measure, law, n, (1.0,), scores, next(seeds))
+    for n in POWERS:
+        yield {"of": "lengths", "n": n}, partial(measure, n, scores, next(seeds))
     for n, d, alpha, causal, share in HEADS:
         wanted = max(2, round(heads * share))
         compute = partial(heads_of_attention, n, d, alpha, causal=causal, heads=wanted)
@@ -92,46 +64,17 @@ def work(scores: int, heads: int) -> Work:
         yield at, partial(compute, seed=next(seeds))
 
 
-@dataclass(frozen=True)
-class WithValues:
-    """Rows of scores of a law, each followed by as many standard normal values."""
+def measure(n: int, budget: int, seed: int) -> dict[str, Any]:
+    """Return the std of the output at α = 1, measured on the weights of rows, and computed."""
 
-    law: Normal | DotProduct
+    def statistic(scores: FloatArray) -> FloatArray:
+        return rows.collision_probability(rows.softmax(scores, 1.0))
 
-    def sample(self, rng: np.random.Generator, rows: int, n: int, /) -> FloatArray:
-        """Return `rows` rows of n/2 scores and n/2 values."""
-        scores = self.law.sample(rng, rows, n // 2)
-        return np.concatenate([scores, rng.standard_normal((rows, n // 2))], axis=1)
-
-
-def squares(rows_and_values: FloatArray, alphas: tuple[float, ...]) -> FloatArray:
-    """Return z² and Σp² of each row at each α, shape (rows, 2, α); their means are equal."""
-    scores, values = np.split(rows_and_values, 2, axis=1)
-    columns = []
-    for alpha in alphas:
-        p = rows.softmax(scores, alpha)
-        columns.append([np.einsum("ij,ij->i", p, values) ** 2, rows.collision_probability(p)])
-    return np.moveaxis(np.array(columns), -1, 0).swapaxes(1, 2)
-
-
-def measure(
-    law: Normal | DotProduct, n: int, alphas: tuple[float, ...], budget: int, seed: int
-) -> list[dict[str, Any]]:
-    """Return the measured and the computed std of the output at each α."""
     drawn = min(max(budget // n, 2), MOST_ROWS)
-    statistic = partial(squares, alphas=alphas)
-    with ThreadPoolExecutor(1) as one_core:
-        found = sample(
-            WithValues(law), 2 * n, statistic, rows=drawn, seed=seed, executor=one_core
-        ).mean()
-    outputs, weights = (
-        [root(*both) for both in zip(found.value[kind], found.standard_error[kind], strict=True)]
-        for kind in (0, 1)
-    )
-    computed = exact.output_std(law, alphas, n).tolist()
-    names = ("t", "rows", "outputs", "weights", "exact")
-    columns = ([1.0 / alpha for alpha in alphas], [drawn] * len(alphas), outputs, weights, computed)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    found = sample(Normal(), n, statistic, rows=drawn, seed=seed).mean()
+    computed = float(exact.output_std(Normal(), 1.0, n))
+    weights = root(float(found.value), float(found.standard_error))
+    return {"rows": drawn, "weights": weights, "exact": computed}
 
 
 def heads_of_attention(
@@ -154,15 +97,6 @@ def heads_of_attention(
     for name, values in squares.items():
         computed = float(np.sqrt(np.square(stds[name]).mean()))
         result[name] = {"measured": over_heads(values.mean(axis=1)), "exact": computed}
-    if causal:
-        result["positions"] = [
-            {
-                "n": i,
-                "output": over_heads(squares["output"][:, i - 1]),
-                "exact": float(stds["output"][i - 1]),
-            }
-            for i in (2**k for k in range(n.bit_length()))
-        ]
     runs = squares["output"].mean(axis=1)[: heads // NOTE_HEADS * NOTE_HEADS]
     of_runs = runs.reshape(-1, NOTE_HEADS).mean(axis=1)
     return {**result, "std_in_runs_of_1024_heads": np.sqrt(of_runs).tolist()}
@@ -196,4 +130,11 @@ def root(square: float, standard_error: float) -> Measured:
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    complete(
+        path_of("output_scale"),
+        work(scores=2**26, heads=4096),
+        command="python -m experiments.output_scale",
+        settings={"seed": SEED, "scores": 2**26, "heads": 4096},
+        made=made("numpy", "scipy", "torch", threads=1),
+    )

@@ -10,29 +10,25 @@ of the trained model under other scales. Measured on the validation text.
 
 import json
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 import typer
-from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
 
-from attnlib import exact
 from attnlib.attention import rescale
-from attnlib.checking import FloatArray
 from attnlib.probing import Report, probe
 from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as logits_of
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from attnlib.scores import Normal
 from experiments.lab import data
 from experiments.lab.model import Config, Transformer, loss
 from experiments.lab.train import Training, train_model
 from experiments.provenance import made
+from experiments.real_heads.rows import random_collision
 from experiments.records import Entry, Record, path_of, save
 
 COMMAND = "python -m experiments.probe_training"
@@ -102,10 +98,10 @@ def by_head(report: Report) -> list[dict[str, Any]]:
                 "collision_probability": [part["collision_probability"].mean() for part in at],
                 "alpha": [float(np.sqrt((part["alpha"] ** 2).mean())) for part in at],
                 # Normal scores of each row's own standard deviation
-                "collision_probability_of_rows": float(normal_rows(alpha, n).mean()),
+                "collision_probability_of_rows": float(random_collision(n, alpha).mean()),
                 "of_rows_by_position": [
-                    float(normal_rows(part["alpha"].to_numpy(float), np.array([position])).mean())
-                    for position, part in zip(POSITIONS, at, strict=True)
+                    float(random_collision(*part[["keys", "alpha"]].to_numpy(float).T).mean())
+                    for part in at
                 ],
             }
         )
@@ -135,23 +131,6 @@ def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def normal_rows(alpha: FloatArray, n: FloatArray) -> FloatArray:
-    """Return E Y of normal scores at each α and n from 2 to the longest, interpolated."""
-    values: FloatArray = np.exp(_spline().ev(np.log(np.clip(alpha, *LIMITS)), np.log(n)))
-    return values
-
-
-LIMITS = (1e-3, 1e3)
-
-
-@cache
-def _spline() -> RectBivariateSpline:
-    alphas = np.geomspace(*LIMITS, 121)
-    n = np.unique(np.round(np.geomspace(2, CONFIG.sequence, 24)))
-    values = exact.collision_probability(Normal(), alphas[:, None], n)
-    return RectBivariateSpline(np.log(alphas), np.log(n), np.log(values))
 
 
 @torch.no_grad()

@@ -10,13 +10,12 @@ from typing import Any
 
 import attnlib
 
-COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?")
-
 
 def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
     """Return the library's version and commit, other versions, the processor and its threads.
 
-    `on` is by default `processor()`. Raises as `versions`.
+    `on` is by default `processor()`. Raises importlib.metadata.PackageNotFoundError for a package
+    that is not installed.
 
     >>> list(made("numpy", threads=1))
     ['attnlib', 'commit', 'python', 'numpy', 'processor', 'threads']
@@ -24,39 +23,11 @@ def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
     return {
         "attnlib": attnlib.__version__,
         "commit": commit(),
-        **versions(*packages),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
         "processor": on or processor(),
         "threads": threads,
     }
-
-
-def check(found: Any) -> None:
-    """Raise ValueError, which says what is wrong, for what `made` cannot have returned."""
-    if not isinstance(found, dict):
-        raise ValueError(f"made must be a table, got {found!r:.80}")
-    for name in ("attnlib", "commit", "python", "processor", "threads"):
-        if name not in found:
-            raise ValueError(f"made must have {name}, got {', '.join(found) or 'nothing'}")
-    for name, value in found.items():
-        if name == "threads":
-            right = type(value) is int and value >= 1
-        elif name == "commit":
-            right = value is None or (isinstance(value, str) and bool(COMMIT.fullmatch(value)))
-        else:
-            right = isinstance(value, str | int | float) and value != ""
-        if not right:
-            raise ValueError(f"made has no such {name}: {value!r:.80}")
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of Python and of installed packages.
-
-    Raises importlib.metadata.PackageNotFoundError for one that is not installed.
-
-    >>> list(versions("numpy"))
-    ['python', 'numpy']
-    """
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 @cache

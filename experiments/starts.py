@@ -7,6 +7,7 @@ predicted, is in starts_predictions.md; starts_families.json has the models and 
 beside the defaults of their configurations. Of DeepSeek-V3's 128 heads it has 16, for memory.
 """
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,13 +23,14 @@ from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
 from experiments.compatibility.written_out import by_hand
-from experiments.files import read_json
 from experiments.output_scale import over_heads
 from experiments.provenance import made
 from experiments.records import Work, complete, path_of
 
 TOKENS, ROWS, SEEDS = 256, 64, 8
-FAMILIES: dict[str, Any] = read_json(Path(__file__).with_name("starts_families.json"))
+FAMILIES: dict[str, Any] = json.loads(
+    Path(__file__).with_name("starts_families.json").read_text("utf-8")
+)
 OUTPUTS = ("nn.TransformerEncoderLayer", "T5 small", "GPT-2", "Qwen3 0.6B", "Llama 7B")
 
 

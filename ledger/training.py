@@ -24,7 +24,6 @@ from experiments.lab.small_models import (
     Optimiser,
     recurrent_gradients,
     stack_gradients,
-    train_classifier,
     train_retrieval,
 )
 from experiments.power_softmax import power_softmax
@@ -41,11 +40,10 @@ FURTHER = {"cause": ("cause_seeds", "cause_rates")}
 
 RATES = {
     "attention": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-    "classifier": (0.03, 0.1, 0.3, 1.0, 3.0),
     "descent": (1e-3, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5),
     "adam": (1e-3, 1e-2, 0.1, 1.0, 10.0),
 }
-"""Learning rates: of the two models that compare normalisers; and where the gradient vanishes."""
+"""Learning rates: of attention that compares normalisers; and where the gradient vanishes."""
 
 
 def recorded(experiment: str) -> "Sequence[Outcome]":
@@ -250,21 +248,16 @@ def power_faster(
     sigmas: float = 3.0,
     seed: int = 0,
 ) -> Decision:
-    """The loss after 50 steps is lower, or `slower` it is not, in attention and in a classifier.
+    """The loss after 50 steps is lower in attention, or `slower` it is not.
 
     And the gradients of normal rows of n. A mean of 24 differences is away from 0 by three standard
     errors by chance once in 150; with twelve pairs one verdict in 300 was another.
     """
-    attention, classifier = (
-        {x: _losses(x, model, pairs, seed) for x in ("power", "softmax")}
-        for model in ("attention", "classifier")
-    )
+    power, softmax = _losses("power", pairs, seed), _losses("softmax", pairs, seed)
     rate = RATES["attention"].index(0.1)  # too small for either
     differences = {
-        "attention at one rate": attention["power"][rate] - attention["softmax"][rate],
-        "each at its best rate": _best(attention["power"]) - _best(attention["softmax"]),
-        "the same as the output of a classifier": _best(classifier["power"])
-        - _best(classifier["softmax"]),
+        "attention at one rate": power[rate] - softmax[rate],
+        "each at its best rate": _best(power) - _best(softmax),
     }
     measured = {name: mean_and_error(values) for name, values in differences.items()}
     signs = [
@@ -342,12 +335,11 @@ def not_learning_rate(
 
 
 @cache
-def _losses(normaliser: Normaliser, model: str, pairs: int, seed: int) -> FloatArray:
-    """Return log₁₀ of the loss after 50 steps, for each of the model's RATES and `pairs` seeds."""
-    train = train_retrieval if model == "attention" else train_classifier
+def _losses(normaliser: Normaliser, pairs: int, seed: int) -> FloatArray:
+    """Return log₁₀ of the loss after 50 steps, for each of the RATES and `pairs` seeds."""
     losses = [
-        [train(seed + i, rate, normaliser=normaliser, steps=50)[-1] for i in range(pairs)]
-        for rate in RATES[model]
+        [train_retrieval(seed + i, rate, normaliser=normaliser, steps=50)[-1] for i in range(pairs)]
+        for rate in RATES["attention"]
     ]
     return np.log10(losses)
 

@@ -100,8 +100,8 @@ def criteria_tables(recorded: Record) -> dict[str, Any]:
 
 def entropy(recorded: Record) -> dict[str, Any]:
     """Return the entropy that the criterion holds, and log[α²/(log n − held)] by log n − held."""
-    keys = [n for law, n in recorder.points_of_entropy() if law == Normal()]
-    found = [recorded.find(**recorder.fields("entropy", Normal(), n)) for n in keys]
+    keys = recorder.points_of_entropy()
+    found = [recorded.find(criterion="entropy", n=n) for n in keys]
     held = float(found[0]["held"])
     excess = np.log(keys) - held
     values = np.log(np.array([point["alpha"] for point in found]) ** 2 / excess)
@@ -116,7 +116,7 @@ def typical(recorded: Record) -> dict[str, Any]:
     A polynomial of low degree through simulated points: it averages over their errors.
     """
     keys = np.array(recorder.TYPICAL_KEYS)
-    found = [recorded.find(**recorder.fields("typical", Normal(), int(n))) for n in keys]
+    found = [recorded.find(criterion="typical", n=int(n)) for n in keys]
     ratio = np.array([point["ratio"] for point in found])
     error = np.array([point["standard_error"] for point in found])
     ends = 1.0 / float(np.log(criteria.LARGEST_SAMPLED)), 1.0 / float(np.log(KEYS[0]))

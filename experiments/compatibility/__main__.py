@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -39,11 +38,6 @@ def page(record: Record) -> str:
     tables = {"plain": cells.IMPLEMENTATIONS, "others": cells.SITUATIONS}
     shown = {name: "".join(table(found, letters, of)) for name, of in tables.items()}
     kinds = Counter(answer["is"] for answer in found.values())
-    elsewhere = sum(
-        found[family, other, tool]["is"] == cells.REFUSED
-        and found[family, "sdpa", tool]["is"] == cells.RIGHT
-        for family, other, tool in product(FAMILIES, cells.IMPLEMENTATIONS[1:], cells.TOOLS)
-    )
     template = Path(__file__).with_name("page.md").read_text("utf-8")
     return template.format(
         **record.made,
@@ -51,7 +45,6 @@ def page(record: Record) -> str:
         **{name: kinds[name] for name in (cells.RIGHT, cells.REFUSED, cells.WRONG)},
         families=len(FAMILIES),
         tries=sum(kinds[kind] for kind in (cells.RIGHT, cells.REFUSED, cells.WRONG)),
-        elsewhere=elsewhere,
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )
 

@@ -81,49 +81,6 @@ def train_retrieval(
     return _infinite_from_overflow(losses)
 
 
-def train_classifier(
-    seed: int,
-    rate: float,
-    *,
-    normaliser: Normaliser = "softmax",
-    optimiser: Optimiser = "descent",
-    steps: int = 50,
-) -> FloatArray:
-    """Train a network of one hidden layer whose ten outputs `normaliser` turns into probabilities.
-
-    512 points in 16 dimensions around ten centres, 64 hidden units, cross-entropy loss over all
-    points in each step. Returns the loss before each step and after the last; ∞ as in
-    `train_retrieval`. Chapter: alternatives.
-    """
-    rng = np.random.default_rng(seed)
-    count, d, hidden, classes = 512, 16, 64, 10
-    centres = rng.standard_normal((classes, d))
-    labels = rng.integers(0, classes, count)
-    points = (centres[labels] + rng.standard_normal((count, d))) / np.sqrt(2.0)
-    points = np.concatenate([points, np.ones((count, 1))], axis=1)
-    inner = np.concatenate(
-        [rng.standard_normal((d, hidden)) * np.sqrt(2.0 / d), np.zeros((1, hidden))]
-    )
-    outer = rng.standard_normal((hidden, classes)) / np.sqrt(hidden)
-    inner_step, outer_step = _Step(optimiser, rate), _Step(optimiser, rate)
-    own = np.arange(count), labels
-    losses = []
-    with np.errstate(all="ignore"):
-        for _ in range(steps + 1):
-            units = np.maximum(points @ inner, 0.0)
-            x = units @ outer
-            p, slopes = _weights_and_slopes(x, 1.0, normaliser)
-            losses.append(float(-np.log(np.maximum(p[own], 1e-300)).mean()))
-            # ∂(−log p_c)/∂x_j = slope_j − δ_cj slope_c/p_c, and slope/p is 1 or 6/x.
-            by_output = slopes.copy()
-            by_output[own] -= 1.0 if normaliser == "softmax" else EXPONENT / x[own]
-            by_output /= count
-            by_unit = (by_output @ outer.T) * (units > 0.0)
-            outer = outer_step(outer, units.T @ by_output)
-            inner = inner_step(inner, points.T @ by_unit)
-    return _infinite_from_overflow(losses)
-
-
 def _infinite_from_overflow(losses: list[float]) -> FloatArray:
     found = np.array(losses)
     found[np.logical_or.accumulate(~np.isfinite(found))] = np.inf

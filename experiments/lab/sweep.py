@@ -54,7 +54,7 @@ from experiments import provenance
 from experiments.lab import data, fields, results
 from experiments.lab.data import Text
 from experiments.lab.model import Config
-from experiments.lab.recall import Found, Task, check, find
+from experiments.lab.recall import Found, Task, find
 from experiments.lab.results import Setting
 from experiments.lab.train import Run, Training, train
 
@@ -146,8 +146,6 @@ def _setting(
     try:
         config = Config(**{key: value for key, value in values.items() if key in model})
         training = kind(**{key: value for key, value in values.items() if key not in model})
-        if isinstance(training, Task):
-            check(config, training)
         return Setting(variant, config, training, corpus, digest)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{error} (variant {variant!r})") from None

@@ -1,13 +1,11 @@
-"""What each fault costs a trained model: its loss, the spread of its logits, its effective keys."""
+"""What each fault costs a trained model, and what a wrong multiplier makes of its rows."""
 
 import inspect
 import math
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -78,9 +76,8 @@ class Trained:
         if torch.allclose(broken(q, k, v), mended(q, k, v), atol=SAME):
             return {"met": "no: at the model's calls nothing differs"}
         torch.manual_seed(0)
-        with Replaced(broken) as seen:
-            cost = self.cost()
-        return {"met": how, **cost, **seen.rows()}
+        with Replaced(broken):
+            return {"met": how, **self.cost()}
 
 
 def own(q: Tensor, k: Tensor, v: Tensor, **told: Any) -> Tensor:
@@ -95,37 +92,15 @@ def causal(function: Attend) -> Attend:
 
 
 class Replaced(TorchFunctionMode):
-    """Runs another attention in place of PyTorch's, and keeps what its rows are like."""
+    """Runs another attention in place of PyTorch's."""
 
     def __init__(self, attention: Attend) -> None:
         super().__init__()
         self.attention = attention
-        self.alpha: list[float] = []
-        self.keys: list[float] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if func is not functional.scaled_dot_product_attention:
-            return func(*args, **(kwargs or {}))
-        q, k, v = args
-        self.keep(q, k)
-        return self.attention(q, k, v)
-
-    def keep(self, q: Tensor, k: Tensor) -> None:
-        """Keep α and effective keys of each head: values that are unit vectors give the weights."""
-        unit = torch.eye(k.shape[-2], dtype=torch.float64).expand(*k.shape[:2], -1, -1)
-        weights = self.attention(q.double(), k.double(), unit).numpy()
-        seen = weights > 0.0
-        several = seen.sum(-1) > 1
-        logits = np.log(np.where(seen, weights, 1.0))
-        with np.errstate(invalid="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the rows with one key or none
-            variance = logits.var(-1, ddof=1, where=seen)
-            collisions = np.square(weights).sum(-1) / np.square(weights.sum(-1))
-        self.alpha += np.sqrt(variance.mean((0, 2), where=several)).tolist()
-        self.keys += (1.0 / collisions.mean((0, 2), where=several)).tolist()
-
-    def rows(self) -> Fields:
-        """Return the means over all heads."""
-        return {"alpha": float(np.mean(self.alpha)), "keys": float(np.mean(self.keys))}
+        if func is functional.scaled_dot_product_attention:
+            return self.attention(*args)
+        return func(*args, **(kwargs or {}))

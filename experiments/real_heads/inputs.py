@@ -78,8 +78,6 @@ class Model(NamedTuple):
     name: str
     module: nn.Module
     reads: Callable[[str], list[int]]
-    mask: int | None = None
-    """The token that hides another, where the model was trained to name hidden ones."""
     writes: Callable[[int], str] = str
     """What a token stands for."""
 
@@ -160,7 +158,7 @@ def opened(name: str, kind: str, **where: Any) -> Model:
     def reads(text: str) -> list[int]:
         return list(tokens(text, truncation=False, verbose=False).input_ids)
 
-    return Model(name, frozen(model), reads, writes=lambda one: str(tokens.decode([one])))
+    return Model(name, frozen(model), reads, lambda one: str(tokens.decode([one])))
 
 
 @cache
@@ -208,7 +206,7 @@ def masked(name: str, kind: str = "Bert") -> Model:
         symbols = list(text) if letters else SYMBOLS.findall(text)
         return [places.get(one, places["[UNK]"]) for one in ["[CLS]", *symbols, "[SEP]"]]
 
-    return Model(name, frozen(model), reads, places["[MASK]"], words.__getitem__)
+    return Model(name, frozen(model), reads, words.__getitem__)
 
 
 MODELS: dict[str, Callable[[], Model]] = {

@@ -1,7 +1,6 @@
 """What is measured, part by part: each part is a list of entries, each of some seconds."""
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
@@ -55,28 +54,6 @@ ONE_SOURCE = 12
 COMMA = ","
 """The query whose outputs are compared from text to text; where rows see both sides, the first."""
 
-HELD = 0.15
-"""Share of the tokens that a model of masked language has to name when it is checked."""
-
-PARAPHRASES = (
-    ("A man is playing a guitar.", "Someone plays the guitar."),
-    ("The cat sleeps on the sofa.", "A cat is asleep on a couch."),
-    ("Shares fell sharply on Monday.", "The stock market dropped at the start of the week."),
-)
-
-
-def entry(
-    at: Fields, compute: Callable[..., Fields], *arguments: Any
-) -> tuple[Fields, Callable[[], Fields]]:
-    """Return an entry that also says the seconds of processor time that it took."""
-
-    def timed() -> Fields:
-        before = time.process_time()
-        found = compute(*arguments)
-        return {**found, "seconds": round(time.process_time() - before, 1)}
-
-    return at, timed
-
 
 def window(model: Model, index: int, n: int, shift: int = 0) -> list[int]:
     """Return n tokens of a text; ValueError where it is shorter."""
@@ -108,49 +85,6 @@ def cut(model: Model, index: int) -> list[list[int]]:
     return [text_of(model, index)]
 
 
-# --- do they work? --------------------------------------------------------------------------------
-
-
-def checks() -> Work:
-    """Yield for each model whether it does what it was trained for."""
-    for name in MODELS:
-        yield entry({"model": name}, _checked, name)
-
-
-@torch.no_grad()
-def _checked(name: str) -> Fields:
-    model = MODELS[name]()
-    module: Any = model.module
-    if name == "SmolLM2":
-        losses = [losses_of(model, window(model, i, 513)).mean().item() for i in range(4)]
-        found = {"loss": float(np.mean(losses)), "chance": math.log(49152)}
-    elif name == "MiniLM":
-        ids = [model.reads(one) for pair in PARAPHRASES for one in pair]
-        means = [module(torch.tensor([one])).last_hidden_state[0].mean(0) for one in ids]
-        vectors = functional.normalize(torch.stack(means), dim=1)
-        cosines = vectors[::2] @ vectors[1::2].T  # a row for each, its paraphrase on the diagonal
-        alike = cosines.diagonal().mean()
-        found = {"alike": float(alike), "others": float(cosines.sum() - 3.0 * alike) / 6.0}
-    else:
-        found = _masked(model)
-    size = {"parameters": sum(p.numel() for p in model.module.parameters())}
-    return {**size, **{key: short(number) for key, number in found.items()}}
-
-
-def _masked(model: Model) -> dict[str, float]:
-    """Return the loss on tokens that are hidden, and that of a guess among those there are."""
-    module: Any = model.module
-    rng = np.random.default_rng(0)
-    texts, losses = [text_of(model, i) for i in range(SHORT_TEXTS)], []
-    for ids in map(np.array, texts):
-        hidden = 1 + rng.choice(len(ids) - 2, max(1, int(HELD * len(ids))), replace=False)
-        shown = ids.copy()
-        shown[hidden] = model.mask
-        logits = module(torch.from_numpy(shown)[None]).logits[0, hidden]
-        losses.append(functional.cross_entropy(logits, torch.from_numpy(ids[hidden])).item())
-    return {"loss": float(np.mean(losses)), "chance": math.log(len({x for y in texts for x in y}))}
-
-
 # --- the atlas ------------------------------------------------------------------------------------
 
 
@@ -163,13 +97,13 @@ def _every_text(both_sides: Callable[..., Fields], causal: Callable[..., Fields]
     """Yield what is computed of each text, by one function or the other."""
     for index in range(SHORT_TEXTS):
         for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
-            yield entry({"model": name, "text": index}, both_sides, name, index)
+            yield {"model": name, "text": index}, partial(both_sides, name, index)
     for index in range(TEXTS):
-        yield entry({"model": "MiniLM", "text": index}, both_sides, "MiniLM", index)
+        yield {"model": "MiniLM", "text": index}, partial(both_sides, "MiniLM", index)
     usual = [(index, LENGTHS) for index in range(TEXTS)]
     for index, lengths in (*usual, *((index, LONG_LENGTHS) for index in LONG_TEXTS)):
         at = {"model": "SmolLM2", "text": index, "tokens": lengths[-1]}
-        yield entry(at, causal, index, lengths)
+        yield at, partial(causal, index, lengths)
 
 
 def _both_sides(name: str, index: int) -> Fields:
@@ -249,7 +183,7 @@ def repeats() -> Work:
     """Yield texts that are said twice, with what was to be said as the needle."""
     for n, texts in REPEATS.items():
         for index in range(texts):
-            yield entry({"tokens": n, "text": index}, _repeat, index, n, tuple(REPEATS))
+            yield {"tokens": n, "text": index}, partial(_repeat, index, n, tuple(REPEATS))
 
 
 def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
@@ -304,20 +238,20 @@ def price() -> Work:
     """Yield the loss under each multiplier of all logits, 1 first."""
     for index, t in product(range(PRICE_TEXTS), sorted(rows.TIMES, key=lambda t: t != 1.0)):
         at = {"text": index, "times": round(t, 3)}
-        yield entry(at, priced, index, PRICE_LENGTHS, partial(rescale, factor=t))
+        yield at, partial(priced, index, PRICE_LENGTHS, partial(rescale, factor=t))
 
 
 def beyond() -> Work:
     """Yield the same beyond the length of training, for three multipliers."""
     for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
         at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
-        yield entry(at, priced, index, BEYOND_LENGTHS, partial(rescale, factor=t))
+        yield at, partial(priced, index, BEYOND_LENGTHS, partial(rescale, factor=t))
 
 
 def slopes() -> Work:
     """Yield the derivative of the loss by the log of each head's multiplier, at 1."""
     for index in range(2 * PRICE_TEXTS):
-        yield entry({"text": index, "tokens": 2 * SHORT}, _slopes, index)
+        yield {"text": index, "tokens": 2 * SHORT}, partial(_slopes, index)
 
 
 def _slopes(index: int) -> Fields:
@@ -332,11 +266,11 @@ def _slopes(index: int) -> Fields:
 def layers() -> Work:
     """Yield the loss where one layer has another multiplier."""
     for index in range(PRICE_TEXTS):
-        yield entry({"text": index, "layer": None}, priced, index, (LAYER,), nullcontext)
+        yield {"text": index, "layer": None}, partial(priced, index, (LAYER,), nullcontext)
         for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
             at = {"text": index, "layer": layer, "times": round(t, 3)}
             change = partial(rescale, factor=t, layers=[layer])
-            yield entry(at, priced, index, (LAYER,), change)
+            yield at, partial(priced, index, (LAYER,), change)
 
 
 def policies() -> Work:
@@ -348,13 +282,13 @@ def policies() -> Work:
         for index in (0, 1):
             at = {"policy": name, "as": "scale", "text": index}
             change = partial(rescale, name, normalize_qk=policy.applied_to == "cosine")
-            yield entry(at, priced, index, up_to(SHORT), change)
+            yield at, partial(priced, index, up_to(SHORT), change)
     n = np.array([64.0, 2048.0, 65536.0])
     for name, policy in POLICIES.items():
         if policy.applied_to != "cosine" and np.ptp(policy.alpha(n, 64)) > 0.0:
             at = {"policy": name, "as": "factor", "text": 0}
             change = partial(rescale, factor=name, train_length=LENGTHS[-1])
-            yield entry(at, priced, 0, up_to(LENGTHS[-1]), change)
+            yield at, partial(priced, 0, up_to(LENGTHS[-1]), change)
 
 
 def up_to(tokens: int) -> tuple[int, ...]:
@@ -370,7 +304,7 @@ def faults() -> Work:
             said = {"times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
             for index in (0, 1):
                 at = {"exhibit": exhibit.name, "text": index}
-                yield entry(at, _faulty, index, partial(rescale, factor=wrong), said)
+                yield at, partial(_faulty, index, partial(rescale, factor=wrong), said)
 
 
 def _faulty(index: int, change: Change, said: Fields) -> Fields:
@@ -386,10 +320,10 @@ def laws_of_others() -> Work:
     of_one = [len(SOURCES) * i for i in range(ONE_SOURCE)]
     for index in of_one:
         at = {"model": "MiniLM", "text": index, "source": SOURCES[0]}
-        yield entry(at, _short, "MiniLM", index)
+        yield at, partial(_short, "MiniLM", index)
     for index in of_one:
         at = {"model": "SmolLM2", "text": index, "source": SOURCES[0]}
-        yield entry(at, _prefixes, index, LENGTHS)
+        yield at, partial(_prefixes, index, LENGTHS)
 
 
 def _short(name: str, index: int) -> Fields:
@@ -420,7 +354,6 @@ def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
 
 
 PARTS: dict[str, Callable[[], Work]] = {
-    "checks": checks,
     "atlas": atlas,
     "repeats": repeats,
     "price": price,

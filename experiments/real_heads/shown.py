@@ -30,9 +30,7 @@ WHOLE = 999
 
 QUANTILES = (0.05, 0.5, 0.95)
 KEYS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 45, 56)
-LARGEST_ALPHA = 60.0
-"""Random rows of a larger one are taken as of this one."""
-ALPHAS = tuple(np.expm1(np.linspace(0.0, np.log1p(LARGEST_ALPHA), 33)).round(4).tolist())
+ALPHAS = tuple(np.expm1(np.linspace(0.0, np.log1p(rows.LARGEST_ALPHA), 33)).round(4).tolist())
 SAMPLED = 20_000
 
 Meant = Callable[[list[int], Places], Places]

@@ -35,10 +35,9 @@ brief = partial(short, digits=4)
 
 def summarised(part: str, entries: Sequence[Entry]) -> list[Entry]:
     """Return what is recorded of a part whose entries are texts."""
-    seconds = Entry({"seconds": part}, round(sum(one.found["seconds"] for one in entries)))
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where no text has a number
-        return [seconds, *SUMMARIES[part](entries)]
+        return list(SUMMARIES[part](entries))
 
 
 def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
@@ -209,7 +208,7 @@ def _reach(gap: float | None, variance: float | None, sink: float | None) -> flo
 
 
 def laws(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the heads of each model at each length, how they change with n, and broken bounds."""
+    """Yield the heads of each model at each length, and how they change with n."""
     for at, texts in by_run(entries):
         grown = growth(texts)
         if "source" in at:
@@ -221,10 +220,6 @@ def laws(entries: Sequence[Entry]) -> Iterator[Entry]:
         for n, of_length in zip(lengths, of_texts, strict=True):
             yield Entry({**at, "length": n}, _means(of_length))
         yield Entry({**at, "growth": "laws"}, grown)
-    tables = [table for entry in entries for table in entry.found["heads"]]
-    weight, half = (sum(table["broken"][i] for table in tables) for i in (0, 1))
-    rows = sum(table["rows"] for table in tables)
-    yield Entry({"broken": "bounds"}, {"rows": rows, "weight": weight, "half": half})
 
 
 def _means(tables: Sequence[Fields]) -> Fields:

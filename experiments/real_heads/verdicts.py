@@ -1,4 +1,4 @@
-"""What became of the predictions, by what is recorded: `python -m experiments.real_heads.verdicts`.
+"""What became of the predictions, by what is recorded.
 
 Each has a line with the numbers that decide it. What was predicted stands in `predictions.toml`.
 """
@@ -84,16 +84,6 @@ def heads(n: int, name: str) -> FloatArray:
 def share(true: Any) -> float:
     """Return the share of what is true."""
     return float(np.mean(true))
-
-
-def seconds() -> float:
-    """Return the processor time of all parts that are recorded."""
-    total = 0.0
-    for part in parts.PARTS:
-        entries = record(part).entries
-        of_texts = [e.found for e in entries if "seconds" in e.at]  # of parts that hold means only
-        total += sum(of_texts or [e.found["seconds"] for e in entries if "seconds" in e.found])
-    return total
 
 
 # --- the atlas ------------------------------------------------------------------------------------
@@ -219,8 +209,8 @@ def best_at_lengths(of_texts: FloatArray | None = None) -> FloatArray:
 
 
 def best_interval() -> list[FloatArray]:
-    """Return the 90 % interval of the best multiplier at each length, by bootstrap over texts."""
-    return interval(curve()[1].swapaxes(0, 1), best_at_lengths)[1:]
+    """Return the same and the ends of its 90 % interval, by bootstrap over texts."""
+    return interval(curve()[1].swapaxes(0, 1), best_at_lengths)
 
 
 def price() -> Judged:
@@ -344,8 +334,3 @@ def scales() -> Judged:
     middle, of_all = float(np.median(rule)), best_at_lengths()[LENGTHS_OF_LOSS.index(512)]
     nearer = abs(math.log(of_all)) < abs(math.log(of_all / middle))
     yield "L9", {"rule": middle, "best": of_all, "kept": nearer}
-
-
-if __name__ == "__main__":
-    for verdict in all_of_them():
-        print(verdict.name, "kept" if verdict.kept else "not kept", verdict.found)

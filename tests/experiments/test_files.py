@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and say what they were made with."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -46,46 +47,28 @@ def test_when_it_fails_the_old_file_stays_and_no_part_of_the_new_one(tmp_path, m
 def test_json_has_a_line_for_each_key_and_each_entry(tmp_path):
     table = {"a": {"x": 1.5}, "entries": [{"n": 1}, {"n": 2}], "mixed": [{"n": 1}, 2], "none": []}
     files.write_json(tmp_path / "t.json", table)
-    assert files.read_json(tmp_path / "t.json") == table
+    assert json.loads((tmp_path / "t.json").read_text("utf-8")) == table
     assert (tmp_path / "t.json").read_text("utf-8").splitlines() == [
         *("{", '"a": {"x": 1.5},', '"entries": [', '{"n": 1},', '{"n": 2}', "],"),
         *('"mixed": [{"n": 1}, 2],', '"none": []', "}"),
     ]
 
 
-def test_what_is_not_finite_is_neither_written_nor_read(tmp_path):
+def test_what_is_not_finite_is_not_written(tmp_path):
     path = tmp_path / "t.json"
     with pytest.raises(ValueError, match="not JSON compliant"):
         files.write_json(path, {"loss": float("nan")})
     assert not path.exists()
-    for text, said in (("[NaN]", "holds NaN"), ("[1e999]", "holds 1e999"), ("[" * 10**5, "deeply")):
-        path.write_text(text)
-        with pytest.raises(ValueError, match=said):
-            files.read_json(path)
-
-
-def test_a_damaged_file_is_set_aside_over_nothing(tmp_path):
-    path = tmp_path / "t.json"
-    for number in range(3):
-        path.write_text(str(number))
-        assert files.set_aside(path).read_text() == str(number)
-    names = {file.name: file.read_text() for file in tmp_path.iterdir()}
-    assert names == {"t.json.damaged": "0", "t.json.damaged1": "1", "t.json.damaged2": "2"}
 
 
 # --- provenance ----------------------------------------------------------------------------------
 
 
-def test_what_a_record_is_made_with_is_whole():
+def test_what_a_record_is_made_with():
     made = provenance.made("numpy", threads=2)
-    provenance.check(made)
     assert (made["attnlib"], made["numpy"]) == (attnlib.__version__, version("numpy"))
     assert made["processor"] == provenance.processor() != ""
     assert provenance.made(threads=1, on="another")["processor"] == "another"
-    wrong = {"threads": 0, "commit": "main", "numpy": "", "python": None}
-    for case in (None, {}, *({**made, name: value} for name, value in wrong.items())):
-        with pytest.raises(ValueError, match=r"made (must|has no such)"):
-            provenance.check(case)
 
 
 @pytest.fixture

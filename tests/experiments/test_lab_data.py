@@ -7,9 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from experiments.__main__ import app
 from experiments.lab import data
 
 
@@ -132,9 +130,3 @@ def test_validation_windows_cover_the_text():
     assert batch.inputs.shape == (7, 10)
     batch = data.validation_batch(TEXT[:11], sequence=10, windows=7)
     np.testing.assert_array_equal(batch.targets, TEXT[None, 1:11])
-
-
-def test_the_command_writes_a_text(tmp_path):
-    file = tmp_path / "text"
-    assert CliRunner().invoke(app, ["data", "embedded", "--out", str(file)]).exit_code == 0
-    assert file.read_bytes() == data.embedded().tobytes()

@@ -194,23 +194,6 @@ def test_each_row_is_measured_in_the_head_that_finds_its_token():
     assert wrong["gap"] == pytest.approx(-right["gap"])
 
 
-@pytest.mark.parametrize(
-    ("config", "task", "message"),
-    [
-        (replace(TOKENS, causal=False), {}, "causal must be true for the task recall"),
-        (
-            replace(TOKENS, positions="learned"),
-            {"lengths": [48]},
-            "at most sequence=24, got 24 to 48",
-        ),
-        (TOKENS, {"lengths": [16]}, "sequence and lengths must be at least 17"),
-    ],
-)
-def test_a_model_that_cannot_have_a_task_is_refused(config, task, message):
-    with pytest.raises(ValueError, match=message):
-        recall.find(config, Task(name="recall", **task))
-
-
 # --- what a head does ----------------------------------------------------------------------------
 
 

@@ -85,30 +85,6 @@ def test_retrieval_is_trained_as_pytorch_would(all_bits, normaliser, optimiser, 
     assert found[0] != pytest.approx(found[-1], rel=1e-3)
 
 
-@TRAININGS
-def test_a_classifier_is_trained_as_pytorch_would(all_bits, normaliser, optimiser, rate):
-    rng = np.random.default_rng(5)
-    centres = rng.standard_normal((10, 16))
-    labels = rng.integers(0, 10, 512)
-    points = (centres[labels] + rng.standard_normal((512, 16))) / math.sqrt(2.0)
-    inner, bias = rng.standard_normal((16, 64)) * math.sqrt(1 / 8), np.zeros(64)
-    outer = rng.standard_normal((64, 10)) / 8.0
-    parameters = [torch.from_numpy(x).requires_grad_() for x in (inner, bias, outer)]
-
-    def loss():
-        units = torch.relu(torch.from_numpy(points) @ parameters[0] + parameters[1])
-        p = normalised(units @ parameters[2], normaliser)
-        return -torch.log(p[torch.arange(512), torch.from_numpy(labels)]).mean()
-
-    found = small_models.train_classifier(
-        5, rate, normaliser=normaliser, optimiser=optimiser, steps=6
-    )
-    np.testing.assert_allclose(
-        found, losses_by_torch(loss, parameters, optimiser, rate, 6), rtol=1e-7
-    )
-    assert found[0] != pytest.approx(found[-1], rel=1e-3)
-
-
 def test_a_step_keeps_ten_bits_of_each_entry():
     step = small_models._Step("descent", 1.0)
     gradient = np.array([1.0 + 2.0**-9, 1.0 + 2.0**-11, -1e-20 * (1.0 + 2.0**-12), 0.0])

@@ -8,25 +8,6 @@ from experiments import typical_optima
 from experiments.records import load
 
 
-def poisson(seed, rows):
-    rng = np.random.default_rng(seed)
-    return np.log(np.cumsum(rng.exponential(size=(rows, typical_optima.POINTS)), axis=1))
-
-
-def test_gradients_of_the_frozen_phase():
-    # E Y = 1 − 1/α there, so E α(1 − Y) = 1 at every α: also a test of the tail's mean.
-    g = typical_optima.frozen_gradients(poisson(1, 20_000), np.array([1.1, 1.5, 2.5, 6.0]))
-    error = g.std(axis=0) / np.sqrt(len(g))
-    assert (np.abs(g.mean(axis=0) - 1.0) < 4.5 * error).all()
-
-    # The log of the geometric mean has the slope 1 − 2 log 2 at the transition.
-    logs = np.log(typical_optima.frozen_gradients(poisson(2, 40_000), np.array([1.02, 1.04])))
-    # log g = c·x + O(x²): the second order drops out of 2·log g(x) − ½·log g(2x)
-    slope = (2.0 * logs[:, 0] - 0.5 * logs[:, 1]) / 0.02
-    error = slope.std() / np.sqrt(len(slope))
-    assert abs(slope.mean() - (1.0 - 2.0 * np.log(2.0))) < 4.5 * error
-
-
 def test_an_entry_is_the_same_twice(monkeypatch):
     monkeypatch.setattr(typical_optima, "LENGTHS", (16,))
     first, second = ([compute() for _, compute in typical_optima.work(2**14)] for _ in range(2))
