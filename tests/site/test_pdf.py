@@ -9,6 +9,8 @@ from bs4 import BeautifulSoup
 from book import pdf
 from tests.site.checks import FORMULAS, OVERFLOW, PAGES
 
+pytestmark = pytest.mark.slow  # a minute of printing; every week
+
 
 @pytest.fixture(scope="module")
 def chapters(site):
