@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import attnlib
+from attnlib import files
 from attnlib.commands import AsJson, CommandError, application
 from attnlib.extras import brought_by
 
@@ -326,8 +326,7 @@ def _draw(shown: "Report | OneHead", path: Path) -> None:
         figure = shown.plot("heads") if isinstance(shown, Report) else shown.plot()
         figure.savefig(drawn, format=kind)
     with _in_one_line(OSError, status=1, about=f"{path} cannot be written: "):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(drawn.getvalue())
+        files.replace(path, drawn.getvalue())
 
 
 # --- attnlib audit --------------------------------------------------------------------------------
@@ -404,6 +403,8 @@ def calibrate_command(
     want a change by themselves. A run that was stopped goes on where it was.
     """
     _say_what_to_install()
+    from rich.console import Console
+
     from attnlib.calibration.answer import answer
     from attnlib.calibration.memory import Memory, digest
 
@@ -415,31 +416,25 @@ def calibrate_command(
     ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
     kept = memory or _cache() / f"calibrate-{digest(model, ids)}.jsonl"
     answers = []
-    for length in counts:
-        passes = count(1)
+    with Console(stderr=True).status("reading") as status:
+        for length in counts:
+            passes = count(1)
 
-        def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
-            _show_status(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
+            def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
+                status.update(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
 
-        options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
-        with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-            found = answer(network, ids, length, memory=Memory(kept), **options)
-        answers.append(found)
-        _show_status("")
-        if not as_json:
-            typer.echo(str(found))
+            options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
+            with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
+                found = answer(network, ids, length, memory=Memory(kept), **options)
+            answers.append(found)
+            if not as_json:
+                typer.echo(str(found))
     if as_json:
         typer.echo(json.dumps([found.to_dict() for found in answers], indent=2))
     else:
         _print_wanting(answers[-1])
     if apply is not None:
         _apply(answers[-1].fit, network, tokenizer, apply)
-
-
-def _show_status(line: str) -> None:
-    """Show on a terminal what is done, in place of what was shown before."""
-    if sys.stderr.isatty():
-        typer.echo(f"\r\033[K{line[: WIDTH - 1]}", nl=False, err=True)
 
 
 def _cache() -> Path:

@@ -120,7 +120,7 @@ def by_formula(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
     check_law(law)
     keys = effective_keys(n, causal=causal)
     formulas = {
-        "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1, as 1/√d gives them."),
+        "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1: 1/√d, on cosines √d."),
         "annealed": (
             annealed.best_alpha(law, keys),
             "Largest gradient, by the approximation in the literature.",

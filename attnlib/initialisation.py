@@ -1,6 +1,6 @@
 """What real layers start with, whose queries, keys and values are made of the same tokens.
 
-Chapters: output_scale, needle.
+Chapter: output_scale.
 """
 
 import numpy as np

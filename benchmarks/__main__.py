@@ -18,9 +18,9 @@ import torch
 import typer
 
 import benchmarks
+from attnlib.files import replace
 from benchmarks import Ratio, alone, measured
 from experiments import provenance
-from experiments.files import replace
 from experiments.records import Entry, Record, path_of, save
 
 ROOT = Path(__file__).parents[1]

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnlib import freezing, retrieval
+from attnlib.files import replace
 from book import stills, style
-from experiments.files import replace
 
 STATIC = Path(__file__).parent.parent / "static"
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import nbformat
 
-from experiments.files import replace
+from attnlib.files import replace
 
 if TYPE_CHECKING:  # the workflow that writes the cells has no Sphinx
     from sphinx.application import Sphinx

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlib.files import replace
 from book.live import heads
 from book.live.heads import Columns
-from experiments.files import replace
 
 PAGE = Path(__file__).parent.parent / "models.md"
 

@@ -25,8 +25,8 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page, Route
 from sphinx_external_toc.parsing import parse_toc_yaml
 
+from attnlib.files import replace
 from book.browser import WAIT_FOR_PICTURES, chromium, chromium_path, serve
-from experiments.files import replace
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build" / "html"

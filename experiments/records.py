@@ -7,7 +7,7 @@ experiments/recorded/NAME.json holds what the recorder NAME computed:
     made       with which version and commit of attnlib, other versions, processor, threads
     entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
 
-`load` reads one, and believes it when everything in it is as it should be. The training runs of
+`load` reads one. The training runs of
 experiments/NAME.toml are in one file of `experiments.lab.sweep`, and `runs` reads them.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from experiments.files import write_json
+from attnlib.files import replace
 from experiments.lab import results, sweep
 from experiments.lab.sweep import Outcome
 
@@ -88,6 +88,25 @@ def save(path: Path, record: Record) -> None:
     """Write a record, whole or not at all."""
     entries = [entry._asdict() for entry in record.entries]
     write_json(path, {**record._asdict(), "entries": entries})
+
+
+def write_json(path: str | Path, table: dict[str, Any]) -> None:
+    """Write a table as JSON at once: a line for each key, and for each entry of a list of tables.
+
+    Raises as `replace`, TypeError for what JSON cannot hold, and ValueError for what is not finite.
+    """
+    lines = ",\n".join(f"{_line(key)}: {_value(value)}" for key, value in table.items())
+    replace(path, f"{{\n{lines}\n}}\n".encode())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple) and value and all(isinstance(one, dict) for one in value):
+        return "[\n" + ",\n".join(map(_line, value)) + "\n]"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
 
 
 def complete(path: Path, work: Work, *, command: str, settings: Fields, made: Fields) -> Record:

@@ -17,7 +17,7 @@ from attnlib.checking import FloatArray
 from attnlib.sampling import mean_and_error
 from experiments.power_softmax import power_softmax, power_softmax_jacobian
 from ledger import symbolic
-from ledger.registry import Bar, Decision, Verdict, claim, holds, listed
+from ledger.registry import Bar, Decision, Verdict, claim, extended_unless, holds, listed
 
 
 @claim("gradient.variance-any-law")
@@ -146,10 +146,7 @@ def both_ends(
     typical = [float(np.median(rows.gradient(s, a))) for a in scales]
     mean = exact.gradient(scores.Normal(), scales, n)
     vanishes = [max(x[0], x[2]) < Bar.TENTH * x[1] for x in (typical, mean)]
-    if all(vanishes[:1] if typical_row_only else vanishes):
-        verdict = Verdict.HOLDS
-    else:
-        verdict = Verdict.EXTENDED if vanishes[0] else Verdict.WRONG
+    verdict = extended_unless(typical_row_only or vanishes[1], vanishes[0])
     numbers = {"n": n, "scales": scales, "typical": typical, "mean": mean}
     return verdict, {**numbers, "vanished": Bar.TENTH * typical[1]}
 
@@ -323,11 +320,8 @@ def bounded(
     means = exact.gradient(scores.Normal(), [2.0, 4.0, 16.0], n)
     top = float(exact.gradient_limit(scores.Normal(), n))
     grows = largest[-1] > followed * largest[0]
-    if at_alpha > factor * alpha or (means > factor * top).any() or (every_row and grows):
-        verdict = Verdict.WRONG
-    else:
-        verdict = Verdict.EXTENDED if grows else Verdict.HOLDS
-    return verdict, {
+    above = at_alpha > factor * alpha or (means > factor * top).any() or (every_row and grows)
+    return extended_unless(not grows, not above), {
         "at_alpha": at_alpha,
         "alpha": alpha,
         "n": n,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnlib.checking import FloatArray
-from ledger.registry import Bar, Decision, Verdict, claim, holds_within, listed
+from ledger.registry import Bar, Decision, Verdict, claim, extended_unless, holds_within, listed
 
 MODELS = ("SmolLM2", "MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
 
@@ -84,8 +84,7 @@ def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
     exponents = {name: np.median(table["weight_exponent"]) for name, table in recorded().items()}
     own = float(exponents.pop("SmolLM2"))
     like = abs(own + power) < Bar.TENTH
-    verdict = (Verdict.HOLDS if like else Verdict.EXTENDED) if proved else Verdict.WRONG
-    return verdict, {
+    return extended_unless(like, proved), {
         "limit": limit,
         "beyond": 100 * np.mean(heads["range"] > math.log(LONGEST)),
         "heads": heads["range"].size,
@@ -192,10 +191,7 @@ def moments(power: float = 1.0, by: str = "variance") -> Decision:
         name: float(np.median(np.abs(np.log2(np.clip(rule, 0.5, 2.0) / found["best"]))))
         for name, rule in rules.items()
     }
-    verdict = Verdict.WRONG
-    if proved:
-        verdict = Verdict.HOLDS_WITHIN if off[by] < Bar.HALF else Verdict.EXTENDED
-    return verdict, {
+    return extended_unless(off[by] < Bar.HALF, proved, Verdict.HOLDS_WITHIN), {
         "best": best,
         "heads": found["best"].size,
         "rule": np.median(rules["variance"]),

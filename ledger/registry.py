@@ -165,6 +165,13 @@ def holds_within(*parts: Any) -> Verdict:
     return holds(*parts, whole=Verdict.HOLDS_WITHIN)
 
 
+def extended_unless(as_said: Any, true: Any, whole: Verdict = Verdict.HOLDS) -> Verdict:
+    """Return `whole` for what is true as it is said, extended if it is true as it is meant."""
+    if not true:
+        return Verdict.WRONG
+    return whole if as_said else Verdict.EXTENDED
+
+
 def listed(pattern: str, *columns: Iterable[Any]) -> str:
     """Return a list in words: the pattern, filled from each row of the columns."""
     return ", ".join(pattern.format(*row) for row in zip(*columns, strict=True))

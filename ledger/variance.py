@@ -18,7 +18,16 @@ from experiments.initialisation import (
     standard_errors,
 )
 from ledger import symbolic
-from ledger.registry import ENTRY, Bar, Decision, Verdict, claim, holds, holds_within, listed
+from ledger.registry import (
+    ENTRY,
+    Bar,
+    Decision,
+    claim,
+    extended_unless,
+    holds,
+    holds_within,
+    listed,
+)
 
 NARROW, WIDE = 64, 10**6
 """A usual head, and one at which a drift that is slow would be seen."""
@@ -144,13 +153,9 @@ def softmax_exaggerates(
     mean, usual_mean = exact.gradient(DotProduct(d), [d ** (exponent + 0.5), 1.0], VECTORS)
     tenth = np.sort(claimed.gradient)[-claimed.gradient.size // 10 :]
     head = sample_rows(rng, NARROW, VECTORS, exponent=exponent, count=10_000)
-    if largest <= Bar.NINE_TENTHS or typical > Bar.HALF * usual:
-        verdict = Verdict.WRONG
-    elif typical_row_only or mean < Bar.HALF * usual_mean:
-        verdict = Verdict.HOLDS
-    else:
-        verdict = Verdict.EXTENDED
-    return verdict, {
+    true = largest > Bar.NINE_TENTHS and typical <= Bar.HALF * usual
+    as_said = typical_row_only or mean < Bar.HALF * usual_mean
+    return extended_unless(as_said, true), {
         "d": d,
         "largest": largest,
         "typical": typical,
@@ -225,13 +230,9 @@ def vanishing_chain(
     rescued = float(np.median(scaled.gradient))
     vanished = typical[1] < Bar.TENTH * min(typical[0], rescued)
     mean_fades = mean_typical[1] < Bar.HALF * mean_typical[0]
-    if largest[1] < Bar.NINE_TENTHS or not (vanished and mean_fades):
-        verdict = Verdict.WRONG
-    elif own_inputs_only or mean[1] < Bar.HALF * mean[0]:
-        verdict = Verdict.HOLDS
-    else:
-        verdict = Verdict.EXTENDED
-    return verdict, {
+    true = largest[1] >= Bar.NINE_TENTHS and vanished and mean_fades
+    as_said = own_inputs_only or mean[1] < Bar.HALF * mean[0]
+    return extended_unless(as_said, true), {
         "d": dimensions,
         "n": n,
         "spread": [sample.spread.mean() for sample in samples],

@@ -17,8 +17,8 @@ from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
+from attnlib.files import replace
 from book.formulas import mathml
-from experiments.files import replace
 
 FONT = "fonts/formulas.woff2"
 CLASSES = "math notranslate nohighlight"

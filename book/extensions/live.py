@@ -9,9 +9,9 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+from attnlib.files import replace
 from book import drawings
 from book.live.script import write
-from experiments.files import replace
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

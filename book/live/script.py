@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attnlib.files import replace
 from book.live.heads import atlas, shown
 from book.live.tables import tables
-from experiments.files import replace
 
 HERE = Path(__file__).parent
 

@@ -8,10 +8,10 @@ from string import ascii_lowercase
 
 import torch
 
+from attnlib.files import replace
 from experiments import provenance
 from experiments.compatibility import cells
 from experiments.compatibility.models import FAMILIES, SEED
-from experiments.files import replace
 from experiments.records import Record, complete, path_of
 
 COMMAND = "python -m experiments.compatibility"

@@ -1,9 +1,7 @@
 """Files that are written whole or not at all."""
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 
@@ -25,22 +23,3 @@ def replace(path: str | Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def write_json(path: str | Path, table: dict[str, Any]) -> None:
-    """Write a table as JSON at once: a line for each key, and for each entry of a list of tables.
-
-    Raises as `replace`, TypeError for what JSON cannot hold, and ValueError for what is not finite.
-    """
-    lines = ",\n".join(f"{_line(key)}: {_value(value)}" for key, value in table.items())
-    replace(path, f"{{\n{lines}\n}}\n".encode())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list | tuple) and value and all(isinstance(one, dict) for one in value):
-        return "[\n" + ",\n".join(map(_line, value)) + "\n]"
-    return _line(value)
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
