@@ -71,6 +71,11 @@ TARGET_DEFINITIONS = {
     "target_weight": "weight of the target, 1/(1 + (n − 1) e^(κ − g)): mean over those rows",
     "target_kappa": "κ, the log of the mean of e^ℓ over the other logits ℓ of a row, less their "
     "mean: mean over those rows. The target has half of the weight where g = log(n − 1) + κ",
+    "target_slope": "κ′(1), the mean of the other logits of a row under their own softmax, less "
+    "their plain mean: mean over those rows, each counted by 1 − P, what the target lacks",
+    "target_ratio": "mean of g, each row counted by 1 − P, over target_slope. It is 1 where the "
+    "mean of −log P is that of the entropy: then no factor for the logits lowers −log P. Above 1 "
+    "larger logits lower it, below 1 smaller ones",
 }
 """The columns that it has beside them where targets are given."""
 
@@ -341,6 +346,8 @@ class _Head:
         gradient, gradients = alpha * self.mean("complement"), self.columns()["gradient"]
         value_std = math.sqrt(self.mean("value_variance"))
         log_alpha = math.log(alpha) if alpha else -math.inf
+        targets, lost_gap = self.total("targets"), self.total("target_lost_gap")
+        slope, lost = lost_gap - self.total("target_excess"), targets - self.total("target_weight")
         return {
             "layer": self.layer,
             "call": self.call,
@@ -359,7 +366,9 @@ class _Head:
             "largest_logit": float(self.tally.largest_logit[self.head]) if rows else math.nan,
             "value_std": value_std,
             "output_std": math.sqrt(self.mean("output_square")),
-            "targets": int(self.total("targets")),
+            "targets": int(targets),
+            "target_slope": slope / lost if lost else math.nan,
+            "target_ratio": lost_gap / slope if slope else math.nan,
             **{name: self.mean(name) for name in AS_THEY_ARE},
             **expected,
             "random_output_std": value_std * math.sqrt(expected["random_collision_probability"]),

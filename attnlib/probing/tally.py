@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from attnlib import freezing
 from attnlib.checking import FloatArray
@@ -20,8 +21,13 @@ FIELDS = (*Rows._fields, *TargetRows._fields)
 SUMMED = (
     *FIELDS,
     *("rows", "targets", "complement", "alpha_to_critical", "wide", "value_variance"),
+    *("target_lost_gap", "target_excess"),
 )
-"""What is summed over the rows, `target…` over those with a target."""
+"""What is summed over the rows, `target…` over those with a target.
+
+`target_lost_gap` is (1 − P)(gap), `target_excess` H + log P, for a target of weight P in a row of
+entropy H: the difference of the two is (1 − P) κ′(1), so that no other sum need be kept.
+"""
 
 PARTS = 256
 """So many calls are kept apart before they are put together."""
@@ -113,5 +119,11 @@ def _column(name: str, values: NDArray[np.float32], variance: FloatArray) -> Flo
         return np.exp(of("log_complement"))
     if name == "value_variance":
         return variance
+    if name.startswith("target_"):
+        # the target's log-odds; a weight of single precision would vanish below e⁻¹⁰³
+        odds = of("target_gap") - of("target_kappa") - np.log((of("keys") - 1.0).clip(min=1.0))
+        if name == "target_lost_gap":
+            return expit(-odds) * of("target_gap")
+        return of("entropy") - np.logaddexp(0.0, -odds)
     relative = np.sqrt(of("variance")) / freezing.critical_alpha(of("keys").clip(min=2.0))
     return relative if name == "alpha_to_critical" else (relative >= 1.0).astype(np.float64)

@@ -148,8 +148,8 @@ def test_generation_counts_positions_on(side):
 
 
 def by_hand(logits, places):
-    """Return gap, weight and κ of each row with a target, (3, batch, heads, queries)."""
-    found = np.full((3, *logits.shape[:3]), np.nan)
+    """Return gap, weight, κ and κ′(1) of each row with a target, (4, batch, heads, queries)."""
+    found = np.full((4, *logits.shape[:3]), np.nan)
     for batch, head, row in np.ndindex(*logits.shape[:3]):
         place, own = int(places[batch][row]), logits[batch, head, row]
         seen = own > -math.inf
@@ -159,7 +159,8 @@ def by_hand(logits, places):
         seen[place] = False
         centred = own[seen] - own[seen].mean()
         gap = own[place] - own[seen].mean()
-        found[:, batch, head, row] = gap, weight, centred.exp().mean().log()
+        slope = torch.softmax(centred, 0) @ centred
+        found[:, batch, head, row] = gap, weight, centred.exp().mean().log(), slope
     return found
 
 
@@ -186,12 +187,16 @@ def test_targets_of_an_array(name):
     for head in range(HEADS):
         own = rows[rows["head"] == head]
         for column, numbers in zip(
-            ("target_gap", "target_weight", "target_kappa"), expected[:, :, head], strict=True
+            ("target_gap", "target_weight", "target_kappa"), expected[:3, :, head], strict=True
         ):
             numbers = numbers[~np.isnan(numbers)]
             assert table["targets"][head] == len(numbers) > 5
             assert table[column][head] == pytest.approx(numbers.mean(), rel=3e-6, abs=3e-6)
             np.testing.assert_allclose(own[column].dropna(), numbers, rtol=1e-5, atol=2e-6)
+        gap, weight, _, slope = expected[:, :, head]
+        lost, lost_gap, lost_slope = (np.nansum((1 - weight) * one) for one in (1, gap, slope))
+        assert table["target_slope"][head] == pytest.approx(lost_slope / lost, rel=1e-5)
+        assert table["target_ratio"][head] == pytest.approx(lost_gap / lost_slope, rel=1e-5)
 
 
 def test_a_target_far_above_the_others_has_its_digits():
