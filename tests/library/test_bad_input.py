@@ -138,7 +138,6 @@ ARGUMENTS = {
     "needle_calibration.needle": (0, NOT_INTEGER | any_of(-1, 3)),
     "needle": (retrieval.Tilted(2.0), NOT_NEEDLE),
     "moment.order": (2.0, NUMBER | below(1.0) | any_of(16.1, np.inf)),
-    "needles": (2, COUNT | any_of(6)),
     "order": (2.0, NUMBER | below(0.0)),
     "p": ([[0.5, 0.5], [1.0, 0.0]], PROBABILITIES),
     "peak_of_medians.values": (np.zeros((20, 9)), NUMBERS | WRONG_SHAPES),
