@@ -3,7 +3,6 @@
 import inspect
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,8 +26,8 @@ SAME = 1e-5
 class Trained:
     """The model, and the loss of each window of unseen text as it should be."""
 
-    def __init__(self, text: Path | None) -> None:
-        corpus = data.load(data.SHAKESPEARE, text)
+    def __init__(self) -> None:
+        corpus = data.load(data.SHAKESPEARE)
         windows = data.validation_batch(
             data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
         )
