@@ -16,10 +16,10 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode
@@ -214,6 +214,19 @@ OPERATOR = torch.ops.aten.scaled_dot_product_attention
 
 ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default)
 """What a mode gets for a call of attention. The arguments are the same."""
+
+
+class Arguments(NamedTuple):
+    """Those arguments, as PyTorch names them."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
 
 
 def seen_from_inside(function: Any) -> Any:

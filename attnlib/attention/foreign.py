@@ -40,6 +40,7 @@ from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
+    Arguments,
     not_compiled,
     seen_from_inside,
 )
@@ -264,7 +265,9 @@ class _Rescaled(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention or func is UNSEEN.default:
-            return self.attend(*args, **kwargs)
+            given = Arguments(*args, **kwargs)
+            call = Call(*given[:6], given.enable_gqa)
+            return self.scaled(call, Options(scale=given.scale))
         for function, inside in _SEEN_FROM_INSIDE:
             if func is function:
                 before = self.calls
@@ -277,22 +280,6 @@ class _Rescaled(TorchFunctionMode):
                     )
                 return result
         return func(*args, **kwargs)
-
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        """Return attention at this context's scale; the arguments are PyTorch's."""
-        call = Call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-        return self.scaled(call, Options(scale=scale))
 
 
 def is_rescaled() -> bool:
