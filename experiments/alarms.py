@@ -28,10 +28,7 @@ from experiments.lab import data
 from experiments.lab.data import Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer, loss
-from experiments.provenance import made
-from experiments.records import Fields, Record, Work, complete, path_of
-
-COMMAND = "python -m experiments.alarms"
+from experiments.records import Fields, Record, Work, recorded
 
 SEEDS = tuple(range(10))
 STEPS, BATCH, EVERY = 600, 8, 20
@@ -75,9 +72,7 @@ def main() -> None:
         **{"first_rate": FIRST_RATE, "doubling": DOUBLING, "mean_of": MEAN_OF, "rise": RISE},
         "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
     }
-    made_with = made("numpy", "scipy", "torch", threads=1)
-    path, whole = path_of("alarms"), work(corpus)
-    record = complete(path, whole, command=COMMAND, settings=settings, made=made_with)
+    record = recorded("alarms", work(corpus), settings, "torch")
     for line, found, held in verdicts(record):
         print(f"{'held' if held else 'FAILED'}: {line}: {found}")
 

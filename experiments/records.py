@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from attnlib.files import replace
+from experiments import provenance
 from experiments.lab import results, sweep
 from experiments.lab.sweep import Outcome
 
@@ -127,6 +128,17 @@ def complete(path: Path, work: Work, *, command: str, settings: Fields, made: Fi
             record = record._replace(entries=tuple(found[k] for k in wanted if k in found))
             save(path, record)
     return load(path)
+
+
+def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: int = 1) -> Record:
+    """Compute what experiments/recorded/NAME.json does not hold yet, and return the record.
+
+    `experiments.NAME` is the recorder, and `packages` are those that its numbers depend on beside
+    NumPy and SciPy. As `complete`.
+    """
+    made = provenance.made("numpy", "scipy", *packages, threads=threads)
+    command = f"python -m experiments.{name}"
+    return complete(path_of(name), work, command=command, settings=settings, made=made)
 
 
 def _as_read(record: Record) -> Record:

@@ -32,8 +32,7 @@ from experiments.compatibility import FAMILIES
 from experiments.museum import EXHIBITS, Exhibit, audits
 from experiments.museum.costs import Trained
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
-from experiments.provenance import made
-from experiments.records import Fields, Work, complete, path_of
+from experiments.records import Fields, Work, recorded
 
 RATIOS = tuple(
     float(2.0**k) for k in (-6, -5, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
@@ -51,13 +50,7 @@ def main() -> None:
         "ratios": RATIOS,
         "exhibits": [exhibit.name for exhibit in EXHIBITS],
     }
-    complete(
-        path_of("museum"),
-        work(cache(Trained)),
-        command="python -m experiments.museum",
-        settings=settings,
-        made=made("numpy", "scipy", "torch", threads=1),
-    )
+    recorded("museum", work(cache(Trained)), settings, "torch")
 
 
 def work(trained: Callable[[], Trained]) -> Work:

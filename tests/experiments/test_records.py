@@ -67,6 +67,15 @@ def work(computed):
 MADE = {"command": "python -m x", "settings": {"seed": 1, "ns": (2, 3)}, "made": {"numpy": "2"}}
 
 
+def test_a_recorder_says_how_to_make_it_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RECORDED", tmp_path)
+    made = records.recorded("starts", work([]), {"seed": 1}, "torch", threads=2)
+    assert load("starts") == made
+    assert (made.command, made.settings) == ("python -m experiments.starts", {"seed": 1})
+    assert {"numpy", "scipy", "torch"} < set(made.made)
+    assert made.made["threads"] == 2
+
+
 def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
     path = tmp_path / "new" / "record.json"
     whole = complete(path, work(computed := []), **MADE)
