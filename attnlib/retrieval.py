@@ -223,27 +223,6 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
         return np.where(left >= 0.0, 2.0 * log_n / (distance + root), np.inf)
 
 
-def mean_gap(law: Law, needle: Needle) -> FloatArray:
-    """Return E s_* − E s, how far above the other keys the needle is: θσ² for small θ.
-
-    θ for normal scores and for dot products. Chapter: needle.
-
-    >>> float(mean_gap(scores.Cosine(128), Tilted(80.0)))
-    0.4815...
-    """
-    strengths = _checked(law, needle)
-    if isinstance(needle, Fixed):
-        return strengths - law.mean
-    law, factors, shares = _independent(law, 0.0)
-
-    def of_tilted(one: Needle, _: FloatArray) -> FloatArray:
-        rules = [_rule(_given_factor(one, r), law, 0.0, 0.0, 0.0) for r in factors]
-        means = [r * (rule.weights @ rule.scores) for r, rule in zip(factors, rules, strict=True)]
-        return np.array([shares @ means - law.mean])
-
-    return _by_strength(needle, strengths, np.zeros(strengths.shape), of_tilted)
-
-
 def reach(
     law: Law,
     needle: Needle,

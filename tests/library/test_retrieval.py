@@ -261,15 +261,6 @@ class TestBestAlpha:
         found = retrieval.accuracy(Exponential(), Fixed(3.0), 40)
         assert found == pytest.approx((1.0 - np.exp(-3.0)) ** 39, rel=1e-10)
 
-    def test_the_mean_gap_is_the_slope_of_the_cumulants(self):
-        for law in (Normal(), Cosine(3), Laplace()):
-            theta, step = 0.5 / spread(law), 1e-4 / spread(law)
-            low, high = law.log_mgf([theta - step, theta + step])
-            expected = (high - low) / (2.0 * step) - law.mean
-            assert retrieval.mean_gap(law, Tilted(theta)) == pytest.approx(expected, rel=1e-6)
-        np.testing.assert_allclose(retrieval.mean_gap(DotProduct(5), Tilted([1.0, 3.0])), [1, 3])
-        assert retrieval.mean_gap(Exponential(), Fixed(2.0)) == pytest.approx(1.0, rel=1e-9)
-
     def test_the_least_scale_is_a_root(self):
         gap, n = np.array([[3.0], [8.0]]), np.array([1, 20, 90])
         found = retrieval.least_alpha(gap, n)
