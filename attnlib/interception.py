@@ -89,7 +89,39 @@ def check_model(model: Any) -> None:
         )
 
 
-class Watching(TorchFunctionMode):
+def not_compiled(function: F) -> F:
+    """Mark a function whose own frames the compiler leaves alone; in a graph it is followed.
+
+    PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
+    them by their place in memory, and took the next one there for the one before.
+    """
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
+    return function
+
+
+class Mode(TorchFunctionMode):
+    """A mode that hands each function of PyTorch, with its arguments, to its method `called`."""
+
+    @not_compiled
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return self.called(func, args, kwargs or {})
+
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the function returns, or something else."""
+        return func(*args, **kwargs)
+
+
+class Watching(Mode):
     """A mode that knows, inside `at_work`, which part of a model runs in this thread.
 
     Raises as `check_model`.
@@ -193,20 +225,6 @@ def constant_in_graphs(function: F) -> F:
     torch.compiler.assume_constant_result does this, and loads the compiler, which takes a second.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
-
-
-def not_compiled(function: F) -> F:
-    """Mark a function whose own frames the compiler leaves alone; in a graph it is followed.
-
-    PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
-    them by their place in memory, and took the next one there for the one before.
-    """
-    frames: Any = torch._C._dynamo.eval_frame
-    if hasattr(frames, "set_code_exec_strategy"):
-        action = frames._FrameAction
-        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
-        frames.set_code_exec_strategy(function.__code__, strategy)
     return function
 
 

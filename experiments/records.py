@@ -179,8 +179,3 @@ def training_runs() -> list[Fields]:
     files = sorted((RECORDED / "training").glob("*.jsonl"))
     lines = chain.from_iterable(results.read(file).items() for file in files)
     return list(dict(lines).values())
-
-
-def timings() -> list[Fields]:
-    """Return how long those training runs took that were timed, and on which processor."""
-    return [run["timing"] for run in training_runs() if "timing" in run]

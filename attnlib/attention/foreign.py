@@ -17,7 +17,6 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.overrides import TorchFunctionMode
 
 from attnlib import checking
 from attnlib.attention.arithmetic import (
@@ -41,6 +40,7 @@ from attnlib.interception import (
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
     Arguments,
+    Mode,
     not_compiled,
     seen_from_inside,
 )
@@ -172,7 +172,7 @@ _SEEN_FROM_INSIDE = [
 ]
 
 
-class _Rescaled(TorchFunctionMode):
+class _Rescaled(Mode):
     """Hands a model's calls of scaled_dot_product_attention to `scaled`."""
 
     def __init__(
@@ -256,14 +256,8 @@ class _Rescaled(TorchFunctionMode):
         return run_kernel(call, ours, UNSEEN)
 
     @not_compiled
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a function of PyTorch returns here."""
         if func is functional.scaled_dot_product_attention or func is UNSEEN.default:
             given = Arguments(*args, **kwargs)
             call = Call(*given[:6], given.enable_gqa)

@@ -80,14 +80,8 @@ class Multiplied(interception.Watching):
         return get_interface
 
     @interception.not_compiled
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a function of PyTorch returns here."""
         if self.inside or not self.running:
             return func(*args, **kwargs)
         if func is MULTI_HEAD:

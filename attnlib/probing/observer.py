@@ -155,14 +155,8 @@ class Observer(interception.Watching):
         super().leave_module(module)
 
     @interception.not_compiled
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a function of PyTorch returns here."""
         if torch.compiler.is_compiling():
             self.compiled = True
             return func(*args, **kwargs)
