@@ -135,7 +135,6 @@ ARGUMENTS = {
     "needle_calibration.needle": (0, NOT_INTEGER | any_of(-1, 3)),
     "needle": (retrieval.Tilted(2.0), NOT_NEEDLE),
     "moment.order": (2.0, NUMBER | below(1.0) | any_of(16.1, np.inf)),
-    "order": (2.0, NUMBER | below(0.0)),
     "p": ([[0.5, 0.5], [1.0, 0.0]], PROBABILITIES),
     "policies.d": (8, KEYS),
     "position": (3, but(FINITE, None) | below(0.0)),
