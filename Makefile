@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: book pdf test check mutants execute launch figures bench processors setup clean
+.PHONY: book pdf test check mutants execute figures bench processors setup clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -29,9 +29,6 @@ processors: $(READY)  ## the tests as other processors would compute; an hour
 
 execute: $(READY)  ## re-run the chapters in place, in parallel
 	$(BIN)/python -m book.execute
-
-launch: $(READY)  ## give each chapter the cell that installs attnlib from BOOK_REPOSITORY
-	$(BIN)/python -m book.launch
 
 figures: $(READY)  ## redraw the stills and the README's figure; rewrite the page of trained heads
 	$(BIN)/python -m book.drawings

@@ -318,13 +318,10 @@ def _draw(shown: "Report | OneHead", path: Path) -> None:
     with brought_by("book"):
         import matplotlib
     matplotlib.use("agg")
-    from attnlib.probing import Report
-
     kind = path.suffix.removeprefix(".") or "svg"
     drawn = io.BytesIO()
     with _in_one_line(ValueError, about=f"--plot cannot be drawn as {kind!r}: "):
-        figure = shown.plot("heads") if isinstance(shown, Report) else shown.plot()
-        figure.savefig(drawn, format=kind)
+        shown.plot().savefig(drawn, format=kind)
     with _in_one_line(OSError, status=1, about=f"{path} cannot be written: "):
         files.replace(path, drawn.getvalue())
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from attnlib import annealed, checking, exact, freezing, retrieval, typical
+from attnlib import annealed, checking, exact, freezing, typical
 from attnlib.scores import Law, check_law
 
 SAMPLED_SCORES = 2**24
@@ -48,14 +48,7 @@ def effective_keys(n: int, *, causal: bool) -> float:
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
 
-def alphas(
-    law: Law,
-    n: int,
-    *,
-    causal: bool = False,
-    seed: int = 0,
-    needle: retrieval.Needle | None = None,
-) -> list[Criterion]:
+def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
     """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
 
     α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
@@ -70,15 +63,11 @@ def alphas(
     - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
       are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
 
-    And where one key of n is meant, a `needle` of `retrieval`, also under a mask for n keys:
-
-    - finding: `retrieval.best_alpha`, θ for a tilted needle. None where none is the best.
-    - least: `retrieval.least_alpha` of the needle's mean distance from the others, in standard
-      deviations. None where that estimate has none.
+    Where one key of n is meant, `retrieval.best_alpha` and `retrieval.least_alpha` say what α
+    should be.
 
     Takes some seconds at most. Raises ValueError for n below 2 or above 2⁴⁰, TypeError for an n
-    that is no integer and for what is no law, and as `retrieval` for a needle. Chapters: policies,
-    needle.
+    that is no integer and for what is no law. Chapter: policies.
 
     >>> from attnlib.scores import Normal
     >>> for criterion in alphas(Normal(), 4096):
@@ -91,7 +80,6 @@ def alphas(
     """
     variance, approximate, frozen = by_formula(law, n, causal=causal)
     keys = effective_keys(n, causal=causal)
-    of_a_needle = [] if needle is None else _of_a_needle(law, needle, n)
     best, error = _typical(law, keys, seed)
     return [
         variance,
@@ -104,7 +92,6 @@ def alphas(
             0.0,
             f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy.",
         ),
-        *of_a_needle,
     ]
 
 
@@ -131,29 +118,6 @@ def by_formula(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
         ),
     }
     return [Criterion(name, float(alpha), 0.0, says) for name, (alpha, says) in formulas.items()]
-
-
-def _of_a_needle(law: Law, needle: retrieval.Needle, n: int) -> list[Criterion]:
-    distance = retrieval.mean_gap(law, needle)
-    try:
-        finding = float(retrieval.best_alpha(law, needle, n))
-    except ValueError:  # α beyond what it allows; the rest was checked
-        finding = np.inf
-    unit = 1.0 / float(np.sqrt(law.variance))
-    least = unit * float(retrieval.least_alpha(distance * unit, n)) if distance > 0.0 else np.inf
-    return [
-        Criterion("finding", _or_none(finding), 0.0, "Least mean loss where such a key is meant."),
-        Criterion(
-            "least",
-            _or_none(least),
-            0.0,
-            "From about here on such a key outweighs all others together.",
-        ),
-    ]
-
-
-def _or_none(alpha: float) -> float | None:
-    return alpha if alpha < np.inf else None
 
 
 def same_entropy(law: Law, n: int) -> float | None:

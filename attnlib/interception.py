@@ -16,10 +16,10 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode
@@ -89,7 +89,39 @@ def check_model(model: Any) -> None:
         )
 
 
-class Watching(TorchFunctionMode):
+def not_compiled(function: F) -> F:
+    """Mark a function whose own frames the compiler leaves alone; in a graph it is followed.
+
+    PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
+    them by their place in memory, and took the next one there for the one before.
+    """
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
+    return function
+
+
+class Mode(TorchFunctionMode):
+    """A mode that hands each function of PyTorch, with its arguments, to its method `called`."""
+
+    @not_compiled
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return self.called(func, args, kwargs or {})
+
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the function returns, or something else."""
+        return func(*args, **kwargs)
+
+
+class Watching(Mode):
     """A mode that knows, inside `at_work`, which part of a model runs in this thread.
 
     Raises as `check_model`.
@@ -196,24 +228,23 @@ def constant_in_graphs(function: F) -> F:
     return function
 
 
-def not_compiled(function: F) -> F:
-    """Mark a function whose own frames the compiler leaves alone; in a graph it is followed.
-
-    PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
-    them by their place in memory, and took the next one there for the one before.
-    """
-    frames: Any = torch._C._dynamo.eval_frame
-    if hasattr(frames, "set_code_exec_strategy"):
-        action = frames._FrameAction
-        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
-        frames.set_code_exec_strategy(function.__code__, strategy)
-    return function
-
-
 OPERATOR = torch.ops.aten.scaled_dot_product_attention
 
 ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default)
 """What a mode gets for a call of attention. The arguments are the same."""
+
+
+class Arguments(NamedTuple):
+    """Those arguments, as PyTorch names them."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
 
 
 def seen_from_inside(function: Any) -> Any:

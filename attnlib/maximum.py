@@ -67,13 +67,12 @@ class Row(NamedTuple):
     """
 
     u: FloatArray
-    keys: FloatArray  # without the needles, if there are any
+    keys: FloatArray  # without the needle, if there is one
     log_cdf: FloatArray  # log φ
     inner: FloatArray  # E kernel
     needle_log_cdf: FloatArray
     needle_inner: FloatArray
     log_sink: FloatArray  # −e^{b−u}
-    needles: int
 
     def others(self, fewer: float = 0.0) -> FloatArray:
         """Return log φ^{keys − fewer}."""
@@ -89,7 +88,6 @@ class Quantity(NamedTuple):
     order: float = 2.0  # of a moment, from 2 on: kernels of high order are narrow
     rare: bool = False  # as small as the chance that a key comes before the needle
     sink: float = -np.inf  # b
-    needles: int = 1
     degree: int = 0  # with scores r times as large, at the same αr, it is r^degree as large
     logarithmic: bool = False  # it varies by factors: interpolate its logarithm
 
@@ -144,7 +142,7 @@ def integral(
 ) -> FloatArray:
     """Return the quantity for each number of keys, which increase, of independent scores.
 
-    With needles, `keys` are those without them.
+    With a needle, `keys` are those without it.
     """
     return _Maximum(law, alpha, keys, quantity, needle).integral()
 
@@ -153,7 +151,7 @@ class _Maximum:
     def __init__(
         self, law: Law, alpha: float, keys: FloatArray, quantity: Quantity, needle: Needle | None
     ) -> None:
-        log_n = float(np.log(keys[-1] + (quantity.needles if needle else 0)))
+        log_n = float(np.log(keys[-1] + (1 if needle else 0)))
         rare = needle.rarity if needle and quantity.rare else 0.0
         # Where a key before the needle may be; a moment may be of rows as rare as n^{1−order}.
         further = 2.0 * rare + min(rare, quadrature.DEPTH) + (quantity.order - 2.0) * log_n
@@ -208,7 +206,7 @@ class _Maximum:
     def _row(self, u: FloatArray, keys: FloatArray) -> Row:
         found = [average(u, self._quantity.kernel) for average in self._averages]
         log_sink = -np.exp(np.minimum(self._quantity.sink - u, 7.0))
-        return Row(u, keys[:, None], *found[0], *found[-1], log_sink, self._quantity.needles)
+        return Row(u, keys[:, None], *found[0], *found[-1], log_sink)
 
     def _graded(self, some: FloatArray, tops: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return points and weights on panels that follow the integrands of few and many keys."""

@@ -16,18 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlib import checking, rules
 from attnlib.checking import FloatArray
-from attnlib.extras import brought_by
 from attnlib.rules import Case
 
-if TYPE_CHECKING:
-    import pandas as pd
 Rule = Callable[..., Any]
 """From a `Case` and the constants by name to the scale: a number, or an array of the same shape."""
 
@@ -233,35 +230,6 @@ def own(
         meaning="a rule of one's own",
         rule=_Own(function),
     )
-
-
-def table(n: ArrayLike, d: ArrayLike) -> "pd.DataFrame":
-    """Return a pandas DataFrame of all policies for one n and d, a row each, in their order.
-
-    Columns: name, applied to, formula, scale, alpha, learned, source. Policies that depend on the
-    position are at the last, n − 1. Needs the extra `table`. Raises ValueError or TypeError where
-    `Policy.scale` does, and where n or d is not a single number. Chapter: policies.
-
-    >>> table(n=4096, d=128).set_index("name").loc["transformer", ["scale", "alpha"]].tolist()
-    [0.08838..., 1.0]
-    """
-    with brought_by("table"):
-        import pandas as pd  # takes longer to load than all of attnlib
-
-    keys, dimension = checking.number("n", n), checking.number("d", d)
-    rows = [
-        {
-            "name": policy.name,
-            "applied to": policy.applied_to,
-            "formula": policy.formula,
-            "scale": float(policy.scale(keys, dimension)),
-            "alpha": float(policy.alpha(keys, dimension)),
-            "learned": policy.learned,
-            "source": policy.source,
-        }
-        for policy in POLICIES.values()
-    ]
-    return pd.DataFrame(rows)
 
 
 def _constant(setting: Constant, value: Any) -> float:

@@ -16,7 +16,7 @@ same for the needle,
 
 the last as the difference of two means: of the largest αs + X of all, and of the needle's. All
 terms are positive: what is tiny is as accurate as the rest. A sink, a further key of logit b,
-multiplies φ^{n−1} by exp(−e^{b−u}); of K needles φ_*^K has the joint weight.
+multiplies φ^{n−1} by exp(−e^{b−u}).
 
 Accuracy: relative error below 1e-10 for α from 0 to 100/σ (σ² the variance of a score), n up to
 10¹², θ up to 30σ⁻¹ and gaps from 0 to 30σ, and below 1e-8 for a law of your own. For dot products
@@ -101,19 +101,17 @@ def weight(
     n: ArrayLike,
     *,
     sinks: ArrayLike = (),
-    needles: int = 1,
 ) -> FloatArray:
     """Return E P, the mean weight of the needle; 1 at n = 1 and 1/n at α = 0.
 
-    `sinks` are logits of further keys, which α does not multiply and n does not count; with
-    `needles` of the n keys independent needles, P is their joint weight. At α = θ a tilted needle
-    has E P = `collision_probability`. As α → ∞ it tends to `accuracy`. Accuracy, range and errors
-    as the module says, ValueError for more needles than keys. Chapter: needle.
+    `sinks` are logits of further keys, which α does not multiply and n does not count. At α = θ a
+    tilted needle has E P = `collision_probability`. As α → ∞ it tends to `accuracy`. Accuracy,
+    range and errors as the module says. Chapter: needle.
 
     >>> float(weight(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
     """
-    return _expectation(law, needle, alpha, n, _beside(_WEIGHT, sinks, needles), 1.0)
+    return _expectation(law, needle, alpha, n, _beside(_WEIGHT, sinks), 1.0)
 
 
 def gradient(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -140,24 +138,15 @@ def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLi
     return _expectation(law, needle, alpha, n, _SQUARES, 1.0)
 
 
-def loss(
-    law: Law,
-    needle: Needle,
-    alpha: ArrayLike,
-    n: ArrayLike,
-    *,
-    sinks: ArrayLike = (),
-    needles: int = 1,
-) -> FloatArray:
+def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E[−log P], the mean loss in nats; 0 at n = 1 and log n at α = 0.
 
-    Convex in α; for a tilted needle its minimum is at α = θ, for every n. `sinks` and `needles` as
-    in `weight`. Chapter: needle.
+    Convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: needle.
 
     >>> [round(float(x), 4) for x in loss(scores.Normal(), Tilted(4.0), [3.0, 4.0, 5.0], 512)]
     [0.7695, 0.7047, 0.7356]
     """
-    return _expectation(law, needle, alpha, n, _beside(_LOSS, sinks, needles), 0.0)
+    return _expectation(law, needle, alpha, n, _LOSS, 0.0)
 
 
 def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
@@ -234,27 +223,6 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
         return np.where(left >= 0.0, 2.0 * log_n / (distance + root), np.inf)
 
 
-def mean_gap(law: Law, needle: Needle) -> FloatArray:
-    """Return E s_* − E s, how far above the other keys the needle is: θσ² for small θ.
-
-    θ for normal scores and for dot products. Chapter: needle.
-
-    >>> float(mean_gap(scores.Cosine(128), Tilted(80.0)))
-    0.4815...
-    """
-    strengths = _checked(law, needle)
-    if isinstance(needle, Fixed):
-        return strengths - law.mean
-    law, factors, shares = _independent(law, 0.0)
-
-    def of_tilted(one: Needle, _: FloatArray) -> FloatArray:
-        rules = [_rule(_given_factor(one, r), law, 0.0, 0.0, 0.0) for r in factors]
-        means = [r * (rule.weights @ rule.scores) for r, rule in zip(factors, rules, strict=True)]
-        return np.array([shares @ means - law.mean])
-
-    return _by_strength(needle, strengths, np.zeros(strengths.shape), of_tilted)
-
-
 def reach(
     law: Law,
     needle: Needle,
@@ -263,16 +231,15 @@ def reach(
     policy: str | Policy | Sequence[str | Policy] | None = None,
     d: int | None = None,
     sinks: ArrayLike = (),
-    needles: int = 1,
 ) -> FloatArray:
     """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
 
     At a fixed α, or by a rule in n: a policy or its name, or several for a last axis, with
     α = `Policy.alpha(n, d)`/σ, the query at the last position, and d that of the law if it has one.
     By a rule the weight may come and go: n is the last up to e¹⁰⁰. 0 where the needle has less from
-    the start; infinite where it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` and
-    `needles` as in `weight`. Broadcasts over α and the needle's parameter. Errors as the module
-    says, and TypeError without exactly one of alpha and policy. Chapter: reach.
+    the start; infinite where it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` as in
+    `weight`. Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError
+    without exactly one of alpha and policy. Chapter: reach.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
     5344.0
@@ -281,7 +248,7 @@ def reach(
     """
     if (alpha is None) == (policy is None):
         raise TypeError("alpha or policy must be given, and not both")
-    strengths, quantity = _checked(law, needle), _beside(_WEIGHT, sinks, needles)
+    strengths, quantity = _checked(law, needle), _beside(_WEIGHT, sinks)
     if policy is None:
         if d is not None:
             raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
@@ -413,16 +380,14 @@ def _by_strength(
 # --- the integrals --------------------------------------------------------------------------------
 
 
-def _beside(quantity: Quantity, sinks: ArrayLike, needles: int) -> Quantity:
-    """Return the quantity with other needles, and the one sink that does what these do together."""
-    logits, count = checking.finite("sinks", sinks), checking.integer("needles", needles, minimum=1)
-    sink = float(logsumexp(logits)) if logits.size else -np.inf
-    return quantity._replace(sink=sink, needles=count)
+def _beside(quantity: Quantity, sinks: ArrayLike) -> Quantity:
+    """Return the quantity with the one sink that does what these do together."""
+    logits = checking.finite("sinks", sinks)
+    return quantity._replace(sink=float(logsumexp(logits)) if logits.size else -np.inf)
 
 
 def _weight(row: Row) -> FloatArray:
-    rest = row.others() + (row.needles - 1.0) * row.needle_log_cdf + row.log_sink
-    return row.needles * row.needle_inner * np.exp(rest)
+    return row.needle_inner * np.exp(row.others() + row.log_sink)
 
 
 def _one_of_the_others(row: Row) -> FloatArray:
@@ -430,7 +395,7 @@ def _one_of_the_others(row: Row) -> FloatArray:
 
 
 def _loss(row: Row) -> FloatArray:
-    return -np.expm1(row.others() + row.log_sink) * np.exp(row.needles * row.needle_log_cdf)
+    return -np.expm1(row.others()) * np.exp(row.needle_log_cdf)
 
 
 _WEIGHT = Quantity(first, _weight)
@@ -444,16 +409,13 @@ _SQUARES = Quantity(
 def _expectation(
     law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, quantity: Quantity, certain: float
 ) -> FloatArray:
-    """Return the quantity at each α, n and strength; `certain` where there are needles only."""
+    """Return the quantity at each α, n and strength; `certain` where there is the needle only."""
     strengths = _checked(law, needle)
     scale, keys, strengths = checking.broadcast(
         alpha=_scale(law, alpha), n=checking.whole_keys(n), needle=strengths
     )
-    needles = quantity.needles
-    if (keys < needles).any():
-        raise ValueError(f"needles must be at most n, got needles={needles} and n={keys.min():g}")
     result = np.full(scale.shape, certain)
-    uncertain = (keys > needles) | (quantity.sink > -np.inf)
+    uncertain = (keys > 1.0) | (quantity.sink > -np.inf)
     for a in np.unique(scale[uncertain]):
         here = uncertain & (scale == a)
         at_scale = partial(_averaged, law, alpha=float(a), quantity=quantity)
@@ -476,7 +438,7 @@ def _integral(
     known = maximum.Needle(
         partial(_rule, needle, law), _rarity(needle, law, alpha) if quantity.rare else 0.0
     )
-    return maximum.integral(law, alpha, keys - quantity.needles, quantity, known)
+    return maximum.integral(law, alpha, keys - 1.0, quantity, known)
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
@@ -550,10 +512,9 @@ def _excess(law: Law, quantity: Quantity, needle: Needle, alpha: float, log_n: f
 
 def _reach(law: Law, quantity: Quantity, needle: Needle, alpha: float) -> float:
     excess = partial(_excess, law, quantity, needle, alpha)
-    low = float(np.log(quantity.needles))
+    low, high = 0.0, 1.0
     if excess(low) < 0.0:
         return 0.0
-    high = low + 1.0
     while excess(high) >= 0.0:
         if high >= LONGEST_LOG:
             return float(np.inf)
@@ -563,7 +524,7 @@ def _reach(law: Law, quantity: Quantity, needle: Needle, alpha: float) -> float:
 
 def _reach_by_rule(law: Law, quantity: Quantity, needle: Needle, rule: Policy, d: int) -> float:
     """Return the last n at which the rule keeps half of the weight, where it may come and go."""
-    spread, count = float(np.sqrt(law.variance)), quantity.needles
+    spread = float(np.sqrt(law.variance))
 
     def scale(log_n: ArrayLike) -> FloatArray:
         largest = exact.LARGEST_SCALE
@@ -572,10 +533,10 @@ def _reach_by_rule(law: Law, quantity: Quantity, needle: Needle, rule: Policy, d
     def excess(log_n: float) -> float:
         return _excess(law, quantity, needle, float(scale(log_n)), log_n)
 
-    grid = np.arange(np.log(count), LONGEST_LOG_OF_RULES, STEP_OF_RULES)
+    grid = np.arange(0.0, LONGEST_LOG_OF_RULES, STEP_OF_RULES)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
-    # another to be above it, x, in the mean (1 − e^{−x})/x, and so below 1/2K from x = 2K on.
-    possible = _first_of(law, needle, np.exp(grid) - (count - 1.0)) >= np.exp(-2.0 * count)
+    # another to be above it, x, in the mean (1 − e^{−x})/x, and so below ½ from x = 2 on.
+    possible = _first_of(law, needle, np.exp(grid)) >= np.exp(-2.0)
     keys = np.unique(np.round(np.exp(grid[: int(np.count_nonzero(possible)) + 1])))
     scales, weights = scale(np.log(keys)), np.empty(keys.size)
     for alpha in np.unique(scales):

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr, exprel
+from scipy.special import entr
 
 from attnlib import checking
 from attnlib.checking import FloatArray
@@ -202,9 +202,9 @@ def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Float
 def collision_probability(p: ArrayLike, axis: int = -1) -> FloatArray:
     """Return Y = Σp² along `axis`: the chance that two draws from p give the same key.
 
-    1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys. `p` must be finite, not
-    negative, and sum to 1 within 1e-5. Source 000; chapter: saturation. Raises ValueError or
-    TypeError otherwise.
+    1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the Rényi
+    entropy of order 2. `p` must be finite, not negative, and sum to 1 within 1e-5. Source 000;
+    chapter: saturation. Raises ValueError or TypeError otherwise.
 
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5
@@ -226,47 +226,6 @@ def shannon_entropy(p: ArrayLike, axis: int = -1) -> FloatArray:
     probabilities = _probabilities(p, axis)
     others, largest, log_largest = _set_largest_apart(probabilities)
     return cast(FloatArray, entr(others).sum(axis=-1) - largest * log_largest)
-
-
-def renyi_entropy(p: ArrayLike, order: float, axis: int = -1) -> FloatArray:
-    """Return H_q = log(Σp^q)/(1 − q) along `axis`, in nats, for an order q from 0 to ∞.
-
-    q = 0 counts the keys with p > 0 (log), q = 1 is Shannon's entropy, q = 2 is −log Y, q = ∞ is
-    −log max p. The largest p is factored out of the sum, so nothing underflows; near q = 1, where
-    that would cancel, it is log1p[Σ p (p^{q−1} − 1)]/(1 − q), by exprel. Relative error below
-    1e-12. Source 000; chapter: saturation. Raises as `collision_probability`, and ValueError for a
-    NaN or negative order.
-
-    >>> float(renyi_entropy([0.5, 0.25, 0.25], order=2))  # −log 3/8
-    0.980829253011726...
-    """
-    q = checking.number("order", order)
-    if q < 0.0:
-        raise ValueError(f"order must be from 0 to infinity, got order={q:g}")
-    probabilities = _probabilities(p, axis)
-    if q == 0.0:
-        return cast(FloatArray, np.log((probabilities > 0.0).sum(axis=-1)))
-    if q == 1.0:
-        return shannon_entropy(probabilities)
-    others, largest, log_largest = _set_largest_apart(probabilities)
-    if np.isinf(q):
-        return 0.0 - log_largest
-    with np.errstate(divide="ignore", over="ignore"):
-        logs = np.log(others)
-        ratios = np.exp(q * (logs - log_largest[..., None])).sum(axis=-1)
-    factored = q / (1.0 - q) * log_largest + np.log1p(ratios) / (1.0 - q)
-    if abs(q - 1.0) > 0.5:
-        return cast(FloatArray, factored + 0.0)  # no −0
-    # Σ p(p^{q−1} − 1)/(1 − q) is Shannon's sum with factors (eˣ − 1)/x, x = (q − 1) log p, near 1.
-    logs = np.where(others > 0.0, logs, 0.0)
-    mean = -(others * (logs * exprel((q - 1.0) * logs))).sum(axis=-1)
-    mean = mean - largest * log_largest * exprel((q - 1.0) * log_largest)
-    change = (1.0 - q) * mean
-    small = np.abs(change) < 0.5
-    tiny = np.abs(change) < 1e-300  # log(1 + change)/change is 1 there
-    bounded = np.where(small & ~tiny, change, 0.25)
-    near = mean * np.where(tiny, 1.0, np.log1p(bounded) / bounded)
-    return cast(FloatArray, np.where(small, near, factored) + 0.0)
 
 
 class Calibration(NamedTuple):

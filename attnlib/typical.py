@@ -105,9 +105,9 @@ def best_alpha(
 
     - "geometric_mean" maximises exp(E log g): Newton's method on the mean of ∂log g/∂α over the
       same rows at every step. Standard error of the root: that of the mean, over its slope.
-    - "median" maximises the median of g: `peak_of_medians` of log g, of the same rows at 13 values
-      of log α within a factor 1.5 of the peak. The maximum is flat, so the error is large. It
-      holds 13 numbers a row in memory.
+    - "median" maximises the median of g: a sextic fitted to that of log g, of the same rows at 13
+      values of log α within a factor 1.5 of the peak. The maximum is flat, so the error, by the
+      jackknife over twentieths of the rows, is large. It holds 13 numbers a row in memory.
     - "row" is the median over the rows of `row_optima`, the α that is best for the row itself.
 
     For `Normal` the relative standard errors are near 0.75/√rows, 1.6/√rows (n = 16) to 2.7/√rows
@@ -165,34 +165,6 @@ def row_optima(
     """
     keys = checking.integer("n", n, minimum=2)
     return sampling.draws(law, keys, _row_optima, rows=rows, seed=seed, executor=executor)
-
-
-def peak_of_medians(x: ArrayLike, values: ArrayLike) -> Estimate:
-    """Return where the medians of the columns of `values` peak, as a function of their `x`.
-
-    `values` has shape (rows, len(x)), at least 20 rows and 7 increasing x: one curve a row. The
-    medians are fitted by a sextic in x, whose maximum between the ends, or the higher end, is the
-    estimate. Its standard error is the jackknife's: √(19 · variance) of the estimates that leave
-    out one twentieth of the rows. Raises ValueError or TypeError for other shapes and for numbers
-    that are not finite. Chapter: typical.
-
-    >>> x = np.linspace(-1.0, 1.0, 9)
-    >>> value, _ = peak_of_medians(x, np.tile(1.0 - (x - 0.25) ** 2, (20, 1)))
-    >>> round(float(value), 12)
-    0.25
-    """
-    places, curves = checking.finite("x", x), checking.finite("values", values)
-    if places.ndim != 1 or places.size <= DEGREE or not (np.diff(places) > 0.0).all():
-        raise ValueError(f"x must be at least {DEGREE + 1} increasing numbers, got x={x!r:.80}")
-    if curves.shape[1:] != places.shape or len(curves) < GROUPS:
-        raise ValueError(
-            f"values must have shape (rows, {places.size}) with at least {GROUPS} rows, "
-            f"got shape {curves.shape}"
-        )
-    parts = np.array_split(np.arange(len(curves)), GROUPS)
-    left_out = [_fitted_peak(places, np.delete(curves, part, axis=0)) for part in parts]
-    error = np.sqrt((GROUPS - 1) * np.var(left_out))
-    return _estimate(_fitted_peak(places, curves), float(error))
 
 
 def _estimate(value: float, error: float) -> Estimate:
@@ -367,11 +339,21 @@ def _best_median(law: RowLaw, n: int, start: float, **options: Any) -> Estimate:
     for _ in range(8):
         measure = partial(_log_gradients, alpha=centre * np.exp(offsets))
         logs = sampling.draws(law, n, measure, **options)
-        shift, error = peak_of_medians(offsets, logs)
+        shift, error = _peak_of_medians(offsets, logs)
         centre *= float(np.exp(shift))
         if abs(shift) <= WINDOW / 2.0:
-            return _estimate(centre, centre * float(error))
+            return _estimate(centre, centre * error)
     raise RuntimeError(f"no maximum of the median near alpha={centre:g}; more rows may show one")
+
+
+def _peak_of_medians(x: FloatArray, values: FloatArray) -> tuple[float, float]:
+    """Return where the medians of the columns peak as a function of x, and the jackknife's error.
+
+    `values` has shape (rows, len(x)). The maximum of a sextic between the ends, or the higher end.
+    """
+    parts = np.array_split(np.arange(len(values)), GROUPS)
+    left_out = [_fitted_peak(x, np.delete(values, part, axis=0)) for part in parts]
+    return _fitted_peak(x, values), float(np.sqrt((GROUPS - 1) * np.var(left_out)))
 
 
 def _fitted_peak(x: FloatArray, values: FloatArray) -> float:

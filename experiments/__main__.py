@@ -19,7 +19,6 @@ def laboratory() -> None:
 @app.command("sweep")
 def sweep_command(
     file: Annotated[Path, typer.Argument(help="A TOML file that describes the runs.")],
-    text: Annotated[Path | None, typer.Option(help="A copy of the sweep's corpus.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes; by default one a core.")
     ] = None,
@@ -30,7 +29,7 @@ def sweep_command(
     was.
     """
     try:
-        found = sweep.run(sweep.read(file, text), workers=workers, progress=True)
+        found = sweep.run(sweep.read(file), workers=workers, progress=True)
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
     except KeyboardInterrupt:

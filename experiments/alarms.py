@@ -16,13 +16,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from statistics import median
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-import typer
 from torch import Tensor
 
 from attnlib.probing import Monitor
@@ -30,10 +28,7 @@ from experiments.lab import data
 from experiments.lab.data import Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer, loss
-from experiments.provenance import made
-from experiments.records import Fields, Record, Work, complete, path_of
-
-COMMAND = "python -m experiments.alarms"
+from experiments.records import Fields, Record, Work, recorded
 
 SEEDS = tuple(range(10))
 STEPS, BATCH, EVERY = 600, 8, 20
@@ -68,22 +63,18 @@ USUAL = ("to 2⁻⁹", "to 2⁻⁸", "to 2⁻⁷")
 COLLAPSE = "entropy collapse"
 
 
-def main(
-    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
-) -> None:
+def main() -> None:
     """Compute what the record does not hold yet, and say which predictions held."""
     torch.set_num_threads(1)
-    corpus = data.split(data.load(data.SHAKESPEARE, text)).training
+    corpus = data.split(data.load(data.SHAKESPEARE)).training
     settings = {
         **{"steps": STEPS, "batch": BATCH, "every": EVERY, "seeds": SEEDS},
         **{"first_rate": FIRST_RATE, "doubling": DOUBLING, "mean_of": MEAN_OF, "rise": RISE},
         "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
     }
-    made_with = made("numpy", "scipy", "torch", threads=1)
-    path, whole = path_of("alarms"), work(corpus)
-    record = complete(path, whole, command=COMMAND, settings=settings, made=made_with)
+    record = recorded("alarms", work(corpus), settings, "torch")
     for line, found, held in verdicts(record):
-        typer.echo(f"{'held' if held else 'FAILED'}: {line}: {found}")
+        print(f"{'held' if held else 'FAILED'}: {line}: {found}")
 
 
 def work(corpus: Text) -> Work:
@@ -210,4 +201,4 @@ def verdicts(record: Record) -> Iterator[tuple[str, float, bool]]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

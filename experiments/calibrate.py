@@ -1,6 +1,6 @@
 """Which scale SmolLM2's own loss wants: gradients, fits and needles, one line a finished piece.
 
-    python -m experiments.calibrate [--text tinyshakespeare.txt] [--longest 2048]
+    python -m experiments.calibrate
 
 Each line of recorded/calibrate.jsonl is one piece, of some seconds to some minutes. The command
 goes on where it was stopped; a line that was cut off is made again. Predicted before the first run:
@@ -10,12 +10,9 @@ calibrate_predictions.md, beside this file.
 import json
 from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
-import typer
 from tqdm import tqdm
 
 from attnlib.calibration import fit_scales, needles, repeated_tokens
@@ -23,7 +20,7 @@ from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import own_loss, read
 from attnlib.checking import FloatArray
-from experiments.lab import data, results
+from experiments.lab import results
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields, Work
@@ -38,9 +35,9 @@ NEEDLE_LENGTHS = (512, 2048)
 KINDS = ("previous", "repeat")
 
 
-def pieces(longest: int) -> Work:
+def pieces() -> Work:
     """Yield where each piece is, and what computes it; short lengths first."""
-    for length in (n for n in LENGTHS if n <= longest):
+    for length in LENGTHS:
         for text in range(TEXTS):
             at: Fields = {"what": "gradient", "length": length, "text": text}
             yield at, partial(gradient, length, text)
@@ -100,18 +97,13 @@ def fitted(what: str, length: int) -> Fields:
     }
 
 
-def main(
-    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
-    longest: Annotated[int, typer.Option(help="Tokens of the longest texts.")] = LENGTHS[-1],
-) -> None:
+def main() -> None:
     """Measure what is missing in the record."""
     torch.set_num_threads(1)
-    if text is not None:
-        inputs.COPY[data.SHAKESPEARE] = text
     known = [one["at"] for one in results.lines(OUT)]
-    for at, compute in tqdm([(at, compute) for at, compute in pieces(longest) if at not in known]):
+    for at, compute in tqdm([(at, compute) for at, compute in pieces() if at not in known]):
         results.append(OUT, {"at": at, **compute()})
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -14,8 +14,7 @@ import numpy as np
 from attnlib import criteria, exact, freezing, typical
 from attnlib.sampling import cores
 from attnlib.scores import Normal
-from experiments.provenance import made
-from experiments.records import Work, complete, path_of
+from experiments.records import Work, recorded
 
 SEED = 40
 BUDGET = 2**27
@@ -70,10 +69,4 @@ def typical_row(n: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    complete(
-        path_of("criteria"),
-        work(),
-        command="python -m experiments.criteria",
-        settings={"seed": SEED, "budget": BUDGET},
-        made=made("numpy", "scipy", threads=cores()),
-    )
+    recorded("criteria", work(), {"seed": SEED, "budget": BUDGET}, threads=cores())

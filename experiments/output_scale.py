@@ -17,8 +17,7 @@ from attnlib import exact, rows
 from attnlib.checking import FloatArray
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
-from experiments.provenance import made
-from experiments.records import Work, complete, path_of
+from experiments.records import Work, recorded
 
 SEED = 30
 """Of the first entry; the others have the next numbers."""
@@ -131,10 +130,5 @@ def root(square: float, standard_error: float) -> Measured:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    complete(
-        path_of("output_scale"),
-        work(scores=2**26, heads=4096),
-        command="python -m experiments.output_scale",
-        settings={"seed": SEED, "scores": 2**26, "heads": 4096},
-        made=made("numpy", "scipy", "torch", threads=1),
-    )
+    sizes = {"scores": 2**26, "heads": 4096}
+    recorded("output_scale", work(**sizes), {"seed": SEED, **sizes}, "torch")

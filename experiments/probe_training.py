@@ -10,12 +10,10 @@ of the trained model under other scales. Measured on the validation text.
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-import typer
 from torch import Tensor
 
 from attnlib.attention import rescale
@@ -32,7 +30,6 @@ from experiments.real_heads.rows import random_collision
 from experiments.records import Entry, Record, path_of, save
 
 COMMAND = "python -m experiments.probe_training"
-RECORD = path_of("probe_training")
 
 CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
 TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
@@ -48,13 +45,10 @@ ALPHAS = tuple(float(2.0 ** (k / 2)) for k in range(-4, 5))
 """Scales at which the trained model runs, in units of the one that it was trained at."""
 
 
-def main(
-    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
-    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
-) -> None:
+def main() -> None:
     """Train, measure, and write the record."""
     torch.set_num_threads(1)
-    corpus = data.load(data.SHAKESPEARE, text)
+    corpus = data.load(data.SHAKESPEARE)
     windows = data.validation_batch(
         data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
     )
@@ -69,7 +63,7 @@ def main(
     sizes = {"config": asdict(CONFIG), "training": asdict(TRAINING)}
     settings = {**sizes, "windows": WINDOWS, "positions": POSITIONS}
     made_with = made("numpy", "scipy", "torch", threads=1)
-    save(out, Record(COMMAND, settings, made_with, tuple(entries)))
+    save(path_of("probe_training"), Record(COMMAND, settings, made_with, tuple(entries)))
 
 
 @torch.no_grad()
@@ -144,4 +138,4 @@ def rescaled(model: Transformer, alpha: float, inputs: Tensor, targets: Tensor) 
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from attnlib.files import replace
+from experiments import provenance
 from experiments.lab import results, sweep
 from experiments.lab.sweep import Outcome
 
@@ -129,6 +130,17 @@ def complete(path: Path, work: Work, *, command: str, settings: Fields, made: Fi
     return load(path)
 
 
+def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: int = 1) -> Record:
+    """Compute what experiments/recorded/NAME.json does not hold yet, and return the record.
+
+    `experiments.NAME` is the recorder, and `packages` are those that its numbers depend on beside
+    NumPy and SciPy. As `complete`.
+    """
+    made = provenance.made("numpy", "scipy", *packages, threads=threads)
+    command = f"python -m experiments.{name}"
+    return complete(path_of(name), work, command=command, settings=settings, made=made)
+
+
 def _as_read(record: Record) -> Record:
     """Return a record without entries as it is read again: JSON has lists for tuples."""
     return Record(**json.loads(json.dumps(record._asdict())))._replace(entries=())
@@ -167,8 +179,3 @@ def training_runs() -> list[Fields]:
     files = sorted((RECORDED / "training").glob("*.jsonl"))
     lines = chain.from_iterable(results.read(file).items() for file in files)
     return list(dict(lines).values())
-
-
-def timings() -> list[Fields]:
-    """Return how long those training runs took that were timed, and on which processor."""
-    return [run["timing"] for run in training_runs() if "timing" in run]

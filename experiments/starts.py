@@ -24,8 +24,7 @@ from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
 from experiments.compatibility.written_out import by_hand
 from experiments.output_scale import over_heads
-from experiments.provenance import made
-from experiments.records import Work, complete, path_of
+from experiments.records import Work, recorded
 
 TOKENS, ROWS, SEEDS = 256, 64, 8
 FAMILIES: dict[str, Any] = json.loads(
@@ -121,10 +120,5 @@ def variance(s: Tensor) -> float:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    complete(
-        path_of("starts"),
-        work(),
-        command="python -m experiments.starts",
-        settings={"tokens": TOKENS, "rows": ROWS, "seeds": SEEDS},
-        made=made("numpy", "scipy", "torch", "transformers", threads=1),
-    )
+    settings = {"tokens": TOKENS, "rows": ROWS, "seeds": SEEDS}
+    recorded("starts", work(), settings, "torch", "transformers")

@@ -14,8 +14,7 @@ from attnlib import typical
 from attnlib.checking import FloatArray
 from attnlib.sampling import cores
 from attnlib.scores import Normal
-from experiments.provenance import made
-from experiments.records import Work, complete, path_of
+from experiments.records import Work, recorded
 
 LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536)
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -56,10 +55,5 @@ def quantiles(values: FloatArray) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    complete(
-        path_of("typical_optima"),
-        work(BUDGET),
-        command="python -m experiments.typical_optima",
-        settings={"law": "Normal()", "seed": SEED, "budget": BUDGET},
-        made=made("numpy", "scipy", threads=cores()),
-    )
+    settings = {"law": "Normal()", "seed": SEED, "budget": BUDGET}
+    recorded("typical_optima", work(BUDGET), settings, threads=cores())

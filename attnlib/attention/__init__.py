@@ -1,7 +1,6 @@
 """Attention at any scale, on PyTorch's fused kernels.
 
 - `attend`: scaled_dot_product_attention under a policy or an α of your choice, with a post-scale;
-- `Attention`: the same as a module with heads and projections;
 - `rescale`: a context in which somebody else's model runs at another scale;
 - `register`: the same for good, in a model of transformers.
 
@@ -11,7 +10,7 @@ the queries. So every kernel can be used, and no matrix of scores is kept. Numbe
 are multiplied in float32 and rounded once.
 
 `options` says what a call may be told, `shapes` which tensors go together, `by_query` what a query
-that sees n keys gets, `arithmetic` multiplies; `module`, `foreign` and `registered` are made of it.
+that sees n keys gets, `arithmetic` multiplies; `foreign` and `registered` are made of it.
 
 Chapter: policies.
 """
@@ -21,7 +20,6 @@ from attnlib.extras import brought_by
 with brought_by("torch"):
     from attnlib.attention.arithmetic import attend
     from attnlib.attention.foreign import is_rescaled, rescale
-    from attnlib.attention.module import Attention
     from attnlib.attention.registered import register
 
-__all__ = ["Attention", "attend", "is_rescaled", "register", "rescale"]
+__all__ = ["attend", "is_rescaled", "register", "rescale"]

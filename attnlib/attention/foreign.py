@@ -17,7 +17,6 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.overrides import TorchFunctionMode
 
 from attnlib import checking
 from attnlib.attention.arithmetic import (
@@ -40,6 +39,8 @@ from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
+    Arguments,
+    Mode,
     not_compiled,
     seen_from_inside,
 )
@@ -171,7 +172,7 @@ _SEEN_FROM_INSIDE = [
 ]
 
 
-class _Rescaled(TorchFunctionMode):
+class _Rescaled(Mode):
     """Hands a model's calls of scaled_dot_product_attention to `scaled`."""
 
     def __init__(
@@ -255,16 +256,12 @@ class _Rescaled(TorchFunctionMode):
         return run_kernel(call, ours, UNSEEN)
 
     @not_compiled
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a function of PyTorch returns here."""
         if func is functional.scaled_dot_product_attention or func is UNSEEN.default:
-            return self.attend(*args, **kwargs)
+            given = Arguments(*args, **kwargs)
+            call = Call(*given[:6], given.enable_gqa)
+            return self.scaled(call, Options(scale=given.scale))
         for function, inside in _SEEN_FROM_INSIDE:
             if func is function:
                 before = self.calls
@@ -277,22 +274,6 @@ class _Rescaled(TorchFunctionMode):
                     )
                 return result
         return func(*args, **kwargs)
-
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        """Return attention at this context's scale; the arguments are PyTorch's."""
-        call = Call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-        return self.scaled(call, Options(scale=scale))
 
 
 def is_rescaled() -> bool:

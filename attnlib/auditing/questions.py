@@ -1,6 +1,7 @@
 """Questions to a callable: each finds one thing from its answers, with an interval."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -97,16 +98,11 @@ def slope(
         return log_odds(subject, given, chosen, special, **options), given
 
     eps = subject.eps
+    nothing, _ = asked(0.0)
     # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
     goal = 4.0 if eps > STEEP else 1.0
-    nothing, _ = asked(0.0)
-    x, most = 1.0, max(math.sqrt(subject.size.dimension), abs(shift) / 4.0)
-    for _ in range(8):
-        moved = float(np.median(np.abs(asked(x)[0] - nothing)))
-        factor = min(max(goal / moved, 0.125), 8.0) if moved > 0.0 else 8.0
-        if 0.5 < factor < 2.0 or (factor > 1.0 and x >= most):
-            break
-        x = min(x * factor, most)
+    most = max(math.sqrt(subject.size.dimension), abs(shift) / 4.0)
+    x = _moving(lambda x: asked(x)[0] - nothing, goal, most)
     estimates, products = [], []
     for part in (x, -x):
         whole, half = (asked(part / divisor) for divisor in (1.0, 2.0))
@@ -129,6 +125,18 @@ def slope(
         position,
         bool((apart <= np.maximum(2.0 * margin, BENT * np.abs(value))).all()),
     )
+
+
+def _moving(change: Callable[[float], FloatArray], goal: float, most: float) -> float:
+    """Return a component of keys that changes logits by about `goal`, or `most` if none does."""
+    x = 1.0
+    for _ in range(8):
+        moved = float(np.median(np.abs(change(x))))
+        factor = min(max(goal / moved, 0.125), 8.0) if moved > 0.0 else 8.0
+        if 0.5 < factor < 2.0 or (factor > 1.0 and x >= most):
+            break
+        x = min(x * factor, most)
+    return x
 
 
 def powers(subject: Subject, length: int) -> tuple[float, float]:

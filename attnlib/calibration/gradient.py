@@ -3,11 +3,10 @@
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 from torch import nn
 
@@ -31,10 +30,6 @@ class ScaleGradient:
     """The loss of each text, (texts,)."""
     samples: FloatArray
     """Of each text, (texts, layers, heads)."""
-    edges: FloatArray | None = None
-    """Numbers of keys between which `by_keys` counts the queries."""
-    by_keys: FloatArray | None = None
-    """Of each text, (texts, len(edges) − 1, layers, heads): what queries add that see so many."""
 
     @property
     def value(self) -> FloatArray:
@@ -93,7 +88,6 @@ def scale_gradient(
     batches: Iterable[Any],
     loss: Loss | None = None,
     *,
-    edges: ArrayLike | None = None,
     report: Callable[[str, float], None] | None = None,
 ) -> ScaleGradient:
     """Return ∂L/∂log t of every layer and head, for logits times t, at t = 1.
@@ -105,20 +99,16 @@ def scale_gradient(
 
     Each batch counts as one text: standard errors are between batches, so let them be independent
     texts, eight or more. A batch is what `loss(model, batch)` takes; without `loss`, token ids or
-    a mapping of arguments for a model of transformers with a loss of its own. With `edges`,
-    numbers of keys, the contributions of queries that see from one to the next are kept apart.
-    `report` is called after each text with its loss.
+    a mapping of arguments for a model of transformers with a loss of its own. `report` is called
+    after each text with its loss.
 
     The model runs as it is, in training or evaluation; no weight gets a gradient, and the outputs
     are bitwise its own. Memory is that of a training step without gradients of weights.
 
-    Raises ValueError for no batches, a loss that is no finite number or that does not depend on
-    attention, and edges that do not increase; RuntimeError for attention that is written out or
-    cannot be reached, by its name. Chapter: needle.
+    Raises ValueError for no batches, and a loss that is no finite number or that does not depend on
+    attention; RuntimeError for attention that is written out or cannot be reached, by its name.
+    Chapter: needle.
     """
-    kept = None if edges is None else checking.finite("edges", edges, minimum=0.0)
-    if kept is not None and (kept.ndim != 1 or kept.size < 2 or (np.diff(kept) <= 0.0).any()):
-        raise ValueError(f"edges must be two or more increasing numbers, got edges={edges!r:.80}")
     passes = []
     for batch in batches:
         passes.append(read(model, batch, loss or own_loss))
@@ -127,27 +117,19 @@ def scale_gradient(
     if not passes:
         raise ValueError("batches must hold one or more, got none")
     layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))
-    ranges = None if kept is None else list(pairwise(kept))
     return ScaleGradient(
         layers,
         np.array([one.loss for one in passes]),
         np.stack([by_head(one, layers) for one in passes]),
-        kept,
-        None
-        if ranges is None
-        else np.stack([[by_head(one, layers, *ends) for ends in ranges] for one in passes]),
     )
 
 
-def by_head(
-    one: Pass, layers: list[str], low: float = 0.0, high: float = np.inf, power: int = 0
-) -> FloatArray:
-    """Return Σ ∂L/∂log t · (log n)^power over the queries with low ≤ n < high, (layers, heads)."""
+def by_head(one: Pass, layers: list[str], power: int = 0) -> FloatArray:
+    """Return Σ ∂L/∂log t · (log n)^power over the queries, (layers, heads)."""
     heads = max(part.place.heads for part in one.parts)
     total = np.full((len(layers), heads), np.nan)
     for part in one.parts:
-        counted = (part.keys >= low) & (part.keys < high)
-        weighted = np.where(counted, part.gradient * np.log(part.keys) ** power, 0.0)
+        weighted = part.gradient * np.log(part.keys) ** power
         row = total[layers.index(part.place.layer), : part.place.heads]
         axes = (*range(weighted.ndim - 2), weighted.ndim - 1)
         row[:] = np.where(np.isnan(row), 0.0, row) + weighted.sum(axis=axes)

@@ -15,7 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib import interception
-from attnlib.interception import FAST_PATH_OFF, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from attnlib.interception import (
+    FAST_PATH_OFF,
+    HIDDEN,
+    MULTI_HEAD,
+    MULTI_HEAD_FROM_INSIDE,
+    Arguments,
+)
 
 
 class Place(NamedTuple):
@@ -74,14 +80,8 @@ class Multiplied(interception.Watching):
         return get_interface
 
     @interception.not_compiled
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a function of PyTorch returns here."""
         if self.inside or not self.running:
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
@@ -96,24 +96,10 @@ class Multiplied(interception.Watching):
                 )
             return result
         if func is functional.scaled_dot_product_attention:
-            return self.attend(*args, **kwargs)
+            query, key, _, mask, _, causal, *_ = given = Arguments(*args, **kwargs)
+            query = self.multiplied(self.running[-1], query, key, mask, causal)
+            return func(**given._replace(query=query)._asdict())
         return func(*args, **kwargs)
-
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **rest: Any,
-    ) -> Tensor:
-        """Return PyTorch's attention of the multiplied queries."""
-        query = self.multiplied(self.running[-1], query, key, attn_mask, is_causal)
-        return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, **rest
-        )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ under their own softmax, the loss L(t) = E[−log P_t] of all logits times t has
 E[(1 − P)(ℓ_* − m)] = 0: rows that are won count for nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,15 +134,14 @@ def needles(
     targets: Targets,
     *,
     rows: int = ROWS,
-    run: Callable[[nn.Module, Tensor], Any] | None = None,
 ) -> Needles:
     """Measure the rows of every head at the key that each query is meant to find.
 
     `targets` as in `attnlib.probing.probe`, or "repeat" for `repeated_tokens`. Which rows count
     depends on targets alone, not on what the model does with them; at most `rows` of a text, spread
-    evenly. Texts are token ids, (1, tokens); intervals are over texts. The model is called as
-    `run(model, ids)`, by default `model(ids)`, and what of it cannot be seen is said as `probe`
-    does. Raises ValueError for targets and texts that are not so. Chapter: needle.
+    evenly. Texts are token ids, (1, tokens), with which the model is called; intervals are over
+    texts. What of it cannot be seen is said as `probe` does. Raises ValueError for targets and
+    texts that are not so. Chapter: needle.
     """
     rows = checking.integer("rows", rows, minimum=1)
     if isinstance(targets, str) and targets == "repeat":
@@ -160,7 +159,7 @@ def needles(
 
         observer = Observer(model, see, Reader(targets=targets))
         with torch.no_grad(), observer.at_work():
-            (run or (lambda model, ids: model(ids)))(model, ids)
+            model(ids)
         observer.finish()
         if not sums:
             raise ValueError("targets must give some query of each text a key, got none")

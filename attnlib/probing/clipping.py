@@ -34,7 +34,7 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
     of this, and what a mask adds to the logits is not scaled.
 
     Returns layer, head and s for the heads that were clipped. It knows nn.MultiheadAttention,
-    attnlib's modules and the laboratory's, those of transformers with linear layers q_proj and
+    the laboratory's modules, those of transformers with linear layers q_proj and
     k_proj, query and key, or q_lin and k_lin, and GPT-2. A module of your own whose linear layer
     gives queries, keys and values one after the other, each head by head, says so by an attribute
     `packed_projection`, the name of that layer.

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from attnlib import checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.interception import ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from attnlib.interception import ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, Arguments
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
@@ -155,14 +155,8 @@ class Observer(interception.Watching):
         super().leave_module(module)
 
     @interception.not_compiled
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a function of PyTorch returns here."""
         if torch.compiler.is_compiling():
             self.compiled = True
             return func(*args, **kwargs)
@@ -173,7 +167,7 @@ class Observer(interception.Watching):
             return self.multi_head(*args, **kwargs)
         result = func(*args, **kwargs)
         if func in ATTENTION:
-            self.attention(result, *args, **kwargs)
+            self.attention(result, Arguments(*args, **kwargs))
         return result
 
     def multi_head(self, *args: Any, **kwargs: Any) -> Any:
@@ -188,34 +182,19 @@ class Observer(interception.Watching):
                 MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
         return result
 
-    def attention(
-        self,
-        result: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> None:
-        """Tell a call of scaled_dot_product_attention; the arguments are PyTorch's."""
+    def attention(self, result: Tensor, given: Arguments) -> None:
+        """Tell a call of scaled_dot_product_attention."""
         module, tokens = self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
-        reason = _why_not(query, key)
+        reason = _why_not(given.query, given.key)
         if reason:
             self.unmeasured[name] = reason
             return
-        if dropout_p > 0.0:
+        if given.dropout_p > 0.0:
             with torch.no_grad():
-                result = functional.scaled_dot_product_attention(
-                    *(query, key, value, attn_mask, 0.0, is_causal),
-                    scale=scale,
-                    enable_gqa=enable_gqa,
-                )
-        call = Call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+                without = given._replace(dropout_p=0.0)._asdict()
+                result = functional.scaled_dot_product_attention(**without)
+        call = Call(*given[:4], *given[5:])
         call, result = _unpacked(module, call, result)
         call = call._replace(queries=self.reader.queries(tokens, call))
         self.see(name or self.model_name, number, call, result)

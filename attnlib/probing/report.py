@@ -177,14 +177,12 @@ class Report:
         content = {"definitions": self.definitions, "heads": heads}
         return json.dumps(content, ensure_ascii=False, indent=1)
 
-    def plot(self, kind: str = "heads") -> "Figure":
+    def plot(self) -> "Figure":
         """Return a picture of all heads, layers down and heads across.
 
         The colour is 1/Y over that of random scores of the head's spread, without theory over the
-        number of keys; marks are sinks and wide heads, as in `unusual`. "heads" is the one kind
-        that there is: ValueError for another.
+        number of keys; marks are sinks and wide heads, as in `unusual`.
         """
-        checking.choice("kind", kind, ("heads",))
         return figures.heads(self._lines())
 
     def head(self, layer: str | int, head: int, call: int = 0) -> "OneHead":

@@ -9,13 +9,10 @@ from string import ascii_lowercase
 import torch
 
 from attnlib.files import replace
-from experiments import provenance
 from experiments.compatibility import cells
 from experiments.compatibility.models import FAMILIES, SEED
-from experiments.records import Record, complete, path_of
+from experiments.records import Record, recorded
 
-COMMAND = "python -m experiments.compatibility"
-RECORD = path_of("compatibility")
 PAGE = Path(__file__).parents[2] / "compatibility.md"
 
 Cells = dict[tuple[str, str, str], dict[str, str]]
@@ -79,10 +76,8 @@ def shown(line: str) -> str:
 def main() -> None:
     """Record what is not recorded yet, and write the page."""
     torch.set_num_threads(1)
-    made_with = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
-    record = complete(
-        RECORD, cells.work(), command=COMMAND, settings={"seed": SEED}, made=made_with
-    )
+    settings = {"seed": SEED}
+    record = recorded("compatibility", cells.work(), settings, "torch", "transformers")
     replace(PAGE, page(record).encode("utf-8"))
 
 

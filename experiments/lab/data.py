@@ -51,42 +51,31 @@ class Batch(NamedTuple):
     """Shape (batch, sequence); −100 where there is nothing to say."""
 
 
-def load(name: str, path: str | Path | None = None) -> Text:
+def load(name: str) -> Text:
     """Return the text called "embedded" or "tiny-shakespeare".
 
-    tiny-shakespeare is fetched once, into the user's cache (`ATTNLIB_CACHE` names another folder),
-    or read from a copy at `path`. Raises ValueError for another name and for a file that is not
-    tiny-shakespeare, OSError when a file cannot be read or fetched. Chapter: training.
+    tiny-shakespeare is fetched once, into tiny-shakespeare.txt in the user's cache (`ATTNLIB_CACHE`
+    names another folder); a copy that lies there is not fetched. Raises ValueError for another
+    name, OSError when it cannot be fetched. Chapter: training.
     """
     if checking.choice("name", name, NAMES) == EMBEDDED:
         return embedded()
-    path = path or _fetched()
-    text = read(path)
-    if digest(text) != SHAKESPEARE_SHA256:
-        raise ValueError(
-            f"{path} is not {SHAKESPEARE}: its sha256 is {digest(text)}, not {SHAKESPEARE_SHA256}"
-        )
-    return text
+    import pooch
+
+    known, cache = f"sha256:{SHAKESPEARE_SHA256}", os.environ.get("ATTNLIB_CACHE")
+    file, folder = f"{SHAKESPEARE}.txt", cache or pooch.os_cache("attnlib")
+    try:
+        return read(pooch.retrieve(SHAKESPEARE_URL, known, fname=file, path=folder))
+    except OSError as error:
+        raise OSError(
+            f"{file} could not be fetched from {SHAKESPEARE_URL}: {type(error).__name__}; put a "
+            f"copy into {folder}"
+        ) from error
 
 
 def read(path: str | Path) -> Text:
     """Return the bytes of a file; OSError if it cannot be read."""
     return np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
-
-
-def _fetched() -> Path:
-    """Return where tiny-shakespeare lies in the cache; it is fetched the first time."""
-    import pooch
-
-    known, cache = f"sha256:{SHAKESPEARE_SHA256}", os.environ.get("ATTNLIB_CACHE")
-    file, folder = "tiny-shakespeare.txt", cache or pooch.os_cache("attnlib")
-    try:
-        return Path(pooch.retrieve(SHAKESPEARE_URL, known, fname=file, path=folder))
-    except OSError as error:
-        raise OSError(
-            f"{file} could not be fetched from {SHAKESPEARE_URL}: {type(error).__name__}; give "
-            "the path of a copy instead"
-        ) from error
 
 
 def digest(text: Text) -> str:

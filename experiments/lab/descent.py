@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from attnlib import checking
 from experiments.lab.fields import Checked, checked
 
-DECAYS = ("none", "linear")
-
 
 @dataclass(frozen=True)
 class Descent(Checked):
@@ -21,8 +19,6 @@ class Descent(Checked):
 
     learning_rate: float = checked(2.0**-10, checking.positive)
     """Adam's, in the first step."""
-    decay: str = checked("none", checking.choice, allowed=DECAYS)
-    """"none", or "linear": the learning rate falls to 0 in a line."""
     steps: int = checked(5000, checking.integer, minimum=1)
     """Batches, each seen once."""
     batch: int = checked(16, checking.integer, minimum=1)
@@ -32,7 +28,7 @@ class Descent(Checked):
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, over that of the first."""
-        return 1.0 - step / self.steps if self.decay == "linear" else 1.0
+        return 1.0
 
 
 def descend(

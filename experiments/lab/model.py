@@ -95,8 +95,6 @@ class Config(Checked):
     """Each head multiplies its logits by a number that is learned, 1 at the start."""
     skip_weight: float | str = checked(1.0, amount, **FACTOR)
     """What multiplies the input that the branch is added to: as for r."""
-    hidden_weight: float | str = checked(1.0, amount, **FACTOR)
-    """What multiplies the other branch of the block, the network's: as for r."""
     positions: str = checked("learned", checking.choice, allowed=("learned", "rotary", "none"))
     """"learned" (an embedding), "rotary" or "none": but for "learned" a model reads any length."""
 
@@ -252,7 +250,6 @@ class Block(nn.Module):
         super().__init__()
         width = config.width
         self.skip_weight = config.factor(config.skip_weight)
-        self.hidden_weight = config.factor(config.hidden_weight)
         self.attention_norm = nn.LayerNorm(width)
         self.attention = Attention(config)
         self.hidden_norm = nn.LayerNorm(width)
@@ -267,10 +264,8 @@ class Block(nn.Module):
         if ratios is not None:
             ratios.append((branch.square().mean() / x.square().mean()).sqrt())
         x = x + branch
-        hidden = self.output(functional.gelu(self.hidden(self.hidden_norm(x))))
-        if self.hidden_weight != 1.0:
-            hidden = hidden * self.hidden_weight
-        return x + cast(Tensor, hidden)
+        hidden = functional.gelu(self.hidden(self.hidden_norm(x)))
+        return x + cast(Tensor, self.output(hidden))
 
 
 class Transformer(nn.Module):

@@ -41,7 +41,7 @@ from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
 from attnlib.scores import Cosine
 from experiments.lab import data
-from experiments.lab.descent import DECAYS, Descent, descend
+from experiments.lab.descent import Descent, descend
 from experiments.lab.fields import checked
 from experiments.lab.model import BYTES, Config, Transformer, fitted
 
@@ -86,13 +86,16 @@ class Task(Descent):
     """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀; of tokens the chance that
     the query is a true copy, which is 1 where the gap is fixed."""
     learning_rate: float = checked(2.0**-7, checking.positive)
-    decay: str = checked("linear", checking.choice, allowed=DECAYS)
     steps: int = checked(1000, checking.integer, minimum=1)
     batch: int = checked(32, checking.integer, minimum=1)
     lengths: tuple[int, ...] = checked((), _lengths)
     """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
     rows: int = checked(1024, checking.integer, minimum=1)
     """Queries of a test, a multiple of 8."""
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, over that of the first: it falls to 0 in a line."""
+        return 1.0 - step / self.steps
 
 
 class Found(NamedTuple):

@@ -93,30 +93,26 @@ class Outcome(NamedTuple):
 # --- the file of a sweep -------------------------------------------------------------------------
 
 
-def read(path: str | Path, text: str | Path | None = None) -> Sweep:
+def read(path: str | Path) -> Sweep:
     """Return the sweep that the file at `path` describes.
 
-    `text` is where a copy of its corpus lies, for tiny-shakespeare without a network. Raises
-    SweepError, whose message is one line that begins with the path, for a file that cannot be read,
-    is not TOML, or says what cannot be. Chapter: training.
+    Raises SweepError, whose message is one line that begins with the path, for a file that cannot
+    be read, is not TOML, or says what cannot be. Chapter: training.
     """
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
-        return _sweep(path, table, None if text is None else Path(text))
+        return _sweep(path, tomllib.loads(path.read_text("utf-8")))
     except KeyError as error:
         raise SweepError(f"{path}: there must be a key {error}") from error
     except (ValueError, TypeError, AttributeError, OSError) as error:
         raise SweepError(f"{path}: {error}") from error
 
 
-def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
+def _sweep(path: Path, table: Table) -> Sweep:
     for key in table.keys() - KEYS:
         raise ValueError(f"the file has {key}, and may have the keys {', '.join(sorted(KEYS))}")
     kind: type[Training | Task] = Task if "task" in table else Training
-    corpus, digest = "", ""
-    if kind is Training:
-        corpus, digest, text = _corpus(path, table["corpus"], text)
+    corpus, digest, text = ("", "", None) if kind is Task else _corpus(path, table["corpus"])
     common = {**table.get("model", {}), **table.get("training", {}), **table.get("task", {})}
     grid = table.get("grid", {})
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
@@ -129,14 +125,14 @@ def _sweep(path: Path, table: Table, text: Path | None) -> Sweep:
     return Sweep(path.parent / table["results"], text, settings)
 
 
-def _corpus(path: Path, corpus: str, text: Path | None) -> tuple[str, str, Path | None]:
+def _corpus(path: Path, corpus: str) -> tuple[str, str, Path | None]:
     """Return the name of a corpus, its sha256, and where it lies, if it is a file."""
     if corpus == data.SHAKESPEARE:
-        return corpus, data.SHAKESPEARE_SHA256, text
+        return corpus, data.SHAKESPEARE_SHA256, None
     if corpus == data.EMBEDDED:
-        return corpus, data.digest(data.embedded()), text
+        return corpus, data.digest(data.embedded()), None
     file = path.parent / corpus
-    return file.name, data.digest(data.read(file)), text or file
+    return file.name, data.digest(data.read(file)), file
 
 
 def _setting(

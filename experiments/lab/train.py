@@ -103,11 +103,11 @@ class Run:
     """Shape (records, depth): 1/Y, for the mean Y of the same rows; None as for `spreads`."""
 
 
-def train(config: Config, training: Training, text: Text, *, device: str = "cpu") -> Run:
+def train(config: Config, training: Training, text: Text) -> Run:
     """Train one model on the first nine tenths of `text`; the rest gives the validation loss.
 
-    On a CPU the result depends on the arguments, the number of threads, the processor and
-    PyTorch's version only. Raises ValueError for a text too short for a window. Source 002.
+    The result depends on the arguments, the number of threads, the processor and PyTorch's version
+    only. Raises ValueError for a text too short for a window. Source 002.
     Chapter: training.
 
     >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
@@ -115,15 +115,13 @@ def train(config: Config, training: Training, text: Text, *, device: str = "cpu"
     >>> len(run.losses), run.diverged_at, bool(run.final_loss < run.losses[0])
     (30, None, True)
     """
-    return train_model(config, training, text, device=device)[1]
+    return train_model(config, training, text)[1]
 
 
-def train_model(
-    config: Config, training: Training, text: Text, *, device: str = "cpu"
-) -> tuple[Transformer, Run]:
+def train_model(config: Config, training: Training, text: Text) -> tuple[Transformer, Run]:
     """Train as `train` does, and return the model too. Chapter: training."""
     dtype = getattr(torch, training.precision)
-    model = Transformer(config, training.seed, dtype).to(device)
+    model = Transformer(config, training.seed, dtype)
     parts, masked = data.split(text), None if config.causal else MASKED
     batches = data.batches(
         parts.training,
@@ -143,11 +141,10 @@ def train_model(
 
     def next_loss() -> Tensor:
         nonlocal inputs
-        inputs, targets = _tokens(next(batches), device)
+        inputs, targets = map(torch.from_numpy, next(batches))
         return loss(model(inputs), targets)
 
-    # Losses stay on the device: reading each one would make a GPU wait.
-    losses = torch.full((training.steps,), math.nan, device=device, dtype=dtype)
+    losses = torch.full((training.steps,), math.nan, dtype=dtype)
     records = []
     for step, value in descend(model, training, next_loss):
         losses[step] = value
@@ -155,14 +152,14 @@ def train_model(
             records.append(_recorded(model, inputs, training.record_attention))
             if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
-    validation_loss = _validation(model, validation, training.batch, device)
-    every = losses.double().cpu().numpy()
+    validation_loss = _validation(model, validation, training.batch)
+    every = losses.double().numpy()
     bad = np.flatnonzero(~(every <= LOSS_LIMIT))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
     at = training.recorded_at(kept.size)
     recorded = {
-        name: torch.stack([one[name] for one in records]).to(dtype).double().cpu().numpy()
+        name: torch.stack([one[name] for one in records]).to(dtype).double().numpy()
         for name in records[0]
     }
     return model, Run(
@@ -208,17 +205,11 @@ def _means(losses: FloatArray, training: Training) -> FloatArray:
     return rounded
 
 
-def _tokens(batch: Batch, device: str) -> tuple[Tensor, Tensor]:
-    inputs, targets = (torch.from_numpy(tokens).to(device) for tokens in batch)
-    return inputs, targets
-
-
 @torch.no_grad()
-def _validation(model: Transformer, windows: Batch, size: int, device: str) -> float:
+def _validation(model: Transformer, windows: Batch, size: int) -> float:
     """Return the mean loss over all windows, taken in batches of `size`."""
-    total = torch.zeros((), dtype=torch.float64, device=device)
+    total = torch.zeros((), dtype=torch.float64)
     for start in range(0, len(windows.inputs), size):
-        part = Batch(*(tokens[start : start + size] for tokens in windows))
-        inputs, targets = _tokens(part, device)
-        total += len(part.inputs) * loss(model(inputs), targets).double()
+        inputs, targets = (torch.from_numpy(tokens[start : start + size]) for tokens in windows)
+        total += len(inputs) * loss(model(inputs), targets).double()
     return float(total / len(windows.inputs))

@@ -1,6 +1,6 @@
 """Record what each fault of the museum costs a trained model, and what the audit says of it.
 
-    python -m experiments.museum --text PATH
+    python -m experiments.museum
 
 trains the lab's small decoder once, some three minutes of one core, and measures its loss on
 unseen text, the spread α of its logits and its effective keys, at a dozen wrong multipliers and
@@ -25,30 +25,22 @@ shown nine costs:
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache, partial
-from pathlib import Path
-from typing import Annotated
 
 import torch
-import typer
 
 from experiments.compatibility import FAMILIES
 from experiments.museum import EXHIBITS, Exhibit, audits
 from experiments.museum.costs import Trained
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
-from experiments.provenance import made
-from experiments.records import Fields, Work, complete, path_of
+from experiments.records import Fields, Work, recorded
 
-RECORD = path_of("museum")
 RATIOS = tuple(
     float(2.0**k) for k in (-6, -5, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
 )
 """Multipliers of the curve, in units of the right one."""
 
 
-def main(
-    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
-    out: Annotated[Path, typer.Option(help="The record.")] = RECORD,
-) -> None:
+def main() -> None:
     """Train, measure, audit, and write the record."""
     torch.set_num_threads(1)
     settings = {
@@ -58,13 +50,7 @@ def main(
         "ratios": RATIOS,
         "exhibits": [exhibit.name for exhibit in EXHIBITS],
     }
-    complete(
-        out,
-        work(cache(partial(Trained, text))),
-        command="python -m experiments.museum",
-        settings=settings,
-        made=made("numpy", "scipy", "torch", threads=1),
-    )
+    recorded("museum", work(cache(Trained)), settings, "torch")
 
 
 def work(trained: Callable[[], Trained]) -> Work:
@@ -89,4 +75,4 @@ def work(trained: Callable[[], Trained]) -> Work:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

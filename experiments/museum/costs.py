@@ -3,15 +3,14 @@
 import inspect
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from attnlib.attention import rescale
+from attnlib.interception import Mode
 from attnlib.probing import probe
 from experiments.lab import data
 from experiments.lab.train import train_model
@@ -27,8 +26,8 @@ SAME = 1e-5
 class Trained:
     """The model, and the loss of each window of unseen text as it should be."""
 
-    def __init__(self, text: Path | None) -> None:
-        corpus = data.load(data.SHAKESPEARE, text)
+    def __init__(self) -> None:
+        corpus = data.load(data.SHAKESPEARE)
         windows = data.validation_batch(
             data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
         )
@@ -91,16 +90,14 @@ def causal(function: Attend) -> Attend:
     return partial(function, is_causal=True) if takes else function
 
 
-class Replaced(TorchFunctionMode):
+class Replaced(Mode):
     """Runs another attention in place of PyTorch's."""
 
     def __init__(self, attention: Attend) -> None:
         super().__init__()
         self.attention = attention
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func is functional.scaled_dot_product_attention:
-            return self.attention(*args)
-        return func(*args, **(kwargs or {}))
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the other attention returns."""
+        replaced = func is functional.scaled_dot_product_attention
+        return self.attention(*args) if replaced else func(*args, **kwargs)

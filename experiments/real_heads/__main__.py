@@ -8,13 +8,11 @@ an hour of two cores, most of it SmolLM2's. `--part` does some parts only.
 Predicted before the first recorded run: real_heads_predictions.md, beside this folder.
 """
 
-from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
 
-from experiments.lab import data
 from experiments.provenance import made
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.summary import SUMMARIES, summarised
@@ -28,34 +26,24 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def main(
     part: Annotated[list[str] | None, typer.Option(help="Parts to do; all by default.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the records.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of PyTorch.")] = 2,
-    text: Annotated[Path | None, typer.Option(help="A copy of tiny-shakespeare.")] = None,
 ) -> None:
     """Measure, and write the records."""
     wrong = set(part or ()) - set(parts.PARTS)
     if wrong:
         raise typer.BadParameter(f"parts are {', '.join(parts.PARTS)}, got {', '.join(wrong)}")
     torch.set_num_threads(threads)
-    if text is not None:
-        inputs.COPY[data.SHAKESPEARE] = text
     for name in part or parts.PARTS:
         print(name, flush=True)
-        measured(name, threads, out)
+        measured(name, threads)
 
 
-def record_of(name: str, out: Path | None = None) -> Path:
-    """Return where the record of a part is, or will be."""
-    usual = path_of(f"real_heads_{name}")
-    return usual if out is None else out / usual.name
-
-
-def measured(name: str, threads: int, out: Path | None = None) -> Record:
+def measured(name: str, threads: int) -> Record:
     """Do one part, or what is left of it, and return its record.
 
     The numbers of a large part, text by text, stay in the cache; what is recorded are their means.
     """
-    kept = record_of(name, out)
+    kept = path_of(f"real_heads_{name}")
     large = name in SUMMARIES
     found = complete(
         inputs.folder() / "measured" / kept.name if large else kept,

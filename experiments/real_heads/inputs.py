@@ -39,10 +39,6 @@ MODULES = ("argparse", "inspect", "tarfile", "typing", "doctest", "subprocess")
 """Modules of the standard library, the windows of "python"."""
 
 
-COPY: dict[str, Path] = {}
-"""Where a copy of tiny-shakespeare lies, for a machine that cannot fetch it."""
-
-
 class Package(NamedTuple):
     """A package, the one file of it that is used, and what it has to be."""
 
@@ -259,7 +255,7 @@ def kjv() -> str:
 @cache
 def shakespeare() -> str:
     """Return tiny-shakespeare."""
-    return bytes(data.load(data.SHAKESPEARE, COPY.get(data.SHAKESPEARE))).decode("utf-8")
+    return bytes(data.load(data.SHAKESPEARE)).decode("utf-8")
 
 
 @cache

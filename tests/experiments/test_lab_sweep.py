@@ -150,10 +150,10 @@ def test_a_wrong_file_gets_one_line(file, old, new, shown):
     assert not (file.parent / "results.jsonl").exists()
 
 
-def test_another_text_is_no_copy_and_a_missing_file_is_named(file, tmp_path):
-    (tmp_path / "other").write_bytes(b"another text" * 1000)
-    found = sweep.read(file, tmp_path / "other")
-    told = pytest.raises(sweep.SweepError, match="other is not text: its sha256 is")
+def test_a_text_that_has_changed_and_a_missing_file_are_named(file, tmp_path):
+    found = sweep.read(file)
+    found.text.write_bytes(b"another text" * 1000)
+    told = pytest.raises(sweep.SweepError, match="text is not text: its sha256 is")
     with told, ThreadPoolExecutor(1) as pool:
         sweep.run(found, executor=pool)
     assert "No such file" in refusal(tmp_path / "no.toml")

@@ -9,8 +9,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from experiments.lab import data
-from experiments.lab.descent import Descent, descend
+from experiments.lab.descent import descend
 from experiments.lab.model import Config, Transformer
+from experiments.lab.recall import Task
 from experiments.lab.train import LOSS_LIMIT, Run, Training, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -150,13 +151,8 @@ def test_a_run_without_bounds_is_cut_off_where_it_diverged(monkeypatch):
     assert cut.diverged_at == cut.losses.size == cut.recorded_at.size == 0
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_trains_as_the_cpu_does():
-    assert_close(train(TINY, SHORT, TEXT, device="cuda"), train(TINY, SHORT, TEXT), 1e-3)
-
-
 def test_a_rate_that_falls_is_that_of_a_plain_loop():
-    descent = Descent(steps=5, learning_rate=0.1, decay="linear")
+    descent = Task(steps=5, learning_rate=0.1)
     ours, theirs = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
     theirs.load_state_dict(ours.state_dict())
     adam = torch.optim.Adam(theirs.parameters())

@@ -173,8 +173,8 @@ def small():
         patch.setattr(costs, "CONFIG", Config(width=16, depth=2, head_size=8, sequence=16))
         patch.setattr(costs, "TRAINING", replace(costs.TRAINING, steps=4))
         patch.setattr(costs, "WINDOWS", 3)
-        patch.setattr(data, "load", lambda name, path: data.embedded(4096))
-        yield costs.Trained(None)
+        patch.setattr(data, "load", lambda name: data.embedded(4096))
+        yield costs.Trained()
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,11 @@ def test_the_same_numbers_twice(tmp_path, monkeypatch):
     }
     for name, value in smaller.items():
         monkeypatch.setattr(probe_training, name, value)
-    monkeypatch.setattr(data, "load", lambda name, path: data.embedded(4096))
+    monkeypatch.setattr(data, "load", lambda name: data.embedded(4096))
     paths = [tmp_path / name for name in ("one.json", "two.json")]
     for path in paths:
-        probe_training.main(None, path)
+        monkeypatch.setattr(probe_training, "path_of", lambda _, path=path: path)
+        probe_training.main()
     first, second = (path.read_bytes() for path in paths)
     assert first == second
     record = load(paths[0])

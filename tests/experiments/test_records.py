@@ -46,8 +46,9 @@ def test_runs_of_two_experiments_are_the_same_and_there_is_no_other_file():
     for file in described:
         for key, line in results.read(file).items():
             assert seen.setdefault(key, line) == line
-    assert len(records.training_runs()) == sum("corpus" in key for key in map(json.loads, seen))
-    assert all(timing["processor_seconds"] > 0.0 for timing in records.timings())
+    lines = records.training_runs()
+    assert len(lines) == sum("corpus" in key for key in map(json.loads, seen))
+    assert all(line["timing"]["processor_seconds"] > 0.0 for line in lines if "timing" in line)
 
 
 # --- how they come about --------------------------------------------------------------------------
@@ -65,6 +66,15 @@ def work(computed):
 
 
 MADE = {"command": "python -m x", "settings": {"seed": 1, "ns": (2, 3)}, "made": {"numpy": "2"}}
+
+
+def test_a_recorder_says_how_to_make_it_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RECORDED", tmp_path)
+    made = records.recorded("starts", work([]), {"seed": 1}, "torch", threads=2)
+    assert load("starts") == made
+    assert (made.command, made.settings) == ("python -m experiments.starts", {"seed": 1})
+    assert {"numpy", "scipy", "torch"} < set(made.made)
+    assert made.made["threads"] == 2
 
 
 def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):

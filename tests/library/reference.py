@@ -51,16 +51,9 @@ def jacobian_vector_product(p, v, alpha):
     return [mp.fsum(a * mp.mpf(b) for a, b in zip(r, v, strict=True)) for r in jacobian(p, alpha)]
 
 
-def renyi_entropy(p, order):
+def shannon_entropy(p):
     kept = [mp.mpf(x) for x in p if x > 0]
-    if order == 1.0:
-        return -mp.fsum(x * mp.log(x) for x in kept)
-    if np.isinf(order):
-        return -mp.log(max(kept))
-    if order == 0.0:
-        return mp.log(len(kept))
-    q = mp.mpf(order)
-    return mp.log(mp.fsum(x**q for x in kept)) / (1 - q)
+    return -mp.fsum(x * mp.log(x) for x in kept)
 
 
 def relative_error(value, exact):

@@ -3,7 +3,6 @@
 `test_any_input` draws calls of `attend` at random, and has attention written out in float64.
 """
 
-import copy
 import math
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlib import exact
-from attnlib.attention import Attention, attend
+from attnlib.attention import attend
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct
 from tests.library.test_bad_input import assert_refused
@@ -239,9 +238,21 @@ def test_another_policy_of_one_name_or_number_is_not_confused(name, values):
         torch.testing.assert_close(compiled(q, {name: value}), function(q, {name: value}))
 
 
-def test_the_module_compiles_once_for_all_lengths_and_exports():
+class Layer(nn.Module):
+    """Attention of one head, as anybody would write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Linear(16, 8), nn.Linear(16, 8)
+
+    def forward(self, x, is_causal):
+        options = {"policy": "ssmax", "post_scale": "exact", "is_causal": is_causal}
+        return attend(self.query(x), self.key(x), x, **options)
+
+
+def test_a_module_compiles_once_for_all_lengths_and_exports():
     graphs = Graphs()
-    module = Attention(16, 4, key_value_heads=2, policy="ssmax", post_scale="exact").eval()
+    module = Layer().eval()
     compiled = torch.compile(module, fullgraph=True, backend=graphs)
     for length in (6, 9, 7):
         x = draw(2, length, 16, dtype=torch.float32).requires_grad_()
@@ -329,73 +340,3 @@ REFUSED = [
 @pytest.mark.parametrize(("name", "shown", "told"), REFUSED)
 def test_what_has_no_meaning_is_refused(name, shown, told):
     assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **told})
-
-
-# --- the module --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("context", [False, True])
-def test_the_module_is_pytorchs_at_the_usual_scale(context):
-    torch.manual_seed(0)
-    theirs = nn.MultiheadAttention(24, 3, batch_first=True).double()
-    ours = Attention(24, 3).double()
-    weights = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
-    with torch.no_grad():
-        for layer, weight, bias in zip((ours.query, ours.key, ours.value), *weights, strict=True):
-            layer.weight.copy_(weight)
-            layer.bias.copy_(bias)
-        ours.output.load_state_dict(theirs.out_proj.state_dict())
-    x = draw(2, 7, 24)
-    source = draw(2, 9, 24, seed=1) if context else x
-    mask = some_keys(7, source.shape[1])
-    mask[2] = True
-    expected, _ = theirs(x, source, source, attn_mask=~mask)
-    result = ours(x, source if context else None, attn_mask=mask)
-    torch.testing.assert_close(result, expected)
-
-
-def test_the_module_passes_its_options_on():
-    torch.manual_seed(0)
-    options = {"policy": "adacos", "normalize_qk": True, "post_scale": 2.0}
-    sizes = {"key_value_heads": 2, "head_size": 5, "context_width": 7, "bias": False}
-    module = Attention(12, 4, **sizes, **options)
-    x, context = draw(3, 6, 12).float(), draw(3, 8, 7).float()
-    q = (x @ module.query.weight.T).view(3, 6, 4, 5).transpose(1, 2)
-    k, v = (
-        (context @ layer.weight.T).view(3, 8, 2, 5).transpose(1, 2)
-        for layer in (module.key, module.value)
-    )
-    z = attend(q, k, v, enable_gqa=True, is_causal=True, **options)
-    expected = z.transpose(1, 2).reshape(3, 6, 20) @ module.output.weight.T
-    torch.testing.assert_close(module(x, context, is_causal=True), expected)
-    assert sum(p.numel() for p in module.parameters()) == 12 * 20 * 2 + 7 * 10 * 2
-    least = Attention(1, 1, head_size=1, context_width=1)
-    assert least(torch.ones(2, 1), torch.ones(3, 1)).shape == (2, 1)
-
-
-def test_a_scale_of_the_module_is_learned_or_kept():
-    kept = torch.linspace(1.0, 2.0, 4)[:, None]
-    learned = nn.Parameter(torch.full((4, 1), 3.0))
-    first = Attention(16, 4, scale=learned, normalize_qk=True, post_scale=kept)
-    first(draw(5, 16).float()).square().sum().backward()
-    assert learned.grad.ne(0).all()
-    assert {name for name, _ in first.named_buffers()} == {"post_scale"}
-    other = nn.Parameter(torch.ones(4, 1))
-    second = Attention(16, 4, scale=other, normalize_qk=True, post_scale=kept * 0)
-    second.load_state_dict(first.state_dict())
-    x = draw(5, 16).float()
-    assert torch.equal(first(x), second(x))
-    assert torch.equal(copy.deepcopy(first)(x), first(x))
-
-
-@pytest.mark.parametrize(
-    ("name", "shown", "told"),
-    [
-        ("width", "15", {"width": 15}),
-        ("heads", "2.0", {"heads": 2.0}),
-        ("key_value_heads", "3", {"key_value_heads": 3}),
-        ("policy and alpha", "give one", {"policy": "mup", "alpha": 1.0}),
-    ],
-)
-def test_a_bad_module_is_refused(name, shown, told):
-    assert_refused(name, shown, Attention, **{"width": 16, "heads": 4, **told})

@@ -85,13 +85,11 @@ NOT_LAW = any_of(None, "normal", 64, Normal)
 NOT_NEEDLE = any_of(None, "tilted", 4.0, retrieval.Fixed)
 SCORE_ROWS = NUMBERS | any_of([0.0, np.inf], 2.5, [])
 PROBABILITIES = FINITE | any_of([-0.5, 1.5], [0.25, 0.25], 1.0, [])
-WRONG_SHAPES = any_of(np.zeros((19, 9)), np.zeros(9))
 GENERATOR = any_of(0, None, np.random.RandomState(0), np.random.PCG64(0))
 AXIS = any_of(2, -3, 1.0, None, [0], 10**6, -(10**400))
 STATISTIC = any_of(None, "mode", 3)
 WEIGHTS = FINITE | any_of(1.0, np.ones((3, 2)), [[1, 2, 3]])
 FORMS = any_of(lambda n: -n, lambda n: n[:1], lambda n: n * np.nan)
-PLACES = NUMBERS | any_of([*range(8), np.inf], np.zeros(9), np.arange(6.0))
 
 # Of each argument what is right, and what is wrong. "function.argument" goes before
 # "module.argument", and that before the argument alone.
@@ -105,7 +103,6 @@ ARGUMENTS = {
     "calibration.needle": (0, NOT_INTEGER | any_of(-1, 3)),
     "causal": (False, any_of(1, 0, None, "yes", np.True_)),
     "count": (4, COUNT),
-    "criteria.needle": (None, but(NOT_NEEDLE, None)),
     "critical_alpha.law": (Normal(), but(NOT_LAW, None)),
     "critical_alpha.n": (5, KEYS),
     "cosine_mgf.d": (3, any_of("4", None, True, 4.0, 0, -1)),
@@ -138,11 +135,7 @@ ARGUMENTS = {
     "needle_calibration.needle": (0, NOT_INTEGER | any_of(-1, 3)),
     "needle": (retrieval.Tilted(2.0), NOT_NEEDLE),
     "moment.order": (2.0, NUMBER | below(1.0) | any_of(16.1, np.inf)),
-    "needles": (2, COUNT | any_of(6)),
-    "order": (2.0, NUMBER | below(0.0)),
     "p": ([[0.5, 0.5], [1.0, 0.0]], PROBABILITIES),
-    "peak_of_medians.values": (np.zeros((20, 9)), NUMBERS | WRONG_SHAPES),
-    "peak_of_medians.x": (np.arange(9.0), PLACES),
     "policies.d": (8, KEYS),
     "position": (3, but(FINITE, None) | below(0.0)),
     "q": (0.5, NUMBERS | any_of(0.0, 1.0, 1e-9)),

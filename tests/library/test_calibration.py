@@ -135,13 +135,6 @@ def test_a_gradient_is_the_covariance_of_logits_and_values():
     np.testing.assert_allclose(found.value[0], expected, rtol=1e-12)
 
 
-def test_parts_by_the_number_of_keys_add_up():
-    model = tiny("Llama", "sdpa")
-    found = scale_gradient(model, texts(3), loss, edges=[1, 4, 13])
-    np.testing.assert_allclose(found.by_keys.sum(axis=1), found.samples, atol=1e-12)
-    assert np.abs(found.by_keys[:, 0]).max() > 0.0
-
-
 def test_the_model_computes_the_same_bits_and_its_weights_get_no_gradient():
     model, [ids] = tiny("Llama", "sdpa"), texts(1)
     outputs = []
@@ -186,7 +179,6 @@ ONES = torch.ones(2, 3)
         (lambda: scale_gradient(OneHead(), [], found_loss), "batches"),
         (lambda: scale_gradient(OneHead(), [ONES]), "loss"),
         (lambda: scale_gradient(OneHead(), [math.nan * ONES], found_loss), "finite"),
-        (lambda: scale_gradient(OneHead(), [ONES], found_loss, edges=[2, 1]), "edges"),
         (lambda: fit_scales(OneHead(), [], [], loss=found_loss), "train"),
         (lambda: needles(OneHead(), [ONES[:1]], "next"), "targets"),
     ],

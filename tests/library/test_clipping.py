@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from attnlib.attention import Attention
 from attnlib.probing import Monitor, clip, probe
 from experiments.lab.model import Config, Transformer
 from tests.library.test_probing import draw
@@ -82,9 +81,6 @@ MODELS = {
     "the laboratory": lambda: One(
         Transformer(Config(width=WIDTH, depth=1, head_size=8, sequence=LENGTH, alpha=3.0)),
         lambda m: m(TOKENS),
-    ),
-    "attnlib's module": lambda: One(
-        Attention(WIDTH, HEADS, policy="ssmax"), lambda m: m(vectors(), is_causal=True)
     ),
     "a module that says how it is packed": packed,
     "GPT-2": lambda: of_transformers("GPT2Model", initializer_range=0.3),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlib import annealed, criteria, exact, freezing, retrieval
+from attnlib import annealed, criteria, exact, freezing
 from attnlib.criteria import effective_keys
 from attnlib.scores import Cosine, DotProduct, Normal
 
@@ -31,20 +31,6 @@ def test_each_criterion_meets_its_definition(law, monkeypatch):
     for criterion in criteria.alphas(law, 600):
         assert criterion.meaning.endswith(".")
         assert (criterion.standard_error > 0.0) == (criterion.name == "typical")
-
-
-@pytest.mark.parametrize("law", [Normal(), Cosine(64)])
-def test_a_needle_adds_two_criteria(law, monkeypatch):
-    monkeypatch.setattr(criteria, "_typical", lambda *_: (3.0, 0.1))
-    sigma = math.sqrt(law.variance)
-    needle = retrieval.Tilted(3.0 / sigma)
-    found = alphas(law, 600, needle=needle)
-    assert found["finding"] == pytest.approx(float(retrieval.best_alpha(law, needle, 600)))
-    distance = float(retrieval.mean_gap(law, needle)) / sigma
-    least = float(retrieval.least_alpha(distance, 600)) / sigma
-    assert found["least"] == (pytest.approx(least) if least < math.inf else None)
-    below = alphas(law, 600, needle=retrieval.Fixed(-0.5))  # never found
-    assert below["least"] is None
 
 
 def test_the_typical_row_states_its_error_and_grows_with_freezing():

@@ -36,7 +36,6 @@ WANTING = {
     "import attnlib.attention": ("torch", "torch"),
     "import attnlib.probing": ("torch", "torch"),
     "import attnlib.auditing": ("torch", "torch"),
-    "from attnlib import policies; policies.table(8, 8)": ("pandas", "table"),
 }
 WANTING_WITH_TORCH = {
     "from attnlib.probing import Report; Report().table()": ("pandas", "table"),

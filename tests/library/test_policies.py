@@ -235,14 +235,6 @@ def test_it_describes_itself(policy):
     assert float(restored.scale(100, 32)) == float(policy.scale(100, 32))
 
 
-def test_the_table_has_a_row_for_each_policy():
-    frame = policies.table(n=4096, d=128)
-    for row, policy in zip(frame.itertuples(index=False), POLICIES.values(), strict=True):
-        numbers = (float(policy.scale(4096, 128)), float(policy.alpha(4096, 128)))
-        said = (policy.name, policy.applied_to, policy.formula)
-        assert tuple(row) == (*said, *numbers, policy.learned, policy.source)
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attnlib.attention import Attention, attend, rescale
+from attnlib.attention import attend, rescale
 from attnlib.policies import POLICIES
 from tests.library import foreign
 from tests.library.test_bad_input import assert_refused
@@ -184,15 +184,14 @@ def test_what_it_cannot_reach_is_said():
         model(X, X, X)
 
 
-def test_it_reaches_attend_and_the_module():
-    module, x = Attention(WIDTH, HEADS, policy="chiang_cholak", post_scale=2.0), X
+def test_it_reaches_attend():
+    options = {"policy": "chiang_cholak", "post_scale": 2.0}
     with rescale("mup"):
-        result = module(x)
-    module.policy = "mup"
-    torch.testing.assert_close(result, module(x))
+        result = attend(X, X, X, **options)
+    torch.testing.assert_close(result, attend(X, X, X, policy="mup", post_scale=2.0))
     with rescale(post_scale=3.0):
-        result = module(x)
-    torch.testing.assert_close(result, 1.5 * module(x) - 0.5 * module.output.bias)
+        result = attend(X, X, X, **options)
+    torch.testing.assert_close(result, 1.5 * attend(X, X, X, **options))
     with rescale(alpha=2.0):
         result = attend(X, X, X, policy="ngpt", normalize_qk=True)
     torch.testing.assert_close(result, attend(X, X, X, alpha=2.0))

@@ -46,24 +46,23 @@ def assert_all_close(law, needle, alpha, n, expected, rel=1e-10):
 
 
 @pytest.mark.parametrize("needle", [Tilted(1.5), Fixed(0.8)], ids=repr)
-@pytest.mark.parametrize(("needles", "sinks"), [(1, ()), (1, 1.7), (2, ()), (2, (0.5, 1.0))])
-def test_needles_beside_sinks_against_a_tensor_of_gauss_rules(needle, needles, sinks):
+@pytest.mark.parametrize("sinks", [(), 1.7, (0.5, 1.0)])
+def test_a_needle_beside_sinks_against_a_tensor_of_gauss_rules(needle, sinks):
     alpha, (points, weights) = 1.2, hermgauss(60)
     rival = points * np.sqrt(2.0), weights / np.sqrt(np.pi)
     tilted = isinstance(needle, Tilted)
     own = (rival[0] + needle.theta, rival[1]) if tilted else (np.array([needle.gap]), np.ones(1))
-    axes = [own] * needles + [rival] * (3 - needles)
+    axes = [own, rival, rival]
     s = np.stack(np.meshgrid(*(x for x, _ in axes), indexing="ij"), axis=-1)
     mass = reduce(np.multiply.outer, [w for _, w in axes])
     powers = np.exp(alpha * s)
     total = powers.sum(axis=-1) + np.exp(sinks).sum()
-    p = powers[..., :needles].sum(axis=-1) / total
-    told = {"needles": needles, "sinks": sinks}
-    found = retrieval.weight(Normal(), needle, alpha, 3, **told)
+    p = powers[..., 0] / total
+    found = retrieval.weight(Normal(), needle, alpha, 3, sinks=sinks)
     assert found == pytest.approx((mass * p).sum(), rel=1e-10)
-    found = retrieval.loss(Normal(), needle, alpha, 3, **told)
-    assert found == pytest.approx(-(mass * np.log(p)).sum(), rel=1e-10)
-    if told == {"needles": 1, "sinks": ()}:
+    if sinks == ():
+        found = retrieval.loss(Normal(), needle, alpha, 3)
+        assert found == pytest.approx(-(mass * np.log(p)).sum(), rel=1e-10)
         found = retrieval.collision_probability(Normal(), needle, alpha, 3)
         squares = (powers**2).sum(axis=-1) / total**2
         assert found == pytest.approx((mass * squares).sum(), rel=1e-10)
@@ -212,7 +211,6 @@ class TestLimits:
         assert beside(sinks=300.0) == pytest.approx(0.0, abs=1e-100)
         alone = retrieval.weight(Normal(), Fixed(2.0), 1.0, 1, sinks=1.0)
         assert alone == pytest.approx(1.0 / (1.0 + np.exp(-1.0)), rel=1e-12)
-        assert retrieval.loss(Normal(), Tilted(2.0), 1.0, 4, needles=4) == 0.0
 
 
 class TestBestAlpha:
@@ -263,15 +261,6 @@ class TestBestAlpha:
         found = retrieval.accuracy(Exponential(), Fixed(3.0), 40)
         assert found == pytest.approx((1.0 - np.exp(-3.0)) ** 39, rel=1e-10)
 
-    def test_the_mean_gap_is_the_slope_of_the_cumulants(self):
-        for law in (Normal(), Cosine(3), Laplace()):
-            theta, step = 0.5 / spread(law), 1e-4 / spread(law)
-            low, high = law.log_mgf([theta - step, theta + step])
-            expected = (high - low) / (2.0 * step) - law.mean
-            assert retrieval.mean_gap(law, Tilted(theta)) == pytest.approx(expected, rel=1e-6)
-        np.testing.assert_allclose(retrieval.mean_gap(DotProduct(5), Tilted([1.0, 3.0])), [1, 3])
-        assert retrieval.mean_gap(Exponential(), Fixed(2.0)) == pytest.approx(1.0, rel=1e-9)
-
     def test_the_least_scale_is_a_root(self):
         gap, n = np.array([[3.0], [8.0]]), np.array([1, 20, 90])
         found = retrieval.least_alpha(gap, n)
@@ -294,7 +283,7 @@ class TestReach:
         ],
         ids=repr,
     )
-    @pytest.mark.parametrize("told", [{}, {"sinks": 0.5}, {"needles": 2}], ids=repr)
+    @pytest.mark.parametrize("told", [{}, {"sinks": 0.5}], ids=repr)
     def test_it_is_the_last_with_half_of_the_weight(self, law, needle, alpha, told):
         n = float(retrieval.reach(law, needle, alpha, **told))
         kept, lost = retrieval.weight(law, needle, alpha, [n, n + 1], **told)
@@ -302,7 +291,6 @@ class TestReach:
 
     def test_limits(self):
         assert retrieval.reach(Normal(), Tilted(5.0), 0.0) == 2.0
-        assert retrieval.reach(Normal(), Tilted(5.0), 0.0, needles=7) == 14.0
         assert retrieval.reach(Normal(), Fixed(1.0), 1.0, sinks=3.0) == 0.0
         assert retrieval.reach(Normal(), Fixed(40.0), 100.0) == np.inf
         # log n = αΔ − α²/2 to leading order, below freezing

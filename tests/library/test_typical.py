@@ -203,9 +203,9 @@ def test_of_two_maxima_the_higher_is_taken():
 def test_a_peak_without_noise_is_found_exactly(peak):
     x = np.linspace(-1.0, 1.0, 9)
     curves = np.tile(1.0 - (x - peak) ** 2, (20, 1))
-    assert typical.peak_of_medians(x, curves) == pytest.approx((peak, 0.0), abs=1e-9)
+    assert typical._peak_of_medians(x, curves) == pytest.approx((peak, 0.0), abs=1e-9)
     for slope in (1.0, -1.0):
-        assert typical.peak_of_medians(x, np.tile(slope * x, (20, 1))).value == slope
+        assert typical._peak_of_medians(x, np.tile(slope * x, (20, 1)))[0] == slope
 
 
 # --- bad input ------------------------------------------------------------------------------------

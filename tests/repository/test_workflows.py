@@ -21,7 +21,6 @@ STEPS = [(*place, step) for place, job in JOBS.items() for step in job.get("step
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 MAY_WRITE = {
     ("publish", "deploy"): {"pages", "id-token"},
-    ("publish", "launch"): {"contents"},
     ("release", "release"): {"contents"},
 }
 
@@ -72,10 +71,10 @@ def test_permissions_are_few_and_jobs_end():
 
 
 def test_steps_keep_the_token_paste_nothing_into_a_shell_and_cache_by_the_pins():
-    for workflow, job, step in STEPS:
+    for workflow, _, step in STEPS:
         given = step.get("with", {})
         if "actions/checkout" in step.get("uses", ""):
-            assert given["persist-credentials"] is (job == "launch")
+            assert given["persist-credentials"] is False
         assert "${{" not in step.get("run", "")
         if "cache" in given:
             assert given["cache-dependency-path"] == "requirements.txt"
@@ -105,6 +104,5 @@ def test_a_name_is_looked_up_in_one_index():
 def test_nothing_is_published_that_did_not_pass():
     jobs = WORKFLOWS["publish"]["jobs"]
     assert jobs["test"]["uses"] == "./.github/workflows/test.yml"
-    assert [jobs[name]["needs"] for name in ("build", "launch")] == ["test", "build"]
-    assert jobs["deploy"]["needs"] == ["build", "launch"]
+    assert [jobs[name]["needs"] for name in ("build", "deploy")] == ["test", "build"]
     assert all("if" not in job for job in jobs.values())

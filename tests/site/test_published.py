@@ -8,13 +8,12 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from book import launch
 from tests.books import ROOT
 
 SITE = "https://example.org/books/scale"
-SOURCE = launch.Source("https://github.com/owner/name", "launch")
+REPOSITORY = "https://github.com/owner/name"
 CONF = """
-extensions = ["myst_nb", "book.extensions.published", "book.launch"]
+extensions = ["myst_nb", "book.extensions.published"]
 html_theme = "sphinx_book_theme"
 html_title = "The Scale & Attention"
 nb_execution_mode = "off"
@@ -26,7 +25,7 @@ def build(tmp_path, monkeypatch):
     """Return a function that builds two pages under given settings."""
 
     def build(**settings):
-        for name in ("BOOK_SITE", "BOOK_PDF", "BOOK_REPOSITORY", "BOOK_RELEASE"):
+        for name in ("BOOK_SITE", "BOOK_PDF", "BOOK_REPOSITORY"):
             monkeypatch.delenv(name, raising=False)
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
@@ -40,7 +39,7 @@ def build(tmp_path, monkeypatch):
             cells=[words, nbformat.v4.new_code_cell("x = 1")],
             metadata={"language_info": {"name": "python"}},
         )
-        nbformat.write(launch.with_cell(notebook, SOURCE), source / "deep" / "page.ipynb")
+        nbformat.write(notebook, source / "deep" / "page.ipynb")
         # In a process of its own: the sitemap leaves a server behind, which would be a fork of
         # this process and hold the browser's pipes.
         options = ("-q", "-E", "-b", "html", "-d", tmp_path / "trees", source, out)
@@ -65,18 +64,15 @@ def test_site_without_an_address_names_none(build):
 
 
 def test_published_site_knows_its_addresses_and_those_of_its_source(build):
-    named = {"BOOK_REPOSITORY": f" {SOURCE.repository}/ ", "BOOK_RELEASE": SOURCE.release}
-    out = build(BOOK_SITE=SITE + "/", **named)
+    out = build(BOOK_SITE=SITE + "/", BOOK_REPOSITORY=f" {REPOSITORY}/ ")
     page = read(out / "deep" / "page.html")
     assert page.select_one("link[rel=canonical]")["href"] == f"{SITE}/deep/page.html"
     links = {link["href"] for link in page.select("a[href]")}
     assert {
-        "https://mybinder.org/v2/gh/owner/name/launch?urlpath=lab/tree/deep/page.ipynb",
-        "https://colab.research.google.com/github/owner/name/blob/launch/deep/page.ipynb",
-        SOURCE.repository,
+        "https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/deep/page.ipynb",
+        REPOSITORY,
     } <= links
     assert "x = 1" in page.get_text()
-    assert "fetch" not in page.get_text()  # the cell that installs is hidden
     places = ElementTree.parse(out / "sitemap.xml").findall(".//{*}loc")
     assert {place.text for place in places} == {f"{SITE}/index.html", f"{SITE}/deep/page.html"}
     lost = read(out / "404.html")

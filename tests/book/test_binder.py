@@ -1,0 +1,46 @@
+"""Running a chapter elsewhere: what Binder installs.
+
+That the buttons are there, tests/site/test_published.py shows.
+"""
+
+import nbformat
+import pytest
+
+from book.extensions import published
+from tests.books import CHAPTERS, ROOT
+from tests.repository.packages import PROJECT, asked_for, imported
+
+
+@pytest.mark.parametrize("address", ["owner/name", "http://github.com/a/b", "https://github.com/a"])
+def test_an_address_that_no_button_can_be_made_of_is_refused(address):
+    with pytest.raises(ValueError, match="BOOK_REPOSITORY"):
+        published.repository(address)
+
+
+def imported_by_the_chapters():
+    found = set()
+    for path in CHAPTERS.glob("*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "code":
+                found |= imported(cell.source)
+    return found
+
+
+def pins(path):
+    lines = (ROOT / path).read_text("utf-8").splitlines()
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+def test_binder_and_the_extra_for_chapters_have_what_chapters_import():
+    needed = imported_by_the_chapters()
+    assert {"numpy", "matplotlib", "torch", "sympy"} <= needed
+    assert needed <= asked_for("chapters") | {"mpmath"}  # which comes with SymPy
+    binder = pins(".binder/pins.txt")
+    assert binder.items() <= pins("requirements.txt").items()
+    # Binder has a Jupyter of its own, and what the command line needs changes no number.
+    computing = needed | asked_for("table", "torch")
+    assert computing - {"ipython", "typer", "rich", "tqdm"} <= set(binder)
+    lines = (ROOT / ".binder" / "pins.txt").read_text("utf-8").splitlines()
+    assert "-e .[chapters]" in lines
+    version = (ROOT / ".binder" / "runtime.txt").read_text("utf-8").removeprefix("python-").strip()
+    assert f"Programming Language :: Python :: {version}" in PROJECT["classifiers"]
