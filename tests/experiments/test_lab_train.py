@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from experiments.lab import data
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
-from experiments.lab.train import LOSS_LIMIT, Run, Training, train
+from experiments.lab.train import LOSS_LIMIT, Run, Training, train, train_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -133,6 +133,63 @@ def test_precisions_agree_as_far_as_they_go():
     assert_close(train(TINY, SHORT, TEXT), exact, 1e-4)
 
 
+@pytest.mark.parametrize("law", ["none", "own"])
+def test_other_lengths_are_read_at_the_same_bytes(law):
+    config = replace(TINY, positions="none", law=law)
+    training = replace(SHORT, steps=20, lengths=[16, 64], losses_every=20, record_gains=True)
+    model, run = train_model(config, training, TEXT)
+    assert run.losses.shape == (1,)
+    if law == "none":
+        assert run.gains is None
+    else:
+        assert run.gains.shape == (3, 2, 2, 2)
+        assert (run.gains[0] == np.array([[1.0], [0.0]])).all()
+        assert (run.gains[1] != run.gains[0]).any()
+    text = torch.from_numpy(data.split(TEXT).validation.astype(np.int64))
+    for n, row in zip((16, 64), run.readings, strict=True):
+        multipliers = [np.ones(n)]
+        if law == "none":
+            growth = np.log(np.arange(1, n + 1)) / np.log(16)
+            multipliers += [growth**0.5, growth]
+        assert len(row) == len(multipliers)
+        for value, multiplier in zip(row, multipliers, strict=True):
+            losses = []
+            for start in range(32 - n // 2, 32 - n // 2 + 1952, n // 2):  # 1952 = 61 · 32
+                window = text[start : start + n + 1]
+                logits = multiplied(model, multiplier, window[None, :-1])[0]
+                half = n // 2
+                losses.append(cross_entropy(logits[half:], window[1 + half :]).item())
+            assert value == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def multiplied(model, multiplier, tokens):
+    """Return what a model says where the queries of each position have been multiplied."""
+    kernel, factor = torch.nn.functional.scaled_dot_product_attention, torch.tensor(multiplier)
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+
+        def called(q, *arguments, **options):
+            return kernel(q * factor[:, None].float(), *arguments, **options)
+
+        patch.setattr(torch.nn.functional, "scaled_dot_product_attention", called)
+        return model(tokens)
+
+
+@pytest.mark.parametrize(
+    ("config", "changed", "message"),
+    [
+        (TINY, {"lengths": [32]}, "a decoder whose positions are not learned"),
+        (replace(TINY, positions="none"), {"lengths": [2048]}, "below the 2000 bytes"),
+        (TINY, {"lengths": [24, 32]}, "even divisors of the largest"),
+        (TINY, {"losses_every": 15, "steps": 30}, "must divide 20, or be a multiple"),
+        (TINY, {"warmup": 25}, "warmup must be less than steps=25"),
+        (TINY, {"clip": -1.0}, "clip must be finite and at least 0"),
+    ],
+)
+def test_what_cannot_be_read_or_trained_is_refused(config, changed, message):
+    with pytest.raises(ValueError, match=message):
+        train(config, replace(SHORT, **changed), TEXT)
+
+
 # --- runs that go wrong --------------------------------------------------------------------------
 
 
@@ -167,3 +224,52 @@ def test_a_rate_that_falls_is_that_of_a_plain_loop():
         expected.backward()
         adam.param_groups[0]["lr"] = 0.1 * (5 - step) / 5
         adam.step()
+
+
+class Gained(torch.nn.Module):
+    """A matrix, a bias and a gain."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2)
+        self.scale = torch.nn.Parameter(torch.ones(2))
+        with torch.no_grad():
+            self.linear.weight.copy_(torch.arange(6.0).reshape(2, 3))
+            self.linear.bias.fill_(0.5)
+
+    def forward(self):
+        return (self.scale * self.linear(torch.ones(3))).square().sum()
+
+
+def test_warm_up_decay_and_clipping_are_those_of_a_plain_loop():
+    descent = Descent(
+        steps=9,
+        learning_rate=0.1,
+        decay="cosine",
+        warmup=3,
+        weight_decay=0.5,
+        clip=2.0,
+        gain_rate=4.0,
+    )
+    rates = [0.25, 0.5, 0.75, *((1.0 + math.cos(math.pi * k / 6)) / 2.0 for k in range(6))]
+    ours, theirs = Gained(), Gained()
+    weight, bias = theirs.linear.weight, theirs.linear.bias
+    groups = [
+        {"params": [weight], "weight_decay": 0.5},
+        {"params": [bias, theirs.scale], "weight_decay": 0.0},
+    ]
+    adam = torch.optim.AdamW(groups, lr=1.0)
+    for step, value in descend(ours, descent, ours):
+        expected = theirs()
+        assert value == pytest.approx(expected.item(), rel=1e-4)
+        before = theirs.scale.detach().clone()
+        adam.zero_grad()
+        expected.backward()
+        norm = math.sqrt(sum(p.grad.square().sum().item() for p in theirs.parameters()))
+        for parameter in theirs.parameters():
+            parameter.grad.mul_(min(1.0, 2.0 / norm))
+        for group in adam.param_groups:
+            group["lr"] = 0.1 * rates[step]
+        adam.step()
+        with torch.no_grad():  # Adam's step does not depend on the size of the gradient
+            theirs.scale.copy_(before + 4.0 * (theirs.scale - before))
