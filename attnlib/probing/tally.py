@@ -122,8 +122,8 @@ def _column(name: str, values: NDArray[np.float32], variance: FloatArray) -> Flo
     if name.startswith("target_"):
         # the target's log-odds; a weight of single precision would vanish below e⁻¹⁰³
         odds = of("target_gap") - of("target_kappa") - np.log((of("keys") - 1.0).clip(min=1.0))
-        if name == "target_lost_gap":
-            return expit(-odds) * of("target_gap")
-        return of("entropy") - np.logaddexp(0.0, -odds)
+        lost: FloatArray = expit(-odds) * of("target_gap")
+        excess: FloatArray = of("entropy") - np.logaddexp(0.0, -odds)
+        return lost if name == "target_lost_gap" else excess
     relative = np.sqrt(of("variance")) / freezing.critical_alpha(of("keys").clip(min=2.0))
     return relative if name == "alpha_to_critical" else (relative >= 1.0).astype(np.float64)

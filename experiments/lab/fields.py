@@ -31,6 +31,16 @@ def amount(name: str, value: Any, *, maximum: float, words: Sequence[str] = ()) 
     return number
 
 
+def from_zero(name: str, value: Any) -> float:
+    """Return a number that is 0 or above."""
+    return float(checking.finite(name, checking.number(name, value), minimum=0.0))
+
+
+def lengths(name: str, value: Any) -> tuple[int, ...]:
+    """Return whole numbers of keys or tokens, from 2 on."""
+    return tuple(checking.integer(name, n, minimum=2, maximum=2**20) for n in value)
+
+
 class Checked:
     """Gives a dataclass the check of its fields."""
 

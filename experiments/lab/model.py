@@ -1,8 +1,8 @@
 """A small Transformer over bytes, and the variants of its attention under study.
 
 Decoder or masked encoder, from the same blocks: pre-norm LayerNorm, GELU, positions that are
-learned and absolute, rotary, or none. The attention branch of a block adds, to its input x of width
-w,
+learned and absolute, rotary, none, or the tokens just before. The attention branch of a block adds,
+to its input x of width w,
 
     r · W (c · z) + b,    z = softmax(α q·k/√d) v per head,
 
@@ -29,7 +29,8 @@ from attnlib import annealed, checking, typical
 from attnlib.attention import attend
 from attnlib.attention.arithmetic import scaled
 from attnlib.attention.options import Options, checked_policy
-from attnlib.policies import POLICIES, Policy
+from attnlib.checking import FloatArray
+from attnlib.policies import POLICIES, Policy, own
 from attnlib.scores import Cosine, DotProduct
 from experiments.lab import data
 from experiments.lab.fields import Checked, amount, checked
@@ -40,6 +41,9 @@ LARGEST_FACTOR = 1e19
 """Of `post_scale`, `residual_weight` and the like: a product of two is within float32."""
 
 
+POSITIONS = ("learned", "rotary", "none", "preceding")
+PRECEDING = 3
+"""How many tokens before its own the input has with such positions."""
 SIZE = {"minimum": 1, "maximum": 2**20}
 FACTOR = {"maximum": LARGEST_FACTOR, "words": ("constant", "inverse")}
 
@@ -93,10 +97,20 @@ class Config(Checked):
     """A LayerNorm of the sum of the embeddings, as in source 002."""
     learned_scale: bool = checked(False, checking.flag)
     """Each head multiplies its logits by a number that is learned, 1 at the start."""
+    law: str = checked("none", checking.choice, allowed=("none", "root_log", "log", "own"))
+    """What also multiplies them where a query sees n keys, 1 at n₀ = `sequence`: 1, √(log n/log n₀)
+    or log n/log n₀, which is SSMax with `learned_scale`; or "own": a + b log n/log n₀, where each
+    head learns a, 1 at the start, and b, 0 at the start."""
     skip_weight: float | str = checked(1.0, amount, **FACTOR)
     """What multiplies the input that the branch is added to: as for r."""
-    positions: str = checked("learned", checking.choice, allowed=("learned", "rotary", "none"))
-    """"learned" (an embedding), "rotary" or "none": but for "learned" a model reads any length."""
+    hidden_weight: float | str = checked(1.0, amount, **FACTOR)
+    """What multiplies the other branch of the block, the network's: as for r."""
+    positions: str = checked("learned", checking.choice, allowed=POSITIONS)
+    """"learned" (an embedding), "rotary", "none", or "preceding": the input is of a token and the
+    three before it, and there are no others. But for "learned" a model reads any length, and what
+    "none" and "preceding" say of a place is the same at all lengths."""
+    rotary_share: float = checked(1.0, amount, maximum=1.0)
+    """The share of the planes that rotary positions turn, the fastest of them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,6 +121,11 @@ class Config(Checked):
         if self.positions == "rotary" and self.head_size % 2:
             raise ValueError(
                 f"head_size must be even for rotary positions, got head_size={self.head_size}"
+            )
+        if self.law != "none" and (self.policy is not None or self.sequence == 1):
+            raise ValueError(
+                f"a law wants more than one key and no policy, got law={self.law!r}, "
+                f"sequence={self.sequence} and policy={self.policy!r}"
             )
         if self.policy is not None:
             if self.alpha != 1.0:
@@ -155,6 +174,16 @@ def fitted(policy: str, length: int) -> Policy:
     return rule.with_constants(**dict.fromkeys(names, length))
 
 
+def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
+    """Return √log n, the rule of normal scores."""
+    return np.sqrt(np.log(n))
+
+
+def named_law(law: str, length: int) -> Policy:
+    """Return "root_log" or a policy by name, for models of this length."""
+    return own(_root_log) if law == "root_log" else fitted(law, length)
+
+
 @lru_cache
 def _best_alpha(word: str, law: Cosine | DotProduct, n: int) -> float:
     if word == "annealed":
@@ -184,7 +213,10 @@ class Attention(nn.Module):
         width = config.width
         self.input = _linear(width, 3 * width)
         self.output = _linear(width, width)
-        self.scale = nn.Parameter(torch.ones(config.heads)) if config.learned_scale else None
+        own = config.law == "own"
+        learned = config.learned_scale or own
+        self.scale = nn.Parameter(torch.ones(config.heads)) if learned else None
+        self.slope = nn.Parameter(torch.zeros(config.heads)) if own else None
         c = config.post_scale
         number = None if config.policy else config.alpha_number()
         policy: str | Policy | None = config.policy
@@ -211,10 +243,25 @@ class Attention(nn.Module):
         heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
         if self.config.positions == "rotary":
-            q, k = rotated(q), rotated(k)
-        if self.scale is not None and not self.config.cosine:
-            q = q * self.scale[:, None, None]
+            q, k = (rotated(one, share=self.config.rotary_share) for one in (q, k))
+        gain = self.gain(x.shape[-2])
+        if gain is not None and not self.config.cosine:
+            q = q * gain[..., None]
         return q, k, v
+
+    def gain(self, length: int) -> Tensor | None:
+        """Return what multiplies the logits, shape (heads or 1, length or 1); None for nothing."""
+        config, gain = self.config, None if self.scale is None else self.scale[:, None]
+        if config.law == "none":
+            return gain
+        first = 1 if config.causal else length
+        growth = torch.arange(first, length + 1, dtype=torch.float64).log()
+        growth = (growth / math.log(config.sequence)).to(self.input.weight)
+        if config.law == "root_log":
+            growth = growth.sqrt()
+        if self.slope is not None:
+            return cast(Tensor, gain) + self.slope[:, None] * growth
+        return growth[None] if gain is None else gain * growth
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return c · z, shape (batch, sequence, width).
@@ -222,21 +269,23 @@ class Attention(nn.Module):
         q, k, v: (batch, heads, sequence, head_size).
         """
         causal, kernel = self.config.causal, functional.scaled_dot_product_attention
-        if self.scale is None or not self.config.cosine:
+        gain = self.gain(q.shape[-2]) if self.config.cosine else None
+        if gain is None:
             z = attend(q, k, v, is_causal=causal, **self.options._asdict())
         else:  # a factor of q would be lost where q is brought to length 1
-            gain = self.scale[:, None]
             z = scaled(q, k, v, None, 0.0, causal, False, self.options, kernel, gain)
         return z.transpose(-3, -2).flatten(-2)
 
 
-def rotated(x: Tensor, base: float = 10000.0) -> Tensor:
+def rotated(x: Tensor, base: float = 10000.0, share: float = 1.0) -> Tensor:
     """Return queries or keys, (…, sequence, size), turned by their positions: rotary positions.
 
-    Entry i and entry i + size/2 are a plane, turned by position · base^(−2i/size).
+    Entry i and entry i + size/2 are a plane, turned by position · base^(−2i/size), or not at all
+    beyond the first `share` of the planes.
     """
     half = x.shape[-1] // 2
     speed = base ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    speed[round(share * half) :] = 0.0
     angle = torch.arange(x.shape[-2], device=x.device, dtype=torch.float64)[:, None] * speed
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     one, other = x[..., :half], x[..., half:]
@@ -250,6 +299,7 @@ class Block(nn.Module):
         super().__init__()
         width = config.width
         self.skip_weight = config.factor(config.skip_weight)
+        self.hidden_weight = config.factor(config.hidden_weight)
         self.attention_norm = nn.LayerNorm(width)
         self.attention = Attention(config)
         self.hidden_norm = nn.LayerNorm(width)
@@ -264,8 +314,10 @@ class Block(nn.Module):
         if ratios is not None:
             ratios.append((branch.square().mean() / x.square().mean()).sqrt())
         x = x + branch
-        hidden = functional.gelu(self.hidden(self.hidden_norm(x)))
-        return x + cast(Tensor, self.output(hidden))
+        hidden = self.output(functional.gelu(self.hidden(self.hidden_norm(x))))
+        if self.hidden_weight != 1.0:
+            hidden = hidden * self.hidden_weight
+        return x + cast(Tensor, hidden)
 
 
 class Transformer(nn.Module):
@@ -292,6 +344,8 @@ class Transformer(nn.Module):
         self.position = (
             _embedding(config.sequence, config.width) if config.positions == "learned" else None
         )
+        preceding = config.positions == "preceding"
+        self.preceding = _embedding(PRECEDING * tokens, config.width) if preceding else None
         self.input_norm = nn.LayerNorm(config.width) if config.input_norm else nn.Identity()
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(config.width)
@@ -323,6 +377,11 @@ class Transformer(nn.Module):
             if isinstance(module, Attention):
                 module.output.weight.mul_(gain)
 
+    def gains(self) -> list[list[Tensor]]:
+        """Return what each block has learned of a and b in `Config.law`, a number for each head."""
+        blocks = [cast(Block, block).attention for block in self.blocks]
+        return [[p.detach() for p in (a.scale, a.slope) if p is not None] for a in blocks]
+
     def forward(self, tokens: Tensor, ratios: list[Tensor] | None = None) -> Tensor:
         """Return logits, shape (batch, sequence, 256), from tokens of shape (batch, sequence).
 
@@ -335,6 +394,11 @@ class Transformer(nn.Module):
                 f"tokens must be at most sequence={self.config.sequence} long, got {length}"
             )
         x = self.token(tokens)
+        if self.preceding is not None:  # token 0 stands before the first
+            each = len(self.preceding.weight) // PRECEDING
+            for back in range(1, PRECEDING + 1):
+                before = functional.pad(tokens, (back, 0))[..., :length]
+                x = x + self.preceding(before + (back - 1) * each)
         x = self.input_norm(x if self.position is None else x + self.position.weight[:length])
         for block in self.blocks:
             x = block(x, ratios)

@@ -11,7 +11,9 @@ What the needle has above the others is a task's `gap`:
 
 - "noise": of a law of the noise's own kind, tilted by θ, whatever n (`attnlib.retrieval.Tilted`);
 - "fixed": exactly so much, whatever n (`attnlib.retrieval.Fixed`);
-- "growing": tilted by θ log n/log n₀, n₀ the length of training.
+- "growing": tilted by θ log n/log n₀, n₀ the length of training. In `recall` the key that is meant
+  stands at one place only, as where the gap is fixed, and a wrong query is one of its 7
+  look-alikes: so their number grows with n, and the rule that keeps up with it is log n.
 
 After training the head is measured at other lengths: its gap g, the variance of the other logits
 and their mean under softmax, its weight, its loss, the multiplier t* of all its logits that its
@@ -34,16 +36,16 @@ from torch.nn import functional
 from attnlib import checking
 from attnlib.attention import rescale
 from attnlib.checking import FloatArray
-from attnlib.policies import Policy, own
 from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as logits_of
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
 from attnlib.scores import Cosine
 from experiments.lab import data
-from experiments.lab.descent import Descent, descend
+from experiments.lab.descent import DECAYS, Descent, descend
 from experiments.lab.fields import checked
-from experiments.lab.model import BYTES, Config, Transformer, fitted
+from experiments.lab.fields import lengths as checked_lengths
+from experiments.lab.model import BYTES, Config, Transformer, fitted, named_law
 
 TASKS = ("nearest", "recall", "induction")
 GAPS = ("noise", "fixed", "growing")
@@ -51,6 +53,8 @@ QUERIES = 8
 """How many queries look into one set of keys, and are measured of a sequence: its last."""
 SYMBOLS = 64
 """How many keys of `recall` and tokens of `induction` there are."""
+ALIKE = 8
+"""Where a needle grows, so many keys of `recall` in a row are taken for one another."""
 VALUES = 3
 """How many values a key of `recall` may have."""
 BLOCKS = 50
@@ -63,8 +67,8 @@ MOST = 64.0
 """t* is looked for from 1/MOST to MOST, and is the end where it lies beyond."""
 
 
-def _lengths(name: str, value: Any) -> tuple[int, ...]:
-    return tuple(checking.integer(name, n, minimum=2, maximum=2**20) for n in value)
+def _shortest(name: str, value: Any) -> int | None:
+    return None if value is None else checking.integer(name, value, minimum=3 * QUERIES)
 
 
 @dataclass(frozen=True)
@@ -86,16 +90,16 @@ class Task(Descent):
     """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀; of tokens the chance that
     the query is a true copy, which is 1 where the gap is fixed."""
     learning_rate: float = checked(2.0**-7, checking.positive)
+    decay: str = checked("linear", checking.choice, allowed=DECAYS)
     steps: int = checked(1000, checking.integer, minimum=1)
     batch: int = checked(32, checking.integer, minimum=1)
-    lengths: tuple[int, ...] = checked((), _lengths)
+    lengths: tuple[int, ...] = checked((), checked_lengths)
     """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
+    shortest: int | None = checked(None, _shortest)
+    """Sequences of training are as long as n₀, or with a number, at least 24, of any length from it
+    to n₀, each equally often on a scale of log n and the same in a batch."""
     rows: int = checked(1024, checking.integer, minimum=1)
     """Queries of a test, a multiple of 8."""
-
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step, over that of the first: it falls to 0 in a line."""
-        return 1.0 - step / self.steps
 
 
 class Found(NamedTuple):
@@ -107,25 +111,18 @@ class Found(NamedTuple):
     """The first of these that is not a number; None if there is none."""
     measured: list[dict[str, Any]]
     """`measured` at n₀ and at the other lengths; empty where it diverged."""
-
-
-def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
-    """Return √log n, the rule of normal scores."""
-    return np.sqrt(np.log(n))
+    learned: list[list[list[float]]] | None = None
+    """Of a Transformer, for each block and each of `descent.GAINS` that is learned: what the heads
+    have learned; None for others."""
 
 
 LAWS = ("root_log", "ssmax", "qwen", "llama_4", "yarn", "infoscale")
 """The laws in dispute, beside that of no law: log n is "ssmax", and "qwen" from n₀ on."""
 
 
-def _named(law: str, length: int) -> Policy:
-    """Return one of `LAWS`, for models of this length."""
-    return own(_root_log) if law == "root_log" else fitted(law, length)
-
-
 def multipliers(n: int, length: int, d: int) -> dict[str, float]:
     """Return each of `LAWS` at n keys, over what it is at `length`, for heads of d dimensions."""
-    return {law: float(_named(law, length).relative(length).scale(n, d)) for law in LAWS}
+    return {law: float(named_law(law, length).relative(length).scale(n, d)) for law in LAWS}
 
 
 # --- what is to be found --------------------------------------------------------------------------
@@ -199,11 +196,12 @@ def sequences(
 
     Where the gap is fixed, what a query copies stands at one place only. Else all are drawn alike,
     and the copy is true with the chance ϱ, and any other token without it: a needle tilted by
-    θ = log(63ϱ/(1 − ϱ)) among scores 0 or 1, times log n/log n₀ where the gap grows. Chapter:
-    length.
+    θ = log(63ϱ/(1 − ϱ)) among scores 0 or 1, times log n/log n₀ where the gap grows. In `recall` it
+    then stands at one place only, too, and a wrong token is one of 7 for 63. Chapter: length.
     """
-    before, alike = n - queries, task.gap != "fixed"
-    induction = task.name == "induction"
+    before, induction = n - queries, task.name == "induction"
+    similar = task.gap == "growing" and not induction
+    alike = task.gap != "fixed" and not similar
     starts = rng.integers(0, before - queries, (sets, 1)) + np.arange(queries)
     anywhere = rng.random((sets, before)).argsort(axis=1)[:, :queries]
     places = starts if induction else anywhere
@@ -213,13 +211,14 @@ def sequences(
     if not alike:
         np.put_along_axis(keys, places, shuffled[:, :queries], axis=1)
     asked = np.take_along_axis(keys, places, axis=1)
-    if alike:
-        odds = np.log(SYMBOLS - 1.0)
+    if task.gap != "fixed":
+        near = ALIKE if similar else SYMBOLS
+        odds = np.log(near - 1.0)
         theta = odds + np.log(task.strength / (1.0 - task.strength))
         theta *= np.log(n) / np.log(length) if task.gap == "growing" else 1.0
         wrong = rng.random(asked.shape) * (1.0 + np.exp(theta - odds)) < 1.0
-        other = rng.integers(1, SYMBOLS, asked.shape)
-        asked = np.where(wrong, (asked + other) % SYMBOLS, asked)
+        other = rng.integers(1, near, asked.shape)
+        asked = np.where(wrong, asked // near * near + (asked + other) % near, asked)
     if induction:
         answer = np.take_along_axis(keys, places + 1, axis=1)
         return Sequences(np.concatenate([keys, asked], axis=1), answer, places + 1)
@@ -308,7 +307,10 @@ def find(config: Config, task: Task) -> Found:
     with torch.no_grad():
         trials = (trial(config, task, model, n) for n in lengths(config, task))
         found = of_lengths(trials, config.sequence, config.head_size)
-    return Found(losses.tolist(), None, found)
+    learned = None
+    if isinstance(model, Transformer):
+        learned = [[one.tolist() for one in block] for block in model.gains()]
+    return Found(losses.tolist(), None, found, learned)
 
 
 def trained(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
@@ -337,7 +339,8 @@ def rows_of(
         drawn = nearest(task, config.sequence, config.width, n, rng, sets)
         drawn = (*drawn, drawn.needle)
     else:
-        drawn = sequences(task, config.sequence, n, rng, sets, asked(config.sequence))
+        queries = asked(min(n, config.sequence))
+        drawn = sequences(task, config.sequence, n, rng, sets, queries)
     return [torch.from_numpy(one) for one in drawn]
 
 
@@ -346,7 +349,10 @@ def batches(config: Config, task: Task, model: nn.Module) -> Callable[[], Tensor
     rng = np.random.default_rng([task.seed, data.STARTS])
 
     def loss() -> Tensor:
-        *read, answer, _ = rows_of(config, task, config.sequence, rng, task.batch)
+        n = config.sequence
+        if task.shortest is not None:
+            n = round(float(np.exp(rng.uniform(np.log(task.shortest), np.log(n)))))
+        *read, answer, _ = rows_of(config, task, n, rng, task.batch)
         return _lost(model(*read), answer, "mean")
 
     return loss
@@ -395,8 +401,8 @@ def _answered(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, T
     found = {"logits": seen, "answer_loss": lost, "accuracy": right.flatten().float()}
     length = model.config.sequence
     # A law over what it is at n₀ is for a model without one of its own.
-    for law in LAWS if model.config.policy is None else ():
-        with rescale(factor=_named(law, length), train_length=length):
+    for law in LAWS if model.config.policy is None and model.config.law == "none" else ():
+        with rescale(factor=named_law(law, length), train_length=length):
             found[law] = _lost(model(tokens), answer)
     return found
 
@@ -433,8 +439,9 @@ def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
 def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, Any]]:
     """Return what is measured in tests, the first of them at n₀.
 
-    That is `measured`, what `foresight` gives, and what a Transformer answers. The laws of a model
-    with a policy of its own are none: it is measured at that.
+    That is `measured`, what `foresight` gives, and what a Transformer answers; of several heads, in
+    `heads`, each on the rows that are measured in it: how many, and gap, slope, weight and t*. The
+    laws of a model with a policy or a law of its own are none: it is measured at that.
     """
     found: list[dict[str, Any]] = []
     for n, heads, needle, token, said in tested:
@@ -449,7 +456,21 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
             foresee = foresight(logits, needle)
         own_law = bool(said) and not said["answers"]
         one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
-        found.append({**one, **foresee(logits.shape[1]), **said, "n": n})
+        parts = {} if heads.shape[1] == 1 else {"heads": _by_head(logits, needle, head_of[token])}
+        found.append({**one, **foresee(logits.shape[1]), **said, **parts, "n": n})
+    return found
+
+
+def _by_head(
+    logits: FloatArray, needle: NDArray[np.int64], head: NDArray[np.int64]
+) -> list[dict[str, Any]]:
+    """Return the number of each head that rows are measured in, and what it does to them."""
+    found = []
+    for number in np.unique(head):
+        rows = head == number
+        one = measured(logits[rows], needle[rows])
+        kept = {name: one[name] for name in ("gap", "slope", "weight", "best")}
+        found.append({"head": int(number), "rows": int(rows.sum()), **kept})
     return found
 
 

@@ -24,9 +24,14 @@ Table = dict[str, Any]
 
 SCALARS = ("diverged_at", "final_loss", "validation_loss")
 ARRAYS = ("losses", "gradient_norms", "branch_ratios")
-OF_ATTENTION = ("spreads", "effective_keys")
-"""What there is beside these where `Training.record_attention` asks for it. A number that was not
-finite is null in the file, and here NaN."""
+OPTIONAL = {
+    "spreads": "record_attention",
+    "effective_keys": "record_attention",
+    "gains": "record_gains",
+    "readings": "lengths",
+}
+"""What there is beside these where a field of `Training` asks for it. A number that was not finite
+is null in the file, and here NaN."""
 
 
 @dataclass(frozen=True)
@@ -124,19 +129,27 @@ def _plain(value: Any, digits: int) -> Any:
 
 
 def _arrays(training: Training) -> tuple[str, ...]:
-    return ARRAYS + OF_ATTENTION if training.record_attention else ARRAYS
+    asked = (name for name, field in OPTIONAL.items() if getattr(training, field))
+    return (*ARRAYS, *asked)
 
 
 def decoded(table: Table, setting: Setting) -> Run | Found:
     """Return the run of a line; KeyError, ValueError or TypeError where it is damaged."""
     training = setting.training
     if isinstance(training, Task):
-        return Found(*(table[name] for name in Found._fields))
+        return Found(**{name: table[name] for name in Found._fields if name in table})
     kept = training.steps if table["diverged_at"] is None else table["diverged_at"]
     at, depth = training.recorded_at(kept), setting.config.depth
-    shapes = {"losses": (len(training.means(kept)),), "gradient_norms": (len(at),)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "losses": (len(training.means(kept)),),
+        "gradient_norms": (len(at),),
+        "gains": (len(at), depth, -1, setting.config.heads),
+        "readings": (len(training.lengths), -1),
+    }
     arrays: Table = {}
     for name in _arrays(training):
+        if name in OPTIONAL and table[name] is None:
+            continue
         values = np.array(table[name], dtype=np.float64).astype(training.precision).astype(float)
         arrays[name] = values.reshape(shapes.get(name, (len(at), depth)))
     scalars = {name: table[name] for name in SCALARS}

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attnlib import checking
+from attnlib.attention import rescale
 from attnlib.checking import FloatArray
 from attnlib.probing import probe
 from experiments.lab import data
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import Descent, descend
-from experiments.lab.fields import checked
-from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.fields import checked, lengths
+from experiments.lab.model import Config, Transformer, loss, named_law
 
 LAST_STEPS = 20
 """The final loss is the mean over so many last steps, as in source 002."""
@@ -33,6 +34,10 @@ PRECISIONS = {"float32": 9, "float64": 17}
 """Of all numbers of a model, and the digits that each needs in a file."""
 LOSS_LIMIT = 1000.0
 """A loss above it, or one that is not a number, ends the run: it has diverged."""
+READ = 2**14
+"""At most so many bytes are read at other lengths, the same at each."""
+READING_LAWS = ("root_log", "ssmax")
+"""What multiplies the logits of a model without a law, read at other lengths, once for each."""
 MASKED = 0.15
 """The share of bytes that an encoder has to fill in."""
 
@@ -55,13 +60,23 @@ class Training(Descent):
     """Steps of which `Run.losses` has the mean: a divisor of 20, for a file that is smaller."""
     record_attention: bool = checked(False, checking.flag)
     """Record the spread of the logits and the effective keys too."""
+    record_gains: bool = checked(False, checking.flag)
+    """Record what the heads multiply their logits by, where that is learned."""
+    lengths: tuple[int, ...] = checked((), lengths)
+    """Even lengths of window at which the trained decoder is read too, divisors of the largest: see
+    `Run.readings`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if LAST_STEPS % self.losses_every or self.steps % self.losses_every:
+        every = self.losses_every
+        if (LAST_STEPS % every and every % LAST_STEPS) or self.steps % every:
             raise ValueError(
-                f"losses_every must divide {LAST_STEPS} and steps={self.steps}, "
-                f"got losses_every={self.losses_every}"
+                f"losses_every must divide {LAST_STEPS}, or be a multiple of it, and divide "
+                f"steps={self.steps}, got losses_every={every}"
+            )
+        if any(n % 2 or max(self.lengths) % n for n in self.lengths):
+            raise ValueError(
+                f"lengths must be even divisors of the largest, got lengths={self.lengths}"
             )
 
     def recorded_at(self, kept: int) -> list[int]:
@@ -101,6 +116,13 @@ class Run:
     of the mean square over the rows and heads of a block; None if it was not to be recorded."""
     effective_keys: FloatArray | None = None
     """Shape (records, depth): 1/Y, for the mean Y of the same rows; None as for `spreads`."""
+    gains: FloatArray | None = None
+    """Shape (records, depth, 1 or 2, heads): what is learned of `descent.GAINS`, before the step;
+    None if it was not to be recorded, or nothing is learned."""
+    readings: FloatArray | None = None
+    """Shape (lengths, 1 or 3): the loss in windows of each of `Training.lengths`, over the second
+    half of the window, the same bytes of the validation text at each length. Then the same under
+    each of `READING_LAWS`, 1 at n₀ = `Config.sequence`, where the model has no law of its own."""
 
 
 def train(config: Config, training: Training, text: Text) -> Run:
@@ -123,6 +145,10 @@ def train_model(config: Config, training: Training, text: Text) -> tuple[Transfo
     dtype = getattr(torch, training.precision)
     model = Transformer(config, training.seed, dtype)
     parts, masked = data.split(text), None if config.causal else MASKED
+    if training.lengths and (config.positions == "learned" or not config.causal):
+        raise ValueError("lengths are for a decoder whose positions are not learned")
+    if max(training.lengths, default=0) >= parts.validation.size:
+        raise ValueError(f"lengths must be below the {parts.validation.size} bytes of validation")
     batches = data.batches(
         parts.training,
         sequence=config.sequence,
@@ -149,11 +175,12 @@ def train_model(config: Config, training: Training, text: Text) -> tuple[Transfo
     for step, value in descend(model, training, next_loss):
         losses[step] = value
         if training.records(step):
-            records.append(_recorded(model, inputs, training.record_attention))
+            records.append(_recorded(model, inputs, training))
             if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
     validation_loss = _validation(model, validation, training.batch)
-    every = losses.double().numpy()
+    readings = _readings(model, parts.validation, training.lengths)
+    every = losses.double().cpu().numpy()
     bad = np.flatnonzero(~(every <= LOSS_LIMIT))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
@@ -168,19 +195,45 @@ def train_model(config: Config, training: Training, text: Text) -> tuple[Transfo
         final_loss=None if bad.size else float(kept[-LAST_STEPS:].mean()),
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
         recorded_at=np.array(at, dtype=np.int64),
+        readings=readings if training.lengths else None,
         **{name: values[: len(at)] for name, values in recorded.items()},
     )
 
 
 @torch.no_grad()
-def _recorded(model: Transformer, inputs: Tensor, attention: bool) -> dict[str, Tensor]:
+def _recorded(model: Transformer, inputs: Tensor, training: Training) -> dict[str, Tensor]:
     """Return the size of the gradients as they are, and what the model does to a batch."""
     ratios: list[Tensor] = []
     model(inputs, ratios)
     gradients = [cast(Tensor, p.grad) for p in model.parameters()]
     norm = nn.utils.get_total_norm(gradients)
     found = {"gradient_norms": norm, "branch_ratios": torch.stack(ratios)}
-    return found | _attention(model, inputs) if attention else found
+    if training.record_attention:
+        found |= _attention(model, inputs)
+    if training.record_gains and all(model.gains()):
+        found["gains"] = torch.stack([torch.stack(block) for block in model.gains()])
+    return found
+
+
+@torch.no_grad()
+def _readings(model: Transformer, text: Text, lengths: tuple[int, ...]) -> FloatArray:
+    """Return `Run.readings`: windows that go on by half of their length, so that halves tile."""
+    most, own = max(lengths, default=2), model.config.law != "none" or model.config.policy
+    part, length = most // 2, model.config.sequence
+    count = min(READ, text.size - 1 - part) // part * part
+    found = []
+    for n in lengths:
+        starts = np.arange(part - n // 2, part - n // 2 + count, n // 2)
+        windows = text[starts[:, None] + np.arange(n + 1)].astype(np.int64)
+        inputs, targets = windows[:, :-1], windows[:, 1:].copy()
+        targets[:, : n // 2] = data.IGNORED
+        batch, size = Batch(inputs, targets), max(1, 2048 // n)
+        row = [_validation(model, batch, size)]
+        for law in () if own else READING_LAWS:
+            with rescale(factor=named_law(law, length), train_length=length):
+                row.append(_validation(model, batch, size))
+        found.append(row)
+    return np.array(found)
 
 
 def _attention(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:

@@ -33,6 +33,12 @@ VARIANTS = {
     "skip": {"skip_weight": 3.0, "residual_weight": 0.5, "weighted_bias": True},
     "rotary": {"positions": "rotary"},
     "none": {"positions": "none"},
+    "half rotary": {"positions": "rotary", "rotary_share": 0.5},
+    "preceding": {"positions": "preceding", "law": "log"},
+    "a law": {"law": "root_log", "positions": "none"},
+    "a law of cosines": {"law": "log", "cosine": True, "alpha": 3.0},
+    "a learned law": {"law": "log", "learned_scale": True, "causal": False},
+    "a law of its own": {"law": "own", "cosine": True, "alpha": 3.0},
 }
 POLICY = {
     "ssmax": lambda n: 0.168 * math.log(n) / math.sqrt(8),
@@ -82,10 +88,22 @@ def output_scale(config, n):
     return factors.get(config.post_scale, config.post_scale)
 
 
-def turned(x):
+def law(config, a, b, n):
+    """Return what multiplies the logits of a head that has learned a and b."""
+    growth = math.log(n) / math.log(12)
+    return {
+        "none": a,
+        "root_log": math.sqrt(growth) * a,
+        "log": growth * a,
+        "own": a + b * growth,
+    }[config.law]
+
+
+def turned(x, share):
     """Return x with the plane of entries i and i + size/2 turned by the position, as a number."""
     half = x.shape[1] // 2
-    angle = np.outer(np.arange(len(x)), 10000.0 ** (-np.arange(half) / half))
+    speed = 10000.0 ** (-np.arange(half) / half) * (np.arange(half) < share * half)
+    angle = np.outer(np.arange(len(x)), speed)
     plane = (x[:, :half] + 1j * x[:, half:]) * np.exp(1j * angle)
     return np.concatenate([plane.real, plane.imag], axis=1)
 
@@ -105,6 +123,9 @@ def row_by_row(model):
 
     ids = tokens(config)[0].numpy()
     x = weights["token.weight"][ids] + weights.get("position.weight", 0.0)
+    for back in range(1, 4) if config.positions == "preceding" else ():
+        before = np.concatenate([np.zeros(back, dtype=int), ids[:-back]])
+        x = x + weights["preceding.weight"][256 * (back - 1) + before]
     if config.input_norm:
         x = norm("input_norm", x)
     ratios = []
@@ -116,13 +137,14 @@ def row_by_row(model):
         for head in range(width // d):
             q, k, v = (inner[:, part * width + head * d :][:, :d] for part in range(3))
             if config.positions == "rotary":
-                q, k = turned(q), turned(k)
+                q, k = turned(q, config.rotary_share), turned(k, config.rotary_share)
             if config.cosine:
                 q, k = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (q, k))
-            gain = weights.get(f"{block}.attention.scale", np.ones(config.heads))[head]
+            a = weights.get(f"{block}.attention.scale", np.ones(config.heads))[head]
+            b = weights.get(f"{block}.attention.slope", np.zeros(config.heads))[head]
             for i in range(n):
                 seen = i + 1 if config.causal else n
-                s = gain * scale(config, seen) * k[:seen] @ q[i]
+                s = law(config, a, b, seen) * scale(config, seen) * k[:seen] @ q[i]
                 p = np.exp(s - s.max())
                 c = output_scale(config, seen)
                 z[i, head * d : (head + 1) * d] = c * p @ v[:seen] / p.sum()
@@ -153,6 +175,8 @@ def test_a_model_is_what_numpy_computes_position_by_position(name):
     np.testing.assert_allclose(ratios, of_branches, rtol=1e-9)
     names = [name for name, _ in model.named_parameters()]
     assert ("position.weight" in names) == (config.positions == "learned")
+    learned = 2 if config.law == "own" else int(config.learned_scale)
+    assert [[one.shape for one in block] for block in model.gains()] == [[(2,)] * learned] * 2
 
 
 @pytest.mark.parametrize(("factor", "dtype"), [(0.25, torch.float32), (8.0, torch.float64)])
@@ -195,6 +219,11 @@ def test_a_fitted_policy_has_the_length_of_the_windows():
         ({"alpha": 1e5}, "alpha must be at most 10000, got alpha=100000"),
         ({"policy": "yarm"}, "policy must be a name in .*policy='yarm'; similar names: yarn"),
         ({"policy": "mup", "alpha": 2.0}, "policy and alpha both .* policy='mup' and alpha=2.0"),
+        (
+            {"law": "log", "policy": "ssmax"},
+            "no policy, got law='log', sequence=12 and policy=",
+        ),
+        ({"rotary_share": 1.5}, "rotary_share must be at most 1, got rotary_share=1.5"),
         ({"positions": "rotary", "width": 15, "head_size": 5}, "head_size must be even for rotary"),
     ],
 )

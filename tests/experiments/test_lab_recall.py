@@ -104,6 +104,22 @@ def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
         assert abs((asked == copied).mean() - 0.8) < 4.0 * math.sqrt(0.16 / asked.size)
 
 
+def test_where_a_needle_grows_its_look_alikes_do():
+    for n in (40, 320):
+        tokens, answer, needle = drawn("recall", "growing", n=n, sets=1000)
+        pairs, asked = tokens[:, :-8], tokens[:, -8:] // 4
+        meant = np.take_along_axis(pairs, needle, axis=1)
+        np.testing.assert_array_equal(meant % 4, answer)
+        assert ((pairs[:, None] // 4 == meant[..., None] // 4).sum(axis=2) == 1).all()
+        np.testing.assert_array_equal(asked // 8, meant // 4 // 8)
+        rate = 1.0 / (1.0 + math.exp(-math.log(7 * 4) * math.log(n) / math.log(40)) * 7.0)
+        found = (asked == meant // 4).mean()
+        assert abs(found - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / 8000)
+        assert len(np.unique(asked[asked != meant // 4] - meant[asked != meant // 4] // 4)) == 14
+        alike = (pairs[:, None] // 32 == meant[..., None] // 32).sum(axis=2).mean() - 1.0
+        assert alike == pytest.approx((n - 16) * 7 / 63 + 7 * 7 / 63, rel=0.05)
+
+
 def test_the_chance_of_a_true_copy_grows_as_theta_does():
     for n in (20, 40, 320):
         tokens, _, needle = drawn("induction", "growing", n=n, sets=1000)
@@ -176,6 +192,29 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     with torch.no_grad(), rescale(factor=changed, train_length=24):
         once = recall.trial(config, task, model, 48).said["answer_loss"]
     assert once == beyond["answers"]["qwen"] != twice
+
+
+def test_training_may_be_on_shorter_sequences_and_says_what_was_learned(monkeypatch):
+    config = replace(TOKENS, sequence=48, positions="none", law="own")
+    task = Task(name="recall", gap="fixed", steps=40, batch=2, rows=16, shortest=24)
+    shapes, forward = [], Transformer.forward
+    monkeypatch.setattr(
+        Transformer,
+        "forward",
+        lambda model, tokens: shapes.append(tokens.shape[1]) or forward(model, tokens),
+    )
+    found = recall.find(config, task)
+    *seen, at_home = shapes
+    assert at_home == 48
+    assert 24 <= min(seen) < 28
+    assert 43 < max(seen) <= 48
+    assert np.shape(found.learned) == (2, 2, 2)
+    assert np.ptp(found.learned) > 0.9  # b began at 0, a at 1
+    assert found.measured[0]["answers"] == found.measured[0]["laws"] == {}
+    parts = found.measured[0]["heads"]
+    assert sum(one["rows"] for one in parts) == 16
+    mean = sum(one["rows"] * one["gap"] for one in parts) / 16
+    assert mean == pytest.approx(found.measured[0]["gap"])
 
 
 def test_each_row_is_measured_in_the_head_that_finds_its_token():

@@ -169,6 +169,7 @@ def test_a_text_that_has_changed_and_a_missing_file_are_named(file, tmp_path):
         ('precision = "float64"', 1000.0),
         ("record_attention = true", 1000.0),
         ("losses_every = 4", 5.7),
+        ("lengths = [16, 32]\nrecord_gains = true\npositions = 'none'\nlaw = 'own'", 1000.0),
     ],
 )
 def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(

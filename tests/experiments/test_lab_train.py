@@ -9,10 +9,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from experiments.lab import data
-from experiments.lab.descent import descend
+from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
-from experiments.lab.recall import Task
-from experiments.lab.train import LOSS_LIMIT, Run, Training, train
+from experiments.lab.train import LOSS_LIMIT, Run, Training, train, train_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -134,6 +133,49 @@ def test_precisions_agree_as_far_as_they_go():
     assert_close(train(TINY, SHORT, TEXT), exact, 1e-4)
 
 
+@pytest.mark.parametrize("law", ["none", "own"])
+def test_other_lengths_are_read_at_the_same_bytes(law):
+    config = replace(TINY, positions="none", law=law)
+    training = replace(SHORT, steps=20, lengths=[16, 64], losses_every=20, record_gains=True)
+    model, run = train_model(config, training, TEXT)
+    assert run.losses.shape == (1,)
+    if law == "none":
+        assert run.gains is None
+    else:
+        assert run.gains.shape == (3, 2, 2, 2)
+        assert (run.gains[0] == np.array([[1.0], [0.0]])).all()
+        assert (run.gains[1] != run.gains[0]).any()
+    laws = ("none", "root_log", "log") if law == "none" else (law,)
+    assert run.readings.shape == (2, len(laws))
+    text = torch.from_numpy(data.split(TEXT).validation.astype(np.int64))
+    for column, one in enumerate(laws):
+        other = Transformer(replace(config, law=one))
+        other.load_state_dict(model.state_dict())
+        for row, n in enumerate((16, 64)):
+            starts = range(32 - n // 2, 32 - n // 2 + 1952, n // 2)  # 1952 = 61 · 32
+            windows = torch.stack([text[start : start + n + 1] for start in starts])
+            with torch.no_grad():
+                said = other(windows[:, :-1])[:, n // 2 :].flatten(0, 1)
+            expected = cross_entropy(said, windows[:, 1 + n // 2 :].flatten()).item()
+            assert run.readings[row, column] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("config", "changed", "message"),
+    [
+        (TINY, {"lengths": [32]}, "a decoder whose positions are not learned"),
+        (replace(TINY, positions="none"), {"lengths": [2048]}, "below the 2000 bytes"),
+        (TINY, {"lengths": [24, 32]}, "even divisors of the largest"),
+        (TINY, {"losses_every": 15, "steps": 30}, "must divide 20, or be a multiple"),
+        (TINY, {"warmup": 25}, "warmup must be less than steps=25"),
+        (TINY, {"clip": -1.0}, "clip must be finite and at least 0"),
+    ],
+)
+def test_what_cannot_be_read_or_trained_is_refused(config, changed, message):
+    with pytest.raises(ValueError, match=message):
+        train(config, replace(SHORT, **changed), TEXT)
+
+
 # --- runs that go wrong --------------------------------------------------------------------------
 
 
@@ -152,7 +194,7 @@ def test_a_run_without_bounds_is_cut_off_where_it_diverged(monkeypatch):
 
 
 def test_a_rate_that_falls_is_that_of_a_plain_loop():
-    descent = Task(steps=5, learning_rate=0.1)
+    descent = Descent(steps=5, learning_rate=0.1, decay="linear")
     ours, theirs = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
     theirs.load_state_dict(ours.state_dict())
     adam = torch.optim.Adam(theirs.parameters())
@@ -163,3 +205,45 @@ def test_a_rate_that_falls_is_that_of_a_plain_loop():
         expected.backward()
         adam.param_groups[0]["lr"] = 0.1 * (5 - step) / 5
         adam.step()
+
+
+def gained():
+    """Return a matrix, a bias and a gain."""
+    model = torch.nn.Linear(3, 2)
+    model.scale = torch.nn.Parameter(torch.ones(2))
+    model.weight.data.copy_(torch.arange(6.0).reshape(2, 3))
+    model.bias.data.fill_(0.5)
+    return model, lambda: (model.scale * model(torch.ones(3))).square().sum()
+
+
+def test_warm_up_decay_and_clipping_are_those_of_a_plain_loop():
+    descent = Descent(
+        steps=9,
+        learning_rate=0.1,
+        decay="cosine",
+        warmup=3,
+        weight_decay=0.5,
+        clip=2.0,
+        gain_rate=4.0,
+    )
+    rates = [0.25, 0.5, 0.75, *((1.0 + math.cos(math.pi * k / 6)) / 2.0 for k in range(6))]
+    (ours, our_loss), (theirs, their_loss) = gained(), gained()
+    groups = [
+        {"params": [theirs.weight], "weight_decay": 0.5},
+        {"params": [theirs.bias, theirs.scale], "weight_decay": 0.0},
+    ]
+    adam = torch.optim.AdamW(groups, lr=1.0)
+    for step, value in descend(ours, descent, our_loss):
+        expected = their_loss()
+        assert value == pytest.approx(expected.item(), rel=1e-4)
+        before = theirs.scale.detach().clone()
+        adam.zero_grad()
+        expected.backward()
+        norm = math.sqrt(sum(p.grad.square().sum().item() for p in theirs.parameters()))
+        for parameter in theirs.parameters():
+            parameter.grad.mul_(min(1.0, 2.0 / norm))
+        for group in adam.param_groups:
+            group["lr"] = 0.1 * rates[step]
+        adam.step()
+        with torch.no_grad():  # Adam's step does not depend on the size of the gradient
+            theirs.scale.copy_(before + 4.0 * (theirs.scale - before))
