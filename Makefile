@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+# Without the compiled modules, each of a hundred processes compiles thousands of files again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: book pdf test check mutants execute figures bench processors setup clean
 

@@ -1,10 +1,12 @@
 """Checked claims, shown as boxes: in their chapters, and all together in the ledger."""
 
 from html import escape
+from typing import TYPE_CHECKING
 
 from IPython.display import display
 
-import ledger as claims
+if TYPE_CHECKING:
+    from ledger import Outcome
 
 
 def claim_box(*identifiers: str) -> None:
@@ -12,11 +14,13 @@ def claim_box(*identifiers: str) -> None:
 
     A verdict is what the check returns when the cell runs. Raises KeyError for an unknown id.
     """
+    import ledger as claims  # with sympy: seconds, for what only makes the site
+
     for identifier in identifiers:
         show(box(claims.check(identifier)))
 
 
-def ledger(outcomes: list[claims.Outcome], source: str) -> None:
+def ledger(outcomes: list["Outcome"], source: str) -> None:
     """Show the checked claims of one source as boxes, each with a link to its chapter."""
     for outcome in outcomes:
         if outcome.source == source:
@@ -28,7 +32,7 @@ def show(html: str) -> None:
     display({"text/html": html}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def box(outcome: claims.Outcome, *, linked: bool = False) -> str:
+def box(outcome: "Outcome", *, linked: bool = False) -> str:
     """Return a checked claim as HTML, with a link to its chapter if it is `linked`."""
     o = outcome
     kind = o.verdict.replace(" ", "-")

@@ -43,7 +43,7 @@ def test_the_record_has_every_cell_and_the_page_shows_it():
     [
         *(
             (family, "padding" if there_is(family, "padding") else "sdpa", TOOLS)
-            for family in FAMILIES
+            for family in list(FAMILIES)[::3]  # all, weekly
         ),
         ("Gemma2", "flex_attention", TOOLS),
         ("Gemma3Text", "generation", TOOLS),

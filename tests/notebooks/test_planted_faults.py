@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from random import Random
 from xml.etree import ElementTree
 
@@ -15,10 +15,9 @@ from tests.books import CHAPTERS, ROOT
 from tests.notebooks import pages
 from tests.notebooks.numeric import first_difference, values
 from tests.notebooks.planting import MARKDOWN, OUTPUTS
-from tests.notebooks.rules import code_cells
 
-RUN = "entropy"
-"""The chapter of which a copy is run: a quick one with tables and figures."""
+PRINTS = {"print(12.5)": "12.5", "print('a word')": "a word", "print(2 * '|')": "||"}
+"""The cells that are run, and what each prints."""
 
 
 @cache
@@ -69,17 +68,20 @@ def test_a_fault_in_the_outputs_is_caught(name):
 
 
 def test_a_run_fails_in_the_cells_with_faults_only_and_says_what(tmp_path):
-    copy = deepcopy(book()[RUN])
+    cell = partial(nbformat.v4.new_code_cell, execution_count=1)
+    stream = partial(nbformat.v4.new_output, "stream")
+    written = [cell(code, outputs=[stream(text=f"{text}\n")]) for code, text in PRINTS.items()]
+    copy = nbformat.v4.new_notebook(cells=written)
     faults = {
-        code_cells(copy).index(OUTPUTS[name].plant(copy, Random(0)))
-        for name in ("changed_digit", "changed_label")
+        written.index(OUTPUTS[name].plant(copy, Random(0)))
+        for name in ("changed_digit", "changed_word")
     }
-    nbformat.write(copy, tmp_path / f"{RUN}.ipynb")
+    nbformat.write(copy, tmp_path / "copy.ipynb")
     report = tmp_path / "report.xml"
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", f"--rootdir={tmp_path}"]
     options = ["-n", "0", "-p", "no:cacheprovider", "--color=no", f"--junitxml={report}"]
     result = subprocess.run(
-        [*command, *options, tmp_path / f"{RUN}.ipynb"],
+        [*command, *options, tmp_path / "copy.ipynb"],
         cwd=ROOT,
         env={name: os.environ[name] for name in os.environ if not name.startswith("PYTEST_")},
         capture_output=True,
@@ -93,7 +95,7 @@ def test_a_run_fails_in_the_cells_with_faults_only_and_says_what(tmp_path):
     }
     assert failed.keys() == faults
     for number, message in failed.items():
-        assert f"{RUN}.ipynb, Cell {number}, " in message
+        assert f"copy.ipynb, Cell {number}, " in message
         assert "\n  old: " in message
         assert "\n  new: " in message
         assert len(message) < 3000

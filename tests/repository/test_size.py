@@ -16,13 +16,16 @@ def git(*arguments, given=b""):
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
 def test_a_clone_stays_under_forty_megabytes():
-    """With its history packed anew: how well it lies on a disk depends on how it came there."""
-    options = ("--revs", "--stdout", "--no-reuse-delta", "--threads=1", "--quiet")
-    history = len(git("pack-objects", *options, given=b"HEAD\n"))
+    options = ("--revs", "--stdout", "--threads=1", "--quiet")
     names = git("ls-files", "-z").decode().split("\0")
     sizes = {name: (ROOT / name).stat().st_size for name in names if name}
     assert sum(sizes.values()) > 1e6
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:10]
     told = "; ".join(f"{name} {size / 1e6:.2f}" for name, size in largest)
-    megabytes = (history + sum(sizes.values())) / 1e6
-    assert megabytes < LIMIT / 1e6, f"{megabytes:.1f} MB: history {history / 1e6:.2f}; {told}"
+    # How well it lies on a disk depends on how it came there: if too badly, it is packed anew.
+    for more in ((), ("--no-reuse-delta",)):
+        history = len(git("pack-objects", *options, *more, given=b"HEAD\n"))
+        megabytes = (history + sum(sizes.values())) / 1e6
+        if megabytes < LIMIT / 1e6:
+            return
+    pytest.fail(f"{megabytes:.1f} MB: history {history / 1e6:.2f}; {told}")

@@ -24,11 +24,14 @@ KINDS = (
 )
 """One page or two of each kind, the widest and longest among them."""
 
+ONE = ("models", "api/models", "chapters/variance", "chapters/calculator", "chapters/claims")
+"""One page of each kind, for what takes seconds."""
 
-def each_kind(*others: str) -> list[object]:
-    """Return the pages for parametrize: those of KINDS at every push, all others where slow."""
+
+def each_kind(*others: str, of: tuple[str, ...] = KINDS) -> list[object]:
+    """Return the pages for parametrize: those of a kind at every push, all others where slow."""
     names = [*PAGES, *others]
-    marks = [() if name in (*KINDS, *others) else pytest.mark.slow for name in names]
+    marks = [() if name in (*of, *others) else pytest.mark.slow for name in names]
     return [pytest.param(name, marks=mark) for name, mark in zip(names, marks, strict=True)]
 
 

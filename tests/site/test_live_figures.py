@@ -27,9 +27,17 @@ LIVE = {
     "chapters/variance": ["fig-live-variance"],
     "models": ["fig-models", "fig-models-attend"],
 }
+LIVE_AS_OTHERS = LIVE.keys() - {"intro", "chapters/freezing", "models"}
+"""The pages whose figures take the place of their stills as on these three."""
 
 
-@pytest.mark.parametrize("name", LIVE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LIVE_AS_OTHERS else [])
+        for name in LIVE
+    ],
+)
 def test_print_and_browsers_without_javascript_have_the_stills(opened, site, name):
     page = opened(name)
     written = soup(site / f"{name}.html")
