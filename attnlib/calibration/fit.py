@@ -48,7 +48,7 @@ class ScaleFit:
     """Factors t for the logits of every head, as `fit_scales` finds them.
 
     log t = a + b·r(n) with r = log(n/n₀) for the law "log", log of the rule over its value at n₀
-    for a policy, and 0 for "constant". Chapter: needle.
+    for a policy, and 0 for "constant". Chapter: calibrate.
     """
 
     layers: list[str]
@@ -179,7 +179,7 @@ def fit_scales(
     interval over texts is above 0. Texts, `loss` and errors as for `scale_gradient`. `report` is
     called after each step with what was computed and its loss. A `memory` keeps each pass in a
     file: called again with the same model and texts, token ids, a fit goes on where it was stopped.
-    Chapter: needle.
+    Chapter: calibrate.
     """
     checking.choice("per", per, ("model", "layer", "head"))
     steps = checking.integer("steps", steps, minimum=1)

@@ -21,7 +21,7 @@ class ScaleGradient:
     """∂L/∂log t of each head at t = 1, as `scale_gradient` measures it.
 
     A negative number says that the loss falls as the head's logits grow. Heads that a layer does
-    not have are NaN. Chapter: needle.
+    not have are NaN. Chapter: calibrate.
     """
 
     layers: list[str]
@@ -107,7 +107,7 @@ def scale_gradient(
 
     Raises ValueError for no batches, and a loss that is no finite number or that does not depend on
     attention; RuntimeError for attention that is written out or cannot be reached, by its name.
-    Chapter: needle.
+    Chapter: calibrate.
     """
     passes = []
     for batch in batches:

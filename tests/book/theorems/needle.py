@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, softmax
 
 from attnlib import retrieval
 from attnlib.retrieval import Fixed, Tilted
@@ -85,6 +85,20 @@ def calibration(at: Place) -> None:
         row, _ = rows_with_a_needle(3, alpha)
         at.same(rf"\alpha {order} \theta").holds(**row)
         at.formula(rf"\operatorname{{E}}Y {order} \operatorname{{E}}P").holds(**row)
+
+
+@tied("eq-calibrate-output")
+def an_output_and_the_factor_of_its_logits(at: Place) -> None:
+    logits, values = np.array([0.3, -1.0, 2.0]), np.array([1.0, 0.4, -2.0])
+
+    def output(log_t: float) -> float:
+        return float(softmax(np.exp(log_t) * logits) @ values)
+
+    p, step = softmax(logits), 1e-5
+    known = {"p": p, "ell": logits, "mu": p @ logits, "v": values, "j_in": range(3)}
+    named = {r"\frac{\partial z}{\partial \log t}": "x"}
+    slope = (output(step) - output(-step)) / (2 * step)
+    at.display().holds(named, x=slope, relative=1e-8, **known)
 
 
 @tied("eq-needle-information")
