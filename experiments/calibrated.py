@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.interpolate import CubicHermiteSpline
 
-from attnlib.calibration.needles import GRID, root
+from attnlib.calibration import Needles, ScaleGradient
 from attnlib.checking import FloatArray
 from experiments.lab import results
 from experiments.lab.comparison import Interval, interval
@@ -31,9 +31,21 @@ def select(**at: Any) -> list[Fields]:
     return sorted(found, key=lambda one: one["at"].get("text", 0))
 
 
-def gradients(length: int) -> FloatArray:
-    """Return ∂L/∂log t of each head, (texts, layers, heads)."""
-    return np.array([one["gradient"] for one in select(what="gradient", length=length)])
+def gradient(length: int) -> ScaleGradient:
+    """Return ∂L/∂log t of each head, text by text."""
+    found = select(what="gradient", length=length)
+    samples = np.array([one["gradient"] for one in found])
+    layers = [f"layer {i}" for i in range(samples.shape[1])]
+    return ScaleGradient(layers, np.array([one["loss"] for one in found]), samples)
+
+
+def needles(kind: str, length: int) -> Needles:
+    """Return what each head's rows with a target are, without weights at other factors."""
+    found = select(what="needles", kind=kind, length=length)
+    names = "rows", "weight", "gap", "slope", "reach", "derivatives"
+    sums = {name: np.array([one[name] for one in found]) for name in names}
+    layers = [f"layer {i}" for i in range(sums["rows"].shape[1])]
+    return Needles(layers, **sums, weights=np.zeros_like(sums["derivatives"]))
 
 
 class Curves(NamedTuple):
@@ -44,66 +56,36 @@ class Curves(NamedTuple):
     """(texts, len(log_t)), and so are the slopes."""
     slopes: FloatArray
 
-    def at(self, log_t: FloatArray | float) -> FloatArray:
-        """Return the losses at other factors, between those that were measured."""
-        found: FloatArray = CubicHermiteSpline(self.log_t, self.losses, self.slopes, axis=1)(log_t)
+    def at(self, log_t: FloatArray | float, derivative: int = 0) -> FloatArray:
+        """Return each text's loss at other factors, or a derivative of it."""
+        spline = CubicHermiteSpline(self.log_t, self.losses, self.slopes, axis=1)
+        found: FloatArray = spline(log_t, derivative)
         return found
 
     def best(self, texts: slice = slice(None)) -> float:
         """Return the factor at which the mean loss of these texts is least."""
-        spline = CubicHermiteSpline(self.log_t, self.losses[texts].mean(0), self._mean(texts))
         fine = np.linspace(self.log_t[0], self.log_t[-1], 4001)
-        return float(np.exp(fine[spline(fine).argmin()]))
+        return float(np.exp(fine[self.at(fine)[texts].mean(axis=0).argmin()]))
 
-    def error(self) -> Interval:
-        """Return the best factor of all texts with 95 % over texts: the slope's over its rise."""
+    def wants(self) -> FloatArray:
+        """Return log t of each text: from the best of all, its own slope over the mean rise."""
         best = np.log(self.best())
-        spline = CubicHermiteSpline(self.log_t, self.losses, self.slopes, axis=1)
-        curvature = spline(best, 2).mean()
-        _, half = interval(spline(best, 1))
-        return Interval(np.exp(best), np.exp(best) * half / curvature)
+        wants: FloatArray = best - self.at(best, 1) / self.at(best, 2).mean()
+        return wants
 
     def gain(self) -> Interval:
         """Return what the factor of some texts gains on the others, with 95 % over texts."""
         best = np.log(self.best(FITTED))
-        here = self.at(0.0) - self.at(best)
-        return interval(here[JUDGING])
-
-    def _mean(self, texts: slice) -> FloatArray:
-        mean: FloatArray = self.slopes[texts].mean(axis=0)
-        return mean
+        return interval((self.at(0.0) - self.at(best))[JUDGING])
 
 
 def curves(length: int) -> Curves:
     """Return the losses of a length, at t = 1 and at the others."""
-    here = select(what="gradient", length=length)
-    moved = select(what="shift", length=length)
-    shifts = sorted({one["at"]["log_t"] for one in moved})
-    of_shift = {
-        s: np.array([[p["loss"], p["slope"]] for p in moved if p["at"]["log_t"] == s])
-        for s in shifts
-    }
-    of_shift[0.0] = np.array([[one["loss"], np.sum(one["gradient"])] for one in here])
-    log_t = np.array(sorted(of_shift))
-    losses, slopes = np.moveaxis(np.array([of_shift[s] for s in log_t]), 0, -1).swapaxes(0, 1)
-    return Curves(log_t, losses, slopes)
-
-
-class Targets(NamedTuple):
-    """The rows of each head that are meant to find a key, (layers, heads)."""
-
-    weight: FloatArray
-    """P, the mean."""
-    ratio: FloatArray
-    """Σ(1 − P)g / Σ(1 − P)κ′(1)."""
-    best_factor: FloatArray
-    """t*, between an eighth and eight."""
-
-
-def targets(kind: str, length: int) -> Targets:
-    """Return the heads as they are with a target, over all texts."""
-    found = select(what="needles", kind=kind, length=length)
-    names = "rows", "weight", "gap", "slope", "derivatives"
-    total = {name: np.sum([one[name] for one in found], axis=0) for name in names}
-    best = root(-total["derivatives"]).clip(GRID[0], GRID[-1])
-    return Targets(total["weight"] / total["rows"], total["gap"] / total["slope"], best)
+    here, moved = gradient(length), select(what="shift", length=length)
+    of_shift = {0.0: np.array([here.losses, here.samples.sum(axis=(1, 2))])}
+    for shift in {one["at"]["log_t"] for one in moved}:
+        these = [one for one in moved if one["at"]["log_t"] == shift]
+        of_shift[shift] = np.array([[one[name] for one in these] for name in ("loss", "slope")])
+    log_t = sorted(of_shift)
+    losses, slopes = np.stack([of_shift[shift] for shift in log_t], axis=-1)
+    return Curves(np.array(log_t), losses, slopes)

@@ -31,6 +31,7 @@ VARIANTS = {
     "learned": {"learned_scale": True},
     "learned cosine": {"learned_scale": True, "cosine": True, "alpha": 2.0},
     "skip": {"skip_weight": 3.0, "residual_weight": 0.5, "weighted_bias": True},
+    "both branches": {"skip_weight": 3.0, "hidden_weight": 0.25, "post_scale": "constant"},
     "rotary": {"positions": "rotary"},
     "none": {"positions": "none"},
     "half rotary": {"positions": "rotary", "rotary_share": 0.5},
@@ -157,7 +158,7 @@ def row_by_row(model):
         hidden = linear(f"{block}.hidden", norm(f"{block}.hidden_norm", x))
         erf = np.vectorize(math.erf)(hidden / math.sqrt(2.0))
         hidden = linear(f"{block}.output", hidden * (1.0 + erf) / 2.0)
-        x = x + hidden
+        x = x + config.factor(config.hidden_weight) * hidden
     return linear("output", norm("norm", x)), ratios
 
 
