@@ -1,4 +1,4 @@
-"""Which scale SmolLM2's own loss wants: gradients, fits and needles, one line a finished piece.
+"""Which scale a model's own loss wants: gradients, fits and needles, one line a finished piece.
 
     python -m experiments.calibrate
 
@@ -13,15 +13,17 @@ from itertools import product
 
 import numpy as np
 import torch
+from torch.nn import functional
 from tqdm import tqdm
 
 from attnlib.calibration import fit_scales, needles, repeated_tokens
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import own_loss, read
+from attnlib.calibration.passes import LogFactor, Pass, own_loss, read, unit
 from attnlib.checking import FloatArray
 from experiments.lab import results
 from experiments.real_heads import inputs, parts
+from experiments.real_heads.inputs import Model
 from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields, Work
 
@@ -35,13 +37,24 @@ NEAR = (-0.1, 0.1)
 FIT_LENGTHS = {"head": 512, "log": 2048}
 NEEDLE_LENGTHS = (512, 2048)
 KINDS = ("previous", "repeat")
+MASKED = ("AntiBERTy", "RXNMapper", "rxnfp")
+MASKINGS = 8
+"""How often tokens to be guessed are drawn in a text."""
+PASSAGE = 64
+"""Tokens of each half of a pair."""
 
 
 def pieces() -> Work:
-    """Yield where each piece is, and what computes it; short lengths first."""
+    """Yield where each piece is, and what computes it; short texts first."""
+    for model, text in product((*MASKED, "MiniLM"), range(TEXTS)):
+        at: Fields = {"what": "gradient", "model": model, "text": text}
+        yield at, partial(gradient, model, text)
+        for shift in SHIFTS:
+            at = {"what": "shift", "model": model, "text": text, "log_t": shift}
+            yield at, partial(shifted, model, text, shift)
     for length in LENGTHS:
         for text in range(TEXTS):
-            at: Fields = {"what": "gradient", "length": length, "text": text}
+            at = {"what": "gradient", "length": length, "text": text}
             yield at, partial(gradient, length, text)
         for text, shift in product(range(TEXTS), SHIFTS if length <= 2048 else NEAR):
             at = {"what": "shift", "length": length, "text": text, "log_t": shift}
@@ -58,22 +71,67 @@ def tokens(length: int, text: int) -> torch.Tensor:
     return torch.tensor([parts.window(inputs.smollm2(), text, length)])
 
 
-def gradient(length: int, text: int) -> Fields:
+def run(of: int | str, text: int, log_factor: LogFactor = unit) -> Pass:
+    """Return a text read by SmolLM2, if `of` is a length, or by the model of that name."""
+    if of == "MiniLM":
+        return read(inputs.minilm().module, pairs(text), contrastive, log_factor)
+    if isinstance(of, str):
+        model = inputs.MODELS[of]()
+        return read(model.module, masked(model, text), own_loss, log_factor)
+    return read(inputs.smollm2().module, tokens(of, text), own_loss, log_factor)
+
+
+def gradient(of: int | str, text: int) -> Fields:
     """Return the loss and ∂L/∂log t of each head."""
-    found = read(inputs.smollm2().module, tokens(length, text), own_loss)
+    found = run(of, text)
     layers = list(dict.fromkeys(part.place.layer for part in found.parts))
     return {"loss": found.loss, "gradient": short(by_head(found, layers))}
 
 
-def shifted(length: int, text: int, shift: float) -> Fields:
+def shifted(of: int | str, text: int, shift: float) -> Fields:
     """Return the loss and its slope with all logits times e^shift."""
 
     def log_factor(place: Place, keys: FloatArray) -> FloatArray:
         return np.full((place.heads, 1), shift)
 
-    found = read(inputs.smollm2().module, tokens(length, text), own_loss, log_factor)
+    found = run(of, text, log_factor)
     slope = sum(float(part.gradient.sum()) for part in found.parts)
     return {"loss": found.loss, "slope": slope}
+
+
+def masked(model: Model, text: int) -> Fields:
+    """Return a text some times, of each 15 % of the tokens to be guessed."""
+    kind = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
+    ids = torch.tensor([model.reads(kind[text * (len(kind) // TEXTS)])] * MASKINGS)
+    vocabulary = range(model.module.config.vocab_size)
+    mask = next(i for i in vocabulary if model.writes(i) == "[MASK]")
+    inner = ids.shape[1] - 2
+    order = np.random.default_rng(text).random((MASKINGS, inner)).argsort(axis=1)
+    hidden = torch.zeros_like(ids, dtype=torch.bool)
+    hidden[:, 1:-1] = torch.from_numpy(order < max(1, round(0.15 * inner)))
+    labels = torch.where(hidden, ids, -100)
+    return {"input_ids": torch.where(hidden, mask, ids), "labels": labels}
+
+
+def pairs(text: int) -> torch.Tensor:
+    """Return sixteen pairs of passages, each with the next one of its text, (2, 16, tokens)."""
+    model, found = inputs.minilm(), []
+    for source, place in product(inputs.SOURCES, range(4)):
+        shift = 20_000 * (text // 6) + 4_000 * place
+        first, *ids, last = model.reads(inputs.text(source, text % 6, shift)[:2_000])
+        halves = ids[:PASSAGE], ids[PASSAGE : 2 * PASSAGE]
+        found.append([[first, *half, last] for half in halves])
+    return torch.tensor(found).transpose(0, 1)
+
+
+def contrastive(model: torch.nn.Module, passages: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropy of 20 times the cosines, each half of a pair against the other."""
+    means = model(input_ids=passages.flatten(0, 1)).last_hidden_state.mean(dim=1)
+    one, other = functional.normalize(means, dim=-1).chunk(2)
+    logits, right = 20 * one @ other.T, torch.arange(len(one))
+    return (
+        functional.cross_entropy(logits, right) + functional.cross_entropy(logits.T, right)
+    ) / 2
 
 
 def needle(kind: str, length: int, text: int) -> Fields:
