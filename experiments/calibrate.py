@@ -10,6 +10,7 @@ calibrate_predictions.md, beside this file.
 import json
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,8 +104,8 @@ def masked(model: Model, text: int) -> Fields:
     """Return a text some times, of each 15 % of the tokens to be guessed."""
     kind = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
     ids = torch.tensor([model.reads(kind[text * (len(kind) // TEXTS)])] * MASKINGS)
-    vocabulary = range(model.module.config.vocab_size)
-    mask = next(i for i in vocabulary if model.writes(i) == "[MASK]")
+    config: Any = model.module.config
+    mask = next(i for i in range(config.vocab_size) if model.writes(i) == "[MASK]")
     inner = ids.shape[1] - 2
     order = np.random.default_rng(text).random((MASKINGS, inner)).argsort(axis=1)
     hidden = torch.zeros_like(ids, dtype=torch.bool)
@@ -129,9 +130,7 @@ def contrastive(model: torch.nn.Module, passages: torch.Tensor) -> torch.Tensor:
     means = model(input_ids=passages.flatten(0, 1)).last_hidden_state.mean(dim=1)
     one, other = functional.normalize(means, dim=-1).chunk(2)
     logits, right = 20 * one @ other.T, torch.arange(len(one))
-    return (
-        functional.cross_entropy(logits, right) + functional.cross_entropy(logits.T, right)
-    ) / 2
+    return (functional.cross_entropy(logits, right) + functional.cross_entropy(logits.T, right)) / 2
 
 
 def needle(kind: str, length: int, text: int) -> Fields:
