@@ -22,12 +22,12 @@ from experiments.lab.train import Training, train
 
 QUICK = {"steps": 1, "repeats": 1}
 
-Run = Callable[[Config, Training, data.Text, str], list[float]]
+Run = Callable[[Config, Training, data.Text], list[float]]
 
 
-def laboratory(config: Config, training: Training, text: data.Text, device: str) -> list[float]:
+def laboratory(config: Config, training: Training, text: data.Text) -> list[float]:
     """Return the losses of a run of the laboratory."""
-    return train(config, training, text, device=device).losses.tolist()
+    return train(config, training, text).losses.tolist()
 
 
 def written_out(
@@ -42,9 +42,9 @@ def written_out(
 
 
 @mock.patch.object(functional, "scaled_dot_product_attention", written_out)
-def plain(config: Config, training: Training, text: data.Text, device: str) -> list[float]:
+def plain(config: Config, training: Training, text: data.Text) -> list[float]:
     """Return the losses of the same run as a user would write it."""
-    model = Transformer(config, training.seed).to(device)
+    model = Transformer(config, training.seed)
     adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
     losses = []
     for batch in data.batches(
@@ -54,7 +54,7 @@ def plain(config: Config, training: Training, text: data.Text, device: str) -> l
         steps=training.steps,
         seed=training.seed,
     ):
-        inputs, targets = (torch.from_numpy(tokens.copy()).to(device) for tokens in batch)
+        inputs, targets = (torch.from_numpy(tokens.copy()) for tokens in batch)
         value = loss(model(inputs), targets)
         adam.zero_grad()
         value.backward()
@@ -63,7 +63,7 @@ def plain(config: Config, training: Training, text: data.Text, device: str) -> l
     return losses
 
 
-def measure(device: str = "cpu", steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
+def measure(steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
     """Yield the time of a step, without what a run of one step takes; the best of several."""
     text = data.embedded()
     config = Config()
@@ -73,14 +73,13 @@ def measure(device: str = "cpu", steps: int = 6, repeats: int = 3) -> Iterator[R
     for _ in range(repeats):
         for run, times in found.items():
             start = perf_counter()
-            run(config, replace(training, steps=1), text, device)
+            run(config, replace(training, steps=1), text)
             middle = perf_counter()
-            losses[run] = run(config, replace(training, steps=1 + steps), text, device)
+            losses[run] = run(config, replace(training, steps=1 + steps), text)
             times.append((perf_counter() - middle - (middle - start)) / steps)
     difference = np.abs(np.subtract(*losses.values())).max()
-    where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     yield Ratio(
-        f"experiments.lab, a training step at source 002's size, float32, {where}",
+        "experiments.lab, a training step at source 002's size, float32",
         "the same model with attention written out",
         *(1e3 * min(times) for times in found.values()),
         "ms",

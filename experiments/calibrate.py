@@ -38,6 +38,8 @@ NEAR = (-0.1, 0.1)
 FIT_LENGTHS = {"head": 512, "log": 2048}
 NEEDLE_LENGTHS = (512, 2048)
 KINDS = ("previous", "repeat")
+FAR = (-0.6, -0.4, *SHIFTS, 0.4, 0.6)
+"""Those of the smaller models."""
 MASKED = ("AntiBERTy", "RXNMapper", "rxnfp")
 MASKINGS = 8
 """How often tokens to be guessed are drawn in a text."""
@@ -50,7 +52,7 @@ def pieces() -> Work:
     for model, text in product((*MASKED, "MiniLM"), range(TEXTS)):
         at: Fields = {"what": "gradient", "model": model, "text": text}
         yield at, partial(gradient, model, text)
-        for shift in SHIFTS:
+        for shift in FAR:
             at = {"what": "shift", "model": model, "text": text, "log_t": shift}
             yield at, partial(shifted, model, text, shift)
     for length in LENGTHS:
