@@ -33,8 +33,8 @@ LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 TEXTS = 16
 SHIFTS = (-0.2, -0.1, 0.1, 0.2)
 """log t of the whole model at which losses and their slopes are taken, beside 0."""
-NEAR = (-0.1, 0.1)
-"""Those of the lengths above 2048, of which each takes minutes."""
+NEAR = {4096: (-0.1, 0.1), 8192: (-0.1,)}
+"""Those of the longer texts, of which each takes minutes: at 4096 the least loss lay below 1."""
 FIT_LENGTHS = {"head": 512, "log": 2048}
 NEEDLE_LENGTHS = (512, 2048)
 KINDS = ("previous", "repeat")
@@ -59,7 +59,7 @@ def pieces() -> Work:
         for text in range(TEXTS):
             at = {"what": "gradient", "length": length, "text": text}
             yield at, partial(gradient, length, text)
-        for text, shift in product(range(TEXTS), SHIFTS if length <= 2048 else NEAR):
+        for text, shift in product(range(TEXTS), NEAR.get(length, SHIFTS)):
             at = {"what": "shift", "length": length, "text": text, "log_t": shift}
             yield at, partial(shifted, length, text, shift)
         for kind, text in product(KINDS if length in NEEDLE_LENGTHS else (), range(TEXTS)):

@@ -1,5 +1,7 @@
 """What experiments.calibrate has recorded, read for the chapter.
 
+`of` is a length in tokens, for SmolLM2, or the name of another model.
+
 Chapter: calibrate.
 """
 
@@ -31,9 +33,14 @@ def select(**at: Any) -> list[Fields]:
     return sorted(found, key=lambda one: one["at"].get("text", 0))
 
 
-def gradient(length: int) -> ScaleGradient:
+def place(of: int | str) -> Fields:
+    """Return how the pieces of a length, or of another model, are marked."""
+    return {"model" if isinstance(of, str) else "length": of}
+
+
+def gradient(of: int | str) -> ScaleGradient:
     """Return ∂L/∂log t of each head, text by text."""
-    found = select(what="gradient", length=length)
+    found = select(what="gradient", **place(of))
     samples = np.array([one["gradient"] for one in found])
     layers = [f"layer {i}" for i in range(samples.shape[1])]
     return ScaleGradient(layers, np.array([one["loss"] for one in found]), samples)
@@ -49,7 +56,7 @@ def needles(kind: str, length: int) -> Needles:
 
 
 class Curves(NamedTuple):
-    """Losses of a length when all logits are multiplied, and their slopes in log t."""
+    """Losses when all logits are multiplied, and their slopes in log t."""
 
     log_t: FloatArray
     losses: FloatArray
@@ -79,10 +86,10 @@ class Curves(NamedTuple):
         return interval((self.at(0.0) - self.at(best))[JUDGING])
 
 
-def curves(length: int) -> Curves:
-    """Return the losses of a length, at t = 1 and at the others."""
-    here, moved = gradient(length), select(what="shift", length=length)
-    of_shift = {0.0: np.array([here.losses, here.samples.sum(axis=(1, 2))])}
+def curves(of: int | str) -> Curves:
+    """Return the losses at t = 1 and at the other factors."""
+    here, moved = gradient(of), select(what="shift", **place(of))
+    of_shift = {0.0: np.array([here.losses, np.nansum(here.samples, axis=(1, 2))])}
     for shift in {one["at"]["log_t"] for one in moved}:
         these = [one for one in moved if one["at"]["log_t"] == shift]
         of_shift[shift] = np.array([[one[name] for one in these] for name in ("loss", "slope")])
