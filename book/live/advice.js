@@ -81,11 +81,11 @@ export function reason({ known, unit, g, v }) {
       ", α = Δ, for every number of keys, if the key’s score varies as the others do: no law in n is needed.",
     ];
   return [
-    `Gap over variance is ${digits(g / v)}: in normal noise its logits want this `,
-    ["factor", "needle"],
-    " at every length, if the key that is meant has one strength. Beyond its training length ",
-    ["measure on texts of that length", "length"],
-    ".",
+    `For this target alone the head wants ${digits(g / v)} times its logits: `,
+    ["the ratio of calibration", "needle"],
+    ". A head may do more than find one key: ask ",
+    ["the model’s own loss", "calibrate"],
+    " before you change it.",
   ];
 }
 

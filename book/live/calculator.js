@@ -13,7 +13,7 @@ import {
   problemOfGap,
   problemOfN,
   problemOfTheta,
-  problemOfVariance,
+  problemOfNoise,
   problemsOfKnown,
   readAddress,
   RECOMMENDED,
@@ -44,13 +44,13 @@ function asked(state) {
     },
     g: {
       label: "Gap g",
-      hint: "How far the logit of the key that is meant lies above the mean of the others.",
+      hint: "Of the target’s logit, over the mean of the others: the probe’s target_ratio × target_slope.",
       ...{ to: 40, step: 0.1, check: (value) => problemOfGap(value, state.v) },
     },
     v: {
-      label: "Variance v",
-      hint: "Of the other logits, in a row, under 1/√d (on cosines √d).",
-      ...{ from: 0.05, to: 50, step: 0.01, scale: "logarithmic", check: problemOfVariance },
+      label: "Noise v = κ′(1)",
+      hint: "The probe’s target_slope. For normal logits it is their variance.",
+      ...{ from: 0.05, to: 50, step: 0.01, scale: "logarithmic", check: problemOfNoise },
     },
   };
 }

@@ -13,7 +13,7 @@ export const START = {
 export const KNOWN = [
   ["nothing", "nothing: a new model"],
   ["theta", "how far the key to find stands out"],
-  ["head", "a trained head: gap and variance of its logits"],
+  ["head", "a trained head, measured by the probe"],
 ];
 export const VECTORS = [
   ["any", "as they are, or RMS-normed: what is multiplied is q·k"],
@@ -68,12 +68,12 @@ export function problemOfTheta(value) {
 export function problemOfGap(value, v) {
   if (value < 0) return "Such a key would be hidden below the others: g must be at least 0.";
   const most = STRONGEST * Math.sqrt(v);
-  return value > most ? `With this variance the page ends at g = ${digits(most)}.` : "";
+  return value > most ? `With this noise the page ends at g = ${digits(most)}.` : "";
 }
 
-/** Return what is wrong with the variance of a head's logits, or nothing. */
-export function problemOfVariance(value) {
-  if (value <= 0) return "Logits without variance are all equal: v must be above 0.";
+/** Return what is wrong with the noise of a head's logits, or nothing. */
+export function problemOfNoise(value) {
+  if (value <= 0) return "Logits without noise are all equal: v must be above 0.";
   return value > LARGEST_LOGITS ? `On this page v ends at ${LARGEST_LOGITS}.` : "";
 }
 
@@ -81,7 +81,7 @@ export function problemOfVariance(value) {
 export function problemsOfKnown({ known, theta, g, v }) {
   if (known === "nothing") return {};
   if (known === "theta") return { theta: problemOfTheta(theta) };
-  return { g: problemOfGap(g, v), v: problemOfVariance(v) };
+  return { g: problemOfGap(g, v), v: problemOfNoise(v) };
 }
 
 /** Return the largest α of the page. */
@@ -111,7 +111,7 @@ export function readAddress(hash) {
   if (given.has("theta")) state.known = "theta";
   if (given.has("g") || given.has("v")) state.known = "head";
   read("theta", problemOfTheta);
-  read("v", problemOfVariance);
+  read("v", problemOfNoise);
   read("g", (value) => problemOfGap(value, state.v));
   const scale = given.get("scale");
   if (scale !== null) {

@@ -185,7 +185,7 @@ def test_a_number_in_place_and_the_calculator_goes_on_from_there(opened):
     answer = page.locator("#fig-number .live-answer")
     assert "multiply q·k by 0.3536." in answer.inner_text()
     page.get_by_label("Number of keys n", exact=True).fill("1000")
-    page.get_by_text("a trained head: gap and variance").click()
+    page.get_by_text("a trained head, measured by the probe").click()
     settle(page)
     assert "multiply q·k by 0.2652." in answer.inner_text()
     assert fits(page)
