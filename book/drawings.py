@@ -17,7 +17,7 @@ STATIC = Path(__file__).parent.parent / "static"
 
 
 def three_answers() -> Figure:
-    """Return the figure of the front page: three readings of "maximise the gradient", n = 512.
+    """Return the figure of the README and the cover: "maximise the gradient", n = 512.
 
     The gradient α(1 − Σp²) of a row of normal scores, against α: the approximation
     α(1 − e^{α²}/n), the exact mean, and the geometric mean over 8000 simulated rows.
@@ -35,30 +35,6 @@ def three_answers() -> Figure:
 
 DOOR = (4.2, 2.7)
 """Inches: smaller than a chapter's figure, as it stands beside text."""
-
-WHY_DIMENSIONS = (4, 64, 256, 1024)
-WHY_PAIRS = 60
-
-
-def door_why() -> Figure:
-    """Return dot products of random vectors, which spread like √d: sixty at each d, seed 0."""
-    rng = np.random.default_rng(0)
-    style.set_style()
-    drawing, axes = style.figure("head size d", "dot product q·k")
-    drawing.set_size_inches(DOOR)
-    for d in WHY_DIMENSIONS:
-        q, k = rng.standard_normal((2, WHY_PAIRS, d))
-        beside = d + rng.uniform(-12.0, 12.0, WHY_PAIRS)
-        axes.plot(beside, (q * k).sum(axis=1), ".", color=style.BLUE, markersize=3.5)
-    x = np.linspace(0.0, 1060.0, 107)
-    for sign in (1.0, -1.0):
-        axes.plot(x, sign * np.sqrt(x), "-", color=style.VERMILLION)
-    axes.set(xlim=(-30, 1060), ylim=(-105, 105), yticks=[-64, -32, 0, 32, 64])
-    axes.set_xticks(WHY_DIMENSIONS[1:])
-    axes.text(560.0, 34.0, "√d", color=style.VERMILLION)
-    axes.text(560.0, -48.0, "−√d", color=style.VERMILLION)
-    return drawing
-
 
 LONG_GAP, LONG_STRENGTH = 12.0, 4.0
 """Of the key far above the noise, and of the one whose scale is learned."""
@@ -92,7 +68,6 @@ def built() -> dict[str, str]:
     """Return the other drawings, which each build makes, by file names."""
     return {
         "three-answers.svg": style.svg(three_answers()),
-        "door-why.svg": style.svg(door_why()),
         "door-long.svg": style.svg(door_long()),
         **{name: style.svg(drawing) for name, drawing in stills.figures().items()},
     }

@@ -16,14 +16,23 @@ from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from book import style
 from book.live import heads
-from book.live.tables import KEYS, PARTING_ALPHA, PARTING_KEYS, PARTING_ROWS, sixteen
-from experiments.real_heads import shown
-from experiments.records import load
+from book.live.tables import (
+    FACE_LENGTHS,
+    FACE_POINTS,
+    KEYS,
+    PARTING_ALPHA,
+    PARTING_KEYS,
+    PARTING_ROWS,
+    face,
+    row_of_head,
+    sixteen,
+)
 
 SHOWN = 24
 """Bars of a long row."""
 
 CALCULATOR_KEYS = 4096
+FACE_TIMES = (0.5, 1.0, 2.0)
 FROZEN_ALPHA = 4.0
 FROZEN_KEYS = (16, 4096, 2**20)
 JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
@@ -38,8 +47,6 @@ NUMBER_GAP = 4.0
 OUTPUT_KEYS = 4096
 PARTING_SHOWN = 45
 PRODUCT_LENGTHS = (4, 64, 512)
-QUERY = 36
-"""The token whose row is drawn of the first of the recorded heads."""
 REACH_ALPHAS = (1.0, 2.0, 4.0, 10.0)
 REACH_GAP = 4.0
 
@@ -55,6 +62,7 @@ def figures() -> dict[str, Figure]:
         "live-jacobian.svg": jacobian(),
         "live-freezing.svg": frozen(),
         "live-temperature.svg": temperature(),
+        "live-face.svg": faced(),
         "live-landing.svg": landing(),
         "live-number.svg": number(),
         "live-heads.svg": atlas(),
@@ -179,6 +187,26 @@ def sixteen_keys(d: int, *, divided: bool = False) -> FloatArray:
     return rows.softmax(np.array(sixteen()[0]), 1.0 if divided else np.sqrt(d))
 
 
+def faced() -> Figure:
+    """Return a row of a trained head at three factors, and its model's loss against the factor."""
+    words, logits, meant = row_of_head()
+    table = face()
+    drawing, (*panels, axes) = subplots(4, 1, figsize=(5.4, 5.6), height_ratios=(1, 1, 1, 2.8))
+    for panel, times in zip(panels, FACE_TIMES, strict=True):
+        row = rows.softmax(logits, times)[: table["first"]]
+        bars(panel, row, "", meant)
+        panel.set(ylabel=f"× {times:g}", yticks=[0, 1])
+    panels[-1].set_xticks(np.arange(table["first"]), words[: table["first"]], rotation=60)
+    octaves = np.linspace(table["octaves"]["from"], table["octaves"]["to"], FACE_POINTS)
+    for n, dashes in zip(FACE_LENGTHS, ("-", "-.", "--"), strict=True):
+        axes.plot(2.0**octaves, table["losses"][n], dashes, label=f"{n} tokens")
+    axes.set(xscale="log", xlabel="multiplier of all logits", ylabel="rise of the loss, nats")
+    axes.set_xticks([0.5, 1, 2], ["½", "1", "2"])
+    axes.minorticks_off()
+    axes.legend()
+    return drawing
+
+
 def landing() -> Figure:
     """Return sixteen keys at three head sizes, undivided, and divided by √d at any."""
     drawing, axes = subplots(2, 2, figsize=(5.4, 3.6), sharex=True, sharey=True)
@@ -276,11 +304,8 @@ def atlas() -> Figure:
 
 def attended() -> tuple[list[str], FloatArray, int]:
     """Return the tokens that a row of a recorded head sees, their weights, and which is meant."""
-    one = shown.SHOWN[0]
-    found = load("real_heads_shown").find(model=one.model, layer=one.layer, head=one.head)
-    query, key = shown.unpacked(found["queries"])[QUERY], shown.unpacked(found["keys"])
-    row = rows.softmax(found["scale"] * key[: QUERY + 1] @ query)
-    return found["tokens"][: QUERY + 1], row, found["meant"][QUERY]
+    words, logits, meant = row_of_head()
+    return words, rows.softmax(logits), meant
 
 
 def attend() -> Figure:

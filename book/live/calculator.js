@@ -101,9 +101,9 @@ function questions(state, changed, { few = false } = {}) {
   });
   const row = (...names) =>
     html("div", { class: "live-fields" }, ...names.map((name) => fields[name].element));
-  const more = [unit.element, html("label", { class: "live-check" }, causal, " causal mask")];
+  const mask = html("label", { class: "live-check" }, causal, " causal mask");
   return {
-    elements: [known.element, row(...aboutKey), row("n", "d"), ...(few ? [] : more)],
+    elements: [known.element, row(...aboutKey), row("n", "d"), unit.element, ...(few ? [] : [mask])],
     /** Say what is wrong, also with fields that became impossible by others; return the first. */
     trouble() {
       const impossible = problemsOfKnown(state);

@@ -4,6 +4,7 @@ import { calculator, numberForModel } from "./calculator.js";
 import { contestFigure } from "./contest.js";
 import { place } from "./controls.js";
 import { rulesFigure } from "./explorer.js";
+import { faceFigure } from "./face.js";
 import { findingFigure } from "./finding.js";
 import { freezingFigure } from "./freezing.js";
 import { jacobianFigure } from "./jacobian.js";
@@ -21,6 +22,7 @@ place({
   "fig-freezing-contest": contestFigure,
   "fig-live-needle": findingFigure,
   "fig-live-reach": reachingFigure,
+  "fig-face": faceFigure,
   "fig-landing": landingFigure,
   "fig-number": numberForModel,
   "fig-live-variance": wideningFigure,

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 MODULES = (
     *("table", "chebyshev", "normal", "criteria", "policies", "rows", "drawing", "controls"),
     *("inputs", "advice", "snippets", "jacobian", "freezing", "contest", "parting", "finding"),
-    *("reaching", "widening", "listing", "calculator", "explorer", "landing", "main"),
+    *("reaching", "widening", "listing", "calculator", "explorer", "face", "landing", "main"),
 )
 """In an order in which each imports only from those before it."""
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 from attnlib import annealed, criteria
 from attnlib import typical as typical_rows
@@ -13,6 +14,7 @@ from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, Normal
 from book.catalogue import MODELS, letters
 from experiments import criteria as recorder
+from experiments.real_heads import shown, verdicts
 from experiments.records import Record, load
 
 KEYS = (2, recorder.LARGEST_N)
@@ -43,6 +45,12 @@ ARRIVALS = 65
 
 SEED = 7
 
+QUERY = 36
+"""The token whose row is drawn of the first of the recorded heads."""
+
+FACE_LENGTHS = (128, 512, 2048)
+FACE_POINTS = 33
+
 SIXTEEN = 16
 SIXTEEN_SEEDS = range(8)
 """The keys of the front page's figure, and the seeds of their rows."""
@@ -57,6 +65,7 @@ def tables() -> dict[str, Any]:
         "criteria": criteria_tables(load("criteria")),
         "arrivals": arrivals(),
         "sixteen": sixteen(),
+        "face": face(),
         "policies": policies(),
     }
 
@@ -146,6 +155,37 @@ def sixteen() -> list[list[float]]:
     """
     drawn = (np.random.default_rng(seed).standard_normal(SIXTEEN) for seed in SIXTEEN_SEEDS)
     return [[round(float(score), 4) for score in row] for row in drawn]
+
+
+def face() -> dict[str, Any]:
+    """Return a row of a trained head, and its model's loss against a factor of all logits.
+
+    The head reads a sentence for the second time; `first` words are those of the first time.
+    """
+    words, logits, meant = row_of_head()
+    times, losses = verdicts.curve()
+    octaves = np.log2(times)
+    mean = losses.mean(axis=1)
+    fine = np.linspace(octaves[0], octaves[-1], FACE_POINTS)
+    rise = CubicSpline(octaves, mean - mean[times == 1.0])(fine)
+    lengths = verdicts.LENGTHS_OF_LOSS
+    return {
+        "words": words,
+        "logits": [round(float(logit), 3) for logit in logits],
+        "meant": meant,
+        "first": words.index(words[0], 1),
+        "octaves": {"from": octaves[0], "to": octaves[-1]},
+        "losses": {n: rise[:, lengths.index(n)].round(3).tolist() for n in FACE_LENGTHS},
+    }
+
+
+def row_of_head() -> tuple[list[str], FloatArray, int]:
+    """Return the tokens that a row of a recorded head sees, their logits, and which is meant."""
+    one = shown.SHOWN[0]
+    found = load("real_heads_shown").find(model=one.model, layer=one.layer, head=one.head)
+    query, key = shown.unpacked(found["queries"])[QUERY], shown.unpacked(found["keys"])
+    logits = found["scale"] * key[: QUERY + 1] @ query
+    return found["tokens"][: QUERY + 1], logits, found["meant"][QUERY]
 
 
 def policies() -> list[dict[str, Any]]:

@@ -74,8 +74,6 @@ def test_the_front_page_says_what_its_stills_show():
     short, long = (float(retrieval.reach(law, needle, a)) for a in (1.0, stills.NUMBER_GAP))
     assert stills.LANDING_DIMENSIONS == (4, 64, 1024)
     assert stills.sixteen_keys(64).max() > 0.9
-    assert drawings.WHY_DIMENSIONS == (4, 64, 256, 1024)
-    assert drawings.WHY_PAIRS == 60
     assert (drawings.LONG_GAP, drawings.LONG_STRENGTH) == (12, 4)
     assert 30 <= short < 40
     assert 4500 < long < 5500
@@ -83,8 +81,6 @@ def test_the_front_page_says_what_its_stills_show():
         f"on {few:.1f} keys at d = 4, on {some:.1f} keys at d = 64,",
         f"on {many:.1f} keys at d = 1024.",
         f"on {divided:.1f} keys at any d.",
-        f"takes the seeds up to {tables.SIXTEEN_SEEDS[-1]}.",
-        "sixty at each of d = 4, 64, 256 and 1024.",
         f"in print for Δ = {stills.NUMBER_GAP:g} with two scales,",
     ):
         assert said in text, said

@@ -10,13 +10,14 @@ from attnlib.policies import POLICIES
 from attnlib.scores import Normal
 from book import stills
 from book.live import tables
+from experiments.real_heads import parts, verdicts
 from tests.site.checks import OVERFLOW, soup
 from tests.site.live import addressed, drag, fits, moves, number, readings, settle, swipe
 
 LAW = Normal()
 
 LIVE = {
-    "intro": ["fig-landing", "fig-number"],
+    "intro": ["fig-face", "fig-landing", "fig-number"],
     "chapters/calculator": ["fig-calculator"],
     "chapters/exact": ["fig-live-parting"],
     "chapters/freezing": ["fig-live-freezing", "fig-freezing-contest"],
@@ -157,12 +158,10 @@ def test_what_makes_no_sense_is_explained_and_has_no_answer(opened):
 
 def test_sixteen_keys_by_keyboard_and_finger(opened):
     page = opened("intro", 390, has_touch=True)
-    for part in ("article h1", "article section > p", "#fig-landing .live"):  # on the first screen
-        box = page.locator(part).first.bounding_box()
-        assert box["y"] + box["height"] <= 900
 
     def shown():
-        return [number(text) for text in page.locator(".live-count strong").all_inner_texts()]
+        counts = page.locator("#fig-landing .live-count strong").all_inner_texts()
+        return [number(text) for text in counts]
 
     assert shown() == [1.1, 8.0]
     page.get_by_label("q·k", exact=True).focus()
@@ -177,7 +176,31 @@ def test_sixteen_keys_by_keyboard_and_finger(opened):
         "d = 1024 and scores not divided"
     ).wait_for()
     page.get_by_label("Head size d", exact=True).fill("3")
-    assert not page.locator(".live-count").is_visible()
+    assert not page.locator("#fig-landing .live-count").is_visible()
+
+
+def test_a_head_reads_while_its_logits_are_multiplied(opened):
+    page = opened("intro", 390)
+    for part in ("article h1", "article section > p", "#fig-face .live"):  # on the first screen
+        box = page.locator(part).first.bounding_box()
+        assert box["y"] + box["height"] <= 900
+    words, logits, meant = tables.row_of_head()
+    times, losses = verdicts.curve()
+    mean = losses.mean(axis=1)
+    rise = (mean - mean[times == 1.0])[:, [parts.PRICE_LENGTHS.index(n) for n in (128, 512, 2048)]]
+    for factor in (0.5, 2.0):
+        page.get_by_label("Multiply its logits", exact=True).fill(f"{factor:g}")
+        weight, most = page.locator("#fig-face .live-count strong").all_inner_texts()
+        expected = rows.softmax(logits, factor)[meant]
+        assert number(weight) == pytest.approx(100 * expected, abs=0.5)
+        assert number(most.split("up to ")[1]) == pytest.approx(
+            rise[times == factor].max(), abs=0.06
+        )
+        height = page.locator("#fig-face .meant .live-weight").evaluate("one => one.style.height")
+        assert float(height.removesuffix("%")) == pytest.approx(100 * expected, abs=0.1)
+    assert page.locator("#fig-face .meant .live-word").inner_text() == words[meant] == "fox"
+    page.get_by_label("Multiply its logits", exact=True).fill("3")
+    assert not page.locator("#fig-face .live-count").is_visible()
 
 
 def test_a_number_in_place_and_the_calculator_goes_on_from_there(opened):
