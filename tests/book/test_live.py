@@ -129,6 +129,6 @@ def test_the_page_of_heads_says_what_the_records_do():
         f"followed before, and {row[0]:.2f} on the first.",
     ):
         assert said in text, said
-    assert words[stills.QUERY] == words[16] == "the"
+    assert words[tables.QUERY] == words[16] == "the"
     assert words[17] == "fox"
     assert meant == row.argmax() == 17
