@@ -1,4 +1,6 @@
-"""What is recorded of SmolLM2's own scale, and what the chapter reads from it."""
+"""What is recorded of models' own scales, and what the chapter reads from it."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ from scipy.interpolate import BarycentricInterpolator
 from scipy.optimize import minimize_scalar
 
 from experiments import calibrate, calibrated
+from experiments.real_heads.inputs import Model
 
 
 @pytest.mark.parametrize("length", [256, 512, 1024, 2048])
@@ -26,7 +29,22 @@ def test_slopes_are_those_of_the_losses_and_the_best_factor_is_least(length):
     assert curves.wants().mean() == pytest.approx(np.log(curves.best()), abs=1e-4)
 
 
-def test_the_pieces_up_to_2048_tokens_are_there_once():
+def test_all_pieces_are_there_once():
     at = [one["at"] for one in calibrated.pieces()]
-    asked = [one for one, _ in calibrate.pieces() if one["length"] <= 2048]
-    assert [at.count(one) for one in asked] == [1] * 386
+    assert [at.count(one) for one, _ in calibrate.pieces()] == [1] * len(at)
+
+
+def test_of_a_text_15_per_cent_are_to_be_guessed_and_the_rest_stands():
+    words = ["[CLS]", "[SEP]", "[MASK]", "A", "C"]
+    module = SimpleNamespace(config=SimpleNamespace(vocab_size=5))
+    model = Model("RXNMapper", module, lambda text: [0, *(3 for _ in text), 1], words.__getitem__)
+    batch = calibrate.masked(model, 0)
+    ids, labels = batch["input_ids"], batch["labels"]
+    hidden = labels >= 0
+    assert len(ids) == calibrate.MASKINGS
+    assert set(hidden.sum(dim=1).tolist()) == {round(0.15 * (ids.shape[1] - 2))}
+    assert not hidden[:, [0, -1]].any()
+    assert (ids[hidden] == words.index("[MASK]")).all()
+    assert (labels[hidden] == 3).all()
+    assert (ids[:, 1:-1][~hidden[:, 1:-1]] == 3).all()
+    assert len({tuple(row) for row in hidden.tolist()}) == calibrate.MASKINGS

@@ -51,6 +51,15 @@ def test_the_files_are_what_their_readers_expect(schema, files):
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+@pytest.mark.parametrize(
+    "name", ["CITATION.cff", ".zenodo.json", "README.md", "recipe/meta.yaml", "pyproject.toml"]
+)
+def test_who_publishes_finds_one_version(name):
+    text = (ROOT / name).read_text("utf-8")
+    said = re.findall(r"""(?<!-)version"?(?: = |: )\W?(\d+\.\d+\.\d+)""", text)
+    assert said == [PROJECT["version"]]
+
+
 def test_actions_are_pinned_by_commit_and_have_one_version():
     used = set(re.findall(r"^ *(?:- )?uses: (.*)$", "\n".join(TEXTS.values()), re.MULTILINE))
     others = {action for action in used if not action.startswith("./.github/workflows/")}

@@ -11,7 +11,6 @@ from axe_playwright_python.sync_playwright import Axe
 
 from book.contents import SHORT_PATH as PATH
 from book.extensions.sources import LEDGER, SOURCES
-from tests.books import ROOT
 from tests.site.checks import CHECKS, ONE, PAGES, WIDTHS, each_kind, findings, soup
 
 # --- the HTML -------------------------------------------------------------------------------------
@@ -238,9 +237,3 @@ def test_the_site_works_from_a_folder(new_page, site):
     page.locator("#search-results li > a", has_text="Twenty questions").first.click()
     page.wait_for_url("file://**/questions.html#what-is-entropy-collapse-and-what-helps")
     assert {one for one in failed if ".html" not in one} <= {"Failed to fetch"}  # no excerpts
-
-
-def test_the_readme_begins_with_the_same_answer_as_the_front_page():
-    front, readme = ((ROOT / name).read_text("utf-8") for name in ("intro.md", "README.md"))
-    answer = re.sub(r"[*]", "", front.split("\n\n")[1])
-    assert " ".join(readme.split("\n\n")[1].split()).startswith(answer)
