@@ -1,4 +1,4 @@
-"""The tables of models.md: `python -m book.models` renews them from the records.
+"""The tables and the list in models.md: `python -m book.models` renews them from the records.
 
 Captions, headings and the words around are written in the page. A test compares with the records
 what is said there of all heads.
@@ -38,12 +38,16 @@ HEADS = re.compile(r'<div class="listing".*?</div>', re.DOTALL)
 ROWS = re.compile(r"(:name: models-(\w+)\n\n\|.*\n\|[-: |]+\|\n)(?:\|.*\n)*")
 """The rows of a table in Markdown, after its label, its headings and the line below them."""
 
+JUDGED = re.compile(r"(\(models-predictions\)=\n## .*\n\n(?:.+\n)+\n)(?:- .*\n)*")
+"""The list of predictions, after its heading and what is said of it."""
+
 Rows = Iterator[tuple[str, ...]]
 
 
 def page() -> str:
     """Return the page with its tables made anew; KeyError for the label of an unknown one."""
     text = HEADS.sub(lambda _: listed(heads.heads()), PAGE.read_text(encoding="utf-8"))
+    text = JUDGED.sub(lambda found: found[1] + predictions(), text)
     return ROWS.sub(lambda found: found[1] + piped(TABLES[found[2]]()), text)
 
 
@@ -162,11 +166,13 @@ def beyond() -> Rows:
         yield f"{n}", f"{own[i]:.2f}", *(signed(x[i] - own[i]) for x in by_factor.values())
 
 
-def predictions() -> Rows:
-    """Yield the predictions, whether each is kept, and the numbers that decide it."""
-    for verdict in verdicts.all_of_them():
-        kept = "kept" if verdict.kept else "not kept"
-        yield verdict.name, kept, verdict.words, verdict.found.replace(" -", " −")
+def predictions() -> str:
+    """Return the list of the predictions: whether each is kept, and the numbers that decide it."""
+    return "".join(
+        f"- **{verdict.name}**, {'kept' if verdict.kept else '*not kept*'}: {verdict.words} "
+        f"Found: {verdict.found.replace(' -', ' −')}.\n"
+        for verdict in verdicts.all_of_them()
+    )
 
 
 def signed(nats: float) -> str:
@@ -181,7 +187,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "faults": faults,
     "factors": factors,
     "beyond": beyond,
-    "predictions": predictions,
 }
 """The tables in Markdown, by their labels in the page."""
 

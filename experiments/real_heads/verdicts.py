@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
             name: " ".join(f"{one:.3g}" for one in np.ravel(value))
             for name, value in self.numbers.items()
         }
-        return ", ".join(f"{name} {digits}" for name, digits in said.items())
+        return ", ".join(f"{name} = {digits}" for name, digits in said.items())
 
 
 def all_of_them() -> list[Verdict]:

@@ -124,7 +124,7 @@ def test_the_page_of_heads_says_what_the_records_do():
         f"all {share.size} heads of five",
         f"command `{load('real_heads_atlas').command}`",
         f"up to {heads.NEEDLE_LENGTH} where that is largest, if it is {LISTED} or more",
-        f"{FINDS} or more is said to find its needle: {(table['weight'] >= FINDS).sum()} of them do",
+        f"{FINDS} or more is said to find its needle: {(table['weight'] >= FINDS).sum()} of them",
         f"A cloud of {share.size} marks in five shapes. α goes from {table['alpha'].min():.2f} to "
         f"{table['alpha'].max():.1f}, and effective keys over n from {share.min():.4f} to "
         f"{share.max():.2f}.",
