@@ -110,6 +110,7 @@ def test_the_page_of_heads_says_what_the_records_do():
     text = models.PAGE.read_text("utf-8")
     assert text == models.page()
     assert text.count("<tr><td>") == 550  # a plain table, which needs no script
+    assert models.predictions() in text
     assert [found[2] for found in models.ROWS.finditer(text)] == list(models.TABLES)
     table, packages = heads.heads(), load("real_heads_atlas").settings["packages"]
     for i, model in enumerate(heads.MODELS):
