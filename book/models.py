@@ -1,10 +1,11 @@
-"""The table of all heads of the trained models: `python -m book.models` renews it in models.md.
+"""The tables and the list in models.md: `python -m book.models` renews them from the records.
 
-Its numbers are those of the atlas, `book.live.heads`, and so of the records. A test compares the
-words around it with them.
+Captions, headings and the words around are written in the page. A test compares with the records
+what is said there of all heads.
 """
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from attnlib.files import replace
 from book.live import heads
 from book.live.heads import Columns
+from experiments.real_heads import parts, verdicts
 
 PAGE = Path(__file__).parent.parent / "models.md"
 
@@ -32,23 +34,38 @@ COLUMNS = {
 }
 """What a search calls each column, and its heading."""
 
-TABLE = re.compile(r'<div class="listing".*?</div>', re.DOTALL)
+HEADS = re.compile(r'<div class="listing".*?</div>', re.DOTALL)
+ROWS = re.compile(r"(:name: models-(\w+)\n\n\|.*\n\|[-: |]+\|\n)(?:\|.*\n)*")
+"""The rows of a table in Markdown, after its label, its headings and the line below them."""
+
+JUDGED = re.compile(r"(\(models-predictions\)=\n## .*\n\n(?:.+\n)+\n)(?:- .*\n)*")
+"""The list of predictions, after its heading and what is said of it."""
+
+Rows = Iterator[tuple[str, ...]]
 
 
 def page() -> str:
-    """Return the page with its table made anew; the words around it are written there."""
-    table = listed(heads.heads())
-    return TABLE.sub(lambda _: table, PAGE.read_text(encoding="utf-8"))
+    """Return the page with its tables made anew; KeyError for the label of an unknown one."""
+    text = HEADS.sub(lambda _: listed(heads.heads()), PAGE.read_text(encoding="utf-8"))
+    text = JUDGED.sub(lambda found: found[1] + predictions(), text)
+    return ROWS.sub(lambda found: found[1] + piped(TABLES[found[2]]()), text)
+
+
+def piped(rows: Rows) -> str:
+    """Return the rows of a table in Markdown."""
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+
+
+# --- all heads ------------------------------------------------------------------------------------
 
 
 def listed(table: Columns) -> str:
     """Return the table as HTML, one line for each head."""
     head = "".join(
-        f'<th scope="col" data-name="{name}"{style(name)}>{title}</th>'
-        for name, title in COLUMNS.items()
+        f'<th scope="col" data-name="{name}">{title}</th>' for name, title in COLUMNS.items()
     )
     lines = [
-        "".join(f"<td{style(name)}>{text}</td>" for name, text in cells(table, i).items())
+        "".join(f"<td>{text}</td>" for text in cells(table, i).values())
         for i in range(len(table["n"]))
     ]
     rows = "\n".join(f"<tr>{line}</tr>" for line in lines)
@@ -56,11 +73,6 @@ def listed(table: Columns) -> str:
         '<div class="listing" role="region" aria-label="All heads" tabindex="0">'
         f'<table id="heads"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
     )
-
-
-def style(name: str) -> str:
-    """Return the class of a cell."""
-    return ' class="word"' if name == "needle" else ""
 
 
 def cells(table: Columns, i: int) -> dict[str, str]:
@@ -88,6 +100,95 @@ def cells(table: Columns, i: int) -> dict[str, str]:
 def digits(value: float) -> str:
     """Return a positive number with three digits and no exponent."""
     return f"{value:.{max(0, 2 - int(np.floor(np.log10(value))))}f}"
+
+
+# --- what SmolLM2's heads look for, and what another scale costs ----------------------------------
+
+
+def needles() -> Rows:
+    """Yield the heads that find a known token, at 512 keys."""
+    for kind in ("previous", "repeat"):
+        found = verdicts.needle(kind, 512)
+        for i, head in enumerate(found["head"]):
+            numbers = (found[f"{name}_rest"][i] for name in ("gap", "slope", "variance"))
+            weight = f"{found['weight'][i]:.2f}"
+            yield place(head), kind, weight, *(f"{number:.1f}" for number in numbers)
+
+
+def foretold() -> Rows:
+    """Yield the losses of the heads in texts that are said twice: foretold, and measured."""
+    near = verdicts.needle("repeat", 512)
+    at_length = [
+        (near[f"ahead {n}"], verdicts.needle("repeat", n)["loss 1"])
+        for n in parts.REPEATS
+        if n > parts.SHORT
+    ]
+    for i, head in enumerate(near["head"]):
+        yield place(head), *(f"{told[i]:.2f}, {found[i]:.2f}" for told, found in at_length)
+
+
+def place(head: float) -> str:
+    """Return a head of SmolLM2 by its layer and its place there."""
+    return "{}.{}".format(*divmod(int(head), heads.MODELS[0].heads))
+
+
+def rules() -> Rows:
+    """Yield the costs of rules in the place of the model's own, and the rules of each cost."""
+    names: dict[float, list[str]] = {}
+    for name, cost in verdicts.costs_of("policies", "policy", **{"as": "scale"}).items():
+        names.setdefault(round(float(cost.mean()), 2), []).append(f"`{name}`")
+    for nats in sorted(names):
+        yield signed(nats), ", ".join(names[nats])
+
+
+def faults() -> Rows:
+    """Yield the faults of the museum that are a wrong factor, from the smallest, with costs."""
+    entries = verdicts.record("faults").entries
+    factors = {entry.at["exhibit"]: entry.found["times"] for entry in entries}
+    costs = verdicts.costs_of("faults", "exhibit")
+    for name in sorted(costs, key=factors.__getitem__):
+        yield f"`{name}`", f"{factors[name]:.3g}", signed(costs[name].mean())
+
+
+def factors() -> Rows:
+    """Yield what rules in n cost as factors at each length, the dearest first, if they cost."""
+    costs = verdicts.costs_of("policies", "policy", **{"as": "factor"})
+    for name in sorted(costs, key=lambda name: -costs[name].mean()):
+        if abs(costs[name]).max() >= 0.005:
+            yield f"`{name}`", *(signed(cost) for cost in costs[name])
+
+
+def beyond() -> Rows:
+    """Yield the loss at each length up to beyond that of training, and what factors cost there."""
+    by_factor = verdicts.of_beyond()
+    own = by_factor.pop(1.0)
+    for i, n in enumerate(parts.BEYOND_LENGTHS):
+        yield f"{n}", f"{own[i]:.2f}", *(signed(x[i] - own[i]) for x in by_factor.values())
+
+
+def predictions() -> str:
+    """Return the list of the predictions: whether each is kept, and the numbers that decide it."""
+    return "".join(
+        f"- **{verdict.name}**, {'kept' if verdict.kept else '*not kept*'}: {verdict.words} "
+        f"Found: {verdict.found.replace(' -', ' −')}.\n"
+        for verdict in verdicts.all_of_them()
+    )
+
+
+def signed(nats: float) -> str:
+    """Return a cost with two digits after the point."""
+    return f"{round(nats, 2) + 0.0:.2f}".replace("-", "−")
+
+
+TABLES: dict[str, Callable[[], Rows]] = {
+    "needles": needles,
+    "foretold": foretold,
+    "rules": rules,
+    "faults": faults,
+    "factors": factors,
+    "beyond": beyond,
+}
+"""The tables in Markdown, by their labels in the page."""
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
             name: " ".join(f"{one:.3g}" for one in np.ravel(value))
             for name, value in self.numbers.items()
         }
-        return ", ".join(f"{name} {digits}" for name, digits in said.items())
+        return ", ".join(f"{name} = {digits}" for name, digits in said.items())
 
 
 def all_of_them() -> list[Verdict]:
@@ -201,16 +201,10 @@ def least(times: FloatArray, losses: FloatArray) -> float:
     return math.exp(-b / (2.0 * a))
 
 
-def best_at_lengths(of_texts: FloatArray | None = None) -> FloatArray:
-    """Return the best multiplier at each length, from losses (texts, multipliers, lengths)."""
+def best_at_lengths() -> FloatArray:
+    """Return the best multiplier at each length, of the mean loss of the texts."""
     times, losses = curve()
-    mean = (losses.swapaxes(0, 1) if of_texts is None else of_texts).mean(axis=0)
-    return np.array([least(times, of_length) for of_length in mean.T])
-
-
-def best_interval() -> list[FloatArray]:
-    """Return the same and the ends of its 90 % interval, by bootstrap over texts."""
-    return interval(curve()[1].swapaxes(0, 1), best_at_lengths)
+    return np.array([least(times, of_length) for of_length in losses.mean(axis=1).T])
 
 
 def price() -> Judged:
