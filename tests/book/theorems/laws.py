@@ -160,9 +160,11 @@ def how_kappa_bends(at: Place) -> None:
 def one_maximum(at: Place) -> None:
     for d, n in ((3, 20.0), (128, 4096.0)):
         best, law = _best(d, n), Cosine(d)
-        known = {"d": d, "n": n, "kappa": lambda a, law=law: float(law.log_mgf(a))}
-        known["kappa_prime"] = lambda a, law=law: float(law.log_mgf_derivatives(a).first)
-        at.display().holds(relative=1e-7, **known, alpha=best)
+        ratio = at.formula(r"r(\alpha) =")
+        kappa = {"kappa": lambda a, law=law: float(law.log_mgf(a))}
+        r = lambda a, ratio=ratio, kappa=kappa: float(ratio.value(**kappa, alpha=a))  # noqa: E731
+        known = {"n": n, "r": r, "r'": lambda a, r=r: float(slope(r, a, 1e-3 * a))}
+        at.display().holds(relative=1e-6, **known, alpha=best)
         grid = np.geomspace(0.01, 5.0, 40) * best
         sides = [at.display().values(**known, alpha=alpha)[0][0] for alpha in grid]
         assert np.all(np.diff(sides) > 0.0)
