@@ -4,7 +4,7 @@
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
 maximum belongs to the approximation: the exact mean has none for normal scores.
 
-Sources 000, 002 and 003. Chapters: normal, cosine, entropy, output_scale.
+Sources 000, 002 and 003. Chapters: largest, output_scale.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,7 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
     independent only given the query, e^{α²|q|²/d}/n is averaged over the query:
     (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Relative error below
     1e-12·(1 + κ(2α) − 2κ(α)), for a law of your own below 1e-8. Raises ValueError or TypeError for
-    a bad α, for n below 1 or not finite, and for shapes that do not broadcast. Chapters: normal,
-    cosine.
+    a bad α, for n below 1 or not finite, and for shapes that do not broadcast. Chapter: largest.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512
     0.005309...
@@ -42,7 +41,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return α(1 − e^{κ(2α) − 2κ(α)}/n), broadcasting over α ≥ 0 and n ≥ 1.
 
     The sources' objective. Negative where the approximation has broken down, −∞ where it is not
-    finite. Accuracy and errors as in `collision_probability`. Chapters: normal, cosine.
+    finite. Accuracy and errors as in `collision_probability`. Chapter: largest.
 
     >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
@@ -99,7 +98,7 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
       needs a largest score of a probability above 1/n; ValueError above 5e7 over the scores' std.
 
     At n = 1 the objective falls from the start: there is no maximum, and 0 is returned. Raises
-    ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapters: normal, cosine.
+    ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapter: largest.
 
     >>> float(best_alpha(scores.Normal(), 512))
     2.00839...
@@ -123,7 +122,7 @@ def fit(law: Law, n: ArrayLike, shape: Shape) -> Fit:
     """Fit c in α*(n) ≈ c·shape(n) over the values of n, by least squares.
 
     Raises ValueError for fewer than one n, or a shape that is not finite and positive there.
-    Chapters: normal, cosine.
+    Chapter: largest.
 
     >>> n = np.arange(40, 20001, 40)
     >>> fit(scores.Normal(), n, lambda n: np.sqrt(np.log(n))).coefficient

@@ -37,7 +37,7 @@ def effective_keys(n: int, *, causal: bool) -> float:
     """Return n, or under a causal mask the harmonic mean of 1, …, n.
 
     The constant α that maximises the approximate gradient, averaged over the positions of a causal
-    mask, is the best one for so many keys. Chapter: entropy.
+    mask, is the best one for so many keys. Chapter: largest.
 
     >>> effective_keys(2048, causal=True)
     249.7...

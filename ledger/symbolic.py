@@ -3,9 +3,9 @@
 Sides that are derivatives, integrals or limits are computed by sympy. `n` is how many scores a row
 has, small, and `Identity.proved` is True of each.
 
-Chapters: variance (moments), jacobian (the matrix, its row sums, the L1 identity), normal (the
-closed form), cosine (the Bessel form), exact and freezing (integration by parts, the convexity of
-log Z, near-ties), policies (scales in use that are one rule in different words).
+Chapters: variance (moments), jacobian (the matrix, its row sums, the L1 identity), largest (the
+closed form, the Bessel form), exact and freezing (integration by parts, the convexity of log Z,
+near-ties), policies (scales in use that are one rule in different words).
 """
 
 from dataclasses import dataclass
@@ -115,7 +115,7 @@ def l1_identity(n: int) -> Identity:
 
 
 def normal_mgf() -> Identity:
-    """Return E e^{αs} = e^{α²/2} for s ~ N(0, 1). Source 000; chapter: normal."""
+    """Return E e^{αs} = e^{α²/2} for s ~ N(0, 1). Source 000; chapter: largest."""
     s = sympy.Symbol("s", real=True)
     density = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
     mean = sympy.integrate(sympy.exp(ALPHA * s) * density, (s, -sympy.oo, sympy.oo))
@@ -123,7 +123,7 @@ def normal_mgf() -> Identity:
 
 
 def annealed_stationarity() -> Identity:
-    """Return n d/dα [α(1 − e^{α²}/n)] = n − (1 + 2α²)e^{α²}. Source 000; chapter: normal."""
+    """Return n d/dα [α(1 − e^{α²}/n)] = n − (1 + 2α²)e^{α²}. Source 000; chapter: largest."""
     objective = ALPHA * (1 - sympy.exp(ALPHA**2) / KEYS)
     return Identity(KEYS * objective.diff(ALPHA), KEYS - (1 + 2 * ALPHA**2) * sympy.exp(ALPHA**2))
 
@@ -131,7 +131,7 @@ def annealed_stationarity() -> Identity:
 def lambert_solution() -> Identity:
     """Return (1 + 2α²)e^{α²} = n for α² = W(n√e/2) − ½.
 
-    W is entered by its definition: w = W(x) means we^w = x, so n = 2we^w/√e. Chapter: normal.
+    W is entered by its definition: w = W(x) means we^w = x, so n = 2we^w/√e. Chapter: largest.
     """
     w = sympy.Symbol("w", positive=True)
     square = w - sympy.Rational(1, 2)
@@ -144,7 +144,7 @@ def cosine_moment() -> Identity:
 
     The left side is the ratio of Beta integrals ∫ s^{2j}(1 − s²)^{(d−3)/2} ds, in Γ functions.
     Summed with α^{2j} over j it gives E e^{αs} = ₀F₁(; d/2; α²/4), the Bessel form.
-    Chapter: cosine.
+    Chapter: largest.
     """
     d = sympy.Symbol("d", positive=True)
     j = sympy.Symbol("j", integer=True, nonnegative=True)
@@ -161,7 +161,7 @@ def cosine_mgf(d: int) -> Identity:
     """Return E e^{αs} of the cosine law in its elementary form, for d = 3, 5 or 7.
 
     sinh α/α, 3(α cosh α − sinh α)/α³ and 15((α² + 3) sinh α − 3α cosh α)/α⁵. The density is
-    ∝ (1 − s²)^{(d−3)/2}. Chapter: cosine. Raises ValueError for another d.
+    ∝ (1 − s²)^{(d−3)/2}. Chapter: largest. Raises ValueError for another d.
     """
     sinh, cosh = sympy.sinh(ALPHA), sympy.cosh(ALPHA)
     forms = {
@@ -179,7 +179,7 @@ def cosine_mgf(d: int) -> Identity:
 
 
 def cosine_mgf_is_elementary(d: int) -> bool:
-    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: cosine.
+    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: largest.
 
     >>> cosine_mgf_is_elementary(3), cosine_mgf_is_elementary(4)
     (True, False)

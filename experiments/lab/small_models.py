@@ -1,6 +1,6 @@
 """Models small enough to train, or to differentiate through many layers, while a page loads.
 
-Chapters: gradient, alternatives.
+Chapters: gradient, errata.
 """
 
 from functools import cache
@@ -64,7 +64,7 @@ def train_retrieval(
     The output is z = p·v with p = softmax(α s), or the power softmax of s; the loss is the mean of
     (z − wanted)², over all rows in each step. 1 is what the constant output 0 gets. `size`
     multiplies the weights at the start. Where the numbers overflow, the loss is ∞ from there on.
-    Chapters: gradient, alternatives.
+    Chapters: gradient, errata.
     """
     task = retrieval(seed)
     step = _Step(optimiser, rate)

@@ -1,4 +1,4 @@
-"""Checks of the laws of scores: variance, saturation (the row at finite d), cosine.
+"""Checks of the laws of scores: variance, saturation (the row at finite d), largest_proofs.
 
 Means are sums over all values of discrete laws, or quadrature that is exact for the polynomials.
 """
@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 from scipy import stats
-from scipy.special import hyp0f1, iv
+from scipy.special import iv
 
 from attnlib import annealed
 from attnlib.scores import Cosine, Normal
@@ -144,26 +144,6 @@ def bessel(at: Place) -> None:
         assert np.isclose(series.value(**known), mean(np.exp(alpha * s)))
 
 
-@tied(r"cosine: d = 3")
-def elementary(at: Place) -> None:
-    cases = at.display().values(d=0, alpha=1.3)
-    assert [d for _, d, _ in cases] == [3, 5, 7]
-    for _, d, value in cases:
-        assert np.isclose(value, hyp0f1(d / 2, 1.3**2 / 4), rtol=1e-9)
-
-
-@tied("eq-debye")
-def debye(at: Place) -> None:
-    d = 2002
-    for alpha in (300.0, 3000.0):
-        known = {"nu": d / 2 - 1, "alpha": alpha}
-        for letter in ("x", "r", r"\delta"):
-            known[letter] = float(at.formula(f"{letter} =").value(**known))
-        known["kappa"] = lambda a: float(Cosine(d).log_mgf(a))
-        left, right = at.display().values(O=lambda _: 0.0, **known)[0]
-        assert abs(left - right) < 0.3 / known["nu"]
-
-
 @tied("lemma-cosine-bend")
 def how_kappa_bends(at: Place) -> None:
     bounds = at.formula(r"0 < \kappa''")
@@ -180,15 +160,17 @@ def how_kappa_bends(at: Place) -> None:
 def one_maximum(at: Place) -> None:
     for d, n in ((3, 20.0), (128, 4096.0)):
         best, law = _best(d, n), Cosine(d)
-        known = {"d": d, "n": n, "kappa": lambda a, law=law: float(law.log_mgf(a))}
-        known["kappa_prime"] = lambda a, law=law: float(law.log_mgf_derivatives(a).first)
-        at.display().holds(relative=1e-7, **known, alpha=best)
+        ratio = at.formula(r"r(\alpha) =")
+        kappa = {"kappa": lambda a, law=law: float(law.log_mgf(a))}
+        r = lambda a, ratio=ratio, kappa=kappa: float(ratio.value(**kappa, alpha=a))  # noqa: E731
+        known = {"n": n, "r": r, "r'": lambda a, r=r: float(slope(r, a, 1e-3 * a))}
+        at.display().holds(relative=1e-6, **known, alpha=best)
         grid = np.geomspace(0.01, 5.0, 40) * best
         sides = [at.display().values(**known, alpha=alpha)[0][0] for alpha in grid]
         assert np.all(np.diff(sides) > 0.0)
 
 
-@tied(r"cosine: \alpha h' = \alpha^2")
+@tied(r"largest_proofs: \alpha h' = \alpha^2")
 def h_bends_upwards(at: Place) -> None:
     for d, alpha in ((3, 0.8), (8, 3.0)):
         # v and w by their definitions, v' and w' by differences

@@ -1,4 +1,4 @@
-"""Checks of the approximation and its maximum: normal, entropy.
+"""Checks of the approximation and its maximum: largest, largest_proofs.
 
 Optima are found by a search, means by quadrature, limits approached with many keys.
 """
@@ -11,10 +11,9 @@ from scipy.optimize import brentq
 from scipy.special import betainc, exp1, lambertw
 
 from attnlib import annealed, exact
-from attnlib.scores import Cosine, DotProduct, Normal
+from attnlib.scores import Cosine, Normal
 from tests.book.formulas import Place
 from tests.book.theorems.numbers import (
-    chi_square,
     highest,
     independent,
     itself,
@@ -42,15 +41,6 @@ def the_approximation(at: Place) -> None:
     )
 
 
-@tied("lemma-normal-mgf")
-def normal_scores(at: Place) -> None:
-    (s,), mean = independent(normal())
-    n, alpha = 50.0, 1.3
-    at.formula(r"\operatorname{E} e^{\alpha s} =").holds(s=s, E=mean, alpha=alpha)
-    approximate = float(annealed.collision_probability(Normal(), alpha, n))
-    at.formula(r"Y \approx").holds(rough=1e-10, Y=approximate, n=n, alpha=alpha)
-
-
 @tied("theorem-best-normal")
 def best_scale(at: Place) -> None:
     for n in (3.0, 512.0):
@@ -68,34 +58,6 @@ def asymptotic(at: Place) -> None:
     for n in (1e3, 1e300):
         alpha = float(annealed.best_alpha(Normal(), n))
         at.display().holds(n=n, rough=1.0 if n < 1e300 else 2e-4, alpha_star=alpha)
-
-
-@tied("eq-finite-d")
-def finite_d(at: Place) -> None:
-    d, n, alpha = 8, 100.0, 0.9
-    (squares,), mean = independent(chi_square(d, 60))
-    library = float(annealed.collision_probability(DotProduct(d), alpha, n))
-    known = {"n": n, "d": d, "q": np.sqrt(squares), "E": mean, "alpha": alpha}
-    at.display().holds(rough=1e-9, Y=library, **known)
-    powers = [math.gamma(d / 2 + k) / math.gamma(d / 2) / math.factorial(k) for k in range(4)]
-    factor = at.formula("(1 + 2k/d)/(k + 1)")  # from a coefficient of (1 − 2x/d)^{−d/2} to the next
-    for k in range(3):
-        assert np.isclose(factor.value(k=k, d=d), powers[k + 1] / powers[k] * 2 / d)
-    assert annealed.best_alpha(DotProduct(d), n) < annealed.best_alpha(Normal(), n)
-
-
-@tied("proposition-entropies")
-def entropies(at: Place) -> None:
-    for n in (20.0, 4096.0):
-        alpha = float(annealed.best_alpha(Normal(), n))
-        known = {"n": n, r"\alpha^*": alpha}
-        at.formula(r"\alpha^{*2} =").holds(**known)
-        at.display().holds(
-            rough=1e-9,
-            H=math.log(n) - alpha**2 / 2,
-            **{"H_2": -math.log(float(annealed.collision_probability(Normal(), alpha, n)))},
-            **known,
-        )
 
 
 @tied("eq-entropies-exact")
@@ -168,7 +130,7 @@ def poisson(at: Place) -> None:
     at.formula(r"\operatorname{E} H \to").holds(rough=1e-4, E=itself, m=m, Psi=_ein, **found)
 
 
-@tied(r"entropy: H &= \log S")
+@tied(r"largest_proofs: H &= \log S")
 def entropies_of_points(at: Place) -> None:
     u = np.array([0.2, 1.1, 3.0])
     powers = np.exp(-u)
@@ -177,7 +139,7 @@ def entropies_of_points(at: Place) -> None:
     at.display().holds(S=powers.sum(), S_2=(powers**2).sum(), u=u, i_in=range(3), **found)
 
 
-@tied(r"entropy: \operatorname{E}\log S \to")
+@tied(r"largest_proofs: \operatorname{E}\log S \to")
 def mean_logarithm(at: Place) -> None:
     _, alpha, _ = _points(3, 1e4)
     S = math.exp(float(exact.free_energy(Cosine(3), alpha, 1e4)) - alpha)  # noqa: N806 - as there

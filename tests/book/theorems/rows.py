@@ -7,7 +7,6 @@ import math
 from functools import cache
 
 import numpy as np
-from scipy import stats
 
 from attnlib import rows
 from attnlib.freezing import critical_alpha
@@ -46,7 +45,6 @@ EVEN = letters(np.zeros(2), 1.3)
 @tied("eq-softmax")
 @tied("eq-ratio")
 @tied("theorem-l1")
-@tied("eq-collision-ratio")
 @tied(r"exact: Y = \frac{\sum")
 def of_weights(at: Place) -> None:
     for row in ROWS:
@@ -175,16 +173,6 @@ def scale_forward_and_backward(at: Place) -> None:
     at.display().holds(slopes, relative=1e-6, D=derivative, x=x, c=c)
     gradient = at.formula(r"m(1 - \sum_i y_i^2)").value(m=m, y=power_softmax(x, m), i_in=range(3))
     assert np.isclose(np.abs(derivative(x) * x).sum() / 2, gradient)
-
-
-@tied(r"alternatives: n\sum_i y_i^2 \to")
-def length_of_the_power_softmax(at: Place) -> None:
-    points, weights = np.polynomial.hermite_e.hermegauss(20)
-    n = 10**5
-    quantiles = stats.norm.ppf((np.arange(n) + 0.5) / n)
-    squares = float(n * (power_softmax(quantiles, 6.0) ** 2).sum())
-    mean = lambda value: float(value @ weights / weights.sum())  # noqa: E731
-    at.display().holds({r"n\sum_i y_i^2": "S"}, rough=0.05, S=squares, x=points, E=mean)
 
 
 @tied("prop-policies-ceiling")
