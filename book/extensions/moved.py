@@ -1,7 +1,7 @@
 """A Sphinx extension: old addresses, which book/moved.toml lists, lead to the pages of today.
 
 Each is a page with a refresh that needs no script. A script takes the part after the # along, to
-another page if the list says so.
+another page if the list says so; it does so on pages of today, too, from which a part has moved.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 from posixpath import dirname, relpath
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
@@ -27,9 +28,13 @@ PAGE = (
     '<main><p>This page is now <a href="{page}">{title}</a>.</p></main></html>\n'
 )
 
+SCRIPT = "<script>{{const to = {anchors}[location.hash]; if (to) location.replace(to);}}</script>"
+"""On a page of today."""
+
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
+    app.connect("html-page-context", add_script)
     app.connect("build-finished", write_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -37,6 +42,15 @@ def setup(app: Sphinx) -> dict[str, Any]:
 def addresses() -> dict[str, str]:
     """Return where each old address is now."""
     return tomllib.loads(LIST.read_text(encoding="utf-8"))
+
+
+def add_script(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
+) -> None:
+    """Lead on from the anchors that a page no longer has."""
+    found = anchors(page, addresses())
+    if found and "body" in context:
+        context["body"] += SCRIPT.format(anchors=json.dumps(found))
 
 
 def write_pages(app: Sphinx, error: Exception | None) -> None:
@@ -58,12 +72,17 @@ def write_pages(app: Sphinx, error: Exception | None) -> None:
 
 def page(old: str, moved: Mapping[str, str], title: str) -> str:
     """Return the page at an old address, `title` the title of the new one."""
-    anchors = {
-        address.removeprefix(old): link(old, new)
+    found = json.dumps(anchors(old, moved))
+    return PAGE.format(page=link(old, moved[old]), title=escape(title), anchors=found)
+
+
+def anchors(page: str, moved: Mapping[str, str]) -> dict[str, str]:
+    """Return where the anchors of a page lead that have moved."""
+    return {
+        address.removeprefix(page): link(page, new)
         for address, new in moved.items()
-        if address.startswith(f"{old}#")
+        if address.startswith(f"{page}#")
     }
-    return PAGE.format(page=link(old, moved[old]), title=escape(title), anchors=json.dumps(anchors))
 
 
 def link(old: str, new: str) -> str:
