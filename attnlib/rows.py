@@ -7,7 +7,7 @@ Everything is computed from e_i = e^{α(s_i − max s)} ∈ [0, 1] and R = Σ e_
 largest. Then 1 − max p = R/(1 + R) keeps its digits when p is nearly one-hot, where 1 − p would
 have none left.
 
-Chapters: saturation, jacobian, needle.
+Chapters: why, gradient, needle.
 """
 
 from itertools import pairwise
@@ -84,7 +84,7 @@ def jacobian_vector_product(
     """Return J v = α p∘(v − p·v) along `axis`, in O(n); `v` has the shape of `s`.
 
     J is symmetric, so this is also the product vᵀJ that backpropagation needs. Accurate also for
-    nearly one-hot p. Chapter: jacobian. Raises as `softmax`, and ValueError for another shape of v.
+    nearly one-hot p. Chapter: gradient. Raises as `softmax`, and ValueError for another shape of v.
 
     >>> jacobian_vector_product([0.0, 0.0], [1.0, 0.0])
     array([ 0.25, -0.25])
@@ -124,7 +124,7 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Floa
     """Return ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²), in O(n), without that sum's cancellation.
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
-    cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: jacobian.
+    cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: gradient.
     Raises as `softmax`.
 
     >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
@@ -146,7 +146,7 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Floa
 def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
     """Return max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), at most α/4; in O(n).
 
-    It lies on the diagonal, since p_j ≤ 1 − p_i. Relative error below 1e-12. Chapter: jacobian.
+    It lies on the diagonal, since p_j ≤ 1 − p_i. Relative error below 1e-12. Chapter: gradient.
     Raises as `softmax`.
 
     >>> float(largest_entry([0.0, 0.0], alpha=2.0))
@@ -163,7 +163,7 @@ def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Float
     the secular equation Σ_i p_i/(p_i − λ) = 0 between the two largest p; with P = max p it also
     lies between P(1 − P) and 2P(1 − P), its diagonal entry and its Gershgorin bound. The poles are
     multiplied out, and SciPy's bracketing search finds the root. Relative error below 1e-12.
-    Chapter: jacobian. Raises as `softmax`.
+    Chapter: gradient. Raises as `softmax`.
 
     >>> float(spectral_norm([0.0, 0.0]))
     0.5
@@ -217,7 +217,7 @@ def shannon_entropy(p: ArrayLike, axis: int = -1) -> FloatArray:
     """Return H = −Σ p log p along `axis`, in nats; 0 log 0 = 0.
 
     The largest p enters through 1 − p = Σ of the others, so the entropy of a nearly one-hot row
-    keeps its digits (relative error 1e-13). Chapter: saturation. Raises as
+    keeps its digits (relative error 1e-13). Chapter: why. Raises as
     `collision_probability`.
 
     >>> float(shannon_entropy([0.5, 0.5]))  # log 2

@@ -4,7 +4,7 @@ A score is the number s that the softmax sees before α under study: s = q·k/�
 products, s = cos(q, k) for normalised ones. Three laws have closed forms: the normal approximation,
 the dot product at finite d, and the cosine. A subclass of `Law` has any density.
 
-Chapters: variance, saturation.
+Chapter: why.
 """
 
 from abc import ABC, abstractmethod
@@ -287,7 +287,7 @@ class Law(ABC):
 class Normal(Law):
     """Independent standard normal scores: the limit d → ∞ of `DotProduct`.
 
-    Chapter: variance.
+    Chapter: why.
 
     >>> float(Normal().log_mgf(2.0))
     2.0
@@ -354,7 +354,7 @@ class DotProduct(Law):
     normal row with a random radius, |q|²/d = χ²_d/d, shared by all its scores: they are
     uncorrelated but not independent, Cov(s_i², s_j²) = 2/d.
 
-    Chapters: variance (the mixture), saturation (what a finite d changes).
+    Chapter: why.
 
     >>> law = DotProduct(64)
     >>> law.variance, float(law.log_mgf(8.0))

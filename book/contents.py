@@ -5,9 +5,8 @@ from pathlib import Path
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 SHORT_PATH = [
-    *("chapters/short_answer", "chapters/variance", "chapters/saturation", "chapters/jacobian"),
-    *("chapters/freezing", "chapters/needle", "chapters/reach", "chapters/policies"),
-    *("chapters/heads", "chapters/questions"),
+    *("chapters/short_answer", "chapters/why", "chapters/freezing", "chapters/needle"),
+    *("chapters/reach", "chapters/policies", "chapters/heads", "chapters/questions"),
 ]
 """The pages of the short path, in their order."""
 

@@ -36,7 +36,7 @@ def row_moments(
 ) -> RowMoments:
     """Return both averages over the rows of `factor`·QKᵀ, for Q and K of shape (vectors, d).
 
-    This is source 001's experiment; `standard_errors` has the errors. Chapter: variance.
+    This is source 001's experiment; `standard_errors` has the errors. Chapter: why.
     """
     queries = rng.standard_normal((vectors, d))
     keys = rng.standard_normal((vectors, d))
@@ -50,7 +50,7 @@ def standard_errors(d: int, *, vectors: int = VECTORS) -> RowMoments:
     The mean is q̄·k̄, so its variance is d/m². The mean row variance is the trace of the product of
     two independent Wishart matrices, the keys' covariance and the queries' second moments; its
     variance is 2d/m + 2d(m + d + 1)/(m(m − 1)), close to 4d/m + 2d²/m². Treating the m² products as
-    independent normal numbers would leave only the last term. Chapter: variance.
+    independent normal numbers would leave only the last term. Chapter: why.
 
     >>> [round(x, 3) for x in standard_errors(1000)]
     [0.062, 3.933]
@@ -76,7 +76,7 @@ def sample_rows(
     """Measure `count` rows of attention whose dot products q·k are multiplied by d^`exponent`.
 
     Exponent −½ is the Transformer's scale, 0 leaves the scores unscaled. Per q·k/√d that is
-    α = d^(exponent + ½). Chapter: saturation.
+    α = d^(exponent + ½). Chapter: why.
     """
     alpha = float(d) ** (exponent + 0.5)
     s = scores.DotProduct(d).sample(rng, count, n)

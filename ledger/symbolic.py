@@ -3,7 +3,7 @@
 Sides that are derivatives, integrals or limits are computed by sympy. `n` is how many scores a row
 has, small, and `Identity.proved` is True of each.
 
-Chapters: variance (moments), jacobian (the matrix, its row sums, the L1 identity), largest (the
+Chapters: why (moments, the Jacobian and its row sums), gradient (the L1 identity), largest (the
 closed form, the Bessel form), exact and freezing (integration by parts, the convexity of log Z,
 near-ties), policies (scales in use that are one rule in different words).
 """
@@ -67,7 +67,7 @@ def product_variance_of_any_law() -> Identity:
     """Return the same variance from moments alone: E(q²)E(k²) − (E q · E k)².
 
     Independence gives E(q²k²) = E(q²)E(k²), and E(q²) = σ_q² + μ_q² for every law with these
-    moments. Chapter: variance.
+    moments. Chapter: why.
     """
     second_q, second_k = SIGMA_Q**2 + MU_Q**2, SIGMA_K**2 + MU_K**2
     expanded = SIGMA_Q**2 * SIGMA_K**2 + SIGMA_Q**2 * MU_K**2 + MU_Q**2 * SIGMA_K**2
@@ -94,7 +94,7 @@ def jacobian(n: int) -> Identity:
 def jacobian_row_sums(n: int) -> Identity:
     """Return Σ_j ∂p_i/∂s_j = 0 for every i: a shift of all scores changes nothing.
 
-    Chapter: jacobian.
+    Chapter: why.
     """
     s, p = softmax(n)
     return Identity(p.jacobian(s) * sympy.ones(n, 1), sympy.zeros(n, 1))

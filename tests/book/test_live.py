@@ -61,7 +61,7 @@ def test_the_chapters_say_what_their_stills_show():
     assert stills.FROZEN_ALPHA == 4
     assert said in (CHAPTERS / "freezing.ipynb").read_text("utf-8")
     assert stills.JACOBIAN_ALPHAS == (1, 3, 12)
-    assert "At α = 3 and 12 the two" in (CHAPTERS / "jacobian.ipynb").read_text("utf-8")
+    assert "At α = 3 and 12 the two" in (CHAPTERS / "why.ipynb").read_text("utf-8")
 
 
 def test_the_front_page_says_what_its_stills_show():

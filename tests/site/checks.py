@@ -19,12 +19,12 @@ PAGES = page_names(ROOT)
 
 KINDS = (
     *("intro", "models", "glossary", "bibliography", "notation", "api/models"),
-    *("chapters/variance", "chapters/freezing", "chapters/heads", "chapters/policies"),
+    *("chapters/why", "chapters/freezing", "chapters/heads", "chapters/policies"),
     *("chapters/calculator", "chapters/claims", "chapters/errata"),
 )
 """One page or two of each kind, the widest and longest among them."""
 
-ONE = ("models", "api/models", "chapters/variance", "chapters/calculator", "chapters/claims")
+ONE = ("models", "api/models", "chapters/why", "chapters/calculator", "chapters/claims")
 """One page of each kind, for what takes seconds."""
 
 

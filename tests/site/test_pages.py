@@ -10,8 +10,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from book.contents import SHORT_PATH as PATH
+from book.extensions.moved import addresses
 from book.extensions.sources import LEDGER, SOURCES
-from tests.site.checks import CHECKS, ONE, PAGES, WIDTHS, each_kind, findings, soup
+from tests.site.checks import CHECKS, ONE, PAGES, WIDTHS, anchors, each_kind, findings, soup
 
 # --- the HTML -------------------------------------------------------------------------------------
 
@@ -220,16 +221,33 @@ def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, addr
     assert list(used.values()) == [True], used
 
 
+def test_an_old_address_leads_to_where_its_text_is_now(new_page, site, address):
+    for old, new in addresses().items():
+        name, _, anchor = new.partition("#")
+        assert not anchor or anchor in anchors(site / f"{name}.html")
+        page, _, part = old.partition("#")
+        written = soup(site / f"{page}.html")
+        if part:
+            assert f'"#{part}"' in str(written)
+        else:
+            leads = written.select_one("meta[http-equiv=refresh]")["content"]
+            assert ((site / page).parent / leads.partition("url=")[2]).resolve().is_file()
+    opened = new_page()
+    for anchor, page in (("#theorem-l1", "gradient"), ("#theorem-jacobian", "why")):
+        opened.goto(f"{address}/chapters/jacobian.html{anchor}")
+        opened.wait_for_url(f"**/chapters/{page}.html{anchor}")
+
+
 def test_the_site_works_from_a_folder(new_page, site):
     page = new_page()
     failed = []
     page.on("requestfailed", lambda request: failed.append(request.url))
     page.on("pageerror", lambda error: failed.append(str(error)))
-    page.goto((site / "chapters" / "variance.html").as_uri())
+    page.goto((site / "chapters" / "why.html").as_uri())
     page.locator("#fig-live-variance .live").wait_for()
     assert page.locator(".math > math").count() == page.locator(".math").count() > 50
     page.locator("a.right-next").click()
-    page.wait_for_url("file://**/chapters/saturation.html")
+    page.wait_for_url("file://**/chapters/undivided.html")
     page.locator("button.search-button-field").click()
     page.keyboard.type("entropy collapse")
     page.keyboard.press("Enter")

@@ -9,7 +9,7 @@ from tests.books import ROOT
 from tests.site.checks import NARROWEST, PAGES, TWO_FRAMES, each_kind, soup
 
 CHAPTERS = [name for name in PAGES if (ROOT / f"{name}.ipynb").is_file()]
-PAGE = "chapters/variance"
+PAGE = "chapters/why"
 TAUGHT, DRAWN = "details.code:not(.above-input)", "details.code.above-input"
 SEEN = """(selector) => [...document.querySelectorAll(`${selector} pre`)].map(
   (code) => code.checkVisibility({ contentVisibilityAuto: true })
@@ -70,7 +70,7 @@ def test_the_switch_opens_all_code_and_is_remembered(opened, address):
     page.keyboard.press("Enter")
     assert switch.get_attribute("aria-pressed") == "true"
     assert all(shown(page, "details.code"))
-    page.goto(f"{address}/chapters/saturation.html")
+    page.goto(f"{address}/chapters/undivided.html")
     assert all(shown(page, "details.code"))
     switch.focus()
     page.keyboard.press("Space")
@@ -122,7 +122,7 @@ WIDE = """() => [...document.querySelectorAll(".bd-content article div.math")].m
 
 
 def test_a_wide_formula_fades_where_it_goes_on_and_keys_scroll_it(opened):
-    page = opened("chapters/saturation", NARROWEST)
+    page = opened("chapters/why", NARROWEST)
     page.evaluate(TWO_FRAMES)
     formulas = page.evaluate(WIDE)
     assert any(one["more"] for one in formulas)
@@ -194,7 +194,7 @@ def test_a_link_shows_what_it_refers_to_while_a_pointer_or_the_focus_is_on_it(
     ("chapter", "formula", "letter", "words"),
     [
         ("chapters/freezing", "α", "α", "inverse temperature"),
-        ("chapters/jacobian", "pi", "p", "weight"),
+        ("chapters/why", "pi", "p", "weight"),
     ],
 )
 def test_a_letter_of_a_formula_is_explained_under_the_pointer(

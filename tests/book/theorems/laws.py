@@ -1,4 +1,4 @@
-"""Checks of the laws of scores: variance, saturation (the row at finite d), largest_proofs.
+"""Checks of the laws of scores: of a dot product and its row at finite d, and of cosines.
 
 Means are sums over all values of discrete laws, or quadrature that is exact for the polynomials.
 """
@@ -12,7 +12,6 @@ from scipy.special import iv
 
 from attnlib import annealed
 from attnlib.scores import Cosine, Normal
-from experiments import initialisation
 from tests.book.formulas import Place
 from tests.book.theorems.numbers import (
     COIN,
@@ -20,7 +19,6 @@ from tests.book.theorems.numbers import (
     cosine,
     discrete,
     independent,
-    itself,
     normal,
     slope,
     variance,
@@ -49,28 +47,6 @@ def moments(at: Place) -> None:
         at.display().holds({r"q\cdot k": "x"}, w=0.3, **known)
         scale = float(at.formula(r"w = 1/\sqrt d").value(d=d))
         assert np.isclose(variance(mean)(scale * dot), 1.0)
-
-
-@cache
-def _moments_of_row_variances(m: int, d: int) -> tuple[float, float]:
-    """Return E V and Var(V) of the lemma: V is a polynomial, of degree 2 in each number."""
-    numbers, mean = independent(*[normal(3)] * (2 * m * d))
-    q = np.array(numbers[: m * d]).reshape(m, d, -1)
-    k = np.array(numbers[m * d :]).reshape(m, d, -1)
-    rows = np.einsum("idx,jdx->ijx", q, k).var(axis=1, ddof=1)
-    return mean(rows.mean(axis=0)), variance(mean)(rows.mean(axis=0))
-
-
-@tied("lemma-error")
-def error_of_the_mean_row_variance(at: Place) -> None:
-    for m, d in ((2, 1), (2, 2), (4, 1)):
-        expected, true = _moments_of_row_variances(m, d)
-        at.formula(r"\operatorname{E} V = d").holds(V=expected, E=itself, d=d)
-        [[left, right, _]] = at.display().values(V=0.0, m=m, d=d, Var=lambda _, true=true: true)
-        assert np.isclose(left, right)
-    m, d = 4000, 300
-    library = initialisation.standard_errors(d, vectors=m).variance ** 2
-    at.display().holds(rough=2e-3, V=0.0, m=m, d=d, Var=lambda _: library)
 
 
 @tied("proposition-mixture")

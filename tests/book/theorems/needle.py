@@ -16,7 +16,7 @@ from attnlib import retrieval
 from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine, Normal
 from tests.book.formulas import Place
-from tests.book.theorems.numbers import Mean, highest, independent, itself, normal, of_row, slope
+from tests.book.theorems.numbers import Mean, highest, independent, normal, of_row, slope
 from tests.book.theorems.registry import tied
 
 THETA = 1.4
@@ -126,30 +126,6 @@ def how_much_a_row_tells(at: Place) -> None:
         at.display().holds(named, **row, **{"s_*": s + theta})
         [[left, right]] = at.display().values(named, **row, **{"s_*": s + theta})
         assert right - left < near
-    below_and_above_freezing(at)
-
-
-def below_and_above_freezing(at: Place) -> None:
-    """Check the last part, bounded as in its proof, by draws of s_* = θ + w, and the means."""
-    (w,), mean = independent(normal(150))
-    log_n = 400.0
-    for y in (0.5, 1.0, 1.5):
-        theta = float(at.formula(r"\theta = y\sqrt").value(y=y, n=math.exp(log_n)))
-        best = min(1.0, y * y)
-        at.formula(r"I/\log n \to").holds({"I": f"{best}", r"\log n": "1"}, y=y, rough=1e-12)
-        alpha = min(theta, math.sqrt(2 * log_n))
-        crowd = log_n + alpha**2 / 2 - alpha * (theta + w)
-        assert best - 0.1 < 1 - mean(np.logaddexp(0, crowd)) / log_n <= best
-        low = y <= 1.0
-        line = at.formula(
-            r"\operatorname{E}\max(" + (r"\log n - \tfrac12" if low else r"\alpha(\alpha")
-        )
-        known = {"n": math.exp(log_n), "w": w, "theta": theta, "alpha": alpha}
-        line.holds(E=mean, **known)
-        [[each, right]] = line.values(E=itself, **known)
-        assert np.allclose(each, np.maximum(crowd, 0) + math.log(2))
-        start = log_n - theta**2 / 2 + theta if low else alpha
-        assert np.isclose(right, start + math.log(2))
 
 
 @tied("eq-needle-pull")
@@ -269,7 +245,7 @@ def plane(at: Place) -> None:
 def of_logits(at: Place) -> None:
     alpha, gap = 1.5, 7.0
     texts = {r"\text{gap of the logits}": "g", r"\text{variance of the other logits}": "v"}
-    known = {"g": alpha * gap, "v": alpha**2, "alpha": alpha, "theta": gap}
+    known = {"g": alpha * gap, "v": alpha**2, "alpha": alpha, "theta": gap, "ell_*": alpha * gap}
     n = math.exp(alpha * gap - alpha**2 / 2)
     at.display().holds(texts if "needle" in at.label else {}, n=n, **known)
 
@@ -284,14 +260,6 @@ def rate(at: Place) -> None:
     [highest_], sides = at.display().values({r", \qquad ": r"\\ "}, alpha_in=near, **known)
     assert np.isclose(highest_, found * gap - float(cumulants(found)), rtol=1e-6)
     assert np.isclose(*sides)
-
-
-@tied("eq-reach-tokens")
-def tokens(at: Place) -> None:
-    d, a = 64, 9.0
-    cumulants = lambda alpha: float(Cosine(d).log_mgf(alpha))  # noqa: E731
-    # A gap of 1 − ρ against scores (1 − ρ)u: αΔ = log n + κ_u(α(1 − ρ)).
-    at.display().holds(a=a, n=math.exp(a - cumulants(a)), kappa=cumulants)
 
 
 @tied("thm-needle-weighted")

@@ -1,4 +1,4 @@
-"""Checks of single rows: jacobian and gradient, and what other chapters say of one row.
+"""Checks of single rows: the Jacobian and gradient, and what other chapters say of one row.
 
 Derivatives are taken by differences, optima by a search; the rows are a few random ones.
 """
@@ -94,7 +94,7 @@ def near_tie(at: Place) -> None:
     gap, x = 0.3, np.linspace(0.6, 1.0, 401)
     row = np.array([0.0, -gap, -200.0])
     _, best = highest(lambda alpha: float(rows.gradient(row, alpha)), 1.0, 20.0)
-    at.display().holds({r"\max_\alpha g": "G"}, rough=1e-6, G=best, Delta=gap, x_in=x)
+    at.display().holds({r"\max_\alpha g": "G"}, rough=1e-6, G=best, varepsilon=gap, x_in=x)
 
 
 @tied(r"gradient: 1 + \underbrace{A\,V'}")
