@@ -8,7 +8,7 @@ threads on this machine's processors share the work: NumPy works outside the int
 Of each statistic only mean and variance are kept, and a histogram of its values rounded to 15
 significant bits, from which the quantiles are read.
 
-Chapter: typical.
+Chapter: exact.
 """
 
 import os

@@ -7,7 +7,7 @@ there are three answers here. None of them is *the* scale: all speak of random s
 Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed`, `executor` and the
 errors they raise are those of `sampling.sample`, n from 2 on.
 
-Chapter: typical.
+Chapter: exact.
 """
 
 from concurrent.futures import Executor
@@ -71,7 +71,7 @@ def gradient(
     nanoseconds a score to the time. What is below the smallest float is 0. A median is rounded to
     15 significant bits, as `Sample.quantile` says. The mean of g is in `exact.gradient`.
 
-    Raises ValueError or TypeError for another `statistic` and a bad α. Chapter: typical.
+    Raises ValueError or TypeError for another `statistic` and a bad α. Chapter: exact.
 
     >>> from attnlib.scores import Normal
     >>> value, error = gradient(Normal(), [1.0, 4.0], n=512, rows=2000)
@@ -119,7 +119,7 @@ def best_alpha(
     `DotProduct`. With two keys each row's best α is 1.5434…/gap, so that "median" and "row" agree.
 
     Raises ValueError or TypeError for another `statistic` and for fewer than 100 rows;
-    RuntimeError where rows so few leave no maximum to be seen. Chapter: typical.
+    RuntimeError where rows so few leave no maximum to be seen. Chapter: exact.
 
     >>> from attnlib.scores import Normal
     >>> value, error = best_alpha(Normal(), 512, rows=4000)  # in units of √(2 log n), near 1
@@ -157,7 +157,7 @@ def row_optima(
     taken. Relative error below 1e-6. A row whose largest scores tie has no optimum: it gets a
     number above 10⁵⁹.
 
-    Chapter: typical.
+    Chapter: exact.
 
     >>> from attnlib.scores import Normal
     >>> row_optima(Normal(), 512, rows=3).shape

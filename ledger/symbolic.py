@@ -194,7 +194,7 @@ def integration_by_parts_step() -> Identity:
 
     Integrated over s, where fφ vanishes at ±∞, it is Gaussian integration by parts:
     E s f(s) = E f'(s). Given the other scores of a row, f may be any function of one of them.
-    Chapters: exact, freezing.
+    Chapter: exact.
     """
     s = sympy.Symbol("s", real=True)
     f = sympy.Function("f")(s)
@@ -206,8 +206,7 @@ def softmax_integration_by_parts(n: int) -> Identity:
     """Return Σ_i (s_i p_i − αp_i(1 − p_i))φ(s) = −Σ_i ∂/∂s_i [p_i φ(s)], φ the density of a row.
 
     The right side is a divergence of a field that vanishes at infinity, so it integrates to 0:
-    E Σ s_i p_i = α(1 − E Σp²), the mean gradient, for n independent N(0, 1) scores. Chapters:
-    exact, freezing.
+    E Σ s_i p_i = α(1 − E Σp²), the mean gradient, for n independent N(0, 1) scores. Chapter: exact.
     """
     s, p = softmax(n)
     density = sympy.exp(-s.dot(s) / 2) / (2 * sympy.pi) ** sympy.Rational(s.rows, 2)
@@ -217,7 +216,7 @@ def softmax_integration_by_parts(n: int) -> Identity:
 
 
 def log_partition_slope(n: int) -> Identity:
-    """Return d log Z/dα = Σ p_i s_i for Z = Σ e^{αs_i}. Chapters: exact, freezing."""
+    """Return d log Z/dα = Σ p_i s_i for Z = Σ e^{αs_i}. Chapter: exact."""
     s, p = softmax(n)
     return Identity(_log_partition(s).diff(ALPHA), p.dot(s))
 
@@ -225,7 +224,7 @@ def log_partition_slope(n: int) -> Identity:
 def log_partition_curvature(n: int) -> Identity:
     """Return d² log Z/dα² = ½ Σ_ij p_i p_j (s_i − s_j)²: never negative, so log Z is convex.
 
-    Chapters: exact, freezing.
+    Chapter: exact.
     """
     s, p = softmax(n)
     pairs = sum(p[i] * p[j] * (s[i] - s[j]) ** 2 for i in range(s.rows) for j in range(s.rows))
@@ -236,7 +235,7 @@ def log_partition_curvature_of_any_row() -> Identity:
     """Return (log Z)'' = Z''/Z − (Z'/Z)² for any Z(α).
 
     For Z = Σ e^{αs_i} the ratios are Σ p_i s_i² and Σ p_i s_i, so for every n this is the variance
-    of s under p. Chapters: exact, freezing.
+    of s under p. Chapter: exact.
     """
     z = sympy.Function("Z", positive=True)(ALPHA)
     variance_of_score = z.diff(ALPHA, 2) / z - (z.diff(ALPHA) / z) ** 2
@@ -247,28 +246,17 @@ def near_tie_gradient() -> Identity:
     """Return ∫₀^∞ α(1 − Σp²) dδ = 1 for two scores a gap δ apart, at every α.
 
     At large α only rows whose two largest scores nearly tie have a gradient. Times the density of
-    the gap at 0, this is the limit of the mean gradient. Chapters: exact, freezing.
+    the gap at 0, this is the limit of the mean gradient. Chapter: exact.
     """
     _, p = softmax(2)
     return Identity(_over_gaps(ALPHA * (1 - p.dot(p))), sympy.Integer(1))
-
-
-def near_tie_frobenius() -> Identity:
-    """Return ∫₀^∞ ‖J‖_F² dδ = α/3 for two scores a gap δ apart, J their softmax's Jacobian.
-
-    Half the line, and four equal squares α²p²(1 − p)²: 4α · ½ · 1/6. Times the density of the gap
-    of the two largest scores at 0, this is how E ‖J‖_F² grows at large α. Chapters: exact,
-    freezing.
-    """
-    s, p = softmax(2)
-    return Identity(_over_gaps(sum(entry**2 for entry in p.jacobian(s))), ALPHA / 3)
 
 
 def expected_maximum_step() -> Identity:
     """Return (fF^{n−1})' = −s f F^{n−1} + (n − 1)f²F^{n−2}, f and F the normal density and its law.
 
     Integrated, times n: E max s_i = n(n − 1)∫f²F^{n−2} ds. The right side is the density at 0 of
-    the gap between the two largest scores. Chapters: exact, freezing.
+    the gap between the two largest scores. Chapter: exact.
     """
     s = sympy.Symbol("s", real=True)
     f = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)

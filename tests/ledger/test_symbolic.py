@@ -34,7 +34,6 @@ PROOFS = {
             symbolic.integration_by_parts_step,
             symbolic.log_partition_curvature_of_any_row,
             symbolic.near_tie_gradient,
-            symbolic.near_tie_frobenius,
             symbolic.expected_maximum_step,
         )
     },

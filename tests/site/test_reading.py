@@ -142,7 +142,7 @@ def test_a_wide_formula_fades_where_it_goes_on_and_keys_scroll_it(opened):
 
 
 def test_a_formula_that_is_wider_than_its_line_scrolls_in_a_line_of_its_own(opened):
-    page = opened("chapters/freezing", NARROWEST)
+    page = opened("chapters/freezing_proofs", NARROWEST)
     page.evaluate(TWO_FRAMES)
     lines = page.locator("span.math.own-line")
     assert lines.first.get_attribute("data-more") == "right"

@@ -8,8 +8,6 @@ from functools import cache
 
 import numpy as np
 import torch
-from scipy.integrate import quad
-from scipy.special import gammaln
 
 from attnlib import freezing, rows
 from attnlib.policies import POLICIES
@@ -168,51 +166,16 @@ def only_a_weight(at: Place) -> None:
 
 @tied("prop-typical-limit")
 def geometric_mean_in_the_limit(at: Place) -> None:
-    x = 1 + 1e-6
-    m = 1 / x
-
-    def square(k):  # E Σ p^{2k} in the limit law, of which E Y^k is made to first order in 1 − m
-        return math.exp(gammaln(2 * k - m) - gammaln(2 * k) - gammaln(1 - m))
-
-    powers = at.formula(r"\operatorname{E}\sum_i p_i^{2k} =")
-    only = {r"\operatorname{E}\sum_i p_i^{2k}": "P"}
-    for k in (1, 2, 3):
-        powers.holds(only, rough=1e-5, relative=1e-8, P=square(k), m=m, k=k)
-    logarithm = quad(lambda p: math.log1p(-p * p) / p**2, 0, 1)[0] * (1 - m)
-    near = {"relative": 1e-3, "rough": 1e-3, "t": logarithm, "y": square, "m": m}
-    at.formula(r"\operatorname{E}\log(1 - Y) &=").holds(
-        {r"\operatorname{E}\log(1 - Y)": "t", r"\operatorname{E}Y^k": "y_k"},
-        k_in=range(1, 1000),
-        **near,
-    )
-    least = at.formula(r"1 - Y \le 2(1 - p_1)")
-    for rest in (1e-6, 0.5):  # of a row of two keys, reached as it becomes one-hot
-        row = {"p_1": 1 - rest, "Y": (1 - rest) ** 2 + rest**2}
-        least.holds(**row)
-        assert rest > 0.1 or np.isclose(*least.values(**row)[0], rtol=1e-5)
-    slope = at.formula(r"1 - 2\log 2 < 0")
-    slope.holds()
-    fall, level = slope.values()[0]
-    assert np.isclose(fall, 1 + logarithm / (x - 1), rtol=1e-5)
-    assert level == 0.0
     below = 0.4  # where g is nearly α in all rows, so that its logarithm is that of its mean
     critical = float(freezing.critical_alpha(MANY))
     mean = at.formula(r"\operatorname{E}\log(g/\sqrt{2\log n})")
     found = mean.value(E=itself, g=gradient(below * critical, MANY), n=MANY)
     assert np.isclose(found, at.same(r"\log x").value(x=below), atol=1e-6)
     at.formula(r"x = \alpha/\sqrt{2\log n}").holds(x=below, n=MANY, alpha=below * critical)
-
-
-@tied("eq-typical-frobenius")
-def frobenius(at: Place) -> None:
-    alpha = 300.0
-
-    def square(gap: float) -> float:
-        return float(rows.frobenius_norm(np.array([gap, 0.0]), alpha)) ** 2
-
-    def density(gap: float) -> float:  # two normal scores differ by N(0, 2): at 0 it is 1/√π
-        return math.exp(-gap * gap / 4) / math.sqrt(math.pi)
-
-    mean = quad(lambda gap: square(gap) * density(gap), 0, 1, limit=300, points=[0.01])[0]
-    named = {r"\operatorname{E}\|J\|_F^2": "m"}
-    at.display().holds(named, rough=1e-3, m=mean, rho=density(0.0), alpha=alpha)
+    above = at.formula(r"\log x + \operatorname{E}\log(1 - Y)")
+    arrivals = np.random.default_rng(0).exponential(size=(4000, 400)).cumsum(axis=1)
+    for x, low in ((1.05, -0.05), (3.0, -5.0)):
+        rest = arrivals[:, -1] ** (1 - x) / (x - 1)  # the mean of all later ones
+        powers = arrivals**-x
+        y = (powers**2).sum(axis=1) / (powers.sum(axis=1) + rest) ** 2
+        assert low < above.value(x=x, Y=y, E=np.mean) < 0.0

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from attnlib import exact
 from attnlib.scores import Cosine, Normal
 from tests.book.formulas import Place
-from tests.book.theorems.numbers import cosine, independent, normal, of_row, slope
+from tests.book.theorems.numbers import independent, normal, of_row, slope
 from tests.book.theorems.registry import tied
 
 ALPHA = 1.2
@@ -171,32 +171,6 @@ def log_concave(at: Place) -> None:
     # Equality for densities that are exponential where the four numbers are, of either slope.
     for f in (normal_density, math.exp, lambda s: math.exp(-s)):
         product.holds(f=f, **at_two)
-
-
-@tied("prop-exact-only-normal")
-def only_normal(at: Place) -> None:
-    identity = at.formula(r"\Phi'(\alpha) = G(\alpha)")
-    known = {"G": gradient_of(3), "alpha": ALPHA, "Phi_prime": slope_of_free_energy(3)}
-    identity.holds(relative=1e-7, **known)
-    other = gradient(ALPHA, 2, Cosine(5)) / slope_of_free_energy(2, Cosine(5))(ALPHA)
-    assert abs(other - 5) < 0.5  # the variance is 1/5, and they differ besides
-
-
-@tied(r"exact: \Phi'(\alpha) = \frac{\alpha}{d-1}")
-def cosines(at: Place) -> None:
-    d = 5
-    s, mean = independent(cosine(d), cosine(d))
-    row = {**of_row(s, ALPHA), "d": d, "E": mean}
-    spread = sum((1 - x**2) * p * (1 - p) for x, p in zip(s, row["p"], strict=True))
-    slope_ = slope_of_free_energy(2, Cosine(d))
-    at.display().holds(relative=1e-8, **row, W=spread, Phi_prime=slope_)
-
-
-@tied(r"exact: Y = \frac{K")
-def two_levels(at: Place) -> None:
-    for n, k in ((5, 2), (7, 1)):
-        s = [1.0] * k + [0.0] * (n - k)
-        at.display().holds(Y=of_row(s, ALPHA)["Y"], n=n, K=k, alpha=ALPHA)
 
 
 @tied(r"exact: G(\alpha) = \int")

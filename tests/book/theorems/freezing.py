@@ -19,7 +19,6 @@ from tests.book.formulas import Place
 from tests.book.theorems.exact import (
     free_energy,
     gradient,
-    mean_gradient,
     normal_density,
     normal_rows,
 )
@@ -74,19 +73,6 @@ def exponent(at: Place) -> None:
         at.display().holds({r"\frac{\log Z}{\log n}": "L"}, rough=1e-9, x=x, n=n, L=limit)
         near, far = (free_energy(k)(x * critical(k)) / math.log(k) for k in (10**3, MANY))
         assert abs(far - limit) < min(0.15, abs(near - limit) + 1e-9)
-
-
-@tied("lem-freezing-slopes")
-def slopes(at: Place) -> None:
-    mean_gradient(at)
-    row = normal_rows(3)
-    alpha = row[r"\alpha"]
-    at.formula(r"G = \operatorname{E}\alpha").holds(relative=1e-7, **row, G=gradient(alpha, 3))
-    larger = normal_rows(3, alpha + 0.1)
-    for grows in (at.same(r"\sum_i p_i s_i"), at.same("Y")):
-        growth = grows.value(**larger) - grows.value(**row)
-        assert growth.min() > -1e-12  # two equal scores keep equal weights
-        assert growth.max() > 0.01
 
 
 @tied("thm-freezing-bounds")
@@ -280,26 +266,6 @@ def small_weights(at: Place) -> None:
         [(_, bound)] = at.display().values(named, **known)
         assert np.isclose(bound, 1 + quad(others, -12, 12)[0], rtol=1e-6)
     at.formula("r(w) =").holds(relative=1e-7, w=0.8, r=mills)
-
-
-@tied("prop-freezing-orders")
-def orders(at: Place) -> None:
-    n, q = MANY, 3.0
-    formula = at.same(r"n^{1-q}e^{(q^2-q)\alpha^2/2}")
-    limits = at.formula("x^2 < 1/(2q"), at.formula("x^2 > 1/(2q")
-    edge = 1 / math.sqrt(5)
-    for x, low, high in ((0.3, 0.98, 1.0), (0.75, 0.0, 0.1)):
-        alpha = x * critical(n)
-        ratio = float(exact.moment(Normal(), alpha, n, order=q))
-        assert low < ratio / float(formula.value(n=n, q=q, alpha=alpha)) < high
-    for side, x in zip(limits, (edge - 1e-3, edge + 1e-3), strict=True):
-        side.holds(q=q, x=x)
-        assert np.allclose(side.values(q=q, x=x)[0], [x**2, edge**2])
-    (s,), mean = independent(normal(80))
-    n, alpha = 50.0, 1.1
-    known = {"n": n, "q": 2.5, "alpha": alpha, "mu": crowd(n, alpha), "s": s, "E": mean}
-    by_one_key = n * mean(expit(alpha * s - crowd(n, alpha)) ** 2.5)
-    at.formula(r"B_q = n\,e").holds(relative=1e-7, B_q=by_one_key, **known)
 
 
 @tied("eq-freezing-entropy")

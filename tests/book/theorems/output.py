@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from attnlib import annealed, exact, freezing, initialisation
+from attnlib import exact, freezing, initialisation
 from attnlib.scores import Normal
 from tests.book.formulas import Place
 from tests.book.theorems.exact import largest_of, normal_rows
@@ -62,17 +62,6 @@ def three_rules(at: Place) -> None:
 @tied("eq-output-lognormal")
 def log_normal(at: Place) -> None:
     at.display().holds(rough=4e-3, **normal_rows(3, 0.1))
-
-
-@tied("eq-output-unit")
-def unit_scaling(at: Place) -> None:
-    n, d, m = 300.0, 64, 6.0
-    alpha = m / math.sqrt(d)
-    for causal, b in ((False, 1.0), (True, math.log(n))):
-        # as that library writes it
-        std = math.exp((1 - 1 / (1 + 4 * d / m**2)) * math.log(b / n) / 2)
-        assert np.isclose(std, annealed.unit_scaling_std(alpha, n, causal=causal))
-        at.display().holds(rough=1e-9, n=n, b=b, z=0.0, std=lambda _, std=std: std, alpha=alpha)
 
 
 @cache
