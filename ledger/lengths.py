@@ -257,7 +257,7 @@ def phases(factors: tuple[float, float] = (0.5, 1.5), rho: float = 0.3) -> Decis
     def cosine(factor: float, n: float) -> float:
         own = 1.0 / (1.0 + (n - 1.0) * n**-factor)
         norm = own**2 + 2.0 * own * (1.0 - own) * rho + (1.0 - own) ** 2 * rho
-        return rho / norm
+        return float(rho / norm)
 
     below, above = (cosine(factor, 1e12) for factor in factors)
     good = abs(below - 1.0) < Bar.IN_THE_LIMIT and abs(above - rho) < Bar.IN_THE_LIMIT

@@ -16,11 +16,12 @@ from attnlib.auditing import CODES
 from experiments.lab import data, fields
 from experiments.lab.model import Config
 from experiments.museum import EXHIBITS, __main__, audits, costs
-from experiments.museum.exhibits import LABELS
+from experiments.museum.exhibits import BACKWARD, FURTHER, LABELS
 from experiments.records import load
 
-NAMES = {exhibit.name: exhibit for exhibit in EXHIBITS}
-each = pytest.mark.parametrize("exhibit", EXHIBITS, ids=NAMES)
+NAMES = {exhibit.name: exhibit for exhibit in (*EXHIBITS, *FURTHER, *BACKWARD)}
+each = pytest.mark.parametrize("exhibit", NAMES.values(), ids=NAMES)
+seen = pytest.mark.parametrize("exhibit", [*EXHIBITS, *FURTHER], ids=lambda one: one.name)
 
 
 def draw(*shape, seed=0):
@@ -83,7 +84,7 @@ NUMBERS = {"scale", "mask", "values"}
 """Findings that tell the number that is wrong."""
 
 
-@each
+@seen
 def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_passes(exhibit):
     torch.manual_seed(0)
     report = audits.audited(exhibit, exhibit.broken)
@@ -99,10 +100,29 @@ def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_pass
         assert mended.passed, mended
 
 
+@pytest.mark.parametrize("exhibit", BACKWARD, ids=lambda one: one.name)
+def test_a_wrong_backward_pass_has_the_right_output_and_the_gradients_by_hand(exhibit):
+    q, k, v = (x[:1, :1].requires_grad_() for x in inputs(exhibit, 1))
+    output, right = exhibit.broken(q, k, v), exhibit.mended(q, k, v)
+    torch.testing.assert_close(output, right, rtol=1e-12, atol=1e-14)
+    found, meant = (torch.autograd.grad(one.sum(), (q, k, v)) for one in (output, right))
+    s, sink = (k @ q[0, 0, 0])[0, 0].detach(), math.exp(exhibit.meant.get("sink", -math.inf))
+    total = torch.exp(s * exhibit.d**-0.5).sum() + (exhibit.found if sink else 1.0) * sink
+    scale = exhibit.d**-0.5 if sink else exhibit.found
+    p = torch.exp(scale * s) / total
+    by_logits = p * (v[0, 0].sum(-1) - output.sum())
+    for one, by_hand in zip(found, (scale * by_logits @ k[0, 0], None, p), strict=True):
+        if by_hand is not None:
+            torch.testing.assert_close(
+                one[0, 0, 0] if one is found[0] else one[0, 0, :, 0], by_hand
+            )
+    assert not any(torch.allclose(a, b, rtol=1e-3) for a, b in zip(found, meant, strict=True))
+
+
 def test_the_labels_are_whole():
-    assert len({label["link"] for label in LABELS.values()}) == len(EXHIBITS) == len(NAMES)
+    assert len({label["link"] for label in LABELS.values()}) == len(NAMES)
     assert list(LABELS) == list(NAMES)
-    assert {exhibit.kind for exhibit in EXHIBITS} == set(audits.CODE)
+    assert {exhibit.kind for exhibit in (*EXHIBITS, *FURTHER)} == set(audits.CODE)
     for name, label in LABELS.items():
         for link in (label["link"], *label.get("also", ())):
             assert re.fullmatch(r"[\w.-]+/[\w.-]+/(issues|pull)/\d+", link)
@@ -142,7 +162,7 @@ def test_the_record_is_of_the_museum_of_today(recorded):
         kept = {key: value for key, value in known if key in fields.names(type(today))}
         assert type(today)(**kept) == today
     assert tuple(recorded.settings["ratios"]) == __main__.RATIOS
-    assert list(exhibits(recorded)) == list(NAMES)
+    assert list(exhibits(recorded)) == [exhibit.name for exhibit in EXHIBITS]
     for name, said in exhibits(recorded).items():
         label = {part: said[part] for part in ("link", "kind", "what", "quantity")}
         assert label == NAMES[name].label
