@@ -5,7 +5,7 @@ and numbers for the text (`values`), the boxes of the checked claims (`claim_box
 modules are the maintainer's: each says in its first line what it makes.
 """
 
-from book.claim_boxes import claim_box, ledger
+from book.claim_boxes import claim_box, counts, ledger
 from book.style import (
     BLUE,
     GREEN,
@@ -31,6 +31,7 @@ __all__ = [
     "Link",
     "Table",
     "claim_box",
+    "counts",
     "figure",
     "glue",
     "ledger",

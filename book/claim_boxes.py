@@ -1,30 +1,52 @@
 """Checked claims, shown as boxes: in their chapters, and all together in the ledger."""
 
+from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
 from IPython.display import display
+
+from book.values import Table
 
 if TYPE_CHECKING:
     from ledger import Outcome
 
 
 def claim_box(*identifiers: str) -> None:
-    """Check the claims with these ids and show each: statement, its place, verdict, evidence.
+    """Check the claims with these ids and show a line for each, with a link to the ledger.
 
     A verdict is what the check returns when the cell runs. Raises KeyError for an unknown id.
     """
     import ledger as claims  # with sympy: seconds, for what only makes the site
 
     for identifier in identifiers:
-        show(box(claims.check(identifier)))
+        show(line(claims.check(identifier)))
 
 
 def ledger(outcomes: list["Outcome"], source: str) -> None:
     """Show the checked claims of one source as boxes, each with a link to its chapter."""
     for outcome in outcomes:
         if outcome.source == source:
-            show(box(outcome, linked=True))
+            show(box(outcome))
+
+
+GROUPS = {
+    "true": ("holds", "holds within", "extended"),
+    "on a condition": ("needs a condition",),
+    "wrong": ("wrong",),
+    "open": ("open", "answered", "not checked here"),
+}
+"""The verdicts that the table of the sources counts together."""
+
+
+def counts(outcomes: list["Outcome"]) -> Table:
+    """Return how many claims of each source got which verdict."""
+    table = Table("source", "claims", *GROUPS)
+    for source in sorted({o.source for o in outcomes}):
+        found = Counter(o.verdict for o in outcomes if o.source == source)
+        several = (sum(found[one] for one in verdicts) for verdicts in GROUPS.values())
+        table.row(source, found.total(), *(count or "" for count in several))
+    return table
 
 
 def show(html: str) -> None:
@@ -32,21 +54,34 @@ def show(html: str) -> None:
     display({"text/html": html}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def box(outcome: "Outcome", *, linked: bool = False) -> str:
-    """Return a checked claim as HTML, with a link to its chapter if it is `linked`."""
+def title(outcome: "Outcome") -> str:
+    """Return the verdict and the id of a claim."""
+    return f"<strong>{escape(outcome.verdict)}</strong> <code>{escape(outcome.id)}</code>"
+
+
+def line(outcome: "Outcome") -> str:
+    """Return a checked claim as one line of HTML, with a link to what the ledger says of it."""
     o = outcome
-    kind = o.verdict.replace(" ", "-")
-    page = f"{o.chapter}.html#claim-{escape(o.id)}"
-    link = f' <a href="{page}">In chapter {escape(o.chapter)}.</a>' if linked else ""
+    return (
+        f'<p class="claim claim-{o.verdict.replace(" ", "-")}" id="claim-{escape(o.id)}">'
+        f'<span class="claim-title">{title(o)}</span> {escape(o.statement)} '
+        f'<a href="claims.html#claim-{escape(o.id)}">The evidence.</a></p>'
+    )
+
+
+def box(outcome: "Outcome") -> str:
+    """Return a checked claim as HTML: the statement, its place, verdict, evidence, chapter."""
+    o = outcome
+    page = f"{o.chapter}.html" + ("" if o.address else f"#claim-{escape(o.id)}")
     language = f' lang="{"ko" if o.source == "004" else "zh"}"' if o.translation else ""
     quote = f" <q{language}>{escape(o.quote)}</q>" if o.quote else ""
     translation = f" ({escape(o.translation)})" if o.translation else ""
+    place = f'<a href="{o.address}">{escape(o.place)}</a>' if o.address else escape(o.place)
     return (
-        f'<div class="claim claim-{kind}" id="claim-{escape(o.id)}">'
-        f'<p class="claim-title"><strong>{escape(o.verdict)}</strong> '
-        f"<code>{escape(o.id)}</code></p>"
-        f"<p>{escape(o.statement)}</p>"
-        f'<p class="claim-place">Source {escape(o.source)}, {escape(o.place)}'
+        f'<div class="claim claim-{o.verdict.replace(" ", "-")}" id="claim-{escape(o.id)}">'
+        f'<p class="claim-title">{title(o)}</p><p>{escape(o.statement)}</p>'
+        f'<p class="claim-place">Source {escape(o.source)}, {place}'
         f"{':' if quote else '.'}{quote}{translation}</p>"
-        f'<p class="claim-evidence">{escape(o.evidence)}{link}</p></div>'
+        f'<p class="claim-evidence">{escape(o.evidence)} '
+        f'<a href="{page}">In chapter {escape(o.chapter)}.</a></p></div>'
     )

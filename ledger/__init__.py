@@ -9,13 +9,13 @@ own case first: what is false there is wrong, whatever holds elsewhere. What is 
 part or reading and false in another that its words cover needs a condition. A slip of writing is of
 that kind: its words are false, and true as the source's own formulas, or the question that it
 answers, have them. A report of what was seen once, or in models that we did not run, can be
-supported, and is open otherwise.
+supported, and is open otherwise; what only a large run decides is not checked here.
 
 What training and trained heads decide is read from the records of `experiments`. Needs sympy.
 """
 
-from ledger import gradient, heads, output, scales, training, variance
+from ledger import gradient, heads, lengths, others, output, scales, training, variance
 from ledger.registry import CLAIMS, SOURCES, Outcome, check, check_all
 
 __all__ = ["CLAIMS", "SOURCES", "Outcome", "check", "check_all"]
-__all__ += ["gradient", "heads", "output", "scales", "training", "variance"]
+__all__ += ["gradient", "heads", "lengths", "others", "output", "scales", "training", "variance"]

@@ -26,10 +26,28 @@ SOURCES = {
     "006": "li2025vanishing",
     "007": "hayase2026unified",
     "008": "demir2025optimal",
+    "009": "vaswani2017attention",
+    "010": "su2021entropy",
+    "011": "su2022derivation",
+    "012": "su2023lemma",
+    "013": "su2023robustness",
+    "014": "su2023keynorm",
+    "015": "su2024extrapolation",
+    "016": "su2025qkclip",
+    "017": "peng2024yarn",
+    "018": "nakanishi2025ssmax",
+    "019": "chen2026critical",
+    "020": "giorlandino2025two",
+    "021": "anson2025scale",
+    "022": "wortsman2023small",
+    "023": "kimi2025k2",
+    "024": "chiang2022overcoming",
+    "025": "henry2020qknorm",
 }
 """The documents whose statements the ledger carries: their number in this book, and their key in
 its bibliography. 000 is the English translation of 003, which adds its readers' comments. Of 005 to
-008, papers on attention at other lengths, it carries one law each."""
+008, papers on attention at other lengths, it carries one law each; from 009 on several, which no
+chapter follows, each with the `address` of the text."""
 
 
 class Bar:
@@ -77,6 +95,8 @@ class Verdict(StrEnum):
     """False in the source's own case; the evidence gives the correction."""
     OPEN = "open"
     """The evidence does not decide it."""
+    NOT_CHECKED = "not checked here"
+    """Only a run that is too large for this book decides it; the evidence says which."""
     ANSWERED = "answered"
     """A question, which can be neither true nor false; the evidence answers it."""
 
@@ -101,6 +121,8 @@ class Statement:
     """Where the wording decides: the few words themselves, in the source's own language."""
     translation: str = ""
     """Of a quote that is not English: ours."""
+    address: str = ""
+    """Where the text can be had, of a source that no chapter follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +173,12 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
         return function
 
     return register
+
+
+def not_checked(*identifiers: str) -> None:
+    """Register statements that only large runs decide."""
+    for identifier in identifiers:
+        claim(identifier)(lambda: (Verdict.NOT_CHECKED, {}))
 
 
 def holds(*parts: Any, whole: Verdict = Verdict.HOLDS) -> Verdict:

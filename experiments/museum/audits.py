@@ -13,7 +13,7 @@ from experiments.museum.exhibits import EXHIBITS, Exhibit
 from experiments.records import Fields
 
 KINDS = {
-    "scale": ("multiplier", "scale twice", "dimension"),
+    "scale": ("multiplier", "scale twice", "dimension", "padded head size"),
     "law": ("law in n", "law in key", "chunks", "part of the dimension", "cosine"),
     "mask": ("mask scaled",),
     "hidden": ("mask capped",),

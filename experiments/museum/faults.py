@@ -155,3 +155,32 @@ def always_dropping(
     scores = scaled(q, k)
     weights = torch.softmax(scores + bias(scores, attn_mask, is_causal), -1)
     return torch.dropout(weights, DROPOUT, train=True) @ grouped(v, q.shape[1])
+
+
+# --- gradients: kernels rebuild the weights of the forward pass, here wrongly ---------------------
+
+
+def backward_of(output: Tensor, weights: Tensor, logits: Tensor, v: Tensor) -> Tensor:
+    """Return the output, with the gradients of a kernel that rebuilt these weights.
+
+    By the values they are pᵀ·do, and by the logits p·(do·v − do·o), o the output itself.
+    """
+    p, v = weights.detach(), grouped(v, weights.shape[1])
+    by_values = p @ v
+    by_logits = (p * logits) @ v.detach() - (p * logits).sum(-1, keepdim=True) * output.detach()
+    through = by_values + by_logits
+    return output.detach() + through - through.detach()
+
+
+def padded_backward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Rebuild the weights at the head size that is a multiple of 16, from the right log Z."""
+    padded = -(-q.shape[-1] // 16) * 16
+    logits = products(q, k) / math.sqrt(padded)
+    log_z = torch.logsumexp(scaled(q, k), -1, keepdim=True)
+    return backward_of(attend(q, k, v), torch.exp(logits - log_z), logits, v)
+
+
+def backward_without_the_sink(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Rebuild the weights from the sum over the keys, without that of the sink."""
+    logits = scaled(q, k)
+    return backward_of(attend(q, k, v, sink=SINK), torch.softmax(logits, -1), logits, v)

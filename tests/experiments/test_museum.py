@@ -16,11 +16,11 @@ from attnlib.auditing import CODES
 from experiments.lab import data, fields
 from experiments.lab.model import Config
 from experiments.museum import EXHIBITS, __main__, audits, costs
-from experiments.museum.exhibits import LABELS
+from experiments.museum.exhibits import BACKWARD, FURTHER, LABELS
 from experiments.records import load
 
-NAMES = {exhibit.name: exhibit for exhibit in EXHIBITS}
-each = pytest.mark.parametrize("exhibit", EXHIBITS, ids=NAMES)
+NAMES = {exhibit.name: exhibit for exhibit in (*EXHIBITS, *FURTHER, *BACKWARD)}
+each = pytest.mark.parametrize("exhibit", NAMES.values(), ids=NAMES)
 
 
 def draw(*shape, seed=0):
@@ -83,7 +83,7 @@ NUMBERS = {"scale", "mask", "values"}
 """Findings that tell the number that is wrong."""
 
 
-@each
+@pytest.mark.parametrize("exhibit", [*EXHIBITS, *FURTHER], ids=lambda one: one.name)
 def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_passes(exhibit):
     torch.manual_seed(0)
     report = audits.audited(exhibit, exhibit.broken)
@@ -99,10 +99,26 @@ def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_pass
         assert mended.passed, mended
 
 
+@pytest.mark.parametrize("exhibit", BACKWARD, ids=lambda one: one.name)
+def test_a_wrong_backward_pass_has_the_right_output_and_the_gradients_by_hand(exhibit):
+    q, k, v = (x[:1, :1].requires_grad_() for x in inputs(exhibit, 1))
+    outputs = exhibit.broken(q, k, v), exhibit.mended(q, k, v)
+    torch.testing.assert_close(*outputs, rtol=1e-12, atol=1e-14)
+    found, meant = (torch.autograd.grad(one.sum(), (q, v)) for one in outputs)
+    sink = "sink" in exhibit.meant  # its share of the sum is what is wrong; else the scale is
+    scores, right = (k @ q[0, 0, 0])[0, 0], exhibit.d**-0.5
+    scale = right if sink else exhibit.found
+    p = torch.exp(scale * scores) / torch.exp(right * scores).sum()
+    by_hand = scale * (p * (v[0, 0].sum(-1) - outputs[0].sum())) @ k[0, 0], p
+    for one, other in zip((found[0][0, 0, 0], found[1][0, 0, :, 0]), by_hand, strict=True):
+        torch.testing.assert_close(one, other)
+    assert not any(torch.allclose(*both, rtol=1e-3) for both in zip(found, meant, strict=True))
+
+
 def test_the_labels_are_whole():
-    assert len({label["link"] for label in LABELS.values()}) == len(EXHIBITS) == len(NAMES)
+    assert len({label["link"] for label in LABELS.values()}) == len(NAMES)
     assert list(LABELS) == list(NAMES)
-    assert {exhibit.kind for exhibit in EXHIBITS} == set(audits.CODE)
+    assert {exhibit.kind for exhibit in (*EXHIBITS, *FURTHER)} == set(audits.CODE)
     for name, label in LABELS.items():
         for link in (label["link"], *label.get("also", ())):
             assert re.fullmatch(r"[\w.-]+/[\w.-]+/(issues|pull)/\d+", link)
@@ -142,7 +158,7 @@ def test_the_record_is_of_the_museum_of_today(recorded):
         kept = {key: value for key, value in known if key in fields.names(type(today))}
         assert type(today)(**kept) == today
     assert tuple(recorded.settings["ratios"]) == __main__.RATIOS
-    assert list(exhibits(recorded)) == list(NAMES)
+    assert list(exhibits(recorded)) == [exhibit.name for exhibit in EXHIBITS]
     for name, said in exhibits(recorded).items():
         label = {part: said[part] for part in ("link", "kind", "what", "quantity")}
         assert label == NAMES[name].label

@@ -13,7 +13,7 @@ def run(*arguments):
 
 def test_claims_are_told_as_json_in_the_order_asked_for():
     first, second = json.loads(run("--json", "jacobian.multiply", "variance.linear").output)
-    words = ["id", "source", "chapter", "place", "statement", "quote", "translation"]
+    words = ["id", "source", "chapter", "place", "statement", "quote", "translation", "address"]
     assert list(first) == [*words, "verdict", "evidence"]
     assert (first["id"], first["verdict"]) == ("jacobian.multiply", "needs a condition")
     assert (second["id"], second["source"]) == ("variance.linear", "001")

@@ -1,0 +1,354 @@
+"""Claims of other authors on the number of keys: posts and papers that the book does not follow.
+
+Su Jianlin's posts on entropy (sources 010 to 015), YaRN (017), Scalable-Softmax (018), the phases
+of Chen and others (019), of Giorlandino and Goldt (020), and scale-invariant attention (021).
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import sympy
+from scipy.optimize import brentq, minimize_scalar
+
+from attnlib import annealed, exact, freezing
+from attnlib.checking import FloatArray
+from attnlib.scores import Cosine, Law, Normal
+from ledger.registry import Bar, Decision, Verdict, claim, holds, holds_within, listed, not_checked
+from ledger.symbolic import Identity
+
+REFERENCE = 512
+"""The number of keys at which the log n factor of the posts is 1."""
+LARGEST = 2**53
+"""The largest number of keys of which the exact means are to be had."""
+
+
+def close(measured: float, claimed: float, bar: float) -> bool:
+    """Return whether a number is the claimed one, up to a relative error."""
+    return abs(measured / claimed - 1.0) < bar
+
+
+# --- entropy and log n ----------------------------------------------------------------------------
+
+
+def fallen(d: int, multiplier: float) -> float:
+    """Return log n − H of many keys, uniform on the sphere, |q| = |k| = √d: exact as n → ∞."""
+    law, argument = Cosine(d), multiplier * d
+    slope = float(law.log_mgf_derivatives(argument).first)
+    return argument * slope - float(law.log_mgf(argument))
+
+
+@claim("su.entropy-linear")
+def entropy_linear(
+    coefficient: float = 0.24, d: int = 64, multipliers: tuple[float, ...] = (1.0, 0.125)
+) -> Decision:
+    """The claim is log n − H ≈ coefficient·λd at each of these λ."""
+    true = [fallen(d, one) for one in multipliers]
+    claimed = [coefficient * one * d for one in multipliers]
+    good = [close(*both, Bar.TWENTIETH) for both in zip(true, claimed, strict=True)]
+    return holds_within(*good), {
+        "pairs": listed("{:.2f} at λ = {:g}, against {:.2f}", true, multipliers, claimed)
+    }
+
+
+@claim("su.kappa")
+def kappa(scales: tuple[float, ...] = (1.0, 2.0), power: float = 1.0, n: int = 32768) -> Decision:
+    """The claim: (log n/log 512)^power, on rows of this α at 512, offsets the growth of H."""
+    law, factor = Cosine(64), (math.log(n) / math.log(REFERENCE)) ** power
+
+    def mean_entropy(alpha: float, keys: int) -> float:
+        return float(exact.entropy(law, math.sqrt(law.d) * alpha, keys))
+
+    shares = []
+    for alpha in scales:
+        plain, kept = mean_entropy(alpha, n), mean_entropy(alpha, REFERENCE)
+        shares.append((plain - mean_entropy(factor * alpha, n)) / (plain - kept))
+    good = [Bar.HALF < share < 2.0 - Bar.HALF for share in shares]
+    return holds_within(*good), {"shares": listed("{:.2f} at α = {:g}", shares, scales)}
+
+
+@claim("su.natural-log")
+def natural_log(power: float = 1.0, keys: tuple[int, ...] = (512, 4096, 10**6)) -> Decision:
+    """The claim: with α = (log n)^power the gradient 1 − Σp² by the logits vanishes."""
+    scales = [math.log(n) ** power for n in keys]
+    passed = [
+        float(exact.gradient(Normal(), alpha, n)) / alpha
+        for alpha, n in zip(scales, keys, strict=True)
+    ]
+    return holds(all(one < Bar.TENTH for one in passed)), {"passed": passed}
+
+
+def largest(law: Law, n: float) -> float:
+    """Return the score that one of n exceeds in the mean."""
+    return float(brentq(lambda s: float(law.tail(s)) - 1.0 / n, 0.0, 12.0 if law.mean else 9.0))
+
+
+@claim("su.fast-entropy")
+def fast_entropy(scale: float = 1.0, n: int = 4096, share: float = 1.0) -> Decision:
+    """The claim is H ≈ log n − share·α(s_max − s̄) for normal scores at α = scale·α_c/4."""
+    alpha = scale * float(freezing.critical_alpha(n)) / 4.0
+    fall = math.log(n) - float(exact.entropy(Normal(), alpha, n))
+    claimed = share * alpha * largest(Normal(), n)
+    return holds_within(close(claimed, fall, Bar.FIFTH)), {"fall": fall, "claimed": claimed}
+
+
+@claim("su.fast-law")
+def fast_law(laws: tuple[Law, ...] = (Cosine(3), Normal()), growth: float = 0.0) -> Decision:
+    """The claim: s_max − s̄ grows as (log n)^growth, so that λ goes like (log n)^(1 − growth)."""
+    keys = (float(2**10), float(2**40))
+    widths = math.log(math.log(keys[1]) / math.log(keys[0]))
+    found = [math.log(largest(law, keys[1]) / largest(law, keys[0])) / widths for law in laws]
+    return holds_within(*(abs(one - growth) < Bar.TENTH for one in found)), {
+        "found": listed("{:.2f}", found)
+    }
+
+
+@claim("su.base-512")
+def base_512(absorbed: bool = True, lengths: tuple[int, ...] = (4096, 32768)) -> Decision:
+    """The claim: another base of the logarithm changes nothing, if training absorbs a constant."""
+    keys = 2.0 ** np.arange(4, 21)
+    of_base = [np.log(keys) / np.log(base) for base in (REFERENCE, *lengths)]
+    ratios = [of_base[0] / one for one in of_base[1:]]
+    same = all(np.ptp(one) < Bar.ROUNDING for one in ratios)
+    small = all(one[0] - 1.0 < Bar.FIFTH for one in ratios)
+    return holds(same and (absorbed or small)), {"ratios": [one[0] for one in ratios]}
+
+
+@claim("su.eight-log")
+def eight_log(coefficient: float = 8.33, multiplier: float = 1.0) -> Decision:
+    """The claim: 2·log n word vectors need d = coefficient·log n dimensions, at this λ."""
+    found = [2.0 * d / fallen(d, multiplier) for d in (32, 128, 512)]
+    return holds_within(all(close(one, coefficient, Bar.TWENTIETH) for one in found)), {
+        "found": found
+    }
+
+
+@claim("su.lower-bound")
+def lower_bound(constant: float = 0.4745, temperature: float = 1.0) -> Decision:
+    """The claim: cosines over this temperature take at most `constant` nats off log n."""
+
+    def taken(share: float) -> float:
+        logits, shares = np.array([1.0, -1.0]) / temperature, np.array([share, 1.0 - share])
+        weights = shares * np.exp(logits)
+        total = weights.sum()
+        return float((weights / total) @ (logits - np.log(total)))
+
+    found = minimize_scalar(lambda share: -taken(share), bounds=(1e-6, 0.5), method="bounded")
+    most, share = -float(found.fun), float(found.x)
+    return holds(abs(most - constant) < 5e-5), {"most": most, "share": share}
+
+
+@claim("su.four-log")
+def four_log(coefficient: float = 4.0, other: float = 3.5, n: int = 256) -> Decision:
+    """The claim: at this n and d = 128 α* is nearer to coefficient·log n than to other·log n."""
+    ratio = float(annealed.best_alpha(Cosine(128), n)) / math.log(n)
+    nearer = abs(ratio - coefficient) < abs(ratio - other)
+    return holds_within(nearer and close(ratio, coefficient, Bar.TWENTIETH)), {"ratio": ratio}
+
+
+@claim("su.square")
+def square(coefficient: float = 0.2, ratios: tuple[float, ...] = (2.0, 8.0, 32.0)) -> Decision:
+    """The claim is (1 + 0.1 log r)² ≈ 1 + coefficient·log r for these r."""
+    logs = np.log(ratios)
+    errors = (1.0 + 0.1 * logs) ** 2 / (1.0 + coefficient * logs) - 1.0
+    return holds_within(np.abs(errors).max() < Bar.TENTH), {
+        "errors": listed("{:.1f} % for r = {:g}", 100.0 * errors, ratios)
+    }
+
+
+@claim("su.half")
+def half(share: float = 0.5, lengths: tuple[int, ...] = (2048, 4096)) -> Decision:
+    """The claim: 1/log L is about this share of YaRN's 0.2."""
+    found = [5.0 / math.log(length) for length in lengths]
+    return holds_within(all(close(one, share, Bar.FIFTH) for one in found)), {"found": found}
+
+
+# --- extensions: YaRN and Scalable-Softmax --------------------------------------------------------
+
+
+@claim("yarn.closer")
+def closer(alignments: tuple[float, ...] = (1.0, -1.0), extension: float = 16.0) -> Decision:
+    """The claim: rotated by 1/extension of the angle, q·k is larger; k is ±q, both flat."""
+    angles = 10000.0 ** (-np.arange(64) / 64.0)
+    distances = np.arange(1.0, 4097.0)
+
+    def product(at: FloatArray) -> FloatArray:
+        return np.asarray(np.cos(np.outer(at, angles)).mean(axis=1))
+
+    gains = product(distances / extension) - product(distances)
+    shares = [float(np.mean(sign * gains > 0.0)) for sign in alignments]
+    return holds_within(*(share > Bar.NINE_TENTHS for share in shares)), {
+        "shares": listed("{:.3f}", shares)
+    }
+
+
+@claim("yarn.trick")
+def trick(power: str = "1/2") -> Decision:
+    """The claim: q and k times (1/t)^power are the logits over t."""
+    t, q, k = sympy.symbols("t q k", positive=True)
+    factor = (1 / t) ** sympy.Rational(power)
+    identity = Identity((factor * q) * (factor * k), q * k / t)
+    return holds(identity.proved), {"residual": identity.residual}
+
+
+@claim("chen.yarn")
+def yarn_power(power: float = 2.0, train: int = 4096) -> Decision:
+    """The claim: YaRN's factor on the logits goes like (log n)^power, from 2 to 32 times L."""
+    keys = np.array([2.0 * train, 32.0 * train])
+    factors = (1.0 + 0.1 * np.log(keys / train)) ** 2
+    found = float(np.diff(np.log(factors))[0] / np.diff(np.log(np.log(keys)))[0])
+    return holds_within(close(found, power, Bar.FIFTH)), {"found": found}
+
+
+def margin(multiplier: Callable[[int], float], n: int) -> float:
+    """Return how far above (0, …, 1), evenly spaced, a score must be for half of the weight."""
+    c = multiplier(n)
+    total = math.expm1(c * (n - 1) / (n - 2)) / math.expm1(c / (n - 2))
+    return float(math.log(total) / c - 1.0)
+
+
+@claim("ssmax.close-to-one")
+def close_to_one(s: float = 0.43, keys: tuple[int, ...] = (2, 10, 100, 1000)) -> Decision:
+    """The claim: in a row of −2 and one +3, n^(s z) gives the last a weight close to 1."""
+    weights = [1.0 / (1.0 + (n - 1) * math.exp(-5.0 * s * math.log(n))) for n in keys]
+    plain = [1.0 / (1.0 + (n - 1) * math.exp(-5.0)) for n in keys]
+    return holds_within(*(one > Bar.NINE_TENTHS for one in weights)), {
+        "weights": listed("{:.3f} for n = {}", weights, keys),
+        "plain": listed("{:.3f}", plain),
+    }
+
+
+@claim("ssmax.margin")
+def ssmax_margin(scales: tuple[float, ...] = (0.43, 1.0), multiple: float = 1.0) -> Decision:
+    """The claim: for these s the margin is about multiple/s at n = 100, 10⁴ and 10⁶."""
+    found = [
+        [s * margin(lambda n, s=s: s * math.log(n), n) for n in (100, 10**4, 10**6)]  # type: ignore[misc]
+        for s in scales
+    ]
+    good = [all(close(one, multiple, Bar.FIFTH) for one in row) for row in found]
+    rows = [", ".join(f"{one:.2f}" for one in row) for row in found]
+    return holds_within(*good), {"found": listed("{} for s = {:g}", rows, scales)}
+
+
+@claim("ssmax.indefinitely")
+def indefinitely(grows: bool = False) -> Decision:
+    """The claim: with a constant scale, or one like log n, the margin grows by log n."""
+    margins = [margin(math.log if grows else lambda n: 1.0, n) for n in (100, 10**6)]
+    slope = (margins[1] - margins[0]) / math.log(10**4)
+    return holds_within(close(slope, 1.0, Bar.TWENTIETH)), {"margins": margins, "slope": slope}
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+@claim("chen.critical")
+def critical(own: str = "1/2") -> Decision:
+    """The claim: with this weight on itself, two outputs have the cosine 4ρ/(1 + 3ρ)."""
+    rho, w = sympy.Symbol("rho", positive=True), sympy.Rational(own)
+    norm = w**2 + 2 * w * (1 - w) * rho + (1 - w) ** 2 * rho
+    identity = Identity(rho / norm, 4 * rho / (1 + 3 * rho))
+    return holds(identity.proved), {"residual": identity.residual}
+
+
+@claim("chen.phases")
+def phases(factors: tuple[float, float] = (0.5, 1.5), rho: float = 0.3) -> Decision:
+    """The claim: as n → ∞ the cosine goes to 1 and to ρ at these γ, in units of the critical."""
+
+    def cosine(factor: float, n: float) -> float:
+        own = 1.0 / (1.0 + (n - 1.0) * n**-factor)
+        norm = own**2 + 2.0 * own * (1.0 - own) * rho + (1.0 - own) ** 2 * rho
+        return float(rho / norm)
+
+    below, above = (cosine(factor, 1e12) for factor in factors)
+    good = abs(below - 1.0) < Bar.IN_THE_LIMIT and abs(above - rho) < Bar.IN_THE_LIMIT
+    at_4096 = [cosine(factor, 4096.0) for factor in (0.75, 1.0, 1.25)]
+    return holds(good), {"at_4096": at_4096, "both": (below, above)}
+
+
+@claim("giorlandino.participation")
+def participation(power: float = 1.0, ratios: tuple[float, ...] = (1.5, 2.0, 3.0)) -> Decision:
+    """The claim: E Σp² tends to 1 − (β_c/β)^power at these β/β_c."""
+    sizes = (4096, LARGEST)
+    found = [
+        [
+            float(exact.collision_probability(Normal(), x * math.sqrt(2.0 * math.log(n)), n))
+            for n in sizes
+        ]
+        for x in ratios
+    ]
+    gaps = [[one - (1.0 - x**-power) for one in row] for x, row in zip(ratios, found, strict=True)]
+    good = all(0.0 < far < near and far < Bar.TWENTIETH for near, far in gaps)
+    return holds_within(good), {"gaps": [row[-1] for row in gaps], "found": found[0]}
+
+
+@claim("giorlandino.critical")
+def critical_beta(value: float = math.sqrt(2.0)) -> Decision:
+    """The claim: rows of n independent scores freeze at α = value·√(log n)."""
+    keys = np.array([64.0, 4096.0, 10.0**9])
+    found = freezing.critical_alpha(keys) / np.sqrt(np.log(keys))
+    return holds(np.abs(found - value).max() < Bar.ROUNDING), {"value_found": float(found[0])}
+
+
+@claim("giorlandino.gradient")
+def squared_norm(rho: float = 0.0, ratio: float = 2.0) -> Decision:
+    """The claim: (1 − ρ)(Y₂ − 2Y₃) + ρY₂² is a squared norm, at this ρ and β/β_c."""
+    n = LARGEST
+    alpha = ratio * math.sqrt(2.0 * math.log(n))
+    two, three = (float(exact.moment(Normal(), alpha, n, order)) for order in (2, 3))
+    printed = (1.0 - rho) * (two - 2.0 * three) + rho * two**2
+    limit = (2.0 * rho - 1.0) * (1.0 - 1.0 / ratio) ** 2
+    impossible = printed < 0.0 and limit < 0.0
+    return (Verdict.WRONG if impossible else Verdict.OPEN), {"printed": printed, "limit": limit}
+
+
+@claim("anson.moments")
+def moments(factor: str = "2") -> Decision:
+    """The claim: with a² = factor·(log(t/τ + 1) − log α + β/α) both means fall like 1/(t/τ + 1)."""
+    u, alpha, beta = sympy.symbols("u alpha beta", positive=True)  # u = t/τ + 1
+    squared = sympy.Rational(factor) * (sympy.log(u) - sympy.log(alpha) + beta / alpha)
+    mean = -squared + beta / alpha
+    weight = sympy.exp(sympy.expand(mean + squared / 2))
+    sides = ((weight, alpha / u), ((mean + squared) * weight, beta / u))
+    return holds(*(Identity(*both).proved for both in sides)), {}
+
+
+@claim("anson.root-log")
+def root_log(power: float = 0.5, tau: float = 10.0) -> Decision:
+    """The claim: the entropy of ten times the distance is a straight line in (log t)^power."""
+    t = 10.0 ** np.arange(1, 7)
+    scales = np.sqrt(2.0 * np.log(t * math.sqrt(10.0) / tau + 1.0) + 1.0)  # α = β = √e
+    entropies = np.array(
+        [float(exact.entropy(Normal(), a, round(9 * x))) for a, x in zip(scales, t, strict=True)]
+    )
+    logs = np.log(t)
+    line = np.polynomial.Polynomial.fit(logs**power, entropies, 1)
+    off = float(np.abs(line(logs**power) - entropies).max())
+    steps = np.diff(np.log(entropies)) / np.diff(np.log(logs))
+    sublinear = bool(np.all(np.diff(entropies / logs) < 0.0))
+    return holds_within(sublinear and off < Bar.TWENTIETH), {
+        "off": off,
+        "exponents": (float(steps.min()), float(steps.max())),
+        "entropies": (float(entropies[0]), float(entropies[-1])),
+    }
+
+
+@claim("anson.ranges")
+def ranges(tau: float = 10.0, most: float = 2.0) -> Decision:
+    """The claim: no range of ten times the distance has `most` times the mean total of another."""
+    t = np.arange(10.0, 10.0**5)
+    means = math.sqrt(math.e) / (t / tau + 1.0)
+    totals = [float(means[(t >= x) & (t < 10 * x)].sum()) for x in (10.0, 100.0, 1e3, 1e4)]
+    return holds_within(max(totals) < most * min(totals)), {"totals": totals}
+
+
+@claim("anson.recent")
+def recent(invariance: bool = True, tau: float = 10.0) -> Decision:
+    """The claim: from 10³ to 10⁵ keys the share of the last 100 falls by less than √100 times."""
+    t = np.arange(1.0, 1e5 + 1.0)
+    means = 1.0 / (t / tau + 1.0) if invariance else np.ones_like(t)
+    shares = [float(means[:100].sum() / means[:n].sum()) for n in (1000, 100_000)]
+    blind = 1000 / 100_000  # by how much it falls if the distance does not count
+    return holds_within(shares[1] / shares[0] > blind**Bar.HALF), {"shares": shares}
+
+
+not_checked("su.masked", "yarn.uniform", "yarn.fit", "ssmax.loss", "ssmax.needle", "anson.losses")

@@ -1,0 +1,218 @@
+"""Claims of other authors on heads, norms and optimisers: posts and papers not followed here.
+
+The Transformer (source 009), Su Jianlin's posts on noise, key normalisation and QK-Clip (013, 014,
+016), Kimi K2 (023), small proxies of large runs (022), and two repositories (024, 025).
+"""
+
+import math
+
+import numpy as np
+
+from attnlib import exact, rows
+from attnlib.checking import FloatArray
+from attnlib.scores import DotProduct
+from ledger import registry
+from ledger.registry import Bar, Decision, claim, holds, holds_within, listed, not_checked
+
+CAP = 100.0
+"""The threshold τ of QK-Clip."""
+
+
+# --- the Transformer ------------------------------------------------------------------------------
+
+
+@claim("vaswani.small-gradients")
+def small_gradients(d: int = 512, n: int = 64, scaled: bool = False, seed: int = 0) -> Decision:
+    """The claim: without 1/√d the gradient by softmax's inputs, 1 − Σp², is extremely small."""
+    alpha, law = (1.0 if scaled else math.sqrt(d)), DotProduct(d)
+    mean, usual = (float(exact.gradient(law, a, n)) / a for a in (alpha, 1.0))
+    drawn = law.sample(np.random.default_rng(seed), 1000, n)
+    typical = float(np.median(rows.gradient(drawn, alpha))) / alpha
+    as_said, as_meant = (one < Bar.TENTH * usual for one in (mean, typical))
+    return registry.extended_unless(as_said, as_meant), {
+        "mean": mean,
+        "typical": typical,
+        "usual": usual,
+    }
+
+
+@claim("vaswani.counteract")
+def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
+    """The claim: with d^exponent the gradient is not small at any d, and about the same."""
+    sizes = (16, 64, 512, 1024)
+    found = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
+    good = max(found) < (1.0 + Bar.HUNDREDTH) * min(found)
+    return holds_within(good), {"found": (min(found), max(found))}
+
+
+# --- noise and lengths ----------------------------------------------------------------------------
+
+
+@claim("su.noise")
+def noise(means: tuple[float, ...] = (1.0, 0.0), n: int = 1024, seed: int = 0) -> Decision:
+    """The claim: noise of std 1 on the logits hardly changes outputs of values with these means."""
+    rng = np.random.default_rng(seed)
+    scores, values, added = rng.standard_normal((3, 400, n))
+    before, after = rows.softmax(scores), rows.softmax(scores + added)
+
+    def changed(mean: float) -> float:
+        one, other = ((p * (values + mean)).sum(axis=1) for p in (before, after))
+        return float(np.sqrt(np.mean((other - one) ** 2) / np.mean(one**2)))
+
+    found = [changed(mean) for mean in means]
+    rule = math.sqrt(math.expm1(1.0))
+    return holds_within(*(one < Bar.TENTH for one in found)), {
+        "found": listed("{:.2f} of its size where the values have mean {:g}", found, means),
+        "rule": rule,
+    }
+
+
+@claim("su.same-effect")
+def same_effect(d: int = 64, n: int = 512, seed: int = 0) -> Decision:
+    """The claim: at the start q·k/√d, q·k/|q| and q·k/|k| are one attention."""
+    rng = np.random.default_rng(seed)
+    q, k = rng.standard_normal((100, 1, d)), rng.standard_normal((100, n, d))
+    products = (q @ k.mT)[:, 0]
+    usual = rows.softmax(products / math.sqrt(d))
+    norms = (np.linalg.norm(q, axis=-1), np.linalg.norm(k, axis=-1))
+    moved = [
+        float(np.abs(rows.softmax(products / norm) - usual).sum(axis=1).mean()) / 2.0
+        for norm in norms
+    ]
+    return holds_within(max(moved) < Bar.TWENTIETH), {"moved": moved}
+
+
+# --- QK-Clip --------------------------------------------------------------------------------------
+
+
+@claim("su.softcap")
+def softcap(decay: float = 0.0, cap: float = 2.0) -> Decision:
+    """The claim: under a soft cap the logit itself is not bounded; it may decay at each step."""
+    logit, reached = 0.0, []
+    for step in range(20_000):
+        inside = math.tanh(logit / cap)
+        missing = 1.0 / (1.0 + math.exp(cap * inside))
+        logit = (1.0 - decay) * logit + missing * (1.0 - inside**2)
+        if step + 1 in (200, 2000, 20_000):
+            reached.append(logit)
+    grows = min(np.diff(reached)) > Bar.HALF * cap
+    return holds(reached[-1] > 2.0 * cap and grows), {"reached": reached}
+
+
+@claim("su.clip")
+def clip(growths: tuple[float, ...] = (1.0, 1.01)) -> Decision:
+    """The claim: after the clip no logit is above τ, where a step made the weights so larger."""
+    logits = np.array([30.0, -250.0, 120.0])
+    factor = CAP / np.abs(logits).max()
+    found = [float(np.abs(factor * growth**2 * logits).max()) for growth in growths]
+    return holds(*(one <= CAP * (1.0 + Bar.ROUNDING) for one in found)), {
+        "found": listed("{:.1f} for a factor {:g}", found, growths)
+    }
+
+
+@claim("kimi.unshared")
+def unshared(
+    own: float = 0.5, rotary_query: float = 1.0, rotary_key: float = 0.0, seed: int = 0
+) -> Decision:
+    """The claim: these powers of γ on the parts multiply a head's logits by γ, no other head's."""
+    rng, gamma = np.random.default_rng(seed), 0.4
+    content_q, content_k, rotary_q, shared = rng.standard_normal((4, 2, 5, 8))
+    shared = shared[:1]  # one rotary key for both heads
+
+    def logits(
+        power_own: float, power_query: float, power_key: float
+    ) -> tuple[FloatArray, FloatArray]:
+        first = np.array([gamma, 1.0])[:, None, None]  # the first head is clipped
+        content = (first**power_own * content_q) @ (first**power_own * content_k).mT
+        rotary = (first**power_query * rotary_q) @ (gamma**power_key * shared).mT
+        both = content + rotary
+        return both[0], both[1]
+
+    before, after = logits(0.0, 0.0, 0.0), logits(own, rotary_query, rotary_key)
+    own_error = float(np.abs(after[0] - gamma * before[0]).max())
+    other_error = float(np.abs(after[1] - before[1]).max())
+    good = max(own_error, other_error) < Bar.ROUNDING
+    return holds(good), {}
+
+
+@claim("kimi.thirty")
+def thirty(share: float = 0.3, at: float = 70_000, of: float = 220_000) -> Decision:
+    """The claim: the logits stay below the cap from this share of the steps on."""
+    found = at / of
+    return holds_within(abs(found / share - 1.0) < Bar.TENTH), {"found": found}
+
+
+@claim("wortsman.quadratic")
+def quadratic(degree: float = 2.0, normed: bool = False, seed: int = 0) -> Decision:
+    """The claim: logits go like weights^degree, with and without normalised queries and keys."""
+    rng = np.random.default_rng(seed)
+    x, query, key = rng.standard_normal((3, 16, 16))
+
+    def logits(factor: float) -> FloatArray:
+        q, k = factor * x @ query, factor * x @ key
+        if normed:
+            q, k = (y / np.sqrt(np.mean(y**2, axis=-1, keepdims=True)) for y in (q, k))
+        return np.asarray(q @ k.mT)
+
+    found = float(np.log2(np.abs(logits(2.0)).mean() / np.abs(logits(1.0)).mean()))
+    return holds(abs(found - degree) < Bar.ROUNDING), {"found": found}
+
+
+@claim("wortsman.one-hot")
+def one_hot(
+    shared: tuple[float, ...] = (0.0, 1.0), size: float = 1000.0, seed: int = 0
+) -> Decision:
+    """The claim: logits of this size give one-hot rows; all keys share this part of them."""
+    drawn = np.random.default_rng(seed).standard_normal((500, 64))
+    logits = [size * part + (1.0 - part) * size * drawn + part * drawn for part in shared]
+    found = [float(np.median(rows.softmax(one).max(axis=-1))) for one in logits]
+    return holds_within(*(one > Bar.NINE_TENTHS for one in found)), {
+        "found": listed("{:.3f} where {:g} of them is shared", found, shared)
+    }
+
+
+@claim("wortsman.decay")
+def decay(sign: float = -1.0, rate: float = 1e-3, strength: float = 0.1) -> Decision:
+    """The claims: θ − s(ηΔ + sign·λθ) decays; θ − sη(Δ + sign·λθ) does so η times as fast."""
+    kept, of_default = 1.0 - sign * strength, 1.0 - sign * rate * strength  # s = 1, Δ = 0
+    ratio = (of_default - 1.0) / (kept - 1.0)
+    return holds(kept < 1.0, abs(ratio / rate - 1.0) < Bar.HUNDREDTH), {"kept": kept}
+
+
+@claim("chiang.log-length")
+def log_length(biases: tuple[float, ...] = (0.0, 1.0), n: int = 100, seed: int = 0) -> Decision:
+    """The claim: the layer's input of the queries times log n scales the logits by log n."""
+    rng = np.random.default_rng(seed)
+    x, query, key = rng.standard_normal((n, 8)), *rng.standard_normal((2, 8, 8))
+
+    def off(bias: float) -> float:
+        plain, scaled = ((c * x @ query + bias) @ (x @ key).T for c in (1.0, math.log(n)))
+        return float(np.abs(scaled - math.log(n) * plain).max() / np.abs(scaled).max())
+
+    found = [off(bias) for bias in biases]
+    return holds(*(one < Bar.ROUNDING for one in found)), {
+        "worst": max(found),
+        "factor": math.log(n),
+    }
+
+
+@claim("henry.concentrated")
+def concentrated(logarithm: float = 2.0, learned: bool = True) -> Decision:
+    """The claim: times log(L² − L), to this base, or times 1, a cosine of 1 outweighs the rest."""
+    lengths = np.array([16.0, 64.0, 256.0])
+    scales = np.log(lengths**2 - lengths) / math.log(logarithm) if learned else np.ones(3)
+    weights = 1.0 / (1.0 + (lengths - 1.0) * np.exp(-scales))
+    good = weights.min() > Bar.NINE_TENTHS
+    return holds_within(good), {"weights": weights, "scales": scales}
+
+
+@claim("henry.demonstration")
+def demonstration(bleu: float = 0.25, loss: float = 0.31) -> Decision:
+    """The claim: test BLEU is higher, and validation loss lower, by these shares."""
+    found = (24.325501285684457 / 19.396893780567478 - 1.0, 1.0 - 1.0971173178 / 1.6043478648)
+    good = all(abs(a - b) < Bar.HUNDREDTH for a, b in zip(found, (bleu, loss), strict=True))
+    return holds_within(good), {"found": found}
+
+
+not_checked("vaswani.additive", "su.key-norm", "su.thirty", "kimi.thousand")
+not_checked("wortsman.diverge", "wortsman.mup", "wortsman.per-head")
