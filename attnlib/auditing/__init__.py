@@ -4,8 +4,8 @@
     report.passed, report.findings, report.scale
 
 `response` chooses queries, keys and values that make the output tell, `questions` asks for one
-thing each, `backward` for gradients, `callables` holds the answers against what was meant, `models` finds the calls of a
-model and what its configuration says, and `report` shows it.
+thing each, `backward` for gradients, `callables` holds the answers against what was meant, `models`
+finds the calls of a model and what its configuration says, and `report` shows it.
 
 Chapter: audit.
 """
@@ -58,8 +58,9 @@ def audit(
     found has an interval: from the rounding of `dtype`, the rows and the heads.
 
     With `inputs`, what a model of transformers is called with, each call of attention of its
-    modules is audited, eager and fused, against the model's configuration or `expected`; then the
-    implementations are compared on the inputs.
+    modules is audited, eager and fused, or in an implementation that was registered and is in use,
+    against the model's configuration or `expected`; then the implementations are compared on the
+    inputs, unless `expected` is a policy.
 
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
@@ -67,7 +68,8 @@ def audit(
     them; `sink`, whether weights add up to less than 1; `factor` on the output; `causal_from`, to
     which key, "first" or "last", queries are aligned that are fewer than keys. Where `expected` is
     given, a cap, a window or a sink that is not said is a finding too; without `expected` what is
-    not said may be as it is. With `rotates` it turns q and k by position, and only a query's own key is asked.
+    not said may be as it is. With `rotates` it turns q and k by position, and only a query's own
+    key is asked.
 
     Also a finding: a scale at heads of 80, 96, 129 and 144 that belongs to a padded size; another
     scale for one or some queries of a cache, or for values of another size; and gradients with
@@ -95,8 +97,6 @@ def audit(
         scale = named_policy("expected", expected) or own(cast(Rule, expected))
     if inputs is not None:
         checking.instance("attention", attention, nn.Module)
-        if isinstance(scale, Policy):
-            raise TypeError("expected must be a number or None for a model, got a policy")
         model = cast(nn.Module, attention)
         if isinstance(inputs, Mapping):
             return audit_model(model, partial(model, **inputs), scale, length)

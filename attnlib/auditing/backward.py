@@ -1,4 +1,4 @@
-"""The question of the backward pass: are its derivatives those of what the forward pass does?
+"""The question of the backward pass: whether it is the derivative of the forward pass.
 
 The log-odds of two keys are σ times a difference of products, whatever the row sees, a sink and a
 factor are. So their derivatives are as the scale, and a backward pass that takes another scale, or
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 
     of: str
     tensor: Tensor
-    index: tuple[int, ...]
+    where: tuple[int, ...]
     step: float
     looked_at: Callable[[], Tensor]
 
@@ -49,12 +49,14 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     """
     q, k, v = (t.requires_grad_() for t in _inputs(subject, length, unit))
 
+    def log_weights() -> Tensor:
+        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, :2].double())
+
     def log_weight() -> Tensor:
-        return subject.answer([q, k, v], {})[0, 0, -1, 0].double().log()
+        return log_weights()[0]
 
     def log_odds() -> Tensor:
-        own, others = subject.answer([q, k, v], {})[0, 0, -1, :2].double().log()
-        return own - others
+        return log_weights() @ torch.tensor([1.0, -1.0], dtype=torch.float64, device=subject.device)
 
     root = math.sqrt(subject.size.dimension)
     step = min(root / abs(unit), STEP * root) if subject.normalises else 1.0 / (abs(unit) * root)
@@ -67,7 +69,7 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     learned = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
     for name, parameter in learned:
         if parameter.requires_grad:
-            largest = float(parameter.abs().max())
+            largest = float(parameter.detach().abs().max())
             places.append(_Place(name, parameter, (), STEP * (largest or 1.0), log_weight))
     found = []
     for place in places:
@@ -79,7 +81,7 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
                 (slope,) = torch.autograd.grad(looked_at, place.tensor, allow_unused=True)
             except RuntimeError:  # a function that has no derivative
                 return []
-        backward = 0.0 if slope is None else float(slope[place.index].double().sum())
+        backward = 0.0 if slope is None else float(slope[place.where].double().sum())
         whole, half = (_by_differences(place, place.step / part) for part in (1.0, 2.0))
         error = 12.0 * subject.eps / place.step
         found.append(Gradient(place.of, backward, (4.0 * half - whole) / 3.0, error))
@@ -103,8 +105,8 @@ def _by_differences(place: _Place, step: float) -> float:
     """Return the central difference over a step, as the type of the numbers rounds it."""
     tensor, before, ends, at = place.tensor, place.tensor.clone(), [], []
     for sign in (1.0, -1.0):
-        tensor[place.index] = before[place.index] + sign * step
-        at.append(float((tensor - before)[place.index].double().mean()))
+        tensor[place.where] = before[place.where] + sign * step
+        at.append(float((tensor - before)[place.where].double().mean()))
         ends.append(float(place.looked_at()))
         tensor.copy_(before)
     return (ends[0] - ends[1]) / (at[0] - at[1])

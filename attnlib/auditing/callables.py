@@ -44,6 +44,8 @@ class Expected:
     factor: float = 1.0
     causal_from: str | None = None
     """"first" or "last": to which key queries are aligned where they are fewer."""
+    one_size: bool = False
+    """Whether its heads have one size: a model's."""
     rotates: bool = False
     """Whether it rotates q and k by position, so that other keys tell nothing of the scale."""
 
@@ -75,7 +77,8 @@ class CallableAudit:
         self.precision()
         self.scale()
         self.everywhere()
-        self.sizes()
+        if not self.expected.one_size:
+            self.sizes()
         self.cap()
         self.total()
         window = self.window()
@@ -455,7 +458,8 @@ def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
     """Return what kind of rule in n and position the numbers follow: the one meant, if it fits."""
     low, high, value = scale.low, scale.high, scale.value
     if isinstance(meant, Policy) and meant.applied_to == scale.applied_to:
-        if agree(meant.scale(n=scale.keys, d=d, position=scale.position), low, high).all():
+        wanted = meant.scale(n=scale.keys, d=d, position=scale.position)
+        if agree(wanted, low, high).all():
             return meant.name
     if low.max() <= high.min() or agree(float(np.median(value)), low, high).all():
         return "the same for every n"

@@ -183,18 +183,23 @@ def total(subject: Subject, length: int, unit: float) -> tuple[Interval, Interva
     for shift in (-most / 4.0, 0.0, most):
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
         v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
-        totals.append(float(subject.output(given.q, given.k, v)[:, -1].mean()))
+        totals.append(subject.output(given.q, given.k, v)[:, -1].mean(axis=-1))
     low, none, high = totals
-    if abs(low / high - 1.0) < 4.0 * eps:
-        return Interval(high, high * (1.0 - eps), high * (1.0 + eps)), None
-    # s = c n/(n + e^{b − t}) at two logits t gives b and c.
+    if (np.abs(low / high - 1.0) < 4.0 * eps).all():
+        return _of_heads(high, eps * high), None
+    # s = c n/(n + e^{b − t}) at two logits t gives b and c, in each head.
     ratio, t = none / low, -unit * most / 4.0 * math.sqrt(d)
-    missing = length * (ratio - 1.0) / max(math.exp(-t) - ratio, 1e-300)
-    b = math.log(max(missing, 1e-300))
-    width = 8.0 * eps * ratio / max(abs(ratio - 1.0), eps)
+    missing = length * (ratio - 1.0) / np.maximum(math.exp(-t) - ratio, 1e-300)
+    b = np.log(np.maximum(missing, 1e-300))
+    width = 8.0 * eps * ratio / np.maximum(np.abs(ratio - 1.0), eps)
     c = none * (length + missing) / length
-    error = c * (eps + missing / (length + missing) * width)
-    return Interval(c, c - error, c + error), Interval(b, b - width, b + width)
+    return _of_heads(c, c * (eps + missing / (length + missing) * width)), _of_heads(b, width)
+
+
+def _of_heads(value: FloatArray, error: FloatArray) -> Interval:
+    """Return the interval that covers the numbers of all heads."""
+    ends = (value - error).min(), (value + error).max()
+    return Interval(float(np.median(value)), *map(float, ends))
 
 
 class Mask(NamedTuple):
