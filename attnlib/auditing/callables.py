@@ -264,9 +264,13 @@ class CallableAudit:
         whole, meant = self.here.over_heads(0), self.expected.scale
 
         def rule(d: int) -> float:
+            sizes = np.array([d, self.d])
             if isinstance(meant, Policy):
-                return float(meant.scale(n=self.here.keys[0], d=d, position=self.here.position[0]))
-            return float((whole.value if meant is None else meant) * math.sqrt(self.d / d))
+                n, position = self.here.keys[0], self.here.position[0]
+                one, own = (meant.scale(n=n, d=int(d), position=position) for d in sizes)
+            else:
+                one, own = sizes**-0.5
+            return whole.value * float(one / own)
 
         for size, found in answers.items():
             own, constant = (agree(one, found.low, found.high) for one in (rule(size), whole.value))
