@@ -24,7 +24,7 @@ with brought_by("torch"):
     from torch import Tensor, nn
 
     from attnlib.attention.options import named_policy
-    from attnlib.auditing.callables import Expected, audit_callable
+    from attnlib.auditing.callables import CallableAudit, Expected
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.report import CODES, Finding, Report, Scale
     from attnlib.auditing.response import Size, Subject
@@ -111,18 +111,17 @@ def audit(
     if causal_from is not None:
         checking.choice("causal_from", causal_from, ("first", "last"))
     # What is not said is not meant where a scale is, and else may be as it is.
-    anything = scale is None
-    none = None if anything else math.inf
+    none, no_sink = (None, None) if scale is None else (math.inf, False)
     meant = Expected(
         scale,
         cap=none if cap is None else checking.number("cap", cap),
         window=none if window is None else checking.integer("window", window, minimum=1),
-        sink=(None if anything else False) if sink is None else checking.flag("sink", sink),
+        sink=no_sink if sink is None else checking.flag("sink", sink),
         factor=checking.positive("factor", factor),
         causal_from=causal_from,
         rotates=checking.flag("rotates", rotates),
     )
-    return audit_callable(Subject(attention, size, dtype, device), meant, length)
+    return CallableAudit(Subject(attention, size, dtype, device), meant, length).run()
 
 
 def _size(d: int | None, heads: int, key_heads: int | None) -> Size:

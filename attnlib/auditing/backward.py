@@ -47,19 +47,16 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     on a sink too. `unit` is about what multiplies q·k or the cosine. Empty where the output has no
     derivative.
     """
-    q, k, v = (t.requires_grad_() for t in _inputs(subject, length, unit))
-
-    def log_weights() -> Tensor:
-        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, :2].double())
-
-    def log_weight() -> Tensor:
-        return log_weights()[0]
-
-    def log_odds() -> Tensor:
-        return log_weights() @ torch.tensor([1.0, -1.0], dtype=torch.float64, device=subject.device)
-
     root = math.sqrt(subject.size.dimension)
     step = min(root / abs(unit), STEP * root) if subject.normalises else 1.0 / (abs(unit) * root)
+    q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step))
+
+    def log_weight(of: int = 0) -> Tensor:
+        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, of].double())
+
+    def log_odds() -> Tensor:
+        return log_weight(0) - log_weight(1)
+
     places = [
         _Place("q", q, (0, 0, -1, 1), step, log_odds),
         _Place("k", k, (0, 0, -1, 0), step, log_odds),
@@ -75,11 +72,9 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     for place in places:
         with torch.enable_grad():
             looked_at = place.looked_at()
-            if not looked_at.requires_grad:
-                return []
             try:
                 (slope,) = torch.autograd.grad(looked_at, place.tensor, allow_unused=True)
-            except RuntimeError:  # a function that has no derivative
+            except RuntimeError:  # it has no derivative
                 return []
         backward = 0.0 if slope is None else float(slope[place.where].double().sum())
         whole, half = (_by_differences(place, place.step / part) for part in (1.0, 2.0))
@@ -88,11 +83,10 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     return found
 
 
-def _inputs(subject: Subject, length: int, unit: float) -> list[Tensor]:
+def _inputs(subject: Subject, length: int, x: float) -> list[Tensor]:
     """Return q, k and v: the last key is at a right angle to the others, and a little along q."""
-    root = math.sqrt(subject.size.dimension)
-    x = root * min(1.0 / abs(unit), STEP) if subject.normalises else 1.0 / (abs(unit) * root)
-    given = contents(subject, length, length, torch.tensor([length - 1]), min(x, root / 2.0))
+    x = min(x, math.sqrt(subject.size.dimension) / 2.0)
+    given = contents(subject, length, length, torch.tensor([length - 1]), x)
     k = given.k.clone()
     k[:, -1, 1], k[:, -1, 3] = k[:, -1, 3], 0.0
     v = torch.zeros(len(k), length, subject.value_size, dtype=torch.float64)

@@ -50,11 +50,6 @@ class Expected:
     """Whether it rotates q and k by position, so that other keys tell nothing of the scale."""
 
 
-def audit_callable(subject: Subject, expected: Expected, length: int) -> Report:
-    """Ask a callable everything that it can be asked."""
-    return CallableAudit(subject, expected, length).run()
-
-
 class CallableAudit:
     """The checks of one callable: each asks questions and adds facts and findings."""
 
@@ -259,18 +254,13 @@ class CallableAudit:
             with suppress(ValueError):  # it may be made for one size
                 other = self.subject.resized(d=size)
                 answers[size] = questions.slope(other, SHORT, [SHORT - 1]).over_heads(0)
-        taken = ", ".join(map(str, answers)) or "none"
-        self.report.facts["other head sizes taken"] = taken
+        self.report.facts["other head sizes"] = ", ".join(map(str, answers)) or "not taken"
         whole, meant = self.here.over_heads(0), self.expected.scale
+        law = meant if isinstance(meant, Policy) else POLICIES["transformer"]
+        at = {"n": self.here.keys[0], "position": self.here.position[0]}
 
         def rule(d: int) -> float:
-            sizes = np.array([d, self.d])
-            if isinstance(meant, Policy):
-                n, position = self.here.keys[0], self.here.position[0]
-                one, own = (meant.scale(n=n, d=int(d), position=position) for d in sizes)
-            else:
-                one, own = sizes**-0.5
-            return whole.value * float(one / own)
+            return whole.value * float(law.scale(d=d, **at) / law.scale(d=self.d, **at))
 
         for size, found in answers.items():
             own, constant = (agree(one, found.low, found.high) for one in (rule(size), whole.value))
@@ -438,12 +428,11 @@ class CallableAudit:
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
         for one in found:
-            margin = SLOPES * abs(one.forward) + 16.0 * self.subject.eps * abs(one.forward)
-            apart = abs(one.backward - one.forward)
-            if not math.isfinite(one.forward) or apart <= margin + one.error:
+            margin = (SLOPES + 16.0 * self.subject.eps) * abs(one.forward) + one.error
+            if not math.isfinite(one.forward) or abs(one.backward - one.forward) <= margin:
                 continue
             self.report.facts["backward"] = "differs"
-            ratio = one.backward / one.forward if one.forward else math.inf
+            ratio = one.backward / (one.forward or math.nan)
             evidence = f"{ratio:.4g} times its derivative with respect to {one.of}"
             told, wanted = f"{one.backward:.4g}", f"{one.forward:.4g}"
             if one.of in ("q", "k"):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
-from attnlib.auditing.callables import Expected, audit_callable
+from attnlib.auditing.callables import CallableAudit, Expected
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
@@ -210,11 +210,9 @@ def audit_model(
         )
     audited: dict[Any, dict[str, Report]] = {}
     for name, call in observed.items():
-        meant: tuple[float | Policy, str] = meant_by(
-            call.module, call.module.config, call.size.dimension
-        )
-        if expected is not None:
-            meant = expected, "expected"
+        meant, said = meant_by(call.module, call.module.config, call.size.dimension)
+        wanted = meant if expected is None else expected
+        said = said if expected is None else "expected"
         options = tuple(call.options), call.options.get("softcap")
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
@@ -222,7 +220,7 @@ def audit_model(
         if call.before is None:
             report.facts[name] = "what multiplies q or k before attention is unknown"
         for kernel, part in audited[key].items():
-            _compare(report, name, kernel, part, call, *meant)
+            _compare(report, name, kernel, part, call, wanted, said)
         report.parts[name] = next(iter(audited[key].values()))
     if not isinstance(expected, Policy):
         _kernels(report, model, run)
@@ -283,7 +281,7 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
 
         weight = next(call.module.parameters())
         subject = Subject(attention, call.size, weight.dtype, str(weight.device))
-        reports[kernel] = audit_callable(subject, expected, length)
+        reports[kernel] = CallableAudit(subject, expected, length).run()
         reports[kernel].facts["kernel"] = kernel
     return reports
 

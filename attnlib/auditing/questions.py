@@ -198,8 +198,8 @@ def total(subject: Subject, length: int, unit: float) -> tuple[Interval, Interva
 
 def _of_heads(value: FloatArray, error: FloatArray) -> Interval:
     """Return the interval that covers the numbers of all heads."""
-    ends = (value - error).min(), (value + error).max()
-    return Interval(float(np.median(value)), *map(float, ends))
+    low, high = float((value - error).min()), float((value + error).max())
+    return Interval(float(np.median(value)), low, high)
 
 
 class Mask(NamedTuple):
