@@ -245,10 +245,7 @@ class CallableAudit:
         self.same("scale", slope, f"values of size {self.d // 2}")
 
     def padded(self) -> None:
-        """Find the sizes of heads at which the scale is that of a larger one, a multiple of 8.
-
-        A scale that is the same for all sizes belongs to the callable.
-        """
+        """Find sizes of heads with the scale of a larger one, unless it is the same for all sizes."""
         answers = {}
         for size in PADDED:
             with suppress(ValueError):  # it may be made for one size

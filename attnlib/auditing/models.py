@@ -2,9 +2,8 @@
 
 In models of transformers each attention module hands its queries, keys and values to a function of
 a registry. Here one is put in that notes what it is handed, and each distinct call is then audited
-as a callable, eager and fused, or in the registered implementation that is in use. What multiplies
-q before that, in the module itself, shows in the length of q beside that of what its projection or
-norm gave.
+as a callable, eager and fused, or in the registered implementation that is in use. What the
+module itself multiplies q by shows in the length of q beside that of its projection or norm.
 """
 
 import math
@@ -197,10 +196,7 @@ def _by_rotation(config: Any) -> float:
 def audit_model(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
-    """Audit every distinct call of attention of a model, and compare its implementations.
-
-    Not where a policy is meant, which those of transformers do not have.
-    """
+    """Audit each distinct call; compare implementations, unless a policy is meant, which few have."""
     report = Report()
     observed = observed_calls(model, run)
     if not observed:
