@@ -245,7 +245,7 @@ class CallableAudit:
         self.same("scale", slope, f"values of size {self.d // 2}")
 
     def padded(self) -> None:
-        """Find sizes of heads with the scale of a larger one, unless it is the same for all sizes."""
+        """Find sizes of heads that have the scale of a larger one, unless all sizes have it."""
         answers = {}
         for size in PADDED:
             with suppress(ValueError):  # it may be made for one size

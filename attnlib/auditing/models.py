@@ -196,7 +196,7 @@ def _by_rotation(config: Any) -> float:
 def audit_model(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
-    """Audit each distinct call; compare implementations, unless a policy is meant, which few have."""
+    """Audit each distinct call; compare implementations, unless a policy is meant."""
     report = Report()
     observed = observed_calls(model, run)
     if not observed:
