@@ -50,8 +50,9 @@ FAINT = (-746.0, -690.0)
 """From about the second on the logarithm of a float loses digits, and below the first it is never:
 a density that ends between them has underflowed."""
 
-MOST_PANELS = 2**19
-"""More are a sign of a density that is nowhere smooth, or of a range too long for its α."""
+MOST_HALVED, MOST_PANELS = 2**14, 2**19
+"""More panels that are halved are a sign of a density that is smooth nowhere; more in the end, of a
+range too long for its α. They bound the time as well: some 10⁶ and 10⁷ values of the density."""
 
 
 class UnderflowError(ValueError):
@@ -151,7 +152,7 @@ def panels(
     outward = spread * np.concatenate([-OUTWARD, [0.0], OUTWARD])
     edges = np.unique(np.add.outer(marks, outward))
     left, right = edges[:-1], edges[1:]
-    kept, highest = [], -np.inf
+    kept, highest, halved = [], -np.inf, 0
     for halving in range(HALVINGS + 1):
         s = (left + right)[:, None] / 2.0 + (right - left)[:, None] / 2.0 * _PLACES
         log_density = evaluated(logpdf, s)
@@ -171,14 +172,19 @@ def panels(
         left, right = left[counts & ~done], right[counts & ~done]
         if not left.size:
             break
-        _check_number(left.size)
+        halved += left.size
+        _check_number(halved, MOST_HALVED)
         middle = (left + right) / 2.0
         left, right = np.append(left, middle), np.append(middle, right)
     left, right = np.concatenate(kept, axis=-1)
+    if not left.size:
+        raise UnderflowError(
+            f"logpdf must be smooth where e^({tilt:g}s) needs it, and has no digits there"
+        )
     edges = left[:, None] + (right - left)[:, None] * fractions
     left, right = edges[:, :-1].ravel(), edges[:, 1:].ravel()
     cuts = np.maximum(np.ceil((right - left) / width), right > left)
-    _check_number(cuts.sum())
+    _check_number(cuts.sum(), MOST_PANELS)
     cuts = cuts.astype(np.intp)
     place = np.arange(cuts.sum()) - np.repeat(np.cumsum(cuts) - cuts, cuts)
     half = np.repeat((right - left) / 2.0 / np.maximum(cuts, 1), cuts)
@@ -219,11 +225,11 @@ def _check_end(log_density: FloatArray, s: FloatArray, tilt: float) -> None:
         )
 
 
-def _check_number(count: float) -> None:
-    if count > MOST_PANELS:
+def _check_number(count: float, most: int) -> None:
+    if count > most:
         raise ValueError(
             f"logpdf must be smooth but for a few places, and alpha not too large for its range: "
-            f"{count:.0f} panels are more than {MOST_PANELS}"
+            f"{count:.0f} panels are more than {most}"
         )
 
 

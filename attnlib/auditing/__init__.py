@@ -4,12 +4,13 @@
     report.passed, report.findings, report.scale
 
 `response` chooses queries, keys and values that make the output tell, `questions` asks for one
-thing each, `callables` holds the answers against what was meant, `models` finds the calls of a
-model and what its configuration says, and `report` shows it.
+thing each, `backward` for gradients, `callables` holds the answers against what was meant, `models`
+finds the calls of a model and what its configuration says, and `report` shows it.
 
 Chapter: audit.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -23,7 +24,7 @@ with brought_by("torch"):
     from torch import Tensor, nn
 
     from attnlib.attention.options import named_policy
-    from attnlib.auditing.callables import Expected, audit_callable
+    from attnlib.auditing.callables import CallableAudit, Expected
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.report import CODES, Finding, Report, Scale
     from attnlib.auditing.response import Size, Subject
@@ -57,17 +58,24 @@ def audit(
     found has an interval: from the rounding of `dtype`, the rows and the heads.
 
     With `inputs`, what a model of transformers is called with, each call of attention of its
-    modules is audited, eager and fused, against the model's configuration or `expected`; then the
-    implementations are compared on the inputs.
+    modules is audited, eager and fused, or in an implementation that was registered and is in use,
+    against the model's configuration or `expected`; then the implementations are compared on the
+    inputs, unless `expected` is a policy.
 
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
     bound of a soft cap, math.inf for none; `window`, the keys that a query sees, its own among
     them; `sink`, whether weights add up to less than 1; `factor` on the output; `causal_from`, to
-    which key, "first" or "last", queries are aligned that are fewer than keys. None for what may
-    be as it is. With `rotates` it turns q and k by position, and only a query's own key is asked.
+    which key, "first" or "last", queries are aligned that are fewer than keys. Where `expected` is
+    given, a cap, a window or a sink that is not said is a finding too; without `expected` what is
+    not said may be as it is. With `rotates` it turns q and k by position, and only a query's own
+    key is asked.
 
-    It takes n up to `length` for laws in n and windows, some 200 calls and less than 2 s at
+    Also a finding: a scale at heads of 80, 96, 129 and 144 that belongs to a padded size; another
+    scale for one or some queries of a cache, or for values of another size; and gradients with
+    respect to q, k, v, and the parameters of a module, that are not those of the forward pass.
+
+    It takes n up to `length` for laws in n and windows, some 250 calls and less than 2 s at
     d = 128 and 1024 keys on two cores. It cannot see what shows only at other lengths or shapes,
     scales that differ from what was meant by less than 0.5 %, or by less than rounding, and in
     models what is added to the scores and masks.
@@ -89,8 +97,6 @@ def audit(
         scale = named_policy("expected", expected) or own(cast(Rule, expected))
     if inputs is not None:
         checking.instance("attention", attention, nn.Module)
-        if isinstance(scale, Policy):
-            raise TypeError("expected must be a number or None for a model, got a policy")
         model = cast(nn.Module, attention)
         if isinstance(inputs, Mapping):
             return audit_model(model, partial(model, **inputs), scale, length)
@@ -104,16 +110,18 @@ def audit(
         raise TypeError(f"attention must be callable, got a {type(attention).__name__}")
     if causal_from is not None:
         checking.choice("causal_from", causal_from, ("first", "last"))
+    # What is not said is not meant where a scale is, and else may be as it is.
+    none, no_sink = (None, None) if scale is None else (math.inf, False)
     meant = Expected(
         scale,
-        cap=None if cap is None else checking.number("cap", cap),
-        window=None if window is None else checking.integer("window", window, minimum=1),
-        sink=None if sink is None else checking.flag("sink", sink),
+        cap=none if cap is None else checking.number("cap", cap),
+        window=none if window is None else checking.integer("window", window, minimum=1),
+        sink=no_sink if sink is None else checking.flag("sink", sink),
         factor=checking.positive("factor", factor),
         causal_from=causal_from,
         rotates=checking.flag("rotates", rotates),
     )
-    return audit_callable(Subject(attention, size, dtype, device), meant, length)
+    return CallableAudit(Subject(attention, size, dtype, device), meant, length).run()
 
 
 def _size(d: int | None, heads: int, key_heads: int | None) -> Size:

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from attnlib.auditing import questions
+from attnlib.auditing.backward import gradients
 from attnlib.auditing.questions import SHORT, Slope, joined
 from attnlib.auditing.report import Report, Scale, counted, shown
-from attnlib.auditing.response import Subject
+from attnlib.auditing.response import Interval, Subject
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
 
@@ -24,6 +25,10 @@ LONGEST = 2**17
 """Of the keys of one query; their values take 64 MB at d = 128."""
 LONGER = 64
 """The length at which other keys than the query's own are asked."""
+PADDED = (80, 96, 129, 144)
+"""Sizes of heads that kernels pad to others."""
+SLOPES = 0.01
+"""A derivative is right if it is within this share of what the forward pass gives."""
 BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 15}
 """How many digits of a logit have to count."""
 
@@ -34,18 +39,15 @@ class Expected:
 
     scale: float | Policy | None
     cap: float | None = None
-    window: int | None = None
+    window: float | None = None
     sink: bool | None = None
     factor: float = 1.0
     causal_from: str | None = None
     """"first" or "last": to which key queries are aligned where they are fewer."""
+    one_size: bool = False
+    """Whether its heads have one size: a model's."""
     rotates: bool = False
     """Whether it rotates q and k by position, so that other keys tell nothing of the scale."""
-
-
-def audit_callable(subject: Subject, expected: Expected, length: int) -> Report:
-    """Ask a callable everything that it can be asked."""
-    return CallableAudit(subject, expected, length).run()
 
 
 class CallableAudit:
@@ -63,12 +65,15 @@ class CallableAudit:
             return self.report
         visible = questions.visible_keys(self.subject, self.short, self.short)
         self.subject.sees_past = self.visible(visible)
-        here = questions.slope(self.subject, self.short, [self.short - 1])
-        self.unit = float(np.median(here.value))
-        if self.scoreless(here):
+        self.here = questions.slope(self.subject, self.short, [self.short - 1])
+        self.unit = float(np.median(self.here.value))
+        if self.scoreless():
             return self.report
+        self.precision()
         self.scale()
         self.everywhere()
+        if not self.expected.one_size:
+            self.sizes()
         self.cap()
         self.total()
         window = self.window()
@@ -79,7 +84,7 @@ class CallableAudit:
         if self.subject.causal:
             self.causal(self.subject.causal)
         self.cache(window)
-        self.precision()
+        self.backward()
         return self.report
 
     def dropout(self) -> bool:
@@ -113,9 +118,9 @@ class CallableAudit:
         self.report.facts["sees"] = f"{counts.min()} to {counts.max()} of {n} keys"
         return False
 
-    def scoreless(self, here: Slope) -> bool:
+    def scoreless(self) -> bool:
         """Return whether scores do not count at all."""
-        if float(np.abs(here.value).max()) * math.sqrt(self.d) >= NOTHING:
+        if float(np.abs(self.here.value).max()) * math.sqrt(self.d) >= NOTHING:
             return False
         nothing, keys = np.zeros(1), np.array([float(self.short)])
         self.report.scale = Scale(
@@ -133,6 +138,8 @@ class CallableAudit:
         if subject.normalises and not all(normalised):
             only = f"only {'q' if normalised[0] else 'k'} normalised"
             report.add("cosine", "both q and k of length 1, or neither", only)
+        if subject.normalises:
+            self.here = questions.slope(subject, self.short, [self.short - 1])
         ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
         if subject.sees_past:
             slope = questions.slope(subject, ladder[-1] + 1, ladder)
@@ -152,7 +159,7 @@ class CallableAudit:
         low, high = slope.low.min(axis=0), slope.high.max(axis=0)
         applied_to = "cosine" if subject.normalises else "dot product"
         scale = Scale(applied_to, slope.keys, slope.position, value, low, high, "")
-        report.scale = scale._replace(law=_law(scale, self.d))
+        report.scale = scale._replace(law=_law(scale, self.d, self.expected.scale))
         if self.expected.scale is not None:
             self.compare(report.scale, self.expected.scale)
 
@@ -168,7 +175,7 @@ class CallableAudit:
         keys = int(min(4 * changed[0], LONGEST))
         more = None
         with suppress(ValueError):  # it may not take fewer queries than keys
-            more = questions.slope(self.subject, keys, [keys - 1], one_query=True)
+            more = questions.slope(self.subject, keys, [keys - 1], queries=1)
         if more is None or not np.isfinite(more.value).all():
             begins = f"it begins near {changed[0]:g} keys, and fewer were asked"
             self.report.facts["law"] = f"unknown: {begins}"
@@ -224,6 +231,50 @@ class CallableAudit:
                 self.report.add("law", "one scale", told, f"{name}, n = {n}")
                 return
 
+    def sizes(self) -> None:
+        """Ask heads of other sizes, as kernels pad them, and values of another size than keys'."""
+        if not self.subject.normalises:
+            self.padded()
+        try:
+            other = self.subject.resized(values=self.d // 2)
+            slope = questions.slope(other, self.short, [self.short - 1])
+        except ValueError:
+            self.report.facts["values of another size"] = "not taken"
+            return
+        self.report.facts["values of another size"] = "taken"
+        self.same("scale", slope, f"values of size {self.d // 2}")
+
+    def padded(self) -> None:
+        """Find sizes of heads that have the scale of a larger one, unless all sizes have it."""
+        answers = {}
+        for size in PADDED:
+            with suppress(ValueError):  # it may be made for one size
+                other = self.subject.resized(d=size)
+                answers[size] = questions.slope(other, SHORT, [SHORT - 1]).over_heads(0)
+        self.report.facts["other head sizes"] = ", ".join(map(str, answers)) or "not taken"
+        whole, meant = self.here.over_heads(0), self.expected.scale
+        law = meant if isinstance(meant, Policy) else POLICIES["transformer"]
+        at = {"n": self.here.keys[0], "position": self.here.position[0]}
+
+        def rule(d: int) -> float:
+            return whole.value * float(law.scale(d=d, **at) / law.scale(d=self.d, **at))
+
+        for size, found in answers.items():
+            own, constant = (agree(one, found.low, found.high) for one in (rule(size), whole.value))
+            larger = range(size + 8 - size % 8, 4 * size, 8)
+            fits = [d for d in larger if agree(rule(d), found.low, found.high)]
+            if fits and not own and not (constant and len(answers) > 1):
+                told = f"{shown(found)}, that of d = {fits[0]}"
+                self.report.add("head size", f"{rule(size):.4g}", told, f"heads of size {size}")
+                return
+
+    def same(self, code: str, found: Slope, where: str) -> None:
+        """Hold a scale against that of the last row, where it was asked without more."""
+        (value, low, high), right = found.over_heads(0), self.here.over_heads(0)
+        margin = AGREES * abs(right.value)
+        if math.isfinite(value) and not right.low - margin <= high >= low <= right.high + margin:
+            self.report.add(code, f"{right.value:.4g}", shown(Interval(value, low, high)), where)
+
     def cap(self) -> None:
         """Find the bound of a soft cap."""
         if self.subject.normalises:
@@ -231,6 +282,8 @@ class CallableAudit:
             return
         cap, meant = questions.cap(self.subject, self.short), self.expected.cap
         found = self.report.facts["soft cap"] = "none" if cap is None else shown(cap)
+        if cap is not None:
+            self.report.facts["precision"] = "unknown"
         if meant is None:
             return
         if meant == math.inf:
@@ -264,7 +317,8 @@ class CallableAudit:
         )
         found = self.report.facts["window"] = "none" if size == n else counted(size, "key")
         if meant is not None and size != min(meant, n):
-            self.report.add("window", counted(meant, "key"), found, f"n = {n}")
+            keys = "all keys" if meant == math.inf else counted(int(meant), "key")
+            self.report.add("window", keys, found, f"n = {n}")
         return size
 
     def groups(self, seen: int) -> None:
@@ -334,23 +388,26 @@ class CallableAudit:
             self.report.add(code, expected, found, f"{name}, row {row}")
 
     def cache(self, window: int) -> None:
-        """Ask one query of many keys."""
-        try:
-            seen = questions.visible_keys(self.subject, 1, self.short).sum()
-        except ValueError:
-            self.report.facts["one query, many keys"] = "not taken"
-            return
-        self.report.facts["one query, many keys"] = f"sees {seen} of {self.short}"
-        wanted = min(self.short, window)
-        if seen != wanted:
-            expected, found = counted(wanted, "key"), counted(seen, "key")
-            self.report.add("cache", expected, found, "one query of a cache")
+        """Ask one query of many keys, and some: a chunk of a prompt whose beginning is cached."""
+        n = self.short
+        for queries, name in ((1, "one query"), (n // 2, f"{n // 2} queries")):
+            asked = f"{name} of a cache"
+            try:
+                seen = int(questions.visible_keys(self.subject, queries, n)[-1].sum())
+                slope = questions.slope(self.subject, n, [n - 1], queries=queries)
+            except ValueError:
+                self.report.facts[f"{name}, many keys"] = "not taken"
+                return
+            self.report.facts[f"{name}, many keys"] = f"sees {seen} of {n}"
+            wanted = min(n, window)
+            if seen != wanted and queries == 1:
+                expected, found = counted(wanted, "key"), counted(seen, "key")
+                self.report.add("cache", expected, found, asked)
+            elif seen == wanted:
+                self.same("cache", slope, asked)
 
     def precision(self) -> None:
-        """Ask how logits are kept, where nothing bends them."""
-        if self.report.facts["soft cap"] != "none":
-            self.report.facts["precision"] = "unknown"
-            return
+        """Ask how logits are kept; what is rounded more than its type widens all intervals."""
         answer = questions.precision(self.subject, self.unit, self.short)
         self.report.facts["precision"] = f"{answer.bits:.0f} binary digits of a logit"
         needed = BITS[self.subject.dtype]
@@ -360,6 +417,25 @@ class CallableAudit:
         elif answer.bits < needed - 1.5:
             digits = f"{needed} binary digits"
             self.report.add("precision", digits, f"{answer.bits:.1f}", "two keys with large logits")
+            self.subject.eps = max(self.subject.eps, 4.0 * 2.0**-answer.bits)
+
+    def backward(self) -> None:
+        """Hold derivatives against differences of what the forward pass gives."""
+        found = gradients(self.subject, self.short, float(np.median(self.here.value)))
+        self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
+        scale = float(self.here.value[0, 0])
+        for one in found:
+            margin = (SLOPES + 16.0 * self.subject.eps) * abs(one.forward) + one.error
+            if not math.isfinite(one.forward) or abs(one.backward - one.forward) <= margin:
+                continue
+            self.report.facts["backward"] = "differs"
+            ratio = one.backward / (one.forward or math.nan)
+            evidence = f"{ratio:.4g} times its derivative with respect to {one.of}"
+            told, wanted = f"{one.backward:.4g}", f"{one.forward:.4g}"
+            if one.of in ("q", "k"):
+                told, wanted = f"the scale {ratio * scale:.4g}", f"{scale:.4g}"
+                evidence += _reason(ratio * scale, scale, self.d)
+            self.report.add("backward", f"{wanted}, as forward", told, evidence)
 
 
 def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
@@ -368,10 +444,14 @@ def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
     return np.asarray((low - margin <= wanted) & (wanted <= high + margin))
 
 
-def _law(scale: Scale, d: int) -> str:
-    """Return what kind of rule in n and position the numbers follow."""
+def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
+    """Return what kind of rule in n and position the numbers follow: the one meant, if it fits."""
     low, high, value = scale.low, scale.high, scale.value
-    if low.max() <= high.min():
+    if isinstance(meant, Policy) and meant.applied_to == scale.applied_to:
+        wanted = meant.scale(n=scale.keys, d=d, position=scale.position)
+        if agree(wanted, low, high).all():
+            return meant.name
+    if low.max() <= high.min() or agree(float(np.median(value)), low, high).all():
         return "the same for every n"
     for policy in POLICIES.values():
         if policy.applied_to == scale.applied_to and policy.family == "length":

@@ -2,8 +2,8 @@
 
 In models of transformers each attention module hands its queries, keys and values to a function of
 a registry. Here one is put in that notes what it is handed, and each distinct call is then audited
-as a callable, in every implementation that the model has. What multiplies q before that, in the
-module itself, shows in the length of q beside that of what its projection or norm gave.
+as a callable, eager and fused, or in the registered implementation that is in use. What the
+module itself multiplies q by shows in the length of q beside that of its projection or norm.
 """
 
 import math
@@ -12,13 +12,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
-from attnlib.auditing.callables import Expected, audit_callable
+from attnlib.auditing.callables import CallableAudit, Expected
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
+from attnlib.policies import Policy
 
 NAME = "attnlib-audit"
 IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
@@ -126,10 +128,14 @@ def multiplied_before(
     return None
 
 
-def _implementations(module: nn.Module) -> dict[str, Callable[..., Any]]:
-    """Return the eager attention of the module's file, if there is one, and the fused one."""
+def _implementations(module: Any) -> dict[str, Callable[..., Any]]:
+    """Return the eager attention of the module's file and the fused one, or another in use."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+    in_use = module.config._attn_implementation
+    if in_use not in (None, NAME, *IMPLEMENTATIONS):
+        return {in_use: ALL_ATTENTION_FUNCTIONS[in_use]}
     eager = eager_attention(type(module))
     written_out = {} if eager is None else {"eager": partial(_eager, eager)}
     return {**written_out, "sdpa": sdpa_attention_forward}
@@ -188,9 +194,9 @@ def _by_rotation(config: Any) -> float:
 
 
 def audit_model(
-    model: nn.Module, run: Callable[[], Any], expected: float | None, length: int
+    model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
-    """Audit every distinct call of attention of a model of transformers."""
+    """Audit each distinct call; compare implementations, unless a policy is meant."""
     report = Report()
     observed = observed_calls(model, run)
     if not observed:
@@ -200,9 +206,9 @@ def audit_model(
         )
     audited: dict[Any, dict[str, Report]] = {}
     for name, call in observed.items():
-        wanted, said = meant_by(call.module, call.module.config, call.size.dimension)
-        if expected is not None:
-            wanted, said = expected, "expected"
+        meant, said = meant_by(call.module, call.module.config, call.size.dimension)
+        wanted = meant if expected is None else expected
+        said = said if expected is None else "expected"
         options = tuple(call.options), call.options.get("softcap")
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
@@ -210,9 +216,10 @@ def audit_model(
         if call.before is None:
             report.facts[name] = "what multiplies q or k before attention is unknown"
         for kernel, part in audited[key].items():
-            _compare(report, name, kernel, part, call.before, wanted, said)
+            _compare(report, name, kernel, part, call, wanted, said)
         report.parts[name] = next(iter(audited[key].values()))
-    _kernels(report, model, run)
+    if not isinstance(expected, Policy):
+        _kernels(report, model, run)
     return report
 
 
@@ -221,16 +228,24 @@ def _compare(
     name: str,
     kernel: str,
     part: Report,
-    before: float | None,
-    wanted: float,
+    call: ObservedCall,
+    meant: float | Policy,
     said: str,
 ) -> None:
-    """Hold the scale of a call in one implementation against what the configuration says."""
-    if part.scale is not None:
-        value, low, high = ((before or 1.0) * end for end in part.scale.interval)
-        if not low * (1 - SAME / 2) <= wanted <= high * (1 + SAME / 2):
-            times = f"{value / wanted:.4g} times what was meant, {kernel}"
-            report.add("scale", f"{wanted:.4g} ({said})", f"{value:.4g}", times, where=name)
+    """Hold the scale of a call in one implementation, in all rows, against what was meant."""
+    if (scale := part.scale) is not None:
+        wanted, times = np.full(scale.keys.shape, meant), call.before or 1.0
+        if isinstance(meant, Policy):
+            wanted = meant.scale(n=scale.keys, d=call.size.dimension, position=scale.position)
+        value, low, high = (times * end for end in (scale.value, scale.low, scale.high))
+        wrong = ~((low * (1 - SAME / 2) <= wanted) & (wanted <= high * (1 + SAME / 2)))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[-1])
+            told = f"{value[row] / wanted[row]:.4g} times what was meant, {kernel}"
+            if not np.isclose(value, value[row], rtol=SAME).all():
+                told += f" at n = {scale.keys[row]:g}: {scale.law}"
+            right, found = f"{wanted[row]:.4g} ({said})", f"{value[row]:.4g}"
+            report.add("scale", right, found, told, where=name)
     where = f"{name}, {kernel}"
     report.findings += [finding._replace(where=where) for finding in part.findings]
 
@@ -240,7 +255,10 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
     reports = {}
     cap = call.options.get("softcap")
     expected = Expected(
-        None, cap=math.inf if cap is None else float(cap), sink="s_aux" in call.options
+        None,
+        cap=math.inf if cap is None else float(cap),
+        sink="s_aux" in call.options,
+        one_size=True,
     )
     for kernel, function in _implementations(call.module).items():
         if kernel == "sdpa" and call.options:
@@ -259,7 +277,7 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
 
         weight = next(call.module.parameters())
         subject = Subject(attention, call.size, weight.dtype, str(weight.device))
-        reports[kernel] = audit_callable(subject, expected, length)
+        reports[kernel] = CallableAudit(subject, expected, length).run()
         reports[kernel].facts["kernel"] = kernel
     return reports
 
@@ -269,7 +287,7 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
     was = model.config._attn_implementation
     outputs: dict[str, Tensor] = {}
     try:
-        for name in IMPLEMENTATIONS:
+        for name in dict.fromkeys((*IMPLEMENTATIONS, was)):
             try:
                 model.set_attn_implementation(name)
                 # transformers warns of its own ways to call flex attention

@@ -72,21 +72,22 @@ def slope(
     stretch: tuple[float, float] = (1.0, 1.0),
     along: int = 0,
     lengthen: float = 1.0,
-    one_query: bool = False,
+    queries: int | None = None,
     **options: object,
 ) -> Slope:
     """Return how the log-odds of a key grow with its product with the query, per unit of it.
 
     Without `places` the key is that at the place of the query: a rotation by position leaves their
-    product alone. With `one_query` there is one, the last, as where the keys are in a cache.
+    product alone. `queries` are the last ones only, as where the other keys are in a cache.
     """
-    chosen = torch.tensor([0] if one_query else rows)
+    asks = length if queries is None else queries
+    chosen = torch.tensor(rows) - (length - asks)
     special = torch.tensor(rows if places is None else places)
 
     def asked(x: float) -> tuple[FloatArray, Contents]:
         given = contents(
             subject,
-            1 if one_query else length,
+            asks,
             length,
             special,
             x,
@@ -182,18 +183,23 @@ def total(subject: Subject, length: int, unit: float) -> tuple[Interval, Interva
     for shift in (-most / 4.0, 0.0, most):
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
         v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
-        totals.append(float(subject.output(given.q, given.k, v)[:, -1].mean()))
+        totals.append(subject.output(given.q, given.k, v)[:, -1].mean(axis=-1))
     low, none, high = totals
-    if abs(low / high - 1.0) < 4.0 * eps:
-        return Interval(high, high * (1.0 - eps), high * (1.0 + eps)), None
-    # s = c n/(n + e^{b − t}) at two logits t gives b and c.
+    if (np.abs(low / high - 1.0) < 4.0 * eps).all():
+        return _of_heads(high, eps * high), None
+    # s = c n/(n + e^{b − t}) at two logits t gives b and c, in each head.
     ratio, t = none / low, -unit * most / 4.0 * math.sqrt(d)
-    missing = length * (ratio - 1.0) / max(math.exp(-t) - ratio, 1e-300)
-    b = math.log(max(missing, 1e-300))
-    width = 8.0 * eps * ratio / max(abs(ratio - 1.0), eps)
+    missing = length * (ratio - 1.0) / np.maximum(math.exp(-t) - ratio, 1e-300)
+    b = np.log(np.maximum(missing, 1e-300))
+    width = 8.0 * eps * ratio / np.maximum(np.abs(ratio - 1.0), eps)
     c = none * (length + missing) / length
-    error = c * (eps + missing / (length + missing) * width)
-    return Interval(c, c - error, c + error), Interval(b, b - width, b + width)
+    return _of_heads(c, c * (eps + missing / (length + missing) * width)), _of_heads(b, width)
+
+
+def _of_heads(value: FloatArray, error: FloatArray) -> Interval:
+    """Return the interval that covers the numbers of all heads."""
+    low, high = float((value - error).min()), float((value + error).max())
+    return Interval(float(np.median(value)), low, high)
 
 
 class Mask(NamedTuple):
@@ -299,6 +305,10 @@ def window(subject: Subject, length: int) -> int:
     return length - first
 
 
+PARTS = np.linspace(-1.2, 1.2, 9)
+"""Differences of logits at which it is asked how they are rounded."""
+
+
 class Precision(NamedTuple):
     """How logits are kept."""
 
@@ -309,21 +319,26 @@ class Precision(NamedTuple):
 
 
 def precision(subject: Subject, unit: float, length: int) -> Precision:
-    """Compare two keys whose logits are large and differ by little, at logits up to a thousand."""
+    """Compare two keys whose logits are large and differ by little, at logits up to a thousand.
+
+    What a cubic in their product leaves of the differences is rounding: it follows any scale and
+    the bend of a cap.
+    """
     d, worst, finite = subject.size.dimension, 0.0, True
     places = torch.tensor([length - 1])
     for logit in (100.0, 300.0, 1000.0):
         shift = logit / (unit * math.sqrt(d))
-        nothing = contents(subject, length, length, places, 0.0, shift=shift)
-        before = log_odds(subject, nothing, places, places)
-        for part in (0.37, 0.73, 1.19):
+        odds, products = [], []
+        for part in PARTS:
             x = part / (abs(unit) * math.sqrt(d))
             given = contents(subject, length, length, places, x, shift=shift)
-            odds = log_odds(subject, given, places, places)
-            if not np.isfinite([odds, before]).all():  # weights of 0 are none of its faults
+            odds.append(log_odds(subject, given, places, places).ravel())
+            products.append(float(given.product[0]))
+            if not np.isfinite(odds[-1]).all():  # weights of 0 are none of its faults
                 every = subject.weights(given.q, given.k, torch.zeros(length, dtype=torch.long))
                 finite = finite and bool(np.isfinite(every).all())
-                continue
-            odds = odds - before
-            worst = max(worst, float(np.abs(odds - unit * given.product).max()) / logit)
+        answers, powers = np.array(odds), np.vander(np.array(products) * unit, 4)
+        if np.isfinite(answers).all():
+            fit = np.linalg.lstsq(powers, answers, rcond=None)[0]
+            worst = max(worst, float(np.abs(answers - powers @ fit).max()) / logit)
     return Precision(-math.log2(max(worst, 2.0**-53)), finite)

@@ -8,6 +8,7 @@ grows by the multiplier of q·k times q·x, whatever else the row sees.
 import inspect
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,8 +58,16 @@ class Subject:
             next((name for name in names if name in known), None)
             for names in (MASKS, CAUSAL, GROUPED)
         )
+        self.value_size = size.dimension
         self.sees_past = False  # found out by asking: whether it is causal by itself,
         self.normalises = False  # and whether q and k are brought to length 1
+
+    def resized(self, *, d: int | None = None, values: int | None = None) -> "Subject":
+        """Return the same, asked with other sizes of q and k, or of v."""
+        other = copy(self)
+        other.size = self.size._replace(dimension=d or self.size.dimension)
+        other.value_size = values or other.size.dimension
+        return other
 
     @torch.no_grad()
     def output(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> FloatArray:
@@ -67,9 +76,14 @@ class Subject:
         q, k and v have the axes (heads, tokens, size) and float64. Raises ValueError, in one line,
         where the callable raises, or its answer is no tensor or has another shape.
         """
+        given = [t[None].to(self.dtype).to(self.device) for t in (q, k, v)]
+        return self.answer(given, options)[0].double().cpu().numpy()
+
+    def answer(self, given: list[Tensor], options: dict[str, Any]) -> Tensor:
+        """Return what it answers to q, k and v as they are, with the batch's axis; see `output`."""
+        q, _, v = given
         if self.grouped and self.size.heads != self.size.key_heads:
             options = {self.grouped: True, **options}
-        given = [t[None].to(self.dtype).to(self.device) for t in (q, k, v)]
         try:
             answer = self.function(*given, **options)
         except Exception as error:
@@ -79,18 +93,18 @@ class Subject:
                 f"{', '.join(str(tuple(t.shape)) for t in given)}: {said:.200}"
             ) from error
         answer = answer[0] if isinstance(answer, tuple) else answer
-        wanted = (1, *q.shape[:2], v.shape[-1])
+        wanted = (*q.shape[:3], v.shape[-1])
         if not isinstance(answer, Tensor) or answer.shape != wanted:
             got = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
             raise ValueError(f"the callable must return a tensor of shape {wanted}, got {got}")
-        return answer[0].double().cpu().numpy()
+        return answer
 
     def weights(self, q: Tensor, k: Tensor, groups: Tensor, **options: Any) -> FloatArray:
         """Return the weight of each group of keys, (heads, queries, number of groups).
 
-        `groups` has the group of each key, a number below d.
+        `groups` has the group of each key, a number below the size of v.
         """
-        v = torch.nn.functional.one_hot(groups, self.size.dimension).double()
+        v = torch.nn.functional.one_hot(groups, self.value_size).double()
         v = v.expand(self.size.key_heads, -1, -1)
         return self.output(q, k, v, **options)[..., : int(groups.max()) + 1]
 

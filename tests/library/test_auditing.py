@@ -14,6 +14,7 @@ from attnlib.attention import attend, register
 from attnlib.auditing import assert_scale, audit, models
 from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
+from experiments.museum import odd
 from experiments.museum.audits import UNREACHED
 
 
@@ -36,11 +37,9 @@ def plain(q, k, v, attn_mask=None):
 
 
 SITUATIONS = {
-    "alone": {"heads": 1},
-    "causal": {},
+    "causal": {"heads": 1},
     "padded": {},  # takes a mask
     "grouped": {"heads": 4, "key_heads": 2},
-    "cached": {},  # fewer queries than keys, which every audit asks of what takes them
 }
 
 
@@ -53,7 +52,7 @@ SITUATIONS = {
     ],
 )
 def test_there_is_no_alarm_for_a_policy(name, dtype, situation):
-    policy, causal = POLICIES[name], situation in ("causal", "cached")
+    policy, causal = POLICIES[name], situation == "causal"
 
     def attention(q, k, v, mask=None):
         queries, keys = q.shape[2], k.shape[2]
@@ -212,6 +211,74 @@ def test_half_a_cosine_is_found(only):
     assert codes["cosine"] == f"only {only} normalised"
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("attention", odd.ODD)
+def test_what_is_odd_and_right_passes(attention, dtype):
+    assert odd.passes(attention, dtype)
+
+
+class OfAnotherScale(odd.Flash):
+    wrong = 8 / 72**0.5  # the root of a padded size
+
+
+class WithoutTheSink(odd.Flash):
+    sink = forgets = True
+
+
+class Unlearned(odd.Sunk):
+    def forward(self, q, k, v):
+        logits = self.gain * odd.logits_of(q, k)
+        sink = self.sink.detach()[:, None, None].expand(*logits.shape[:-1], 1)
+        return torch.cat([logits, sink], -1).softmax(-1)[..., :-1] @ v
+
+
+def padded_scale(q, k, v):
+    return plain(q * (q.shape[-1] / (q.shape[-1] + -q.shape[-1] % 64)) ** 0.5, k, v)
+
+
+def squared_for_one_query(q, k, v):
+    return plain(q / 8.0 if q.shape[2] == 1 else q, k, v)
+
+
+def another_in_a_chunk(q, k, v):
+    return plain(2.0 * q if 1 < q.shape[2] < k.shape[2] else q, k, v)
+
+
+def by_the_values(q, k, v):
+    return plain(q * (q.shape[-1] / v.shape[-1]) ** 0.5, k, v)
+
+
+def coarse(q, k, v):
+    return (q @ k.mT / q.shape[-1] ** 0.5).bfloat16().float().softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("attention", "meant", "code", "found"),
+    [
+        (OfAnotherScale.apply, {}, "backward", "the scale 0.1179"),
+        (WithoutTheSink.apply, {"sink": True}, "backward", "the scale 0.13"),
+        (Unlearned(), {"sink": True}, "backward", "0"),
+        (padded_scale, {}, "head size", "0.08839"),
+        (squared_for_one_query, {}, "cache", "0.015625"),
+        (another_in_a_chunk, {}, "cache", "0.25"),
+        (by_the_values, {}, "scale", "0.17678"),
+        (coarse, {}, "precision", "9."),
+        (odd.capped, {}, "cap", "one of 50"),
+        (odd.windowed, {}, "window", "8 keys"),
+        (sunk(0.0), {}, "sink", "a logit of"),
+    ],
+)
+def test_what_expected_does_not_say_is_a_finding(attention, meant, code, found):
+    report = audit(attention, d=64, expected="transformer", length=64, **meant)
+    assert {one.code for one in report.findings} == {code}, report
+    assert report.findings[0].found.startswith(found)
+    assert report.scale.law == "transformer"
+    if code in ("cap", "window", "sink"):  # without a scale that is meant it may be as it is
+        assert audit(attention, d=64, length=64).passed
+
+
 def test_a_finding_fails_a_test():
     assert_scale(plain, d=64, expected=0.125, length=64)
     with pytest.raises(AssertionError, match=r"scale: expected 0\.25, found 0\.125 ± 1e-05"):
@@ -267,11 +334,15 @@ def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing():
     assert expected / found == pytest.approx(factor**2, rel=1e-3)
 
 
-def test_implementations_that_differ_are_found(monkeypatch):
-    monkeypatch.setattr(models, "IMPLEMENTATIONS", ("sdpa", register("mup")))
-    (finding,) = audit(tiny("Llama"), IDS, length=64).findings
-    assert finding.code == "kernels"
-    assert finding.expected == "what sdpa gives"
+def test_the_implementation_in_use_is_audited_and_compared_with_the_others():
+    model = tiny("Llama")
+    model.set_attn_implementation(register("ssmax"))
+    *scales, kernels = audit(model, IDS, length=64).findings
+    assert [one.where for one in scales] == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert all(one.found == "0.247" and "ssmax at n = 64" in one.evidence for one in scales)
+    assert kernels.code == "kernels"
+    assert kernels.expected == "what sdpa gives"
+    assert audit(model, IDS, expected="ssmax", length=64).passed
 
 
 def test_an_audit_leaves_a_model_as_it_was_and_keeps_none_alive():

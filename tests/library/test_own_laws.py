@@ -5,12 +5,16 @@ Laplace transforms by mpmath, sums over binomial numbers or over all rows, and s
 """
 
 from functools import partial
+from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy import stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
 from scipy.optimize import brentq
+from scipy.stats._distr_params import distcont
 
 from attnlib import annealed, exact, freezing, retrieval, typical
 from attnlib.retrieval import Fixed, Tilted
@@ -373,6 +377,70 @@ def test_a_density_that_has_underflowed_where_it_does_not_count_is_no_harm():
             np.testing.assert_allclose(found, expected, rtol=1e-7)
             reached = retrieval.reach(law, needle, alphas)
             np.testing.assert_array_equal(reached, retrieval.reach(whole, same, alphas / unit))
+
+
+class OfAnyDensity(Unsampled):
+    """A law by SciPy's log density; it counts how many of its values are asked for."""
+
+    def __init__(self, law):
+        self.law, self.variance, self.asked = law, float(law.var()), 0
+
+    def logpdf(self, s):
+        self.asked += np.size(s)
+        return self.law.logpdf(s)
+
+
+def log_mgf_by_quad(law, alpha):
+    """Return log E e^{αs} by integrals between quantiles; infinite where e^{αs}f only grows."""
+    with np.errstate(all="ignore"):
+        far = law.mean() + law.std() * np.array([1e3, 1e4])
+        rise = np.diff(alpha * far + law.logpdf(far))[0]
+        if rise > 0.0:
+            return np.inf
+        q = 10.0 ** -np.concatenate([np.arange(1, 20, 2), [30, 60, 100, 200, 300]])
+        out = law.median() + law.std() * np.outer(3.0 ** np.arange(5), [-9.0, 9.0]).ravel()
+        edges = np.concatenate([law.ppf(q), law.isf(q), law.support(), out])
+        edges = np.unique(np.clip(edges[np.isfinite(edges)], *law.support()))
+        top = np.nanmax(alpha * edges + np.where(law.pdf(edges) > 0, law.logpdf(edges), -np.inf))
+
+        def density(s):
+            return np.exp(alpha * s + law.logpdf(s) - top)
+
+        parts = [
+            integrate.quad(density, *ends, limit=200, epsabs=1e-13, full_output=True)[0]
+            for ends in pairwise(edges)
+        ]
+        return top + np.log(np.sum(parts))
+
+
+SLOW = {"ksone", "kstwo", "levy_stable", "studentized_range"}
+"""A millisecond for a value of the density."""
+KNOWN = [(name, numbers) for name, numbers in distcont if name not in SLOW]
+
+
+@pytest.mark.parametrize("many", [4, pytest.param(60, marks=pytest.mark.slow)])
+def test_any_density_is_right_or_refused_and_soon(many):
+    """Soon: with so many values of the density as take two seconds at most."""
+
+    @settings(max_examples=many, deadline=None)
+    @given(st.sampled_from(KNOWN), st.floats(0.05, 4.0))
+    def check(known, alpha):
+        name, numbers = known
+        with np.errstate(all="ignore"):
+            law = OfAnyDensity(getattr(stats, name)(*numbers))
+        refused = None
+        try:
+            found = float(law.log_mgf(alpha / np.sqrt(law.variance)))
+        except (ValueError, TypeError) as error:
+            refused = str(error)
+        assert law.asked < 2**21
+        if refused:
+            assert refused.startswith(("logpdf must", "variance must"))
+            return
+        expected = log_mgf_by_quad(law.law, alpha / np.sqrt(law.variance))
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+    check()
 
 
 def test_a_sample_of_another_shape_is_named():

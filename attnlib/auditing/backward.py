@@ -1,0 +1,106 @@
+"""The question of the backward pass: whether it is the derivative of the forward pass.
+
+The log-odds of two keys are σ times a difference of products, whatever the row sees, a sink and a
+factor are. So their derivatives are as the scale, and a backward pass that takes another scale, or
+weights that leave out the sink, shows by the same ratio.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnlib.auditing.response import Subject, contents
+
+STEP = 0.25
+"""By how much a value is changed, and by which share a parameter is, or its cosine at most."""
+
+
+class Gradient(NamedTuple):
+    """A derivative by the backward pass, and the same by differences of the forward pass."""
+
+    of: str
+    """"q", "k", "v", or the name of a parameter."""
+    backward: float
+    forward: float
+    error: float
+    """Of the forward one, by rounding."""
+
+
+class _Place(NamedTuple):
+    """A number, or all of a parameter, that is changed by a step, and what is looked at then."""
+
+    of: str
+    tensor: Tensor
+    where: tuple[int, ...]
+    step: float
+    looked_at: Callable[[], Tensor]
+
+
+def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
+    """Return the derivatives with respect to q, k and v, and to the parameters of a module.
+
+    With respect to q, k and v they are those of the log-odds of the last key in the last row of the
+    first head, and with respect to parameters those of the logarithm of its weight, which depends
+    on a sink too. `unit` is about what multiplies q·k or the cosine. Empty where the output has no
+    derivative.
+    """
+    root = math.sqrt(subject.size.dimension)
+    step = min(root / abs(unit), STEP * root) if subject.normalises else 1.0 / (abs(unit) * root)
+    q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step))
+
+    def log_weight(of: int = 0) -> Tensor:
+        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, of].double())
+
+    def log_odds() -> Tensor:
+        return log_weight(0) - log_weight(1)
+
+    places = [
+        _Place("q", q, (0, 0, -1, 1), step, log_odds),
+        _Place("k", k, (0, 0, -1, 0), step, log_odds),
+        _Place("v", v, (0, 0, -1, 0), STEP, log_odds),
+    ]
+    function = subject.function
+    learned = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
+    for name, parameter in learned:
+        if parameter.requires_grad:
+            largest = float(parameter.detach().abs().max())
+            places.append(_Place(name, parameter, (), STEP * (largest or 1.0), log_weight))
+    found = []
+    for place in places:
+        with torch.enable_grad():
+            looked_at = place.looked_at()
+            try:
+                (slope,) = torch.autograd.grad(looked_at, place.tensor, allow_unused=True)
+            except RuntimeError:  # it has no derivative
+                return []
+        backward = 0.0 if slope is None else float(slope[place.where].double().sum())
+        whole, half = (_by_differences(place, place.step / part) for part in (1.0, 2.0))
+        error = 12.0 * subject.eps / place.step
+        found.append(Gradient(place.of, backward, (4.0 * half - whole) / 3.0, error))
+    return found
+
+
+def _inputs(subject: Subject, length: int, x: float) -> list[Tensor]:
+    """Return q, k and v: the last key is at a right angle to the others, and a little along q."""
+    x = min(x, math.sqrt(subject.size.dimension) / 2.0)
+    given = contents(subject, length, length, torch.tensor([length - 1]), x)
+    k = given.k.clone()
+    k[:, -1, 1], k[:, -1, 3] = k[:, -1, 3], 0.0
+    v = torch.zeros(len(k), length, subject.value_size, dtype=torch.float64)
+    v[:, -1, 0] = v[:, :-1, 1] = 1.0
+    return [t[None].to(subject.dtype).to(subject.device) for t in (given.q, k, v)]
+
+
+@torch.no_grad()
+def _by_differences(place: _Place, step: float) -> float:
+    """Return the central difference over a step, as the type of the numbers rounds it."""
+    tensor, before, ends, at = place.tensor, place.tensor.clone(), [], []
+    for sign in (1.0, -1.0):
+        tensor[place.where] = before[place.where] + sign * step
+        at.append(float((tensor - before)[place.where].double().mean()))
+        ends.append(float(place.looked_at()))
+        tensor.copy_(before)
+    return (ends[0] - ends[1]) / (at[0] - at[1])
