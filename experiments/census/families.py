@@ -18,8 +18,8 @@ from experiments.census.watched import Weightless
 PLACES = [*range(6), 100, 1000, 2047, 2048, 8191, 8192, 16384, 32768, 131072, 1000000]
 TOKENS = len(PLACES)
 """Positions that the rules in use tell apart, and with tokens at each one a text."""
-LAYERS = 6
-"""At most so many: layers come in patterns, five with a window and one without."""
+LAYERS, ALIKE = 6, 2
+"""At most so many where layers come in a pattern, five with a window and one without, or not."""
 MANY = re.compile(r"(num_\w*layers|\w*encoder_layers|\w*decoder_layers|depth|num_blocks|n_layers?)$")
 ATTENDS = re.compile(r"[sS]oftmax\(|ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention")
 RELEASED: dict[str, dict[str, Any]] = {
@@ -32,12 +32,16 @@ YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings":
 
 
 def names() -> list[str]:
-    """Return the folders of models that attend."""
+    """Return the folders of models that attend, the language models first."""
     import transformers.models as models
 
-    return [name for name in sorted(one.name for one in pkgutil.iter_modules(models.__path__))
-            if any(ATTENDS.search(file.read_text("utf-8"))
-                   for file in Path(models.__path__[0], name).glob("modeling_*.py"))]
+    found = {}
+    for name in sorted(one.name for one in pkgutil.iter_modules(models.__path__)):
+        texts = [file.read_text("utf-8")
+                 for file in sorted(Path(models.__path__[0], name).glob("modeling_*.py"))]
+        if any(map(ATTENDS.search, texts)):
+            found[name] = not any("ForCausalLM(" in text for text in texts)
+    return sorted(found, key=lambda name: (found[name], name))
 
 
 @cache
@@ -84,8 +88,9 @@ def models_of(file: Any) -> list[Any]:
 
 def settings(config: Any) -> dict[str, Any]:
     """Return what makes a configuration's model small: fewer layers, and in its parts."""
-    small = {name: LAYERS for name, value in vars(config).items()
-             if MANY.match(name) and type(value) is int and value > LAYERS}
+    layers = LAYERS if re.search("layer_types|no_rope|sliding_window|interval", repr(vars(config).keys())) else ALIKE
+    small = {name: layers for name, value in vars(config).items()
+             if MANY.match(name) and type(value) is int and value > layers}
     if isinstance(getattr(config, "image_size", None), int) and config.image_size > 448:
         small["image_size"] = 256
     for name in getattr(config, "sub_configs", {}):

@@ -43,6 +43,9 @@ TOLD = re.compile(
 NOTHING = type("Nothing", (), {})()
 FACTORIES = {torch.empty, torch.randn, torch.rand, torch.zeros, torch.ones}
 
+SIGNS = torch.randint(0, 2, (1 << 22,), generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+"""A projection gives some of these, one after the other, from a place of its own."""
+
 Found = dict[str, Any]
 
 
@@ -125,7 +128,12 @@ class Watched(Watching):
             if on_values is not None:
                 self.last[0]["gate"] = any(one is not None for one in on_gates)
                 self.last = None
-        signs = torch.randint(0, 2, tuple(shape), generator=self.generator) * 2.0 - 1.0
+        shape, size = tuple(shape), math.prod(shape)
+        if size > len(SIGNS) // 2:
+            signs = torch.randint(0, 2, shape, generator=self.generator) * 2.0 - 1.0
+        else:
+            first = int(torch.randint(0, len(SIGNS) - size, (), generator=self.generator))
+            signs = SIGNS[first : first + size].clone().reshape(shape)
         return signs * torch.linspace(2.0, 4.0, shape[-1]) if self.other else signs
 
     def product(self, func: Any, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
