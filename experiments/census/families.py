@@ -16,8 +16,18 @@ from attnlib.interception import LOOKS_LIKE_ATTENTION
 from experiments.census.watched import Weightless
 
 PLACES = [*range(6), 100, 1000, 2047, 2048, 8191, 8192, 16384, 32768, 131072, 1000000]
+"""Positions that the rules in use tell apart."""
+FIRST = (
+    *("gpt_neo", "gemma4", "muse_glimmer", "muse_spark", "beam", "inkling2", "cvt", "timesfm"),
+    *("deberta_v2", "longcat_flash", "zamba2", "granite", "t5", "dia", "xlnet", "llama4"),
+    *("ministral3", "mistral4", "gpt_oss", "deepseek_v3", "gemma2", "gemma3", "qwen3", "olmo2"),
+    *("nanochat", "swinv2", "conditional_detr", "falcon_h1", "evolla", "qwen3_next", "llama"),
+    *("gpt2", "inkling", "gemma3n", "mistral_large4", "deepseek_v4", "timesfm2_5", "bert", "vit"),
+    *("cohere2", "phi3", "modernbert", "whisper", "clip", "siglip", "wav2vec2", "dots3_note"),
+)
+"""Families that are recorded before the others: those of the catalogue, and well-known ones."""
 TOKENS = len(PLACES)
-"""Positions that the rules in use tell apart, and with tokens at each one a text."""
+"""Tokens of a text, as many as PLACES."""
 LAYERS, ALIKE = 6, 2
 """At most so many where layers come in a pattern, five with a window and one without, or not."""
 MANY = re.compile(r"(num_\w*layers|\w*encoder_layers|\w*decoder_layers|depth|num_blocks|n_layers?)$")
@@ -32,7 +42,7 @@ YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings":
 
 
 def names() -> list[str]:
-    """Return the folders of models that attend, the language models first."""
+    """Return the folders of models that attend: FIRST, then the language models."""
     import transformers.models as models
 
     found = {}
@@ -41,7 +51,7 @@ def names() -> list[str]:
                  for file in sorted(Path(models.__path__[0], name).glob("modeling_*.py"))]
         if any(map(ATTENDS.search, texts)):
             found[name] = not any("ForCausalLM(" in text for text in texts)
-    return sorted(found, key=lambda name: (found[name], name))
+    return sorted(found, key=lambda name: (name not in FIRST, found[name], name))
 
 
 @cache
