@@ -1,6 +1,5 @@
 """Record the scale of every family of transformers: `python -m experiments.census`."""
 
-
 import json
 import multiprocessing
 import resource
@@ -147,8 +146,11 @@ def of_model(kind: Any) -> list[Found]:
         runs["mscale"] = again(kind, with_scale)
     rows: dict[str, Found] = {}
     for place, what in base.items():
-        row = {**described(what, {name: run.get(place) for name, run in runs.items()}),
-               "model": kind.__name__, "by": "model"}
+        row = {
+            **described(what, {name: run.get(place) for name, run in runs.items()}),
+            "model": kind.__name__,
+            "by": "model",
+        }
         rows.setdefault(repr(row), {**row, "layers": 0})["layers"] += 1
     return list(rows.values())
 
@@ -182,8 +184,9 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
         if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
             row["cap"] = digits(other["largest"])
     if size and size["d"] != what["d"]:
-        row["power"] = round(float(
-            np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])), 3)
+        row["power"] = round(
+            float(np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])), 3
+        )
         row["other d"] = size["d"]
     if what["rows"] and len(what["rows"]) == len(families.PLACES):
         values = np.array(what["rows"]) / what["rows"][0]

@@ -23,14 +23,16 @@ FIRST = (
     *("ministral3", "mistral4", "gpt_oss", "deepseek_v3", "gemma2", "gemma3", "qwen3", "olmo2"),
     *("nanochat", "swinv2", "conditional_detr", "falcon_h1", "evolla", "qwen3_next", "llama"),
     *("gpt2", "inkling", "gemma3n", "mistral_large4", "deepseek_v4", "timesfm2_5", "bert", "vit"),
-    *("cohere2", "phi3", "modernbert", "whisper", "clip", "siglip", "wav2vec2", "dots3_note"),
+    *("cohere2", "phi3", "modernbert", "whisper", "clip", "siglip", "wav2vec2"),
 )
 """Families that are recorded before the others: those of the catalogue, and well-known ones."""
 TOKENS = len(PLACES)
 """Tokens of a text, as many as PLACES."""
 LAYERS, ALIKE = 6, 2
 """At most so many where layers come in a pattern, five with a window and one without, or not."""
-MANY = re.compile(r"(num_\w*layers|\w*encoder_layers|\w*decoder_layers|depth|num_blocks|n_layers?)$")
+MANY = re.compile(
+    r"(num_\w*layers|\w*encoder_layers|\w*decoder_layers|depth|num_blocks|n_layers?)$"
+)
 ATTENDS = re.compile(r"[sS]oftmax\(|ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention")
 RELEASED: dict[str, dict[str, Any]] = {
     "DebertaConfig": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
@@ -47,11 +49,14 @@ def names() -> list[str]:
 
     found = {}
     for name in sorted(one.name for one in pkgutil.iter_modules(models.__path__)):
-        texts = [file.read_text("utf-8")
-                 for file in sorted(Path(models.__path__[0], name).glob("modeling_*.py"))]
+        texts = [
+            file.read_text("utf-8")
+            for file in sorted(Path(models.__path__[0], name).glob("modeling_*.py"))
+        ]
         if any(map(ATTENDS.search, texts)):
             found[name] = not any("ForCausalLM(" in text for text in texts)
-    return sorted(found, key=lambda name: (name not in FIRST, found[name], name))
+    others = sorted(found.keys() - set(FIRST), key=lambda name: (found[name], name))
+    return [*(name for name in FIRST if name in found), *others]
 
 
 @cache
@@ -79,28 +84,45 @@ def attention_of(file: Any) -> list[type[nn.Module]]:
     from transformers import PreTrainedModel
 
     text = source(file.__file__)
-    return [kind for name, kind in vars(file).items()
-            if isinstance(kind, type) and issubclass(kind, nn.Module)
-            and not issubclass(kind, PreTrainedModel)
-            and ATTENDS.search(text.get(name, "")) and LOOKS_LIKE_ATTENTION.search(name)]
+    return [
+        kind
+        for name, kind in vars(file).items()
+        if isinstance(kind, type)
+        and issubclass(kind, nn.Module)
+        and not issubclass(kind, PreTrainedModel)
+        and ATTENDS.search(text.get(name, ""))
+        and LOOKS_LIKE_ATTENTION.search(name)
+    ]
 
 
 def models_of(file: Any) -> list[Any]:
     """Return a file's models, the plain ones first."""
     from transformers import PreTrainedModel
 
-    kinds = [kind for kind in vars(file).values()
-             if isinstance(kind, type) and issubclass(kind, PreTrainedModel)
-             and kind.__module__ == file.__name__ and kind.config_class is not None
-             and not kind.__name__.endswith("PreTrainedModel")]
+    kinds = [
+        kind
+        for kind in vars(file).values()
+        if isinstance(kind, type)
+        and issubclass(kind, PreTrainedModel)
+        and kind.__module__ == file.__name__
+        and kind.config_class is not None
+        and not kind.__name__.endswith("PreTrainedModel")
+    ]
     return sorted(kinds, key=lambda kind: not kind.__name__.endswith("Model"))
 
 
 def settings(config: Any) -> dict[str, Any]:
     """Return what makes a configuration's model small: fewer layers, and in its parts."""
-    layers = LAYERS if re.search("layer_types|no_rope|sliding_window|interval", repr(vars(config).keys())) else ALIKE
-    small = {name: layers for name, value in vars(config).items()
-             if MANY.match(name) and type(value) is int and value > layers}
+    layers = (
+        LAYERS
+        if re.search("layer_types|no_rope|sliding_window|interval", repr(vars(config).keys()))
+        else ALIKE
+    )
+    small = {
+        name: layers
+        for name, value in vars(config).items()
+        if MANY.match(name) and type(value) is int and value > layers
+    }
     if isinstance(getattr(config, "image_size", None), int) and config.image_size > 448:
         small["image_size"] = 256
     for name in getattr(config, "sub_configs", {}):
@@ -127,8 +149,15 @@ def made(kind: Any, change: Callable[[Any], dict[str, Any]] | None = None) -> An
 
 def merged(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Return both, and parts that both have together."""
-    return {**a, **{name: merged(a[name], value) if name in a and isinstance(value, dict)
-                    and isinstance(a[name], dict) else value for name, value in b.items()}}
+    return {
+        **a,
+        **{
+            name: merged(a[name], value)
+            if name in a and isinstance(value, dict) and isinstance(a[name], dict)
+            else value
+            for name, value in b.items()
+        },
+    }
 
 
 def everywhere(one: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
@@ -167,9 +196,17 @@ def other_size(config: Any) -> dict[str, Any]:
 
 def narrow(config: Any) -> dict[str, Any]:
     """Return settings with a window of 5 keys, where there is one."""
-    return {name: 5 for name in ("sliding_window", "attention_chunk_size", "local_attention",
-                                 "attention_window_size", "window_size")
-            if getattr(config, name, None) and isinstance(getattr(config, name), int)}
+    return {
+        name: 5
+        for name in (
+            "sliding_window",
+            "attention_chunk_size",
+            "local_attention",
+            "attention_window_size",
+            "window_size",
+        )
+        if getattr(config, name, None) and isinstance(getattr(config, name), int)
+    }
 
 
 def stretched(config: Any, **more: float) -> dict[str, Any]:
@@ -177,7 +214,9 @@ def stretched(config: Any, **more: float) -> dict[str, Any]:
     rotary = getattr(config, "rope_parameters", None) or {}
     if "rope_theta" not in rotary:
         return {}
-    kept = {name: rotary[name] for name in ("rope_theta", "partial_rotary_factor") if name in rotary}
+    kept = {
+        name: rotary[name] for name in ("rope_theta", "partial_rotary_factor") if name in rotary
+    }
     return {"rope_parameters": {**YARN, **kept, **more}}
 
 
@@ -197,16 +236,19 @@ def inputs(model: Any) -> Iterator[dict[str, Any]]:
     both = {"decoder_input_ids": ids} if "decoder_input_ids" in wanted else {}
     given = {
         "input_ids": [ids],
-        "pixel_values": [torch.zeros(1, colours, height, width),
-                         torch.zeros(1, frames, colours, height, width)],
+        "pixel_values": [
+            torch.zeros(1, colours, height, width),
+            torch.zeros(1, frames, colours, height, width),
+        ],
         "pixel_values_videos": [torch.zeros(1, frames, colours, height, width)],
         "input_features": [torch.zeros(1, mel, sound), torch.zeros(1, 128, mel)],
         "input_values": [torch.zeros(1, 16000), torch.zeros(1, 1, 16000)],
         "inputs_embeds": [torch.zeros(1, TOKENS, width_of)],
         "hidden_states": [torch.zeros(1, TOKENS, width_of), torch.zeros(TOKENS, width_of)],
     }
-    known = sorted((name for name in given if name in wanted),
-                   key=lambda name: name != model.main_input_name)
+    known = sorted(
+        (name for name in given if name in wanted), key=lambda name: name != model.main_input_name
+    )
     for name in known:
         for value in given[name]:
             if name == "input_ids" and "position_ids" in wanted:
@@ -267,7 +309,12 @@ def alone(
                 takes = inspect.signature(layer.forward).parameters
                 given = {name: value for name, value in named.items() if name in takes}
                 shape = x[0] if "cu_seqlens" in given else x
-                needed = [one for one in takes.values() if one.default is one.empty
-                          and one.kind is one.POSITIONAL_OR_KEYWORD and one.name not in given]
+                needed = [
+                    one
+                    for one in takes.values()
+                    if one.default is one.empty
+                    and one.kind is one.POSITIONAL_OR_KEYWORD
+                    and one.name not in given
+                ]
                 others = {one.name: None if "mask" in one.name else shape for one in needed[1:]}
                 yield layer, partial(layer, shape, **given, **others)

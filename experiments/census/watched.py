@@ -165,14 +165,18 @@ class Watched(Watching):
     def softmax(self, logits: Tensor, result: Tensor) -> Tensor:
         """Find the products that the logits depend on, and measure what came between."""
         slopes = depends(logits, [added for added, _ in self.products])
-        used = [(slope, what) for slope, (_, what) in zip(slopes, self.products, strict=True)
-                if slope is not None and (self.other or slope.abs().max() > 0)]
+        used = [
+            (slope, what)
+            for slope, (_, what) in zip(slopes, self.products, strict=True)
+            if slope is not None and (self.other or slope.abs().max() > 0)
+        ]
         if not used or not self.running or logits.shape[-1] < 2:
             return result
         self.products = []
         of_bias = depends(logits, self.sigmoids)
-        self.sigmoids = [one for one, slope in zip(self.sigmoids, of_bias, strict=True)
-                         if slope is None]
+        self.sigmoids = [
+            one for one, slope in zip(self.sigmoids, of_bias, strict=True) if slope is None
+        ]
         self.note(logits, [(middle(slope), slope, what) for slope, what in used])
         added = torch.zeros_like(result, requires_grad=True)
         self.last = self.last[0], added  # type: ignore[index]
@@ -196,25 +200,44 @@ class Watched(Watching):
         """Add what was found to the call of the module that runs."""
         module = next(one for one in reversed(self.running) if not is_of_torch(one))
         name, number = self.count_call(module)
-        alphas = [abs(factor) * one["alpha"] * one["q"] * one["k"] * one["d"] ** 0.5
-                  for factor, _, one in terms]
+        alphas = [
+            abs(factor) * one["alpha"] * one["q"] * one["k"] * one["d"] ** 0.5
+            for factor, _, one in terms
+        ]
         alpha, factor, slope, term = max(
-            ((alpha, *one) for alpha, one in zip(alphas, terms, strict=True)), key=lambda one: one[0]
+            ((alpha, *one) for alpha, one in zip(alphas, terms, strict=True)),
+            key=lambda one: one[0],
         )
         seen = logits.detach() > HIDDEN
-        names = [name for name, slope in zip(
-            self.parameters, depends(logits, list(self.parameters.values())), strict=True
-        ) if slope is not None]
+        names = [
+            name
+            for name, slope in zip(
+                self.parameters, depends(logits, list(self.parameters.values())), strict=True
+            )
+            if slope is not None
+        ]
         found = {
-            "kind": type(module).__name__, "where": where(type(module)), "d": term["d"],
-            "alpha": math.hypot(*alphas), "scale": alpha / term["d"] ** 0.5, "terms": len(terms),
-            "q": term["q"], "k": term["k"], "factor": factor, "largest": float(logits.detach().max()),
-            "visible": int(seen.sum(-1).max()), "keys": logits.shape[-1],
+            "kind": type(module).__name__,
+            "where": where(type(module)),
+            "d": term["d"],
+            "alpha": math.hypot(*alphas),
+            "scale": alpha / term["d"] ** 0.5,
+            "terms": len(terms),
+            "q": term["q"],
+            "k": term["k"],
+            "factor": factor,
+            "largest": float(logits.detach().max()),
+            "visible": int(seen.sum(-1).max()),
+            "keys": logits.shape[-1],
             "sink": 0 < logits.shape[-1] - term["m"] <= 2 and logits.dim() > 2,
             "parameters": sorted({".".join(one.split(".")[-2:]) for one in names}),
-            "read": {one: value for one, value in vars(getattr(module, "config", None) or NOTHING)
-                     .items() if TOLD.search(one) and isinstance(value, int | float)},
-            "rows": by_row(slope, term), "heads": by_head(term),
+            "read": {
+                one: value
+                for one, value in vars(getattr(module, "config", None) or NOTHING).items()
+                if TOLD.search(one) and isinstance(value, int | float)
+            },
+            "rows": by_row(slope, term),
+            "heads": by_head(term),
         }
         self.found[name, number] = found
         self.last = found, logits
@@ -227,7 +250,9 @@ def by_row(slope: Tensor, term: Found) -> list[float] | None:
         return None
     first = (0,) * (rows.dim() - 1)
     factors = [middle(one) for one in slope.flatten(0, -3)[0]] if slope.dim() > 2 else [1.0]
-    return [float(one) for one in rows[first] * torch.tensor(factors) * columns[(0,) * columns.dim()]]
+    return [
+        float(one) for one in rows[first] * torch.tensor(factors) * columns[(0,) * columns.dim()]
+    ]
 
 
 def by_head(term: Found) -> list[float] | None:
@@ -244,7 +269,9 @@ def depends(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
         return [None] * len(on)
     wanted = [i for i, one in enumerate(on) if one.requires_grad]
     total = result.double().where(result > HIDDEN, 0.0).sum() if result.numel() else result.sum()
-    slopes = torch.autograd.grad(total, [on[i] for i in wanted], allow_unused=True, retain_graph=True)
+    slopes = torch.autograd.grad(
+        total, [on[i] for i in wanted], allow_unused=True, retain_graph=True
+    )
     found: list[Tensor | None] = [None] * len(on)
     for i, slope in zip(wanted, slopes, strict=True):
         found[i] = slope

@@ -189,7 +189,12 @@ DIVISORS += [("entropy_invariance", "floor"), ("llama_4", "floor"), ("ministral_
 DIVISORS += [("inkling", "floor"), ("beam", "length")]
 DIVISORS += [("gpt2_by_layer", "layer"), ("yarn", "train_length"), ("deepseek_v3", "factor")]
 BASES = [("entropy_invariance", "reference"), ("infoscale", "train_length")]
-BASES += [("lumina", "train_length"), ("qwen", "train_length"), ("longrope", "train_length"), ("grok_2", "start")]
+BASES += [
+    ("lumina", "train_length"),
+    ("qwen", "train_length"),
+    ("longrope", "train_length"),
+    ("grok_2", "start"),
+]
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.name)
