@@ -6,6 +6,7 @@ import resource
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,8 @@ def apart(family: str) -> dict[str, Any]:
     sender.close()
     lines: dict[str, Any] = {"rows": [], "not": [f"not done in {SECONDS} s and 10 GB"]}
     if receiver.poll(PATIENCE):
-        try:
+        with suppress(EOFError):
             lines = json.loads(receiver.recv())
-        except EOFError:
-            pass
     process.kill()
     process.join()
     return lines
@@ -88,7 +87,7 @@ def measured(family: str) -> dict[str, Any]:
         if missed and not seen & wanted:
             failed = {**failed, **{name: failed.get(name, "did not run") for name in missed}}
         elif missed:
-            failed = {name: "did not run" for name in missed}
+            failed = dict.fromkeys(sorted(missed), "did not run")
         else:
             failed = {}
     return {"rows": list(rows.values()), "not": [f"{k}: {v}" for k, v in sorted(failed.items())]}

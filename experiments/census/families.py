@@ -99,7 +99,7 @@ def models_of(file: Any) -> list[Any]:
     """Return a file's models, the plain ones first."""
     from transformers import PreTrainedModel
 
-    kinds = [
+    kinds: list[Any] = [
         kind
         for kind in vars(file).values()
         if isinstance(kind, type)
@@ -118,7 +118,7 @@ def settings(config: Any) -> dict[str, Any]:
         if re.search("layer_types|no_rope|sliding_window|interval", repr(vars(config).keys()))
         else ALIKE
     )
-    small = {
+    small: dict[str, Any] = {
         name: layers
         for name, value in vars(config).items()
         if MANY.match(name) and type(value) is int and value > layers
@@ -183,7 +183,7 @@ def other_size(config: Any) -> dict[str, Any]:
     if "qk_nope_head_dim" in told and isinstance(told["qk_nope_head_dim"], int):
         return {"qk_nope_head_dim": 2 * told["qk_nope_head_dim"]}
     pattern = r"(num_|n_|encoder_|decoder_)?(\w*attention_heads|\w*heads?|n_head)$"
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in told.items():
         name = config.attribute_map.get(name, name)
         if re.match(pattern, name) and "size" not in name:
@@ -226,12 +226,16 @@ def inputs(model: Any) -> Iterator[dict[str, Any]]:
     config = model.config
     text = getattr(config, "vocab_size", None) or 90
     ids = torch.randint(5, min(max(text, 7), 90), (1, TOKENS), generator=generator())
-    size = getattr(config, "image_size", None) or 224
+    size: Any = getattr(config, "image_size", None) or 224
     height, width = (size, size) if isinstance(size, int) else tuple(size)[:2]
-    colours = getattr(config, "num_channels", None) or getattr(config, "in_channels", None) or 3
-    frames = getattr(config, "num_frames", None) or 2
-    mel = getattr(config, "num_mel_bins", None) or getattr(config, "input_feat_per_channel", 80)
-    width_of = getattr(config, "hidden_size", None) or getattr(config, "d_model", None) or 64
+    colours: Any = (
+        getattr(config, "num_channels", None) or getattr(config, "in_channels", None) or 3
+    )
+    frames: Any = getattr(config, "num_frames", None) or 2
+    mel: Any = getattr(config, "num_mel_bins", None) or getattr(
+        config, "input_feat_per_channel", 80
+    )
+    width_of: Any = getattr(config, "hidden_size", None) or getattr(config, "d_model", None) or 64
     sound = 2 * (getattr(config, "max_source_positions", None) or 64)
     both = {"decoder_input_ids": ids} if "decoder_input_ids" in wanted else {}
     given = {

@@ -60,10 +60,10 @@ class Weightless(Mode):
             least = BIG if func in (torch.empty, torch.randn, torch.rand) else 100 * BIG
             if all(isinstance(size, int) for size in sizes) and math.prod(sizes) > least:
                 return torch.zeros((), dtype=kwargs.get("dtype")).expand(*sizes)
-        written = kwargs.get("tensor", args[0] if args else None)
-        if name.endswith("_") and name[0] != "_" and isinstance(written, Tensor):
-            if written.numel() > BIG and written.stride() == (0,) * written.dim():
-                return written
+        written: Any = kwargs.get("tensor", args[0] if args else None)
+        in_place = name.endswith("_") and name[0] != "_" and isinstance(written, Tensor)
+        if in_place and written.numel() > BIG and not any(written.stride()):
+            return written
         return func(*args, **kwargs)
 
 
@@ -138,12 +138,12 @@ class Watched(Watching):
 
     def product(self, func: Any, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
         """Note a product of activations: of q and k, or of weights and values."""
-        if self.last and "v" not in self.last[0]:
-            if depends(result, [self.last[1]])[0] is not None:
-                self.last[0]["v"] = result.shape[-1]
-                added = torch.zeros_like(result, requires_grad=True)
-                self.last = self.last[0], added
-                return result + added
+        what, weights = self.last or ({"v": 0}, result)
+        if "v" not in what and depends(result, [weights])[0] is not None:
+            what["v"] = result.shape[-1]
+            added = torch.zeros_like(result, requires_grad=True)
+            self.last = what, added
+            return result + added
         flat = [one for part in args for one in (part if isinstance(part, list) else [part])]
         q, k = [one for one in flat if isinstance(one, Tensor)][-2:]
         text = args[0] if isinstance(args[0], str) else ""
@@ -162,7 +162,7 @@ class Watched(Watching):
         self.products = [*self.products[-11:], (added, what)]
         return result + added
 
-    def softmax(self, logits: Tensor, result: Tensor) -> Tensor:
+    def softmax(self, logits: Any, result: Tensor) -> Tensor:
         """Find the products that the logits depend on, and measure what came between."""
         slopes = depends(logits, [added for added, _ in self.products])
         used = [
@@ -218,7 +218,9 @@ class Watched(Watching):
         ]
         found = {
             "kind": type(module).__name__,
-            "where": where(type(module)),
+            "where": where(
+                str(sys.modules[type(module).__module__].__file__), type(module).__name__
+            ),
             "d": term["d"],
             "alpha": math.hypot(*alphas),
             "scale": alpha / term["d"] ** 0.5,
@@ -245,7 +247,8 @@ class Watched(Watching):
 
 def by_row(slope: Tensor, term: Found) -> list[float] | None:
     """Return what multiplies q·k in each row, for the first head, k being as long as its first."""
-    rows, columns = term.get("rows"), term.get("columns")
+    rows: Any = term.get("rows")
+    columns: Any = term.get("columns")
     if rows is None or rows.dim() < 2 or slope.shape[-2] != rows.shape[-1]:
         return None
     first = (0,) * (rows.dim() - 1)
@@ -295,11 +298,10 @@ def is_of_torch(module: nn.Module) -> bool:
 
 
 @cache
-def where(kind: type) -> str:
-    """Return the file of a class below transformers/models, and its line."""
-    path = sys.modules[kind.__module__].__file__ or ""
+def where(path: str, name: str) -> str:
+    """Return the folder and file of a class, and its line."""
     text = Path(path).read_text("utf-8")
-    line = text[: text.index(f"\nclass {kind.__name__}") + 1].count("\n") + 1
+    line = text[: text.index(f"\nclass {name}") + 1].count("\n") + 1
     return f"{Path(path).parent.name}/{Path(path).name}:{line}"
 
 

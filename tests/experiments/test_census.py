@@ -46,7 +46,7 @@ def test_a_layer_with_everything_in_it_is_measured():
     assert found["norm"] == ["head", "no"]
     assert found["alpha"] == pytest.approx(3 / ROOT(D), rel=2e-3)
     assert (found["d"], found["v"], found["cap"]) == (D, D, 20.0)
-    assert found["sink"] and found["gate"] and found["parameters"] == ["sinks"]
+    assert (found["sink"], found["gate"], found["parameters"]) == (True, True, ["sinks"])
 
 
 SPOTS = {  # by hand, from the files of transformers 5.23.0
