@@ -99,9 +99,10 @@ def models_of(file: Any) -> list[Any]:
     """Return a file's models, the plain ones first."""
     from transformers import PreTrainedModel
 
-    kinds: list[Any] = [
+    there: list[Any] = list(vars(file).values())
+    kinds = [
         kind
-        for kind in vars(file).values()
+        for kind in there
         if isinstance(kind, type)
         and issubclass(kind, PreTrainedModel)
         and kind.__module__ == file.__name__

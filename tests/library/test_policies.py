@@ -43,10 +43,10 @@ def best_for_cosines(n, d):
 
 IN_DIMENSIONS = {
     **dict.fromkeys(("transformer", "t5", "almost_scaled", "mimo_v2"), lambda d: 1 / ROOT(d)),
-    # log₂(1 + e⁰) is 1; the variance of a sum of three products is 3; the roots of 4 and of 12
+    # log₂(1 + e⁰) is 1; the variance of a sum of three products is 3; the root of 4
     "timesfm": lambda d: math.log2(1 + math.exp(0)) / ROOT(d),
     "deberta": lambda d: 1 / ROOT(3 * d),
-    "longcat": lambda d: ROOT(6144 / 1536) * ROOT(6144 / 512) / ROOT(d),
+    "longcat": lambda d: ROOT(6144 / 1536) / ROOT(d),
     # q and k of length √d, one of them m times as long
     "muse_glimmer": lambda d: 3.87 * d / ROOT(d),
     "muse_spark": lambda d: 5.4730064863875 * d / ROOT(d),
