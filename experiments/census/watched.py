@@ -153,7 +153,12 @@ class Watched(Watching):
             d = math.prod(sizes[one] for one in left if one in right and one not in out)
         else:
             d = q.shape[-1]
-        what = {"d": d, "q": square(q) ** 0.5, "k": square(k) ** 0.5, "m": result.shape[-1]}
+        what = {
+            "d": d,
+            "q": square(q) ** 0.5,
+            "k": square(k, -1 if text else -2) ** 0.5,
+            "m": result.shape[-1],
+        }
         what["alpha"] = kwargs.get("alpha", 1.0)
         if not text and q.dim() >= 3:
             what["rows"] = q.detach().double().square().mean(-1).sqrt()
@@ -281,10 +286,11 @@ def depends(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
     return found
 
 
-def square(x: Tensor) -> float:
-    """Return the mean square of what is not 0: zeros are padding."""
+def square(x: Tensor, along: int = -1) -> float:
+    """Return the mean square of the vectors along an axis that are not 0: those are padding."""
     x = x.detach().double()
-    return float(x.square().sum() / (x != 0).sum().clamp(min=1))
+    there = (x != 0).any(along, keepdim=True).expand_as(x)
+    return float(x.square().sum() / there.sum().clamp(min=1))
 
 
 def middle(slope: Tensor) -> float:
