@@ -106,7 +106,7 @@ def models_of(file: Any) -> list[Any]:
         if isinstance(kind, type)
         and issubclass(kind, PreTrainedModel)
         and kind.__module__ == file.__name__
-        and kind.config_class is not None
+        and getattr(kind, "config_class", None) is not None
         and not kind.__name__.endswith("PreTrainedModel")
     ]
     return sorted(kinds, key=lambda kind: not kind.__name__.endswith("Model"))
