@@ -39,6 +39,21 @@ def dimension(case: Case) -> Any:
     return case.d
 
 
+def over_root(case: Case, multiplier: float) -> Any:
+    """Return m/√d, m = `multiplier`."""
+    return multiplier / np.sqrt(case.d)
+
+
+def times_root(case: Case, multiplier: float) -> Any:
+    """Return m √d, m = `multiplier`."""
+    return multiplier * np.sqrt(case.d)
+
+
+def times_dimension(case: Case, multiplier: float) -> Any:
+    """Return m d, m = `multiplier`."""
+    return multiplier * case.d
+
+
 def over_layer(case: Case, layer: float) -> Any:
     """Return 1/(m √d), m = `layer`, from 1."""
     return 1.0 / (layer * np.sqrt(case.d))
@@ -116,6 +131,21 @@ def best_cosine(case: Case) -> Any:
 def learned_log_length(case: Case, s: float) -> Any:
     """Return s log n/√d."""
     return s * np.log(case.n) / np.sqrt(case.d)
+
+
+def root_log_length(case: Case, train_length: float) -> Any:
+    """Return √(log n/log L)/√d, L = `train_length`."""
+    return np.sqrt(np.log(case.n) / np.log(train_length) / case.d)
+
+
+def log_beyond(case: Case, coefficient: float, floor: float) -> Any:
+    """Return 1 + c log max(1, (i + 1)/f), c = `coefficient`, f = `floor`."""
+    return 1.0 + coefficient * np.log(np.maximum((case.position + 1.0) / floor, 1.0))
+
+
+def power_position(case: Case, exponent: float, length: float) -> Any:
+    """Return (1 + (i + 1)/L)^a √d, a = `exponent`, L = `length`."""
+    return (1.0 + (case.position + 1.0) / length) ** exponent * np.sqrt(case.d)
 
 
 def yarn(case: Case, coefficient: float, train_length: float) -> Any:

@@ -22,6 +22,9 @@ const RULES = {
   inverse_root: ({ d }) => 1 / Math.sqrt(d),
   root: ({ d }) => Math.sqrt(d),
   dimension: ({ d }) => d,
+  over_root: ({ d, multiplier }) => multiplier / Math.sqrt(d),
+  times_root: ({ d, multiplier }) => multiplier * Math.sqrt(d),
+  times_dimension: ({ d, multiplier }) => multiplier * d,
   over_layer: ({ d, layer }) => 1 / (layer * Math.sqrt(d)),
   over_dimension: ({ d, multiplier }) => multiplier / d,
   constant_scale: ({ scale }) => scale,
@@ -39,6 +42,11 @@ const RULES = {
   best_normal: ({ n, d }) => annealedBestAlpha(n) / Math.sqrt(d),
   best_cosine: ({ n, d }) => Math.sqrt(d) * cosineAlpha(n, d),
   learned_log_length: ({ n, d, s }) => (s * Math.log(n)) / Math.sqrt(d),
+  root_log_length: ({ n, d, train_length }) => Math.sqrt(Math.log(n) / Math.log(train_length) / d),
+  log_beyond: ({ position, coefficient, floor }) =>
+    1 + coefficient * Math.log(Math.max((position + 1) / floor, 1)),
+  power_position: ({ d, position, exponent, length }) =>
+    (1 + (position + 1) / length) ** exponent * Math.sqrt(d),
   yarn: ({ n, d, coefficient, train_length }) =>
     (coefficient * Math.log(extension(n, train_length)) + 1) ** 2 / Math.sqrt(d),
   deepseek: ({ d, coefficient, factor }) =>

@@ -28,6 +28,7 @@ SCRIPTS = {
     "live": MODULES,
     "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
     "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
+    "census": ("drawing", "controls", "listing", "main_census"),
     "ledger": ("drawing", "controls", "ledger"),
 }
 """The modules of each script."""

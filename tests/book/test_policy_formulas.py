@@ -13,7 +13,7 @@ from book import catalogue
 from tests.book.tex import FormulaError, changes, evaluate
 
 BLOCK = 8192
-CASES = [(100, 64), (6 * BLOCK, 128), (6 * BLOCK - 1, 128)]
+CASES = [(100, 64), (6 * BLOCK, 128), (6 * BLOCK - 1, 128), (150_000, 128)]
 """Short rows and long ones, for what begins at a length, at both sides of a block's end."""
 
 LEARNED = {"swin_v2": r"e^\ell", "clip": "e^t"}
@@ -62,9 +62,10 @@ def best(objective, known):
 
 
 def says_what_is_computed(policy, formula):
+    rtol = 1e-6 if formula.startswith(BEST) else 1e-9
     try:
         return all(
-            np.isclose(value(policy, formula, n, d), policy.scale(n, d), rtol=1e-6)
+            np.isclose(value(policy, formula, n, d), policy.scale(n, d), rtol=rtol)
             for n, d in CASES
         )
     except (AssertionError, FormulaError, ValueError):

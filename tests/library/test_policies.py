@@ -43,6 +43,16 @@ def best_for_cosines(n, d):
 
 IN_DIMENSIONS = {
     **dict.fromkeys(("transformer", "t5", "almost_scaled", "mimo_v2"), lambda d: 1 / ROOT(d)),
+    # log₂(1 + e⁰) is 1; the variance of a sum of three products is 3; the root of 4
+    "timesfm": lambda d: math.log2(1 + math.exp(0)) / ROOT(d),
+    "deberta": lambda d: 1 / ROOT(3 * d),
+    "longcat": lambda d: ROOT(6144 / 1536) / ROOT(d),
+    # q and k of length √d, one of them m times as long
+    "muse_glimmer": lambda d: 3.87 * d / ROOT(d),
+    "muse_spark": lambda d: 5.4730064863875 * d / ROOT(d),
+    "nanochat": lambda d: 1.2 * 1.2 * d / ROOT(d),
+    "parameter_golf": lambda d: 1.5 * d / ROOT(d),
+    "modded_nanogpt": lambda d: 0.12 * d,
     "mup": lambda d: 8 / d,
     **dict.fromkeys(("u_mup", "cerebras_gpt"), lambda d: 1 / d),
     # the twelfth layer has index 11
@@ -84,6 +94,10 @@ BY_HAND = {
     "llama_4": lambda n, d: (1 + 0.1 * LOG(1 + n // 8192)) / ROOT(d),
     # the same with the full blocks of 16384 before the position
     "ministral_3": lambda n, d: (1 + 0.1 * LOG(1 + (n - 1) // 16384)) * d**-0.5,
+    # d, divided by d, and a tenth of the logarithm beyond 128000 tokens
+    "inkling": lambda n, d: d * (1 + 0.1 * LOG(max(1, n / 128000))) / d,
+    "beam": lambda n, d: d / ROOT(d) * (1 + n / 2048) ** 0.1,
+    "lumina": lambda n, d: ROOT(LOG(n, 4096) / d),
     # the root of 1 − n^{−2/d}, over that of 512 keys
     "infoscale": lambda n, d: ROOT(1 - n ** (-2 / d)) / ROOT(1 - 512 ** (-2 / d)) / ROOT(d),
 }
@@ -133,20 +147,21 @@ def test_rules_in_disguise():
     same(scale("clip", 64, largest=10.0), 10.0)
 
 
-# The last position at which a rule is the Transformer's.
+# The last position at which a rule is what it is at the first; Beam's grows from there on.
 BEGINNINGS = {"qwen": 2047, "llama_4": 8190, "grok_2": 1024, "ministral_3": 16383}
+BEGINNINGS |= {"inkling": 127_999, "beam": 0}
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_four_policies_look_at_the_position(name):
+def test_six_policies_look_at_the_position(name):
     policy = POLICIES[name]
-    at_the_start, at_the_end = (float(policy.scale(10**5, 64, place)) for place in (0, 99_999))
+    at_the_start, at_the_end = (float(policy.scale(10**6, 64, place)) for place in (0, 999_999))
     assert (at_the_start != at_the_end) == (name in BEGINNINGS)
-    assert at_the_end == float(policy.scale(10**5, 64))
+    assert at_the_end == float(policy.scale(10**6, 64))
     if name in BEGINNINGS:
-        last = BEGINNINGS[name]
-        same(policy.alpha(10**6, 96, np.array([0, 1, last])), 1.0)
-        assert policy.alpha(10**6, 96, last + 1) > 1.0 + 1e-5
+        last, first = BEGINNINGS[name], float(policy.alpha(10**6, 96, 0))
+        same(policy.alpha(10**6, 96, np.array([0, last // 2, last])), first)
+        assert policy.alpha(10**6, 96, last + 1) > first * (1.0 + 1e-8)
 
 
 # --- the common footing ---------------------------------------------------------------------------
@@ -171,9 +186,15 @@ def test_it_broadcasts_over_n_d_and_position(name):
 
 DIVISORS = [("gemma_2", "scalar"), ("gemma_3", "scalar"), ("grok_1", "scalar")]
 DIVISORS += [("entropy_invariance", "floor"), ("llama_4", "floor"), ("ministral_3", "floor")]
+DIVISORS += [("inkling", "floor"), ("beam", "length")]
 DIVISORS += [("gpt2_by_layer", "layer"), ("yarn", "train_length"), ("deepseek_v3", "factor")]
 BASES = [("entropy_invariance", "reference"), ("infoscale", "train_length")]
-BASES += [("qwen", "train_length"), ("longrope", "train_length"), ("grok_2", "start")]
+BASES += [
+    ("lumina", "train_length"),
+    ("qwen", "train_length"),
+    ("longrope", "train_length"),
+    ("grok_2", "start"),
+]
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.name)
@@ -184,7 +205,7 @@ def test_every_constant_matters_and_has_a_least_value(policy):
         least = 1.0 if named in DIVISORS else 2.0 if named in BASES else 0.0
         assert setting.minimum == least <= setting.value
         assert setting.meaning
-        n = 8 if named == ("entropy_invariance", "floor") else 10**5
+        n = 8 if named == ("entropy_invariance", "floor") else 10**6
         other = 1.0 if setting.name == "largest" else 0.7 * setting.value
         changed = policy.with_constants(**{setting.name: other})
         assert changed.scale(n, 128) != policy.scale(n, 128), setting

@@ -1,0 +1,187 @@
+"""The census as a page: what multiplies q·k in each family of transformers, one layer a row.
+
+The extension `book.extensions.census` puts it into census.md while the site is built, so that the
+page says what the record says.
+"""
+
+import html
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from experiments import records
+
+Row = dict[str, Any]
+
+COLUMNS = {
+    "family": "family",
+    "layer": "layer",
+    "scale": "times q·k",
+    "d": "d",
+    "v": "size of v",
+    "alpha": "α",
+    "kind": "what else",
+    "how": "how found",
+    "read": "read in the configuration",
+    "file": "file and line",
+}
+"""What a search calls each column, and its heading."""
+
+SAME = 5e-3
+"""Two numbers that differ by less, relatively, are one."""
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Return what was found of each layer of attention, with its family."""
+    entries = records.load("census").entries
+    return tuple(
+        {"family": one.at["family"], **row} for one in entries for row in one.found["rows"]
+    )
+
+
+def same(a: float, b: float) -> bool:
+    """Return whether two numbers are one."""
+    return abs(a / b - 1.0) < SAME
+
+
+def families(wanted: Any = lambda row: True) -> list[str]:
+    """Return the families that have a layer of which something holds, in their order."""
+    return list(dict.fromkeys(row["family"] for row in rows() if wanted(row)))
+
+
+def normed(row: Row) -> bool:
+    """Return whether q or k is normalised."""
+    return set(row.get("norm", ["no"])) != {"no"}
+
+
+def scale(row: Row) -> str:
+    """Return what multiplies q·k as a function of d, as far as two sizes tell it."""
+    power, number = row.get("power"), row["scale"]
+    if power is None:
+        return "1/√d (one d)" if same(row["alpha"], 1.0) else f"{number:g} (one d)"
+    shapes = {-0.5: "/√d", -1.0: "/d", 0.0: "", 0.5: "·√d"}
+    nearest = min(shapes, key=lambda one: abs(one - power))
+    if abs(nearest - power) > 0.02:
+        return f"{number:g}, as d^{power:.2f}".replace("-", "−")
+    return f"{number * row['d'] ** -nearest:.4g}{shapes[nearest]}"
+
+
+def kinds(row: Row) -> Iterator[str]:
+    """Yield what else there is in a layer, in words that a search finds."""
+    if normed(row):
+        where = dict(zip("qk", row["norm"], strict=True))
+        place = " and ".join(f"{one} by {how}" for one, how in where.items() if how != "no")
+        gains = "gains" if any("norm" in one for one in row["parameters"]) else "no gains"
+        yield f"norm: {place}, {gains}"
+    if row["terms"] > 1:
+        yield f"{row['terms']} products"
+    if "by position" in row:
+        places = records.load("census").settings["places"]
+        yield f"rule by position: ×{row['by position'][-1]:g} at {places[-1]}"
+    for name in ("yarn", "mscale"):
+        if name in row:
+            yield f"{name} ×{row[name]:g}"
+    if "cap" in row:
+        yield f"cap {row['cap']:g}"
+    if "window of 5" in row:
+        yield "window"
+    for name in ("sink", "gate"):
+        if row[name]:
+            yield name
+    learned = [one.rpartition(".")[2] for one in row["parameters"] if "norm" not in one]
+    if learned:
+        yield "learned: " + ", ".join(sorted(set(learned)))
+
+
+def cells(row: Row) -> dict[str, str]:
+    """Return the cells of a row by column."""
+    sizes = "two sizes" if "power" in row else "one size"
+    read = (f"{name} {value:g}" for name, value in row["read"].items() if name[0] != "_")
+    return {
+        "family": row["family"],
+        "layer": row["kind"],
+        "scale": scale(row),
+        "d": str(row["d"]),
+        "v": "" if row["v"] is None else str(row["v"]),
+        "alpha": f"{row['alpha']:g}",
+        "kind": "; ".join(kinds(row)),
+        "how": f"{row['by']}, {sizes}",
+        "read": "; ".join(read),
+        "file": row["where"],
+    }
+
+
+def listed() -> str:
+    """Return the table as HTML, one line for each layer."""
+    words = ("family", "layer", "kind", "how", "read", "file")
+    style = {name: ' class="word"' if name in words else "" for name in COLUMNS}
+    head = "".join(
+        f'<th scope="col" data-name="{name}"{style[name]}>{title}</th>'
+        for name, title in COLUMNS.items()
+    )
+    lines = []
+    for row in sorted(rows(), key=lambda row: row["family"]):
+        shown = (f"<td{style[k]}>{html.escape(text)}</td>" for k, text in cells(row).items())
+        lines.append(f"<tr>{''.join(shown)}</tr>")
+    return (
+        '<div class="listing" role="region" aria-label="All layers" tabindex="0">'
+        f'<table id="census"><thead><tr>{head}</tr></thead><tbody>\n'
+        + "\n".join(lines)
+        + "\n</tbody></table></div>"
+    )
+
+
+def missing() -> str:
+    """Return what was not measured, a line for each family."""
+    entries = records.load("census").entries
+    lines = [
+        f"- {one.at['family']}: {'; '.join(one.found['not'])}"
+        for one in entries
+        if one.found["not"]
+    ]
+    return "\n".join(line.replace("<", "&lt;").replace("_", r"\_") for line in lines)
+
+
+def numbers() -> dict[str, str]:
+    """Return the numbers of the page by name."""
+    record = records.load("census")
+    alphas = [row["alpha"] for row in rows()]
+    largest = max(rows(), key=lambda row: row["alpha"])
+    counted = {
+        "done": len(record.entries),
+        "measured": len(families()),
+        "layers": len(rows()),
+        "one": len(families(lambda row: same(row["alpha"], 1.0))),
+        "above": len(families(lambda row: row["alpha"] > 1.0 + SAME)),
+        "below": len(families(lambda row: row["alpha"] < 1.0 - SAME)),
+        "norms": len(families(normed)),
+        "caps": len(families(lambda row: "cap" in row)),
+        "sinks": len(families(lambda row: row["sink"])),
+        "gates": len(families(lambda row: row["gate"])),
+        "positions": len(families(lambda row: "by position" in row)),
+        "unmeasured": sum(bool(one.found["not"]) for one in record.entries),
+    }
+    return {
+        **{name: str(count) for name, count in counted.items()},
+        "least": f"{min(alphas):.3g}",
+        "most": f"{max(alphas):.3g}",
+        "most_family": largest["family"],
+        "heads": f"{math.floor(largest['alpha'] ** 2 + 0.5)}",
+        "transformers": record.made["transformers"],
+        "torch": record.made["torch"],
+    }
+
+
+def page(text: str) -> str:
+    """Return the page with its numbers, its table and its list of what is missing."""
+    for name, value in {**numbers(), "table": listed(), "missing": missing()}.items():
+        text = text.replace(f"<{name}>", value)
+    return text
+
+
+def alphas(kind: str, between: str) -> str:
+    """Return the α of a class of layers, each once, in the order of its rows."""
+    found = dict.fromkeys(f"{row['alpha']:.3g}" for row in rows() if row["kind"] == kind)
+    return between.join(found)

@@ -1,0 +1,1 @@
+"""The census: the number that multiplies q·k in every family of transformers."""
