@@ -66,6 +66,31 @@ def is_compiled(model: nn.Module) -> bool:
     return hasattr(model, "_orig_mod")
 
 
+def not_as_compiled(model: Any) -> Any:
+    """Return the model that was given to torch.compile, if this is what it returned."""
+    return model._orig_mod if isinstance(model, nn.Module) and is_compiled(model) else model
+
+
+@contextmanager
+def eagerly(*, load: bool = False) -> Iterator[None]:
+    """Run what torch.compile has compiled as it is written: a graph cannot be seen into.
+
+    Where nothing is compiled yet, only with `load`, which takes a second.
+    """
+    if not load and "torch._dynamo" not in sys.modules:
+        yield
+        return
+    try:
+        stance = torch.compiler.set_stance("force_eager")
+    except RuntimeError as error:
+        raise RuntimeError(
+            "this is inside of what torch.compile has compiled, which cannot be seen into: enter "
+            "it outside, and give a Monitor what torch.compile has returned, or use its callback"
+        ) from error
+    with stance:
+        yield
+
+
 def named_arguments() -> dict[str, Any]:
     """Return what a module is called with by name, in a hook for all modules that runs before it.
 
@@ -150,7 +175,7 @@ class Watching(Mode):
             torch_module.register_module_forward_hook(self.leave_module, always_call=True),
         ]
         try:
-            with self:
+            with eagerly(), self:
                 yield
         finally:
             for hook in hooks:
