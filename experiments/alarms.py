@@ -2,7 +2,7 @@
 
     python -m experiments.alarms
 
-trains 42 small models, some ten minutes of one core, and goes on where it was stopped. In the
+trains 21 small models, some five minutes of one core, and goes on where it was stopped. In the
 runs that are meant to diverge the learning rate doubles every 50 steps and never stops, a warm-up
 that was forgotten; in the others the same warm-up ends at a rate that the model can bear. A run has
 diverged when the mean of its last 20 losses is half a nat above the smallest such mean so far, or
@@ -36,7 +36,7 @@ from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer, loss
 from experiments.records import Fields, Record, Work, recorded
 
-SEEDS = tuple(range(10, 16))
+SEEDS = (10, 11, 12)
 STEPS, BATCH, EVERY = 600, 8, 20
 FIRST_RATE, DOUBLING = 2.0**-12, 50
 MEAN_OF, RISE = 20, 0.5
@@ -180,23 +180,23 @@ FALSE = "false alarms of collapse"
 BEFORE = "steps before, the median with"
 TURNS = "lowest_at"
 PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
-    ("runs without an end that diverge, of 12", lambda r: diverged(r, True), 12, 12),
-    ("runs with an end that diverge, of 30", lambda r: diverged(r, False), 0, 0),
-    ("runs that are warned of entropy collapse before, of 12", warned, 11, 12),
+    ("runs without an end that diverge, of 6", lambda r: diverged(r, True), 6, 6),
+    ("runs with an end that diverge, of 15", lambda r: diverged(r, False), 0, 0),
+    ("runs that are warned of entropy collapse before, of 6", warned, 6, 6),
     (f"{BEFORE} 2 layers", lambda r: median(leads(r, DIVERGING[0])), 80, 180),
     (f"{BEFORE} 4 layers", lambda r: median(leads(r, DIVERGING[1])), 100, 200),
-    ("runs that are warned before their loss turns, of 12", lambda r: warned(r, TURNS), 9, 12),
+    ("runs that are warned before their loss turns, of 6", lambda r: warned(r, TURNS), 4, 6),
     (
         "steps before their loss turns, the median of all",
         *(lambda r: median([n for g in DIVERGING for n in leads(r, g, TURNS)]), 40, 100),
     ),
-    (f"{FALSE} to 2⁻⁹, of 6", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
-    (f"{FALSE} to 2⁻⁸, of 6", lambda r: len(alarmed(r, USUAL[1])), 0, 0),
-    (f"{FALSE} to 2⁻⁷, of 6", lambda r: len(alarmed(r, USUAL[2])), 0, 1),
-    (f"{FALSE} from α = 4, of 6", lambda r: len(alarmed(r, SHARP)), 0, 1),
-    (f"{FALSE} from α = 1/8, of 6", lambda r: len(alarmed(r, EVEN)), 0, 0),
+    (f"{FALSE} to 2⁻⁹, of 3", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
+    (f"{FALSE} to 2⁻⁸, of 3", lambda r: len(alarmed(r, USUAL[1])), 0, 0),
+    (f"{FALSE} to 2⁻⁷, of 3", lambda r: len(alarmed(r, USUAL[2])), 0, 1),
+    (f"{FALSE} from α = 4, of 3", lambda r: len(alarmed(r, SHARP)), 0, 1),
+    (f"{FALSE} from α = 1/8, of 3", lambda r: len(alarmed(r, EVEN)), 0, 0),
     (
-        "false alarms of a dead head in the usual runs and from α = 1/8, of 24",
+        "false alarms of a dead head in the usual runs and from α = 1/8, of 12",
         *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in (*USUAL, EVEN)), 0, 0),
     ),
 )
