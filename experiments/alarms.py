@@ -2,13 +2,13 @@
 
     python -m experiments.alarms
 
-trains 21 small models, some five minutes of one core, and goes on where it was stopped. In the
+trains 15 small models, some five minutes of one core, and goes on where it was stopped. In the
 runs that are meant to diverge the learning rate doubles every 50 steps and never stops, a warm-up
 that was forgotten; in the others the same warm-up ends at a rate that the model can bear. A run has
 diverged when the mean of its last 20 losses is half a nat above the smallest such mean so far, or
 is not a number, and ends there.
 
-The thresholds of the alarms were chosen on the seeds 100 to 103, 28 runs of the same groups: of 36
+The thresholds of the alarms were chosen on the seeds 100 to 103, 28 runs of these groups and of two with lower rates: of 36
 pairs (α/α_c from 0.8 to 1.5, growth by 1.2 to 2, over three to five watched steps) the one that
 came earliest without a false alarm there. It was before the loss turned in 7 of 8. Another alarm
 was tried on them, the bound of the largest logit by the norm of a head's W_qᵀW_k and its growth: it
@@ -59,15 +59,12 @@ class Group(NamedTuple):
 GROUPS = (
     Group("no end, 2 layers", config(), None),
     Group("no end, 4 layers", config(depth=4), None),
-    Group("to 2⁻⁹", config(), 2.0**-9),
-    Group("to 2⁻⁸", config(), 2.0**-8),
     Group("to 2⁻⁷", config(), 2.0**-7),
     Group("to 2⁻⁸, α = 4", config(alpha=4.0), 2.0**-8),
     Group("to 2⁻⁸, α = 1/8", config(alpha=0.125), 2.0**-8),
 )
 DIVERGING = tuple(group.name for group in GROUPS if group.highest_rate is None)
-USUAL = ("to 2⁻⁹", "to 2⁻⁸", "to 2⁻⁷")
-SHARP, EVEN = "to 2⁻⁸, α = 4", "to 2⁻⁸, α = 1/8"
+USUAL, SHARP, EVEN = "to 2⁻⁷", "to 2⁻⁸, α = 4", "to 2⁻⁸, α = 1/8"
 COLLAPSE = "entropy collapse"
 
 
@@ -181,7 +178,7 @@ BEFORE = "steps before, the median with"
 TURNS = "lowest_at"
 PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
     ("runs without an end that diverge, of 6", lambda r: diverged(r, True), 6, 6),
-    ("runs with an end that diverge, of 15", lambda r: diverged(r, False), 0, 0),
+    ("runs with an end that diverge, of 9", lambda r: diverged(r, False), 0, 0),
     ("runs that are warned of entropy collapse before, of 6", warned, 6, 6),
     (f"{BEFORE} 2 layers", lambda r: median(leads(r, DIVERGING[0])), 80, 180),
     (f"{BEFORE} 4 layers", lambda r: median(leads(r, DIVERGING[1])), 100, 200),
@@ -190,14 +187,12 @@ PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
         "steps before their loss turns, the median of all",
         *(lambda r: median([n for g in DIVERGING for n in leads(r, g, TURNS)]), 40, 100),
     ),
-    (f"{FALSE} to 2⁻⁹, of 3", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
-    (f"{FALSE} to 2⁻⁸, of 3", lambda r: len(alarmed(r, USUAL[1])), 0, 0),
-    (f"{FALSE} to 2⁻⁷, of 3", lambda r: len(alarmed(r, USUAL[2])), 0, 1),
+    (f"{FALSE} to 2⁻⁷, of 3", lambda r: len(alarmed(r, USUAL)), 0, 1),
     (f"{FALSE} from α = 4, of 3", lambda r: len(alarmed(r, SHARP)), 0, 1),
     (f"{FALSE} from α = 1/8, of 3", lambda r: len(alarmed(r, EVEN)), 0, 0),
     (
-        "false alarms of a dead head in the usual runs and from α = 1/8, of 12",
-        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in (*USUAL, EVEN)), 0, 0),
+        "false alarms of a dead head to 2⁻⁷ and from α = 1/8, of 6",
+        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in (USUAL, EVEN)), 0, 0),
     ),
 )
 """What was expected: in words, what is counted, and the least and the most that it may be."""
