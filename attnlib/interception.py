@@ -175,7 +175,7 @@ class Watching(Mode):
             torch_module.register_module_forward_hook(self.leave_module, always_call=True),
         ]
         try:
-            with eagerly(), self:
+            with self:
                 yield
         finally:
             for hook in hooks:

@@ -48,7 +48,9 @@ class Monitor:
     A step is a call of the model in training mode; from the first on, every `every`-th is watched
     as `attnlib.probing.probe` does. Where a step is several calls, say so: `monitor.step = number`
     at its beginning, and the first call of a step that is due is watched. `callback()` does that in
-    transformers' Trainer, `lightning_callback()` in Lightning.
+    transformers' Trainer, `lightning_callback()` in Lightning. Of a model under torch.compile give
+    what that has returned, or use a callback: a step that is watched runs as the model is written,
+    the others in their graphs.
 
     `monitor.alarms` lists what in those numbers is a reason to look, an `Alarm` for each head and
     kind: the first step at which it holds, the layer, the head, the name, and why in words.
@@ -73,11 +75,13 @@ class Monitor:
     About `rows` rows of each head are measured, from up to four sequences and all along their
     length; `rng` draws them. Outputs, gradients and the model's random numbers stay bitwise the
     same. Nothing is done between the steps that are watched, and of one of them a line a head is
-    kept.
+    kept. In a distributed run it measures the part of this process: its heads, its sequences, and
+    under context parallelism its keys, which is not the n of a row.
 
     Raises ValueError or TypeError for `every` or `rows` below 1, for `alarms` that is no bool, and
-    `log` or `on_alarm` that is no function; and what `probe` raises for a model, or where a step
-    calls no attention that can be seen. Chapter: probe.
+    `log` or `on_alarm` that is no function; RuntimeError inside a graph of torch.compile; and what
+    `probe` raises for a model, or where a step calls no attention that can be seen. Where nothing
+    was watched, a UserWarning says so at the end. Chapter: probe.
     """
 
     def __init__(
@@ -149,7 +153,7 @@ class Monitor:
         `rows` at least the tokens of a batch it knows all. Returns and raises as `clip`.
         """
         table, self._unclipped = self._unclipped, None
-        return [] if table is None else clip(self.model, table, limit)
+        return [] if table is None else clip(interception.not_as_compiled(self.model), table, limit)
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
@@ -176,9 +180,11 @@ class Monitor:
         """Start to watch, if the step is due."""
         if step % self.every or step in self.tables or self._observer is not None:
             return False
-        self._report, self._watched_step = Report(theory=False), step
-        self._observer = Observer(self.model, into(self._report, self.rows, self._rng))
         self._watched = ExitStack()
+        self._watched.enter_context(interception.eagerly())  # first: it refuses graphs
+        self._report, self._watched_step = Report(theory=False), step
+        model = interception.not_as_compiled(self.model)
+        self._observer = Observer(model, into(self._report, self.rows, self._rng))
         self._watched.enter_context(self._observer.at_work())
         return True
 

@@ -127,7 +127,6 @@ class Observer(interception.Watching):
     """
 
     def __init__(self, model: nn.Module, see: See, reader: Reader | None = None) -> None:
-        model = interception.not_as_compiled(model)
         super().__init__(model)
         self.see = see
         self.reader = Reader() if reader is None else reader

@@ -253,6 +253,19 @@ def test_a_compiled_model_is_rescaled_as_it_was_before(name, backend):
         torch.testing.assert_close(shown(name, ours), shown(name, theirs), rtol=1e-5, atol=1e-5)
 
 
+def test_layers_of_a_compiled_model_are_told_apart():
+    torch._dynamo.reset()
+    model, call = built("torch encoder")
+    compiled = torch.compile(model, backend="eager")
+    for layers in ([0], [1]):
+        with rescale(factor=3.0, layers=layers):
+            expected = call()
+        for graph in (compiled, compiled.forward):  # one that is there, from the second on
+            with rescale(factor=3.0, layers=layers):
+                torch.testing.assert_close(graph(X), expected)
+            graph(X)
+
+
 def test_an_exported_model_is_rescaled():
     model, call = built("plain")
     expected = in_turn(call)
