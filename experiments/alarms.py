@@ -8,14 +8,14 @@ that was forgotten; in the others the same warm-up ends at a rate that the model
 diverged when the mean of its last 20 losses is half a nat above the smallest such mean so far, or
 is not a number, and ends there.
 
-The thresholds of the alarms were chosen on the seeds 100 to 103, 28 runs of these groups and of two with lower rates: of 36
-pairs (α/α_c from 0.8 to 1.5, growth by 1.2 to 2, over three to five watched steps) the one that
-came earliest without a false alarm there. It was before the loss turned in 7 of 8. Another alarm
-was tried on them, the bound of the largest logit by the norm of a head's W_qᵀW_k and its growth: it
-was no earlier, and wants to know a model's weights. PREDICTIONS was written after that and before
-the first recorded run, of other seeds. With the former thresholds (2 and 1.2) a record of the seeds
-0 to 9 had 19 of 20 warned before they diverged, 6 before the loss turned, and 7 of ten false alarms
-from α = 4.
+The thresholds of the alarms were chosen on the seeds 100 to 103, 28 runs of these groups and of two
+with lower rates: of 36 settings (α/α_c from 0.8 to 1.5, growth by 1.2 to 2, over three to five
+watched steps) one that came early without a false alarm there. It was before the loss turned in 7
+of 8 runs. Another alarm was tried on them, the bound of the largest logit by the norm of a head's
+W_qᵀW_k, with its growth: it was no earlier, and wants to know a model's weights. PREDICTIONS was
+written after that and before the first recorded run, of other seeds. With the former thresholds (2
+and 1.2) a record of the seeds 0 to 9 had 19 of 20 warned before they diverged, 6 before the loss
+turned, and 7 of ten false alarms from α = 4.
 """
 
 import math
@@ -64,7 +64,8 @@ GROUPS = (
     Group("to 2⁻⁸, α = 1/8", config(alpha=0.125), 2.0**-8),
 )
 DIVERGING = tuple(group.name for group in GROUPS if group.highest_rate is None)
-USUAL, SHARP, EVEN = "to 2⁻⁷", "to 2⁻⁸, α = 4", "to 2⁻⁸, α = 1/8"
+USUAL = ("to 2⁻⁷",)
+SHARP, EVEN = "to 2⁻⁸, α = 4", "to 2⁻⁸, α = 1/8"
 COLLAPSE = "entropy collapse"
 
 
@@ -187,12 +188,12 @@ PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
         "steps before their loss turns, the median of all",
         *(lambda r: median([n for g in DIVERGING for n in leads(r, g, TURNS)]), 40, 100),
     ),
-    (f"{FALSE} to 2⁻⁷, of 3", lambda r: len(alarmed(r, USUAL)), 0, 1),
+    (f"{FALSE} to 2⁻⁷, of 3", lambda r: len(alarmed(r, USUAL[0])), 0, 1),
     (f"{FALSE} from α = 4, of 3", lambda r: len(alarmed(r, SHARP)), 0, 1),
     (f"{FALSE} from α = 1/8, of 3", lambda r: len(alarmed(r, EVEN)), 0, 0),
     (
         "false alarms of a dead head to 2⁻⁷ and from α = 1/8, of 6",
-        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in (USUAL, EVEN)), 0, 0),
+        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in (*USUAL, EVEN)), 0, 0),
     ),
 )
 """What was expected: in words, what is counted, and the least and the most that it may be."""

@@ -45,8 +45,9 @@ def register(
     its own eager one, whose memory grows with n². What cannot be reached is refused in the model's
     call with RuntimeError: a paged cache, and a model that refuses the fused kernel and has no
     eager function. What a policy learns in training stays at its first value, and a UserWarning
-    says so in the first call in training. Where some classes beside the model's write attention out, a UserWarning names
-    them. `set_attn_implementation` itself logs that a model does not ask the registry.
+    says so in the first call in training. Where some classes beside the model's write attention
+    out, a UserWarning names them. `set_attn_implementation` itself logs that a model does not ask
+    the registry.
 
     A saved model does not name its attention function. After loading it has transformers' default:
     `from_pretrained(folder, attn_implementation=register(…))` sets the scale again.

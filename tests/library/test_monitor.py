@@ -151,7 +151,7 @@ def test_a_compiled_model_is_watched_as_it_is_written():
         train(compiled, 3)
     pd.testing.assert_frame_equal(monitor.table(), plain.table())
     assert not compiled._forward_hooks
-    with pytest.raises(RuntimeError, match="give a Monitor what torch.compile"), Monitor(model):
+    with pytest.raises(RuntimeError, match="give a Monitor what"), Monitor(model):
         compiled(foreign.tokens())
     torch._dynamo.reset()
 
