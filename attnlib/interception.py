@@ -15,7 +15,7 @@ import threading
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -80,13 +80,15 @@ def eagerly(*, load: bool = False) -> Iterator[None]:
     if not load and "torch._dynamo" not in sys.modules:
         yield
         return
-    try:
-        stance = torch.compiler.set_stance("force_eager")
-    except RuntimeError as error:
+    stance = None
+    if not torch.compiler.is_compiling():  # in a graph it is forbidden to ask
+        with suppress(RuntimeError):  # in what a graph calls beside it
+            stance = torch.compiler.set_stance("force_eager")
+    if stance is None:
         raise RuntimeError(
             "this is inside of what torch.compile has compiled, which cannot be seen into: enter "
             "it outside, and give a Monitor what torch.compile has returned, or use its callback"
-        ) from error
+        )
     with stance:
         yield
 

@@ -256,14 +256,17 @@ def test_a_compiled_model_is_rescaled_as_it_was_before(name, backend):
 def test_layers_of_a_compiled_model_are_told_apart():
     torch._dynamo.reset()
     model, call = built("torch encoder")
-    compiled = torch.compile(model, backend="eager")
-    for layers in ([0], [1]):
-        with rescale(factor=3.0, layers=layers):
-            expected = call()
-        for graph in (compiled, compiled.forward):  # one that is there, from the second on
-            with rescale(factor=3.0, layers=layers):
-                torch.testing.assert_close(graph(X), expected)
-            graph(X)
+    changes = [rescale(factor=3.0, layers=layers) for layers in ([0], [1])]
+    expected = []
+    for change in changes:
+        with change:
+            expected.append(call())
+    model.compile(backend="eager")
+    for _ in range(2):  # without a graph, and with one
+        for change, output in zip(changes, expected, strict=True):
+            with change:
+                torch.testing.assert_close(call(), output)
+        call()
 
 
 def test_an_exported_model_is_rescaled():
