@@ -212,7 +212,8 @@ def policies_command(
     lines = [{"n": n, **_by_policy(name, n, d)} for n in LENGTHS]
     numbers = [{key: line[key] for key in ("n", "scale", "alpha")} for line in lines]
     if as_json:
-        told = {"name": name, "applied_to": policy.applied_to, "formula": policy.formula}
+        told: dict[str, Any] = {"name": name, "applied_to": policy.applied_to}
+        told["formula"] = policy.formula
         told |= {"meaning": policy.meaning, "learned": policy.learned, "source": policy.source}
         answer = {**told, "constants": policy.constants, "d": d, "numbers": numbers}
         typer.echo(json.dumps(answer, ensure_ascii=False, indent=2))

@@ -73,8 +73,8 @@ def rescale(
     factor itself, or over its value at `train_length` where that is given.
 
     `layers` are those that change: modules that attend, counted from 0 as they first do so in the
-    context. Where they are given, models under torch.compile run as they are written, for in a graph
-    layers cannot be told apart; PyTorch warns of the hooks that do it. `heads` are those of the
+    context. Where they are given, models under torch.compile run as they are written: in a graph
+    layers cannot be told apart. PyTorch warns of the hooks that do it. `heads` are those of the
     queries, on the axis before their last two. By default all of both change.
 
     It reaches every way to that function in this thread: from torch.nn.functional, an import of

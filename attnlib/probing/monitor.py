@@ -169,24 +169,25 @@ class Monitor:
             return
         step = self._calls if self.step is None else self.step
         self._calls += 1
-        if self._start(step):
-            self._observer.enter_module(module, arguments, named)
+        observer = self._start(step)
+        if observer is not None:
+            observer.enter_module(module, arguments, named)
 
     def _after(self, module: nn.Module, arguments: Any, output: Any) -> None:
         """Tell what was measured, if this call was watched."""
         self._finish(output is not None)  # None: the call has raised
 
-    def _start(self, step: int) -> bool:
-        """Start to watch, if the step is due."""
+    def _start(self, step: int) -> Observer | None:
+        """Start to watch, if the step is due, and return what does."""
         if step % self.every or step in self.tables or self._observer is not None:
-            return False
+            return None
         self._watched = ExitStack()
         self._watched.enter_context(interception.eagerly())  # first: it refuses graphs
         self._report, self._watched_step = Report(theory=False), step
         model = interception.not_as_compiled(self.model)
         self._observer = Observer(model, into(self._report, self.rows, self._rng))
         self._watched.enter_context(self._observer.at_work())
-        return True
+        return self._observer
 
     def _finish(self, whole: bool = True) -> None:
         """Tell what was measured, if something was watched to its end."""

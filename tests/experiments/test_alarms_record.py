@@ -33,11 +33,9 @@ def test_every_run_is_there_and_whole(recorded):
 
 
 def test_what_was_expected_and_what_came(recorded):
-    found = {text.split(":")[0]: (number, held) for text, number, held in alarms.verdicts(recorded)}
-    assert len(found) == 11
-    assert found["runs that are warned of entropy collapse before, of 6"] == (6, True)
-    failed = {text: number for text, (number, held) in found.items() if not held}
-    assert failed == {}
+    found = list(alarms.verdicts(recorded))
+    assert [number for _, number, _ in found] == [6, 0, 6, 123, 141, 5, 74, 0, 0, 0, 0]
+    assert all(held for *_, held in found)
 
 
 def test_the_first_steps_are_those_of_the_day_it_was_recorded(monkeypatch):
