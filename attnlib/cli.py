@@ -69,6 +69,11 @@ COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
 WIDTH = 80
 """Columns of a terminal."""
 
+LENGTHS = (1024, 8192, 131_072)
+"""Keys for which `attnlib policies` shows a rule."""
+
+UNITS = {"dot product": "q·k", "cosine": "cos(q, k)"}
+
 
 class LawName(StrEnum):
     """What is assumed of the scores."""
@@ -189,6 +194,42 @@ def _print(title: str, lines: list[dict[str, Any]]) -> None:
         typer.echo(fill(line["meaning"], WIDTH, initial_indent="    ", subsequent_indent="    "))
 
 
+# --- attnlib policies -----------------------------------------------------------------------------
+
+
+@app.command("policies")
+def policies_command(
+    name: Annotated[str, typer.Argument(help="A rule by name, such as ssmax or yarn.")],
+    d: Annotated[int, typer.Option("--d", min=1, max=2**20, help="Dimension of a head.")] = 128,
+    as_json: AsJson = False,
+) -> None:
+    """Print one rule for the scale: its formula, its constants, its source, and its numbers."""
+    from attnlib import checking
+    from attnlib.policies import POLICIES
+
+    with _in_one_line(ValueError, TypeError):
+        policy = POLICIES[checking.choice("name", name, tuple(POLICIES))]
+    lines = [{"n": n, **_by_policy(name, n, d)} for n in LENGTHS]
+    numbers = [{key: line[key] for key in ("n", "scale", "alpha")} for line in lines]
+    if as_json:
+        told: dict[str, Any] = {"name": name, "applied_to": policy.applied_to}
+        told["formula"] = policy.formula
+        told |= {"meaning": policy.meaning, "learned": policy.learned, "source": policy.source}
+        answer = {**told, "constants": policy.constants, "d": d, "numbers": numbers}
+        typer.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        return
+    first = ", learned; here its first value" if policy.learned else ""
+    typer.echo(f"{name}: {policy.formula}, times {UNITS[policy.applied_to]}{first}")
+    for text in (policy.meaning, f"Source: {policy.source}"):
+        typer.echo(fill(text, WIDTH, initial_indent="    ", subsequent_indent="    "))
+    for setting in policy.settings:
+        typer.echo(fill(f"{setting.name} = {setting.value:g}: {setting.meaning}", WIDTH))
+    typer.echo(f"\n{'n':>10}{'scale':>14}{'α':>10}   for d = {d}")
+    for line in numbers:
+        shown = ["none" if line[key] is None else f"{line[key]:.4g}" for key in ("scale", "alpha")]
+        typer.echo(f"{line['n']:>10}{shown[0]:>14}{shown[1]:>10}")
+
+
 # --- attnlib probe --------------------------------------------------------------------------------
 
 
@@ -230,6 +271,9 @@ def probe_command(
     numbers only.
     """
     _say_what_to_install()
+    if plot is not None:  # before the model runs
+        with brought_by("book"):
+            import matplotlib  # noqa: F401
     with _in_one_line(OSError, UnicodeDecodeError, about=f"{text} cannot be read: "):
         content = text.read_text("utf-8")
     changed = nullcontext() if policy is None else _under(policy)

@@ -15,7 +15,7 @@ import threading
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -64,6 +64,33 @@ def is_traced() -> bool:
 def is_compiled(model: nn.Module) -> bool:
     """Return whether the model is what torch.compile has returned."""
     return hasattr(model, "_orig_mod")
+
+
+def not_as_compiled(model: Any) -> Any:
+    """Return the model that was given to torch.compile, if this is what it returned."""
+    return model._orig_mod if isinstance(model, nn.Module) and is_compiled(model) else model
+
+
+@contextmanager
+def eagerly(*, load: bool = False) -> Iterator[None]:
+    """Run what torch.compile has compiled as it is written: a graph cannot be seen into.
+
+    Where nothing is compiled yet, only with `load`, which takes a second.
+    """
+    if not load and "torch._dynamo" not in sys.modules:
+        yield
+        return
+    stance = None
+    if not torch.compiler.is_compiling():  # in a graph it is forbidden to ask
+        with suppress(RuntimeError):  # in what a graph calls beside it
+            stance = torch.compiler.set_stance("force_eager")
+    if stance is None:
+        raise RuntimeError(
+            "this is inside of what torch.compile has compiled, which cannot be seen into: enter "
+            "it outside, and give a Monitor what torch.compile has returned, or use its callback"
+        )
+    with stance:
+        yield
 
 
 def named_arguments() -> dict[str, Any]:

@@ -155,16 +155,22 @@ class Policy:
     def relative(self, train_length: float) -> "Policy":
         """Return the policy whose scale is this one's at n keys over this one's at `train_length`.
 
-        1 at `train_length`: what multiplies the scale that a model was trained with. Raises
-        ValueError or TypeError for a length below 1 or where this scale is 0. Chapter: policies.
+        1 at `train_length`: what multiplies the scale that a model was trained with. A constant of
+        that name in the rule is this length too, so that what grows only beyond it stays 1 below;
+        a rule such as log n is below 1 there. Raises ValueError or TypeError for a length below 1
+        or where this scale is 0. Chapter: policies.
 
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
         array([0.5, 1. , 2. ])
+        >>> POLICIES["qwen"].relative(8192).scale(n=[1024, 8192, 131072], d=64)
+        array([1.        , 1.        , 1.30769231])
         """
         length = checking.number("train_length", train_length)
         checking.finite("train_length", length, minimum=1.0)
+        known = "train_length" in self.constants
+        policy = self.with_constants(train_length=length) if known else self
         return replace(
-            self,
+            policy,
             name=f"{self.name} over that at {length:g} keys",
             family="length",
             rule=_Relative(self.rule, length),

@@ -2,14 +2,20 @@
 
     python -m experiments.alarms
 
-trains sixty small models, some ten minutes of one core, and goes on where it was stopped. In the
+trains 15 small models, some five minutes of one core, and goes on where it was stopped. In the
 runs that are meant to diverge the learning rate doubles every 50 steps and never stops, a warm-up
 that was forgotten; in the others the same warm-up ends at a rate that the model can bear. A run has
 diverged when the mean of its last 20 losses is half a nat above the smallest such mean so far, or
 is not a number, and ends there.
 
-What was tried before, with the seeds 100 and 101 only: these groups, and the alarms' thresholds as
-they are. PREDICTIONS was written after that and before the first recorded run.
+The thresholds of the alarms were chosen on the seeds 100 to 103, 28 runs of these groups and of two
+with lower rates: of 36 settings (α/α_c from 0.8 to 1.5, growth by 1.2 to 2, over three to five
+watched steps) one that came early without a false alarm there. It was before the loss turned in 7
+of 8 runs. Another alarm was tried on them, the bound of the largest logit by the norm of a head's
+W_qᵀW_k, with its growth: it was no earlier, and wants to know a model's weights. PREDICTIONS was
+written after that and before the first recorded run, of other seeds. With the former thresholds (2
+and 1.2) a record of the seeds 0 to 9 had 19 of 20 warned before they diverged, 6 before the loss
+turned, and 7 of ten false alarms from α = 4.
 """
 
 import math
@@ -30,7 +36,7 @@ from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer, loss
 from experiments.records import Fields, Record, Work, recorded
 
-SEEDS = tuple(range(10))
+SEEDS = (10, 11, 12)
 STEPS, BATCH, EVERY = 600, 8, 20
 FIRST_RATE, DOUBLING = 2.0**-12, 50
 MEAN_OF, RISE = 20, 0.5
@@ -53,13 +59,13 @@ class Group(NamedTuple):
 GROUPS = (
     Group("no end, 2 layers", config(), None),
     Group("no end, 4 layers", config(depth=4), None),
-    Group("to 2⁻⁹", config(), 2.0**-9),
-    Group("to 2⁻⁸", config(), 2.0**-8),
     Group("to 2⁻⁷", config(), 2.0**-7),
     Group("to 2⁻⁸, α = 4", config(alpha=4.0), 2.0**-8),
+    Group("to 2⁻⁸, α = 1/8", config(alpha=0.125), 2.0**-8),
 )
 DIVERGING = tuple(group.name for group in GROUPS if group.highest_rate is None)
-USUAL = ("to 2⁻⁹", "to 2⁻⁸", "to 2⁻⁷")
+USUAL = ("to 2⁻⁷",)
+SHARP, EVEN = "to 2⁻⁸, α = 4", "to 2⁻⁸, α = 1/8"
 COLLAPSE = "entropy collapse"
 
 
@@ -170,23 +176,24 @@ def warned(record: Record, until: str = "diverged_at") -> int:
 
 FALSE = "false alarms of collapse"
 BEFORE = "steps before, the median with"
+TURNS = "lowest_at"
 PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
-    ("runs without an end that diverge, of 20", lambda r: diverged(r, True), 20, 20),
-    ("runs with an end that diverge, of 40", lambda r: diverged(r, False), 0, 0),
-    ("runs that are warned of entropy collapse before, of 20", warned, 18, 20),
-    (f"{BEFORE} 2 layers", lambda r: median(leads(r, DIVERGING[0])), 40, 120),
-    (f"{BEFORE} 4 layers", lambda r: median(leads(r, DIVERGING[1])), 40, 120),
+    ("runs without an end that diverge, of 6", lambda r: diverged(r, True), 6, 6),
+    ("runs with an end that diverge, of 9", lambda r: diverged(r, False), 0, 0),
+    ("runs that are warned of entropy collapse before, of 6", warned, 6, 6),
+    (f"{BEFORE} 2 layers", lambda r: median(leads(r, DIVERGING[0])), 80, 180),
+    (f"{BEFORE} 4 layers", lambda r: median(leads(r, DIVERGING[1])), 100, 200),
+    ("runs that are warned before their loss turns, of 6", lambda r: warned(r, TURNS), 4, 6),
     (
-        "runs that are warned before their loss turns, of 20",
-        *(lambda r: warned(r, "lowest_at"), 10, 20),
+        "steps before their loss turns, the median of all",
+        *(lambda r: median([n for g in DIVERGING for n in leads(r, g, TURNS)]), 40, 100),
     ),
-    (f"{FALSE} to 2⁻⁹, of 10", lambda r: len(alarmed(r, USUAL[0])), 0, 0),
-    (f"{FALSE} to 2⁻⁸, of 10", lambda r: len(alarmed(r, USUAL[1])), 0, 1),
-    (f"{FALSE} to 2⁻⁷, of 10", lambda r: len(alarmed(r, USUAL[2])), 0, 5),
-    (f"{FALSE} from α = 4, of 10", lambda r: len(alarmed(r, GROUPS[-1].name)), 8, 10),
+    (f"{FALSE} to 2⁻⁷, of 3", lambda r: len(alarmed(r, USUAL[0])), 0, 1),
+    (f"{FALSE} from α = 4, of 3", lambda r: len(alarmed(r, SHARP)), 0, 1),
+    (f"{FALSE} from α = 1/8, of 3", lambda r: len(alarmed(r, EVEN)), 0, 0),
     (
-        "false alarms of a dead head in the usual runs, of 30",
-        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in USUAL), 0, 0),
+        "false alarms of a dead head to 2⁻⁷ and from α = 1/8, of 6",
+        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in (*USUAL, EVEN)), 0, 0),
     ),
 )
 """What was expected: in words, what is counted, and the least and the most that it may be."""

@@ -18,7 +18,7 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from attnlib import checking
+from attnlib import checking, interception
 from attnlib.attention.arithmetic import (
     ENTERED,
     UNSEEN,
@@ -73,8 +73,9 @@ def rescale(
     factor itself, or over its value at `train_length` where that is given.
 
     `layers` are those that change: modules that attend, counted from 0 as they first do so in the
-    context. In a graph of torch.compile they cannot be told apart (RuntimeError). `heads` are those
-    of the queries, on the axis before their last two. By default all of both change.
+    context. Where they are given, models under torch.compile run as they are written: in a graph
+    layers cannot be told apart. PyTorch warns of the hooks that do it. `heads` are those of the
+    queries, on the axis before their last two. By default all of both change.
 
     It reaches every way to that function in this thread: from torch.nn.functional, an import of
     the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and models under
@@ -136,9 +137,9 @@ class _Context(ContextDecorator):
 
     def __enter__(self) -> Self:
         mode = self._mode()
+        mode.watch()
         ENTERED.modes.append(mode)
         FAST_PATH_OFF.__enter__()
-        mode.watch()
         mode.__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -194,6 +195,8 @@ class _Rescaled(Mode):
     def watch(self) -> None:
         """Note which modules run, where layers are to be told apart."""
         if self.layers is not None:
+            self.eagerly = interception.eagerly(load=True)
+            self.eagerly.__enter__()
             self.hooks = [
                 register_module_forward_pre_hook(self.enter_module),
                 register_module_forward_hook(self.leave_module, always_call=True),
@@ -203,26 +206,23 @@ class _Rescaled(Mode):
         """Leave modules alone."""
         while self.hooks:
             self.hooks.pop().remove()
+        if self.layers is not None:
+            self.eagerly.__exit__(None, None, None)
 
     def enter_module(self, module: nn.Module, _: Any) -> None:
         """Note that a module starts."""
-        if not torch.compiler.is_compiling() and threading.get_ident() == self.thread:
+        if threading.get_ident() == self.thread:
             self.running.append(module)
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
         """Note that a module has ended."""
-        if not torch.compiler.is_compiling() and threading.get_ident() == self.thread:
+        if threading.get_ident() == self.thread:
             self.running.pop()
 
     def here(self) -> bool:
         """Return whether the layer that attends is one of those that change."""
         if self.layers is None:
             return True
-        if torch.compiler.is_compiling():
-            raise RuntimeError(
-                "rescale cannot tell layers apart in a graph of torch.compile: leave layers out, "
-                "or run the model that was given to torch.compile"
-            )
         if not self.running:
             return 0 in self.layers
         module = self.running[-1]

@@ -44,8 +44,13 @@ def register(
     the model would use: PyTorch's fused kernel, or where the model refuses that (Gemma 2, GPT-OSS)
     its own eager one, whose memory grows with n². What cannot be reached is refused in the model's
     call with RuntimeError: a paged cache, and a model that refuses the fused kernel and has no
-    eager function. Where some classes beside the model's write attention out, a UserWarning names
-    them. `set_attn_implementation` itself logs that a model does not ask the registry.
+    eager function. What a policy learns in training stays at its first value, and a UserWarning
+    says so in the first call in training. Where some classes beside the model's write attention
+    out, a UserWarning names them. `set_attn_implementation` itself logs that a model does not ask
+    the registry.
+
+    A saved model does not name its attention function. After loading it has transformers' default:
+    `from_pretrained(folder, attn_implementation=register(…))` sets the scale again.
 
     Raises as `attend` for the policy, ModuleNotFoundError without transformers 5.
     Chapter: policies.
@@ -118,6 +123,17 @@ def _name_written_out(kind: type) -> bool:
     return bool(written_out)
 
 
+@constant_in_graphs
+def _name_not_learned(policy: Policy) -> bool:
+    """Warn of a scale that would be learned; in a graph, when that is made."""
+    warnings.warn(
+        f"{policy.name} learns its scale in training, and under register it stays at its first "
+        "value: in a model of your own give attend(scale=…) a parameter",
+        stacklevel=3,
+    )
+    return True
+
+
 @cache
 def _parts_of(file: str) -> tuple[list[str], list[str]]:
     asking: list[str] = []
@@ -156,6 +172,8 @@ class _Registered:
         if rest.get("cache") is not None:
             raise RuntimeError("attnlib's scales do not reach a paged cache: use another one")
         _name_written_out(type(module))
+        if module.training and self._policy.learned and not self._relative:
+            _name_not_learned(self._policy)
         wide = torch.promote_types(query.dtype, torch.float32)
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)

@@ -9,19 +9,26 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 Lines = Sequence[dict[str, Any]]
-"""Lines of `Report.table` for one head, of steps that were watched, the oldest first."""
+"""Lines of `Report.table` for one head, of the last `PATIENCE` steps that were watched, the oldest
+first."""
 
 WATCHED = 3
 """Steps in a row that an alarm looks at: two could be chance, more would come later."""
 
-COLLAPSED = 2.0
-"""α/α_c from which entropy collapses. Random rows freeze at 1, and beyond 1.94 (the largest for n
-from 16 to 4096) the median row passes less gradient the sharper it gets. Trained heads live around
-1: there are keys that they mean."""
+COLLAPSED = 1.2
+"""α/α_c from which a head that goes on growing collapses. Random rows freeze at 1. Trained heads
+live around 1: there are keys that they mean."""
 
-GROWN = 1.2
+GROWN = 1.5
 """By which factor α/α_c and the largest logit must both have grown over those steps: sharp heads
-are well as long as they stay as they are."""
+are well as long as they stay as they are. Both numbers are chosen on runs of their own, and judged
+on others (`experiments.alarms`): lower ones come earlier, and for nothing in some runs."""
+
+SHARPER = 1.2
+"""By which factor α must have grown for even weights to be on their way."""
+
+PATIENCE = 20
+"""Steps in a row for which even weights are no surprise: many models start with them."""
 
 LONG = 256
 """Keys from which dilution is looked for. With fewer, a head that averages is no surprise."""
@@ -55,7 +62,7 @@ class Alarm(NamedTuple):
 
 def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
     """Return the name of each alarm that a head gives at the last of its lines, and why."""
-    now, first = lines[-1], lines[0]
+    now = lines[-1]
     if not now["rows"]:
         return
     if not (math.isfinite(now["alpha"]) and math.isfinite(now["largest_logit"])):
@@ -63,15 +70,27 @@ def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
         return
     if len(lines) < WATCHED:
         return
-    since = f"over the last {len(lines)} watched steps"
+    if _even(lines):
+        share = math.exp(-(now["alpha"] ** 2))
+        yield (
+            "dead head",
+            f"its weights are even: at α = {now['alpha']:.2g}, 1/Y is {share:.2f} n, and they do "
+            f"not sharpen over the last {PATIENCE} watched steps",
+        )
+    lines = list(lines)[-WATCHED:]
+    first = lines[0]
+    since = f"over the last {WATCHED} watched steps"
     relative, logit = (growth(lines, name) for name in ("alpha_to_critical", "largest_logit"))
     if now["alpha_to_critical"] >= COLLAPSED and min(relative, logit) >= GROWN:
+        gain = first["largest_logit"] / now["largest_logit"]
         yield (
             "entropy collapse",
             f"α has grown to {now['alpha_to_critical']:.1f} α_c and the largest logit from "
             f"{first['largest_logit']:.3g} to {now['largest_logit']:.3g} {since}: beyond "
             f"√(2 log n) rows freeze, and {now['effective_keys']:.1f} of {now['keys']:.0f} keys "
-            f"share the weight",
+            f"share the weight. A gain of {gain:.2f} on its logits would undo that, or QK-clip "
+            f"with limit={first['largest_logit']:.3g}, which multiplies its queries and keys by "
+            f"{math.sqrt(gain):.2f} each; or a lower learning rate",
         )
     fall = first["largest_weight"] / now["largest_weight"]
     if now["keys"] >= LONG and now["alpha_to_critical"] <= DILUTED and fall >= FALLEN:
@@ -94,12 +113,15 @@ def growth(lines: Lines, name: str) -> float:
     return now / before[0] if now > most and before[0] > 0.0 else 0.0
 
 
+def _even(lines: Lines) -> bool:
+    """Return whether the weights are even, for long, and get no sharper."""
+    known = len(lines) >= PATIENCE and all(line["alpha"] < EVEN for line in lines)
+    return known and growth(lines, "alpha") < SHARPER
+
+
 def _dead(lines: Lines) -> str:
-    """Return why a head is dead, or nothing: at each of the lines, and getting no better."""
+    """Return why a head is dead whose weights are not even, or nothing: at each of the lines."""
     now = lines[-1]
-    if all(line["alpha"] < EVEN for line in lines) and growth(lines, "alpha") < GROWN:
-        share = math.exp(-(now["alpha"] ** 2))
-        return f"its weights are even: at α = {now['alpha']:.2g}, 1/Y is {share:.2f} n"
     if all(line["first_weight"] >= FIRST_ONLY for line in lines):
         return (
             f"the first key has {now['first_weight']:.1%} of the weight: every query gets its value"

@@ -12,7 +12,7 @@ from torch import nn
 
 from attnlib import checking, interception
 from attnlib.extras import brought_by
-from attnlib.probing.alarms import WATCHED, Alarm, reasons
+from attnlib.probing.alarms import PATIENCE, Alarm, reasons
 from attnlib.probing.clipping import clip
 from attnlib.probing.observer import Observer, into, listed
 from attnlib.probing.report import Report
@@ -48,18 +48,20 @@ class Monitor:
     A step is a call of the model in training mode; from the first on, every `every`-th is watched
     as `attnlib.probing.probe` does. Where a step is several calls, say so: `monitor.step = number`
     at its beginning, and the first call of a step that is due is watched. `callback()` does that in
-    transformers' Trainer, `lightning_callback()` in Lightning.
+    transformers' Trainer, `lightning_callback()` in Lightning. Of a model under torch.compile give
+    what that has returned, or use a callback: a step that is watched runs as the model is written,
+    the others in their graphs.
 
     `monitor.alarms` lists what in those numbers is a reason to look, an `Alarm` for each head and
     kind: the first step at which it holds, the layer, the head, the name, and why in words.
 
-    - "entropy collapse": α/α_c and the largest logit have both grown by a fifth over the last three
-      watched steps, and α is above 2 α_c, where a few keys hold the weight of every row;
+    - "entropy collapse": α/α_c and the largest logit have both grown by half over the last three
+      watched steps, and α is above 1.2 α_c, where a few keys hold the weight of a random row;
     - "dilution": of 256 keys or more none stands out, α is below α_c/2, and the largest weight has
       fallen by a factor of e over those steps;
-    - "dead head": over those steps its weights are even (1/Y above 0.9 n) and do not sharpen, the
-      first key has 99 % of the weight, or no gradient passes (g below α_c/100). A head that has
-      learned a fixed pattern to the end is told too;
+    - "dead head": over those steps the first key has 99 % of the weight, or no gradient passes (g
+      below α_c/100); or over twenty its weights are even (1/Y above 0.9 n) and do not sharpen. A
+      head that has learned a fixed pattern to the end is told too;
     - "not finite": NaN, infinity or an overflow, at once.
 
     Each is also a UserWarning, or where `on_alarm` is given handed to that; `alarms=False` looks
@@ -73,11 +75,13 @@ class Monitor:
     About `rows` rows of each head are measured, from up to four sequences and all along their
     length; `rng` draws them. Outputs, gradients and the model's random numbers stay bitwise the
     same. Nothing is done between the steps that are watched, and of one of them a line a head is
-    kept.
+    kept. In a distributed run it measures the part of this process: its heads, its sequences, and
+    under context parallelism its keys, which is not the n of a row.
 
     Raises ValueError or TypeError for `every` or `rows` below 1, for `alarms` that is no bool, and
-    `log` or `on_alarm` that is no function; and what `probe` raises for a model, or where a step
-    calls no attention that can be seen. Chapter: probe.
+    `log` or `on_alarm` that is no function; RuntimeError inside a graph of torch.compile; and what
+    `probe` raises for a model, or where a step calls no attention that can be seen. Where nothing
+    was watched, a UserWarning says so at the end. Chapter: probe.
     """
 
     def __init__(
@@ -91,7 +95,7 @@ class Monitor:
         alarms: bool = True,
         on_alarm: Callable[[Alarm], object] | None = None,
     ) -> None:
-        interception.check_model(model)
+        interception.check_model(interception.not_as_compiled(model))
         for name, function in {"log": log, "on_alarm": on_alarm}.items():
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, got {name}={function!r:.80}")
@@ -107,21 +111,40 @@ class Monitor:
         self._log = log
         self._looks = checking.flag("alarms", alarms)
         self._on_alarm = on_alarm
-        self._recent: Recent = defaultdict(lambda: deque(maxlen=WATCHED))
+        self._recent: Recent = defaultdict(lambda: deque(maxlen=PATIENCE))
         self._unclipped: Any = None
         self._calls = 0
+        self._entered = 0
         self._observer: Observer | None = None
+        self._expected = ExitStack()
 
     def __enter__(self) -> Self:
+        self._entered = len(self.tables)
+        self._hook()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._unhook()
+        self._say_if_nothing(kind, 2)
+
+    def _hook(self) -> None:
         self._hooks = [
             self.model.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True),
             self.model.register_forward_hook(self._after, always_call=True),
         ]
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def _unhook(self) -> None:
         for hook in self._hooks:
             hook.remove()
+
+    def _say_if_nothing(self, kind: type[BaseException] | None, stacklevel: int) -> None:
+        if kind is None and len(self.tables) == self._entered:
+            warnings.warn(
+                f"the monitor has watched no step of {type(self.model).__name__}: it was not "
+                "called itself, in training mode, at a step that is due. Lightning calls "
+                "training_step instead: pass monitor.lightning_callback() to its Trainer",
+                stacklevel=stacklevel + 1,
+            )
 
     def clip(self, limit: float = 100.0) -> list[tuple[str, int, float]]:
         """Apply `attnlib.probing.clip` where a step has been watched since the last call.
@@ -130,7 +153,7 @@ class Monitor:
         `rows` at least the tokens of a batch it knows all. Returns and raises as `clip`.
         """
         table, self._unclipped = self._unclipped, None
-        return [] if table is None else clip(self.model, table, limit)
+        return [] if table is None else clip(interception.not_as_compiled(self.model), table, limit)
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
@@ -146,21 +169,33 @@ class Monitor:
             return
         step = self._calls if self.step is None else self.step
         self._calls += 1
-        if step % self.every or step in self.tables or self._observer is not None:
-            return
-        self._report, self._watched_step = Report(theory=False), step
-        self._observer = Observer(module, into(self._report, self.rows, self._rng))
-        self._watched = ExitStack()
-        self._watched.enter_context(self._observer.at_work())
-        self._observer.enter_module(module, arguments, named)
+        observer = self._start(step)
+        if observer is not None:
+            observer.enter_module(module, arguments, named)
 
     def _after(self, module: nn.Module, arguments: Any, output: Any) -> None:
         """Tell what was measured, if this call was watched."""
+        self._finish(output is not None)  # None: the call has raised
+
+    def _start(self, step: int) -> Observer | None:
+        """Start to watch, if the step is due, and return what does."""
+        if step % self.every or step in self.tables or self._observer is not None:
+            return None
+        self._watched = ExitStack()
+        self._watched.enter_context(interception.eagerly())  # first: it refuses graphs
+        self._report, self._watched_step = Report(theory=False), step
+        model = interception.not_as_compiled(self.model)
+        self._observer = Observer(model, into(self._report, self.rows, self._rng))
+        self._watched.enter_context(self._observer.at_work())
+        return self._observer
+
+    def _finish(self, whole: bool = True) -> None:
+        """Tell what was measured, if something was watched to its end."""
         observer, self._observer = self._observer, None
         if observer is None:
             return
         self._watched.close()
-        if output is None:  # the call has raised
+        if not whole:
             return
         if not self.tables:
             observer.finish()
@@ -199,18 +234,33 @@ class Monitor:
         monitor = self
 
         class Callback(TrainerCallback):  # type: ignore[misc]
-            """Watches from the beginning of training to its end."""
+            """Watches the first batch of the steps that are due."""
 
             def on_train_begin(self, *_: Any, **__: Any) -> None:
-                monitor.__enter__()
+                monitor._entered = len(monitor.tables)
 
             def on_step_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
-                monitor.step = state.global_step
+                monitor._expect(state.global_step)
+
+            def on_substep_end(self, *_: Any, **__: Any) -> None:
+                monitor._expected.close()
+
+            def on_step_end(self, *_: Any, **__: Any) -> None:
+                monitor._expected.close()
 
             def on_train_end(self, *_: Any, **__: Any) -> None:
-                monitor.__exit__(None, None, None)
+                monitor._say_if_nothing(None, 2)
 
         return Callback()
+
+    def _expect(self, step: int) -> None:
+        """Watch the next call, if this step is due: also of a model that the trainer compiles."""
+        self.step = step
+        self._expected.close()  # after an error it is open
+        if step % self.every == 0:
+            self._expected.enter_context(interception.eagerly())
+            self._hook()
+            self._expected.callback(self._unhook)
 
     def lightning_callback(self) -> Any:
         """Return a Callback for the Trainer of Lightning: its steps are those counted."""
@@ -218,16 +268,22 @@ class Monitor:
         monitor = self
 
         class Callback(lightning.Callback):  # type: ignore[misc]
-            """Watches from the beginning of training to its end."""
+            """Watches the first batch of the steps that are due. It does not call the module."""
 
             def on_fit_start(self, *_: Any) -> None:
-                monitor.__enter__()
+                monitor._entered = len(monitor.tables)
 
             def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-                monitor.step = trainer.global_step
+                monitor._start(trainer.global_step)
+
+            def on_train_batch_end(self, *_: Any) -> None:
+                monitor._finish()
+
+            def on_exception(self, *_: Any) -> None:
+                monitor._finish(whole=False)
 
             def on_fit_end(self, *_: Any) -> None:
-                monitor.__exit__(None, None, None)
+                monitor._say_if_nothing(None, 2)
 
         return Callback()
 

@@ -10,7 +10,7 @@ import torch
 
 from attnlib.files import replace
 from experiments.compatibility import cells
-from experiments.compatibility.models import FAMILIES, SEED
+from experiments.compatibility.models import FAMILIES, MORE, SEED
 from experiments.records import Record, recorded
 
 PAGE = Path(__file__).parents[2] / "compatibility.md"
@@ -41,6 +41,8 @@ def page(record: Record) -> str:
         **shown,
         **{name: kinds[name] for name in (cells.RIGHT, cells.REFUSED, cells.WRONG)},
         families=len(FAMILIES),
+        more=len(MORE),
+        names=", ".join(MORE),
         tries=sum(kinds[kind] for kind in (cells.RIGHT, cells.REFUSED, cells.WRONG)),
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )

@@ -30,7 +30,7 @@ COLUMNS = (*IMPLEMENTATIONS, *SITUATIONS)
 TOOLS = ("probe", "rescale", "register")
 
 
-def whole(model: Any, family: str, padded: bool = False) -> Tensor:
+def whole(model: Any, family: str, padded: bool | str = False) -> Tensor:
     """Return the output of the tokens that are there."""
     output: Tensor = model(**given(family, padded, model.dtype))[0]
     return output[mask(padded).bool()] if padded and family not in models.BOTH else output
@@ -89,6 +89,7 @@ Run = Callable[[Any, str], Tensor]
 RUNS: dict[str, tuple[Run, Run]] = {
     "plain": (whole, whole),
     "padding": (partial(whole, padded=True),) * 2,
+    "right padding": (partial(whole, padded="right"),) * 2,
     "cache": (step_by_step, whole),
     "generation": (generated, partial(generated, use_cache=False)),
     "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
@@ -207,6 +208,8 @@ def probe_is_right(case: Case) -> float:
     if padded and there_is(case.family, "padding"):  # what is generated is after the padding
         after = torch.ones(2, models.SMALL["max_position_embeddings"], dtype=torch.long)
         there = torch.cat([mask(True), after], 1)
+    elif situation == "right padding":
+        there = mask("right")
     lines = hand.table(model, there)
     table = report.table().set_index(["layer", "call", "head"])
     if set(table.index) != set(lines):

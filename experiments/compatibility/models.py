@@ -15,6 +15,11 @@ there is a cache."""
 TABLES = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
 SMALL, DECODERS, ENCODERS, BOTH = (TABLES[kind] for kind in ("all", "decoders", "encoders", "both"))
 FAMILIES: dict[str, dict[str, Any]] = {**DECODERS, **ENCODERS, **BOTH}
+MORE: dict[str, dict[str, Any]] = TABLES["more"]
+SEE = ("ViT", *(family for family, told in MORE.items() if "image_size" in told))
+HEAR = tuple(family for family, told in MORE.items() if "conv_dim" in told)
+SAMPLES = {LENGTH: 200, LENGTH - PADDED: 84}
+"""Of a sound, for so many tokens."""
 
 
 def tiny(family: str, attention: str = "eager", *, head: bool = False, **options: Any) -> Any:
@@ -22,9 +27,10 @@ def tiny(family: str, attention: str = "eager", *, head: bool = False, **options
     import transformers
 
     torch.manual_seed(SEED)
-    own = FAMILIES[family]
+    own = {**FAMILIES, **MORE}[family]
+    family = own.get("of", family)
     told = {**SMALL, **own, **options}
-    told = {name: told[name] for name in told if name not in ("lacks", *own.get("lacks", ()))}
+    told = {name: told[name] for name in told if name not in ("of", "lacks", *own.get("lacks", ()))}
     config = getattr(transformers, f"{family}Config")(**told)
     kind, stem = f"{family}Model", family.removesuffix("Text")
     if head:
@@ -48,19 +54,27 @@ def tokens(rows: int = 2) -> Tensor:
     return torch.randint(3, SMALL["vocab_size"], (rows, LENGTH), generator=generator)
 
 
-def mask(padded: bool) -> Tensor:
-    """Return which tokens are there; the others are on the left."""
+def mask(padded: bool | str) -> Tensor:
+    """Return which tokens are there; the others are on the left, or on the right ("right")."""
     there = torch.ones(2, LENGTH, dtype=torch.long)
-    if padded:
+    if padded == "right":
+        there[1, -PADDED:] = 0
+    elif padded:
         there[1, :PADDED] = 0
     return there
 
 
-def given(family: str, padded: bool, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+def given(family: str, padded: bool | str, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """Return what the family's model is called with."""
     generator = torch.Generator().manual_seed(SEED + 2)
-    if family == "ViT":
+    if family in SEE:
         return {"pixel_values": torch.randn(2, 1, 12, 12, generator=generator).to(dtype)}
+    if family in HEAR:
+        sound = torch.randn(2, SAMPLES[LENGTH], generator=generator).to(dtype)
+        there = torch.ones(sound.shape, dtype=torch.long)
+        if padded:
+            there[1, SAMPLES[LENGTH - PADDED] :] = 0
+        return {"input_values": sound * there, "attention_mask": there}
     if family == "Whisper":
         sound = torch.randn(2, 6, 2 * LENGTH, generator=generator).to(dtype)
         return {"input_features": sound, "decoder_input_ids": tokens()}
@@ -72,4 +86,6 @@ def there_is(family: str, situation: str) -> bool:
     """Return whether models of the family do that at all."""
     if situation in ("cache", "generation"):
         return family not in ENCODERS
-    return situation != "padding" or family not in ("ViT", "Whisper")
+    if "padding" not in situation:
+        return True
+    return family not in (*SEE, "Whisper") and (family not in HEAR or situation[:5] == "right")

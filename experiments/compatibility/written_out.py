@@ -134,7 +134,7 @@ def in_place_of_the_kernel(model: nn.Module, hand: ByHand) -> Iterator[None]:
     running: list[nn.Module] = []
     hooks = []
     for name, module in model.named_modules():
-        if re.search("attention$", name):
+        if re.search("(attention|attn)$", name):
             hooks.append(module.register_forward_pre_hook(lambda one, _: running.append(one)))
     kernel = functional.scaled_dot_product_attention
 

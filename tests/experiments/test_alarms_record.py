@@ -25,24 +25,17 @@ def test_every_run_is_there_and_whole(recorded):
         if alarms.COLLAPSE in found["alarms"]:
             place = found["alarms"][alarms.COLLAPSE]["step"] // alarms.EVERY
             assert found["alpha_to_critical"][place] >= COLLAPSED, at
-    for seed in alarms.SEEDS:  # the warm-up is the same up to the steps 150, 200 and 250
+    for seed in alarms.SEEDS:  # the warm-up is the same up to the step 250
         endless = recorded.find(group=alarms.DIVERGING[0], seed=seed)["loss"]
-        for group, alike in zip(alarms.USUAL, (8, 11, 13), strict=True):
-            loss = recorded.find(group=group, seed=seed)["loss"]
-            assert loss[:alike] == endless[:alike], seed
-            assert loss[alike : alike + 4] != endless[alike : alike + 4], seed
+        loss = recorded.find(group=alarms.USUAL[0], seed=seed)["loss"]
+        assert loss[:13] == endless[:13], seed
+        assert loss[13:17] != endless[13:17], seed
 
 
 def test_what_was_expected_and_what_came(recorded):
-    found = {text.split(":")[0]: (number, held) for text, number, held in alarms.verdicts(recorded)}
-    assert len(found) == 11
-    assert found["runs that are warned of entropy collapse before, of 20"] == (19, True)
-    failed = {text: number for text, (number, held) in found.items() if not held}
-    assert failed == {
-        "steps before, the median with 2 layers": 23.0,
-        "runs that are warned before their loss turns, of 20": 6,
-        "false alarms of collapse from α = 4, of 10": 7,
-    }
+    found = list(alarms.verdicts(recorded))
+    assert [number for _, number, _ in found] == [6, 0, 6, 123, 141, 5, 74, 0, 0, 0, 0]
+    assert all(held for *_, held in found)
 
 
 def test_the_first_steps_are_those_of_the_day_it_was_recorded(monkeypatch):
@@ -52,7 +45,7 @@ def test_the_first_steps_are_those_of_the_day_it_was_recorded(monkeypatch):
     assert found["loss"] == pytest.approx([5.987, 4.221, 3.55], rel=1e-3)
     assert found["alpha_to_critical"] == pytest.approx([0.4094, 0.4061, 0.4087], rel=1e-3)
     assert found["lowest_at"] == 40
-    for group, logs in ((alarms.GROUPS[0], (0, 1, 10)), (alarms.GROUPS[2], (0, 1, 3))):
+    for group, logs in ((alarms.GROUPS[0], (0, 1, 10)), (alarms.GROUPS[2], (0, 1, 5))):
         rates = (alarms.rate(group, step) for step in (0, 50, 500))
         assert tuple(map(math.log2, rates)) == logs
 

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from experiments.compatibility import FAMILIES, by_hand, given, tiny
+from experiments.compatibility import FAMILIES, MORE, by_hand, given, tiny
 from experiments.compatibility.cells import (
     COLUMNS,
     NONE,
@@ -17,6 +17,7 @@ from experiments.compatibility.cells import (
     cell,
     cells,
     there_is,
+    usual,
     work,
 )
 from experiments.records import load
@@ -63,6 +64,24 @@ def test_a_cell_is_recorded_as_a_run_finds_it(family, column, tools):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_cell_is_as_recorded(family):
     assert cells(family) == RECORD.find(family=family)
+    for tool in TOOLS:  # the other side is as the one that is recorded
+        found = cell(family, "right padding", tool)["is"]
+        assert found == FOUND[family, "padding", tool]["is"], tool
+
+
+WRITTEN_OUT = ("GPTNeo", "CodeGen", "MPNet", "Nystromformer")
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(family, marks=[pytest.mark.slow] * (family != "Hubert")) for family in MORE],
+)
+def test_more_families_are_right_or_refused(family):
+    for column in (usual(family), "padding", "right padding"):
+        for tool in TOOLS:
+            refused = family in WRITTEN_OUT or (family, tool) == ("Falcon with alibi", "register")
+            found = cell(family, column, tool)["is"]
+            assert found in (NONE, REFUSED if refused else RIGHT), (column, tool)
 
 
 @pytest.mark.parametrize("family", FUSED)

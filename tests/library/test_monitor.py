@@ -111,27 +111,49 @@ def test_a_trainer_of_transformers_calls_it():
     handler.on_train_begin(arguments, state, control)
     for state.global_step in range(5):
         handler.on_step_begin(arguments, state, control)
-        for _ in range(2):  # two batches are one step
-            model(foreign.tokens())
+        model(foreign.tokens())
+        handler.on_substep_end(arguments, state, control)
+        model(foreign.tokens())  # two batches are one step
         handler.on_step_end(arguments, state, control)
+        assert not model._forward_hooks
     handler.on_train_end(arguments, state, control)
     assert list(monitor.tables) == [0, 2, 4]
-    assert not model._forward_hooks
+    assert set(monitor.tables[0]["rows"]) == {2 * (foreign.LENGTH - 1)}
 
 
 def test_a_trainer_of_lightning_calls_it(monkeypatch):
     stand_in = SimpleNamespace(Callback=type("Callback", (), {}))
     monkeypatch.setitem(sys.modules, "lightning", SimpleNamespace(pytorch=stand_in))
     monkeypatch.setitem(sys.modules, "lightning.pytorch", stand_in)
-    monitor = Monitor(model := Caller().train(), every=2)
+    model = torch.nn.ModuleDict({"net": Caller()}).train()  # Lightning calls no module itself
+    monitor = Monitor(model, every=2)
     callback = monitor.lightning_callback()
     callback.on_fit_start(None, None)
     for step in (11, 12, 13):  # a run that goes on where another was stopped
         callback.on_train_batch_start(SimpleNamespace(global_step=step), None, None, step)
-        model(*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
+        model["net"](*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
+        callback.on_train_batch_end(None, None, None, None, step)
+        model["net"](*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
     callback.on_fit_end(None, None)
     assert list(monitor.tables) == [12]
-    assert not model._forward_hooks
+    assert monitor.tables[12]["layer"].tolist() == ["net"]
+    with pytest.warns(UserWarning, match="has watched no step of ModuleDict"), monitor:
+        model["net"](*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
+
+
+def test_a_compiled_model_is_watched_as_it_is_written():
+    torch._dynamo.reset()
+    model = foreign.llama().train()
+    with Monitor(model, every=2) as plain:
+        train(model, 3)
+    compiled = torch.compile(model := foreign.llama().train(), backend="eager")
+    with Monitor(compiled, every=2) as monitor:
+        train(compiled, 3)
+    pd.testing.assert_frame_equal(monitor.table(), plain.table())
+    assert not compiled._forward_hooks
+    with pytest.raises(RuntimeError, match="give a Monitor what"), Monitor(model):
+        compiled(foreign.tokens())
+    torch._dynamo.reset()
 
 
 # --- some of the rows -----------------------------------------------------------------------------
@@ -169,8 +191,6 @@ def test_what_it_does_not_take(options, message):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
 def test_a_model_must_be_one_that_can_be_seen():
-    with pytest.raises(RuntimeError, match="model is compiled"):
-        Monitor(torch.compile(Caller(), backend="eager"))
     model = torch.nn.Linear(2, 2).train()
-    with Monitor(model), pytest.raises(RuntimeError, match="probe has measured no attention"):
+    with pytest.raises(RuntimeError, match="probe has measured no attention"), Monitor(model):
         model(torch.ones(1, 2))

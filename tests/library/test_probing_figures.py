@@ -120,17 +120,6 @@ def test_a_heads_rows_are_drawn_by_the_keys_that_they_see():
             np.testing.assert_allclose([ends.min(), ends.max()], quantiles, rtol=1e-5)
 
 
-def test_rows_that_see_as_many_keys_are_drawn_by_position():
-    report = probed(1, 1, 100, 8)
-    figure = report.head(0, 0).plot()
-    assert figure.axes[1].get_xlabel() == "position"
-    points = curves(figure)[0]["mean"]
-    assert 20 < len(points) <= figures.BINS
-    assert 0.0 <= points[0, 0] < 5.0
-    assert 95.0 < points[-1, 0] <= 99.0
-    assert np.mean(points[:, 1]) == pytest.approx(report.rows()["alpha"].mean(), rel=0.05)
-
-
 def test_rows_that_cannot_be_drawn_are_refused_and_theory_ends_where_it_ends():
     with pytest.raises(ValueError, match="head 0 of Caller must have finite rows"):
         probed(1, 1, 1, 4).head(0, 0).plot()

@@ -4,7 +4,6 @@ import math
 import re
 
 import pytest
-import torch
 
 from attnlib.probing import DEFINITIONS, probe, summary
 from tests.library import foreign
@@ -76,24 +75,3 @@ def test_a_head_is_found_by_name_or_number_and_beside_random_scores_where_they_a
     assert "random" not in str(report.head(0, 3)).split("\n\n")[1].splitlines()[0]
     assert "(" not in str(report).split("Of ")[0]
     assert "layers.1.self_attn" in str(report)
-
-
-def test_a_report_names_its_sink():
-    class Alone(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention = torch.nn.MultiheadAttention(8, 1, batch_first=True)
-
-        def forward(self, x):
-            return self.attention(x, x, x, need_weights=False)[0]
-
-    model, x = Alone(), torch.zeros(1, 40, 8)
-    x[:, 0, 0] = 30.0
-    with torch.no_grad():
-        model.attention.in_proj_bias.fill_(1.0)
-        model.attention.in_proj_weight.copy_(torch.eye(8).repeat(3, 1))
-    with probe(model) as report:
-        model(x)
-    [(layer, call, head, why)] = report.unusual()
-    assert (layer, call, head) == ("attention", 0, 0)
-    assert "an attention sink" in why

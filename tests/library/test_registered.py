@@ -100,7 +100,8 @@ class Attention(nn.Module):
 def test_what_it_cannot_reach_it_refuses():
     q = torch.ones(1, 1, 3, 4)
     function = transformers.AttentionInterface()[register("ssmax")]
-    with pytest.raises(RuntimeError, match=r"Attention refuses .* cannot change its scale"):
+    learns = pytest.warns(UserWarning, match="ssmax learns its scale in training")
+    with learns, pytest.raises(RuntimeError, match=r"Attention refuses .* cannot change its scale"):
         function(Attention(), q, q, q)
     with pytest.raises(RuntimeError, match="paged cache"):
         function(Attention(), q, q, q, cache=object())

@@ -253,6 +253,22 @@ def test_a_compiled_model_is_rescaled_as_it_was_before(name, backend):
         torch.testing.assert_close(shown(name, ours), shown(name, theirs), rtol=1e-5, atol=1e-5)
 
 
+def test_layers_of_a_compiled_model_are_told_apart():
+    torch._dynamo.reset()
+    model, call = built("torch encoder")
+    changes = [rescale(factor=3.0, layers=layers) for layers in ([0], [1])]
+    expected = []
+    for change in changes:
+        with change:
+            expected.append(call())
+    model.compile(backend="eager")
+    for _ in range(2):  # without a graph, and with one
+        for change, output in zip(changes, expected, strict=True):
+            with change:
+                torch.testing.assert_close(call(), output)
+        call()
+
+
 def test_an_exported_model_is_rescaled():
     model, call = built("plain")
     expected = in_turn(call)

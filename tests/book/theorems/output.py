@@ -1,4 +1,4 @@
-"""Checks of the output and of gradients at initialisation: output_scale, and the probe's output."""
+"""Checks of the output and of gradients at initialisation: output_scale."""
 
 import math
 from functools import cache
@@ -132,12 +132,3 @@ def self_attention(at: Place) -> None:
     limit = at.formula(r"\alpha^2/w").value(w=8.0, **{r"\alpha": ALPHA})
     found = initialisation.self_attention_variance(ALPHA, 10**12, 8)
     assert np.isclose(limit, found, rtol=1e-4)
-
-
-@tied(r"probe: v = a\,s + r")
-def direction(at: Place) -> None:
-    a = 0.4
-    (s1, s2, r1, r2), mean = independent(normal(), normal(), COIN, COIN)
-    v = [a * s1 + r1, a * s2 + r2]
-    known = {**of_row([s1, s2], ALPHA), "v": v, "w": v[0], "x": s1, "r": r1, "a": a, "E": mean}
-    at.display().holds({"v &= a\\,s + r": "w &= a\\,x + r"}, relative=1e-8, **known)
