@@ -33,7 +33,7 @@ def pins(path):
 
 def test_binder_and_the_extra_for_chapters_have_what_chapters_import():
     needed = imported_by_the_chapters()
-    assert {"numpy", "matplotlib", "torch", "sympy"} <= needed
+    assert {"numpy", "matplotlib", "torch"} <= needed
     assert needed <= asked_for("chapters") | {"mpmath"}  # which comes with SymPy
     binder = pins(".binder/pins.txt")
     assert binder.items() <= pins("requirements.txt").items()
