@@ -53,7 +53,7 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
     for NaN or +∞ scores, an empty axis, a row that is masked throughout, or an α that is negative,
     infinite, NaN or does not broadcast against the batch; TypeError for anything but real numbers.
 
-    Source 004; chapter: saturation.
+    Source 004; chapter: why.
 
     >>> softmax([0.0, 1e308], alpha=2.0)
     array([0., 1.])
@@ -64,7 +64,7 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
 def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), shape (…, n, n). For small n: it takes n² numbers.
 
-    Sources 000 and 004; chapter: jacobian. Raises as `softmax`.
+    Sources 000 and 004; chapter: why. Raises as `softmax`.
 
     >>> jacobian([0.0, 0.0])
     array([[ 0.25, -0.25],
@@ -107,7 +107,7 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray
     """Return g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j|, in O(n).
 
     1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
-    below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: jacobian. Raises as
+    below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: why. Raises as
     `softmax`.
 
     >>> float(gradient([0.0, 0.0, 0.0, 0.0], alpha=2.0))
@@ -204,7 +204,7 @@ def collision_probability(p: ArrayLike, axis: int = -1) -> FloatArray:
 
     1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the Rényi
     entropy of order 2. `p` must be finite, not negative, and sum to 1 within 1e-5. Source 000;
-    chapter: saturation. Raises ValueError or TypeError otherwise.
+    chapter: why. Raises ValueError or TypeError otherwise.
 
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5

@@ -670,7 +670,7 @@ def product_moments(
 
     E(qk) = μ_q μ_k and Var(qk) = σ_q²σ_k² + σ_q²μ_k² + μ_q²σ_k², which is
     (σ_q² + μ_q²)(σ_k² + μ_k²) − μ_q²μ_k² without its cancellation. Exact to rounding. The product
-    σ_q²σ_k² alone is right only when both means are zero. Sources 001 and 004; chapter: variance.
+    σ_q²σ_k² alone is right only when both means are zero. Sources 001 and 004; chapter: why.
 
     >>> moments = product_moments(0.0, 1.0, 0.0, 1.0)
     >>> float(moments.mean), float(moments.variance)

@@ -31,6 +31,9 @@ COLUMNS = {
 SAME = 5e-3
 """Two numbers that differ by less, relatively, are one."""
 
+MOVED = 0.05
+"""Position codes that are learned or convolved change a fitted factor by less."""
+
 
 @cache
 def rows() -> tuple[Row, ...]:
@@ -56,6 +59,11 @@ def normed(row: Row) -> bool:
     return set(row.get("norm", ["no"])) != {"no"}
 
 
+def by_position(row: Row) -> bool:
+    """Return whether the factor on q·k depends on the position, beyond what noise does to it."""
+    return abs(row.get("by position", [1.0])[-1] - 1.0) > MOVED
+
+
 def scale(row: Row) -> str:
     """Return what multiplies q·k as a function of d, as far as two sizes tell it."""
     power, number = row.get("power"), row["scale"]
@@ -77,7 +85,7 @@ def kinds(row: Row) -> Iterator[str]:
         yield f"norm: {place}, {gains}"
     if row["terms"] > 1:
         yield f"{row['terms']} products"
-    if "by position" in row:
+    if by_position(row):
         places = records.load("census").settings["places"]
         yield f"rule by position: ×{row['by position'][-1]:g} at {places[-1]}"
     for name in ("yarn", "mscale"):
@@ -160,7 +168,7 @@ def numbers() -> dict[str, str]:
         "caps": len(families(lambda row: "cap" in row)),
         "sinks": len(families(lambda row: row["sink"])),
         "gates": len(families(lambda row: row["gate"])),
-        "positions": len(families(lambda row: "by position" in row)),
+        "positions": len(families(by_position)),
         "unmeasured": sum(bool(one.found["not"]) for one in record.entries),
     }
     return {
@@ -177,7 +185,7 @@ def numbers() -> dict[str, str]:
 def page(text: str) -> str:
     """Return the page with its numbers, its table and its list of what is missing."""
     for name, value in {**numbers(), "table": listed(), "missing": missing()}.items():
-        text = text.replace(f"<{name}>", value)
+        text = text.replace(f"«{name}»", value)
     return text
 
 

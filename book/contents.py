@@ -5,8 +5,9 @@ from pathlib import Path
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 SHORT_PATH = [
-    *("chapters/short_answer", "chapters/why", "chapters/freezing", "chapters/needle"),
-    *("chapters/reach", "chapters/policies", "chapters/heads", "chapters/questions"),
+    *("chapters/short_answer", "chapters/why", "chapters/undivided", "chapters/freezing"),
+    *("chapters/needle", "chapters/reach", "chapters/length", "chapters/calibrate"),
+    *("chapters/policies", "chapters/questions"),
 ]
 """The pages of the short path, in their order."""
 

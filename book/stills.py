@@ -191,7 +191,7 @@ def faced() -> Figure:
     """Return a row of a trained head at three factors, and its model's loss against the factor."""
     words, logits, meant = row_of_head()
     table = face()
-    drawing, (*panels, axes) = subplots(4, 1, figsize=(5.4, 5.6), height_ratios=(1, 1, 1, 2.8))
+    drawing, (*panels, axes) = subplots(4, 1, figsize=(5.4, 7.6), height_ratios=(1, 1, 1, 3))
     for panel, times in zip(panels, FACE_TIMES, strict=True):
         row = rows.softmax(logits, times)[: table["first"]]
         bars(panel, row, "", meant)

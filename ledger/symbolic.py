@@ -47,7 +47,7 @@ class Identity:
 def product_mean() -> Identity:
     """Return E(qk) = μ_q μ_k for independent q ~ N(μ_q, σ_q²), k ~ N(μ_k, σ_k²).
 
-    Source 004; chapter: variance.
+    Source 004; chapter: why.
     """
     q, k = _independent_normals()
     return Identity(E(q * k), MU_Q * MU_K)
@@ -56,7 +56,7 @@ def product_mean() -> Identity:
 def product_variance() -> Identity:
     """Return Var(qk) = (σ_q² + μ_q²)(σ_k² + μ_k²) − μ_q²μ_k² for independent normal q and k.
 
-    Source 004; chapter: variance.
+    Source 004; chapter: why.
     """
     q, k = _independent_normals()
     right = (SIGMA_Q**2 + MU_Q**2) * (SIGMA_K**2 + MU_K**2) - MU_Q**2 * MU_K**2
@@ -85,7 +85,7 @@ def softmax(n: int) -> tuple[Any, Any]:
 def jacobian(n: int) -> Identity:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) as n × n matrices.
 
-    Sources 000 and 004; chapter: jacobian.
+    Sources 000 and 004; chapter: why.
     """
     s, p = softmax(n)
     return Identity(p.jacobian(s), ALPHA * (sympy.diag(*p) - p * p.T))
@@ -104,7 +104,7 @@ def l1_identity(n: int) -> Identity:
     """Return ½ Σ_ij |∂p_i/∂s_j| = α(1 − Σp²).
 
     The weights w_i = e^{αs_i} are positive symbols, so sympy resolves the absolute values:
-    ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: jacobian.
+    ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: why.
     """
     count = checking.integer("n", n, minimum=1)
     w = sympy.Matrix(sympy.symbols(f"w1:{count + 1}", positive=True))

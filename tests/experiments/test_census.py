@@ -81,6 +81,6 @@ def test_a_rule_by_position_is_the_catalogues():
 
 
 def test_the_page_has_every_row_and_is_light():
-    page = census.page("<layers> <table>")
+    page = census.page("«layers» «table»")
     assert page.count("<tr>") == len(census.rows()) + 1
     assert len(page.encode()) < 300_000

@@ -162,7 +162,7 @@ def preview(page):
     ("chapter", "link", "words"),
     [
         ("chapters/freezing", "a[href*='exact.html#thm-']", "Theorem"),
-        ("chapters/gradient", "a[href*='exact.html#fig-']", "Fig."),
+        ("chapters/questions", "a[href*='probe.html#fig-']", "Fig."),
     ],
 )
 def test_a_link_shows_what_it_refers_to_while_a_pointer_or_the_focus_is_on_it(
