@@ -61,7 +61,7 @@ def normed(row: Row) -> bool:
 
 def by_position(row: Row) -> bool:
     """Return whether the factor on q·k depends on the position, beyond what noise does to it."""
-    return abs(row.get("by position", [1.0])[-1] - 1.0) > MOVED
+    return bool(abs(row.get("by position", [1.0])[-1] - 1.0) > MOVED)
 
 
 def scale(row: Row) -> str:

@@ -6,8 +6,8 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 
 SHORT_PATH = [
     *("chapters/short_answer", "chapters/why", "chapters/undivided", "chapters/freezing"),
-    *("chapters/needle", "chapters/reach", "chapters/length", "chapters/calibrate"),
-    *("chapters/policies", "chapters/questions"),
+    *("chapters/needle", "chapters/reach", "chapters/length", "chapters/policies"),
+    *("chapters/calibrate", "chapters/questions"),
 ]
 """The pages of the short path, in their order."""
 
