@@ -74,6 +74,18 @@ def peak_growth(call: Callable[[], object]) -> float:
     return (_kibibytes("VmHWM") - before) / 1024
 
 
+def least_seconds(ways: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the least time of each way, in turns, without the first."""
+    found = [[seconds(run) for run in ways.values()] for _ in range(1 + repeats)][1:]
+    return dict(zip(ways, map(min, zip(*found, strict=True)), strict=True))
+
+
+def grown(runs: Callable[[int], dict[str, Callable[[], object]]], way: str, tokens: int) -> float:
+    """Return the MiB by which a way on so many tokens raises the peak of this process's memory."""
+    runs(32)[way]()
+    return peak_growth(runs(tokens)[way])
+
+
 def _kibibytes(name: str) -> int:
     found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found

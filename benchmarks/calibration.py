@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from attnlib.calibration import scale_gradient
-from benchmarks import Ratio, alone, peak_growth, seconds
+from benchmarks import Ratio, alone, grown, least_seconds
 
 FACTORS = 5
 """Factors that a user would try for each head without gradients."""
@@ -52,15 +52,12 @@ def runs(tokens: int) -> dict[str, Callable[[], object]]:
 
 def times(tokens: int, repeats: int) -> dict[str, float]:
     """Return the least seconds of each way, in turns, without the first."""
-    ways = runs(tokens)
-    found = [[seconds(run) for run in ways.values()] for _ in range(1 + repeats)][1:]
-    return dict(zip(ways, map(min, zip(*found, strict=True)), strict=True))
+    return least_seconds(runs(tokens), repeats)
 
 
 def growth(way: str, tokens: int) -> float:
     """Return the MiB by which a run raises the peak of memory of this process."""
-    runs(32)[way]()
-    return peak_growth(runs(tokens)[way])
+    return grown(runs, way, tokens)
 
 
 def measure(tokens: int = 512, repeats: int = 6) -> Iterator[Ratio]:
@@ -72,5 +69,5 @@ def measure(tokens: int = 512, repeats: int = 6) -> Iterator[Ratio]:
     grid = FACTORS * 144 * found[FORWARD]
     note = "one pass was timed"
     yield Ratio(ours, f"{FACTORS} factors × 144 heads forward", found[OURS], grid, "s", note)
-    grown = [alone(growth, way, tokens) for way in (OURS, ACTIVATIONS)]
-    yield Ratio(ours, ACTIVATIONS, *grown, "MiB")
+    memory = [alone(growth, way, tokens) for way in (OURS, ACTIVATIONS)]
+    yield Ratio(ours, ACTIVATIONS, *memory, "MiB")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from attnlib.probing import probe
-from benchmarks import Ratio, alone, peak_growth, seconds
+from benchmarks import Ratio, alone, grown, least_seconds
 
 ROWS = 64
 PROBED, SOME = "GPT-2 small under the probe", f"GPT-2 small under the probe, rows={ROWS}"
@@ -42,15 +42,12 @@ def runs(tokens: int) -> dict[str, Callable[[], object]]:
 
 def times(tokens: int, repeats: int) -> dict[str, float]:
     """Return the least seconds of each way, in turns, without the first."""
-    ways = runs(tokens)
-    found = [[seconds(run) for run in ways.values()] for _ in range(1 + repeats)][1:]
-    return dict(zip(ways, map(min, zip(*found, strict=True)), strict=True))
+    return least_seconds(runs(tokens), repeats)
 
 
 def growth(way: str, tokens: int) -> float:
     """Return the MiB by which a run raises the peak of memory of this process."""
-    runs(32)[way]()
-    return peak_growth(runs(tokens)[way])
+    return grown(runs, way, tokens)
 
 
 def measure(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
@@ -58,5 +55,5 @@ def measure(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
     found = alone(times, tokens, repeats)
     for ours, theirs in ((PROBED, PLAIN), (SOME, PLAIN), (PROBED, WEIGHTS)):
         yield Ratio(f"{ours}, n = {tokens}", theirs, found[ours], found[theirs], "s")
-    grown = [alone(growth, way, tokens) for way in (PROBED, WEIGHTS)]
-    yield Ratio(f"{PROBED}, n = {tokens}", WEIGHTS, *grown, "MiB")
+    memory = [alone(growth, way, tokens) for way in (PROBED, WEIGHTS)]
+    yield Ratio(f"{PROBED}, n = {tokens}", WEIGHTS, *memory, "MiB")

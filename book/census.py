@@ -16,12 +16,12 @@ Row = dict[str, Any]
 
 COLUMNS = {
     "family": "family",
-    "layer": "layer",
+    "alpha": "α",
     "scale": "times q·k",
     "d": "d",
     "v": "size of v",
-    "alpha": "α",
     "kind": "what else",
+    "layer": "layer",
     "how": "how found",
     "read": "read in the configuration",
     "file": "file and line",
@@ -109,12 +109,12 @@ def cells(row: Row) -> dict[str, str]:
     read = (f"{name} {value:g}" for name, value in row["read"].items() if name[0] != "_")
     return {
         "family": row["family"],
-        "layer": row["kind"],
+        "alpha": f"{row['alpha']:g}",
         "scale": scale(row),
         "d": str(row["d"]),
         "v": "" if row["v"] is None else str(row["v"]),
-        "alpha": f"{row['alpha']:g}",
         "kind": "; ".join(kinds(row)),
+        "layer": row["kind"],
         "how": f"{row['by']}, {sizes}",
         "read": "; ".join(read),
         "file": row["where"],
