@@ -16,6 +16,13 @@ def plain_figures():
         sys.modules["matplotlib"].rcdefaults()
 
 
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """Start PyTorch's generator at one seed, whichever tests ran before in this process."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
 @pytest.fixture
 def one_thread():
     """Give PyTorch one thread, as the workers of a sweep have."""
