@@ -4,7 +4,7 @@
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
 maximum belongs to the approximation: the exact mean has none for normal scores.
 
-Sources 000, 002 and 003. Chapters: largest, output_scale.
+Sources 000, 002 and 003. Chapters: largest, training.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     For `Normal` it is (n/e^{α²})^{1/2}: at α = 1 source 002's factor (n/e)^{1/2}, which gives the
     output of attention about unit variance. `exact.post_scale` has the exact factor. 0 where the
     approximation is infinite. Accuracy and errors as in `collision_probability`. Source 002;
-    chapter: output_scale.
+    chapter: training.
 
     >>> float(post_scale(scores.Normal(), 1.0, 256))  # √(256/e)
     9.7044...
@@ -72,7 +72,7 @@ def unit_scaling_std(alpha: ArrayLike, n: ArrayLike, *, causal: bool = False) ->
     c is log n under a causal mask, where it models the rms over n positions, and else 1. That
     library writes it as exp[(1 − a)·½ log(c/n)] with a = 1/(1 + 4d/m²), for scores m q·k/d; so
     α = m/√d, and its default m = 1 is α = 1/√d. Broadcasts over α ≥ 0 and n ≥ 1. Raises ValueError
-    or TypeError for others. Chapter: output_scale.
+    or TypeError for others. Chapter: training.
 
     >>> float(unit_scaling_std(1.0, 4096))
     0.03589...

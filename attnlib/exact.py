@@ -182,7 +182,7 @@ def backward_std(d: int, alpha: ArrayLike, n: ArrayLike) -> BackwardStd:
     Broadcasts over α and n; at n = 1 only the value has a gradient. Under a causal mask position i
     has n = i + 1 keys, and the mean squares over the positions are the means of these squares over
     n = 1 … N. A post-scale multiplies all three. Accuracy, range and errors as the module says, but
-    at d = 1 the query's std is accurate to 1e-7 only. Chapter: output_scale.
+    at d = 1 the query's std is accurate to 1e-7 only. Chapter: training.
 
     >>> [round(float(std), 4) for std in backward_std(64, 1.0, 256)]
     [0.1006, 0.1013, 0.1022]

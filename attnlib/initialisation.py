@@ -1,6 +1,6 @@
 """What real layers start with, whose queries, keys and values are made of the same tokens.
 
-Chapter: output_scale.
+Chapter: training.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ def alpha_at_start(
     With a norm on queries and keys after the projection α is the product of the two norms' gains,
     whatever the weights. Another scale σ than 1/√d multiplies α by σ√d. Raises ValueError or
     TypeError for sizes below 1, another initialiser and a std that is not above 0. Chapter:
-    output_scale.
+    training.
 
     >>> round(alpha_at_start(4096, "normal"), 2)
     1.64
@@ -70,7 +70,7 @@ def self_attention_variance(
     of the turned u in its place: E m² times the mean of (sin(nθ/2) / (n sin(θ/2)))² over the d/2
     frequencies θ, for queries that see n keys up to their own. That too is of the order of E Y/w
     off. Errors as `attnlib.exact`; ValueError for a base without d, or with an odd one, and for a
-    base that is not above 1. Chapter: output_scale.
+    base that is not above 1. Chapter: training.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)
     0.092

@@ -18,7 +18,7 @@ from book.style import (
     readings,
     set_style,
 )
-from book.values import Link, Table, glue
+from book.values import Link, Table, glue, power_of_two
 
 __all__ = [
     "BLUE",
@@ -35,6 +35,7 @@ __all__ = [
     "figure",
     "glue",
     "ledger",
+    "power_of_two",
     "readings",
     "set_style",
 ]

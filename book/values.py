@@ -3,10 +3,13 @@
 import re
 from contextlib import suppress
 from html import escape
+from math import log2
 from typing import Self
 from unicodedata import combining
 
 from IPython import get_ipython
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def glue(name: str, value: float | str, spec: str = "") -> None:
@@ -26,6 +29,15 @@ def glue(name: str, value: float | str, spec: str = "") -> None:
         from myst_nb import glue as paste
 
         paste(name, text, display=False)
+
+
+def power_of_two(x: float) -> str:
+    """Return a power of two, such as a learning rate, as it is written.
+
+    >>> power_of_two(2**-10)
+    '2⁻¹⁰'
+    """
+    return "2" + f"{log2(x):g}".translate(SUPERSCRIPTS)
 
 
 class Markup(str):

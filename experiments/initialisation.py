@@ -97,7 +97,7 @@ def output_squares(
 
     Queries, keys and values have shape (n, d), in float32; the scores are q·k/√d, and with `causal`
     a position sees itself and those before. The heads are independent; the outputs of one head are
-    not, for they share its values. Chapter: output_scale.
+    not, for they share its values. Chapter: training.
     """
     hidden: NDArray[np.float32] | np.float32 = np.float32(0.0)
     if causal:

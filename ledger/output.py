@@ -1,6 +1,6 @@
 """Claims on the scale of attention's output (source 002).
 
-Chapter: output_scale.
+Chapter: training.
 """
 
 import numpy as np

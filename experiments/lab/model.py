@@ -11,7 +11,7 @@ is what `attnlib.attention.attend` returns. r multiplies the weight path and not
 r·c = 1 is the baseline: the same function of the same parameters. With `weighted_bias` it is
 r · (W (c · z) + b), and the baseline's only as long as b = 0.
 
-Source 002. Chapters: output_scale, training.
+Source 002. Chapter: training.
 """
 
 import math
@@ -53,7 +53,7 @@ class Config(Checked):
     """A model: its size, and what its attention does. The defaults are source 002's baseline.
 
     Raises ValueError or TypeError that names a field, its value and what is allowed. Source 002.
-    Chapters: output_scale, training.
+    Chapter: training.
 
     >>> Config(width=128, sequence=128, post_scale="constant").heads
     2

@@ -13,7 +13,7 @@ TAKEN = [
         for page, taken in (("short_answer", "short"), ("questions", "asked"))
         for scale, glued in (("one", "norm_64"), ("over", "norm_over_64"))
     ),
-    ("short_answer", "short_output_256", "output_scale", "output_256"),
+    ("short_answer", "short_output_256", "training", "output_256"),
     ("short_answer", "short_bugs", "audit", "found"),
     ("questions", "asked_harm", "training", "training_best"),
     ("questions", "asked_too_large", "audit", "too_large"),

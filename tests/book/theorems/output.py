@@ -1,4 +1,4 @@
-"""Checks of the output and of gradients at initialisation: output_scale."""
+"""Checks of the output and of gradients at initialisation: training."""
 
 import math
 from functools import cache
