@@ -66,6 +66,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return np.exp(-0.5 * exponent)
 
 
+<<<<<<< HEAD
 def unit_scaling_std(alpha: ArrayLike, n: ArrayLike, *, causal: bool = False) -> FloatArray:
     """Return unit-scaling's fitted model of the output's std, (c/n)^{2/(4 + α²)}.
 
@@ -83,6 +84,8 @@ def unit_scaling_std(alpha: ArrayLike, n: ArrayLike, *, causal: bool = False) ->
         return np.asarray((seen / keys) ** (2.0 / (4.0 + scale**2)))
 
 
+=======
+>>>>>>> r7-tools
 def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     """Return the α that maximises `gradient`, elementwise in n ≥ 1.
 

@@ -109,18 +109,3 @@ def collision_exponent(x: ArrayLike) -> FloatArray:
     return np.where(
         3.0 * ratio**2 < 1.0, 1.0 - 2.0 * ratio**2, (1.0 / outlier - outlier) ** 2 / 4.0
     )
-
-
-def typical_collision_exponent(x: ArrayLike) -> FloatArray:
-    """Return the exponent of the typical row: log Σp² = −(τ + o(1)) log n at α = xα_c, fixed x ≥ 0.
-
-    τ = 1 − 2x² up to x = ½, where e^{α²}/n holds for typical rows; 2(1 − x)² from there to 1; 0
-    beyond. It follows from E log Σp² = Φ(2α) − 2Φ(α) with Φ = E log Z, exact for every n. At least
-    `collision_exponent`: the typical row is less concentrated than the mean. Raises as
-    `collision_exponent`. Chapter: freezing.
-
-    >>> typical_collision_exponent([0.0, 0.5, 0.8, 2.0])
-    array([1.  , 0.5 , 0.08, 0.  ])
-    """
-    ratio = np.minimum(checking.finite("x", x, minimum=0.0), 1.0)
-    return np.where(ratio < 0.5, 1.0 - 2.0 * ratio**2, 2.0 * (1.0 - ratio) ** 2)

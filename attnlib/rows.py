@@ -78,31 +78,6 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray
     return w.alpha[..., None, None] * matrix
 
 
-def jacobian_vector_product(
-    s: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1
-) -> FloatArray:
-    """Return J v = α p∘(v − p·v) along `axis`, in O(n); `v` has the shape of `s`.
-
-    J is symmetric, so this is also the product vᵀJ that backpropagation needs. Accurate also for
-    nearly one-hot p. Chapter: gradient. Raises as `softmax`, and ValueError for another shape of v.
-
-    >>> jacobian_vector_product([0.0, 0.0], [1.0, 0.0])
-    array([ 0.25, -0.25])
-    """
-    w = _weights(s, alpha, axis)
-    vector = checking.finite("v", v)
-    if vector.shape != np.shape(s):
-        raise ValueError(
-            f"v must have the shape of s, got v of shape {vector.shape}, s of {np.shape(s)}"
-        )
-    vector = np.moveaxis(vector, axis, -1) / 2.0  # halves, whose differences cannot overflow
-    # Differences to the v of the largest p: its own term then drops out of the mean.
-    difference = vector - (vector * w.top).sum(axis=-1, keepdims=True)
-    p = w.probabilities()
-    mean = (p * difference).sum(axis=-1, keepdims=True)
-    return _put_back(2.0 * (w.alpha[..., None] * p * (difference - mean)), s, axis)
-
-
 def gradient(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
     """Return g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j|, in O(n).
 

@@ -21,13 +21,12 @@ from attnlib.auditing.callables import CallableAudit, Expected
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
+from attnlib.projections import FUSED, NORMS, PROJECTIONS
 
 NAME = "attnlib-audit"
 IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
 
-QUERIES = ("q_norm", "q_layernorm", "query_layernorm", "q_proj", "q_b_proj", "query", "q")
-KEYS = ("k_norm", "k_layernorm", "key_layernorm", "k_proj", "key", "k")
-FUSED = ("c_attn", "query_key_value", "qkv_proj", "Wqkv", "qkv", "attn_qkv")
+QUERIES, KEYS = (*NORMS, *PROJECTIONS, "q_b_proj"), (*NORMS.values(), *PROJECTIONS.values())
 """What the modules are called whose outputs are the queries and keys, the last of them first."""
 OPTIONS = ("softcap", "s_aux")
 SAME = 1e-2

@@ -12,15 +12,10 @@ from torch import Tensor, nn
 from attnlib.calibration.multiplied import Place, is_causal, keys_seen, multiplied
 from attnlib.calibration.passes import Loss
 from attnlib.checking import FloatArray
+from attnlib.projections import FUSED, NORMS, PROJECTIONS
 
-PROJECTIONS = ("q_proj", "query", "q_lin", "to_q", "wq", "q", "q_proj_weight", "in_proj_weight")
-"""Names of what makes the queries, and of PyTorch's packed weights, whose first third does."""
-
-FUSED = ("c_attn", "qkv_proj", "Wqkv", "in_proj", "qkv", "query_key_value")
-"""Names of layers that make queries, keys and values at once."""
-
-NORMS = ("q_norm", "q_layernorm", "query_norm", "norm_q", "q_ln")
-"""Names of norms after the projection, whose gains are multiplied in place of it."""
+WEIGHTS = ("q_proj_weight", "in_proj_weight")
+"""Of nn.MultiheadAttention: what makes the queries, or its first third does."""
 
 TOLERANCE = 1e-4
 """How far queries may be from those that are meant, relative to the largest."""
@@ -108,7 +103,7 @@ def _change(module: Any, factor: FloatArray, norms: bool) -> tuple[list[Tensor],
         if not isinstance(weight, Tensor):
             return None
         return _rows([weight], factor if np.ptp(factor) else factor[:1])
-    for name in (*PROJECTIONS, *FUSED):
+    for name in (*PROJECTIONS, *WEIGHTS, *FUSED):
         made = getattr(module, name, None)
         if isinstance(made, Tensor):  # nn.MultiheadAttention
             part = made[: int(module.embed_dim)]

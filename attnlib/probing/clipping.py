@@ -10,12 +10,10 @@ from torch import Tensor, nn
 
 from attnlib import checking
 from attnlib.checking import FloatArray
-
-PAIRS = (("q_proj", "k_proj"), ("query", "key"), ("q_lin", "k_lin"))
-"""How modules call the linear layers of queries and keys."""
+from attnlib.projections import PROJECTIONS
 
 NORMALISES = re.compile(r"(q|k|qk|query|key)_?(norm|ln|layer_?norm)|(norm|ln)_?(q|k)")
-"""How they call a part that brings queries and keys to one size."""
+"""How modules call a part that brings queries and keys to one size."""
 
 Parts = list[Tensor]
 """Views of weights and biases, each with the axes (heads, size of a head, …)."""
@@ -34,8 +32,8 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
     of this, and what a mask adds to the logits is not scaled.
 
     Returns layer, head and s for the heads that were clipped. It knows nn.MultiheadAttention,
-    the laboratory's modules, those of transformers with linear layers q_proj and
-    k_proj, query and key, or q_lin and k_lin, and GPT-2. A module of your own whose linear layer
+    the laboratory's modules, those with linear layers of queries and of keys that are called as in
+    `attnlib.projections`, and GPT-2. A module of your own whose linear layer
     gives queries, keys and values one after the other, each head by head, says so by an attribute
     `packed_projection`, the name of that layer.
 
@@ -120,7 +118,7 @@ def _found(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
         if "bias_k" in own:  # a key beside the others
             keys.append(own["bias_k"][0, 0])
         return queries, keys
-    for query, key in PAIRS:
+    for query, key in PROJECTIONS.items():
         if hasattr(module, query) and hasattr(module, key):
             return list(_linear(getattr(module, query))), list(_linear(getattr(module, key)))
     said = getattr(module, "packed_projection", "")

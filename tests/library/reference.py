@@ -47,10 +47,6 @@ def spectral_norm(p, alpha):
     return max(mp.eigsy(mp.matrix(jacobian(p, alpha)), eigvals_only=True))
 
 
-def jacobian_vector_product(p, v, alpha):
-    return [mp.fsum(a * mp.mpf(b) for a, b in zip(r, v, strict=True)) for r in jacobian(p, alpha)]
-
-
 def shannon_entropy(p):
     kept = [mp.mpf(x) for x in p if x > 0]
     return -mp.fsum(x * mp.log(x) for x in kept)

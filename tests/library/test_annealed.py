@@ -101,15 +101,3 @@ def test_extreme_numbers_give_numbers_without_a_warning(law, n):
     factor = annealed.post_scale(law, [0.0, 5e-324, 1e-300, 1e-8, 1e300, 1e308], n)
     assert (factor >= 0.0).all()
     assert factor[0] == pytest.approx(np.sqrt(n), rel=1e-12)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_unit_scaling_s_model_is_as_its_library_writes_it(causal):
-    # functional.py: exp of the interpolation between 0 and log of the scale at α = 0
-    for multiple, d, n in ((1.0, 64, 4096), (8.0, 64, 256), (3.0, 16, 2), (0.0, 128, 50)):
-        share = 1.0 / (1.0 + 4.0 * d / multiple**2) if multiple else 0.0
-        flat = np.sqrt(np.log(n) / n) if causal else np.sqrt(1.0 / n)
-        expected = np.exp((1.0 - share) * np.log(flat))
-        found = annealed.unit_scaling_std(multiple / np.sqrt(d), n, causal=causal)
-        assert found == pytest.approx(expected, rel=1e-13)
-    assert annealed.unit_scaling_std([[0.0], [1e300]], [2, 9], causal=causal)[1].tolist() == [1, 1]

@@ -291,15 +291,6 @@ def test_functions_of_scores_refuse_or_return_finite_numbers(function, s, finite
     assert result is None or np.isfinite(result).all()
 
 
-@given(data=st.data(), s=any_array, alpha=alphas)
-def test_jacobian_vector_product_refuses_or_returns_finite_numbers(data, s, alpha):
-    v = data.draw(arrays(np.float64, s.shape, elements=any_element))
-    # |α p_i (v_i − p·v)| ≤ ½ α max |v|: beyond this the result itself may be no float.
-    if not alpha * float(np.abs(v).max(initial=0.0) / 1e308) >= 1.0:
-        result = result_or_refusal(rows.jacobian_vector_product, s, v, alpha)
-        assert result is None or np.isfinite(result).all()
-
-
 @given(d=any_of(1, 2, 3, 50, 51, 2**53) | st.integers(1, 2**53), s=any_array, alpha=alphas)
 def test_laws_refuse_or_return_numbers(d, s, alpha):
     for law in (Normal(), DotProduct(d), Cosine(max(d, 3))):

@@ -78,21 +78,6 @@ def test_the_exponent_is_the_slope_of_the_exact_mean(x):
     assert slope == pytest.approx(float(freezing.collision_exponent(x)), abs=5e-4)
 
 
-@pytest.mark.parametrize("x", [0.4, 0.75, 1.2])
-def test_the_typical_exponent_is_the_slope_of_the_exact_mean_logarithm(x):
-    """Each frozen free energy Φ(α) = αα_c − (α/α_c)·½ log log n + … leaves a logarithm."""
-
-    def corrected(log_n):
-        alpha = x * np.sqrt(2 * log_n)
-        mean_log = by_quadrature(2 * alpha, log_n)[1] - 2 * by_quadrature(alpha, log_n)[1]
-        frozen = (2 * x if 2 * x > 1 else 0.0) - (2 * x if x > 1 else 0.0)
-        return mean_log + frozen * np.log(log_n) / 2
-
-    first, second = corrected(np.log(1e50)), corrected(np.log(1e100))
-    slope = -(second - first) / np.log(1e50)
-    assert slope == pytest.approx(float(freezing.typical_collision_exponent(x)), abs=2e-3)
-
-
 # --- the frozen phase ----------------------------------------------------------------------------
 
 

@@ -224,7 +224,7 @@ class TestBestAlpha:
         assert abs(slope / 0.24) < 1e-5 * losses[2]
 
     @pytest.mark.parametrize(
-        "law, gap",  # the mean of a law of one's own is a sum, and 0 to its rounding only
+        ("law", "gap"),  # the mean of a law of one's own is a sum, and 0 to its rounding only
         [
             (Normal(), 1e-300),
             (Normal(), 1e-6),

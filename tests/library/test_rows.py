@@ -67,8 +67,7 @@ def test_weights_and_norms_agree_with_mpmath(s, alpha):
 
 
 @pytest.mark.parametrize(("s", "alpha"), SMALL_ROWS)
-def test_the_matrix_its_product_and_its_eigenvalue_agree_with_mpmath(s, alpha):
-    v = np.random.default_rng(3).standard_normal(len(s))
+def test_the_matrix_and_its_eigenvalue_agree_with_mpmath(s, alpha):
     with mp.workdps(DIGITS):
         p = exact_softmax(s, alpha)
         exact = reference.jacobian(p, alpha)
@@ -79,12 +78,6 @@ def test_the_matrix_its_product_and_its_eigenvalue_agree_with_mpmath(s, alpha):
                 assert relative_error(computed, true) < 1e-12
         largest = reference.spectral_norm(p, alpha) if alpha else 0
         assert relative_error(rows.spectral_norm(s, alpha), largest) < 1e-12
-        product = reference.jacobian_vector_product(p, v, alpha)
-        scale = max(map(abs, product))
-        found = rows.jacobian_vector_product(s, v, alpha)
-        for value, true in zip(found, product, strict=True):
-            # v_i − p·v may cancel in one entry, by bad luck: then only the whole vector is sharp.
-            assert abs(mp.mpf(float(value)) - true) <= 1e-12 * scale
 
 
 @pytest.mark.parametrize(("s", "alpha"), ROWS)
@@ -117,9 +110,6 @@ def test_the_ends_of_the_range():
     # The difference 2e308 is no float, α times it is 2.
     found = rows.softmax([-1e308, 1e308], 1e-308)[0]
     assert found == pytest.approx(1.0 / (1.0 + np.exp(2.0)), rel=1e-15)
-    # J = ½ (¼, −¼; −¼, ¼), so J v = (0.25e308, −0.25e308), though v₁ − v₂ is no float.
-    product = rows.jacobian_vector_product([0.0, 0.0], [1e308, -1e308], alpha=0.5)
-    np.testing.assert_allclose(product, [0.25e308, -0.25e308], rtol=1e-15)
     for scores, alpha in (([0.25, 0.5, -1e300], np.finfo(float).max), ([1.0, -5.0, 1e308], 0.0)):
         np.testing.assert_array_equal(rows.jacobian(scores, alpha), 0.0)
         assert all(norm(scores, alpha) == 0.0 for norm in NORMS)
@@ -166,7 +156,6 @@ def test_shifts_factors_and_masked_keys(function):
 # --- axes and batches ----------------------------------------------------------------------------
 
 BATCH = np.random.default_rng(11).standard_normal((3, 4, 5))
-OTHERS = np.random.default_rng(12).standard_normal((3, 4, 5))
 
 
 @pytest.mark.parametrize("axis", [-3, -1, 1])
@@ -179,9 +168,6 @@ def test_any_axis_is_that_of_the_rows_moved_to_the_end(axis):
     for measure in ENTROPIES:
         expected = measure(np.moveaxis(p, axis, -1))
         np.testing.assert_array_equal(measure(p, axis=axis), expected)
-    product = rows.jacobian_vector_product(moved, np.moveaxis(OTHERS, axis, -1), 1.5)
-    found = rows.jacobian_vector_product(BATCH, OTHERS, 1.5, axis=axis)
-    np.testing.assert_array_equal(found, np.moveaxis(product, -1, axis), strict=True)
 
 
 @pytest.mark.parametrize("function", SHAPED)
