@@ -66,26 +66,6 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     return np.exp(-0.5 * exponent)
 
 
-<<<<<<< HEAD
-def unit_scaling_std(alpha: ArrayLike, n: ArrayLike, *, causal: bool = False) -> FloatArray:
-    """Return unit-scaling's fitted model of the output's std, (c/n)^{2/(4 + α²)}.
-
-    c is log n under a causal mask, where it models the rms over n positions, and else 1. That
-    library writes it as exp[(1 − a)·½ log(c/n)] with a = 1/(1 + 4d/m²), for scores m q·k/d; so
-    α = m/√d, and its default m = 1 is α = 1/√d. Broadcasts over α ≥ 0 and n ≥ 1. Raises ValueError
-    or TypeError for others. Chapter: training.
-
-    >>> float(unit_scaling_std(1.0, 4096))
-    0.03589...
-    """
-    scale, keys = checking.broadcast(alpha=checking.alpha(alpha), n=checking.keys(n))
-    seen = np.log(keys) if checking.flag("causal", causal) else 1.0
-    with np.errstate(over="ignore"):  # of α², where the exponent is 0
-        return np.asarray((seen / keys) ** (2.0 / (4.0 + scale**2)))
-
-
-=======
->>>>>>> r7-tools
 def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     """Return the α that maximises `gradient`, elementwise in n ≥ 1.
 
