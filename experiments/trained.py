@@ -147,3 +147,27 @@ def text(models: Text) -> Iterator[Part]:
         yield number(6, f"{positions}, spread of b", spread, 0.05, np.inf, "at least 0.05")
     late = models("rotary_none", 16, UNDER_LOG) - models("rotary_ssmax", 16)
     yield near(7, "rotary, none read under log n − ssmax", late, 0.0, 0.1)
+
+
+RECALL_WORDS = {
+    1: "at the training length a rule costs nothing",
+    2: "once: log n, trained in, mends 16 n₀",
+    3: "growing: so it does, √log n half-way",
+    4: "noise: no rule helps",
+    5: "log n put on afterwards does as well",
+    6: "SSMax's s hardly moves",
+    7: "a + b log n, one length: b learns nothing",
+    8: "several lengths: b grows where it should",
+    9: "and mends most where the needle grows",
+    10: "b follows t* beyond over t* at n₀",
+}
+TEXT_WORDS = {
+    1: "at the training length a rule costs nothing",
+    2: "rotary: more than 0.3 nats lost at 16 n₀",
+    3: "most of it is lost by the positions",
+    4: "SSMax mends a part of it",
+    5: "positions right: nothing to mend",
+    6: "b small in the mean, different by head",
+    7: "log n put on afterwards does as well",
+}
+"""The predictions in a few words."""
