@@ -6,7 +6,7 @@ page says what the record says.
 
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -61,7 +61,21 @@ def normed(row: Row) -> bool:
 
 def by_position(row: Row) -> bool:
     """Return whether the factor on q·k depends on the position, beyond what noise does to it."""
-    return bool(abs(row.get("by position", [1.0])[-1] - 1.0) > MOVED)
+    return "from 4" in row or bool(abs(row.get("by position", [1.0])[-1] - 1.0) > MOVED)
+
+
+KINDS: dict[str, Callable[[Row], bool]] = {
+    "1/√d": lambda row: same(row["alpha"], 1.0),
+    "another-scale": lambda row: not same(row["alpha"], 1.0),
+    "qk-norm": normed,
+    "rule-by-position": by_position,
+    "soft-cap": lambda row: "cap" in row,
+    "sink": lambda row: bool(row["sink"]),
+    "gate": lambda row: bool(row["gate"]),
+    "window": lambda row: "window of 5" in row,
+    "several-products": lambda row: row["terms"] > 1,
+}
+"""What the choice above the table tells apart: α, and what else a layer has."""
 
 
 def scale(row: Row) -> str:
@@ -76,7 +90,7 @@ def scale(row: Row) -> str:
     return f"{number * row['d'] ** -nearest:.4g}{shapes[nearest]}"
 
 
-def kinds(row: Row) -> Iterator[str]:
+def details(row: Row) -> Iterator[str]:
     """Yield what else there is in a layer, in words that a search finds."""
     if normed(row):
         where = dict(zip("qk", row["norm"], strict=True))
@@ -85,7 +99,9 @@ def kinds(row: Row) -> Iterator[str]:
         yield f"norm: {place}, {gains}"
     if row["terms"] > 1:
         yield f"{row['terms']} products"
-    if by_position(row):
+    if "from 4" in row:
+        yield f"rule by position: ×{row['from 4']:g} at 15 with its start at 4"
+    elif by_position(row):
         places = records.load("census").settings["places"]
         yield f"rule by position: ×{row['by position'][-1]:g} at {places[-1]}"
     for name in ("yarn", "mscale"):
@@ -113,7 +129,7 @@ def cells(row: Row) -> dict[str, str]:
         "scale": scale(row),
         "d": str(row["d"]),
         "v": "" if row["v"] is None else str(row["v"]),
-        "kind": "; ".join(kinds(row)),
+        "kind": "; ".join(details(row)),
         "layer": row["kind"],
         "how": f"{row['by']}, {sizes}",
         "read": "; ".join(read),
@@ -132,7 +148,8 @@ def listed() -> str:
     lines = []
     for row in sorted(rows(), key=lambda row: row["family"]):
         shown = (f"<td{style[k]}>{html.escape(text)}</td>" for k, text in cells(row).items())
-        lines.append(f"<tr>{''.join(shown)}</tr>")
+        words = " ".join(name for name, has in KINDS.items() if has(row))
+        lines.append(f'<tr data-words="{words}">{"".join(shown)}</tr>')
     return (
         '<div class="listing" role="region" aria-label="All layers" tabindex="0">'
         f'<table id="census"><thead><tr>{head}</tr></thead><tbody>\n'
@@ -141,14 +158,16 @@ def listed() -> str:
     )
 
 
-def missing() -> str:
-    """Return what was not measured, a line for each family."""
-    entries = records.load("census").entries
-    lines = [
-        f"- {one.at['family']}: {'; '.join(one.found['not'])}"
-        for one in entries
-        if one.found["not"]
-    ]
+def missing(whole: bool) -> str:
+    """Return what was not measured and why, a line for each family: of which nothing was, or some.
+
+    What only did not run has no reason: of such layers, their names.
+    """
+    lines = []
+    for one in records.load("census").entries:
+        if one.found["not"] and whole != bool(one.found["rows"]):
+            said = (text.removesuffix(": did not run") for text in one.found["not"])
+            lines.append(f"- {one.at['family']}: {'; '.join(said)}")
     return "\n".join(line.replace("<", "&lt;").replace("_", r"\_") for line in lines)
 
 
@@ -161,15 +180,12 @@ def numbers() -> dict[str, str]:
         "done": len(record.entries),
         "measured": len(families()),
         "layers": len(rows()),
-        "one": len(families(lambda row: same(row["alpha"], 1.0))),
+        "one": len(families(KINDS["1/√d"])),
         "above": len(families(lambda row: row["alpha"] > 1.0 + SAME)),
         "below": len(families(lambda row: row["alpha"] < 1.0 - SAME)),
-        "norms": len(families(normed)),
-        "caps": len(families(lambda row: "cap" in row)),
-        "sinks": len(families(lambda row: row["sink"])),
-        "gates": len(families(lambda row: row["gate"])),
-        "positions": len(families(by_position)),
-        "unmeasured": sum(bool(one.found["not"]) for one in record.entries),
+        **{name: len(families(has)) for name, has in KINDS.items()},
+        "unmeasured": sum(not one.found["rows"] for one in record.entries),
+        "partly": sum(bool(one.found["rows"] and one.found["not"]) for one in record.entries),
     }
     return {
         **{name: str(count) for name, count in counted.items()},
@@ -184,7 +200,12 @@ def numbers() -> dict[str, str]:
 
 def page(text: str) -> str:
     """Return the page with its numbers, its table and its list of what is missing."""
-    for name, value in {**numbers(), "table": listed(), "missing": missing()}.items():
+    for name, value in {
+        **numbers(),
+        "table": listed(),
+        "missing": missing(True),
+        "rest": missing(False),
+    }.items():
         text = text.replace(f"«{name}»", value)
     return text
 

@@ -41,11 +41,13 @@ GROUPS = {
 
 def counts(outcomes: list["Outcome"]) -> Table:
     """Return how many claims of each source got which verdict."""
-    table = Table("source", "claims", *GROUPS)
+    from ledger import SOURCES
+
+    table = Table("source", "on", "claims", *GROUPS)
     for source in sorted({o.source for o in outcomes}):
         found = Counter(o.verdict for o in outcomes if o.source == source)
         several = (sum(found[one] for one in verdicts) for verdicts in GROUPS.values())
-        table.row(source, found.total(), *(count or "" for count in several))
+        table.row(source, SOURCES[source].name, found.total(), *(count or "" for count in several))
     return table
 
 

@@ -12,7 +12,7 @@ from attnlib import exact, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct
 from ledger import registry
-from ledger.registry import Bar, Decision, claim, holds, holds_within, listed, not_checked
+from ledger.registry import Bar, Decision, Verdict, claim, holds, holds_within, listed, not_checked
 
 CAP = 100.0
 """The threshold τ of QK-Clip."""
@@ -101,11 +101,12 @@ def softcap(decay: float = 0.0, cap: float = 2.0) -> Decision:
 
 @claim("su.clip")
 def clip(growths: tuple[float, ...] = (1.0, 1.01)) -> Decision:
-    """The claim: after the clip no logit is above τ, where a step made the weights so larger."""
+    """The claim: after the clip no logit is above τ; or so after a step by which weights grow."""
     logits = np.array([30.0, -250.0, 120.0])
     factor = CAP / np.abs(logits).max()
     found = [float(np.abs(factor * growth**2 * logits).max()) for growth in growths]
-    return holds(*(one <= CAP * (1.0 + Bar.ROUNDING) for one in found)), {
+    below = [one <= CAP * (1.0 + Bar.ROUNDING) for one in found]
+    return registry.extended_unless(all(below), below[0]), {
         "found": listed("{:.1f} for a factor {:g}", found, growths)
     }
 
@@ -166,7 +167,8 @@ def one_hot(
     drawn = np.random.default_rng(seed).standard_normal((500, 64))
     logits = [size * part + (1.0 - part) * size * drawn + part * drawn for part in shared]
     found = [float(np.median(rows.softmax(one).max(axis=-1))) for one in logits]
-    return holds_within(*(one > Bar.NINE_TENTHS for one in found)), {
+    collapsed = [one > Bar.NINE_TENTHS for one in found]
+    return registry.extended_unless(all(collapsed), collapsed[0], Verdict.HOLDS_WITHIN), {
         "found": listed("{:.3f} where {:g} of them is shared", found, shared)
     }
 

@@ -16,38 +16,52 @@ from typing import Any, NamedTuple
 
 from attnlib import scores
 
+
+class Source(NamedTuple):
+    """A document whose statements the ledger carries."""
+
+    key: str
+    """In this book's bibliography."""
+    name: str
+    address: str = ""
+    """Where the text can be had, of a source that no chapter follows."""
+
+
+SU = "https://kexue.fm/archives/"
+ARXIV = "https://arxiv.org/abs/"
+REVIEW = "https://openreview.net/forum?id="
+GITHUB = "https://github.com/"
 SOURCES = {
-    "000": "su2023gradient",
-    "001": "scores_post",
-    "002": "orr2023almost",
-    "003": "su2023gradient",
-    "004": "dotproduct_post",
-    "005": "velickovic2024softmax",
-    "006": "li2025vanishing",
-    "007": "hayase2026unified",
-    "008": "demir2025optimal",
-    "009": "vaswani2017attention",
-    "010": "su2021entropy",
-    "011": "su2022derivation",
-    "012": "su2023lemma",
-    "013": "su2023robustness",
-    "014": "su2023keynorm",
-    "015": "su2024extrapolation",
-    "016": "su2025qkclip",
-    "017": "peng2024yarn",
-    "018": "nakanishi2025ssmax",
-    "019": "chen2026critical",
-    "020": "giorlandino2025two",
-    "021": "anson2025scale",
-    "022": "wortsman2023small",
-    "023": "kimi2025k2",
-    "024": "chiang2022overcoming",
-    "025": "henry2020qknorm",
+    "000": Source("su2023gradient", "the largest gradient"),
+    "001": Source("scores_post", "variance of a dot product"),
+    "002": Source("orr2023almost", "scale of the output"),
+    "003": Source("su2023gradient", "its readers' comments"),
+    "004": Source("dotproduct_post", "Jacobian of softmax"),
+    "005": Source("velickovic2024softmax", "dispersion"),
+    "006": Source("li2025vanishing", "vanishing variance"),
+    "007": Source("hayase2026unified", "counting of gaps"),
+    "008": Source("demir2025optimal", "optimal temperature"),
+    "009": Source("vaswani2017attention", "the Transformer", ARXIV + "1706.03762"),
+    "010": Source("su2021entropy", "entropy invariance", SU + "8823"),
+    "011": Source("su2022derivation", "its quick derivation", SU + "9034"),
+    "012": Source("su2023lemma", "Johnson and Lindenstrauss", SU + "9588"),
+    "013": Source("su2023robustness", "noise and information", SU + "9593"),
+    "014": Source("su2023keynorm", "normalised keys", SU + "9859"),
+    "015": Source("su2024extrapolation", "length extrapolation", SU + "9948"),
+    "016": Source("su2025qkclip", "QK-Clip", SU + "11126"),
+    "017": Source("peng2024yarn", "YaRN", ARXIV + "2309.00071"),
+    "018": Source("nakanishi2025ssmax", "Scalable-Softmax", ARXIV + "2501.19399"),
+    "019": Source("chen2026critical", "three phases", REVIEW + "7SLtElfqCW"),
+    "020": Source("giorlandino2025two", "two failures", REVIEW + "utSqpxQHXq"),
+    "021": Source("anson2025scale", "scale-invariant attention", ARXIV + "2505.17083"),
+    "022": Source("wortsman2023small", "small proxies", ARXIV + "2309.14322"),
+    "023": Source("kimi2025k2", "Kimi K2", ARXIV + "2507.20534"),
+    "024": Source("chiang2022overcoming", "log-length scale", GITHUB + "ndnlp/parity"),
+    "025": Source("henry2020qknorm", "query-key norm", GITHUB + "CyndxAI/QKNorm"),
 }
-"""The documents whose statements the ledger carries: their number in this book, and their key in
-its bibliography. 000 is the English translation of 003, which adds its readers' comments. Of 005 to
-008, papers on attention at other lengths, it carries one law each; from 009 on several, which no
-chapter follows, each with the `address` of the text."""
+"""The sources by number. 000 is the English translation of 003, which adds its readers' comments.
+Of 005 to 008, papers on attention at other lengths, the ledger has one law each; from 009 on
+several, which no chapter follows."""
 
 
 class Bar:
@@ -133,13 +147,24 @@ class Outcome(Statement):
     evidence: str
 
 
-WORDS = tomllib.loads(files("ledger").joinpath("statements.toml").read_text("utf-8"))
-EVIDENCE: dict[str, str] = {
-    identifier: words.pop("evidence") for identifier, words in WORDS.items()
-}
+EVIDENCE: dict[str, str] = {}
 """What the evidence for each statement says: a template for the numbers of its check."""
-STATEMENTS = {identifier: Statement(id=identifier, **words) for identifier, words in WORDS.items()}
+STATEMENTS: dict[str, Statement] = {}
 """Every statement by its id."""
+for _number, _chapters in tomllib.loads(
+    files("ledger").joinpath("statements.toml").read_text("utf-8")
+).items():
+    for _chapter, _statements in _chapters.items():
+        for _id, _words in _statements.items():
+            EVIDENCE[_id] = _words.pop("evidence")
+            STATEMENTS[_id] = Statement(
+                id=_id,
+                source=_number,
+                chapter=_chapter,
+                address=SOURCES[_number].address,
+                **_words,
+            )
+
 CLAIMS: dict[str, Callable[..., Finding]] = {}
 """The check of every claim by its id."""
 

@@ -1,4 +1,4 @@
-// Makes the table of the census searchable, and puts two families side by side.
+// Makes the table of the census searchable, also by kind, and puts two families side by side.
 
 import { html } from "./drawing.js";
 import { whenWhole } from "./controls.js";
@@ -32,6 +32,19 @@ function beside(table) {
   (table.closest(".listing") ?? table).before(bar, shown);
 }
 
+/** Put a choice among the kinds of layers beside the search: it adds its word to what is asked. */
+function byKind(table) {
+  const search = document.getElementById(`${table.id}-search`);
+  const rows = [...table.tBodies[0].rows];
+  const kinds = [...new Set(rows.flatMap((row) => row.dataset.words.split(" ")))];
+  const [one, ...shown] = choice("census-kind", "Kind", kinds, () => {
+    const words = search.value.split(/\s+/).filter((word) => !kinds.includes(word));
+    search.value = [...words, one.value].filter(Boolean).join(" ");
+    search.dispatchEvent(new Event("input"));
+  });
+  search.after(...shown);
+}
+
 whenWhole(() => {
   const table = document.getElementById("census");
   if (!table) return;
@@ -42,4 +55,5 @@ whenWhole(() => {
       "Words and conditions, such as: norm alpha>1, or cap, or sink window. A heading orders the " +
       "table, and again the other way.",
   });
+  byKind(table);
 });

@@ -18,7 +18,7 @@ from experiments.census import families, watched
 from experiments.census.watched import Found
 from experiments.records import Work, recorded
 
-SECONDS, MEMORY = 25, 10 << 30
+SECONDS, MEMORY = 60, 10 << 30
 PATIENCE = 1200
 """Seconds of the processor, and of the clock: the machine may be busy."""
 SAME = 1e-3
@@ -60,42 +60,40 @@ def send(family: str, to: Any) -> None:
 def measured(family: str) -> dict[str, Any]:
     """Return a row for each kind of attention that ran, and a line for each that did not."""
     rows: dict[str, Found] = {}
-    failed: dict[str, str] = {}
+    lines = []
     for file in families.files(family):
-        wanted = {kind.__name__ for kind in families.attention_of(file)}
-        done = set()
+        wanted = {kind.__name__: kind for kind in families.attention_of(file)}
+        done, reason = set(), "did not run"
         for kind in families.models_of(file):
-            seen = {row["kind"] for row in rows.values()}
-            if kind.config_class in done or (wanted and wanted <= seen):
+            if kind.config_class in done or (wanted and wanted.keys() <= seen(rows)):
                 continue
             try:
                 found = of_model(kind)
+                done.add(kind.config_class)
             except Exception as error:
-                failed[kind.__name__] = one_line(error)
-                continue
-            done.add(kind.config_class)
-            for row in found:
-                told = {one: row[one] for one in row if one not in ("layers", "model")}
-                rows.setdefault(repr(told), row)
-        seen = {row["kind"] for row in rows.values()}
-        for kind in families.attention_of(file):
-            if kind.__name__ not in seen:
-                for row in of_layer(kind, file):
-                    rows.setdefault(repr(row), row)
-        seen = {row["kind"] for row in rows.values()}
-        missed = wanted - seen
-        if missed and not seen & wanted:
-            failed = {**failed, **{name: failed.get(name, "did not run") for name in missed}}
-        elif missed:
-            failed = dict.fromkeys(sorted(missed), "did not run")
-        else:
-            failed = {}
-    return {"rows": list(rows.values()), "not": [f"{k}: {v}" for k, v in sorted(failed.items())]}
+                found, reason = [], reason if done else one_line(kind, error)
+            add(rows, found)
+        for name in wanted.keys() - seen(rows):
+            add(rows, of_layer(wanted[name], file))
+        lines += [f"{name}: {reason}" for name in sorted(wanted.keys() - seen(rows))]
+    return {"rows": list(rows.values()), "not": lines if rows or lines else ["nothing ran"]}
 
 
-def one_line(error: BaseException) -> str:
+def add(rows: dict[str, Found], found: list[Found]) -> None:
+    """Add rows that differ from those that are there by more than the noise of random numbers."""
+    for row in found:
+        rough = {k: f"{v:.2g}" if isinstance(v, float) else v for k, v in row.items()}
+        rows.setdefault(repr(rough), row)
+
+
+def seen(rows: dict[str, Found]) -> set[str]:
+    """Return the classes that rows are of."""
+    return {row["kind"] for row in rows.values()}
+
+
+def one_line(kind: type, error: BaseException) -> str:
     """Return what an error says, in at most 100 letters."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:100]
+    return " ".join(f"{kind.__name__}: {error}".split())[:100]
 
 
 def ran(model: Any, **options: Any) -> Runs:
@@ -104,7 +102,8 @@ def ran(model: Any, **options: Any) -> Runs:
     said: Exception | None = None
     names = {module: name for name, module in model.named_modules()}
     for part in families.readers(model):
-        if any(name == names[part] or name.startswith(names[part] + ".") for name, _ in found):
+        before = names[part] + "." if names[part] else ""
+        if any(name.startswith(before) for name, _ in found):
             continue
         for given in families.inputs(part):
             try:
@@ -112,10 +111,9 @@ def ran(model: Any, **options: Any) -> Runs:
             except Exception as error:
                 said = said or error
                 continue
-            before = names[part] + "." if names[part] else ""
             found |= {(before + name, number): what for (name, number), what in one.items()}
             break
-        if names[part] == "" and found:
+        if found and not before:
             break
     if not found:
         raise said or RuntimeError("no softmax of a product of q and k")
@@ -124,57 +122,45 @@ def ran(model: Any, **options: Any) -> Runs:
 
 def again(kind: Any, change: Callable[[Any], dict[str, Any]]) -> Runs:
     """Return what a model of changed settings gives; nothing where there is no such change."""
-    told = families.everywhere(change)
-    try:
-        return ran(families.made(kind, told)) if told(kind.config_class()) else {}
-    except Exception:
-        return {}
+    with suppress(Exception):
+        if families.nested(change, kind.config_class()):
+            return ran(families.made(kind, change))
+    return {}
 
 
 def of_model(kind: Any) -> list[Found]:
-    """Return what is found of a class of models, once for layers that are alike."""
+    """Return what is found of a class of models, a row for each of its layers."""
     model = families.made(kind)
     base = ran(model)
     runs = {
         "other": ran(model, other=True),
-        "size": again(kind, lambda one: families.other_size(one) | families.narrow(one)),
+        "size": again(kind, families.other_size),
         "yarn": again(kind, families.stretched),
+        "early": again(kind, families.early),
     }
     if "mscale" in Path(str(sys.modules[kind.__module__].__file__)).read_text("utf-8"):
         with_scale = partial(families.stretched, mscale=1.0, mscale_all_dim=1.0)
         runs["mscale"] = again(kind, with_scale)
-    rows: dict[str, Found] = {}
-    for place, what in base.items():
-        row = {
-            **described(what, {name: run.get(place) for name, run in runs.items()}),
-            "model": kind.__name__,
-            "by": "model",
-        }
-        rows.setdefault(repr(row), {**row, "layers": 0})["layers"] += 1
-    return list(rows.values())
+    return [
+        {**described(what, {name: run.get(place) for name, run in runs.items()}), "by": "model"}
+        for place, what in base.items()
+        if what["alpha"]  # a query that is learned and starts at 0 tells nothing
+    ]
 
 
 def of_layer(kind: Any, file: Any) -> list[Found]:
     """Return what is found of a layer of attention by itself, or nothing."""
-    configs = []
-    for name in {one.config_class for one in families.models_of(file)}:
-        config = name()
-        configs += [config, *(getattr(config, one, None) for one in config.sub_configs)]
-    for layer, call in families.alone(kind, file, [one for one in configs if one is not None]):
-        try:
+    for layer, call in families.alone(kind, file):
+        with suppress(Exception):
             base, other = (watched.run(layer, call, one) for one in (False, True))
-        except Exception:
-            continue
-        if base:
-            place, what = next(iter(base.items()))
-            row = described(what, {"other": other.get(place)})
-            return [{**row, "model": "", "by": "layer", "layers": 1}]
+            for place, what in base.items():
+                return [{**described(what, {"other": other.get(place)}), "by": "layer"}]
     return []
 
 
 def described(what: Found, runs: dict[str, Found | None]) -> Found:
     """Return what the runs say of one call of attention."""
-    other, size, yarn, mscale = (runs.get(name) for name in ("other", "size", "yarn", "mscale"))
+    other, size = runs.get("other"), runs.get("size")
     row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters", "read")}
     row |= {"v": what.get("v"), "gate": what.get("gate", False)}
     row |= {"alpha": digits(what["alpha"]), "scale": digits(what["scale"])}
@@ -187,18 +173,27 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
             float(np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])), 3
         )
         row["other d"] = size["d"]
-    if what["rows"] and len(what["rows"]) == len(families.PLACES):
-        values = np.array(what["rows"]) / what["rows"][0]
-        if np.abs(values - 1.0).max() > 10 * SAME:
-            row["alpha"] = digits(what["rows"][0] * what["d"] ** 0.5)
-            row["scale"] = digits(what["rows"][0])
-            row["by position"] = [digits(one) for one in values]
+    if values := by_position(what):
+        row["alpha"] = digits(what["rows"][0] * what["d"] ** 0.5)
+        row["scale"] = digits(what["rows"][0])
+        row["by position"] = values
+    elif values := by_position(runs.get("early")):
+        row["from 4"] = values[-1]
     if size and size["visible"] < what["visible"]:
         row["window of 5"] = size["visible"]
-    for name, run in (("yarn", yarn), ("mscale", mscale)):
+    for name in ("yarn", "mscale"):
+        run = runs.get(name)
         if run and abs(run["alpha"] / what["alpha"] - 1.0) > SAME:
             row[name] = digits(run["alpha"] / what["alpha"])
     return row
+
+
+def by_position(run: Found | None) -> list[float]:
+    """Return the factor on q·k in each place, over that in the first, if it is not one number."""
+    if not run or not run["rows"] or len(run["rows"]) != families.TOKENS:
+        return []
+    values = np.array(run["rows"]) / run["rows"][0]
+    return list(map(digits, values)) if np.abs(values - 1.0).max() > 10 * SAME else []
 
 
 def side(what: Found, other: Found, i: int) -> str:

@@ -61,8 +61,13 @@ class Weightless(Mode):
             if all(isinstance(size, int) for size in sizes) and math.prod(sizes) > least:
                 return torch.zeros((), dtype=kwargs.get("dtype")).expand(*sizes)
         written: Any = kwargs.get("tensor", args[0] if args else None)
-        in_place = name.endswith("_") and name[0] != "_" and isinstance(written, Tensor)
-        if in_place and written.numel() > BIG and not any(written.stride()):
+        in_place = (name.endswith("_") and name[0] != "_") or name == "__setitem__"
+        if (
+            in_place
+            and isinstance(written, Tensor)
+            and written.numel() > BIG
+            and not any(written.stride())
+        ):
             return written
         return func(*args, **kwargs)
 
@@ -144,7 +149,8 @@ class Watched(Watching):
             added = torch.zeros_like(result, requires_grad=True)
             self.last = what, added
             return result + added
-        flat = [one for part in args for one in (part if isinstance(part, list) else [part])]
+        given = (*args, *kwargs.values())
+        flat = [one for part in given for one in (part if isinstance(part, list) else [part])]
         q, k = [one for one in flat if isinstance(one, Tensor)][-2:]
         text = args[0] if isinstance(args[0], str) else ""
         if text and "->" in text and "..." not in text:

@@ -152,7 +152,7 @@ def test_every_claim_of_a_followed_source_that_is_not_true_is_in_the_errata(chec
 
 
 def test_every_statement_has_a_source_and_its_place_and_what_is_not_english_is_translated():
-    assert set(claims.SOURCES.values()) <= bibliography_keys()
+    assert {source.key for source in claims.SOURCES.values()} <= bibliography_keys()
     for entry in registry.STATEMENTS.values():
         assert entry.source in claims.SOURCES, entry.id
         assert len(entry.place) > 5, entry.id
