@@ -23,7 +23,8 @@ from attnlib.files import replace
 SHEET = re.compile(r'\s*<link\b(?=[^>]*rel="stylesheet")(?![^>]*/formulas\.css)[^>]*href="([^"]+)"[^>]*>')
 SCRIPT = re.compile(r'<script((?![^>]*\bdefer\b)[^>]*\bsrc="([^"]+)"[^>]*)>')
 IMPORT = re.compile(r'@import "([^"]+)";')
-DEFINED = re.compile(r"(--[\w-]+)\s*:[^;{}]*(?:;|(?=\}))")
+QUOTED = r'"[^"]*"|\((?:"[^"]*"|\([^()]*\)|[^()])*\)'
+DEFINED = re.compile(rf'(--[\w-]+)\s*:(?:{QUOTED}|[^;{{}}"(])*(?:;|(?=\}}))')
 READ = re.compile(r"var\(\s*(--[\w-]+)")
 
 AT_ONCE = "documentation_options.js"
@@ -34,7 +35,7 @@ OWN = ("book.css", "find.css", "icons.css")
 
 MENDED = {
     'search-button__button pst-js-only" title="Search" aria-label="Search"': 'search-button__button pst-js-only" title="Search"',
-    '<div id="pst-primary-sidebar" ': '<div id="pst-primary-sidebar" role="navigation" aria-label="Contents" ',
+    '<div id="pst-primary-sidebar" ': '<div id="pst-primary-sidebar" role="navigation" aria-label="Book" ',
     '<th scope="col"></th>': "<td></td>",
     '<th scope="col" class="number"></th>': "<td></td>",
     'role="doc-biblioentry"': 'role="listitem"',
