@@ -38,7 +38,7 @@ FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 """Every machine with the pins has these, so that the PDF looks the same on all of them."""
 
 LEFT_OUT = (
-    "script, noscript, a.headerlink, details.above-input, details.code > summary, .site-only, "
+    "script, a.headerlink, details.above-input, details.code > summary, .site-only, "
     ".live, nav.short-path"
 )
 """What paper does not need, the code of figures among it."""
@@ -93,7 +93,7 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
         raise SystemExit(f"{name}.html has no article with a title")
     for element in article.select(LEFT_OUT):
         element.decompose()
-    for folded in article.select("details.code"):
+    for folded in article.select("details.code, details.code noscript"):
         folded.unwrap()
     for details in article.select("details"):
         details["open"] = ""

@@ -5,6 +5,32 @@
   const KEY = "code";
   const folded = [...document.querySelectorAll("details.code")];
 
+  // The code becomes a part of the page when it is opened.
+  const put = (details) => {
+    const waiting = details.querySelector("noscript");
+    if (!waiting) return;
+    waiting.outerHTML = waiting.textContent;
+    for (const code of details.querySelectorAll("div.highlight")) addCopy(code);
+  };
+  const addCopy = (code) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(code.querySelector("pre").textContent);
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = "Copy"), 2000);
+    });
+    code.append(button);
+  };
+  const open = (details, shown) => {
+    if (shown) put(details);
+    details.open = shown;
+  };
+  for (const details of folded) details.addEventListener("toggle", () => put(details));
+  for (const code of document.querySelectorAll(".bd-content div.highlight")) addCopy(code);
+
   // A page that is opened as a file may have no storage.
   const remembered = () => {
     try {
@@ -27,7 +53,7 @@
     button.title = "Show the code of all cells";
     const set = (shown) => {
       button.setAttribute("aria-pressed", String(shown));
-      for (const details of folded) details.open = shown;
+      for (const details of folded) open(details, shown);
     };
     button.addEventListener("click", () => {
       const shown = button.getAttribute("aria-pressed") !== "true";
@@ -50,7 +76,7 @@
       theme = dataset.theme;
       dataset.theme = "light"; // browsers print no dark ground, and pale letters on white
       opened = folded.filter((details) => !details.open && !details.matches(".above-input"));
-      for (const details of opened) details.open = true;
+      for (const details of opened) open(details, true);
     });
     addEventListener("afterprint", () => {
       if (theme) dataset.theme = theme;

@@ -1,7 +1,8 @@
 """A Sphinx extension: folds the code of cells, and brings the script that helps to read.
 
 Each code cell shows its output, and above it a line that opens its code: a `details`, which needs
-no script. `static/reading.js` adds a switch for all of them, which the browser remembers, marks
+no script. Where there are scripts its code is no part of the page, in a `noscript`, until it is
+opened: the code's colours are half of a page's elements. `static/reading.js` adds a switch for all of them, which the browser remembers, marks
 formulas that are wider than their place, and shows what a link refers to.
 """
 
@@ -45,9 +46,9 @@ def open_details(translator: SphinxTranslator, node: FoldedCode) -> None:
     """Write the line that opens the code."""
     classes = " ".join(["code", *node["classes"]])
     lines = f"{node['lines']} line{'' if node['lines'] == 1 else 's'}"
-    translator.body.append(f'<details class="{classes}">\n<summary>Code, {lines}</summary>\n')
+    translator.body.append(f'<details class="{classes}">\n<summary>Code, {lines}</summary>\n<noscript>')
 
 
 def close_details(translator: SphinxTranslator, node: FoldedCode) -> None:
     """Write its end."""
-    translator.body.append("</details>\n")
+    translator.body.append("</noscript></details>\n")

@@ -2,6 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Pixels of the letters of every chart, however wide it is shown. */
+const LETTERS = 14;
+
 /** Bars that are drawn of a row. */
 export const SHOWN = 24;
 
@@ -73,6 +76,9 @@ export function chart({ x, y, width = 420, height = 280, name }) {
   const X = (value) => box.left + ((box.right - box.left) * (value - x.from)) / (x.to - x.from);
   const Y = (value) => box.bottom - ((box.bottom - box.top) * (value - y.from)) / (y.to - y.from);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
+  new ResizeObserver(([{ contentRect: shown }]) => {
+    if (shown.width) root.style.fontSize = `${(LETTERS * width) / shown.width}px`;
+  }).observe(root);
   const add = (tag, attributes, ...children) => {
     const node = svg(tag, attributes, ...children);
     root.append(node);

@@ -77,10 +77,15 @@ export function reachingFigure() {
 
 const largest = (gap) => (gap * gap) / 2 / Math.LN10;
 
+/** Return the power of ten, one of 3, 6, 9 and 12, at which the axes of a gap end. */
+const lastPower = (gap) => 3 * Math.ceil((largest(gap) + 0.5) / 3);
+
 function againstScale(reaches, gap, alpha, reach) {
+  const last = lastPower(gap);
+  const powers = [0, 1, 2, 3].map((third) => (third * last) / 3);
   const view = chart({
     x: { from: 0, to: LARGEST_ALPHA, name: "α", ticks: [0, 4, 8, 12] },
-    y: { from: 0, to: 12, name: "reach, number of keys", ticks: powersOfTen(0, 3, 6, 9, 12) },
+    y: { from: 0, to: last, name: "reach, number of keys", ticks: powersOfTen(...powers) },
     name: "The reach against α, exact and by the formula, with a dot at the chosen α.",
   });
   view.graph(() => largest(gap), "thin dotted", [0, LARGEST_ALPHA], 1);
@@ -92,9 +97,11 @@ function againstScale(reaches, gap, alpha, reach) {
 }
 
 function againstKeys({ points, reach }, gap, alpha) {
-  const [from, to] = LIMITS.map(Math.log10);
+  const [from, to] = [Math.log10(LIMITS[0]), lastPower(gap)];
+  const powers = [1, 2, 3].map((third) => (third * to) / 3);
+  const shown = points.map(([n, weight]) => [Math.log10(n), weight]).filter(([place]) => place <= to);
   const view = chart({
-    x: { from, to, name: "number of keys n", ticks: powersOfTen(2, 5, 8, 11) },
+    x: { from, to, name: "number of keys n", ticks: powersOfTen(...powers) },
     y: { from: 0, to: 1, name: "weight of the needle", ticks: [0, 0.5, 1] },
     name: "The needle’s mean weight against the number of keys; a dot where it is one half.",
   });
@@ -102,10 +109,7 @@ function againstKeys({ points, reach }, gap, alpha) {
   view.upright(largest(gap), "thin dotted");
   if (alpha <= gap && logReach(gap, alpha) > Math.LN2)
     view.upright(logReach(gap, alpha) / Math.LN10, "line approximation");
-  view.curve(
-    points.map(([n, weight]) => [Math.log10(n), weight]),
-    "line exact",
-  );
+  view.curve(shown, "line exact");
   if (reach > 1) view.dot(Math.log10(reach), 0.5, "dot exact");
   return view;
 }
