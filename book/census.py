@@ -148,8 +148,8 @@ def listed() -> str:
     lines = []
     for row in sorted(rows(), key=lambda row: row["family"]):
         shown = (f"<td{style[k]}>{html.escape(text)}</td>" for k, text in cells(row).items())
-        words = " ".join(name for name, has in KINDS.items() if has(row))
-        lines.append(f'<tr data-words="{words}">{"".join(shown)}</tr>')
+        has = " ".join(name for name, test in KINDS.items() if test(row))
+        lines.append(f'<tr data-words="{has}">{"".join(shown)}</tr>')
     return (
         '<div class="listing" role="region" aria-label="All layers" tabindex="0">'
         f'<table id="census"><thead><tr>{head}</tr></thead><tbody>\n'

@@ -168,7 +168,7 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
         row["norm"] = [side(what, other, i) for i in (0, 1)]
         if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
             row["cap"] = digits(other["largest"])
-    if size and size["d"] != what["d"]:
+    if size and size["scale"] and size["d"] != what["d"]:
         row["power"] = round(
             float(np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])), 3
         )

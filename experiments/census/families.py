@@ -133,7 +133,9 @@ def nothing(_: Any) -> dict[str, Any]:
 def other_size(config: Any) -> dict[str, Any]:
     """Return settings with heads of twice the size, or half as many; and with a window of 5."""
     told = vars(config)
-    found = {name: 5 for name in WINDOWS if isinstance(getattr(config, name, 0) or "", int)}
+    found: dict[str, Any] = {
+        name: 5 for name in WINDOWS if isinstance(getattr(config, name, 0) or "", int)
+    }
     for name in ("head_dim", "d_kv", "attention_head_dim", "qk_nope_head_dim"):
         if isinstance(told.get(name), int):
             return {**found, name: 2 * told[name]}
@@ -246,7 +248,12 @@ def alone(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callabl
         whole = name()
         configs += [whole, *(getattr(whole, part, None) for part in whole.sub_configs)]
     configs.sort(key=lambda one: type(one).__name__ not in str(inspect.signature(kind)))
-    numbers = ({}, {"layer_idx": 0}, {"layer_id": 0}, {"is_cross_attention": False})
+    numbers: tuple[dict[str, Any], ...] = (
+        {},
+        {"layer_idx": 0},
+        {"layer_id": 0},
+        {"is_cross_attention": False},
+    )
     for config, number in product(filter(None, configs), numbers):
         config._attn_implementation = "eager"
         try:

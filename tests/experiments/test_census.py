@@ -85,6 +85,11 @@ def test_a_rule_by_position_is_the_catalogues():
     assert row["by position"] == pytest.approx(list(wanted), rel=1e-3)
 
 
+def test_inkling_2_divides_its_keys_by_the_root_of_five():
+    of_it = [row for row in census.rows() if row["kind"] == "Inkling2SlidingAttention"]
+    assert [row["alpha"] for row in of_it] == pytest.approx([ROOT(2 / 5)] * len(of_it), rel=0.02)
+
+
 def test_a_rule_that_counts_positions_itself_is_its_files():
     [llama] = [
         row["from 4"] for row in census.rows() if row["family"] == "llama4" if "from 4" in row
