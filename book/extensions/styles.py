@@ -77,9 +77,9 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
     theme = "".join(read(sheet) for sheet in sheets if sheet.name not in OWN)
     own = "".join(read(sheet) for sheet in sheets if sheet.name in OWN)
     lines = [*rules(theme, matching(theme, branches)), *rules(own, lambda _: True)]
-    text = without_unread("\n".join(lines)).encode()
-    replace(static / "site.css", text)
-    version = sha256(text).hexdigest()[:8]
+    sheet = without_unread("\n".join(lines)).encode()
+    replace(static / "site.css", sheet)
+    version = sha256(sheet).hexdigest()[:8]
     for path, page in pages.items():
         replace(path, light(page, version).encode())
 
