@@ -2,8 +2,9 @@
 
 Each code cell shows its output, and above it a line that opens its code: a `details`, which needs
 no script. Where there are scripts its code is no part of the page, in a `noscript`, until it is
-opened: the code's colours are half of a page's elements. `static/reading.js` adds a switch for all of them, which the browser remembers, marks
-formulas that are wider than their place, and shows what a link refers to.
+opened: the colours of the code are half of a page's elements. `static/reading.js` adds a switch for
+all of them, which the browser remembers, marks formulas that are wider than their place, and shows
+what a link refers to.
 """
 
 from typing import Any
@@ -46,7 +47,9 @@ def open_details(translator: SphinxTranslator, node: FoldedCode) -> None:
     """Write the line that opens the code."""
     classes = " ".join(["code", *node["classes"]])
     lines = f"{node['lines']} line{'' if node['lines'] == 1 else 's'}"
-    translator.body.append(f'<details class="{classes}">\n<summary>Code, {lines}</summary>\n<noscript>')
+    translator.body.append(
+        f'<details class="{classes}">\n<summary>Code, {lines}</summary>\n<noscript>'
+    )
 
 
 def close_details(translator: SphinxTranslator, node: FoldedCode) -> None:

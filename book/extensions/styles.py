@@ -20,11 +20,13 @@ from tinycss2.ast import Node
 
 from attnlib.files import replace
 
-SHEET = re.compile(r'\s*<link\b(?=[^>]*rel="stylesheet")(?![^>]*/formulas\.css)[^>]*href="([^"]+)"[^>]*>')
+SHEET = re.compile(
+    r'\s*<link\b(?=[^>]*rel="stylesheet")(?![^>]*/formulas\.css)[^>]*href="([^"]+)"[^>]*>'
+)
 SCRIPT = re.compile(r'<script((?![^>]*\bdefer\b)[^>]*\bsrc="([^"]+)"[^>]*)>')
 IMPORT = re.compile(r'@import "([^"]+)";')
-QUOTED = r'"[^"]*"|\((?:"[^"]*"|\([^()]*\)|[^()])*\)'
-DEFINED = re.compile(rf'(--[\w-]+)\s*:(?:{QUOTED}|[^;{{}}"(])*(?:;|(?=\}}))')
+QUOTED = r""""[^"]*"|'[^']*'|\((?:"[^"]*"|'[^']*'|\([^()]*\)|[^()])*\)"""
+DEFINED = re.compile(rf"""(--[\w-]+)\s*:(?:{QUOTED}|[^;{{}}"'(])*(?:;|(?=\}}))""")
 READ = re.compile(r"var\(\s*(--[\w-]+)")
 
 AT_ONCE = "documentation_options.js"
@@ -33,9 +35,10 @@ AT_ONCE = "documentation_options.js"
 OWN = ("book.css", "find.css", "icons.css")
 """Kept whole: live figures make the elements that these dress."""
 
+SEARCH, SIDEBAR = 'button pst-js-only" title="Search"', '<div id="pst-primary-sidebar" '
 MENDED = {
-    'search-button__button pst-js-only" title="Search" aria-label="Search"': 'search-button__button pst-js-only" title="Search"',
-    '<div id="pst-primary-sidebar" ': '<div id="pst-primary-sidebar" role="navigation" aria-label="Book" ',
+    f'{SEARCH} aria-label="Search"': SEARCH,
+    SIDEBAR: f'{SIDEBAR}role="navigation" aria-label="Book" ',
     '<th scope="col"></th>': "<td></td>",
     '<th scope="col" class="number"></th>': "<td></td>",
     'role="doc-biblioentry"': 'role="listitem"',
@@ -74,9 +77,9 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
     theme = "".join(read(sheet) for sheet in sheets if sheet.name not in OWN)
     own = "".join(read(sheet) for sheet in sheets if sheet.name in OWN)
     lines = [*rules(theme, matching(theme, branches)), *rules(own, lambda _: True)]
-    text = without_unread("\n".join(lines)).encode()
-    replace(static / "site.css", text)
-    version = sha256(text).hexdigest()[:8]
+    sheet = without_unread("\n".join(lines)).encode()
+    replace(static / "site.css", sheet)
+    version = sha256(sheet).hexdigest()[:8]
     for path, page in pages.items():
         replace(path, light(page, version).encode())
 
@@ -122,7 +125,10 @@ def branches_of(page: str) -> set[frozenset[str]]:
 
 
 def matching(text: str, branches: Iterable[frozenset[str]]) -> Callable[[list[Node]], bool]:
-    """Return whether a selector of a sheet may match an element of one of the branches."""
+    """Return whether a selector of a sheet may match an element of one of the branches.
+
+    The order of what is around an element is not looked at.
+    """
     names = frozenset(re.findall(r"[\w-]+", text)) - ADDED
     known = {branch & names for branch in branches}
     seen: dict[frozenset[str], bool] = {}
@@ -185,9 +191,6 @@ def written(nodes: list[Node]) -> str:
 
 def without_unread(sheet: str) -> str:
     """Return a sheet without the custom properties that nothing in it reads."""
-    while True:
-        found = {*READ.findall(sheet)}
-        shorter = DEFINED.sub(lambda one: one[0] if one[1] in found else "", sheet)
-        if shorter == sheet:
-            return sheet
-        sheet = shorter
+    found = {*READ.findall(sheet)}
+    shorter = DEFINED.sub(lambda one: one[0] if one[1] in found else "", sheet)
+    return sheet if shorter == sheet else without_unread(shorter)

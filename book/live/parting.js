@@ -20,9 +20,9 @@ const HIGHEST = 4.4;
 
 /** The three rows that are shown whole, by the part of all rows that have a smaller gap. */
 const CHOSEN = [
-  [0.05, "a near-tie"],
-  [0.5, "a usual row"],
-  [0.95, "a clear winner"],
+  [0.05, "near-tie"],
+  [0.5, "usual"],
+  [0.95, "clear"],
 ];
 const BARS = 6;
 

@@ -7,11 +7,13 @@ from functools import cache
 from html import escape, unescape
 
 import pytest
+import tinycss2
 from axe_playwright_python.sync_playwright import Axe
 
 from book.contents import SHORT_PATH as PATH
 from book.extensions.moved import addresses
 from book.extensions.sources import LEDGER, SOURCES
+from book.extensions.styles import branches_of, matching, rules, without_unread
 from tests.site.checks import CHECKS, ONE, PAGES, WIDTHS, anchors, each_kind, findings, soup
 
 # --- the HTML -------------------------------------------------------------------------------------
@@ -98,6 +100,29 @@ def test_a_page_is_light_and_its_icons_are_drawn(site, name):
     for icon in re.findall(r'class="[^"]*\b(fa-[^"]*)"', html):
         for used in re.findall(r"fa-[\w-]+", icon):
             assert used in ("fa-solid", "fa-lg", "fa-fw") or f".{used} " in drawn
+
+
+def test_one_small_style_sheet_has_the_rules_of_the_whole_site(site):
+    sheet = (site / "_static" / "site.css").read_text(encoding="utf-8")
+    assert len(sheet.encode()) < 100_000
+    parsed = tinycss2.parse_stylesheet(sheet)
+    assert [rule for rule in parsed if rule.type == "error"] == []
+    assert len(parsed) > 1000
+    for name in PAGES:
+        links = soup(site / f"{name}.html").select("link[rel=stylesheet]")
+        assert len(links) == 2  # the other encloses the font of the formulas
+
+
+def test_the_rules_of_a_sheet_that_nothing_matches_go():
+    text = (
+        "@font-face{src:url(a)} .a .b,.c{x:1} .b .c{x:2} .a~.gone{x:3} p:not(.gone){x:4}"
+        "@media print{.gone{x:5} .a{--read:6;--unread:url('a;}')}} .a{x:var(--read)}"
+    )
+    page = "<div class=a><p class=b></p></div>"
+    lines = rules(text, matching(text, branches_of(page)))
+    assert "".join(without_unread("".join(lines)).split()) == (
+        ".a.b{x:1}p:not(.gone){x:4}@mediaprint{.a{--read:6;}}.a{x:var(--read)}"
+    )
 
 
 SHIFTS = """window.shifts = [];

@@ -69,6 +69,7 @@ def test_the_switch_opens_all_code_and_is_remembered(opened, address):
     switch.focus()
     page.keyboard.press("Enter")
     assert switch.get_attribute("aria-pressed") == "true"
+    assert shown(page, "details.code")
     assert all(shown(page, "details.code"))
     page.goto(f"{address}/chapters/undivided.html")
     assert all(shown(page, "details.code"))
@@ -77,6 +78,19 @@ def test_the_switch_opens_all_code_and_is_remembered(opened, address):
     assert not any(shown(page, "details.code"))
     page.reload()
     assert not any(shown(page, "details.code"))
+
+
+def test_code_joins_the_page_when_it_is_opened_and_can_be_copied(opened):
+    page = opened(PAGE)
+    assert page.locator("details.code pre").count() == 0
+    assert page.locator("*").count() < 4000
+    first = page.locator("details.code").first
+    first.locator("summary").click()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    first.get_by_role("button", name="Copy").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == first.locator("pre").text_content()
+    assert copied.strip() == cells(PAGE)[0][1].strip()
 
 
 def test_without_scripts_each_cell_opens_by_itself_and_links_have_their_colour(unwatched):
@@ -95,6 +109,8 @@ def test_without_scripts_each_cell_opens_by_itself_and_links_have_their_colour(u
 def test_paper_has_the_code_that_is_taught_and_not_that_of_figures(unwatched, scripts):
     page = unwatched(java_script_enabled=scripts)
     page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert shown(page, TAUGHT)
     assert all(shown(page, TAUGHT))
     assert not any(shown(page, DRAWN))
     assert not any(line.is_visible() for line in page.locator("details.code summary").all())
