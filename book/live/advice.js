@@ -78,7 +78,7 @@ export function reason({ known, unit, g, v }) {
     return [
       "It has the ",
       ["least mean loss", "needle"],
-      ", α = Δ, for every number of keys, if the key’s score varies as the others do: no law in n is needed.",
+      ", α = Δ, for every number of keys, if the key’s score varies as the others do: no rule in n is needed.",
     ];
   return [
     `For this target alone the head wants ${digits(g / v)} times its logits: `,
