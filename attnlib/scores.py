@@ -262,13 +262,13 @@ class Law(ABC):
         x = s - mean
 
         def tilt(alpha: float) -> tuple[float, float]:
+            scores, logs = self._nodes(tilt=min(alpha, LARGEST_TILT / spread))
+            if scores[-1] > quadrature.FARTHEST * spread:
+                return inf, inf
             if alpha * spread < 0.01:  # what is left of E(e^{αx} − 1) is of the order α²
                 rise = np.expm1(alpha * x)
                 growth = weights @ rise
                 return float(np.log1p(growth)), float((weights * x) @ rise / (1.0 + growth))
-            scores, logs = self._nodes(tilt=min(alpha, LARGEST_TILT / spread))
-            if scores[-1] > quadrature.FARTHEST * spread:
-                return inf, inf
             if alpha * spread > LARGEST_TILT:
                 raise ValueError(
                     f"alpha must be at most {LARGEST_TILT / spread:g} for {self!r:.80}, "
