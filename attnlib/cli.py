@@ -74,6 +74,9 @@ LENGTHS = (1024, 8192, 131_072)
 
 UNITS = {"dot product": "q·k", "cosine": "cos(q, k)"}
 
+UNKNOWN = 0.1
+"""A text with more tokens that the tokenizer does not know is warned of, as a share."""
+
 
 class LawName(StrEnum):
     """What is assumed of the scores."""
@@ -285,6 +288,10 @@ def probe_command(
         ids = tokenizer(content, return_tensors="pt", **options)["input_ids"]
         if ids.shape[-1] < 2:
             raise CommandError(f"{text} must have at least 2 tokens, got {ids.shape[-1]}")
+        unknown = 0.0 if tokenizer.unk_token_id is None else _share(ids, tokenizer.unk_token_id)
+        if unknown > UNKNOWN:
+            said = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
+            warnings.warn(f"{said}: the tokenizer does not know them", stacklevel=1)
         report = _probed(model, network, ids, changed, device)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
@@ -295,6 +302,11 @@ def probe_command(
         typer.echo(report.to_json())
     else:
         typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{shown}")
+
+
+def _share(ids: Any, one: int) -> float:
+    """Return the share of one token among all."""
+    return float((ids == one).double().mean())
 
 
 def _say_what_to_install() -> None:

@@ -26,6 +26,24 @@ COLUMNS = (
 )
 """What random scores have too: heading, name, format and width; an empty format is that of keys."""
 
+TARGET_COLUMNS = (
+    ("weight", "target_weight", ".3f"),
+    ("gap g", "target_gap", ".2f"),
+    ("κ", "target_kappa", ".2f"),
+    ("ratio", "target_ratio", ".2f"),
+)
+"""What is said of the key that is meant: heading, name and format."""
+
+MEANT = 12
+"""Of so many heads: those that give that key the most weight."""
+
+TARGET_LEGEND = (
+    "Means over the rows whose key is known. The weight is half where the gap g of its logit above "
+    "the mean of the others is log(n − 1) + κ. The ratio says whether another scale would find it "
+    "better: above 1 a larger one, below 1 a smaller one; attnlib.calibration.needles has the best "
+    "factor with its interval."
+)
+
 LEGEND = (
     "α is the spread of a row's logits, their standard deviation; α_c = √(2 log n) that at which a "
     "row of n random scores freezes: a few keys hold its weight. 1/Y, with Y = Σp², is the number "
@@ -104,8 +122,25 @@ def text(lines: list[Line]) -> str:
     ]
     if notable:
         parts.append("\n".join(["What stands out:", *notable]))
+    meant = [line for line in lines if line.get("targets")]
+    if meant:
+        parts.append("\n".join(_meant(meant)))
     legend = fill(LEGEND, PAGE)
     return "\n\n".join([*parts, f"{legend}\n{fill(RANDOM, PAGE)}" if with_theory else legend])
+
+
+def _meant(lines: list[Line]) -> Iterator[str]:
+    """Return what is found of the key that is meant, by head, and what it says."""
+    yield "The key that is meant, " + (
+        f"in the {MEANT} heads that give it the most weight:" if len(lines) > MEANT else "by head:"
+    )
+    headings = "".join(f"{heading:>9}" for heading, *_ in TARGET_COLUMNS)
+    yield f"{'layer':{WIDTH}}{'head':>6}{'rows':>9}{headings}"
+    for line in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
+        cells = "".join(f"{number(line[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
+        place = f"{short(layer_name(line), WIDTH):{WIDTH}}{line['head']:>6}"
+        yield f"{place}{line['targets']:>9}{cells}"
+    yield fill(TARGET_LEGEND, PAGE)
 
 
 def one_head(line: Line) -> str:

@@ -80,6 +80,8 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     refused("at least 2 tokens, got 1", folder, "--text", tmp_path / "short")
     (tmp_path / "short").write_text("to be")
     assert run(folder, "--text", tmp_path / "short").output.startswith("2 tokens of ")
+    (tmp_path / "short").write_text("to see")
+    assert "Warning: 50% of the tokens of" in run(folder, "--text", tmp_path / "short").output
     refused("cannot be loaded", tmp_path, "--text", text)
     refused("nobody/nothing cannot be loaded", "nobody/nothing", "--text", text)
     refused("--device", folder, "--text", text, "--device", "tpu")

@@ -75,3 +75,16 @@ def test_a_head_is_found_by_name_or_number_and_beside_random_scores_where_they_a
     assert "random" not in str(report.head(0, 3)).split("\n\n")[1].splitlines()[0]
     assert "(" not in str(report).split("Of ")[0]
     assert "layers.1.self_attn" in str(report)
+
+
+def test_the_key_that_is_meant_is_shown_by_head_within_a_line():
+    model = foreign.llama()
+    with probe(model, targets="previous") as report:
+        model(foreign.tokens())
+    best = report.table().sort_values("target_weight").iloc[-1]
+    lines = str(report).splitlines()
+    shown = lines[lines.index("The key that is meant, by head:") + 2]
+    columns = ("target_weight", ".3f"), ("target_gap", ".2f"), ("target_ratio", ".2f")
+    numbers = [f"{best[name]:{spec}}" for name, spec in columns]
+    assert [shown.split()[i] for i in (0, 1, 3, 4, 6)] == [best.layer, str(best["head"]), *numbers]
+    assert max(map(len, lines)) <= summary.PAGE
