@@ -27,6 +27,7 @@ KINDS = {
     "values": ("value factor",),
     "dropout": ("dropout",),
     "precision": ("precision",),
+    "backward": ("backward differs from forward",),
 }
 CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
 """The code of the finding that each kind of exhibit is."""

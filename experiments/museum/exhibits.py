@@ -146,10 +146,6 @@ EXHIBITS = (
     exhibit("timm-1978", faults.always_dropping, 64, DROPOUT, 0.0),
     logits("metal-flash-attention-8", HALF, 64, 65504.0, math.inf),
     logits("transformers-33317", BRAIN, 64, 2.0**-8, 0.0),
-)
-"""The faults that the record has the cost of."""
-
-FURTHER = (
     number("transformers-13430", 512, math.e, 1 / 0.07, cosine=True),
     number("tiny-transformers-71", 64, 1.0, 1 / 8),
     number("mlx-lm-1507", 128, yarn(8) ** 2 * root(128), root(128)),
@@ -158,11 +154,6 @@ FURTHER = (
     number("dl4proteins-notebooks-12", 16, 1 / 8, 1 / 4, heads=4),
     number("ipex-llm-12619", 80, root(128), root(80)),
     number("sglang-485", 72, root(80), root(72)),
-)
-"""Faults that the audit finds, and of which no cost is recorded."""
-
-BACKWARD = (
     exhibit("tilelang-ascend-1670", faults.padded_backward, 129, root(144), mended=attend),
     exhibit("cudnn-frontend-421", faults.backward_without_the_sink, 64, 0.0, 1.0, sink=SINK),
 )
-"""Faults of the gradients alone: the output is right."""
