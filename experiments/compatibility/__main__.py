@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -21,7 +21,9 @@ Cells = dict[tuple[str, str, str], dict[str, str]]
 def read(record: Record) -> Cells:
     """Return the answer for each family, column and tool."""
     return {
-        (entry.at["family"], *place.split()): {key: answer[key] for key in answer if key != "of"}
+        (entry.at["family"], *place.rsplit(" ", 1)): {
+            key: answer[key] for key in answer if key != "of"
+        }
         for entry in record.entries
         for answer in entry.found
         for place in answer["of"]
@@ -32,8 +34,12 @@ def page(record: Record) -> str:
     """Return the page that shows a record."""
     found = read(record)
     letters: dict[str, str] = {}
-    tables = {"plain": cells.IMPLEMENTATIONS, "others": cells.SITUATIONS}
-    shown = {name: "".join(table(found, letters, of)) for name, of in tables.items()}
+    tables = {
+        "plain": (FAMILIES, cells.IMPLEMENTATIONS),
+        "others": (FAMILIES, cells.SITUATIONS),
+        "fewer": (MORE, cells.FEWER),
+    }
+    shown = {name: "".join(table(found, letters, *of)) for name, of in tables.items()}
     kinds = Counter(answer["is"] for answer in found.values())
     template = Path(__file__).with_name("page.md").read_text("utf-8")
     return template.format(
@@ -42,17 +48,18 @@ def page(record: Record) -> str:
         **{name: kinds[name] for name in (cells.RIGHT, cells.REFUSED, cells.WRONG)},
         families=len(FAMILIES),
         more=len(MORE),
-        names=", ".join(MORE),
         tries=sum(kinds[kind] for kind in (cells.RIGHT, cells.REFUSED, cells.WRONG)),
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )
 
 
-def table(found: Cells, letters: dict[str, str], columns: Sequence[str]) -> Iterator[str]:
+def table(
+    found: Cells, letters: dict[str, str], families: Iterable[str], columns: Sequence[str]
+) -> Iterator[str]:
     """Yield the lines of a table, and put its refusals among the letters."""
     yield f"| family | {' | '.join(columns)} |\n"
     yield f"|---|{'---|' * len(columns)}\n"
-    for family in FAMILIES:
+    for family in families:
         marks = [
             "\u00a0".join(mark(found[family, column, tool], letters) for tool in cells.TOOLS)
             for column in columns

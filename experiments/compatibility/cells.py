@@ -17,7 +17,16 @@ from torch import Tensor
 from attnlib.attention import register, rescale
 from attnlib.probing import probe
 from experiments.compatibility import models
-from experiments.compatibility.models import FAMILIES, FIRST, LENGTH, given, mask, there_is, tiny
+from experiments.compatibility.models import (
+    FAMILIES,
+    FIRST,
+    LENGTH,
+    MORE,
+    given,
+    mask,
+    there_is,
+    tiny,
+)
 from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
 from experiments.records import Work
 
@@ -25,8 +34,12 @@ IN_PART = ("LongT5",)
 """Families that ask transformers' registry for some of their attention only."""
 
 IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
-SITUATIONS = ("padding", "cache", "generation", "compile", "bfloat16", "checkpointing")
+PADDED = ("padding", "right padding")
+SITUATIONS = (*PADDED, "cache", "generation", "compile", "bfloat16", "checkpointing")
 COLUMNS = (*IMPLEMENTATIONS, *SITUATIONS)
+FEWER = ("as it is", *PADDED)
+"""The columns of the families that are not tried in all of them."""
+
 TOOLS = ("probe", "rescale", "register")
 
 
@@ -258,22 +271,29 @@ CHECKS: dict[str, Callable[[Case], float]] = {
 
 def work() -> Work:
     """Yield the families, and what fills their cells."""
-    for family in FAMILIES:
+    for family in (*FAMILIES, *MORE):
         yield {"family": family}, partial(cells, family)
 
 
 def cells(family: str) -> list[dict[str, Any]]:
     """Return each answer of the tools once, with the columns and tools that it is of."""
     found: dict[str, dict[str, Any]] = {}
-    for column, tool in product(COLUMNS, TOOLS):
+    for column, tool in product(columns(family), TOOLS):
         answer = cell(family, column, tool)
         found.setdefault(repr(answer), {**answer, "of": []})["of"].append(f"{column} {tool}")
     return list(found.values())
 
 
+def columns(family: str) -> tuple[str, ...]:
+    """Return in which columns a family is tried."""
+    return FEWER if family in MORE else COLUMNS
+
+
 def setting(family: str, column: str) -> tuple[str, str]:
     """Return the implementation and the situation of a column."""
-    return (column, "plain") if column in IMPLEMENTATIONS else (usual(family), column)
+    if column in IMPLEMENTATIONS:
+        return column, "plain"
+    return usual(family), "plain" if column == FEWER[0] else column
 
 
 @cache
