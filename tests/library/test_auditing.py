@@ -36,6 +36,11 @@ def plain(q, k, v, attn_mask=None):
     return scores.softmax(-1) @ v
 
 
+def test_double_precision_is_read_in_double_precision():
+    report = audit(plain, d=64, expected="transformer", length=64, dtype=torch.float64)
+    assert int(report.facts["precision"].split()[0]) > 45
+
+
 SITUATIONS = {
     "causal": {"heads": 1},
     "padded": {},  # takes a mask

@@ -58,6 +58,11 @@ def test_a_picture_has_layers_down_and_heads_across():
     assert "1/Y" in axes.get_title()
 
 
+def test_what_is_written_stands_out_from_its_square():
+    figure = figures.heads(grid([8.0, 512.0, math.nan]))
+    assert [text.get_color() for text in figure.axes[0].texts] == ["black", "white", "black"]
+
+
 def test_sinks_and_wide_heads_are_marked_and_explained():
     lines = grid([8.0, 8.0], [8.0, 8.0])
     lines[1] |= {"first_weight": 0.3}

@@ -353,6 +353,7 @@ class TestBadInput:
         assert_refused("gap", "3", retrieval.reach, Cosine(8), Fixed(3.0), 1.0)
         assert_refused("theta", "-1", Tilted, -1.0)
         assert_refused("gap", "nan", Fixed, np.nan)
+        assert_refused("gap", "inf", retrieval.least_alpha, np.inf, 5)
 
     def test_what_does_not_broadcast(self):
         shapes = "(2,) and (3,) and (4,)"
