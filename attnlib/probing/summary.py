@@ -135,9 +135,9 @@ def _meant(lines: list[Line]) -> Iterator[str]:
     yield f"The key that is meant, {heads}:"
     headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))
     yield f"{'layer':{WIDTH}}{'head':>6}" + "".join(f"{heading:>9}" for heading in headings)
-    for line in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
-        cells = "".join(f"{number(line[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
-        yield f"{short(layer_name(line), WIDTH):{WIDTH}}{line['head']:>6}{line['targets']:>9}{cells}"
+    for one in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
+        cells = "".join(f"{number(one[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
+        yield f"{short(layer_name(one), WIDTH):{WIDTH}}{one['head']:>6}{one['targets']:>9}{cells}"
     yield fill(TARGET_LEGEND, PAGE)
 
 
