@@ -288,7 +288,7 @@ def probe_command(
         ids = tokenizer(content, return_tensors="pt", **options)["input_ids"]
         if ids.shape[-1] < 2:
             raise CommandError(f"{text} must have at least 2 tokens, got {ids.shape[-1]}")
-        unknown = 0.0 if tokenizer.unk_token_id is None else _share(ids, tokenizer.unk_token_id)
+        unknown = ids.flatten().tolist().count(tokenizer.unk_token_id) / ids.numel()
         if unknown > UNKNOWN:
             said = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
             warnings.warn(f"{said}: the tokenizer does not know them", stacklevel=1)
@@ -302,11 +302,6 @@ def probe_command(
         typer.echo(report.to_json())
     else:
         typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{shown}")
-
-
-def _share(ids: Any, one: int) -> float:
-    """Return the share of one token among all."""
-    return float((ids == one).double().mean())
 
 
 def _say_what_to_install() -> None:

@@ -131,15 +131,13 @@ def text(lines: list[Line]) -> str:
 
 def _meant(lines: list[Line]) -> Iterator[str]:
     """Return what is found of the key that is meant, by head, and what it says."""
-    yield "The key that is meant, " + (
-        f"in the {MEANT} heads that give it the most weight:" if len(lines) > MEANT else "by head:"
-    )
-    headings = "".join(f"{heading:>9}" for heading, *_ in TARGET_COLUMNS)
-    yield f"{'layer':{WIDTH}}{'head':>6}{'rows':>9}{headings}"
-    for line in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
-        cells = "".join(f"{number(line[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
-        place = f"{short(layer_name(line), WIDTH):{WIDTH}}{line['head']:>6}"
-        yield f"{place}{line['targets']:>9}{cells}"
+    heads = f"in the {MEANT} heads that give it most" if len(lines) > MEANT else "by head"
+    yield f"The key that is meant, {heads}:"
+    headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))
+    yield f"{'layer':{WIDTH}}{'head':>6}" + "".join(f"{heading:>9}" for heading in headings)
+    for one in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
+        cells = "".join(f"{number(one[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
+        yield f"{short(layer_name(one), WIDTH):{WIDTH}}{one['head']:>6}{one['targets']:>9}{cells}"
     yield fill(TARGET_LEGEND, PAGE)
 
 
