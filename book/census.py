@@ -5,7 +5,6 @@ page says what the record says.
 """
 
 import html
-import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -175,7 +174,6 @@ def numbers() -> dict[str, str]:
     """Return the numbers of the page by name."""
     record = records.load("census")
     alphas = [row["alpha"] for row in rows()]
-    largest = max(rows(), key=lambda row: row["alpha"])
     counted = {
         "done": len(record.entries),
         "measured": len(families()),
@@ -191,8 +189,7 @@ def numbers() -> dict[str, str]:
         **{name: str(count) for name, count in counted.items()},
         "least": f"{min(alphas):.3g}",
         "most": f"{max(alphas):.3g}",
-        "most_family": largest["family"],
-        "heads": f"{math.floor(largest['alpha'] ** 2 + 0.5)}",
+        "most_families": ", ".join(families(lambda row: same(row["alpha"], max(alphas)))),
         "transformers": record.made["transformers"],
         "torch": record.made["torch"],
     }

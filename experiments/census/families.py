@@ -41,7 +41,6 @@ RELEASED: dict[str, dict[str, Any]] = {
     "InklingTextConfig": {"log_scaling_n_floor": 128000},
     "HunYuanDenseV1Config": {"head_dim": 128},
     "HunYuanMoEV1Config": {"head_dim": 128},
-    "HunYuanVLTextConfig": {"head_dim": 128},
     "MinistralConfig": {"head_dim": 128},
     "NemotronConfig": {"num_key_value_heads": 8},
     "DeepseekV2Config": {"num_experts_per_tok": 6},
