@@ -78,7 +78,8 @@ class ByHand:
             seen = s > -torch.inf
             n = seen.sum(-1)
             rows = n >= 2
-            if there is not None and "decoder." not in names[module]:
+            decodes = model.config.is_encoder_decoder and "decoder." in names[module]
+            if there is not None and not decodes:
                 rows &= there[:, None, : s.shape[2]].bool()
             mean = torch.where(seen, s, 0.0).sum(-1) / n
             squares = torch.where(seen, s - mean[..., None], 0.0).square().sum(-1)
