@@ -73,12 +73,14 @@ class ByHand:
         Of the rows that see two keys or more, and are of tokens that are `there`.
         """
         names = {module: name for name, module in model.named_modules()}
+        config: Any = model.config
+        encodes = config.is_encoder_decoder
         lines = {}
         for (module, call), (s, p) in self.calls.items():
             seen = s > -torch.inf
             n = seen.sum(-1)
             rows = n >= 2
-            decodes = model.config.is_encoder_decoder and "decoder." in names[module]
+            decodes = encodes and "decoder." in names[module]
             if there is not None and not decodes:
                 rows &= there[:, None, : s.shape[2]].bool()
             mean = torch.where(seen, s, 0.0).sum(-1) / n
