@@ -183,7 +183,7 @@ function answerOf({ n, d, causal, known, v }, chosen) {
 
 /** Return the form of the front page. */
 export function numberForModel() {
-  const state = { ...START, known: "theta", theta: 4 };
+  const state = { ...START, theta: 4 };
   const change = (part) => {
     Object.assign(state, part);
     update();

@@ -205,6 +205,9 @@ def test_a_head_reads_while_its_logits_are_multiplied(opened):
 def test_a_number_in_place_and_the_calculator_goes_on_from_there(opened):
     page = opened("intro", 390)
     answer = page.locator("#fig-number .live-answer")
+    assert "multiply q·k by 0.08839." in answer.inner_text()  # 1/√128: nothing is known
+    page.get_by_text("how far the key to find stands out").click()
+    settle(page)
     assert "multiply q·k by 0.3536." in answer.inner_text()
     page.get_by_label("Number of keys n", exact=True).fill("1000")
     page.get_by_text("a trained head, measured by the probe").click()
