@@ -35,9 +35,7 @@ def test_a_number_from_another_chapter_is_the_number_there(page, name, chapter, 
     assert printed(page, name) == printed(chapter, original)
 
 
-def test_the_verdict_on_the_predictions_is_that_of_their_chapter():
-    held, told = (printed("length", name) for name in ("all_hold", "predictions"))
-    assert printed("short_answer", "short_predictions") == f"{held} of {told}"
+def test_the_rule_of_the_training_length_is_as_wrong_as_its_chapter_says():
     lines = "\n".join(Page(CHAPTERS / "length.ipynb").lines())
     rule = printed("short_answer", "short_root_rule")
     assert f"t* at the training's length: wrong in {rule} cells" in lines

@@ -16,7 +16,7 @@ from tests.site.checks import PAGES, anchors, soup
 
 NOT_SHOWN = {
     "commands",
-    *("__main__", "checking", "extras", "files", "interception", "opening"),
+    *("__main__", "checking", "extras", "files", "interception", "opening", "projections"),
     *("maximum", "quadrature", "special"),
 }
 """What serves the modules themselves."""
