@@ -6,11 +6,12 @@ import re
 import numpy as np
 import pytest
 
-from experiments import records, trained
+from experiments import gains, records, trained
 from experiments.lab.comparison import interval
 
 FILES = {
     "trained_law": ("heads", lambda runs: trained.recall(trained.Recall(runs))),
+    "gain_text": ("training", lambda runs: gains.brief(gains.Gains(runs))),
     "trained_text": ("training", lambda runs: trained.text(trained.Text(runs))),
 }
 
