@@ -41,9 +41,9 @@ LONG_GAP, LONG_STRENGTH = 12.0, 4.0
 
 
 def door_long() -> Figure:
-    """Return the scale that three keys want against n: log n, √log n, and none of both."""
+    """Return the scale of three keys against n: log n, √log n, and none of both."""
     style.set_style()
-    drawing, axes = style.figure("number of keys n", "α that the key wants")
+    drawing, axes = style.figure("number of keys n", "α")
     drawing.set_size_inches(DOOR)
     n = np.geomspace(10.0, 1e7, 61)
     found = n[n <= np.exp(LONG_STRENGTH**2 / 2.0)]
