@@ -167,7 +167,8 @@ def missing(whole: bool) -> str:
         if one.found["not"] and whole != bool(one.found["rows"]):
             said = (text.removesuffix(": did not run") for text in one.found["not"])
             lines.append(f"- {one.at['family']}: {'; '.join(said)}")
-    return "\n".join(line.replace("<", "&lt;").replace("_", r"\_") for line in lines)
+    written = str.maketrans({"<": "&lt;", "_": r"\_", "`": ""})
+    return "\n".join(line.translate(written) for line in lines)
 
 
 def numbers() -> dict[str, str]:

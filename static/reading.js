@@ -13,6 +13,7 @@
     for (const code of details.querySelectorAll("div.highlight")) addCopy(code);
   };
   const addCopy = (code) => {
+    if (!navigator.clipboard) return; // a page that came unprotected over the network has none
     const button = document.createElement("button");
     button.type = "button";
     button.className = "copy";
