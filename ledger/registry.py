@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import linregress
 
-from attnlib import scores
 from attnlib.sampling import mean_and_error
 
 
@@ -56,10 +55,6 @@ class Bar:
     """Most are more than half; what fades, or falls short, is less than half of what it was."""
     NINE_TENTHS = 0.9
     """The largest weight of a row that is nearly one-hot; the share that holds over a range."""
-
-
-ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
-"""The exact mean and variance of one of the d products that q·k adds up."""
 
 
 class Verdict(StrEnum):

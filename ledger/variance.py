@@ -19,7 +19,6 @@ from experiments.initialisation import (
 )
 from ledger import symbolic
 from ledger.registry import (
-    ENTRY,
     Bar,
     Decision,
     claim,
@@ -32,6 +31,9 @@ from ledger.registry import (
 
 WIDE = 10**6
 """A head at which a drift that is slow would be seen."""
+
+ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
+"""The exact mean and variance of one of the d products that q·k adds up."""
 
 TRIED = listed("{}", DIMENSIONS)
 
