@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from attnlib.checking import FloatArray
-from ledger.registry import Bar, Decision, Verdict, claim, extended_unless, holds_within, listed
+from ledger.registry import (
+    Bar,
+    Decision,
+    Verdict,
+    claim,
+    close,
+    extended_unless,
+    holds_within,
+    listed,
+)
 
 MODELS = ("SmolLM2", "MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
 
@@ -40,13 +49,8 @@ def recorded() -> dict[str, dict[str, FloatArray]]:
         growth = laws.find(**at, growth="laws")
         tables = [entry for entry in laws.select(**at) if "length" in entry.at]
         middle = next((e for e in tables if e.at["length"] == MIDDLE), tables[-1]).found
-        columns = {
-            "weight_exponent": growth["largest_rest"][0],
-            "range_growth": growth["range"][0],
-            "half": middle["half"],
-            "tail": middle["tail"],
-            "law": growth["tail"],
-        }
+        columns = {"half": middle["half"], "tail": middle["tail"], "law": growth["tail"]}
+        columns |= {"weight": growth["largest_rest"][0], "growth": growth["range"][0]}
         if "output" in growth:
             columns["output"] = growth["output"]
         for entry in laws.select(model=name, growth="output"):
@@ -79,20 +83,18 @@ def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
     """
     spread = 3.0 + growth * math.log(FAR)
     limit = math.exp(spread - 3.0) / (FAR - 1.0 + math.exp(spread)) * float(FAR) ** power
-    proved = abs(limit - 1.0) < Bar.IN_THE_LIMIT
     heads = recorded()["SmolLM2"]
-    exponents = {name: np.median(table["weight_exponent"]) for name, table in recorded().items()}
+    exponents = {name: np.median(table["weight"]) for name, table in recorded().items()}
     own = float(exponents.pop("SmolLM2"))
     like = abs(own + power) < Bar.TENTH
-    return extended_unless(like, proved), {
-        "limit": limit,
+    return extended_unless(like, close(limit, 1.0, Bar.IN_THE_LIMIT)), {
         "beyond": 100 * np.mean(heads["range"] > math.log(LONGEST)),
         "heads": heads["range"].size,
         "range": np.median(heads["range"]),
         "exponent": own,
         "others": listed("{:.2f} in {}", exponents.values(), exponents),
-        "growth": np.median(heads["range_growth"]),
-        "faster": 100 * np.mean(heads["range_growth"] > 1.0),
+        "growth": np.median(heads["growth"]),
+        "faster": 100 * np.mean(heads["growth"] > 1.0),
     }
 
 
@@ -184,18 +186,14 @@ def moments(power: float = 1.0, by: str = "variance") -> Decision:
     centred = scores - scores.mean()
     error = [np.sum(((1.0 + u * centred) / scores.size - (scores == 4.0)) ** 2) for u in range(3)]
     best = 1.0 + (error[0] - error[2]) / (2.0 * (error[0] - 2.0 * error[1] + error[2]))
-    proved = abs(best / (centred[-1] / scores.var() ** power) - 1.0) < Bar.ROUNDING * scores.size
+    proved = close(best, centred[-1] / scores.var() ** power, Bar.ROUNDING * scores.size)
     found = needles()
     rules = {name: found["gap"] / found[name] for name in ("variance", "slope")}
     off = {  # by how many octaves a rule, kept on the grid of multipliers, misses
         name: float(np.median(np.abs(np.log2(np.clip(rule, 0.5, 2.0) / found["best"]))))
         for name, rule in rules.items()
     }
-    return extended_unless(off[by] < Bar.HALF, proved, Verdict.HOLDS_WITHIN), {
-        "best": best,
-        "heads": found["best"].size,
-        "rule": np.median(rules["variance"]),
-        "wanted": np.median(found["best"]),
-        "off": off,
-        "of_all": found["of_all"],
-    }
+    numbers = {"heads": found["best"].size, "rule": np.median(rules["variance"]), "off": off}
+    wanted = {"wanted": np.median(found["best"]), "of_all": found["of_all"]}
+    verdict = extended_unless(off[by] < Bar.HALF, proved, Verdict.HOLDS_WITHIN)
+    return verdict, {"best": best, **numbers, **wanted}

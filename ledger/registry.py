@@ -14,7 +14,11 @@ from importlib.resources import files
 from inspect import signature
 from typing import Any, NamedTuple
 
-from attnlib import scores
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import linregress
+
+from attnlib.sampling import mean_and_error
 
 
 class Source(NamedTuple):
@@ -25,43 +29,6 @@ class Source(NamedTuple):
     name: str
     address: str = ""
     """Where the text can be had, of a source that no chapter follows."""
-
-
-SU = "https://kexue.fm/archives/"
-ARXIV = "https://arxiv.org/abs/"
-REVIEW = "https://openreview.net/forum?id="
-GITHUB = "https://github.com/"
-SOURCES = {
-    "000": Source("su2023gradient", "the largest gradient"),
-    "001": Source("scores_post", "variance of a dot product"),
-    "002": Source("orr2023almost", "scale of the output"),
-    "003": Source("su2023gradient", "its readers' comments"),
-    "004": Source("dotproduct_post", "Jacobian of softmax"),
-    "005": Source("velickovic2024softmax", "dispersion"),
-    "006": Source("li2025vanishing", "vanishing variance"),
-    "007": Source("hayase2026unified", "counting of gaps"),
-    "008": Source("demir2025optimal", "optimal temperature"),
-    "009": Source("vaswani2017attention", "the Transformer", ARXIV + "1706.03762"),
-    "010": Source("su2021entropy", "entropy invariance", SU + "8823"),
-    "011": Source("su2022derivation", "its quick derivation", SU + "9034"),
-    "012": Source("su2023lemma", "Johnson and Lindenstrauss", SU + "9588"),
-    "013": Source("su2023robustness", "noise and information", SU + "9593"),
-    "014": Source("su2023keynorm", "normalised keys", SU + "9859"),
-    "015": Source("su2024extrapolation", "length extrapolation", SU + "9948"),
-    "016": Source("su2025qkclip", "QK-Clip", SU + "11126"),
-    "017": Source("peng2024yarn", "YaRN", ARXIV + "2309.00071"),
-    "018": Source("nakanishi2025ssmax", "Scalable-Softmax", ARXIV + "2501.19399"),
-    "019": Source("chen2026critical", "three phases", REVIEW + "7SLtElfqCW"),
-    "020": Source("giorlandino2025two", "two failures", REVIEW + "utSqpxQHXq"),
-    "021": Source("anson2025scale", "scale-invariant attention", ARXIV + "2505.17083"),
-    "022": Source("wortsman2023small", "small proxies", ARXIV + "2309.14322"),
-    "023": Source("kimi2025k2", "Kimi K2", ARXIV + "2507.20534"),
-    "024": Source("chiang2022overcoming", "log-length scale", GITHUB + "ndnlp/parity"),
-    "025": Source("henry2020qknorm", "query-key norm", GITHUB + "CyndxAI/QKNorm"),
-}
-"""The sources by number. 000 is the English translation of 003, which adds its readers' comments.
-Of 005 to 008, papers on attention at other lengths, the ledger has one law each; from 009 on
-several, which no chapter follows."""
 
 
 class Bar:
@@ -88,10 +55,6 @@ class Bar:
     """Most are more than half; what fades, or falls short, is less than half of what it was."""
     NINE_TENTHS = 0.9
     """The largest weight of a row that is nearly one-hot; the share that holds over a range."""
-
-
-ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
-"""The exact mean and variance of one of the d products that q·k adds up."""
 
 
 class Verdict(StrEnum):
@@ -147,23 +110,19 @@ class Outcome(Statement):
     evidence: str
 
 
+_WORDS = tomllib.loads(files("ledger").joinpath("statements.toml").read_text("utf-8"))
+SOURCES = {number: Source(**source) for number, source in _WORDS.pop("sources").items()}
+"""The sources by number."""
 EVIDENCE: dict[str, str] = {}
 """What the evidence for each statement says: a template for the numbers of its check."""
 STATEMENTS: dict[str, Statement] = {}
 """Every statement by its id."""
-for _number, _chapters in tomllib.loads(
-    files("ledger").joinpath("statements.toml").read_text("utf-8")
-).items():
+for _number, _chapters in _WORDS.items():
     for _chapter, _statements in _chapters.items():
         for _id, _words in _statements.items():
             EVIDENCE[_id] = _words.pop("evidence")
-            STATEMENTS[_id] = Statement(
-                id=_id,
-                source=_number,
-                chapter=_chapter,
-                address=SOURCES[_number].address,
-                **_words,
-            )
+            _place = {"source": _number, "chapter": _chapter, "address": SOURCES[_number].address}
+            STATEMENTS[_id] = Statement(id=_id, **_place, **_words)
 
 CLAIMS: dict[str, Callable[..., Finding]] = {}
 """The check of every claim by its id."""
@@ -225,14 +184,25 @@ def extended_unless(as_said: Any, true: Any, whole: Verdict = Verdict.HOLDS) -> 
     return whole if as_said else Verdict.EXTENDED
 
 
+def close(measured: ArrayLike, claimed: ArrayLike, bar: float = Bar.ROUNDING) -> bool:
+    """Return whether numbers are the claimed ones, up to a relative error."""
+    return bool((np.abs(np.divide(measured, claimed) - 1.0) < bar).all())
+
+
+def errors_off(values: ArrayLike, claimed: float) -> float:
+    """Return by how many standard errors the mean of simulated values misses a number."""
+    mean, error = mean_and_error(values)
+    return float(abs(mean - claimed) / error)
+
+
+def power_of(x: ArrayLike, y: ArrayLike) -> float:
+    """Return the power of x that y goes like, by least squares on the logarithms."""
+    return float(linregress(np.log(x), np.log(y)).slope)
+
+
 def listed(pattern: str, *columns: Iterable[Any]) -> str:
     """Return a list in words: the pattern, filled from each row of the columns."""
     return ", ".join(pattern.format(*row) for row in zip(*columns, strict=True))
-
-
-def reproduced(true: bool) -> str:
-    """Return what the evidence says of a figure."""
-    return "Reproduced" if true else "Not reproduced"
 
 
 def check(identifier: str) -> Outcome:

@@ -7,11 +7,10 @@ are of comments in source 003. Chapters: training, gradient, largest.
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import linregress
+from scipy.stats import linregress, zscore
 
 from attnlib import exact, retrieval, rows
 from attnlib.checking import FloatArray
@@ -27,7 +26,7 @@ from experiments.lab.small_models import (
     train_retrieval,
 )
 from experiments.power_softmax import power_softmax
-from ledger.registry import Bar, Decision, Verdict, claim, holds, holds_within, listed
+from ledger.registry import Bar, Decision, Verdict, claim, close, holds, holds_within, listed
 
 if TYPE_CHECKING:  # the runs load torch, and the other claims need none
     from experiments.lab.sweep import Outcome
@@ -53,39 +52,20 @@ def recorded(experiment: str) -> "Sequence[Outcome]":
     return records.together(experiment, *FURTHER.get(experiment, ()))
 
 
-class Compared(NamedTuple):
-    """A variant and the baseline: at which rates one is surely worse, and words."""
-
-    worse: NDArray[np.bool_]
-    lower: str
-    evidence: str
-
-
-def compare(experiment: str, changed: str) -> Compared:
-    """Compare the final losses of a variant and of the baseline, rate by rate."""
-    runs = recorded(experiment)
-    harm = comparison.harm(runs, changed)
-    gaps = comparison.interval(harm)
-    rates = [*map(_rate, comparison.learning_rates(runs))]
-    counts = zip((harm < 0.0).sum(axis=-1), rates, strict=True)
-    return Compared(
-        gaps.mean > gaps.half_width,
-        ", ".join(f"{count} at {rate}" for count, rate in counts if count) or "none",
-        f"{_size(runs)}: the factor changes the final loss by {_listed(harm)} nats a byte at "
-        f"learning rates {', '.join(rates)} (95 % intervals over {harm.shape[-1]} seeds).",
-    )
-
-
 @claim("training.worse", experiments=("source_start", "learning_rate"))
 @claim("training.bert", experiments=("encoder", "encoder_longer"))
 def worse(experiments: tuple[str, ...], changed: str = "note") -> Decision:
     """The variant `changed` is worse than the baseline, in models that are not the source's."""
-    found = [compare(one, changed) for one in experiments]
-    sure = all(one.worse.all() for one in found)
+    runs = [recorded(one) for one in experiments]
+    harms = [comparison.harm(some, changed) for some in runs]
+    sure = all(_surely(harm).all() for harm in harms)
     return Verdict.HOLDS_WITHIN if sure else Verdict.OPEN, {
-        "first": found[0].evidence,
-        "second": found[-1].evidence,
-        "lower": found[0].lower,
+        "size": _size(runs[0]),
+        "steps": [some[0].setting.training.steps for some in runs],
+        "rates": listed("2^{:g}", np.log2(comparison.learning_rates(runs[0]))),
+        "seeds": [harm.shape[-1] for harm in harms],
+        "harms": [_listed(harm) for harm in harms],
+        "lower": np.sum(harms[0] < 0.0),
     }
 
 
@@ -100,20 +80,13 @@ def apart(variant: str, precision: str) -> FloatArray:
 @claim("training.residual")
 def residual(power_of_two: str = "eight", whole: str = "eight_with_bias") -> Decision:
     """The runs of all three variants are those of the baseline; the last weights the bias too."""
-    exactly = [apart(power_of_two, precision) for precision in ("float32", "float64")]
+    exactly = max(apart(power_of_two, precision).max() for precision in ("float32", "float64"))
     rounded = apart("undone", "float64")[:100].max()
     biased = apart(whole, "float64")
-    largest = max(gaps.max() for gaps in exactly)
-    right = largest == 0.0 and rounded < ROUNDED
-    return holds(right, right and biased.max() < ROUNDED), {
-        "steps": exactly[0].size,
-        "same": "are the same to the last bit" if not largest else f"differ by up to {largest:.2g}",
-        "rounded": rounded,
-        "part_at": np.argmax(biased > 0.0) + 1,
-        "biased": biased.max(),
-        "last": biased[-20:].mean(),
-        "size": _size(recorded("residual"), steps=False),
-    }
+    right = exactly == 0.0 and rounded < ROUNDED
+    parted = (np.argmax(biased > 0.0) + 1, biased.max(), biased[-20:].mean())
+    numbers = {"steps": biased.size, "exactly": exactly, "rounded": rounded, "parted": parted}
+    return holds(right, right and biased.max() < ROUNDED), numbers
 
 
 @claim("training.scale-dependent")
@@ -124,29 +97,15 @@ def scale_dependent(undone: str = "eight", skip: bool = True) -> Decision:
     `skip` all else that is added has the factor as well. And there is harm at the best rate.
     """
     runs = recorded("source_start")
-    best = _best_rate(runs)
-    harm = comparison.harm(runs, "note")[best]
-    gap = comparison.interval(harm)
+    harm = comparison.harm(runs, "note")[_best_rate(runs)]
     before = max(apart(undone, precision).max() for precision in ("float32", "float64"))
     rest, branch = np.sin(np.outer((1.0, 1.7), np.arange(128.0)))
     c = (128 / math.e) ** 0.5
-    plain = _normalised(rest + branch)
-    alone = float(np.abs(_normalised(rest + c * branch) - plain).max())
-    after = float(np.abs(_normalised(c * rest + c * branch) - plain).max()) if skip else alone
-    return holds(max(before, after) < ROUNDED and gap.mean > gap.half_width), {
-        "before": before,
-        "after": after,
-        "alone": alone,
-        "harm": _listed(harm),
-        "rate": _rate(comparison.learning_rates(runs)[best]),
-        "seeds": harm.size,
-    }
-
-
-def _normalised(total: FloatArray) -> FloatArray:
-    """Return what a LayerNorm without ε makes of a sum."""
-    normalised: FloatArray = (total - total.mean()) / total.std()
-    return normalised
+    plain, alone, whole = (zscore(a * rest + b * branch) for a, b in ((1, 1), (1, c), (c, c)))
+    after = float(np.abs((whole if skip else alone) - plain).max())
+    changed = [before, after, float(np.abs(alone - plain).max())]
+    numbers = {"changed": changed, "harm": _listed(harm), "seeds": harm.size}
+    return holds(max(before, after) < ROUNDED and bool(_surely(harm))), numbers
 
 
 @claim("training.cause")
@@ -156,26 +115,21 @@ def cause(suspect: str = "larger", other: str = "smaller") -> Decision:
     A factor c on z is a start of W that is c times larger and a learning rate of W that is c times
     larger. "larger" has the first alone, "smaller" the second alone.
     """
-    (source, of_source), (ours, of_ours) = (
-        _halves(name, suspect, other) for name in ("source_start", "cause")
-    )
-    verdict = Verdict.ANSWERED if source and ours else Verdict.OPEN
-    return verdict, {"of_source": of_source, "of_ours": of_ours}
+    sure, told = [], []
+    for experiment in ("source_start", "cause"):
+        runs = recorded(experiment)
+        best = _best_rate(runs)
+        both, alone, rest = (comparison.harm(runs, one)[best] for one in ("note", suspect, other))
+        sure.append(bool(_surely(alone - rest)))
+        told.append([*map(_listed, (both, alone, rest, alone - rest, both - alone - rest))])
+    verdict = Verdict.ANSWERED if all(sure) else Verdict.OPEN
+    return verdict, {"source": told[0], "ours": told[1], "seeds": both.size, "size": _size(runs)}
 
 
-def _halves(experiment: str, suspect: str, other: str) -> tuple[bool, str]:
-    """Return whether `suspect` surely costs more than `other` at the best rate, and the numbers."""
-    runs = recorded(experiment)
-    best = _best_rate(runs)
-    both, alone, rest = (comparison.harm(runs, one)[best] for one in ("note", suspect, other))
-    more = comparison.interval(alone - rest)
-    return bool(more.mean > more.half_width), (
-        f"{_size(runs)}: at the best rate, {_rate(comparison.learning_rates(runs)[best])}, both "
-        f"cost {_listed(both)} nats a byte, the start alone {_listed(alone)}, the rate alone "
-        f"{_listed(rest)} (95 % intervals over {both.size} seeds). The start costs more than the "
-        f"rate by {_listed(alone - rest)}, and both more than the sum of the two by "
-        f"{_listed(both - alone - rest)}."
-    )
+def _surely(harm: FloatArray) -> FloatArray:
+    """Return whether the mean over the seeds is above 0 with its interval."""
+    gap = comparison.interval(harm)
+    return np.asarray(gap.mean > gap.half_width)
 
 
 def _best_rate(runs: "Sequence[Outcome]") -> int:
@@ -183,16 +137,10 @@ def _best_rate(runs: "Sequence[Outcome]") -> int:
     return int(comparison.losses(runs, "baseline").mean(axis=-1).argmin())
 
 
-def _rate(rate: float) -> str:
-    return f"2^({np.log2(rate):g})"
-
-
-def _size(runs: "Sequence[Outcome]", steps: bool = True) -> str:
-    """Return the size of the models, and how long they were trained, in words."""
-    setting: Any = runs[0].setting
-    size = setting.config
-    words = f"{size.depth} layers, width {size.width}, n = {size.sequence}"
-    return f"{words}, {setting.training.steps} steps" if steps else words
+def _size(runs: "Sequence[Outcome]") -> str:
+    """Return the size of the models in words."""
+    size: Any = runs[0].setting.config
+    return f"{size.depth} layers, width {size.width}, n = {size.sequence}"
 
 
 def _listed(values: FloatArray) -> str:
@@ -216,8 +164,7 @@ def largest_trains(
     alpha = np.geomspace(strength / 8.0, 8.0 * strength, 200)
     gradients = alpha * (1.0 - retrieval.collision_probability(law, needle, alpha, n))
     at = float(alpha[gradients.argmax()])
-    most, least = (float(retrieval.loss(law, needle, a, n)) for a in (at, strength))
-    parts, above = [abs(at / strength - 1.0) < Bar.TENTH], []
+    parts, above = [close(at, strength, Bar.TENTH)], []
     for d in dimensions:
         runs: list[list[Any]] = [
             [r for r in recorded("no_scale_seeds") if r.setting.variant == f"{one}_{d}"]
@@ -229,14 +176,10 @@ def largest_trains(
         best = int(losses.mean(axis=1).argmin())
         parts.append(largest == best)
         above.append(_listed(losses[largest] - losses[best]))
-    return holds_within(*parts), {
-        "at": at,
-        "most": most,
-        "least": least,
-        "n": n,
-        "above": listed("{} (d = {})", above, dimensions),
-        "annealed": _listed(comparison.harm(recorded("policies"), "annealed")),
-    }
+    loss = [float(retrieval.loss(law, needle, a, n)) for a in (at, strength)]
+    annealed = _listed(comparison.harm(recorded("policies"), "annealed"))
+    numbers = {"at": at, "loss": loss, "n": n, "annealed": annealed}
+    return holds_within(*parts), {**numbers, "above": listed("{} (d = {})", above, dimensions)}
 
 
 @claim("comments.power-faster")
@@ -268,12 +211,8 @@ def power_faster(
     x = np.random.default_rng(seed).standard_normal((1000, n))
     y, p = power_softmax(x), rows.softmax(x)
     larger = float(np.mean((y * (1 - y) * EXPONENT / abs(x) - p * (1 - p)).sum(axis=1) > 0.0))
-    lines = "; ".join(f"{name}: {mean:.2f} ± {e:.2f}" for name, (mean, e) in measured.items())
-    return holds_within(*(larger > Bar.HALF and sign for sign in signs)), {
-        "larger": larger,
-        "differences": lines[0].upper() + lines[1:],
-        "rate": RATES["attention"][rate],
-    }
+    shown = {"larger": larger, "measured": [*measured.values()], "rate": RATES["attention"][rate]}
+    return holds_within(*(larger > Bar.HALF and sign for sign in signs)), shown
 
 
 @claim("comments.not-rnn")
@@ -297,9 +236,9 @@ def not_rnn(
                 )
             )
             parts.append(abs(attention) < Bar.TWENTIETH and abs(recurrent) > Bar.TENTH)
-            words = "normalised" if normalised else "plain"
-            cells.append(f"{attention:+.2f} and {recurrent:+.2f} ({words}, gain {gain:g})")
-    return holds_within(*parts), {"cells": ", ".join(cells)}
+            cells.append((attention, recurrent, "normalised" if normalised else "plain", gain))
+    cells_in_words = listed("{:+.2f} and {:+.2f} ({}, gain {:g})", *zip(*cells, strict=True))
+    return holds_within(*parts), {"cells": cells_in_words}
 
 
 @claim("comments.not-learning-rate")
@@ -326,12 +265,8 @@ def not_learning_rate(
     else:
         stuck = cured > Bar.HALF and scaled.value < Bar.TENTH
         verdict = Verdict.HOLDS_WITHIN if stuck else Verdict.OPEN
-    return verdict, {
-        "rates": [len(RATES[one]) for one in optimisers],
-        "descent": descent,
-        "adam": adam,
-        "scaled": scaled,
-    }
+    counts = [len(RATES[one]) for one in optimisers]
+    return verdict, {"rates": counts, "descent": descent, "adam": adam, "scaled": scaled}
 
 
 @cache
