@@ -49,15 +49,15 @@ def test_every_prediction_of_the_file_has_its_parts(models):
     held = [part.verdict == length.HOLDS for part in heads]
     assert np.mean(held) > 0.9
     assert {part.verdict for part in of_models} <= {length.HOLDS, length.OPEN}
-    for found in (length.Heads(records.runs("length_head")).found, models.found):
-        assert {len(entries) for entries in found.values()} == {5}  # seeds
+    for found in (length.Heads(records.runs("length_head")).runs, models.runs):
+        assert {len(runs) for runs in found.values()} == {5}  # seeds
 
 
 def test_losses_of_models_are_those_of_the_answer(models):
     for key in (("fixed", 2000, 1024), ("noise", 2000, 4096)):
         none, law = models("none", *key), models("ssmax", *key)
-        assert none == pytest.approx([one["answer_loss"] for one in models.found[key]])
-        assert law == pytest.approx([one["answers"]["ssmax"] for one in models.found[key]])
+        assert none == pytest.approx([one["answer_loss"] for one in models.found(*key)])
+        assert law == pytest.approx([one["answers"]["ssmax"] for one in models.found(*key)])
         assert not np.allclose(models("loss", *key), none)
 
 
