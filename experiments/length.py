@@ -5,10 +5,12 @@ A number is refuted where its mean over the seeds is outside the margin; a sign 
 interval of the mean lies on the other side of 0, and it is open where the interval has both.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -271,29 +273,13 @@ def parts(outcomes: Iterable[Outcome]) -> list[Part]:
     return [part for chapter in chapters for part in chapter(heads)]
 
 
-WORDS = {
-    1: "a trained head wants its own scale at every length",
-    2: "its gap is the slope of κ, and not the variance",
-    3: "the same for stronger needles",
-    4: "a briefly trained head wants one factor at every length",
-    5: "the least factor that still does grows with n",
-    6: "longer training never asks for a larger factor",
-    7: "a fixed needle wants less scale with more keys",
-    8: "a growing needle wants log n",
-    9: "weight and loss at 4, 16, 64 n₀ from n₀ alone",
-    10: "gap and κ alone are wrong by less than 0.35 nats",
-    11: "weight and loss for briefly trained heads",
-    12: "a law wins where t* is above its root",
-    13: "noise, mean cosine 0.5, long: what each law costs",
-    14: "noise, 0.7, long: laws that grow little cost nothing",
-    15: "a fixed needle: every law loses",
-    16: "a growing needle: log n wins, and by how much",
-    17: "briefly trained: every law wins",
-    18: "a needle beyond the noise: no scale is too large",
-    19: "what laws cost below the training length",
-    20: "a learned factor on log n is one more size of W",
-    21: "a gain that learns slowly wants log n until it has learned",
-}
+def words(of: str) -> dict[int, str]:
+    """Return predictions in a few words, by number, from predictions.json."""
+    tables = json.loads(Path(__file__).with_name("predictions.json").read_text("utf-8"))
+    return {int(at): text for at, text in tables[of].items()}
+
+
+WORDS = words("head")
 """The predictions in a few words."""
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from experiments import records
 from experiments.lab.recall import LAWS
 from experiments.lab.sweep import Outcome
-from experiments.length import DISTINCT, FAR, START, Heads, Part, Values, above, near, number
+from experiments.length import DISTINCT, FAR, START, Heads, Part, Values, above, near, number, words
 
 LENGTHS = (64, 256, 1024, 4096)
 FARTHEST = LENGTHS[-1]
@@ -111,20 +111,7 @@ def parts(outcomes: Iterable[Outcome]) -> list[Part]:
     return sorted(found, key=lambda part: part.prediction)
 
 
-WORDS = {
-    22: "recall is learned",
-    23: "without a law its loss rises with n",
-    24: "every law helps, log n most, in the order of their factors",
-    25: "a model trained briefly wants log n too",
-    26: "at the training length no law costs anything",
-    27: "with false matches no law helps",
-    28: "and at 64 times the length nothing is left",
-    29: "the needle's weight from n₀ alone",
-    30: "trained with SSMax, or with the rule of normal scores",
-    31: "a learned gain is no law",
-    32: "induction fails beyond n₀, whatever the law",
-    33: "trained with SSMax too",
-}
+WORDS = words("model")
 """The predictions in a few words."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from scipy.stats import spearmanr
 
+from experiments import length
 from experiments.lab.comparison import by_variant
 from experiments.lab.sweep import Outcome
 from experiments.length import FAR, START, Heads, Part, Values, above, between, graded, near, number
@@ -139,25 +140,5 @@ def text(models: Text) -> Iterator[Part]:
     yield near(7, "rotary, none read under log n − ssmax", late, 0.0, 0.1)
 
 
-RECALL_WORDS = {
-    1: "at the training length a rule costs nothing",
-    2: "once: log n, trained in, mends 16 n₀",
-    3: "growing: so it does, √log n half-way",
-    4: "noise: no rule helps",
-    5: "log n put on afterwards does as well",
-    6: "SSMax's s hardly moves",
-    7: "a + b log n, one length: b learns nothing",
-    8: "several lengths: b grows where it should",
-    9: "and mends most where the needle grows",
-    10: "b follows t* beyond over t* at n₀",
-}
-TEXT_WORDS = {
-    1: "at the training length a rule costs nothing",
-    2: "rotary: more than 0.3 nats lost at 16 n₀",
-    3: "most of it is lost by the positions",
-    4: "SSMax mends a part of it",
-    5: "positions right: nothing to mend",
-    6: "b small in the mean, different by head",
-    7: "log n put on afterwards does as well",
-}
+RECALL_WORDS, TEXT_WORDS = length.words("recall"), length.words("text")
 """The predictions in a few words."""
