@@ -25,7 +25,8 @@ def rows_of(gap="noise", strength=0.6, d=16, n=24, sets=400, seed=7, length=24):
 
 
 def cosines(rows, d):
-    return rows.queries.astype(np.float64) @ rows.keys.swapaxes(1, 2).astype(np.float64) / d
+    queries, keys = (part.astype(np.float64) for part in rows.read)
+    return queries @ keys.swapaxes(1, 2) / d
 
 
 # --- tasks ---------------------------------------------------------------------------------------
@@ -34,7 +35,7 @@ def cosines(rows, d):
 @pytest.mark.parametrize("gap", recall.GAPS)
 def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     rows = rows_of(gap)
-    for part in (rows.queries, rows.keys):
+    for part in rows.read:
         np.testing.assert_allclose(np.linalg.norm(part, axis=-1), 4.0, rtol=1e-5)
     found = cosines(rows, 16)
     at = np.take_along_axis(found, rows.needle[..., None], axis=2)[..., 0]
@@ -70,7 +71,7 @@ def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
 
 @pytest.mark.parametrize(("gap", "queries"), [("noise", 8), ("fixed", 13)])
 def test_the_pair_of_a_key_is_where_it_is_said_to_be(gap, queries):
-    tokens, answer, needle = drawn("recall", gap, queries=queries)
+    (tokens,), answer, needle = drawn("recall", gap, queries=queries)
     assert tokens.shape == (300, 40)
     true, every = 0, 0
     for row, values, places in zip(tokens, answer, needle, strict=True):
@@ -89,7 +90,7 @@ def test_the_pair_of_a_key_is_where_it_is_said_to_be(gap, queries):
 
 @pytest.mark.parametrize("gap", ["noise", "fixed"])
 def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
-    tokens, answer, needle = drawn("induction", gap)
+    (tokens,), answer, needle = drawn("induction", gap)
     before, asked = tokens[:, :-8], tokens[:, -8:]
     np.testing.assert_array_equal(np.diff(needle, axis=1), 1)
     np.testing.assert_array_equal(np.take_along_axis(before, needle, axis=1), answer)
@@ -105,7 +106,7 @@ def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
 
 def test_where_a_needle_grows_its_look_alikes_do():
     for n in (40, 320):
-        tokens, answer, needle = drawn("recall", "growing", n=n, sets=1000)
+        (tokens,), answer, needle = drawn("recall", "growing", n=n, sets=1000)
         pairs, asked = tokens[:, :-8], tokens[:, -8:] // 4
         meant = np.take_along_axis(pairs, needle, axis=1)
         np.testing.assert_array_equal(meant % 4, answer)
@@ -121,7 +122,7 @@ def test_where_a_needle_grows_its_look_alikes_do():
 
 def test_the_chance_of_a_true_copy_grows_as_theta_does():
     for n in (20, 40, 320):
-        tokens, _, needle = drawn("induction", "growing", n=n, sets=1000)
+        (tokens,), _, needle = drawn("induction", "growing", n=n, sets=1000)
         copied = np.take_along_axis(tokens, needle - 1, axis=1)
         theta = math.log(63 * 4) * math.log(n) / math.log(40)
         rate = 1.0 / (1.0 + 63.0 * math.exp(-theta))
@@ -147,7 +148,7 @@ def test_the_logits_that_are_seen_are_those_that_attend(changed):
     for block in model.blocks:
         if block.attention.scale is not None:
             block.attention.scale.data[:] = torch.tensor([0.5, 2.0])
-    tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2)[0])
+    tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2).read[0])
     weights, softmax = [], torch.softmax
 
     def kept(q, k, v, *, is_causal, scale, **_):

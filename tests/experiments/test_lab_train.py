@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 import pytest
@@ -193,22 +194,6 @@ def test_a_run_without_bounds_is_cut_off_where_it_diverged(monkeypatch):
     assert cut.diverged_at == cut.losses.size == cut.recorded_at.size == 0
 
 
-def test_a_rate_that_falls_is_that_of_a_plain_loop():
-    descent = Descent(steps=5, learning_rate=0.1, decay="linear")
-    ours, theirs = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
-    torch.nn.init.ones_(ours.weight)  # five steps stay far from a loss of 0, which rounding rules
-    torch.nn.init.ones_(ours.bias)
-    theirs.load_state_dict(ours.state_dict())
-    adam = torch.optim.Adam(theirs.parameters())
-    for step, value in descend(ours, descent, lambda: ours(torch.ones(3)).square().sum()):
-        expected = theirs(torch.ones(3)).square().sum()
-        assert value == pytest.approx(expected.item(), rel=1e-5)
-        adam.zero_grad()
-        expected.backward()
-        adam.param_groups[0]["lr"] = 0.1 * (5 - step) / 5
-        adam.step()
-
-
 def gained():
     """Return a matrix, a bias and a gain."""
     model = torch.nn.Linear(3, 2)
@@ -218,24 +203,24 @@ def gained():
     return model, lambda: (model.scale * model(torch.ones(3))).square().sum()
 
 
-def test_warm_up_decay_and_clipping_are_those_of_a_plain_loop():
-    descent = Descent(
-        steps=9,
-        learning_rate=0.1,
-        decay="cosine",
-        warmup=3,
-        weight_decay=0.5,
-        clip=2.0,
-        gain_rate=4.0,
-    )
-    rates = [0.25, 0.5, 0.75, *((1.0 + math.cos(math.pi * k / 6)) / 2.0 for k in range(6))]
+@pytest.mark.parametrize("decay", ["none", "linear", "cosine"])
+def test_warm_up_decay_and_clipping_are_those_of_a_plain_loop(decay):
+    of_clipped = {"weight_decay": 0.5, "clip": 2.0, "gain_rate": 4.0}
+    descent = Descent(steps=9, learning_rate=0.1, decay=decay, warmup=3, **of_clipped)
+    falls = {
+        "none": lambda done: 1.0,
+        "linear": lambda done: 1.0 - done,
+        "cosine": lambda done: (1.0 + math.cos(math.pi * done)) / 2.0,
+    }
+    rates = [0.25, 0.5, 0.75, *(falls[decay](k / 6) for k in range(6))]
     (ours, our_loss), (theirs, their_loss) = gained(), gained()
     groups = [
         {"params": [theirs.weight], "weight_decay": 0.5},
         {"params": [theirs.bias, theirs.scale], "weight_decay": 0.0},
     ]
     adam = torch.optim.AdamW(groups, lr=1.0)
-    for step, value in descend(ours, descent, our_loss):
+    batches = repeat(None)
+    for step, _, value in descend(ours, descent, batches, lambda *_: our_loss()):
         expected = their_loss()
         assert value == pytest.approx(expected.item(), rel=1e-4)
         before = theirs.scale.detach().clone()
