@@ -33,6 +33,7 @@ from experiments.lab import data
 from experiments.lab.data import Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
+from experiments.lab.results import plain
 from experiments.lab.train import batch_loss
 from experiments.records import Fields, Record, Work, recorded
 
@@ -123,19 +124,14 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
         "alarms": {
             name: {**alarm._asdict(), "heads": told.count(name)} for name, alarm in kinds.items()
         },
-        "loss": [finite(losses[step]) for step in monitor.tables],
-        "alpha_to_critical": [finite(a) for a in table["alpha_to_critical"].max()],
+        "loss": plain([losses[step] for step in monitor.tables], 4),
+        "alpha_to_critical": plain(table["alpha_to_critical"].max().to_numpy(), 4),
     }
 
 
 def rate(group: Group, step: int) -> float:
     """Return the learning rate of a step, over that of the first."""
     return float(min(2.0 ** (step / DOUBLING), (group.highest_rate or math.inf) / FIRST_RATE))
-
-
-def finite(number: float) -> float | None:
-    """Return a number for JSON, with the digits that a reader needs."""
-    return float(f"{number:.4g}") if math.isfinite(number) else None
 
 
 # --- what was expected ----------------------------------------------------------------------------
