@@ -44,15 +44,12 @@ def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     else:
         error = at.std() / math.sqrt(at.size)
         assert abs(at.mean() - 0.6) < 4.0 * error
-        assert 0.5 < at.std() / math.sqrt(variance_of_tilted(16)) < 1.5
+        variance = Cosine(16).log_mgf_derivatives(recall.tilt(0.6, 16)).second
+        assert 0.5 < at.std() / math.sqrt(variance) < 1.5
     others = np.delete(found.reshape(-1, 24), 0, axis=1)[rows.needle.ravel() == 0]
     assert abs(others.mean()) < 5.0 / math.sqrt(16 * others.size)
     assert others.var() == pytest.approx(1.0 / 16, rel=0.1)
     assert np.bincount(rows.needle.ravel(), minlength=24).min() > 0
-
-
-def variance_of_tilted(d):
-    return float(Cosine(d).log_mgf_derivatives(recall.tilt(0.6, d)).second)
 
 
 def test_a_growing_gap_grows_like_log_n():
@@ -67,6 +64,10 @@ def test_a_growing_gap_grows_like_log_n():
 def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
     task, rng = Task(name=name, gap=gap, strength=strength), np.random.default_rng(seed)
     return recall.sequences(task, 40, n, rng, sets, queries)
+
+
+def assert_share(found, expected, count):
+    assert abs(found - expected) <= 4.0 * math.sqrt(expected * (1.0 - expected) / count)
 
 
 @pytest.mark.parametrize(("gap", "queries"), [("noise", 8), ("fixed", 13)])
@@ -84,8 +85,7 @@ def test_the_pair_of_a_key_is_where_it_is_said_to_be(gap, queries):
             true, every = true + same[place], every + 1
             if gap == "fixed":
                 assert np.flatnonzero(same).tolist() == [place]
-    rate = 1.0 if gap == "fixed" else 0.8
-    assert abs(true / every - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / every) + 1e-12
+    assert_share(true / every, 1.0 if gap == "fixed" else 0.8, every)
 
 
 @pytest.mark.parametrize("gap", ["noise", "fixed"])
@@ -101,7 +101,7 @@ def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
         np.testing.assert_array_equal(asked, copied)
         assert ((before[:, None] == asked[..., None]).sum(axis=2) == 1).all()
     else:
-        assert abs((asked == copied).mean() - 0.8) < 4.0 * math.sqrt(0.16 / asked.size)
+        assert_share((asked == copied).mean(), 0.8, asked.size)
 
 
 def test_where_a_needle_grows_its_look_alikes_do():
@@ -113,8 +113,7 @@ def test_where_a_needle_grows_its_look_alikes_do():
         assert ((pairs[:, None] // 4 == meant[..., None] // 4).sum(axis=2) == 1).all()
         np.testing.assert_array_equal(asked // 8, meant // 4 // 8)
         rate = 1.0 / (1.0 + math.exp(-math.log(7 * 4) * math.log(n) / math.log(40)) * 7.0)
-        found = (asked == meant // 4).mean()
-        assert abs(found - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / 8000)
+        assert_share((asked == meant // 4).mean(), rate, 8000)
         assert len(np.unique(asked[asked != meant // 4] - meant[asked != meant // 4] // 4)) == 14
         alike = (pairs[:, None] // 32 == meant[..., None] // 32).sum(axis=2).mean() - 1.0
         assert alike == pytest.approx((n - 16) * 7 / 63 + 7 * 7 / 63, rel=0.05)
@@ -126,8 +125,7 @@ def test_the_chance_of_a_true_copy_grows_as_theta_does():
         copied = np.take_along_axis(tokens, needle - 1, axis=1)
         theta = math.log(63 * 4) * math.log(n) / math.log(40)
         rate = 1.0 / (1.0 + 63.0 * math.exp(-theta))
-        found = (tokens[:, -8:] == copied).mean()
-        assert abs(found - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / 8000)
+        assert_share((tokens[:, -8:] == copied).mean(), rate, 8000)
 
 
 # --- Transformers --------------------------------------------------------------------------------

@@ -1,15 +1,14 @@
 """Sweeps: what a file says, the lines that runs leave, and kills at any moment."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -99,11 +98,6 @@ def copied(file, name):
     return other / file.name
 
 
-def assert_same(one, other):
-    for name in vars(one):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-
-
 # --- the file ------------------------------------------------------------------------------------
 
 
@@ -179,7 +173,8 @@ def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(
     lines = results.read(file.parent / "results.jsonl")
     assert len(outcomes) == len(lines) == 4
     for setting, run in outcomes:
-        assert_same(run, train(setting.config, setting.training, data.embedded(5000)))
+        again = train(setting.config, setting.training, data.embedded(5000))
+        np.testing.assert_equal(vars(run), vars(again))
         line = lines[setting.key]
         assert Config(**line["model"]) == setting.config
         assert Training(**line["training"]) == setting.training
@@ -304,7 +299,7 @@ def test_a_killed_command_leaves_no_workers_and_goes_on(file):
     command = [sys.executable, "-m", "experiments", "sweep", str(file), "--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         wait_until(lambda: numbers(file) or process.poll() is not None)
-        workers = children(process.pid)
+        workers = psutil.Process(process.pid).children()
         process.kill()
     assert process.returncode == -signal.SIGKILL
     assert workers
@@ -322,16 +317,10 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def children(process):
-    if not os.path.exists("/proc/self/task"):
-        pytest.skip("needs Linux's /proc")
-    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
-
-
 def alive(process):
     try:
-        return " Z " not in Path(f"/proc/{process}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
 
