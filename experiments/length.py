@@ -186,48 +186,46 @@ def _foretold(
 def laws(heads: Heads) -> Iterator[Part]:
     """Which law wins at 16 n₀, and what it costs below."""
 
-    def beyond(law: str, variant: str, steps: int, other: str = "none", n: int = FAR) -> Values:
-        return heads(law, variant, steps, n) - heads(other, variant, steps, n)
+    def less(
+        variant: str, one: str, other: str, steps: int = LONG, n: int = FAR
+    ) -> tuple[str, Values]:
+        """Return in words and in numbers what a head loses under one law less under another."""
+        of = variant if steps == LONG else f"{variant}, {steps} steps"
+        where = "" if n == FAR else f" at {n}"
+        values = heads(one, variant, steps, n) - heads(other, variant, steps, n)
+        return f"{of}, {one} − {other}{where}", values
 
     wrong = rule_wrong(heads)
     what = f"laws that win where t* > √r, wrong of {len(wrong)} cells"
     yield number(12, what, float(np.mean(wrong)), "at most 0.1")
     exact = {"root_log": 0.120, "ssmax": 0.476, "llama_4": 0.062, "yarn": 0.437, "infoscale": 0.085}
     for law, excess in exact.items():
-        values = beyond(law, "noise_50", LONG)
-        yield near(13, f"noise_50, {law} − none", values, excess, 0.35 * excess)
-    values = beyond("ssmax", "noise_50", LONG, n=4096)
-    yield near(13, "noise_50, ssmax − none at 4096", values, 1.25, 0.35 * 1.25)
+        yield near(13, *less("noise_50", law, "none"), excess, 0.35 * excess)
+    yield near(13, *less("noise_50", "ssmax", "none", n=4096), 1.25, 0.35 * 1.25)
     for one, other in (("llama_4", "none"), ("infoscale", "none"), ("llama_4", "infoscale")):
-        values = beyond(one, "noise_70", LONG, other)
-        yield near(14, f"noise_70, {one} − {other}", values, 0.0, 0.01)
-    yield above(14, "noise_70, ssmax − none", beyond("ssmax", "noise_70", LONG))
+        yield near(14, *less("noise_70", one, other), 0.0, 0.01)
+    yield above(14, *less("noise_70", "ssmax", "none"))
     for law in DISTINCT:
-        yield above(15, f"fixed_50, {law} − none", beyond(law, "fixed_50", LONG))
-    values = beyond("ssmax", "fixed_50", LONG)
-    yield number(15, "fixed_50, ssmax − none", values, "at least 0.4")
+        yield above(15, *less("fixed_50", law, "none"))
+    yield number(15, *less("fixed_50", "ssmax", "none"), "at least 0.4")
     others = ("none", "root_log", "llama_4", "yarn", "infoscale")
     for law in others:
-        yield above(16, f"growing_50, {law} − ssmax", beyond(law, "growing_50", LONG, "ssmax"))
+        yield above(16, *less("growing_50", law, "ssmax"))
     for law, excess, margin in (("none", 0.17, 0.06), ("root_log", 0.035, 0.03)):
-        values = beyond(law, "growing_50", LONG, "ssmax")
-        yield near(16, f"growing_50, {law} − ssmax", values, excess, margin)
+        yield near(16, *less("growing_50", law, "ssmax"), excess, margin)
     for variant in ("noise_50", "noise_70", "growing_50"):
         for law in DISTINCT:
-            yield above(17, f"{variant}, brief, none − {law}", -beyond(law, variant, BRIEF))
+            yield above(17, *less(variant, "none", law, BRIEF))
     for law in others[1:]:
-        values = beyond(law, "growing_50", BRIEF, "ssmax")
-        yield above(17, f"growing_50, brief, {law} − ssmax", values)
-    yield above(17, "fixed_50, brief, none − ssmax", -beyond("ssmax", "fixed_50", BRIEF))
+        yield above(17, *less("growing_50", law, "ssmax", BRIEF))
+    yield above(17, *less("fixed_50", "none", "ssmax", BRIEF))
     for steps in STEPS:
-        values = beyond("ssmax", "fixed_70", steps)
-        yield number(18, f"fixed_70, {steps} steps, ssmax − none", values, "at most 0.02")
-    yield above(18, "fixed_70, brief, none − ssmax", -beyond("ssmax", "fixed_70", BRIEF))
+        yield number(18, *less("fixed_70", "ssmax", "none", steps), "at most 0.02")
+    yield above(18, *less("fixed_70", "none", "ssmax", BRIEF))
     # Qwen's and YaRN's factors are 1 below n₀: their zeros are by construction.
     below = {"root_log": 0.011, "infoscale": 0.009, "ssmax": 0.046}
     for law, excess in below.items():
-        values = beyond(law, "noise_50", LONG, n=16)
-        yield near(19, f"noise_50, {law} − none at 16", values, excess, 0.02)
+        yield near(19, *less("noise_50", law, "none", n=16), excess, 0.02)
 
 
 def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:

@@ -5,7 +5,7 @@ length_recall.toml and length_induction.toml, and losses are those of the answer
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 
 from experiments import records
 from experiments.lab.recall import LAWS
@@ -25,8 +25,12 @@ LEARNED = 0.9
 def recall(models: Heads) -> Iterator[Part]:
     """Associative recall, a key that stands there once."""
 
-    def of(name: str, n: int, variant: str = "fixed", steps: int = LONG) -> Values:
-        return models(name, variant, steps, n)
+    def of(name: str, n: int) -> Values:
+        return models(name, "fixed", LONG, n)
+
+    def less(one: str, other: str, n: int = FAR) -> tuple[str, Values]:
+        """Return in words and in numbers what is lost under one law less under another."""
+        return f"{one} − {other} at {n}", of(one, n) - of(other, n)
 
     yield number(22, "accuracy at 64", of("accuracy", START), "above 0.98")
     yield number(22, "loss at 64", of("none", START), "below 0.05")
@@ -36,28 +40,22 @@ def recall(models: Heads) -> Iterator[Part]:
     ratio = of("weight", FAR) / of("weight", START)
     yield number(23, "weight at 1024 over 64", ratio, "below 0.6")
     yield above(23, "t* − 1 at 1024", of("best", FAR) - 1.0)
-    for law in DISTINCT:
-        yield above(24, f"none − {law} at 1024", of("none", FAR) - of(law, FAR))
-    gain = of("none", FAR) - of("ssmax", FAR)
-    yield number(24, "none − ssmax at 1024", gain, "at least 0.3")
+    for n in (FAR, FARTHEST):
+        for law in DISTINCT:
+            yield above(24, *less("none", law, n))
+    yield number(24, *less("none", "ssmax"), "at least 0.3")
     yield number(24, "ssmax at 1024", of("ssmax", FAR), "below 0.1")
     for worse, better in (("root_log", "qwen"), ("root_log", "yarn"), ("llama_4", "root_log")):
-        yield above(24, f"{worse} − {better} at 1024", of(worse, FAR) - of(better, FAR))
-    for law in DISTINCT:
-        yield above(24, f"none − {law} at 4096", of("none", FARTHEST) - of(law, FARTHEST))
+        yield above(24, *less(worse, better))
     # At 4096 the multipliers of √log n and Llama 4 are one: 1.41 and 1.42.
-    for worse in ("root_log", "llama_4"):
-        for better in ("qwen", "yarn"):
-            values = of(worse, FARTHEST) - of(better, FARTHEST)
-            yield above(24, f"{worse} − {better} at 4096", values)
-    gain = of("none", FARTHEST) - of("ssmax", FARTHEST)
-    yield number(24, "none − ssmax at 4096", gain, "at least 0.5")
-    gain = of("none", FAR, steps=BRIEF) - of("ssmax", FAR, steps=BRIEF)
+    for worse, better in product(("root_log", "llama_4"), ("qwen", "yarn")):
+        yield above(24, *less(worse, better, FARTHEST))
+    yield number(24, *less("none", "ssmax", FARTHEST), "at least 0.5")
+    gain = models("none", "fixed", BRIEF, FAR) - models("ssmax", "fixed", BRIEF, FAR)
     yield above(25, "400 steps, none − ssmax at 1024", gain)
-    for variant in ("fixed", "noise"):
-        for law in SHORTER:
-            cost = of(law, START, variant) - of("none", START, variant)
-            yield near(26, f"{variant}, {law} − none at 64", cost, 0.0, 0.01)
+    for variant, law in product(("fixed", "noise"), SHORTER):
+        cost = models(law, variant, LONG, START) - models("none", variant, LONG, START)
+        yield near(26, f"{variant}, {law} − none at 64", cost, 0.0, 0.01)
     for n in LENGTHS[1:]:
         excess = of("predicted_weight", n) - of("weight", n)
         yield near(29, f"weight, predicted less measured at {n}", excess, 0.0, 0.12)
@@ -65,15 +63,11 @@ def recall(models: Heads) -> Iterator[Part]:
 
 def noise(models: Heads) -> Iterator[Part]:
     """Associative recall with false matches."""
-
-    def of(name: str, n: int) -> Values:
-        return models(name, "noise", LONG, n)
-
-    yield above(27, "ssmax − none at 1024", of("ssmax", FAR) - of("none", FAR))
-    best = min(LAWS, key=lambda law: float(of(law, FAR).mean()))
-    excess = of("none", FAR) - of(best, FAR)
-    yield number(27, f"none − {best} at 1024", excess, "at most 0.03")
-    yield number(28, "loss at 4096", of("none", FARTHEST), "at least 1")
+    losses = {law: models(law, "noise", LONG, FAR) for law in ("none", *LAWS)}
+    yield above(27, "ssmax − none at 1024", losses["ssmax"] - losses["none"])
+    best = min(LAWS, key=lambda law: float(losses[law].mean()))
+    yield number(27, f"none − {best} at 1024", losses["none"] - losses[best], "at most 0.03")
+    yield number(28, "loss at 4096", models("none", "noise", LONG, FARTHEST), "at least 1")
 
 
 def trained(models: Heads) -> Iterator[Part]:

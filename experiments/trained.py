@@ -5,6 +5,7 @@ them; `experiments.length` says what a part is.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -45,31 +46,30 @@ class Recall:
 
 def recall(models: Recall) -> Iterator[Part]:
     """Associative recall, trained with each rule."""
-    for task in TASKS:
-        for rule in RULES:
-            cost = models(f"{task}_{rule}", START) - models(f"{task}_none", START)
-            yield near(1, f"{task}, {rule} − none at 64", cost, 0.0, 0.01)
-    for at, task, least in ((2, "fixed", 0.3), (3, "growing", 0.15)):
-        for rule in ("ssmax", "log"):
-            loss = models(f"{task}_{rule}", FAR)
-            gain = models(f"{task}_none", FAR) - loss
-            yield number(at, f"{task}, none − {rule}", gain, f"at least {least}")
-            if task == "fixed":
-                yield number(at, f"{task}, {rule}", loss, "below 0.1")
-    root = models("growing_root_log", FAR)
-    yield above(3, "growing, none − root_log", models("growing_none", FAR) - root)
-    yield above(3, "growing, root_log − ssmax", root - models("growing_ssmax", FAR))
+
+    def less(task: str, one: str, other: str, n: int = FAR) -> tuple[str, Values]:
+        """Return in words and in numbers what is lost with one rule less with another."""
+        where = "" if n == FAR else f" at {n}"
+        values = models(f"{task}_{one}", n) - models(f"{task}_{other}", n)
+        return f"{task}, {one} − {other}{where}", values
+
+    for task, rule in product(TASKS, RULES):
+        yield near(1, *less(task, rule, "none", START), 0.0, 0.01)
+    for rule in ("ssmax", "log"):
+        yield number(2, *less("fixed", "none", rule), "at least 0.3")
+        yield number(2, f"fixed, {rule}", models(f"fixed_{rule}", FAR), "below 0.1")
+        yield number(3, *less("growing", "none", rule), "at least 0.15")
+    yield above(3, *less("growing", "none", "root_log"))
+    yield above(3, *less("growing", "root_log", "ssmax"))
     for rule in RULES:
-        gain = models("noise_none", FAR) - models(f"noise_{rule}", FAR)
-        yield number(4, f"noise, none − {rule}", gain, "at most 0.02")
+        yield number(4, *less("noise", "none", rule), "at most 0.02")
     for task in ("fixed", "growing"):
         late = models(f"{task}_none", FAR, "ssmax") - models(f"{task}_log", FAR)
         yield near(5, f"{task}, none read under log n − log", late, 0.0, 0.03)
     for task in TASKS:
         moved = np.abs(models.gain(f"{task}_ssmax", 0) - 1.0).mean(axis=1)
         yield number(6, f"{task}, |s − 1|", moved, "below 0.15")
-        apart = models(f"{task}_ssmax", FAR) - models(f"{task}_log", FAR)
-        yield near(6, f"{task}, ssmax − log", apart, 0.0, 0.03)
+        yield near(6, *less(task, "ssmax", "log"), 0.0, 0.03)
     for task in ("fixed", "growing"):
         none = models(f"{task}_none", FAR)
         share = (none - models(f"{task}_own", FAR)) / (none - models(f"{task}_log", FAR)).mean()
@@ -117,10 +117,9 @@ class Text:
 
 def text(models: Text) -> Iterator[Part]:
     """Language models of bytes, trained with each rule."""
-    for positions in POSITIONS:
-        for rule in ("ssmax", "own"):
-            cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
-            yield near(1, f"{positions}, {rule} − none at 128", cost, 0.0, 0.02)
+    for positions, rule in product(POSITIONS, ("ssmax", "own")):
+        cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
+        yield near(1, f"{positions}, {rule} − none at 128", cost, 0.0, 0.02)
     lost = {positions: models.lost(f"{positions}_none") for positions in POSITIONS}
     whole = lost["rotary"]
     yield number(2, "rotary, lost at 2048", whole, "at least 0.3")
