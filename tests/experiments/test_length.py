@@ -25,6 +25,11 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
     for values, verdict in (([1.0, 1.2], "holds"), ([1.0, 1.4], "refuted"), ([0, 1.0], "refuted")):
         part = length.near(1, "x", np.array(values), 1.1, 0.05)
         assert (part.verdict, part.mean) == (verdict, np.mean(values))
+    ends = ("above 1", "below 1.2", "at least 1.2", "at most 1")
+    found = [length.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
+    assert found == ["holds", "holds", "refuted", "refuted"]
+    graded = [length.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
+    assert graded == ["holds", "open", "refuted"]
     signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))
     for values, verdict in signs:
         assert length.above(1, "x", np.array(values)).verdict == verdict
