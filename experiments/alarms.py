@@ -27,13 +27,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from attnlib.probing import Monitor
 from experiments.lab import data
 from experiments.lab.data import Text
 from experiments.lab.descent import Descent, descend
-from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.model import Config, Transformer
+from experiments.lab.results import plain
+from experiments.lab.train import batch_loss
 from experiments.records import Fields, Record, Work, recorded
 
 SEEDS = (10, 11, 12)
@@ -100,16 +101,12 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
     descent = Descent(learning_rate=FIRST_RATE, steps=STEPS, batch=BATCH, seed=seed)
     size = {"sequence": group.config.sequence, "batch": BATCH, "steps": STEPS}
     batches = data.batches(corpus, **size, seed=seed)
-
-    def next_loss() -> Tensor:
-        inputs, targets = map(torch.from_numpy, next(batches))
-        return loss(model(inputs), targets)
-
     losses: list[float] = []
     diverged_at = None
     lowest = math.inf, 0
     with Monitor(model, every=EVERY, on_alarm=lambda _: None) as monitor:
-        for step, value in descend(model, descent, next_loss, partial(rate, group)):
+        schedule = partial(rate, group)
+        for step, _, value in descend(model, descent, batches, batch_loss, schedule):
             losses.append(value.item())
             mean = float(np.mean(losses[-MEAN_OF:]))
             if step >= MEAN_OF - 1 and mean < lowest[0]:
@@ -127,19 +124,14 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
         "alarms": {
             name: {**alarm._asdict(), "heads": told.count(name)} for name, alarm in kinds.items()
         },
-        "loss": [finite(losses[step]) for step in monitor.tables],
-        "alpha_to_critical": [finite(a) for a in table["alpha_to_critical"].max()],
+        "loss": plain([losses[step] for step in monitor.tables], 4),
+        "alpha_to_critical": plain(table["alpha_to_critical"].max().to_numpy(), 4),
     }
 
 
 def rate(group: Group, step: int) -> float:
     """Return the learning rate of a step, over that of the first."""
     return float(min(2.0 ** (step / DOUBLING), (group.highest_rate or math.inf) / FIRST_RATE))
-
-
-def finite(number: float) -> float | None:
-    """Return a number for JSON, with the digits that a reader needs."""
-    return float(f"{number:.4g}") if math.isfinite(number) else None
 
 
 # --- what was expected ----------------------------------------------------------------------------

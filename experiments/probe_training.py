@@ -18,12 +18,9 @@ from torch import Tensor
 
 from attnlib.attention import rescale
 from attnlib.probing import Report, probe
-from attnlib.probing.measure import Call
-from attnlib.probing.measure import logits as logits_of
-from attnlib.probing.observer import Observer
-from attnlib.probing.sample import choose
 from experiments.lab import data
 from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.recall import last_logits
 from experiments.lab.train import Training, train_model
 from experiments.provenance import made
 from experiments.real_heads.rows import random_collision
@@ -104,16 +101,8 @@ def by_head(report: Report) -> list[dict[str, Any]]:
 
 def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
     """Return for each head the shape of its last query's logits, and where the weight goes."""
-    seen: list[Tensor] = []
-
-    def see(layer: str, number: int, call: Call, output: Tensor) -> None:
-        last, _ = choose(call, output, range(len(inputs)), [inputs.shape[1] - 1])
-        seen.append(logits_of(last).squeeze(-2))
-
-    with Observer(model, see).at_work():
-        model(inputs)
     found = []
-    for logits in torch.cat(seen, dim=1).unbind(dim=1):
+    for logits in last_logits(model, inputs, 1)[0].squeeze(-2).unbind(dim=1):
         centred = logits - logits.mean(dim=-1, keepdim=True)
         standard = centred / centred.square().mean(dim=-1, keepdim=True).sqrt()
         weights = torch.softmax(logits, dim=-1).mean(dim=0).flip(0)

@@ -120,7 +120,7 @@ def complete(path: Path, work: Work, *, command: str, settings: Fields, made: Fi
     wanted = {json.dumps(at): (at, compute) for at, compute in work}
     record = Record(command, settings, made, ())
     before = load(path) if path.exists() else record
-    same = before._replace(entries=()) == _as_read(record)
+    same = json.loads(_line(before._replace(entries=()))) == json.loads(_line(record))
     found = {json.dumps(entry.at): entry for entry in before.entries if same}
     for key, (at, compute) in tqdm(wanted.items(), unit="entry"):
         if key not in found:
@@ -139,11 +139,6 @@ def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: i
     made = provenance.made("numpy", "scipy", *packages, threads=threads)
     command = f"python -m experiments.{name}"
     return complete(path_of(name), work, command=command, settings=settings, made=made)
-
-
-def _as_read(record: Record) -> Record:
-    """Return a record without entries as it is read again: JSON has lists for tuples."""
-    return Record(**json.loads(json.dumps(record._asdict())))._replace(entries=())
 
 
 @cache

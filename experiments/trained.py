@@ -5,16 +5,19 @@ them; `experiments.length` says what a part is.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from experiments import length
+from experiments.lab.comparison import by_variant
 from experiments.lab.sweep import Outcome
-from experiments.length import FAR, START, Heads, Part, Values, above, near, number
+from experiments.length import FAR, START, Heads, Part, Values, above, between, graded, near, number
 
 TASKS = ("fixed", "noise", "growing")
 RULES = ("root_log", "ssmax", "log", "own")
-STEPS = 2000
+STEPS, TEXT_STEPS = 2000, 1500
 POSITIONS = ("rotary", "quarter", "preceding")
 
 # Where `Run.readings` have the model as it is, and under log n.
@@ -25,67 +28,60 @@ class Recall:
     """Models of trained_law.toml, by task, rule and length: an array over the seeds."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
-        runs = list(outcomes)
-        self.measured = Heads(runs)
-        self.gains: dict[str, Values] = {}
-        for variant in dict.fromkeys(run.setting.variant for run in runs):
-            of = [run.run.learned for run in runs if run.setting.variant == variant]  # type: ignore[union-attr]
-            if of[0] and of[0][0]:  # a gain is learned
-                self.gains[variant] = np.array(of)[:, 0]
+        self.heads = Heads(outcomes)
 
     def __call__(self, variant: str, n: int, name: str = "none") -> Values:
         """Return the loss of the answer of each seed, or that under a rule, or another number."""
-        return self.measured(name, variant, STEPS, n)
+        return self.heads(name, variant, STEPS, n)
 
     def gain(self, variant: str, which: int) -> Values:
         """Return what the heads have learned, (seeds, heads): s or a, which is 0, or b, 1."""
-        return self.gains[variant][:, which]
+        return np.array([run.learned[0][which] for run in self.heads.runs[variant, STEPS]])
 
     def wanted(self, variant: str, n: int) -> Values:
         """Return t* of each seed, the mean over its heads."""
-        entries = self.measured.found[variant, STEPS, n]
+        entries = self.heads.found(variant, STEPS, n)
         return np.array([np.mean([head["best"] for head in one["heads"]]) for one in entries])
 
 
 def recall(models: Recall) -> Iterator[Part]:
     """Associative recall, trained with each rule."""
-    for task in TASKS:
-        for rule in RULES:
-            cost = models(f"{task}_{rule}", START) - models(f"{task}_none", START)
-            yield near(1, f"{task}, {rule} − none at 64", cost, 0.0, 0.01)
-    for at, task, least in ((2, "fixed", 0.3), (3, "growing", 0.15)):
-        for rule in ("ssmax", "log"):
-            loss = models(f"{task}_{rule}", FAR)
-            gain = models(f"{task}_none", FAR) - loss
-            yield number(at, f"{task}, none − {rule}", gain, least, np.inf, f"at least {least}")
-            if task == "fixed":
-                yield number(at, f"{task}, {rule}", loss, -np.inf, 0.1, "below 0.1")
-    root = models("growing_root_log", FAR)
-    yield above(3, "growing, none − root_log", models("growing_none", FAR) - root)
-    yield above(3, "growing, root_log − ssmax", root - models("growing_ssmax", FAR))
+
+    def less(task: str, one: str, other: str, n: int = FAR) -> tuple[str, Values]:
+        """Return in words and in numbers what is lost with one rule less with another."""
+        where = "" if n == FAR else f" at {n}"
+        values = models(f"{task}_{one}", n) - models(f"{task}_{other}", n)
+        return f"{task}, {one} − {other}{where}", values
+
+    for task, rule in product(TASKS, RULES):
+        yield near(1, *less(task, rule, "none", START), 0.0, 0.01)
+    for rule in ("ssmax", "log"):
+        yield number(2, *less("fixed", "none", rule), "at least 0.3")
+        yield number(2, f"fixed, {rule}", models(f"fixed_{rule}", FAR), "below 0.1")
+        yield number(3, *less("growing", "none", rule), "at least 0.15")
+    yield above(3, *less("growing", "none", "root_log"))
+    yield above(3, *less("growing", "root_log", "ssmax"))
     for rule in RULES:
-        gain = models("noise_none", FAR) - models(f"noise_{rule}", FAR)
-        yield number(4, f"noise, none − {rule}", gain, -np.inf, 0.02, "at most 0.02")
+        yield number(4, *less("noise", "none", rule), "at most 0.02")
     for task in ("fixed", "growing"):
         late = models(f"{task}_none", FAR, "ssmax") - models(f"{task}_log", FAR)
         yield near(5, f"{task}, none read under log n − log", late, 0.0, 0.03)
     for task in TASKS:
         moved = np.abs(models.gain(f"{task}_ssmax", 0) - 1.0).mean(axis=1)
-        yield number(6, f"{task}, |s − 1|", moved, -np.inf, 0.15, "below 0.15")
-        apart = models(f"{task}_ssmax", FAR) - models(f"{task}_log", FAR)
-        yield near(6, f"{task}, ssmax − log", apart, 0.0, 0.03)
+        yield number(6, f"{task}, |s − 1|", moved, "below 0.15")
+        yield near(6, *less(task, "ssmax", "log"), 0.0, 0.03)
     for task in ("fixed", "growing"):
         none = models(f"{task}_none", FAR)
         share = (none - models(f"{task}_own", FAR)) / (none - models(f"{task}_log", FAR)).mean()
-        yield number(7, f"{task}, own's gain over log's", share, -np.inf, 0.5, "below 0.5")
+        yield number(7, f"{task}, own's gain over log's", share, "below 0.5")
     yield from _mixed(models)
 
 
 def _mixed(models: Recall) -> Iterator[Part]:
     """Trained on several lengths, where the loss tells a from b."""
     slopes = {task: models.gain(f"{task}_own_mixed", 1).mean(axis=1) for task in TASKS}
-    yield number(8, "growing, b", slopes["growing"], 0.15, np.inf, "above 0.15")
-    yield number(8, "fixed, b", slopes["fixed"], 0.08, np.inf, "above 0.08")
+    yield number(8, "growing, b", slopes["growing"], "above 0.15")
+    yield number(8, "fixed, b", slopes["fixed"], "above 0.08")
     yield near(8, "noise, b", slopes["noise"], 0.0, 0.08)
     yield above(8, "b, growing − noise", slopes["growing"] - slopes["noise"])
     own = models("growing_own_mixed", FAR)
@@ -96,24 +92,19 @@ def _mixed(models: Recall) -> Iterator[Part]:
         for task in TASKS
     ]
     rank = spearmanr(np.concatenate(list(slopes.values())), np.concatenate(grows)).statistic
-    expected = "above 0.5; refuted below 0.2"
-    verdict = "holds" if rank > 0.5 else "refuted" if rank < 0.2 else "open"
-    yield Part(10, "rank correlation of b and growth of t*", expected, float(rank), np.nan, verdict)
+    yield graded(10, "rank correlation of b and growth of t*", rank, 0.5, 0.2)
 
 
 class Text:
     """Models of trained_text.toml, by positions, rule and multiple of n₀: arrays over the seeds."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
-        self.runs: dict[str, list[Outcome]] = {}
-        for run in outcomes:
-            self.runs.setdefault(run.setting.variant, []).append(run)
+        self.runs = by_variant(outcomes)
 
     def __call__(self, variant: str, times: int, column: int = AS_IT_IS) -> Values:
         """Return the loss at `times` n₀, in nats a byte, of each seed."""
         at = (1, 4, 16, 64).index(times)
-        readings = [one.run.readings[at, column] for one in self.runs[variant]]  # type: ignore[union-attr, index]
-        return np.array(readings)
+        return np.array([run.readings[at, column] for run in self.runs[variant, TEXT_STEPS]])
 
     def lost(self, variant: str, times: int = 16) -> Values:
         """Return the loss at `times` n₀ above that at n₀."""
@@ -121,53 +112,32 @@ class Text:
 
     def gains(self, variant: str) -> Values:
         """Return what is learned at the end, (seeds, blocks, 1 or 2, heads)."""
-        return np.array([one.run.gains[-1] for one in self.runs[variant]])  # type: ignore[union-attr, index]
+        return np.array([run.gains[-1] for run in self.runs[variant, TEXT_STEPS]])
 
 
 def text(models: Text) -> Iterator[Part]:
     """Language models of bytes, trained with each rule."""
-    for positions in POSITIONS:
-        for rule in ("ssmax", "own"):
-            cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
-            yield near(1, f"{positions}, {rule} − none at 128", cost, 0.0, 0.02)
+    for positions, rule in product(POSITIONS, ("ssmax", "own")):
+        cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
+        yield near(1, f"{positions}, {rule} − none at 128", cost, 0.0, 0.02)
     lost = {positions: models.lost(f"{positions}_none") for positions in POSITIONS}
     whole = lost["rotary"]
-    yield number(2, "rotary, lost at 2048", whole, 0.3, np.inf, "at least 0.3")
+    yield number(2, "rotary, lost at 2048", whole, "at least 0.3")
     for positions, share in (("quarter", 0.5), ("preceding", 0.2)):
         part = lost[positions] / whole.mean()
-        yield number(3, f"{positions}, share of rotary's", part, -np.inf, share, f"below {share}")
+        yield number(3, f"{positions}, share of rotary's", part, f"below {share}")
     mended = (models("rotary_none", 16) - models("rotary_ssmax", 16)) / whole.mean()
-    yield number(4, "rotary, share that ssmax mends", mended, 0.25, 0.9)
+    yield between(4, "rotary, share that ssmax mends", mended, 0.25, 0.9)
     apart = models("preceding_ssmax", 16) - models("preceding_none", 16)
     yield near(5, "preceding, ssmax − none at 2048", apart, 0.0, 0.03)
     for positions in POSITIONS:
         slopes = models.gains(f"{positions}_own")[:, :, 1].reshape(len(whole), -1)
         yield near(6, f"{positions}, b", slopes.mean(axis=1), 0.0, 0.15)
         spread = slopes.std(axis=1)
-        yield number(6, f"{positions}, spread of b", spread, 0.05, np.inf, "at least 0.05")
+        yield number(6, f"{positions}, spread of b", spread, "at least 0.05")
     late = models("rotary_none", 16, UNDER_LOG) - models("rotary_ssmax", 16)
     yield near(7, "rotary, none read under log n − ssmax", late, 0.0, 0.1)
 
 
-RECALL_WORDS = {
-    1: "at the training length a rule costs nothing",
-    2: "once: log n, trained in, mends 16 n₀",
-    3: "growing: so it does, √log n half-way",
-    4: "noise: no rule helps",
-    5: "log n put on afterwards does as well",
-    6: "SSMax's s hardly moves",
-    7: "a + b log n, one length: b learns nothing",
-    8: "several lengths: b grows where it should",
-    9: "and mends most where the needle grows",
-    10: "b follows t* beyond over t* at n₀",
-}
-TEXT_WORDS = {
-    1: "at the training length a rule costs nothing",
-    2: "rotary: more than 0.3 nats lost at 16 n₀",
-    3: "most of it is lost by the positions",
-    4: "SSMax mends a part of it",
-    5: "positions right: nothing to mend",
-    6: "b small in the mean, different by head",
-    7: "log n put on afterwards does as well",
-}
+RECALL_WORDS, TEXT_WORDS = length.words("recall"), length.words("text")
 """The predictions in a few words."""

@@ -6,8 +6,8 @@ two variants is taken within a seed, and its confidence interval over the seeds.
 Source 002. Chapter: training.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,6 +47,14 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     given = checking.finite("values", values)
     factor = stats.t.isf((1.0 - CONFIDENCE) / 2.0 / comparisons, given.shape[-1] - 1)
     return Interval(np.asarray(given.mean(axis=-1)), factor * stats.sem(given, axis=-1))
+
+
+def by_variant(outcomes: "Iterable[Outcome]") -> dict[tuple[str, int], list[Any]]:
+    """Return the runs by variant and steps, each in the order of its seeds. Chapter: length."""
+    found: dict[tuple[str, int], list[Any]] = {}
+    for setting, run in outcomes:
+        found.setdefault((setting.variant, setting.training.steps), []).append(run)
+    return found
 
 
 def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:

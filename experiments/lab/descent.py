@@ -4,15 +4,17 @@ Chapters: training, length.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from attnlib import checking
 from experiments.lab.fields import Checked, checked, from_zero
+
+Batch = TypeVar("Batch")
 
 DECAYS = ("none", "linear", "cosine")
 GAINS = ("scale", "slope")
@@ -65,21 +67,22 @@ class Descent(Checked):
 def descend(
     model: nn.Module,
     descent: Descent,
-    loss: Callable[[], Tensor],
+    batches: Iterable[Batch],
+    loss: Callable[[nn.Module, Batch], Tensor],
     rate: Callable[[int], float] | None = None,
-) -> Iterator[tuple[int, Tensor]]:
-    """Train `model` in place; yield each step and its loss, of a new batch at each call of `loss`.
+) -> Iterator[tuple[int, Batch, Tensor]]:
+    """Train `model` in place; yield each step, its batch and its loss.
 
     `rate` is a schedule in place of `descent.rate`. When a step is yielded the gradients are there,
     and the update is still to come.
     """
     adam = torch.optim.Adam(_groups(model, descent), fused=True, decoupled_weight_decay=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(adam, rate or descent.rate)
-    for step in range(descent.steps):
+    for step, batch in zip(range(descent.steps), batches, strict=False):
         adam.zero_grad()
-        value = loss()
+        value = loss(model, batch)
         value.backward()  # type: ignore[no-untyped-call]
-        yield step, value.detach()
+        yield step, batch, value.detach()
         if descent.clip:
             nn.utils.clip_grad_norm_(model.parameters(), descent.clip)
         adam.step()

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import skip_init
 
 from attnlib import annealed, checking, typical
 from attnlib.attention import attend
@@ -191,15 +190,6 @@ def _best_alpha(word: str, law: Cosine | DotProduct, n: int) -> float:
     return float(typical.best_alpha(law, n, rows=100_000, seed=0).value)
 
 
-# PyTorch's own initial numbers are not drawn: `Transformer` draws them.
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    return cast(nn.Linear, skip_init(nn.Linear, inputs, outputs))  # type: ignore[no-untyped-call]
-
-
-def _embedding(count: int, width: int) -> nn.Embedding:
-    return cast(nn.Embedding, skip_init(nn.Embedding, count, width))  # type: ignore[no-untyped-call]
-
-
 class Attention(nn.Module):
     """The attention branch, r · W (c · z) + b or r · (W (c · z) + b). Chapter: training."""
 
@@ -211,8 +201,8 @@ class Attention(nn.Module):
         self.config = config
         self.residual_weight = config.factor(config.residual_weight)
         width = config.width
-        self.input = _linear(width, 3 * width)
-        self.output = _linear(width, width)
+        self.input = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
         own = config.law == "own"
         learned = config.learned_scale or own
         self.scale = nn.Parameter(torch.ones(config.heads)) if learned else None
@@ -303,8 +293,8 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(width)
         self.attention = Attention(config)
         self.hidden_norm = nn.LayerNorm(width)
-        self.hidden = _linear(width, 4 * width)
-        self.output = _linear(4 * width, width)
+        self.hidden = nn.Linear(width, 4 * width)
+        self.output = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, ratios: list[Tensor] | None = None) -> Tensor:
         """Return the block's output; append rms(attention branch)/rms(skip) to `ratios`."""
@@ -340,16 +330,15 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         tokens = BYTES if config.causal else BYTES + 1  # and one for a masked byte
-        self.token = _embedding(tokens, config.width)
-        self.position = (
-            _embedding(config.sequence, config.width) if config.positions == "learned" else None
-        )
+        self.token = nn.Embedding(tokens, config.width)
+        learned = config.positions == "learned"
+        self.position = nn.Embedding(config.sequence, config.width) if learned else None
         preceding = config.positions == "preceding"
-        self.preceding = _embedding(PRECEDING * tokens, config.width) if preceding else None
+        self.preceding = nn.Embedding(PRECEDING * tokens, config.width) if preceding else None
         self.input_norm = nn.LayerNorm(config.width) if config.input_norm else nn.Identity()
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(config.width)
-        self.output = _linear(config.width, BYTES)
+        self.output = nn.Linear(config.width, BYTES)
         self.to(dtype)
         self._initialise(seed)
 

@@ -22,7 +22,7 @@ loss wants, and its loss under the laws in dispute, each over what it is at n₀
 Chapter: length.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -146,24 +146,19 @@ def tilt(strength: float, d: int) -> float:
     return float(np.exp(brentq(excess, -30.0, 30.0, xtol=1e-12)))
 
 
-class Rows(NamedTuple):
-    """Sets of keys, the queries that look into each, and the key that each is to find."""
+class Drawn(NamedTuple):
+    """What a model reads, what each query is to say, and where that stands."""
 
-    queries: NDArray[np.float32]  # (sets, queries, d), of length √d, as the keys
-    keys: NDArray[np.float32]  # (sets, n, d)
-    needle: NDArray[np.int64]  # (sets, queries)
-
-
-class Sequences(NamedTuple):
-    """Sequences of tokens, the last of them queries; what each is to say, and where that stands."""
-
-    tokens: NDArray[np.int64]  # (sets, n)
-    answer: NDArray[np.int64]  # (sets, queries)
-    needle: NDArray[np.int64]  # (sets, queries)
+    read: tuple[NDArray[Any], ...]
+    """Queries (sets, queries, d) and keys (sets, n, d), of length √d; or tokens (sets, n)."""
+    answer: NDArray[np.int64]
+    """(sets, queries): of keys the needle itself."""
+    needle: NDArray[np.int64]
+    """(sets, queries)"""
 
 
-def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, sets: int) -> Rows:
-    """Return rows of n keys for a head of training length `length`.
+def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, sets: int) -> Drawn:
+    """Return sets of n keys for a head of training length `length`.
 
     Keys are uniform on the sphere. A query has the cosine w with its needle and is uniform but for
     that: w = ϱ where the gap is fixed, else of the density (1 − w²)^{(d−3)/2} e^{θw}, so that given
@@ -182,12 +177,12 @@ def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, s
     aside /= np.linalg.norm(aside, axis=-1, keepdims=True)
     queries = cosine * meant + np.sqrt(1.0 - cosine**2) * aside
     root = np.float32(np.sqrt(d))
-    return Rows((root * queries).astype(np.float32), root * keys, needle)
+    return Drawn(((root * queries).astype(np.float32), root * keys), needle, needle)
 
 
 def sequences(
     task: Task, length: int, n: int, rng: np.random.Generator, sets: int, queries: int = QUERIES
-) -> Sequences:
+) -> Drawn:
     """Return sequences of n tokens, the last of them queries, for training length `length`.
 
     `recall`: the token 4·key + value is a pair, with a value from 1 to 3, and 4·key asks for it.
@@ -221,11 +216,11 @@ def sequences(
         asked = np.where(wrong, asked // near * near + (asked + other) % near, asked)
     if induction:
         answer = np.take_along_axis(keys, places + 1, axis=1)
-        return Sequences(np.concatenate([keys, asked], axis=1), answer, places + 1)
+        return Drawn((np.concatenate([keys, asked], axis=1),), answer, places + 1)
     values = rng.integers(1, VALUES + 1, keys.shape)
     pairs = (VALUES + 1) * keys + values
     tokens = np.concatenate([pairs, (VALUES + 1) * asked], axis=1)
-    return Sequences(tokens, np.take_along_axis(values, places, axis=1), places)
+    return Drawn((tokens,), np.take_along_axis(values, places, axis=1), places)
 
 
 @lru_cache
@@ -282,11 +277,6 @@ class Head(nn.Module):
         return q @ k.mT
 
 
-def lengths(config: Config, task: Task) -> list[int]:
-    """Return the lengths of the tests, n₀ first."""
-    return list(dict.fromkeys([config.sequence, *task.lengths]))
-
-
 def find(config: Config, task: Task) -> Found:
     """Train a head or a Transformer, and measure it at n₀ = `config.sequence` and other lengths.
 
@@ -305,7 +295,8 @@ def find(config: Config, task: Task) -> Found:
     if bad.size:
         return Found(losses[: bad[0]].tolist(), int(bad[0]), [])
     with torch.no_grad():
-        trials = (trial(config, task, model, n) for n in lengths(config, task))
+        lengths = dict.fromkeys([config.sequence, *task.lengths])
+        trials = (trial(config, task, model, n) for n in lengths)
         found = of_lengths(trials, config.sequence, config.head_size)
     learned = None
     if isinstance(model, Transformer):
@@ -317,45 +308,37 @@ def trained(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
     """Return a trained model, and the mean losses of the stretches."""
     kind = Head if task.name == "nearest" else Transformer
     model = kind(config, task.seed)
-    losses = [value.item() for _, value in descend(model, task, batches(config, task, model))]
+    steps = descend(model, task, batches(config, task), batch_loss)
+    losses = [value.item() for *_, value in steps]
     stretches = np.array_split(losses, min(BLOCKS, task.steps))
     return model, np.array([part.mean() for part in stretches])
-
-
-def asked(length: int) -> int:
-    """Return how many queries a sequence has for training length `length`, be it of any length.
-
-    A third of that, and at least 8: from many the tasks are learned sooner.
-    """
-    return max(QUERIES, length // 3)
 
 
 def rows_of(
     config: Config, task: Task, n: int, rng: np.random.Generator, sets: int
 ) -> list[Tensor]:
     """Return sets of rows: what the model reads, what it is to say, and the needle."""
-    drawn: Any
     if task.name == "nearest":
         drawn = nearest(task, config.sequence, config.width, n, rng, sets)
-        drawn = (*drawn, drawn.needle)
-    else:
-        queries = asked(min(n, config.sequence))
+    else:  # from many queries the tasks are learned sooner
+        queries = max(QUERIES, min(n, config.sequence) // 3)
         drawn = sequences(task, config.sequence, n, rng, sets, queries)
-    return [torch.from_numpy(one) for one in drawn]
+    return [torch.from_numpy(one) for one in (*drawn.read, drawn.answer, drawn.needle)]
 
 
-def batches(config: Config, task: Task, model: nn.Module) -> Callable[[], Tensor]:
-    """Return what gives the loss of the model on the next batch; the same rows for each model."""
-    rng = np.random.default_rng([task.seed, data.STARTS])
-
-    def loss() -> Tensor:
-        n = config.sequence
+def batches(config: Config, task: Task) -> Iterator[list[Tensor]]:
+    """Yield batches of training without end, the same for each model."""
+    rng, n = np.random.default_rng([task.seed, data.STARTS]), config.sequence
+    while True:
         if task.shortest is not None:
-            n = round(float(np.exp(rng.uniform(np.log(task.shortest), np.log(n)))))
-        *read, answer, _ = rows_of(config, task, n, rng, task.batch)
-        return _lost(model(*read), answer, "mean")
+            n = round(float(np.exp(rng.uniform(np.log(task.shortest), np.log(config.sequence)))))
+        yield rows_of(config, task, n, rng, task.batch)
 
-    return loss
+
+def batch_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    """Return the mean loss of a model on a batch."""
+    *read, answer, _ = batch
+    return _lost(model(*read), answer, "mean")
 
 
 class Trial(NamedTuple):
@@ -418,19 +401,24 @@ def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
 
     The keys are those before the queries and, the last of them, the query's own.
     """
+    logits, spoken = last_logits(model, tokens, QUERIES)
+    before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
+    both = torch.cat([before, own[..., None]], dim=-1).float()
+    return both.transpose(1, 2).flatten(0, 1), spoken
+
+
+def last_logits(model: Transformer, tokens: Tensor, queries: int) -> tuple[Tensor, Tensor]:
+    """Return the logits of the last queries, (sets, all heads, queries, n), and what is said."""
     found: list[Tensor] = []
     sets, n = tokens.shape
 
     def see(layer: str, number: int, call: Call, output: Tensor) -> None:
-        last, _ = choose(call, output, range(sets), range(n - QUERIES, n))
-        found.append(logits_of(last).float())
+        last, _ = choose(call, output, range(sets), range(n - queries, n))
+        found.append(logits_of(last))
 
     with Observer(model, see).at_work():
         spoken = model(tokens)
-    logits = torch.cat(found, dim=1)
-    before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
-    both = torch.cat([before, own[..., None]], dim=-1)
-    return both.transpose(1, 2).flatten(0, 1), spoken
+    return torch.cat(found, dim=1), spoken
 
 
 # --- measurements ---------------------------------------------------------------------------------
@@ -536,12 +524,7 @@ def measured(
     below = logits - logits.max(axis=1, keepdims=True)
     meant = below[np.arange(number), needle].astype(np.float64)
 
-    def each(t: float) -> FloatArray:
-        sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
-        found: FloatArray = np.log(sums) - t * meant
-        return found
-
-    losses = each(1.0)
+    losses = _losses(below, meant, 1.0)
     groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
     error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
     return {
@@ -550,9 +533,16 @@ def measured(
         "weight": float(np.exp(-losses).mean()),
         "loss": float(losses.mean()),
         "error": float(error),
-        **_best_multiplier(below, meant, lambda t: float(each(t).mean())),
-        "laws": {name: float(each(t).mean()) for name, t in (laws or {}).items()},
+        **_best_multiplier(below, meant),
+        "laws": {name: float(_losses(below, meant, t).mean()) for name, t in (laws or {}).items()},
     }
+
+
+def _losses(below: FloatArray, meant: FloatArray, t: float) -> FloatArray:
+    """Return −log P of each row under a multiplier, from logits `below` the row's largest."""
+    sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
+    found: FloatArray = np.log(sums) - t * meant
+    return found
 
 
 def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
@@ -571,9 +561,7 @@ def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
     return {name: float(value) for name, value in values.items()}
 
 
-def _best_multiplier(
-    below: FloatArray, meant: FloatArray, loss: Callable[[float], float]
-) -> dict[str, float]:
+def _best_multiplier(below: FloatArray, meant: FloatArray) -> dict[str, float]:
     """Return t*, its loss, and the least multiplier that is good enough."""
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
@@ -590,10 +578,10 @@ def _best_multiplier(
         best = lowest
     else:
         best = float(np.exp(brentq(slope, -end, end, xtol=1e-6)))
-    best_loss = loss(best)
+    best_loss = float(_losses(below, meant, best).mean())
 
     def excess(t: float) -> float:
-        return loss(t) - best_loss - SLACK
+        return float(_losses(below, meant, t).mean()) - best_loss - SLACK
 
     least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))
     return {"best": best, "least": least}

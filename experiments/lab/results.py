@@ -109,20 +109,21 @@ def encoded(setting: Setting, run: Run | Found, made: Table, timing: Table) -> T
     """
     line = {**setting.identity(), "made": made, "timing": timing}
     if isinstance(run, Found):
-        return line | {name: _plain(value, 8) for name, value in run._asdict().items()}
+        return line | {name: plain(value, 8) for name, value in run._asdict().items()}
     training = cast(Training, setting.training)
     digits = dict.fromkeys(SCALARS, 17)
     digits |= dict.fromkeys(_arrays(training), PRECISIONS[training.precision])
-    return line | {name: _plain(getattr(run, name), most) for name, most in digits.items()}
+    return line | {name: plain(getattr(run, name), most) for name, most in digits.items()}
 
 
-def _plain(value: Any, digits: int) -> Any:
+def plain(value: Any, digits: int) -> Any:
+    """Return what JSON can hold of numbers: so many digits of each, and null where not finite."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
-        return {name: _plain(one, digits) for name, one in value.items()}
+        return {name: plain(one, digits) for name, one in value.items()}
     if isinstance(value, list):
-        return [_plain(one, digits) for one in value]
+        return [plain(one, digits) for one in value]
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value

@@ -78,10 +78,6 @@ def train_retrieval(
             losses.append(float((error**2).mean()))
             by_score = 2.0 * error[:, None] * slopes * (task.values - z[:, None]) / error.size
             weights = step(weights, np.tensordot(by_score, task.features, 2))
-    return _infinite_from_overflow(losses)
-
-
-def _infinite_from_overflow(losses: list[float]) -> FloatArray:
     found = np.array(losses)
     found[np.logical_or.accumulate(~np.isfinite(found))] = np.inf
     return found

@@ -37,10 +37,10 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,7 +196,7 @@ def _run(
     try:
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=_failed):
+            for future in sorted(done, key=lambda one: one.exception() is not None):
                 if reason := future.exception():
                     raise SweepError(
                         f"the run of variant {futures[future].variant!r} failed: "
@@ -208,10 +208,6 @@ def _run(
     finally:
         for future in waiting:
             future.cancel()
-
-
-def _failed(future: "Future[Table]") -> bool:
-    return future.exception() is not None
 
 
 def outcomes(sweep: Sweep) -> list[Outcome]:
@@ -243,14 +239,13 @@ def _work(setting: Setting, path: Path | None) -> Table:
     torch.set_num_threads(1)
     training, config = setting.training, setting.config
     kernels = torch.backends.cpu.get_cpu_capability()
-    text = None if isinstance(training, Task) else _loaded(setting.corpus, setting.sha256, path)
-    start, processor_start = time.perf_counter(), time.process_time()
-    run: Run | Found
+    trained: Callable[[], Run | Found]
     if isinstance(training, Task):
-        run = find(config, training)
+        trained = partial(find, config, training)
     else:
-        assert text is not None
-        run = train(config, training, text)
+        trained = partial(train, config, training, _loaded(setting.corpus, setting.sha256, path))
+    start, processor_start = time.perf_counter(), time.process_time()
+    run = trained()
     timing = {
         "seconds": time.perf_counter() - start,
         "processor_seconds": time.process_time() - processor_start,

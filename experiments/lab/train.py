@@ -163,19 +163,12 @@ def train_model(config: Config, training: Training, text: Text) -> tuple[Transfo
         windows=training.validation_windows,
         masked=masked,
     )
-    inputs = torch.empty(0)
-
-    def next_loss() -> Tensor:
-        nonlocal inputs
-        inputs, targets = map(torch.from_numpy, next(batches))
-        return loss(model(inputs), targets)
-
     losses = torch.full((training.steps,), math.nan, dtype=dtype)
     records = []
-    for step, value in descend(model, training, next_loss):
+    for step, batch, value in descend(model, training, batches, batch_loss):
         losses[step] = value
         if training.records(step):
-            records.append(_recorded(model, inputs, training))
+            records.append(_recorded(model, torch.from_numpy(batch.inputs), training))
             if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
     validation_loss = _validation(model, validation, training.batch)
@@ -198,6 +191,12 @@ def train_model(config: Config, training: Training, text: Text) -> tuple[Transfo
         readings=readings if training.lengths else None,
         **{name: values[: len(at)] for name, values in recorded.items()},
     )
+
+
+def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the mean loss of a model on a batch of windows."""
+    inputs, targets = map(torch.from_numpy, batch)
+    return loss(model(inputs), targets)
 
 
 @torch.no_grad()
@@ -263,6 +262,6 @@ def _validation(model: Transformer, windows: Batch, size: int) -> float:
     """Return the mean loss over all windows, taken in batches of `size`."""
     total = torch.zeros((), dtype=torch.float64)
     for start in range(0, len(windows.inputs), size):
-        inputs, targets = (torch.from_numpy(tokens[start : start + size]) for tokens in windows)
-        total += len(inputs) * loss(model(inputs), targets).double()
+        part = Batch(*(tokens[start : start + size] for tokens in windows))
+        total += len(part.inputs) * batch_loss(model, part).double()
     return float(total / len(windows.inputs))

@@ -220,10 +220,7 @@ def test_a_fitted_policy_has_the_length_of_the_windows():
         ({"alpha": 1e5}, "alpha must be at most 10000, got alpha=100000"),
         ({"policy": "yarm"}, "policy must be a name in .*policy='yarm'; similar names: yarn"),
         ({"policy": "mup", "alpha": 2.0}, "policy and alpha both .* policy='mup' and alpha=2.0"),
-        (
-            {"law": "log", "policy": "ssmax"},
-            "no policy, got law='log', sequence=12 and policy=",
-        ),
+        ({"law": "log", "policy": "ssmax"}, "got law='log', sequence=12 and policy='ssmax'"),
         ({"rotary_share": 1.5}, "rotary_share must be at most 1, got rotary_share=1.5"),
         ({"positions": "rotary", "width": 15, "head_size": 5}, "head_size must be even for rotary"),
     ],

@@ -25,7 +25,8 @@ def rows_of(gap="noise", strength=0.6, d=16, n=24, sets=400, seed=7, length=24):
 
 
 def cosines(rows, d):
-    return rows.queries.astype(np.float64) @ rows.keys.swapaxes(1, 2).astype(np.float64) / d
+    queries, keys = (part.astype(np.float64) for part in rows.read)
+    return queries @ keys.swapaxes(1, 2) / d
 
 
 # --- tasks ---------------------------------------------------------------------------------------
@@ -34,7 +35,7 @@ def cosines(rows, d):
 @pytest.mark.parametrize("gap", recall.GAPS)
 def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     rows = rows_of(gap)
-    for part in (rows.queries, rows.keys):
+    for part in rows.read:
         np.testing.assert_allclose(np.linalg.norm(part, axis=-1), 4.0, rtol=1e-5)
     found = cosines(rows, 16)
     at = np.take_along_axis(found, rows.needle[..., None], axis=2)[..., 0]
@@ -43,15 +44,12 @@ def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     else:
         error = at.std() / math.sqrt(at.size)
         assert abs(at.mean() - 0.6) < 4.0 * error
-        assert 0.5 < at.std() / math.sqrt(variance_of_tilted(16)) < 1.5
+        variance = Cosine(16).log_mgf_derivatives(recall.tilt(0.6, 16)).second
+        assert 0.5 < at.std() / math.sqrt(variance) < 1.5
     others = np.delete(found.reshape(-1, 24), 0, axis=1)[rows.needle.ravel() == 0]
     assert abs(others.mean()) < 5.0 / math.sqrt(16 * others.size)
     assert others.var() == pytest.approx(1.0 / 16, rel=0.1)
     assert np.bincount(rows.needle.ravel(), minlength=24).min() > 0
-
-
-def variance_of_tilted(d):
-    return float(Cosine(d).log_mgf_derivatives(recall.tilt(0.6, d)).second)
 
 
 def test_a_growing_gap_grows_like_log_n():
@@ -68,9 +66,13 @@ def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
     return recall.sequences(task, 40, n, rng, sets, queries)
 
 
+def assert_share(found, expected, count):
+    assert abs(found - expected) <= 4.0 * math.sqrt(expected * (1.0 - expected) / count)
+
+
 @pytest.mark.parametrize(("gap", "queries"), [("noise", 8), ("fixed", 13)])
 def test_the_pair_of_a_key_is_where_it_is_said_to_be(gap, queries):
-    tokens, answer, needle = drawn("recall", gap, queries=queries)
+    (tokens,), answer, needle = drawn("recall", gap, queries=queries)
     assert tokens.shape == (300, 40)
     true, every = 0, 0
     for row, values, places in zip(tokens, answer, needle, strict=True):
@@ -83,13 +85,12 @@ def test_the_pair_of_a_key_is_where_it_is_said_to_be(gap, queries):
             true, every = true + same[place], every + 1
             if gap == "fixed":
                 assert np.flatnonzero(same).tolist() == [place]
-    rate = 1.0 if gap == "fixed" else 0.8
-    assert abs(true / every - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / every) + 1e-12
+    assert_share(true / every, 1.0 if gap == "fixed" else 0.8, every)
 
 
 @pytest.mark.parametrize("gap", ["noise", "fixed"])
 def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
-    tokens, answer, needle = drawn("induction", gap)
+    (tokens,), answer, needle = drawn("induction", gap)
     before, asked = tokens[:, :-8], tokens[:, -8:]
     np.testing.assert_array_equal(np.diff(needle, axis=1), 1)
     np.testing.assert_array_equal(np.take_along_axis(before, needle, axis=1), answer)
@@ -100,20 +101,19 @@ def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
         np.testing.assert_array_equal(asked, copied)
         assert ((before[:, None] == asked[..., None]).sum(axis=2) == 1).all()
     else:
-        assert abs((asked == copied).mean() - 0.8) < 4.0 * math.sqrt(0.16 / asked.size)
+        assert_share((asked == copied).mean(), 0.8, asked.size)
 
 
 def test_where_a_needle_grows_its_look_alikes_do():
     for n in (40, 320):
-        tokens, answer, needle = drawn("recall", "growing", n=n, sets=1000)
+        (tokens,), answer, needle = drawn("recall", "growing", n=n, sets=1000)
         pairs, asked = tokens[:, :-8], tokens[:, -8:] // 4
         meant = np.take_along_axis(pairs, needle, axis=1)
         np.testing.assert_array_equal(meant % 4, answer)
         assert ((pairs[:, None] // 4 == meant[..., None] // 4).sum(axis=2) == 1).all()
         np.testing.assert_array_equal(asked // 8, meant // 4 // 8)
         rate = 1.0 / (1.0 + math.exp(-math.log(7 * 4) * math.log(n) / math.log(40)) * 7.0)
-        found = (asked == meant // 4).mean()
-        assert abs(found - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / 8000)
+        assert_share((asked == meant // 4).mean(), rate, 8000)
         assert len(np.unique(asked[asked != meant // 4] - meant[asked != meant // 4] // 4)) == 14
         alike = (pairs[:, None] // 32 == meant[..., None] // 32).sum(axis=2).mean() - 1.0
         assert alike == pytest.approx((n - 16) * 7 / 63 + 7 * 7 / 63, rel=0.05)
@@ -121,12 +121,11 @@ def test_where_a_needle_grows_its_look_alikes_do():
 
 def test_the_chance_of_a_true_copy_grows_as_theta_does():
     for n in (20, 40, 320):
-        tokens, _, needle = drawn("induction", "growing", n=n, sets=1000)
+        (tokens,), _, needle = drawn("induction", "growing", n=n, sets=1000)
         copied = np.take_along_axis(tokens, needle - 1, axis=1)
         theta = math.log(63 * 4) * math.log(n) / math.log(40)
         rate = 1.0 / (1.0 + 63.0 * math.exp(-theta))
-        found = (tokens[:, -8:] == copied).mean()
-        assert abs(found - rate) < 4.0 * math.sqrt(rate * (1.0 - rate) / 8000)
+        assert_share((tokens[:, -8:] == copied).mean(), rate, 8000)
 
 
 # --- Transformers --------------------------------------------------------------------------------
@@ -147,7 +146,7 @@ def test_the_logits_that_are_seen_are_those_that_attend(changed):
     for block in model.blocks:
         if block.attention.scale is not None:
             block.attention.scale.data[:] = torch.tensor([0.5, 2.0])
-    tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2)[0])
+    tokens = torch.from_numpy(drawn("induction", "fixed", n=30, sets=2).read[0])
     weights, softmax = [], torch.softmax
 
     def kept(q, k, v, *, is_causal, scale, **_):

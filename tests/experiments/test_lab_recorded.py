@@ -89,6 +89,7 @@ def test_the_first_steps_of_a_recorded_head_are_replayed(experiment, variant):
     model = kind(config, task.seed)
     each = task.steps // recall.BLOCKS
     stretches = max(1, 60 // each)
-    steps = islice(descend(model, task, recall.batches(config, task, model)), each * stretches)
-    losses = np.reshape([value.item() for _, value in steps], (stretches, each)).mean(axis=1)
+    training = descend(model, task, recall.batches(config, task), recall.batch_loss)
+    steps = islice(training, each * stretches)
+    losses = np.reshape([value.item() for *_, value in steps], (stretches, each)).mean(axis=1)
     np.testing.assert_allclose(losses, recorded.losses[:stretches], rtol=1e-5)

@@ -25,6 +25,11 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
     for values, verdict in (([1.0, 1.2], "holds"), ([1.0, 1.4], "refuted"), ([0, 1.0], "refuted")):
         part = length.near(1, "x", np.array(values), 1.1, 0.05)
         assert (part.verdict, part.mean) == (verdict, np.mean(values))
+    ends = ("above 1", "below 1.2", "at least 1.2", "at most 1")
+    found = [length.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
+    assert found == ["holds", "holds", "refuted", "refuted"]
+    graded = [length.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
+    assert graded == ["holds", "open", "refuted"]
     signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))
     for values, verdict in signs:
         assert length.above(1, "x", np.array(values)).verdict == verdict
@@ -49,15 +54,15 @@ def test_every_prediction_of_the_file_has_its_parts(models):
     held = [part.verdict == length.HOLDS for part in heads]
     assert np.mean(held) > 0.9
     assert {part.verdict for part in of_models} <= {length.HOLDS, length.OPEN}
-    for found in (length.Heads(records.runs("length_head")).found, models.found):
-        assert {len(entries) for entries in found.values()} == {5}  # seeds
+    for found in (length.Heads(records.runs("length_head")).runs, models.runs):
+        assert {len(runs) for runs in found.values()} == {5}  # seeds
 
 
 def test_losses_of_models_are_those_of_the_answer(models):
     for key in (("fixed", 2000, 1024), ("noise", 2000, 4096)):
         none, law = models("none", *key), models("ssmax", *key)
-        assert none == pytest.approx([one["answer_loss"] for one in models.found[key]])
-        assert law == pytest.approx([one["answers"]["ssmax"] for one in models.found[key]])
+        assert none == pytest.approx([one["answer_loss"] for one in models.found(*key)])
+        assert law == pytest.approx([one["answers"]["ssmax"] for one in models.found(*key)])
         assert not np.allclose(models("loss", *key), none)
 
 
