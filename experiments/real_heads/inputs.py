@@ -201,7 +201,9 @@ MODELS: dict[str, Callable[[], Model]] = {
 
 
 def frozen(model: nn.Module) -> nn.Module:
-    """Return the model as it is used: no dropout, no gradients of its weights."""
+    """Return the model as it is used: no dropout, no cache, no gradients of its weights."""
+    config: Any = model.config
+    config.use_cache = False
     return model.eval().requires_grad_(False)
 
 

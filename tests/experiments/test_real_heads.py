@@ -77,7 +77,7 @@ def test_rows_are_those_of_the_probe():
 
     def see(logits, *rest):
         needle = rows.needle_table(logits, places - 1)
-        return {**parts.rows_alone(logits, *rest), "needle": needle}
+        return {"rows": rows.row_table(logits, *rest), "needle": needle}
 
     found = rows.measure(model, ids, places, see)
     with probe(model, targets="previous", theory=False) as report:
