@@ -181,8 +181,7 @@ def face() -> dict[str, Any]:
 
 def row_of_head() -> tuple[list[str], FloatArray, int]:
     """Return the tokens that a row of a recorded head sees, their logits, and which is meant."""
-    one = shown.SHOWN[0]
-    found = load("real_heads_shown").find(model=one.model, layer=one.layer, head=one.head)
+    found = load("real_heads_shown").find(**shown.SHOWN[0].at)
     query, key = shown.unpacked(found["queries"])[QUERY], shown.unpacked(found["keys"])
     logits = found["scale"] * key[: QUERY + 1] @ query
     return found["tokens"][: QUERY + 1], logits, found["meant"][QUERY]

@@ -46,6 +46,11 @@ class Shown(NamedTuple):
     does: str
     meant: Meant | None = None
 
+    @property
+    def at(self) -> Fields:
+        """Which head it is."""
+        return {"model": self.model, "layer": self.layer, "head": self.head}
+
 
 def apart(distance: int) -> Meant:
     """Return the key so many places after the query."""
@@ -89,9 +94,8 @@ def text_of(name: str) -> str:
 
 def shown() -> Work:
     """Yield the heads, and then the random rows."""
-    for one in SHOWN:
-        at = {"model": one.model, "layer": one.layer, "head": one.head}
-        yield at, partial(recorded, one)
+    for head in SHOWN:
+        yield head.at, partial(recorded, head)
     for n in KEYS:
         yield {"random": "keys", "n": n}, partial(random_keys, n)
 

@@ -240,6 +240,11 @@ def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
     return {name: np.mean(several, axis=0) for name, several in found.items()}
 
 
+def factors_of_faults() -> dict[str, float]:
+    """Return the multiplier that each fault is, by exhibit."""
+    return {e.at["exhibit"]: e.found["times"] for e in record("faults").entries}
+
+
 def changes_of_scale() -> Judged:
     """Judge multipliers of heads and of layers, policies and faults."""
     slopes = np.array([e.found["late"] for e in record("slopes").entries])
@@ -255,7 +260,7 @@ def changes_of_scale() -> Judged:
     of_log = [factors[name][1] for name in ("ssmax", "chiang_cholak")]
     yield "P7", {"least": min(other), "policies": len(other), "laws to 128": of_log}
     wrong = costs_of("faults", "exhibit")
-    times = {e.at["exhibit"]: e.found["times"] for e in record("faults").entries}
+    times = factors_of_faults()
     blind = [wrong[name].mean() for name in wrong if times[name] <= 0.125]
     sharp = [wrong[name].mean() for name in wrong if times[name] >= 4.0]
     yield "P8", {"blind": min(blind), "sharp": min(sharp)}

@@ -53,7 +53,7 @@ def test_the_record_has_all_heads(record):
 
 @pytest.mark.parametrize("one", shown.SHOWN, ids=lambda one: f"{one.model}-{one.layer}-{one.head}")
 def test_the_heads_do_what_is_said(record, one):
-    found = record.find(model=one.model, layer=one.layer, head=one.head)
+    found = record.find(**one.at)
     p, n = weights(found), len(found["tokens"])
     keys = 1 / collision_probability(p).mean()
     if one.meant:
