@@ -11,6 +11,7 @@ import numpy as np
 from attnlib import exact
 from attnlib.checking import FloatArray
 from attnlib.scores import Normal
+from experiments.real_heads.rows import short
 from experiments.real_heads.shown import ALPHAS, KEYS, SHOWN
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import Record, load
@@ -59,15 +60,15 @@ def atlas() -> dict[str, Any]:
     for i, model in enumerate(MODELS):
         n = columns["n"][columns["model"] == i]
         sizes = {"heads": model.heads, "layers": n.size // model.heads, "n": round(n[0])}
-        models.append({"name": model.name, **sizes, "random": short(random_share(n[0]))})
+        models.append({"name": model.name, **sizes, "random": short(random_share(n[0]), 3)})
     return {
         "models": models,
         "needles": list(NEEDLES.values()),
         "finds": FINDS,
         "listed": LISTED,
-        "alphas": short(CURVE),
+        "alphas": short(CURVE, 3),
         "columns": {
-            name: short(column)
+            name: short(column, 3)
             for name, column in columns.items()
             if name not in ("model", "layer", "head", "n")
         },
@@ -122,12 +123,6 @@ def needles(record: Record, count: int) -> Columns:
 def column(values: Any) -> FloatArray:
     """Return numbers as an array, NaN for None."""
     return np.array(values, dtype=float)
-
-
-def short(values: FloatArray) -> list[float | int | None]:
-    """Return numbers with three digits; None where there is none."""
-    rounded = [float(f"{value:.3g}") if np.isfinite(value) else None for value in values.tolist()]
-    return [int(one) if one is not None and one == int(one) else one for one in rounded]
 
 
 def shown() -> dict[str, Any]:
