@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise, product
 from typing import Any
@@ -195,18 +195,15 @@ def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
     return torch.cat(parts).double()
 
 
-Change = Callable[[], AbstractContextManager[Any]]
-
-
 @torch.no_grad()
-def priced(index: int, lengths: tuple[int, ...], change: Change) -> Fields:
-    """Return the losses of a text under a change of the scale.
+def priced(index: int, lengths: tuple[int, ...], **change: Any) -> Fields:
+    """Return the losses of a text under a change of the scale, as `rescale` is told.
 
     Each is the mean of the tokens that see up to n tokens and more than the last n.
     """
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1] + 1, SHIFT)
-    with change():
+    with rescale(**change) if change else nullcontext():
         losses = losses_of(model, ids)
     return {"losses": [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
 
@@ -215,14 +212,14 @@ def price() -> Work:
     """Yield the loss under each multiplier of all logits, 1 first."""
     for index, t in product(range(PRICE_TEXTS), sorted(rows.TIMES, key=lambda t: t != 1.0)):
         at = {"text": index, "times": round(t, 3)}
-        yield at, partial(priced, index, PRICE_LENGTHS, partial(rescale, factor=t))
+        yield at, partial(priced, index, PRICE_LENGTHS, factor=t)
 
 
 def beyond() -> Work:
     """Yield the same beyond the length of training, for three multipliers."""
     for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
         at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
-        yield at, partial(priced, index, BEYOND_LENGTHS, partial(rescale, factor=t))
+        yield at, partial(priced, index, BEYOND_LENGTHS, factor=t)
 
 
 def slopes() -> Work:
@@ -243,11 +240,10 @@ def _slopes(index: int) -> Fields:
 def layers() -> Work:
     """Yield the loss where one layer has another multiplier."""
     for index in range(PRICE_TEXTS):
-        yield {"text": index, "layer": None}, partial(priced, index, (LAYER,), nullcontext)
+        yield {"text": index, "layer": None}, partial(priced, index, (LAYER,))
         for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
             at = {"text": index, "layer": layer, "times": round(t, 3)}
-            change = partial(rescale, factor=t, layers=[layer])
-            yield at, partial(priced, index, (LAYER,), change)
+            yield at, partial(priced, index, (LAYER,), factor=t, layers=[layer])
 
 
 def policies() -> Work:
@@ -258,14 +254,14 @@ def policies() -> Work:
     for name, policy in POLICIES.items():
         for index in (0, 1):
             at = {"policy": name, "as": "scale", "text": index}
-            change = partial(rescale, name, normalize_qk=policy.applied_to == "cosine")
-            yield at, partial(priced, index, up_to(SHORT), change)
+            change = {"policy": name, "normalize_qk": policy.applied_to == "cosine"}
+            yield at, partial(priced, index, up_to(SHORT), **change)
     n = np.array([64.0, 2048.0, 65536.0])
     for name, policy in POLICIES.items():
         if policy.applied_to != "cosine" and np.ptp(policy.alpha(n, 64)) > 0.0:
             at = {"policy": name, "as": "factor", "text": 0}
-            change = partial(rescale, factor=name, train_length=LENGTHS[-1])
-            yield at, partial(priced, 0, up_to(LENGTHS[-1]), change)
+            change = {"factor": name, "train_length": LENGTHS[-1]}
+            yield at, partial(priced, 0, up_to(LENGTHS[-1]), **change)
 
 
 def up_to(tokens: int) -> tuple[int, ...]:
@@ -282,7 +278,7 @@ def faults() -> Work:
 
 def _faulty(exhibit: Exhibit, index: int) -> Fields:
     wrong = exhibit.ratio(SHORT)
-    losses = priced(index, up_to(SHORT), partial(rescale, factor=wrong))
+    losses = priced(index, up_to(SHORT), factor=wrong)
     return {**losses, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
 
 

@@ -32,13 +32,9 @@ class Verdict(NamedTuple):
     """Whether a prediction is kept, and by which numbers."""
 
     name: str
+    words: str
     kept: bool
     numbers: Numbers
-
-    @property
-    def words(self) -> str:
-        """What was predicted, in a line."""
-        return str(PREDICTIONS[self.name]["words"])
 
     @property
     def found(self) -> str:
@@ -58,7 +54,7 @@ def all_of_them() -> list[Verdict]:
         kept = bool(np.all(found[name].pop("kept", True)))
         for key, (low, high) in predicted.get("ends", {}).items():
             kept &= bool(low <= np.min(found[name][key]) and np.max(found[name][key]) <= high)
-        verdicts.append(Verdict(name, kept, found[name]))
+        verdicts.append(Verdict(name, predicted["words"], kept, found[name]))
     return verdicts
 
 
