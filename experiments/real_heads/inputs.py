@@ -9,7 +9,6 @@ for the two models of chemistry.
 
 import ast
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -170,16 +169,12 @@ def masked(name: str, kind: str = "Bert") -> Model:
     _readers()  # transformers looks for them once, when it is imported
     import transformers
 
-    config = json.loads((path.parent / "config.json").read_text("utf-8"))
-    known = getattr(transformers, f"{kind}Config")(**config)
-    known._attn_implementation = "sdpa"
-    model: nn.Module = getattr(transformers, f"{kind}ForMaskedLM")(known)
-    weights = torch.load(path, map_location="cpu", weights_only=True)
-    if "cls.predictions.bias" in weights:  # older files have it once
-        weights.setdefault("cls.predictions.decoder.bias", weights["cls.predictions.bias"])
-    missing, _ = model.load_state_dict(weights, strict=False)
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}")
+    options = {"attn_implementation": "sdpa", "output_loading_info": True}
+    model, told = getattr(transformers, f"{kind}ForMaskedLM").from_pretrained(
+        path.parent, **options
+    )
+    if told["missing_keys"]:
+        raise ValueError(f"{path} lacks {', '.join(told['missing_keys'])}")
     letters = name == "AntiBERTy"
     words = (path.parents[1 if letters else 0] / "vocab.txt").read_text("utf-8").splitlines()
     places = {word: i for i, word in enumerate(words)}
