@@ -115,14 +115,18 @@ def _install(name: str, version: str, by: str = "pip") -> None:
     subprocess.run([*command, str(home)], check=True)
 
 
-def _readers() -> None:
-    """Find the readers, or install them: before transformers is imported, which looks only once."""
+@cache
+def _transformers() -> Any:
+    """Return transformers, which when it is imported looks for the readers, and only once."""
     for name, version in READERS.items():
         home = _home(name, version)
         if not (home / name).exists():
             _install(name, version)
         if str(home) not in sys.path:
             sys.path.append(str(home))  # after all else: what is installed goes before
+    import transformers
+
+    return transformers
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -130,12 +134,9 @@ def _readers() -> None:
 
 def opened(name: str, kind: str, **where: Any) -> Model:
     """Return a model as a class of transformers opens it, with its own tokens."""
-    _readers()
-    import transformers
-
-    tokens = transformers.AutoTokenizer.from_pretrained(**where)
+    tokens = _transformers().AutoTokenizer.from_pretrained(**where)
     options = {"dtype": torch.float32, "attn_implementation": "sdpa"}
-    model = getattr(transformers, kind).from_pretrained(**where, **options)
+    model = getattr(_transformers(), kind).from_pretrained(**where, **options)
 
     def reads(text: str) -> list[int]:
         return list(tokens(text, truncation=False, verbose=False).input_ids)
@@ -166,13 +167,9 @@ def masked(name: str, kind: str = "Bert") -> Model:
     used twelve times, d = 32; reactions. rxnfp's BERT: 12 layers of 4 heads, d = 64; reactions.
     """
     path = installed(name.lower())
-    _readers()  # transformers looks for them once, when it is imported
-    import transformers
-
     options = {"attn_implementation": "sdpa", "output_loading_info": True}
-    model, told = getattr(transformers, f"{kind}ForMaskedLM").from_pretrained(
-        path.parent, **options
-    )
+    opening = getattr(_transformers(), f"{kind}ForMaskedLM")
+    model, told = opening.from_pretrained(path.parent, **options)
     if told["missing_keys"]:
         raise ValueError(f"{path} lacks {', '.join(told['missing_keys'])}")
     letters = name == "AntiBERTy"
