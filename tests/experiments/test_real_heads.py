@@ -156,22 +156,8 @@ def test_a_part_is_recorded(small, part):
     assert len(found.entries) >= 2
 
 
-def test_a_price_goes_on_where_it_was_killed(small, monkeypatch):
-    work = [*parts.price()]
-
-    def killed():
-        yield from work[:3]
-        yield {"text": "killed"}, lambda: [][0]
-
-    monkeypatch.setitem(parts.PARTS, "price", killed)
-    with pytest.raises(IndexError):
-        main.measured("price", 1)
-    before = load("real_heads_price").entries
-    assert len(before) == 3
-    monkeypatch.setitem(parts.PARTS, "price", lambda: work)
-    main.measured("price", 1)
-    found = load("real_heads_price")
-    assert found.entries[:3] == before
+def test_the_price_at_1_is_the_loss_of_the_model(small):
+    found = main.measured("price", 1)
     with torch.no_grad():
         losses = parts.losses_of(small, parts.window(small, 0, 33, parts.SHIFT))
     halves = [float(losses[:16].mean()), float(losses[16:].mean())]
