@@ -59,16 +59,11 @@ def apart(distance: int) -> Meant:
     return at
 
 
-def same(ids: list[int], places: Places) -> Places:
-    """Return the last earlier key of the query's own token."""
-    return rows.meant(ids, places)["same"]
-
-
 SHOWN = (
     Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.repeated),
     Shown("SmolLM2", 20, 4, "a sink: the first token"),
     Shown("SmolLM2", 16, 0, "the token before", apart(-1)),
-    Shown("SmolLM2", 5, 6, "the same token, earlier", same),
+    Shown("SmolLM2", 5, 6, "the same token, earlier", lambda *of: rows.meant(*of)["same"]),
     Shown("SmolLM2", 11, 6, "itself", apart(0)),
     Shown("SmolLM2", 0, 6, "broad: a little of everything"),
     Shown("MiniLM", 0, 2, "the token before, and nothing else", apart(-1)),
