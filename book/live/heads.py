@@ -83,26 +83,26 @@ def random_share(n: float) -> FloatArray:
 def heads() -> Columns:
     """Return all columns of all heads, model by model, layer by layer."""
     record = load("real_heads_atlas")
-    parts: list[Columns] = []
+    of_models: list[Columns] = []
     for i, model in enumerate(MODELS):
         found = record.find(model=model.name, **model.at)
-        at = {name: one for name, one in model.at.items() if name != "length"}
-        growth = record.find(model=model.name, growth="keys", **at)
+        run = {"tokens": 2048} if model.name == "SmolLM2" else {}
+        growth = record.find(model=model.name, growth="keys", **run)
         count = len(found["alpha"])
         of_model = {
             "model": np.full(count, i),
             "layer": np.arange(count) // model.heads,
             "head": np.arange(count) % model.heads,
             "n": np.full(count, found["n"]),
-            **{name: column(found[name]) for name in MEASURED},
-            "s": column(growth["keys"][0]),
-            "random_s": column(growth["random_keys"][0]),
+            **{name: np.array(found[name], dtype=float) for name in MEASURED},
+            "s": np.array(growth["keys"][0], dtype=float),
+            "random_s": np.array(growth["random_keys"][0], dtype=float),
             **dict.fromkeys(("needle", "weight", "gap", "variance"), np.full(count, np.nan)),
         }
         if model.name == "SmolLM2":
             of_model |= needles(record, count)
-        parts.append(of_model)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        of_models.append(of_model)
+    return {name: np.concatenate([one[name] for one in of_models]) for name in of_models[0]}
 
 
 def needles(record: Record, count: int) -> Columns:
@@ -111,18 +111,13 @@ def needles(record: Record, count: int) -> Columns:
     repeats = load("real_heads_repeats")
     for i, needle in enumerate(NEEDLES):
         source, run = (repeats, "repeats") if needle == "repeat" else (record, "2048 tokens")
-        weight = column(source.find(needle=needle, weights="largest"))
+        weight = np.array(source.find(needle=needle, weights="largest"), dtype=float)
         table = source.find(needle=needle, length=NEEDLE_LENGTH, run=run)
         for j, head in enumerate(table["head"]):
             if weight[head] >= LISTED and not weight[head] <= found[1, head]:
                 gap, variance = table["gap_rest"][j], table["variance_rest"][j]
                 found[:, head] = i, weight[head], gap, variance
     return dict(zip(("needle", "weight", "gap", "variance"), found, strict=True))
-
-
-def column(values: Any) -> FloatArray:
-    """Return numbers as an array, NaN for None."""
-    return np.array(values, dtype=float)
 
 
 def shown() -> dict[str, Any]:
