@@ -33,9 +33,6 @@ def three_answers() -> Figure:
     return drawing
 
 
-DOOR = (4.2, 2.7)
-"""Inches: smaller than a chapter's figure, as it stands beside text."""
-
 LONG_GAP, LONG_STRENGTH = 12.0, 4.0
 """Of the key far above the noise, and of the one whose scale is learned."""
 
@@ -44,7 +41,7 @@ def door_long() -> Figure:
     """Return the scale of three keys against n: log n, √log n, and none of both."""
     style.set_style()
     drawing, axes = style.figure("number of keys n", "α")
-    drawing.set_size_inches(DOOR)
+    drawing.set_size_inches(4.2, 2.7)  # it stands beside text
     n = np.geomspace(10.0, 1e7, 61)
     found = n[n <= np.exp(LONG_STRENGTH**2 / 2.0)]
     axes.plot(n, freezing.critical_alpha(n), "--", color=style.VERMILLION)

@@ -7,6 +7,7 @@ what is said there of all heads.
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,21 +19,21 @@ from experiments.real_heads import parts, verdicts
 PAGE = Path(__file__).parent.parent / "models.md"
 
 COLUMNS = {
-    "model": "model",
-    "layer": "layer",
-    "head": "head",
-    "n": "n",
-    "alpha": "α",
-    "keys": "keys",
-    "random": "random keys",
-    "entropy": "entropy",
-    "first": "first key",
-    "output": "output",
-    "s": "s",
-    "needle": "needle",
-    "weight": "its weight",
+    "model": ("model", "{model}"),
+    "layer": ("layer", "{layer:.0f}"),
+    "head": ("head", "{head:.0f}"),
+    "n": ("n", "{n:.0f}"),
+    "alpha": ("α", "{alpha}"),
+    "keys": ("keys", "{keys}"),
+    "random": ("random keys", "{random_keys}"),
+    "entropy": ("entropy", "{entropy:.2f}"),
+    "first": ("first key", "{first:.3f}"),
+    "output": ("output", "{output:.3f}"),
+    "s": ("s", "{s:.2f}"),
+    "needle": ("needle", "{needle}"),
+    "weight": ("its weight", "{weight}"),
 }
-"""What a search calls each column, and its heading."""
+"""What a search calls each column, its heading, and its cells."""
 
 HEADS = re.compile(r'<div class="listing".*?</div>', re.DOTALL)
 ROWS = re.compile(r"(:name: models-(\w+)\n\n\|.*\n\|[-: |]+\|\n)(?:\|.*\n)*")
@@ -48,12 +49,11 @@ def page() -> str:
     """Return the page with its tables made anew; KeyError for the label of an unknown one."""
     text = HEADS.sub(lambda _: listed(heads.heads()), PAGE.read_text(encoding="utf-8"))
     text = JUDGED.sub(lambda found: found[1] + predictions(), text)
-    return ROWS.sub(lambda found: found[1] + piped(TABLES[found[2]]()), text)
 
+    def table(found: re.Match[str]) -> str:
+        return found[1] + "".join(f"| {' | '.join(cells)} |\n" for cells in TABLES[found[2]]())
 
-def piped(rows: Rows) -> str:
-    """Return the rows of a table in Markdown."""
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    return ROWS.sub(table, text)
 
 
 # --- all heads ------------------------------------------------------------------------------------
@@ -62,38 +62,29 @@ def piped(rows: Rows) -> str:
 def listed(table: Columns) -> str:
     """Return the table as HTML, one line for each head."""
     head = "".join(
-        f'<th scope="col" data-name="{name}">{title}</th>' for name, title in COLUMNS.items()
+        f'<th scope="col" data-name="{name}">{title}</th>' for name, (title, _) in COLUMNS.items()
     )
-    lines = [
-        "".join(f"<td>{text}</td>" for text in cells(table, i).values())
+    line = "".join(f"<td>{cell}</td>" for _, cell in COLUMNS.values())
+    rows = "\n".join(
+        f"<tr>{line.format(**shown(table, i))}</tr>".replace(">-", ">−")
         for i in range(len(table["n"]))
-    ]
-    rows = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    )
     return (
         '<div class="listing" role="region" aria-label="All heads" tabindex="0">'
         f'<table id="heads"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
     )
 
 
-def cells(table: Columns, i: int) -> dict[str, str]:
-    """Return the cells of a head by column."""
-    number = table["needle"][i]
-    known = bool(np.isfinite(number))
-    found = {name: values[i] for name, values in table.items()}
+def shown(table: Columns, i: int) -> dict[str, Any]:
+    """Return what the cells of a head show."""
+    numbers = {name: values[i] for name, values in table.items()}
+    known = bool(np.isfinite(numbers["needle"]))
     return {
-        "model": heads.MODELS[int(found["model"])].name,
-        "layer": f"{found['layer']:.0f}",
-        "head": f"{found['head']:.0f}",
-        "n": f"{found['n']:.0f}",
-        "alpha": digits(found["alpha"]),
-        "keys": digits(found["keys"]),
-        "random": digits(found["random_keys"]),
-        "entropy": f"{found['entropy']:.2f}",
-        "first": f"{found['first']:.3f}",
-        "output": f"{found['output']:.3f}",
-        "s": f"{found['s']:.2f}".replace("-", "−"),
-        "needle": list(heads.NEEDLES)[int(number)] if known else "",
-        "weight": f"{found['weight']:.2f}" if known else "",
+        **numbers,
+        **{name: digits(numbers[name]) for name in ("alpha", "keys", "random_keys")},
+        "model": heads.MODELS[int(numbers["model"])].name,
+        "needle": list(heads.NEEDLES)[int(numbers["needle"])] if known else "",
+        "weight": f"{numbers['weight']:.2f}" if known else "",
     }
 
 
@@ -143,9 +134,7 @@ def rules() -> Rows:
 
 def faults() -> Rows:
     """Yield the faults of the museum that are a wrong factor, from the smallest, with costs."""
-    entries = verdicts.record("faults").entries
-    factors = {entry.at["exhibit"]: entry.found["times"] for entry in entries}
-    costs = verdicts.costs_of("faults", "exhibit")
+    factors, costs = verdicts.factors_of_faults(), verdicts.costs_of("faults", "exhibit")
     for name in sorted(costs, key=factors.__getitem__):
         yield f"`{name}`", f"{factors[name]:.3g}", signed(costs[name].mean())
 

@@ -8,6 +8,7 @@ astray.
 """
 
 import io
+import json
 import os
 import posixpath
 import re
@@ -16,13 +17,13 @@ from html import escape
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import matplotlib as mpl
 import pikepdf
 from bs4 import BeautifulSoup
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from attnlib.files import replace
@@ -46,14 +47,8 @@ LEFT_OUT = (
 SHEET_WIDTH = 627
 """CSS pixels between the margins of a sheet, as book/print.css sets them: 166 mm."""
 
-MOST_PRINTS = 5
-
 WITHOUT_NUMBERS = ("bibliography", "genindex")
 """Pages in the order of the alphabet; links to them say no sheet."""
-
-HTML = "text/html; charset=utf-8"
-
-FROM_THE_SITE = "link[rel=stylesheet]"
 
 
 class Chapter(NamedTuple):
@@ -79,18 +74,15 @@ def main() -> None:
 def chapters(site: Path) -> list[Chapter]:
     """Return all pages of the site in the order of its contents."""
     toc = parse_toc_yaml(ROOT / "_toc.yml")
-    parts = [(str(toc.root.docname), "")]
-    parts += [(str(item), tree.caption or "") for tree in toc.root.subtrees for item in tree.items]
-    names = {name for name, _ in parts}
-    return [chapter(site, name, part, names) for name, part in parts]
+    parts = {str(toc.root.docname): ""}
+    parts |= {str(item): tree.caption or "" for tree in toc.root.subtrees for item in tree.items}
+    return [chapter(site, name, part, parts.keys()) for name, part in parts.items()]
 
 
 def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
     """Return a page with its ids, links and pictures as they must be among the pages `names`."""
     page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
-    article = page.select_one("article")
-    if article is None or article.h1 is None:
-        raise SystemExit(f"{name}.html has no article with a title")
+    article: Any = page.select_one("article")
     for element in article.select(LEFT_OUT):
         element.decompose()
     for folded in article.select("details.code, details.code noscript"):
@@ -98,18 +90,20 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
     for details in article.select("details"):
         details["open"] = ""
     for element in article.find_all(id=True):
-        element["id"] = anchor(name, str(element["id"]))
+        element["id"] = anchor(name, element["id"])
     for link in article.find_all("a", href=True):
-        href = str(link["href"])
-        target = inside(name, href, names)
-        if target is None:
+        target = urlsplit(link["href"])
+        to = moved(name, target.path).removesuffix(".html") if target.path else name
+        if target.scheme:
+            continue
+        if to not in names:
             link.unwrap()
-        else:
-            link["href"] = target
-            if target.startswith("#") and page_of(name, href) not in (name, *WITHOUT_NUMBERS):
-                link.append(page.new_tag("span", attrs={"class": "sheet"}))
+            continue
+        link["href"] = "#" + anchor(to, target.fragment)
+        if to not in (name, *WITHOUT_NUMBERS):
+            link.append(page.new_tag("span", attrs={"class": "sheet"}))
     for picture in article.find_all("img", src=True):
-        picture["src"] = moved(name, str(picture["src"]))
+        picture["src"] = moved(name, picture["src"])
     return Chapter(part, anchor(name), article.h1.get_text(), article.decode_contents())
 
 
@@ -125,27 +119,12 @@ def moved(name: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
 
 
-def inside(name: str, target: str, names: Set[str]) -> str | None:
-    """Return a link's target as it is in the printed book; None for a file that is not in it."""
-    link = urlsplit(target)
-    if link.scheme:
-        return target
-    page = page_of(name, target)
-    return "#" + anchor(page, link.fragment) if page in names else None
-
-
-def page_of(name: str, target: str) -> str:
-    """Return the page that a link on a page leads to."""
-    path = urlsplit(target).path
-    return moved(name, path).removesuffix(".html") if path else name
-
-
 def document(site: Path, chapters: list[Chapter]) -> str:
     """Return the whole book as one HTML page."""
     front = BeautifulSoup((site / "intro.html").read_text(encoding="utf-8"), "html.parser")
-    head = "".join(str(element) for element in front.select(FROM_THE_SITE))
+    head = "".join(map(str, front.select("link[rel=stylesheet]")))
     style = (ROOT / "book" / "print.css").read_text(encoding="utf-8")
-    running = "".join(dict.fromkeys(map(running_head, chapters)))
+    running = "".join(dict.fromkeys(sheet_of(entry)[1] for entry in chapters))
     bodies = "".join(
         f'<article class="bd-article" id="{entry.anchor}" style="page: {sheet_of(entry)[0]}">'
         f"{entry.body}</article>"
@@ -160,20 +139,17 @@ def document(site: Path, chapters: list[Chapter]) -> str:
 
 
 def sheet_of(entry: Chapter) -> tuple[str, str]:
-    """Return the name of a chapter's kind of sheet, and its running head.
+    """Return the name of a chapter's kind of sheet, and the rule of its running head.
 
     Where the kind changes a new sheet begins. Pages of the interface follow one another.
     """
+    name, head = f"of-{entry.anchor}", entry.title
     if entry.anchor.startswith("api-"):
-        return "interface", entry.part
-    return f"of-{entry.anchor}", entry.title
-
-
-def running_head(entry: Chapter) -> str:
-    """Return the rule that puts the running head at the top of a chapter's sheets."""
-    name, head = sheet_of(entry)
-    text = head.replace("\\", "\\\\").replace('"', '\\"')
-    return f'@page {name} {{ @top-right {{ content: "{text}"; }} }}'
+        name, head = "interface", entry.part
+    return (
+        name,
+        f"@page {name} {{ @top-right {{ content: {json.dumps(head, ensure_ascii=False)}; }} }}",
+    )
 
 
 def cover() -> str:
@@ -206,15 +182,17 @@ def contents(chapters: list[Chapter]) -> str:
 
 def opened(browser: Browser, address: str, html: str) -> Page:
     """Return a page that shows `html` as the site would, laid out as wide as a sheet."""
-
-    def font(route: Route) -> None:
-        route.fulfill(path=FONTS / Path(urlsplit(route.request.url).path).name)
-
     page = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
     page.set_default_timeout(120_000)  # thousands of formulas, perhaps on a busy machine
     page.emulate_media(media="print", color_scheme="light")
-    page.route("**/fonts/*.ttf", font)
-    page.route(f"{address}/book.html", lambda route: route.fulfill(body=html, content_type=HTML))
+    page.route(
+        "**/fonts/*.ttf",
+        lambda route: route.fulfill(path=FONTS / Path(urlsplit(route.request.url).path).name),
+    )
+    page.route(
+        f"{address}/book.html",
+        lambda route: route.fulfill(body=html, content_type="text/html; charset=utf-8"),
+    )
     page.goto(f"{address}/book.html")
     page.evaluate(WAIT_FOR_PICTURES)
     page.evaluate("document.fonts.ready.then(() => true)")
@@ -233,19 +211,15 @@ NUMBER_THE_CONTENTS = """(sheets) => {
 
 def numbered(page: Page) -> bytes:
     """Return the page as a PDF in which the numbers of the sheets are right."""
-    pdf = printed(page)
-    for _ in range(MOST_PRINTS):
+    numbers: dict[str, int] = {}
+    for _ in range(6):
+        pdf = page.pdf(prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
         sheets = first_sheets(pdf)
-        page.evaluate(NUMBER_THE_CONTENTS, sheets)
-        pdf = printed(page)
-        if first_sheets(pdf) == sheets:
+        if sheets == numbers:
             return pdf
+        page.evaluate(NUMBER_THE_CONTENTS, sheets)
+        numbers = sheets
     raise SystemExit("the numbers of the sheets move what they number")
-
-
-def printed(page: Page) -> bytes:
-    """Return the page as a PDF with bookmarks."""
-    return page.pdf(prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
 
 
 def first_sheets(pdf: bytes) -> dict[str, int]:
@@ -259,14 +233,13 @@ def first_sheets(pdf: bytes) -> dict[str, int]:
 
 
 def finished(pdf: bytes) -> bytes:
-    """Return the PDF in fewer bytes, with its author, and without the time of printing."""
+    """Return the PDF in fewer bytes, with its author, and each bookmark's title once."""
     buffer = io.BytesIO()
     with pikepdf.open(io.BytesIO(pdf)) as book:
         with book.open_outline() as outline:
             once(outline.root)
         book.docinfo = book.make_indirect(pikepdf.Dictionary(Title=TITLE, Author=AUTHOR))
-        packed = pikepdf.ObjectStreamMode.generate
-        book.save(buffer, object_stream_mode=packed, deterministic_id=True)
+        book.save(buffer, object_stream_mode=pikepdf.ObjectStreamMode.generate)
     return buffer.getvalue()
 
 

@@ -32,26 +32,15 @@ SHOWN = 24
 """Bars of a long row."""
 
 CALCULATOR_KEYS = 4096
-FACE_TIMES = (0.5, 1.0, 2.0)
 FROZEN_ALPHA = 4.0
 FROZEN_KEYS = (16, 4096, 2**20)
 JACOBIAN_ALPHAS = (1.0, 3.0, 12.0)
 JACOBIAN_SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
 LANDING_DIMENSIONS = (4, 64, 1024)
-MARKS = ("o", "s", "^", "D", "x")
-NEEDLE_ALPHAS = (1.0, 4.0, 10.0)
-NEEDLE_KEYS = 512
-NEEDLE_SEED = 10
-NEEDLE_STRENGTH = 4.0
-NUMBER_GAP = 4.0
-OUTPUT_KEYS = 4096
-PARTING_SHOWN = 45
-PRODUCT_LENGTHS = (4, 64, 512)
-REACH_ALPHAS = (1.0, 2.0, 4.0, 10.0)
-REACH_GAP = 4.0
+GAP = 4.0
+"""Of a key that stands out, also as the strength of a needle."""
 
 LAW = Normal()
-SIGNS = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
 
 
 def figures() -> dict[str, Figure]:
@@ -128,6 +117,7 @@ def calculator() -> Figure:
 def jacobian() -> Figure:
     """Return weights and Jacobian of one row at three scales."""
     drawing, axes = subplots(2, 3, figsize=(5.4, 3.4), height_ratios=[1.0, 1.9], sharex=True)
+    signs = LinearSegmentedColormap.from_list("signs", [style.VERMILLION, "#ffffff", style.BLUE])
     places = np.arange(JACOBIAN_SCORES.size)
     for (above, below), alpha in zip(axes.T, JACOBIAN_ALPHAS, strict=True):
         gradient = float(rows.gradient(JACOBIAN_SCORES, alpha))
@@ -135,7 +125,7 @@ def jacobian() -> Figure:
         above.set(yticks=[], ylabel="")
         matrix = rows.jacobian(JACOBIAN_SCORES, alpha)
         strongest = max(float(np.abs(matrix).max()), 0.25)
-        below.pcolormesh(places, places, matrix, cmap=SIGNS, vmin=-strongest, vmax=strongest)
+        below.pcolormesh(places, places, matrix, cmap=signs, vmin=-strongest, vmax=strongest)
         below.set(xticks=[], yticks=[], aspect="equal")
         below.invert_yaxis()
         below.spines[["top", "right"]].set_visible(True)
@@ -165,7 +155,7 @@ def frozen() -> Figure:
 def temperature() -> Figure:
     """Return the output's scale against temperature with the three rules."""
     drawing, axes = style.figure("temperature t", "std of the output")
-    n, t = OUTPUT_KEYS, np.geomspace(1.0 / 16.0, 16.0, 161)
+    n, t = 4096, np.geomspace(1.0 / 16.0, 16.0, 161)
     rule = 1.0 / annealed.post_scale(LAW, 1.0 / t, n)
     near = rule < 1.4
     grey = {"color": style.GREY, "linewidth": 1.2}
@@ -182,9 +172,9 @@ def temperature() -> Figure:
     return drawing
 
 
-def sixteen_keys(d: int, *, divided: bool = False) -> FloatArray:
-    """Return the weights of the front page's first sixteen keys at d."""
-    return rows.softmax(np.array(sixteen()[0]), 1.0 if divided else np.sqrt(d))
+def sixteen_keys(alpha: float) -> FloatArray:
+    """Return the weights of the front page's first sixteen keys."""
+    return rows.softmax(np.array(sixteen()[0]), alpha)
 
 
 def faced() -> Figure:
@@ -192,7 +182,7 @@ def faced() -> Figure:
     words, logits, meant = row_of_head()
     table = face()
     drawing, (*panels, axes) = subplots(4, 1, figsize=(5.4, 7.6), height_ratios=(1, 1, 1, 3))
-    for panel, times in zip(panels, FACE_TIMES, strict=True):
+    for panel, times in zip(panels, (0.5, 1.0, 2.0), strict=True):
         row = rows.softmax(logits, times)[: table["first"]]
         bars(panel, row, "", meant)
         panel.set(ylabel=f"× {times:g}", yticks=[0, 1])
@@ -210,9 +200,9 @@ def faced() -> Figure:
 def landing() -> Figure:
     """Return sixteen keys at three head sizes, undivided, and divided by √d at any."""
     drawing, axes = subplots(2, 2, figsize=(5.4, 3.6), sharex=True, sharey=True)
-    panels = [(f"q·k, d = {d}", sixteen_keys(d)) for d in LANDING_DIMENSIONS]
-    panels.append(("q·k ÷ √d, any d", sixteen_keys(64, divided=True)))
-    for panel, (name, row) in zip(axes.flat, panels, strict=True):
+    panels = {f"q·k, d = {d}": d**0.5 for d in LANDING_DIMENSIONS} | {"q·k ÷ √d, any d": 1.0}
+    for panel, (name, alpha) in zip(axes.flat, panels.items(), strict=True):
+        row = sixteen_keys(alpha)
         keys = 1.0 / float(rows.collision_probability(row))
         bars(panel, row, f"{name}: {keys:.1f} keys", int(row.argmax()))
     for panel in axes[:, 1]:
@@ -225,10 +215,9 @@ def number() -> Figure:
     """Return the weight on a key that stands out, against n, with two scales."""
     drawing, axes = style.figure("number of keys n", "weight on the key", height=3.0)
     n = np.unique(np.round(np.geomspace(*KEYS, 81)))
-    lines = {"Δ/√d": (NUMBER_GAP, style.BLUE, "-"), "1/√d": (1.0, style.VERMILLION, "--")}
-    for name, (alpha, colour, dashes) in lines.items():
-        weight = retrieval.weight(LAW, retrieval.Tilted(NUMBER_GAP), alpha, n)
-        axes.plot(n, weight, dashes, color=colour, label=f"times {name}")
+    for name, alpha, dashes in (("Δ/√d", GAP, "-"), ("1/√d", 1.0, "--")):
+        weight = retrieval.weight(LAW, retrieval.Tilted(GAP), alpha, n)
+        axes.plot(n, weight, dashes, label=f"times {name}")
     axes.axhline(0.5, linestyle="-.", color=style.GREY, linewidth=1.0)
     axes.set(xscale="log", xlim=KEYS, ylim=(0, 1))
     axes.legend(loc="upper right")
@@ -238,7 +227,7 @@ def number() -> Figure:
 def parting() -> Figure:
     """Return single rows against α, and the three averages of them."""
     drawing, axes = style.figure("α", "gradient α(1 − Σp²)", height=4.0)
-    sample = LAW.sample(np.random.default_rng(0), PARTING_SHOWN, PARTING_KEYS)
+    sample = LAW.sample(np.random.default_rng(0), 45, PARTING_KEYS)
     few = np.linspace(0.02, PARTING_ALPHA, 16)
     each = np.stack([rows.gradient(sample, float(a)) for a in few])
     axes.plot(few, each, "-", color=style.GREY, linewidth=0.5, alpha=0.35)
@@ -251,25 +240,25 @@ def parting() -> Figure:
 
 def needle() -> Figure:
     """Return the largest weights of one row with a needle, at three scales."""
-    s = LAW.sample(np.random.default_rng(NEEDLE_SEED), 1, NEEDLE_KEYS)[0]
-    s[0] += NEEDLE_STRENGTH
+    s = LAW.sample(np.random.default_rng(10), 1, 512)[0]
+    s[0] += GAP
     order = np.argsort(-s)[:SHOWN]
     drawing, axes = subplots(3, 1, figsize=(5.4, 4.8), sharex=True)
-    for panel, alpha in zip(axes, NEEDLE_ALPHAS, strict=True):
+    for panel, alpha in zip(axes, (1.0, 4.0, 10.0), strict=True):
         p = rows.softmax(s, alpha)
-        loss = float(retrieval.loss(LAW, retrieval.Tilted(NEEDLE_STRENGTH), alpha, s.size))
+        loss = float(retrieval.loss(LAW, retrieval.Tilted(GAP), alpha, s.size))
         title = f"α = {alpha:g}: the needle has {p[0]:.2f}; mean loss {loss:.2f}"
         bars(panel, p[order], title, int(np.flatnonzero(order == 0)[0]))
-    axes[-1].set_xlabel(f"the {SHOWN} largest weights of a row, θ = {NEEDLE_STRENGTH:g}")
+    axes[-1].set_xlabel(f"the {SHOWN} largest weights of a row, θ = {GAP:g}")
     return drawing
 
 
 def reach() -> Figure:
     """Return the weight of a needle against the number of keys, at four scales."""
-    needle, beyond = retrieval.Fixed(REACH_GAP), np.exp(REACH_GAP**2 / 2)
+    needle, beyond = retrieval.Fixed(GAP), np.exp(GAP**2 / 2)
     drawing, axes = style.figure("number of keys n", "weight of the needle")
     n = np.round(np.geomspace(2, 1e6, 60))
-    for alpha in REACH_ALPHAS:
+    for alpha in (1.0, 2.0, 4.0, 10.0):
         (curve,) = axes.plot(n, retrieval.weight(LAW, needle, alpha, n), label=f"α = {alpha:g}")
         most = float(retrieval.reach(LAW, needle, alpha))
         axes.plot(most, 0.5, "o", color=curve.get_color(), markersize=7)
@@ -287,7 +276,9 @@ def atlas() -> Figure:
     drawing, axes = style.figure(
         "α, standard deviation of the logits", "effective keys, share of n", height=4.4
     )
-    for i, (model, mark, colour) in enumerate(zip(heads.MODELS, MARKS, style.PALETTE, strict=True)):
+    for i, (model, mark, colour) in enumerate(
+        zip(heads.MODELS, "os^Dx", style.PALETTE, strict=True)
+    ):
         own = table["model"] == i
         alpha, share = table["alpha"][own], (table["keys"] / table["n"])[own]
         look = {"c": colour, "marker": mark, "linewidths": 0.9 if mark == "x" else 0.3}
@@ -302,19 +293,13 @@ def atlas() -> Figure:
     return drawing
 
 
-def attended() -> tuple[list[str], FloatArray, int]:
-    """Return the tokens that a row of a recorded head sees, their weights, and which is meant."""
-    words, logits, meant = row_of_head()
-    return words, rows.softmax(logits), meant
-
-
 def attend() -> Figure:
     """Return a row of a recorded head."""
-    words, row, meant = attended()
+    words, logits, meant = row_of_head()
     drawing, axes = subplots(figsize=(5.4, 2.6))
-    bars(axes, row, "", meant)
-    axes.set_xlim(-0.6, row.size - 0.4)
-    axes.set_xticks(np.arange(row.size), words, rotation=90, fontsize=8.5)
+    bars(axes, rows.softmax(logits), "", meant)
+    axes.set_xlim(-0.6, logits.size - 0.4)
+    axes.set_xticks(np.arange(logits.size), words, rotation=90, fontsize=8.5)
     return drawing
 
 
@@ -322,7 +307,7 @@ def variance() -> Figure:
     """Return the densities of a dot product for three lengths, and divided by the root of them."""
     drawing, (above, below) = subplots(2, 1, figsize=(5.4, 4.4))
     x = np.linspace(-4.0, 4.0, 161)
-    for d in PRODUCT_LENGTHS:
+    for d in (4, 64, 512):
         density = np.exp(DotProduct(d).logpdf(x))
         above.plot(x * np.sqrt(d), density / np.sqrt(d), label=f"d = {d}")
         below.plot(x, density, label=f"d = {d}")

@@ -115,12 +115,13 @@ class Table:
         return "\n".join(([self.caption] if self.caption else []) + text)
 
     def _repr_html_(self) -> str:
-        sides = self._numbers()
+        sides, number = self._numbers(), ' class="number"'
 
         def cells(name: str, attributes: str, line: tuple[str, ...]) -> str:
+            html = [cell.html if isinstance(cell, Markup) else escape(cell) for cell in line]
             return "".join(
-                f"<{name}{attributes}{NUMBER if right else ''}>{_html(cell)}</{name}>"
-                for cell, right in zip(line, sides, strict=True)
+                f"<{name}{attributes}{number if right else ''}>{cell}</{name}>"
+                for cell, right in zip(html, sides, strict=True)
             )
 
         head = cells("th", ' scope="col"', self.headings)
@@ -141,14 +142,8 @@ class Table:
 NOTHING = ("", "—", "∞", "none", "never")
 """What may stand in the place of a number."""
 
-NUMBER = ' class="number"'
-
 WORDS = re.compile(r"(?<=\d)e[-+]?\d+|\b(?:to|of)\b")
 """What a number may have of letters: an exponent, as in 1e-05, and "1 to 2" or "1 of 2"."""
-
-
-def _html(cell: str) -> str:
-    return cell.html if isinstance(cell, Markup) else escape(cell)
 
 
 def _is_number(cell: str) -> bool:

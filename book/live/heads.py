@@ -11,6 +11,7 @@ import numpy as np
 from attnlib import exact
 from attnlib.checking import FloatArray
 from attnlib.scores import Normal
+from experiments.real_heads.rows import short
 from experiments.real_heads.shown import ALPHAS, KEYS, SHOWN
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import Record, load
@@ -55,27 +56,23 @@ CURVE = np.geomspace(0.5, 30.0, 42)
 
 def atlas() -> dict[str, Any]:
     """Return the heads of all models, column by column, with three digits."""
-    columns = heads()
+    columns, models = heads(), []
+    for i, model in enumerate(MODELS):
+        n = columns["n"][columns["model"] == i]
+        sizes = {"heads": model.heads, "layers": n.size // model.heads, "n": round(n[0])}
+        models.append({"name": model.name, **sizes, "random": short(random_share(n[0]), 3)})
     return {
-        "models": [
-            {
-                "name": model.name,
-                "heads": model.heads,
-                "layers": int((columns["model"] == i).sum()) // model.heads,
-                "n": round(float(columns["n"][columns["model"] == i][0])),
-                "random": short(random_share(float(columns["n"][columns["model"] == i][0]))),
-            }
-            for i, model in enumerate(MODELS)
-        ],
+        "models": models,
         "needles": list(NEEDLES.values()),
         "finds": FINDS,
         "listed": LISTED,
-        "alphas": short(CURVE),
-        "columns": {name: short(column) for name, column in columns.items() if name not in PLACES},
+        "alphas": short(CURVE, 3),
+        "columns": {
+            name: short(column, 3)
+            for name, column in columns.items()
+            if name not in ("model", "layer", "head", "n")
+        },
     }
-
-
-PLACES = ("model", "layer", "head", "n")
 
 
 def random_share(n: float) -> FloatArray:
@@ -86,54 +83,41 @@ def random_share(n: float) -> FloatArray:
 def heads() -> Columns:
     """Return all columns of all heads, model by model, layer by layer."""
     record = load("real_heads_atlas")
-    parts: list[Columns] = []
+    of_models: list[Columns] = []
     for i, model in enumerate(MODELS):
         found = record.find(model=model.name, **model.at)
-        at = {name: one for name, one in model.at.items() if name != "length"}
-        growth = record.find(model=model.name, growth="keys", **at)
+        run = {"tokens": 2048} if model.name == "SmolLM2" else {}
+        growth = record.find(model=model.name, growth="keys", **run)
         count = len(found["alpha"])
         of_model = {
             "model": np.full(count, i),
             "layer": np.arange(count) // model.heads,
             "head": np.arange(count) % model.heads,
             "n": np.full(count, found["n"]),
-            **{name: column(found[name]) for name in MEASURED},
-            "s": column(growth["keys"][0]),
-            "random_s": column(growth["random_keys"][0]),
-            **_needles(record, count if model.name == "SmolLM2" else 0, count),
+            **{name: np.array(found[name], dtype=float) for name in MEASURED},
+            "s": np.array(growth["keys"][0], dtype=float),
+            "random_s": np.array(growth["random_keys"][0], dtype=float),
+            **dict.fromkeys(("needle", "weight", "gap", "variance"), np.full(count, np.nan)),
         }
-        parts.append(of_model)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if model.name == "SmolLM2":
+            of_model |= needles(record, count)
+        of_models.append(of_model)
+    return {name: np.concatenate([one[name] for one in of_models]) for name in of_models[0]}
 
 
-def _needles(record: Record, known: int, count: int) -> Columns:
+def needles(record: Record, count: int) -> Columns:
     """Return for each head what it looks for most: which needle, its mean weight, gap, variance."""
-    names = ("needle", "weight", "gap", "variance")
-    found = {name: np.full(count, np.nan) for name in names}
-    if not known:
-        return found
+    found = np.full((4, count), np.nan)
     repeats = load("real_heads_repeats")
     for i, needle in enumerate(NEEDLES):
         source, run = (repeats, "repeats") if needle == "repeat" else (record, "2048 tokens")
-        weight = column(source.find(needle=needle, weights="largest"))
+        weight = np.array(source.find(needle=needle, weights="largest"), dtype=float)
         table = source.find(needle=needle, length=NEEDLE_LENGTH, run=run)
         for j, head in enumerate(table["head"]):
-            if weight[head] >= LISTED and not weight[head] <= found["weight"][head]:
-                values = (i, weight[head], table["gap_rest"][j], table["variance_rest"][j])
-                for name, value in zip(names, values, strict=True):
-                    found[name][head] = value
-    return found
-
-
-def column(values: Any) -> FloatArray:
-    """Return numbers as an array, NaN for None."""
-    return np.array(values, dtype=float)
-
-
-def short(values: FloatArray) -> list[float | int | None]:
-    """Return numbers with three digits; None where there is none."""
-    rounded = [float(f"{value:.3g}") if np.isfinite(value) else None for value in values.tolist()]
-    return [int(one) if one is not None and one == int(one) else one for one in rounded]
+            if weight[head] >= LISTED and not weight[head] <= found[1, head]:
+                gap, variance = table["gap_rest"][j], table["variance_rest"][j]
+                found[:, head] = i, weight[head], gap, variance
+    return dict(zip(("needle", "weight", "gap", "variance"), found, strict=True))
 
 
 def shown() -> dict[str, Any]:
@@ -141,19 +125,15 @@ def shown() -> dict[str, Any]:
     record = load("real_heads_shown")
     texts: list[list[str]] = []
     entries = []
-    for one in SHOWN:
-        at = {"model": one.model, "layer": one.layer, "head": one.head}
-        found = dict(record.find(**at))
+    for head in SHOWN:
+        found = dict(record.find(**head.at))
         tokens = found.pop("tokens")
         if tokens not in texts:
             texts.append(tokens)
-        entries.append({**at, "does": one.does, "text": texts.index(tokens), **found})
+        entries.append({**head.at, "does": head.does, "text": texts.index(tokens), **found})
+    random = [record.find(random="keys", n=n) for n in KEYS]
     return {
         "texts": texts,
         "heads": entries,
-        "random": {
-            "n": KEYS,
-            "alpha": ALPHAS,
-            "keys": [record.find(random="keys", n=n) for n in KEYS],
-        },
+        "random": {"n": KEYS, "alpha": ALPHAS, "keys": random},
     }

@@ -43,13 +43,8 @@ MADE: dict[str, Callable[[], dict[str, Any]]] = {
 
 def made_module(name: str) -> str:
     """Return a module of numbers: one constant, named as the module."""
-    lines = (f"  {json.dumps(key)}: {compact(value)},\n" for key, value in MADE[name]().items())
-    return f"export const {name.upper()} = {{\n{''.join(lines)}}};\n"
-
-
-def compact(value: Any) -> str:
-    """Return JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    numbers = json.dumps(MADE[name](), ensure_ascii=False, separators=(",", ":"))
+    return f"export const {name.upper()} = {numbers};\n"
 
 
 def write(folder: Path) -> dict[str, str]:

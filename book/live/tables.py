@@ -43,17 +43,11 @@ TYPICAL_FLOOR = 0.002
 ARRIVALS = 65
 """Of the Poisson process behind the sample row."""
 
-SEED = 7
-
 QUERY = 36
 """The token whose row is drawn of the first of the recorded heads."""
 
 FACE_LENGTHS = (128, 512, 2048)
 FACE_POINTS = 33
-
-SIXTEEN = 16
-SIXTEEN_SEEDS = range(8)
-"""The keys of the front page's figure, and the seeds of their rows."""
 
 
 def tables() -> dict[str, Any]:
@@ -62,7 +56,11 @@ def tables() -> dict[str, Any]:
         "limits": {"n": KEYS, "d": DIMENSIONS},
         "cosine": cosine_table(),
         "parting": parting_table(),
-        "criteria": criteria_tables(load("criteria")),
+        "criteria": {
+            "list": meanings(),
+            "entropy": entropy(load("criteria")),
+            "typical": typical(load("criteria")),
+        },
         "arrivals": arrivals(),
         "sixteen": sixteen(),
         "face": face(),
@@ -99,18 +97,11 @@ def parting_table() -> dict[str, Any]:
     return {"n": PARTING_KEYS, "alpha": PARTING_ALPHA} | packed(coefficients, 1e-5)
 
 
-def criteria_tables(recorded: Record) -> dict[str, Any]:
-    """Return names and meanings of the criteria, and tables for the two without a closed form."""
-    meanings = {entry.name: entry.meaning for entry in criteria.alphas(Normal(), KEYS[0])}
-    meanings["typical"] += " Known to about one percent."
-    return {
-        "list": [
-            {"name": name, "meaning": meaning}
-            for name, meaning in {**meanings, **OF_A_NEEDLE}.items()
-        ],
-        "entropy": entropy(recorded),
-        "typical": typical(recorded),
-    }
+def meanings() -> list[dict[str, str]]:
+    """Return names and meanings of the criteria."""
+    found = {entry.name: entry.meaning for entry in criteria.alphas(Normal(), KEYS[0])}
+    found["typical"] += " Known to about one percent."
+    return [{"name": name, "meaning": meaning} for name, meaning in (found | OF_A_NEEDLE).items()]
 
 
 def entropy(recorded: Record) -> dict[str, Any]:
@@ -143,8 +134,9 @@ def typical(recorded: Record) -> dict[str, Any]:
 
 def arrivals() -> list[float]:
     """Return the arrivals of a Poisson process."""
-    gaps = np.random.default_rng(SEED).exponential(size=ARRIVALS)
-    return [round(float(arrival), 4) for arrival in np.cumsum(gaps)]
+    gaps = np.random.default_rng(7).exponential(size=ARRIVALS)
+    arrivals: list[float] = np.cumsum(gaps).round(4).tolist()
+    return arrivals
 
 
 def sixteen() -> list[list[float]]:
@@ -153,8 +145,8 @@ def sixteen() -> list[list[float]]:
     They are dot products over √d: with a query of length √d those of random keys are normal with
     standard deviation √d, at every d.
     """
-    drawn = (np.random.default_rng(seed).standard_normal(SIXTEEN) for seed in SIXTEEN_SEEDS)
-    return [[round(float(score), 4) for score in row] for row in drawn]
+    drawn = (np.random.default_rng(seed).standard_normal(16) for seed in range(8))
+    return [row.round(4).tolist() for row in drawn]
 
 
 def face() -> dict[str, Any]:
@@ -171,7 +163,7 @@ def face() -> dict[str, Any]:
     lengths = verdicts.LENGTHS_OF_LOSS
     return {
         "words": words,
-        "logits": [round(float(logit), 3) for logit in logits],
+        "logits": logits.round(3).tolist(),
         "meant": meant,
         "first": words.index(words[0], 1),
         "octaves": {"from": octaves[0], "to": octaves[-1]},
@@ -181,8 +173,7 @@ def face() -> dict[str, Any]:
 
 def row_of_head() -> tuple[list[str], FloatArray, int]:
     """Return the tokens that a row of a recorded head sees, their logits, and which is meant."""
-    one = shown.SHOWN[0]
-    found = load("real_heads_shown").find(model=one.model, layer=one.layer, head=one.head)
+    found = load("real_heads_shown").find(**shown.SHOWN[0].at)
     query, key = shown.unpacked(found["queries"])[QUERY], shown.unpacked(found["keys"])
     logits = found["scale"] * key[: QUERY + 1] @ query
     return found["tokens"][: QUERY + 1], logits, found["meant"][QUERY]

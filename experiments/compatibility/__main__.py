@@ -48,7 +48,7 @@ def page(record: Record) -> str:
         **{name: kinds[name] for name in (cells.RIGHT, cells.REFUSED, cells.WRONG)},
         families=len(FAMILIES),
         more=len(MORE),
-        tries=sum(kinds[kind] for kind in (cells.RIGHT, cells.REFUSED, cells.WRONG)),
+        tries=len(found) - kinds[cells.NONE],
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -17,16 +17,7 @@ from torch import Tensor
 from attnlib.attention import register, rescale
 from attnlib.probing import probe
 from experiments.compatibility import models
-from experiments.compatibility.models import (
-    FAMILIES,
-    FIRST,
-    LENGTH,
-    MORE,
-    given,
-    mask,
-    there_is,
-    tiny,
-)
+from experiments.compatibility.models import FAMILIES, MORE, given, mask, there_is, tiny
 from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
 from experiments.records import Work
 
@@ -39,8 +30,6 @@ SITUATIONS = (*PADDED, "cache", "generation", "compile", "bfloat16", "checkpoint
 COLUMNS = (*IMPLEMENTATIONS, *SITUATIONS)
 FEWER = ("as it is", *PADDED)
 """The columns of the families that are not tried in all of them."""
-
-TOOLS = ("probe", "rescale", "register")
 
 
 def whole(model: Any, family: str, padded: bool | str = False) -> Tensor:
@@ -55,12 +44,12 @@ def step_by_step(model: Any, family: str) -> Tensor:
     name = "decoder_input_ids" if family in models.BOTH else "input_ids"
     ids = inputs.pop(name)
     inputs.pop("attention_mask", None)
-    start = model(**inputs, **{name: ids[:, :FIRST]}, use_cache=True)
+    start = model(**inputs, **{name: ids[:, : models.FIRST]}, use_cache=True)
     cached, outputs = start.past_key_values, [start[0]]
-    inputs = (
-        {"encoder_outputs": (start.encoder_last_hidden_state,)} if family in models.BOTH else {}
-    )
-    for place in range(FIRST, LENGTH):
+    inputs = {}
+    if family in models.BOTH:
+        inputs["encoder_outputs"] = (start.encoder_last_hidden_state,)
+    for place in range(models.FIRST, models.LENGTH):
         step = model(**inputs, **{name: ids[:, place : place + 1]}, past_key_values=cached)
         outputs.append(step[0])
     return torch.cat(outputs, 1)
@@ -100,17 +89,15 @@ def compiled(model: Any, family: str) -> Tensor:
 Run = Callable[[Any, str], Tensor]
 
 RUNS: dict[str, tuple[Run, Run]] = {
-    "plain": (whole, whole),
+    **dict.fromkeys((*IMPLEMENTATIONS, FEWER[0], "bfloat16"), (whole, whole)),
     "padding": (partial(whole, padded=True),) * 2,
     "right padding": (partial(whole, padded="right"),) * 2,
     "cache": (step_by_step, whole),
     "generation": (generated, partial(generated, use_cache=False)),
     "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
-    "bfloat16": (whole, whole),
     "checkpointing": (partial(gradients, twice=True), partial(gradients, twice=False)),
 }
-"""How a situation is run with a tool, and how by hand."""
-
+"""How a column is run with a tool, and how by hand."""
 
 TOLERANCE = {"bfloat16": 0.1}
 USUAL_TOLERANCE = 2e-3
@@ -124,19 +111,18 @@ REFUSALS = re.compile("has changed nothing|not measured|their scale stays|does n
 
 def cell(family: str, column: str, tool: str) -> dict[str, str]:
     """Return what a tool does with a family in a column, and the line in which it refuses."""
-    implementation, situation = setting(family, column)
-    if not there_is(family, situation):
+    if not there_is(family, column):
         return {"is": NONE}
-    stance = "force_eager" if implementation == "flex_attention" else "default"  # or it compiles
-    case = Case(family, situation, implementation)
+    stance = "force_eager" if column == "flex_attention" else "default"  # or it compiles
+    case = Case(family, column)
     with (
         listening() as said,
         torch.compiler.set_stance(stance),
-        torch.set_grad_enabled(situation == "checkpointing"),
+        torch.set_grad_enabled(column == "checkpointing"),
     ):
         try:
-            case.model()
-            if situation != "compile":  # which takes long
+            case.model  # noqa: B018
+            if column != "compile":  # which takes long
                 case.run()
         except Exception as error:  # what fails without a tool, however, is not there
             return {"is": NONE, "line": one_line(error)}
@@ -145,7 +131,7 @@ def cell(family: str, column: str, tool: str) -> dict[str, str]:
             distance = CHECKS[tool](case)
         except RuntimeError as error:
             return {"is": REFUSED, "line": one_line(error)}
-    if distance <= TOLERANCE.get(situation, USUAL_TOLERANCE):
+    if distance <= TOLERANCE.get(column, USUAL_TOLERANCE):
         return {"is": RIGHT}
     lines = [line for line in said if REFUSALS.search(line)]
     if lines:
@@ -153,30 +139,30 @@ def cell(family: str, column: str, tool: str) -> dict[str, str]:
     return {"is": WRONG, "line": f"{distance:.2g} away from what is computed by hand"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Case:
-    """A family in a situation, under an implementation of attention."""
+    """A family in a column: a situation, or an implementation of attention."""
 
     family: str
-    situation: str
-    implementation: str
+    column: str
 
-    @cache  # noqa: B019
+    @cached_property
     def model(self) -> Any:
-        """Return the model."""
-        model = tiny(self.family, self.implementation, head=self.situation == "generation")
-        return model.bfloat16() if self.situation == "bfloat16" else model
+        """The model."""
+        attention = self.column if self.column in IMPLEMENTATIONS else usual(self.family)
+        model = tiny(self.family, attention, head=self.column == "generation")
+        return model.bfloat16() if self.column == "bfloat16" else model
 
     def run(self) -> Tensor:
-        """Run the model as the situation has it."""
-        return RUNS[self.situation][0](self.model(), self.family)
+        """Run the model as the column has it."""
+        return RUNS[self.column][0](self.model, self.family)
 
     def apart(self, found: Tensor, rule: str) -> float:
         """Return how far a result is from that by hand, in units of the change that was wanted."""
-        run = RUNS[self.situation][1]
-        own = run(self.model(), self.family)
-        with by_hand(self.model(), rule):
-            wanted = run(self.model(), self.family)
+        run = RUNS[self.column][1]
+        own = run(self.model, self.family)
+        with by_hand(self.model, rule):
+            wanted = run(self.model, self.family)
         change = (wanted - own).double().norm().item()
         return (found - wanted).double().norm().item() / change if change else np.inf
 
@@ -205,40 +191,38 @@ def listening() -> Iterator[list[str]]:
 
 def probe_is_right(case: Case) -> float:
     """Return how far the report is from the rows by hand, and the output from that without."""
-    model, situation = case.model(), case.situation
+    model, column = case.model, case.column
     with probe(model, theory=False) as report:
         watched = case.run()
     if not torch.equal(watched, case.run()):
         return np.inf
     with by_hand(model, "own") as hand:
-        plain = "plain" if situation in ("cache", "checkpointing") else situation
+        plain = FEWER[0] if column in ("cache", "checkpointing") else column
         RUNS[plain][1](model, case.family)
-    if situation == "generation":  # the longest text has the rows of its beginnings
+    if column == "generation":  # the longest text has the rows of its beginnings
         last = dict(hand.calls.keys())
         hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}
-    there = None
-    padded = situation in ("padding", "compile", "generation")
+    there = mask("right") if column == "right padding" else None
+    padded = column in ("padding", "compile", "generation")
     if padded and there_is(case.family, "padding"):  # what is generated is after the padding
         after = torch.ones(2, models.SMALL["max_position_embeddings"], dtype=torch.long)
         there = torch.cat([mask(True), after], 1)
-    elif situation == "right padding":
-        there = mask("right")
     lines = hand.table(model, there)
     table = report.table().set_index(["layer", "call", "head"])
     if set(table.index) != set(lines):
         return np.inf
     return max(
-        float(abs(table.loc[place, column] - value) / max(abs(value), 1.0))
+        float(abs(table.loc[place, name] - value) / max(abs(value), 1.0))
         for place, line in lines.items()
-        for column, value in line.items()
+        for name, value in line.items()
     )
 
 
 def rescale_is_right(case: Case) -> float:
     """Return how far the output at another scale is from that by hand."""
-    contexts = {"policy": rescale(POLICY), "factor": rescale(factor=FACTOR)}
-    if case.situation == "compile":  # which takes long
-        del contexts["factor"]
+    contexts = {"policy": rescale(POLICY)}
+    if case.column != "compile":  # which takes long
+        contexts["factor"] = rescale(factor=FACTOR)
     distances = []
     for rule, context in contexts.items():
         with context:
@@ -252,7 +236,7 @@ def register_is_right(case: Case) -> float:
 
     By hand is what the model asks the registry for: it must ask for all of its attention.
     """
-    model = case.model()
+    model = case.model
     own_name = model.config._attn_implementation
     model.set_attn_implementation(register(POLICY))
     try:
@@ -267,6 +251,7 @@ CHECKS: dict[str, Callable[[Case], float]] = {
     "rescale": rescale_is_right,
     "register": register_is_right,
 }
+TOOLS = tuple(CHECKS)
 
 
 def work() -> Work:
@@ -278,22 +263,10 @@ def work() -> Work:
 def cells(family: str) -> list[dict[str, Any]]:
     """Return each answer of the tools once, with the columns and tools that it is of."""
     found: dict[str, dict[str, Any]] = {}
-    for column, tool in product(columns(family), TOOLS):
+    for column, tool in product(FEWER if family in MORE else COLUMNS, TOOLS):
         answer = cell(family, column, tool)
         found.setdefault(repr(answer), {**answer, "of": []})["of"].append(f"{column} {tool}")
     return list(found.values())
-
-
-def columns(family: str) -> tuple[str, ...]:
-    """Return in which columns a family is tried."""
-    return FEWER if family in MORE else COLUMNS
-
-
-def setting(family: str, column: str) -> tuple[str, str]:
-    """Return the implementation and the situation of a column."""
-    if column in IMPLEMENTATIONS:
-        return column, "plain"
-    return usual(family), "plain" if column == FEWER[0] else column
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -112,23 +112,17 @@ def by_hand(model: Any, rule: str) -> Iterator[ByHand]:
     hand, own = ByHand(RULES[rule]), model.config._attn_implementation
     AttentionInterface.register("by-hand", hand)
     AttentionMaskInterface.register("by-hand", sdpa_mask)
+    asks_the_registry = model._can_set_attn_implementation()
     try:
-        if asks_the_registry(model):
+        if asks_the_registry:
             model.set_attn_implementation("by-hand")
+        with nullcontext() if asks_the_registry else in_place_of_the_kernel(model, hand):
             yield hand
-        else:
-            with in_place_of_the_kernel(model, hand):
-                yield hand
     finally:
-        if asks_the_registry(model):
+        if asks_the_registry:
             model.set_attn_implementation(own)
         del AttentionInterface._global_mapping["by-hand"]
         del AttentionMaskInterface._global_mapping["by-hand"]
-
-
-def asks_the_registry(model: Any) -> bool:
-    """Return whether the model lets its attention be set."""
-    return bool(model._can_set_attn_implementation())
 
 
 @contextmanager

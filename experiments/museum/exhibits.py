@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.museum import faults
-from experiments.museum.attention import Attend, Hidden, Law, attend
+from experiments.museum.attention import Attend, Law, attend
 from experiments.museum.faults import CAP, DROPOUT, LOW_CAP, SINK, TEMPERATURE, VALUE_SCALE, yarn
 
 LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -87,11 +87,6 @@ def logits(name: str, wrong: Callable[..., Tensor], *numbers: Any, **more: Any) 
     return exhibit(name, partial(attend, logits=wrong), *numbers, **more)
 
 
-def causal(name: str, wrong: Hidden, found: float, right: float) -> Exhibit:
-    """Return an exhibit in which a causal mask hides these keys."""
-    return exhibit(name, partial(attend, hidden=wrong), 64, found, right)
-
-
 def root(d: int) -> float:
     """Return 1/√d."""
     return float(d**-0.5)
@@ -133,10 +128,10 @@ EXHIBITS = (
     logits("segment-anything-fast-71", faults.binary, 64, math.log(2.0), 1.0),
     logits("onnx-7865", faults.mask_then_cap, 64, -LOW_CAP, -math.inf, cap=LOW_CAP),
     exhibit("transformers-39408", WINDOWED[5], 64, 5, 4, mended=WINDOWED[4], window=4),
-    causal("pytorch-195910", faults.after_the_group, faults.GROUP, 1),
-    causal("keras-23038", faults.nothing, 64, 1),
-    causal("executorch-21749", faults.from_the_first, 1, 57),
-    causal("cs249r-book-1953", faults.itself, 56, 57),
+    exhibit("pytorch-195910", partial(attend, hidden=faults.after_the_group), 64, faults.GROUP, 1),
+    exhibit("keras-23038", partial(attend, hidden=faults.nothing), 64, 64, 1),
+    exhibit("executorch-21749", partial(attend, hidden=faults.from_the_first), 64, 1, 57),
+    exhibit("cs249r-book-1953", partial(attend, hidden=faults.itself), 64, 56, 57),
     exhibit("tt-metal-54833", faults.tiled, 64, 64, 40, n=40),
     exhibit("jax-js-180", faults.tiled_heads, 64, 1, 0, heads=4),
     exhibit("vllm-metal-665", attend, 256, math.inf, CAP, cap=CAP),

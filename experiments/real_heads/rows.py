@@ -2,7 +2,7 @@
 
 Beside what `attnlib.probing` measures of a row and of its target (tests compare them): the rows
 without their first key, κ'(1) of the other keys, the loss of a row at other multipliers, and
-several targets at once.
+several targets at once. Calls and logits are those of `attnlib.probing`.
 """
 
 import math
@@ -41,12 +41,10 @@ LARGEST_ALPHA = 60.0
 def of_each_call(model: nn.Module, ids: Sequence[int], see: Callable[[Call, Tensor], T]) -> list[T]:
     """Run the model on a text, and return what is seen of each call of attention and its output."""
     found: list[T] = []
-    inside = getattr(model, "base_model", model)  # no logits over the vocabulary
-    known: Any = getattr(model, "config", None)
-    cache = {"use_cache": False} if getattr(known, "use_cache", False) else {}
+    inside: Any = model.base_model  # no logits over the vocabulary
     observer = Observer(inside, lambda layer, number, call, out: found.append(see(call, out)))
     with observer.at_work():
-        inside(torch.tensor([list(ids)]), **cache)
+        inside(torch.tensor([list(ids)]))
     return found
 
 

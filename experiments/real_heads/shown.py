@@ -24,14 +24,11 @@ from experiments.real_heads.rows import short
 from experiments.records import Fields, Work
 
 SENTENCE = "A red fox ran down to the river to drink, and the old river took the fox away."
-RESIDUES = 48
-"""Of an antibody."""
 WHOLE = 999
 
 QUANTILES = (0.05, 0.5, 0.95)
 KEYS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 45, 56)
 ALPHAS = tuple(np.expm1(np.linspace(0.0, np.log1p(rows.LARGEST_ALPHA), 33)).round(4).tolist())
-SAMPLED = 20_000
 
 Meant = Callable[[list[int], Places], Places]
 """Which key each query of a text means, from its tokens and the queries' places; −1 for none."""
@@ -46,6 +43,11 @@ class Shown(NamedTuple):
     does: str
     meant: Meant | None = None
 
+    @property
+    def at(self) -> Fields:
+        """Which head it is."""
+        return {"model": self.model, "layer": self.layer, "head": self.head}
+
 
 def apart(distance: int) -> Meant:
     """Return the key so many places after the query."""
@@ -57,16 +59,11 @@ def apart(distance: int) -> Meant:
     return at
 
 
-def same(ids: list[int], places: Places) -> Places:
-    """Return the last earlier key of the query's own token."""
-    return rows.meant(ids, places)["same"]
-
-
 SHOWN = (
     Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.repeated),
     Shown("SmolLM2", 20, 4, "a sink: the first token"),
     Shown("SmolLM2", 16, 0, "the token before", apart(-1)),
-    Shown("SmolLM2", 5, 6, "the same token, earlier", same),
+    Shown("SmolLM2", 5, 6, "the same token, earlier", lambda *of: rows.meant(*of)["same"]),
     Shown("SmolLM2", 11, 6, "itself", apart(0)),
     Shown("SmolLM2", 0, 6, "broad: a little of everything"),
     Shown("MiniLM", 0, 2, "the token before, and nothing else", apart(-1)),
@@ -84,45 +81,43 @@ def text_of(name: str) -> str:
         return f" {SENTENCE} {SENTENCE}"  # begun with a space, both are the same tokens
     if name == "MiniLM":
         return SENTENCE
-    return inputs.antibodies()[0][:RESIDUES] if name == "AntiBERTy" else inputs.REACTIONS[0]
+    return inputs.antibodies()[0][:48] if name == "AntiBERTy" else inputs.REACTIONS[0]
 
 
 def shown() -> Work:
     """Yield the heads, and then the random rows."""
-    for one in SHOWN:
-        at = {"model": one.model, "layer": one.layer, "head": one.head}
-        yield at, partial(recorded, one)
+    for head in SHOWN:
+        yield head.at, partial(recorded, head)
     for n in KEYS:
         yield {"random": "keys", "n": n}, partial(random_keys, n)
 
 
-def recorded(one: Shown) -> Fields:
+def recorded(shown: Shown) -> Fields:
     """Return a head's vectors, what multiplies q·k, whether it is causal, and the keys it means."""
-    model = MODELS[one.model]()
-    ids = model.reads(text_of(one.model))
+    model = MODELS[shown.model]()
+    ids = model.reads(text_of(shown.model))
 
     def see(call: Call, output: Tensor) -> Fields:
         query, key = call.query[0], call.key[0]
         return {
             "scale": float(call.scale or query.shape[-1] ** -0.5),
             "causal": call.is_causal,
-            "queries": packed(query[one.head].double().numpy()),
-            "keys": packed(key[one.head * len(key) // len(query)].double().numpy()),
+            "queries": packed(query[shown.head].double().numpy()),
+            "keys": packed(key[shown.head * len(key) // len(query)].double().numpy()),
         }
 
     places = np.arange(len(ids))
-    meant = one.meant(ids, places) if one.meant else np.full(len(ids), -1)
+    meant = shown.meant(ids, places) if shown.meant else np.full(len(ids), -1)
     of_layers = rows.of_each_call(model.module, ids, see)
     tokens = [model.writes(token).strip() for token in ids]
-    return {"tokens": tokens, "meant": meant.tolist(), **of_layers[one.layer]}
+    return {"tokens": tokens, "meant": meant.tolist(), **of_layers[shown.layer]}
 
 
 def packed(vectors: FloatArray) -> Fields:
     """Return vectors as whole numbers and their units, both as text."""
     units = np.abs(vectors).max(axis=-1) / WHOLE
     whole = np.rint(vectors / units[:, None]).astype(int)
-    lines = [",".join(map(str, line)) for line in whole.tolist()]
-    return {"units": short(units, 4), "whole": lines}
+    return {"units": short(units, 4), "whole": [",".join(map(str, row)) for row in whole.tolist()]}
 
 
 def unpacked(table: Fields) -> FloatArray:
@@ -139,6 +134,6 @@ def random_keys(n: int) -> list[list[float]]:
         columns = [1.0 / collision_probability(softmax(scores, alpha)) for alpha in ALPHAS]
         return np.stack(columns, axis=-1)
 
-    found = sampling.sample(Normal(), n, statistic, rows=SAMPLED, seed=n)
+    found = sampling.sample(Normal(), n, statistic, rows=20_000, seed=n)
     lines: list[list[float]] = short(found.quantile(list(QUANTILES)).value.T, 4)
     return lines

@@ -5,7 +5,7 @@ with one text there is none.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,8 @@ FEWEST = 4
 """Texts that a spread of outputs needs."""
 
 brief = partial(short, digits=4)
+mean = partial(np.nanmean, axis=0)
+"""Over the texts, the first axis, that have a number."""
 
 
 def summarised(part: str, entries: Sequence[Entry]) -> list[Entry]:
@@ -53,16 +55,11 @@ def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
 # --- statistics of texts --------------------------------------------------------------------------
 
 
-def mean(of_texts: FloatArray) -> FloatArray:
-    """Return the mean over the texts, the first axis, that have a number."""
-    return np.asarray(np.nanmean(of_texts, axis=0))
-
-
 def interval(of_texts: NDArray[Any], statistic: Any = mean) -> list[FloatArray]:
     """Return a statistic of the texts, the first axis, and the ends of its interval."""
     whole = statistic(of_texts)
     if len(of_texts) == 1 or not whole.size:
-        return [whole, np.full_like(whole, np.nan), np.full_like(whole, np.nan)]
+        return [whole, *np.full((2, *whole.shape), np.nan)]
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(of_texts), size=(RESAMPLED, len(of_texts)))
     several = np.array([statistic(of_texts[one]) for one in drawn])
@@ -123,12 +120,12 @@ def atlas(entries: Sequence[Entry]) -> Iterator[Entry]:
             for name in ("keys", "keys_rest", "random_keys")
         }
         yield Entry({**at, "growth": "keys"}, growth)
-    runs: dict[tuple[str, int, str], list[Fields]] = {}
-    for entry in entries:
-        for needle, tables in entry.found.get("needles", {}).items():
-            for n, table in zip(entry.found["lengths"], tables, strict=True):
-                runs.setdefault((needle, n, f"{entry.at['tokens']} tokens"), []).append(table)
-    yield from needles(runs)
+    yield from needles(
+        (needle, n, f"{entry.at['tokens']} tokens", table)
+        for entry in entries
+        for needle, tables in entry.found.get("needles", {}).items()
+        for n, table in zip(entry.found["lengths"], tables, strict=True)
+    )
 
 
 def _by_length(texts: list[Fields]) -> dict[int, list[Fields]]:
@@ -155,23 +152,20 @@ def _columns(tables: list[Fields]) -> Fields:
 
 def repeats(entries: Sequence[Entry]) -> Iterator[Entry]:
     """Yield what is known of the heads that look for what followed when this was said before."""
-    runs: dict[tuple[str, int, str], list[Fields]] = {}
-    for entry in entries:
-        key = ("repeat", entry.at["tokens"], "repeats")
-        runs.setdefault(key, []).append(entry.found["needle"])
-    return needles(runs)
+    found = ((entry.at["tokens"], entry.found["needle"]) for entry in entries)
+    return needles(("repeat", n, "repeats", table) for n, table in found)
 
 
-def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> Iterator[Entry]:
-    """Yield what is known of the heads that look for a needle, from tables by (needle, n, run).
+def needles(found: Iterable[tuple[str, int, str, Fields]]) -> Iterator[Entry]:
+    """Yield what is known of the heads that look for a needle, from (needle, n, run, table).
 
     They are those whose mean weight on it is LISTED at some length up to SHORT.
     """
-    for needle in dict.fromkeys(key[0] for key in runs):
-        own = {key[1:]: tables for key, tables in runs.items() if key[0] == needle}
+    runs: dict[str, dict[tuple[int, str], list[Fields]]] = {}
+    for needle, n, run, table in found:
+        runs.setdefault(needle, {}).setdefault((n, run), []).append(table)
+    for needle, own in runs.items():
         weights = [mean(column(own[key], "weight")) for key in own if key[0] <= SHORT]
-        if not weights:
-            continue
         best = np.nan_to_num(weights).max(axis=0)
         chosen = np.flatnonzero(best >= LISTED)
         yield Entry({"needle": needle, "weights": "largest"}, brief(best))
@@ -185,10 +179,8 @@ def needles(runs: dict[tuple[str, int, str], list[Fields]]) -> Iterator[Entry]:
                 if name != "rows":
                     columns[name] = brief(mean(column(tables, name)[:, chosen]))
             if n <= SHORT:
-                of_heads = zip(
-                    *map(columns.get, ("gap_rest", "variance_rest", "sink")), strict=True
-                )
-                columns["reach"] = brief([_reach(*of_head) for of_head in of_heads])
+                of_heads = (columns[name] for name in ("gap_rest", "variance_rest", "sink"))
+                columns["reach"] = brief(list(map(_reach, *of_heads)))
             yield Entry({"needle": needle, "length": n, "run": run}, columns)
 
 
@@ -198,10 +190,11 @@ def _reach(gap: float | None, variance: float | None, sink: float | None) -> flo
         return float("nan")
     alpha = variance**0.5
     try:
-        found = retrieval.reach(Normal(), Fixed(gap / alpha), alpha, sinks=(min(sink, 600.0),))
+        return float(
+            retrieval.reach(Normal(), Fixed(gap / alpha), alpha, sinks=(min(sink, 600.0),))
+        )
     except ValueError:
         return float("nan")
-    return float(found)
 
 
 # --- laws of others -------------------------------------------------------------------------------

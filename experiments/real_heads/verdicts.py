@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from attnlib.checking import FloatArray
-from attnlib.policies import POLICIES
+from attnlib.policies import POLICIES, Policy
 from experiments.real_heads import inputs, parts, rows
 from experiments.real_heads.summary import FINDS, interval
 from experiments.records import Entry, Record, load, path_of
@@ -32,37 +32,30 @@ class Verdict(NamedTuple):
     """Whether a prediction is kept, and by which numbers."""
 
     name: str
+    words: str
     kept: bool
     numbers: Numbers
 
     @property
-    def words(self) -> str:
-        """What was predicted, in a line."""
-        return str(PREDICTIONS[self.name]["words"])
-
-    @property
     def found(self) -> str:
         """The numbers in a line, with three digits."""
-        said = {
-            name: " ".join(f"{one:.3g}" for one in np.ravel(value))
+        return ", ".join(
+            f"{name} = {' '.join(f'{number:.3g}' for number in np.ravel(value))}"
             for name, value in self.numbers.items()
-        }
-        return ", ".join(f"{name} = {digits}" for name, digits in said.items())
+        )
 
 
 def all_of_them() -> list[Verdict]:
     """Return the verdicts on all predictions; FileNotFoundError where a record is missing."""
     judges = (atlas, needles, price, changes_of_scale, dispersion, vanishing, scales)
     found = dict(chain.from_iterable(judge() for judge in judges))
-    return [judged(name, found[name]) for name in PREDICTIONS]
-
-
-def judged(name: str, numbers: Numbers) -> Verdict:
-    """Return what became of a prediction."""
-    kept = bool(np.all(numbers.pop("kept", True)))
-    for key, (low, high) in PREDICTIONS[name].get("ends", {}).items():
-        kept &= bool(low <= np.min(numbers[key]) and np.max(numbers[key]) <= high)
-    return Verdict(name, kept, numbers)
+    verdicts = []
+    for name, predicted in PREDICTIONS.items():
+        kept = bool(np.all(found[name].pop("kept", True)))
+        for key, (low, high) in predicted.get("ends", {}).items():
+            kept &= bool(low <= np.min(found[name][key]) and np.max(found[name][key]) <= high)
+        verdicts.append(Verdict(name, predicted["words"], kept, found[name]))
+    return verdicts
 
 
 @cache
@@ -76,9 +69,9 @@ def column(part: str, name: str, **at: Any) -> FloatArray:
     return np.array(record(part).find(**at)[name], dtype=float)
 
 
-def heads(n: int, name: str) -> FloatArray:
+def heads(n: int, name: str, part: str = "atlas", tokens: int = LAST) -> FloatArray:
     """Return a column of SmolLM2's heads at a length."""
-    return column("atlas", name, model="SmolLM2", tokens=LAST, length=n)
+    return column(part, name, model="SmolLM2", tokens=tokens, length=n)
 
 
 def share(true: Any) -> float:
@@ -162,11 +155,12 @@ def _reaches() -> FloatArray:
     lengths = [n for n in parts.REPEATS if n >= 512]
     weights = np.array([needle("repeat", n)["weight"] for n in lengths])
     measured = np.full(weights.shape[1], np.nan)
-    for i, one in enumerate(weights.T):
-        if one[0] >= 0.5 and one[-1] < 0.5:
-            j = int(np.argmax(one < 0.5))
-            between = (one[j - 1] - 0.5) / (one[j - 1] - one[j])
-            measured[i] = lengths[j - 1] * (lengths[j] / lengths[j - 1]) ** between
+    for i, weight in enumerate(weights.T):
+        if weight[0] >= 0.5 and weight[-1] < 0.5:
+            j = int(np.argmax(weight < 0.5))
+            measured[i] = np.exp(
+                np.interp(-0.5, -weight[j - 1 : j + 1], np.log(lengths[j - 1 : j + 1]))
+            )
     return measured
 
 
@@ -242,6 +236,11 @@ def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
     return {name: np.mean(several, axis=0) for name, several in found.items()}
 
 
+def factors_of_faults() -> dict[str, float]:
+    """Return the multiplier that each fault is, by exhibit."""
+    return {e.at["exhibit"]: e.found["times"] for e in record("faults").entries}
+
+
 def changes_of_scale() -> Judged:
     """Judge multipliers of heads and of layers, policies and faults."""
     slopes = np.array([e.found["late"] for e in record("slopes").entries])
@@ -253,31 +252,23 @@ def changes_of_scale() -> Judged:
     numbers = {"positive": (mean > 0.0).sum(), "median": np.median(mean)}
     yield "P6", {**numbers, "dearest": int(mean.argmax())}
     scales, factors = (costs_of("policies", "policy", **{"as": x}) for x in ("scale", "factor"))
-    other = [cost.mean() for name, cost in scales.items() if _is_another_scale(name)]
+    other = [cost.mean() for name, cost in scales.items() if _differs_at_512(POLICIES[name])]
     of_log = [factors[name][1] for name in ("ssmax", "chiang_cholak")]
     yield "P7", {"least": min(other), "policies": len(other), "laws to 128": of_log}
     wrong = costs_of("faults", "exhibit")
-    times = {e.at["exhibit"]: e.found["times"] for e in record("faults").entries}
+    times = factors_of_faults()
     blind = [wrong[name].mean() for name in wrong if times[name] <= 0.125]
     sharp = [wrong[name].mean() for name in wrong if times[name] >= 4.0]
     yield "P8", {"blind": min(blind), "sharp": min(sharp)}
 
 
-def _is_another_scale(name: str) -> bool:
+def _differs_at_512(policy: Policy) -> bool:
     """Return whether a policy for dot products has not the α 1 at 512 keys, within 5 %."""
-    policy = POLICIES[name]
-    if policy.applied_to == "cosine":
-        return False
     alpha = float(np.max(policy.alpha(np.array([512.0]), 64)))
-    return abs(math.log(max(alpha, 1e-9))) > math.log(1.05)
+    return policy.applied_to != "cosine" and abs(math.log(max(alpha, 1e-9))) > math.log(1.05)
 
 
 # --- laws of others -------------------------------------------------------------------------------
-
-
-def law(n: int, name: str, tokens: int = LAST) -> FloatArray:
-    """Return a column of SmolLM2's heads at a length."""
-    return column("laws", name, model="SmolLM2", tokens=tokens, length=n)
 
 
 def changes(name: str, model: str = "SmolLM2", **at: Any) -> FloatArray:
@@ -290,12 +281,12 @@ def changes(name: str, model: str = "SmolLM2", **at: Any) -> FloatArray:
 def dispersion() -> Judged:
     """Judge the law of dispersion: its bound, its rate, its premise."""
     n = max(parts.LONG_LENGTHS)
-    spread = law(n, "range", n)
+    spread = heads(n, "range", "laws", n)
     yield "L1", {"share": share(spread > math.log(n)), "median range": np.median(spread)}
     rest, whole = changes("largest_rest"), changes("largest")
     numbers = {"rest": np.median(rest), "below": share(rest < -0.75)}
     yield "L2", {**numbers, "median": np.median(whole)}
-    more = law(LAST, "range") - law(128, "range")
+    more = heads(LAST, "range", "laws") - heads(128, "range", "laws")
     yield "L3", {"share": share(more > 0.0), "median": np.median(more)}
 
 
@@ -314,7 +305,7 @@ def vanishing() -> Judged:
 
 def scales() -> Judged:
     """Judge the laws of counted gaps and of moments."""
-    tail, largest, half = (law(SEEN, name) for name in ("tail", "largest_rest", "half"))
+    tail, largest, half = (heads(SEEN, x, "laws") for x in ("tail", "largest_rest", "half"))
     numbers = {"correlation": spearmanr(tail, largest).statistic, "half": np.median(half)}
     yield "L6", {**numbers, "above 1": share(tail > 1.0)}
     xi = changes("tail")

@@ -67,13 +67,14 @@ def test_the_chapters_say_what_their_stills_show():
 def test_the_front_page_says_what_its_stills_show():
     text = (ROOT / "intro.md").read_text("utf-8")
     few, some, many = (
-        1 / rows.collision_probability(stills.sixteen_keys(d)) for d in stills.LANDING_DIMENSIONS
+        1 / rows.collision_probability(stills.sixteen_keys(d**0.5))
+        for d in stills.LANDING_DIMENSIONS
     )
-    divided = 1 / rows.collision_probability(stills.sixteen_keys(64, divided=True))
-    law, needle = Normal(), retrieval.Tilted(stills.NUMBER_GAP)
-    short, long = (float(retrieval.reach(law, needle, a)) for a in (1.0, stills.NUMBER_GAP))
+    divided = 1 / rows.collision_probability(stills.sixteen_keys(1))
+    law, needle = Normal(), retrieval.Tilted(stills.GAP)
+    short, long = (float(retrieval.reach(law, needle, a)) for a in (1.0, stills.GAP))
     assert stills.LANDING_DIMENSIONS == (4, 64, 1024)
-    assert stills.sixteen_keys(64).max() > 0.9
+    assert stills.sixteen_keys(8).max() > 0.9
     assert (drawings.LONG_GAP, drawings.LONG_STRENGTH) == (12, 4)
     assert 30 <= short < 40
     assert 4500 < long < 5500
@@ -81,7 +82,7 @@ def test_the_front_page_says_what_its_stills_show():
         f"on {few:.1f} keys at d = 4, on {some:.1f} keys at d = 64,",
         f"on {many:.1f} keys at d = 1024.",
         f"on {divided:.1f} keys at any d.",
-        f"in print for Δ = {stills.NUMBER_GAP:g} with two scales,",
+        f"in print for Δ = {stills.GAP:g} with two scales,",
     ):
         assert said in text, said
 
@@ -115,7 +116,8 @@ def test_the_page_of_heads_says_what_the_records_do():
         found = re.search(rf"\| {model.name} .*\| (\S+) (\S+) \| {counted} \|", text)
         assert packages[found[1]]["version"] == found[2]
     share = table["keys"] / table["n"]
-    words, row, meant = stills.attended()
+    words, logits, meant = tables.row_of_head()
+    row = rows.softmax(logits)
     fewer = np.mean(table["keys"] < table["random_keys"])
     for said in (
         f"all {share.size} heads of five",

@@ -6,7 +6,7 @@ import pytest
 from attnlib.rows import collision_probability, softmax
 from attnlib.sampling import sample
 from attnlib.scores import Normal
-from experiments.real_heads import parts, rows, shown
+from experiments.real_heads import rows, shown
 from experiments.real_heads.inputs import Model
 from experiments.records import load
 from tests.experiments.test_real_heads import HEADS, LAYERS, WORDS, llama
@@ -30,7 +30,10 @@ def test_queries_and_keys_of_a_head_are_those_of_the_model(monkeypatch):
     model = Model("SmolLM2", llama(), lambda text: [ord(one) % WORDS for one in text])
     monkeypatch.setattr(shown, "MODELS", {"SmolLM2": lambda: model})
     ids = model.reads(shown.text_of("SmolLM2"))
-    expected = rows.measure(model.module, ids, np.arange(len(ids)), parts.rows_alone)["rows"]
+    found = rows.measure(
+        model.module, ids, np.arange(len(ids)), lambda *call: {"rows": rows.row_table(*call)}
+    )
+    expected = found["rows"]
     for layer, head in ((0, 0), (LAYERS - 1, HEADS - 1)):
         one = shown.Shown("SmolLM2", layer, head, "", rows.repeated)
         found = shown.recorded(one)
@@ -50,7 +53,7 @@ def test_the_record_has_all_heads(record):
 
 @pytest.mark.parametrize("one", shown.SHOWN, ids=lambda one: f"{one.model}-{one.layer}-{one.head}")
 def test_the_heads_do_what_is_said(record, one):
-    found = record.find(model=one.model, layer=one.layer, head=one.head)
+    found = record.find(**one.at)
     p, n = weights(found), len(found["tokens"])
     keys = 1 / collision_probability(p).mean()
     if one.meant:

@@ -45,7 +45,7 @@ def test_every_row_is_the_library_s(call, recorded):
         }))"""
     )
     for one, of_head in zip(shown.SHOWN, found, strict=True):
-        table = recorded.find(model=one.model, layer=one.layer, head=one.head)
+        table = recorded.find(**one.at)
         for query in range(1, len(of_head), 7):
             logits = logits_of(table, query)
             for times, row in zip((0.5, 1, 3), of_head[query], strict=True):
@@ -120,7 +120,7 @@ def test_a_head_is_named_where_one_points(page):
 def test_a_recorded_head_in_the_page(page, recorded):
     figure = page.locator("#fig-models-attend")
     one = shown.SHOWN[0]
-    found = recorded.find(model=one.model, layer=one.layer, head=one.head)
+    found = recorded.find(**one.at)
     times = figure.get_by_label("Multiplier of all logits", exact=True)
     times.fill("0.5")
     p = rows.softmax(logits_of(found, 36), 0.5)
