@@ -10,7 +10,6 @@ import { TABLE } from "./table.js";
 const STRONGEST = 8;
 const LARGEST_ALPHA = 10;
 const STEP = 0.1;
-const STEPS_OF_CURVE = 50;
 
 const at = (theta, alpha) => needleAt({ kind: "theta", strength: theta }, alpha);
 
@@ -26,9 +25,7 @@ export function rowWithNeedle(theta, n, seed) {
 export function findingFigure() {
   const rowOf = remembered(rowWithNeedle);
   const curveOf = remembered((theta, n) =>
-    Array.from({ length: STEPS_OF_CURVE + 1 }, (_, i) => (i * LARGEST_ALPHA) / STEPS_OF_CURVE).map(
-      (alpha) => [alpha, at(theta, alpha).loss(n)],
-    ),
+    Array.from({ length: LARGEST_ALPHA / STEP + 1 }, (_, i) => [i * STEP, at(theta, i * STEP).loss(n)]),
   );
   return figure({
     state: { theta: 4, alpha: 1, n: 512, seed: 3 },

@@ -27,7 +27,7 @@ MODULES = (
 SCRIPTS = {
     "live": MODULES,
     "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
-    "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
+    "attend": ("recorded", "drawing", "controls", "attend"),
     "census": ("drawing", "controls", "listing", "main_census"),
     "ledger": ("drawing", "controls", "ledger"),
 }
