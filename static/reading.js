@@ -69,25 +69,22 @@
   };
 
   // Paper has the code that a notebook does not hide, whatever is folded on the screen.
-  const printOpen = () => {
-    const { dataset } = document.documentElement;
-    let opened = [];
-    let theme;
-    addEventListener("beforeprint", () => {
-      theme = dataset.theme;
-      dataset.theme = "light"; // browsers print no dark ground, and pale letters on white
-      opened = folded.filter((details) => !details.open && !details.matches(".above-input"));
-      for (const details of opened) open(details, true);
-    });
-    addEventListener("afterprint", () => {
-      if (theme) dataset.theme = theme;
-      for (const details of opened) details.open = false;
-    });
-  };
+  const { dataset } = document.documentElement;
+  let opened = [];
+  let theme;
+  addEventListener("beforeprint", () => {
+    theme = dataset.theme;
+    dataset.theme = "light"; // browsers print no dark ground, and pale letters on white
+    opened = folded.filter((details) => !details.open && !details.matches(".above-input"));
+    for (const details of opened) open(details, true);
+  });
+  addEventListener("afterprint", () => {
+    if (theme) dataset.theme = theme;
+    for (const details of opened) details.open = false;
+  });
 
   const header = document.querySelector(".article-header-buttons");
   if (folded.length && header) addSwitch(header);
-  printOpen();
 }
 
 // A formula or table wider than its place scrolls there; its edge fades where more is hidden.

@@ -47,8 +47,8 @@ def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:
         place = parent.index(formula)
         ends = [beside(parent, place - 1, BEFORE), beside(parent, place + 1, BEHIND)]
         if any(ends):
-            pieces = [nodes.Text(ends[0]), formula.deepcopy(), nodes.Text(ends[1])]
-            parent[place] = nodes.inline("", "", *pieces, classes=["whole"])
+            formula["ends"] = ends
+            formula["classes"].append("whole")
 
 
 def beside(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
@@ -73,8 +73,8 @@ def enclose_font(app: Sphinx, error: Exception | None) -> None:
 def in_line(writer: HTML5Translator, node: nodes.math) -> None:
     """Write a formula within a line."""
     writer.body.append(writer.starttag(node, "span", "", CLASS=CLASSES))
-    writer.body.append(shown(writer, node, block=False))
-    writer.body.append("</span>")
+    before, behind = map(writer.encode, node.get("ends", ("", "")))
+    writer.body.append(f"{before}{shown(writer, node, block=False)}{behind}</span>")
     raise nodes.SkipNode
 
 

@@ -30,17 +30,18 @@ DEFINED = re.compile(rf"""(--[\w-]+)\s*:(?:{QUOTED}|[^;{{}}"'(])*(?:;|(?=\}}))""
 READ = re.compile(r"var\(\s*(--[\w-]+)")
 
 AT_ONCE = "documentation_options.js"
-"""A script that the lines behind it need."""
+"""A short script that the lines behind it need: it comes with the page."""
 
 OWN = ("book.css", "find.css", "icons.css")
 """Kept whole: live figures make the elements that these dress."""
 
 SEARCH, SIDEBAR = 'button pst-js-only" title="Search"', '<div id="pst-primary-sidebar" '
+UNSEEN = '<span class="unseen">row</span>'
 MENDED = {
     f'{SEARCH} aria-label="Search"': SEARCH,
     SIDEBAR: f'{SIDEBAR}role="navigation" aria-label="Book" ',
-    '<th scope="col"></th>': "<td></td>",
-    '<th scope="col" class="number"></th>': "<td></td>",
+    '<th scope="col"></th>': f'<th scope="col">{UNSEEN}</th>',
+    '<th scope="col" class="number"></th>': f'<th scope="col" class="number">{UNSEEN}</th>',
     'role="doc-biblioentry"': 'role="listitem"',
 }
 """A name that differs from what is seen, a part outside any region, empty headings, a list
@@ -80,8 +81,9 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
     sheet = without_unread("\n".join(lines)).encode()
     replace(static / "site.css", sheet)
     version = sha256(sheet).hexdigest()[:8]
+    script = Path(static, AT_ONCE).read_text("utf-8")
     for path, page in pages.items():
-        replace(path, light(page, version).encode())
+        replace(path, light(page, version, script).encode())
 
 
 def file(page: Path, address: str) -> Path:
@@ -94,7 +96,7 @@ def read(path: Path) -> str:
     return IMPORT.sub(lambda found: read(file(path, found[1])), path.read_text("utf-8"))
 
 
-def light(page: str, version: str) -> str:
+def light(page: str, version: str, script: str) -> str:
     """Return a page with one sheet, and scripts in its head that do not hold it up."""
     first = SHEET.search(page)
     assert first is not None
@@ -102,7 +104,10 @@ def light(page: str, version: str) -> str:
     link = f'\n    <link rel="stylesheet" href="{folder}_static/site.css?v={version}" />'
     page = page[: first.start()] + link + SHEET.sub("", page[first.start() :])
     head, end, body = page.partition("</head>")
-    waits = SCRIPT.sub(lambda one: one[0] if AT_ONCE in one[2] else f"<script defer{one[1]}>", head)
+    at_once = f"<script>{script}"
+    waits = SCRIPT.sub(
+        lambda one: at_once if AT_ONCE in one[2] else f"<script defer{one[1]}>", head
+    )
     page = waits + end + body
     for wrong, right in MENDED.items():
         page = page.replace(wrong, right)

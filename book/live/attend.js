@@ -1,6 +1,6 @@
 // Twelve recorded heads: the rows of one text, while a multiplier of the logits slides.
 
-import { numberField, readings } from "./controls.js";
+import { numberField, place, readings } from "./controls.js";
 import { chart, digits, html, percent } from "./drawing.js";
 import { RECORDED } from "./recorded.js";
 
@@ -239,3 +239,5 @@ function picture(logits, row, times) {
   view.dot(Math.log2(times), Math.log10(Math.max(row.keys, 1)), "dot exact");
   return view.root;
 }
+
+place({ "fig-live-attend": attendFigure, "fig-models-attend": attendFigure });

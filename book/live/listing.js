@@ -1,6 +1,10 @@
 // Search and order for a long table, which is whole without this script.
 
+import { button } from "./controls.js";
 import { html } from "./drawing.js";
+
+/** So many rows of a longer table are in the page until all are asked for. */
+const FIRST = 150;
 
 const RELATIONS = {
   "<": (a, b) => a < b,
@@ -51,15 +55,16 @@ export function compare(a, b) {
 const texts = (row) => [...row.cells].map((cell) => cell.textContent);
 
 /**
- * Give a table a field to search it and headings to order it. Cells are read when they are needed, so
- * they may change. Conditions are on columns whose headings have a `data-name`; a row's
+ * Give a table a field to search it and headings to order it. Of many rows the first that fit are in
+ * the page, and a button brings the others. Cells are read when they are needed, so they may change. Conditions are on columns whose headings have a `data-name`; a row's
  * `data-words` are searched, too.
  */
 export function listing(table, { noun, hint }) {
   const id = table.id;
   const headings = [...table.tHead.rows[0].cells];
   const names = headings.map((cell) => cell.dataset.name);
-  const rows = [...table.tBodies[0].rows];
+  let rows = [...table.tBodies[0].rows];
+  let most = rows.length > FIRST ? FIRST : Infinity;
   const count = html("p", { class: "live-note", role: "status" });
   const problem = html("p", { id: `${id}-problem`, class: "live-problem" });
   const entry = html("input", {
@@ -75,8 +80,21 @@ export function listing(table, { noun, hint }) {
     entry.setAttribute("aria-invalid", String(wrong !== ""));
     if (wrong) return;
     for (const row of rows) row.hidden = !fits([...texts(row), row.dataset.words ?? ""]);
-    count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} ${noun}`;
+    show();
   };
+  const show = () => {
+    const found = rows.filter((row) => !row.hidden);
+    table.tBodies[0].replaceChildren(...(most < Infinity ? found.slice(0, most) : rows));
+    count.textContent = `${found.length} of ${rows.length} ${noun}`;
+    more.textContent = `Show all ${found.length}, not the first ${most}`;
+    more.hidden = found.length <= most;
+  };
+  const all = () => {
+    most = Infinity;
+    show();
+  };
+  const more = button("", all);
+  addEventListener("beforeprint", all);
   const order = (column) => {
     const heading = headings[column];
     const down = heading.getAttribute("aria-sort") === "ascending";
@@ -86,12 +104,13 @@ export function listing(table, { noun, hint }) {
     const empty = (row) => cells.get(row).trim() === "";
     const sign = down ? -1 : 1;
     const before = (a, b) => empty(a) - empty(b) || sign * compare(cells.get(a), cells.get(b));
-    table.tBodies[0].append(...rows.toSorted(before));
+    rows = rows.toSorted(before);
+    show();
   };
   for (const [column, cell] of headings.entries()) {
-    const button = html("button", { type: "button", onclick: () => order(column) });
-    button.append(...cell.childNodes);
-    cell.append(button);
+    const sorter = html("button", { type: "button", onclick: () => order(column) });
+    sorter.append(...cell.childNodes);
+    cell.append(sorter);
   }
   entry.addEventListener("input", search);
   (table.closest(".listing") ?? table).before(
@@ -103,6 +122,7 @@ export function listing(table, { noun, hint }) {
       html("p", { id: `${id}-hint`, class: "live-hint" }, hint),
       problem,
       count,
+      more,
     ),
   );
   search();

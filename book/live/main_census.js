@@ -33,10 +33,8 @@ function beside(table) {
 }
 
 /** Put a choice among the kinds of layers beside the search: it adds its word to what is asked. */
-function byKind(table) {
+function byKind(table, kinds) {
   const search = document.getElementById(`${table.id}-search`);
-  const rows = [...table.tBodies[0].rows];
-  const kinds = [...new Set(rows.flatMap((row) => row.dataset.words.split(" ")))];
   const [one, ...shown] = choice("census-kind", "Kind", kinds, () => {
     const words = search.value.split(/\s+/).filter((word) => !kinds.includes(word));
     search.value = [...words, one.value].filter(Boolean).join(" ");
@@ -49,11 +47,12 @@ whenWhole(() => {
   const table = document.getElementById("census");
   if (!table) return;
   beside(table);
+  const words = [...table.tBodies[0].rows].flatMap((row) => row.dataset.words.split(" "));
   listing(table, {
     noun: "layers",
     hint:
       "Words and conditions, such as: norm alpha>1, or cap, or sink window. A heading orders the " +
       "table, and again the other way.",
   });
-  byKind(table);
+  byKind(table, [...new Set(words)]);
 });

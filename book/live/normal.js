@@ -16,7 +16,11 @@ const SMALLEST = 1e-3;
 
 const POINTS = 64;
 
-const sum = (count, term) => Array.from({ length: count }, (_, i) => term(i)).reduce((a, b) => a + b, 0);
+function sum(count, term) {
+  let total = 0;
+  for (let i = 0; i < count; i++) total += term(i);
+  return total;
+}
 
 /** Return the α where rows of n keys freeze. */
 export function criticalAlpha(n) {
@@ -36,23 +40,24 @@ export function annealedBestAlpha(n) {
   return Math.sqrt(y);
 }
 
+/** Functions of w: 1 − e^{−w}, w e^{−w} and w² e^{−w}. */
+const BEATEN = (w) => -Math.expm1(-w);
+const ONCE = (w) => w * Math.exp(-w);
+const SQUARED = (w) => w * w * Math.exp(-w);
+
 /**
- * Return, at so many u from `first` on, the means over a normal score s of 1 − e^{−w}, w e^{−w} and
- * w² e^{−w} with w = e^{αs−u}. The scores lie where αs − u is a multiple of a step, so that each
- * function of w is a list.
+ * Return, at so many u from `first` on, the means over a normal score s of BEATEN and the other
+ * `wanted` functions of w = e^{αs−u}. The scores lie where αs − u is a multiple of a step, so that
+ * each function of w is a list.
  */
-function smoothed(alpha, first, count) {
+function smoothed(alpha, first, count, ...wanted) {
   const fine = Math.max(1, Math.ceil(STEP / (LONGEST * alpha)));
   const h = STEP / fine;
-  const powers = Array.from({ length: Math.round((ABOVE - BELOW) / h) }, (_, k) => Math.exp(BELOW + k * h));
-  const kernels = [
-    powers.map((w) => -Math.expm1(-w)),
-    powers.map((w) => w * Math.exp(-w)),
-    powers.map((w) => w * w * Math.exp(-w)),
-  ].map((kernel) => Float64Array.from(kernel));
+  const powers = new Float64Array(Math.round((ABOVE - BELOW) / h)).map((_, k) => Math.exp(BELOW + k * h));
+  const kernels = [BEATEN, ...wanted].map((kernel) => powers.map(kernel));
   const start = Math.ceil((alpha * LOWEST - first) / h);
   const size = Math.floor((alpha * HIGHEST - first) / h) - start + 1;
-  const masses = Float64Array.from({ length: size }, (_, i) =>
+  const masses = new Float64Array(size).map((_, i) =>
     Math.exp(-(((first + (start + i) * h) / alpha) ** 2) / 2),
   );
   const total = masses.reduce((a, b) => a + b, 0);
@@ -86,7 +91,7 @@ export function meanCollision(alpha, n) {
   if (alpha === 0) return 1 / n;
   const scale = Math.max(alpha, SMALLEST);
   const [first, count] = gridOf(scale, 0);
-  const [beaten, , squared] = smoothed(scale, first, count);
+  const [beaten, squared] = smoothed(scale, first, count, SQUARED);
   return n * STEP * sum(count, (j) => squared[j] * none(beaten[j], n - 1));
 }
 
@@ -107,11 +112,11 @@ export function needleAt({ kind, strength }, alpha) {
   const [beaten] = smoothed(scale, first, count);
   let [own, survived] = [[], []];
   if (kind === "theta") {
-    const [missed, once] = smoothed(scale, first - level, count);
+    const [missed, once] = smoothed(scale, first - level, count, ONCE);
     [own, survived] = [once, missed.map((chance) => 1 - chance)];
   } else {
     const powers = Array.from({ length: count }, (_, j) => Math.exp(level - first - j * STEP));
-    [own, survived] = [powers.map((w) => w * Math.exp(-w)), powers.map((w) => Math.exp(-w))];
+    [own, survived] = [powers.map(ONCE), powers.map((w) => Math.exp(-w))];
   }
   return {
     weight: (n) => STEP * sum(count, (j) => own[j] * none(beaten[j], n - 1)),

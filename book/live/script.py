@@ -27,7 +27,7 @@ MODULES = (
 SCRIPTS = {
     "live": MODULES,
     "heads": ("atlas", "drawing", "controls", "heads", "listing", "main_heads"),
-    "attend": ("recorded", "drawing", "controls", "attend", "main_attend"),
+    "attend": ("recorded", "drawing", "controls", "attend"),
     "census": ("drawing", "controls", "listing", "main_census"),
     "ledger": ("drawing", "controls", "ledger"),
 }
@@ -59,18 +59,19 @@ def write(folder: Path) -> dict[str, str]:
 
 
 IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
+COMMENT = re.compile(r"^ *(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/)\n|^ +", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|let|class|function|async function) (\w+))", re.MULTILINE)
 
 
 def bundle(modules: dict[str, str]) -> str:
     """Return modules as functions called one after the other, which return what they export.
 
-    Each may import, by name, only from those before it.
+    Each may import, by name, only from those before it. Comments and indents stay behind.
     """
     parts: dict[str, str] = {}
     for name, text in modules.items():
         exported = ", ".join(EXPORT.findall(text))
-        body = EXPORT.sub("", IMPORT.sub(r"const \1 = modules.\2;", text)).strip()
+        body = EXPORT.sub("", IMPORT.sub(r"const \1 = modules.\2;", COMMENT.sub("", text))).strip()
         left = re.search(r"^(?:import|export)\b.*", body, re.MULTILINE)
         if left:
             raise ValueError(f"{name}.js has what a classic script cannot have: {left[0]}")
