@@ -5,6 +5,7 @@ book/contents.py; static/book.css marks them in the contents with a dot.
 """
 
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,16 @@ def foot(env: BuildEnvironment, page: str, pathto: Any) -> str:
     """Return the line at the foot of a page."""
     on_it = page in SHORT_PATH
     place = f", {SHORT_PATH.index(page) + 1} of {len(SHORT_PATH)}" if on_it else ""
-    following = after(page, page_names(Path(env.srcdir)))
+    pages = page_names(Path(env.srcdir))
+    following = after(page, pages)
+    only = [page, following] in map(list, pairwise(pages))
+    name = "short-path only" if only else "short-path"
     if following is None:
         goes_on = "it ends here."
     else:
         title = escape(env.titles[following].astext())
         goes_on = f'next <a href="{pathto(following)}">{title}</a>'
-    return (
-        f'<nav class="short-path" aria-label="Short path"><p>Short path{place}: {goes_on}</p></nav>'
-    )
+    return f'<nav class="{name}" aria-label="Short path"><p>Short path{place}: {goes_on}</p></nav>'
 
 
 def after(page: str, pages: list[str]) -> str | None:

@@ -271,7 +271,7 @@ def test_the_site_works_from_a_folder(new_page, site):
     page.goto((site / "chapters" / "why.html").as_uri())
     page.locator("#fig-live-variance .live").wait_for()
     assert page.locator(".math > math").count() == page.locator(".math").count() > 50
-    page.locator("a.right-next").click()
+    page.locator("nav.short-path a").click()
     page.wait_for_url("file://**/chapters/undivided.html")
     page.locator("button.search-button-field").click()
     page.keyboard.type("entropy collapse")
