@@ -287,7 +287,7 @@ def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
     - T5's unscaled score has the variance 1 at its start: a query is a sum over the width D of
       inputs of variance 1 times weights of variance 1/(Dd).
     - μP's m/d for m = √d₀ is the Transformer's scale at d₀, and smaller beyond.
-    - QK norm at unit gain brings q and k to length √d.
+    - QK-norm at unit gain brings q and k to length √d.
 
     Chapters: policies, questions.
 
@@ -317,7 +317,7 @@ def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
         "YaRN on q and k": ((factor * q).dot(factor * k), factor**2 * q.dot(k)),
         "T5 at its start is 1/√d": (DIMENSION * width / (width * DIMENSION), sympy.Integer(1)),
         "m/d is (1/√d)√(m²/d)": (root(base) / DIMENSION, root(base / DIMENSION) / root(DIMENSION)),
-        "QK norm is √d cos": (normed[0].dot(normed[1]) / root(n), root(n) * cosine),
+        "QK-norm is √d cos": (normed[0].dot(normed[1]) / root(n), root(n) * cosine),
     }
     return {name: Identity(*both) for name, both in sides.items()}
 
