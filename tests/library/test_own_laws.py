@@ -425,9 +425,8 @@ def log_mgf_by_quad(law, alpha):
         return top + np.log(np.sum(parts))
 
 
-SLOW = {"ksone", "kstwo", "levy_stable", "studentized_range"}
-"""Refused for their time, or for a variance that is infinite or takes SciPy a minute."""
-KNOWN = [(name, numbers) for name, numbers in distcont if name not in SLOW]
+TAKES_SCIPY_LONG = {"ksone", "kstwo", "levy_stable", "studentized_range"}
+KNOWN = [(name, numbers) for name, numbers in distcont if name not in TAKES_SCIPY_LONG]
 
 
 @pytest.mark.filterwarnings("ignore:Error in function boost")  # SciPy's own quantiles

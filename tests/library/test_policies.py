@@ -227,7 +227,6 @@ def test_a_bad_constant_is_refused():
 
 def test_a_rule_relative_to_a_length_and_a_rule_of_ones_own():
     relative = POLICIES["ssmax"].relative(1024)
-    assert relative.name == "ssmax over that at 1024 keys"
     assert relative == POLICIES["ssmax"].relative(1024) != POLICIES["ssmax"].relative(1025)
     assert policies.own(np.hypot) == policies.own(np.hypot)  # a key of `attention`'s tables
     assert_refused("train_length", "positive", POLICIES["ssmax"].relative(1).scale, 8, 64)
