@@ -78,7 +78,8 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     - `DotProduct`: with α² = d(1 − e^{−y})/2 it reads dy/2 + log(1 + d(e^y − 1)) = log n, which is
       increasing and concave in y, so Newton's method from y = 0 cannot overshoot. Below 1e-12.
     - Another law: the smallest root, below 1e-8; infinite where the gradient only increases, which
-      needs a largest score of a probability above 1/n; ValueError above 5e7 over the scores' std.
+      needs a largest score of a probability above 1/n; 0 for heavy tails, where E e^{αs} is
+      infinite for every α > 0; ValueError above 5e7 over the scores' std.
 
     At n = 1 the objective falls from the start: there is no maximum, and 0 is returned. Raises
     ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapter: largest.

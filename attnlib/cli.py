@@ -143,6 +143,9 @@ def scale_command(
         typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={start:.4g})")
     typer.echo("\nWith attnlib, for any policy, also one that depends on the position:")
     typer.echo('    attention.attend(q, k, v, policy="ssmax", is_causal=True)')
+    typer.echo(f"\nA model of transformers that was trained at {n} keys keeps its own scale there:")
+    typer.echo(f'    rule = attention.register(factor="ssmax", train_length={n})')
+    typer.echo("    model.set_attn_implementation(rule)")
 
 
 def _by_criterion(

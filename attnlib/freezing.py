@@ -29,7 +29,7 @@ def critical_alpha(n: ArrayLike, law: scores.Law | None = None) -> FloatArray:
 
     For another law it is the root of ακ'(α) − κ(α) = log n, κ = log E e^{αs}; for `DotProduct`,
     given a query of mean length, √(2 log n) again. Where the left side stays below log n, α_c is
-    the α from which κ is infinite, or ∞.
+    the α from which κ is infinite, 0 for heavy tails, or ∞.
 
     For normal scores it also bounds the mean of the largest from above: E max s ≤ α_c for every n.
     Exact to rounding; for `Cosine` the relative error is below 1e-11, for a law of your own below
@@ -101,8 +101,8 @@ def collision_exponent(x: ArrayLike) -> FloatArray:
     τ and its slope are continuous. Exact to rounding. Raises ValueError or TypeError for x
     negative, infinite, NaN or not a number. Chapter: freezing.
 
-    >>> collision_exponent([0.0, 0.5, 0.8, 2.0])
-    array([1.      , 0.5     , 0.050625, 0.      ])
+    >>> collision_exponent([0.5, 0.56, 0.6, 2.0])
+    array([0.5       , 0.3728    , 0.28444444, 0.        ])
     """
     ratio = np.minimum(checking.finite("x", x, minimum=0.0), 1.0)
     outlier = np.maximum(ratio, 0.5)  # keeps 1/x finite where the other branch is used

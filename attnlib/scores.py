@@ -47,6 +47,9 @@ LARGEST_TILT = 1e8
 """The largest α for which κ(α) is found by quadrature, in units of one over the standard deviation:
 there αs keeps eight digits after the point."""
 
+SMALLEST_TILT = 2.0**-28
+"""A κ(α) that is infinite there, in the same units, is infinite for every α > 0: heavy tails."""
+
 
 class Law(ABC):
     """The law of a row of n scores: its one-score moments and density, and samples of rows.
@@ -56,8 +59,8 @@ class Law(ABC):
     they agree: relative errors below 1e-8 for densities that are smooth but for some corners, jumps
     and peaks, with an E e^{αs} for some α > 0, up to α = 1e8/σ (σ² the variance). Override what has
     a closed form. ValueError or TypeError is raised for a variance that is not positive, a `logpdf`
-    with NaN among its values or of another shape than its argument, and a density with another
-    variance, or an integral that is not 1 within 1e-6.
+    with NaN among its values or of another shape than its argument, one that takes more than 50 µs
+    for a score, and a density with another variance, or an integral that is not 1 within 1e-6.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -144,7 +147,8 @@ class Law(ABC):
         """Return the α where rows of n keys freeze: ακ'(α) − κ(α) = log n, elementwise in n ≥ 1.
 
         The left side increases. Where it stays below log n, α is infinite (the largest score has a
-        probability above 1/n), or the α from which κ is. Raises ValueError for an α above 5e7/σ.
+        probability above 1/n), or the α from which κ is: 0 for heavy tails, where κ(α) is infinite
+        for every α > 0. Raises ValueError for an α above 5e7/σ.
         """
         log_n, spread, (_, tilt) = np.log(checking.keys(n)), self._spread, self._tilts()
 
@@ -161,8 +165,8 @@ class Law(ABC):
     def annealed_alpha(self, n: FloatArray) -> FloatArray:
         """Return the first maximum of α(1 − e^R/n): R + log(1 + αR') = log n, elementwise in n.
 
-        Infinite where it only grows, which needs a largest score of a probability above 1/n. Raises
-        ValueError for an α above 5e7/σ.
+        Infinite where it only grows, which needs a largest score of a probability above 1/n; 0 for
+        heavy tails, where κ(α) is infinite for every α > 0. Raises ValueError for an α above 5e7/σ.
         """
         spread, (_, tilt) = self._spread, self._tilts()
 
@@ -699,9 +703,10 @@ def _ratio_and_rise(tilt: Tilt, alpha: float) -> tuple[float, float]:
 
 
 def _first_root(left: Callable[[float], float], right: float, spread: float) -> float:
-    """Return the first α > 0 where `left`, from 0 at α = 0, comes to `right`; ∞ if it never does.
+    """Return the first α where `left`, from 0 at α = 0, comes to `right`; ∞ if it never does.
 
-    Raises ValueError where it does so above LARGEST_TILT/2 over the standard deviation `spread`.
+    0 where it is infinite from the start. Raises ValueError where it comes there above
+    LARGEST_TILT/2 over the standard deviation `spread`.
     """
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
@@ -719,6 +724,8 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
     index = -16
     while known(alpha(index)) > right:
         index -= 4
+        if alpha(index) * spread < SMALLEST_TILT and left(alpha(index)) == inf:
+            return 0.0
     while known(alpha(index + 1)) <= right:
         index += 1
         if alpha(index + 5) * spread > LARGEST_TILT:

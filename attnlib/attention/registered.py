@@ -55,7 +55,9 @@ def register(
     Raises as `attend` for the policy, ModuleNotFoundError without transformers 5.
     Chapter: policies.
 
-    >>> register("ssmax")
+    >>> register(factor="ssmax", train_length=1024)  # for a trained model: its own scale there
+    'attnlib-ssmax-over-that-at-1024-keys'
+    >>> register("ssmax")  # in place of its own
     'attnlib-ssmax'
     """
     with brought_by("probe"):

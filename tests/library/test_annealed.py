@@ -87,6 +87,10 @@ def test_fit_is_the_least_squares_coefficient():
     errors = np.abs(found.coefficient * form / target - 1.0)
     assert found.largest_error == pytest.approx(errors.max(), rel=1e-12)
     assert found.worst_n == n[errors.argmax()]
+    assert annealed.fit(Normal(), [1, 2, 512], np.ones_like).worst_n == 2  # α* is 0, below 1, 2
+    for form in ([1.0, 0.0], [1.0, np.inf], [1.0]):
+        with pytest.raises(ValueError, match="shape must give a positive number for each n"):
+            annealed.fit(Normal(), [2, 3], lambda n, form=form: form)
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -39,6 +39,8 @@ def plain(q, k, v, attn_mask=None):
 def test_double_precision_is_read_in_double_precision():
     report = audit(plain, d=64, expected="transformer", length=64, dtype=torch.float64)
     assert int(report.facts["precision"].split()[0]) > 45
+    tiny = audit(lambda q, k, v: plain(4e-9 * q, k, v), d=64, length=32, dtype=torch.float64)
+    assert tiny.scale.interval.value == pytest.approx(5e-10, rel=1e-3)
 
 
 SITUATIONS = {
@@ -123,6 +125,9 @@ def test_a_law_in_n_is_named_and_asked_row_by_row():
     own = audit(lambda q, k, v: attend(q, k, v, policy=lambda n, d, i: 0.1 + n / 500.0), d=64)
     assert own.scale.law.startswith("changes with n: 0.104 at n = 2")
     assert audit(plain, d=32, length=64).scale.law == "the same for every n"
+    later, asked = POLICIES["yarn"].with_constants(train_length=2.0**16), set()
+    audit(lambda q, k, v: asked.add(len(k[0, 0])) or plain(q, k, v), d=8, expected=later, length=32)
+    assert max(asked) == 2**17  # and no more than memory holds
 
 
 def test_what_is_seen_is_said():

@@ -85,6 +85,7 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it(quick):
     assert "--all" not in result.output
     assert "    functional.scaled_dot_product_attention(q, k, v, scale=0.125" in result.output
     assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
+    assert '    rule = attention.register(factor="ssmax", train_length=600)' in result.output
     few = run("scale", "--n", "100", "--d", "64", "--law", "cosine", "--all").output
     assert "none" in few  # too few keys for the entropy
     assert "In PyTorch" not in few

@@ -189,12 +189,6 @@ class TestLimits:
             )
         assert exact.gradient_limit(Normal(), n) == pytest.approx(float(largest), rel=1e-11)
 
-    def test_uniform_scores_have_the_limit_half_n(self):
-        n = np.array([2, 3, 10, 1000, 10**6, 10**12])
-        np.testing.assert_allclose(exact.gradient_limit(Cosine(3), n), n / 2.0, rtol=1e-12)
-        # d = 5: f = ¾(1 − s²), ∫ f² = 3/5, and F is ½ on average
-        np.testing.assert_allclose(exact.gradient_limit(Cosine(5), [2, 3]), [1.2, 1.8], rtol=1e-10)
-
     @pytest.mark.parametrize(("d", "n"), [(4, 100), (128, 10**6), (10**6, 10**12)])
     def test_the_limit_for_many_cosines_against_mpmath(self, d, n):
         with mp.workdps(25):

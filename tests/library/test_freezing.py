@@ -60,11 +60,6 @@ def test_the_three_scales_are_the_critical_one_over_1_2_and_root_3():
         np.testing.assert_array_equal(freezing.critical_alpha(n, law), freezing.critical_alpha(n))
 
 
-# --- where the approximation ends ----------------------------------------------------------------
-
-LOG_SIZES = [np.log(512), np.log(1e20), np.log(1e100)]
-
-
 # --- exponents -----------------------------------------------------------------------------------
 
 

@@ -227,11 +227,10 @@ def test_a_bad_constant_is_refused():
 
 def test_a_rule_relative_to_a_length_and_a_rule_of_ones_own():
     relative = POLICIES["ssmax"].relative(1024)
-    same(relative.scale([32, 1024, 1048576], 64), [0.5, 1.0, 2.0])
-    assert relative.name == "ssmax over that at 1024 keys"
     assert relative == POLICIES["ssmax"].relative(1024) != POLICIES["ssmax"].relative(1025)
     assert policies.own(np.hypot) == policies.own(np.hypot)  # a key of `attention`'s tables
     assert_refused("train_length", "positive", POLICIES["ssmax"].relative(1).scale, 8, 64)
+    assert_refused("train_length", "0.5", POLICIES["ssmax"].relative, 0.5)
     late = POLICIES["llama_4"].relative(8192)  # its last position there is 8191
     same(late.scale(16384, 64, [0, 8191]), [1 / (1 + 0.1 * LOG(2)), 1.0])
     mine = policies.own(lambda n, d, position: n * d + position, "cosine")
