@@ -8,7 +8,6 @@ Chapter: exact.
 """
 
 from collections.abc import Callable, Sequence
-from time import thread_time
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -54,9 +53,6 @@ a density that ends between them has underflowed."""
 MOST_HALVED, MOST_PANELS = 2**14, 2**19
 """More panels that are halved are a sign of a density that is smooth nowhere; more in the end, of a
 range too long for its α. They bound the time as well: some 10⁶ and 10⁷ values of the density."""
-
-SLOWEST = 5e-5
-"""Seconds for a value of the density: one integral takes some 10⁴."""
 
 
 class UnderflowError(ValueError):
@@ -149,10 +145,9 @@ def panels(
     Those that count are halved until the polynomial through a panel's points meets the function at
     the points of both halves. In the end each is cut at `fractions`, and to lengths below `width`.
 
-    Raises ValueError or TypeError where `logpdf` is no log density, is too slow, has underflowed
-    where it counts, or needs too many panels.
+    Raises ValueError or TypeError where `logpdf` is no log density, has underflowed where it
+    counts, or needs too many panels.
     """
-    _check_quick(logpdf, spread)
     marks = checking.finite("landmarks", [0.0, *landmarks])
     outward = spread * np.concatenate([-OUTWARD, [0.0], OUTWARD])
     edges = np.unique(np.add.outer(marks, outward))
@@ -217,23 +212,6 @@ def evaluated(logpdf: LogDensity, s: FloatArray) -> FloatArray:
             f"got nan at s={s[np.isnan(values)][0]:g}"
         )
     return np.where(values < np.inf, values, -np.inf)  # at an end; inside, it will not add up to 1
-
-
-def _check_quick(logpdf: LogDensity, spread: float) -> None:
-    """Raise ValueError if 100 values more take this thread too long, and do so again."""
-    few, many = (spread * np.linspace(-4.0, 4.0, count) for count in (10, 110))
-
-    def seconds(s: FloatArray) -> float:
-        start = thread_time()
-        evaluated(logpdf, s)
-        return thread_time() - start
-
-    each = min((seconds(many) - seconds(few)) / 100.0 for _ in range(2))
-    if each > SLOWEST:
-        raise ValueError(
-            f"logpdf must take {SLOWEST:g} s for a score or less, as an integral needs some ten "
-            f"thousand, got {each:.1g} s"
-        )
 
 
 def _check_end(log_density: FloatArray, s: FloatArray, tilt: float) -> None:
