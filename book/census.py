@@ -30,9 +30,6 @@ COLUMNS = {
 SAME = 5e-3
 """Two numbers that differ by less, relatively, are one."""
 
-MOVED = 0.05
-"""Position codes that are learned or convolved change a fitted factor by less."""
-
 
 @cache
 def rows() -> tuple[Row, ...]:
@@ -53,21 +50,11 @@ def families(wanted: Any = lambda row: True) -> list[str]:
     return list(dict.fromkeys(row["family"] for row in rows() if wanted(row)))
 
 
-def normed(row: Row) -> bool:
-    """Return whether q or k is normalised."""
-    return set(row.get("norm", ["no"])) != {"no"}
-
-
-def by_position(row: Row) -> bool:
-    """Return whether the factor on q·k depends on the position, beyond what noise does to it."""
-    return "from 4" in row or bool(abs(row.get("by position", [1.0])[-1] - 1.0) > MOVED)
-
-
 KINDS: dict[str, Callable[[Row], bool]] = {
     "1/√d": lambda row: same(row["alpha"], 1.0),
     "another-scale": lambda row: not same(row["alpha"], 1.0),
-    "qk-norm": normed,
-    "rule-by-position": by_position,
+    "qk-norm": lambda row: set(row.get("norm", ["no"])) != {"no"},
+    "rule-by-position": lambda row: "from 4" in row or "by position" in row,
     "soft-cap": lambda row: "cap" in row,
     "sink": lambda row: bool(row["sink"]),
     "gate": lambda row: bool(row["gate"]),
@@ -91,7 +78,7 @@ def scale(row: Row) -> str:
 
 def details(row: Row) -> Iterator[str]:
     """Yield what else there is in a layer, in words that a search finds."""
-    if normed(row):
+    if KINDS["qk-norm"](row):
         where = dict(zip("qk", row["norm"], strict=True))
         place = " and ".join(f"{one} by {how}" for one, how in where.items() if how != "no")
         gains = "gains" if any("norm" in one for one in row["parameters"]) else "no gains"
@@ -100,9 +87,9 @@ def details(row: Row) -> Iterator[str]:
         yield f"{row['terms']} products"
     if "from 4" in row:
         yield f"rule by position: ×{row['from 4']:g} at 15 with its start at 4"
-    elif by_position(row):
-        places = records.load("census").settings["places"]
-        yield f"rule by position: ×{row['by position'][-1]:g} at {places[-1]}"
+    elif "by position" in row:
+        place = records.load("census").settings["places"][-1]
+        yield f"rule by position: ×{row['by position'][-1]:g} at {place}"
     for name in ("yarn", "mscale"):
         if name in row:
             yield f"{name} ×{row[name]:g}"
@@ -110,9 +97,7 @@ def details(row: Row) -> Iterator[str]:
         yield f"cap {row['cap']:g}"
     if "window of 5" in row:
         yield "window"
-    for name in ("sink", "gate"):
-        if row[name]:
-            yield name
+    yield from (name for name in ("sink", "gate") if row[name])
     learned = [one.rpartition(".")[2] for one in row["parameters"] if "norm" not in one]
     if learned:
         yield "learned: " + ", ".join(sorted(set(learned)))

@@ -48,6 +48,9 @@ export function compare(a, b) {
   return String(one).localeCompare(String(two), "en", { numeric: true });
 }
 
+/** So many rows are in the page until all are asked for: a browser is slow with thousands of cells. */
+const FEW = 200;
+
 const texts = (row) => [...row.cells].map((cell) => cell.textContent);
 
 /**
@@ -69,13 +72,28 @@ export function listing(table, { noun, hint }) {
     spellcheck: "false",
     "aria-describedby": `${id}-hint ${id}-problem`,
   });
+  const box = table.closest(".listing") ?? table;
+  let fitting = rows;
+  let most = FEW;
+  const showAll = () => {
+    most = rows.length;
+    show();
+    box.focus();
+  };
+  const all = html("button", { type: "button", onclick: showAll });
+  const show = () => {
+    table.tBodies[0].replaceChildren(...fitting.slice(0, most));
+    all.textContent = `Show all ${fitting.length}`;
+    all.hidden = fitting.length <= most;
+  };
   const search = () => {
     const { fits, problem: wrong } = matcher(entry.value, names);
     problem.textContent = wrong;
     entry.setAttribute("aria-invalid", String(wrong !== ""));
     if (wrong) return;
-    for (const row of rows) row.hidden = !fits([...texts(row), row.dataset.words ?? ""]);
-    count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} ${noun}`;
+    fitting = rows.filter((row) => fits([...texts(row), row.dataset.words ?? ""]));
+    count.textContent = `${fitting.length} of ${rows.length} ${noun}`;
+    show();
   };
   const order = (column) => {
     const heading = headings[column];
@@ -86,7 +104,8 @@ export function listing(table, { noun, hint }) {
     const empty = (row) => cells.get(row).trim() === "";
     const sign = down ? -1 : 1;
     const before = (a, b) => empty(a) - empty(b) || sign * compare(cells.get(a), cells.get(b));
-    table.tBodies[0].append(...rows.toSorted(before));
+    for (const some of [rows, fitting]) some.sort(before);
+    show();
   };
   for (const [column, cell] of headings.entries()) {
     const button = html("button", { type: "button", onclick: () => order(column) });
@@ -94,7 +113,7 @@ export function listing(table, { noun, hint }) {
     cell.append(button);
   }
   entry.addEventListener("input", search);
-  (table.closest(".listing") ?? table).before(
+  box.before(
     html(
       "div",
       { class: "live live-search" },
@@ -105,5 +124,6 @@ export function listing(table, { noun, hint }) {
       count,
     ),
   );
+  box.after(all);
   search();
 }

@@ -12,8 +12,7 @@ function choice(id, label, names, onchange) {
 }
 
 /** Put two families side by side above the table: a column for each of their layers. */
-function beside(table) {
-  const rows = [...table.tBodies[0].rows];
+function beside(table, rows) {
   const family = (row) => row.cells[0].textContent;
   const names = [...new Set(rows.map(family))];
   const shown = html("div", { class: "listing" });
@@ -33,9 +32,8 @@ function beside(table) {
 }
 
 /** Put a choice among the kinds of layers beside the search: it adds its word to what is asked. */
-function byKind(table) {
-  const search = document.getElementById(`${table.id}-search`);
-  const rows = [...table.tBodies[0].rows];
+function byKind(rows) {
+  const search = document.getElementById("census-search");
   const kinds = [...new Set(rows.flatMap((row) => row.dataset.words.split(" ")))];
   const [one, ...shown] = choice("census-kind", "Kind", kinds, () => {
     const words = search.value.split(/\s+/).filter((word) => !kinds.includes(word));
@@ -48,12 +46,13 @@ function byKind(table) {
 whenWhole(() => {
   const table = document.getElementById("census");
   if (!table) return;
-  beside(table);
+  const rows = [...table.tBodies[0].rows];
+  beside(table, rows);
   listing(table, {
     noun: "layers",
     hint:
       "Words and conditions, such as: norm alpha>1, or cap, or sink window. A heading orders the " +
       "table, and again the other way.",
   });
-  byKind(table);
+  byKind(rows);
 });

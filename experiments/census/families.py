@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
@@ -16,41 +17,16 @@ from transformers import PreTrainedModel, models
 from attnlib.interception import LOOKS_LIKE_ATTENTION
 from experiments.census.watched import Weightless
 
-PLACES = [*range(6), 100, 1000, 2047, 2048, 8191, 8192, 16384, 32768, 131072, 1000000]
-"""Positions that the rules in use tell apart."""
+TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PLACES = TABLE["places"]
 TOKENS = len(PLACES)
-"""Tokens of a text, as many as PLACES."""
 LAYERS, ALIKE = 6, 2
 """At most so many where layers come in a pattern, five with a window and one without, or not."""
 MANY = re.compile(r"(num_\w*layers|\w*(en|de)coder_layers|depth|num_blocks|n_layers?)$")
 PATTERNED = re.compile("layer_types|no_rope|sliding_window|interval")
 HEADS = re.compile(r"(num_|n_|encoder_|decoder_)?(\w*attention_heads|\w*heads?|n_head)$")
-SIZES = ("head_dim", "d_kv", "attention_head_dim", "qk_nope_head_dim")
-WINDOWS = (
-    *("sliding_window", "attention_chunk_size", "local_attention", "attention_window_size"),
-    "window_size",
-)
-FLOORS = ("floor_scale", "log_scaling_n_floor")
-"""Settings that say from which position on a rule multiplies."""
 ATTENDS = re.compile(r"[sS]oftmax\(|ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention")
 MULTIPLIES = re.compile(r"matmul\(|bmm\(|einsum\(|baddbmm| @ |ALL_ATTENTION_|scaled_dot")
-RELEASED: dict[str, dict[str, Any]] = {
-    "DebertaConfig": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
-    "DebertaV2Config": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
-    "InklingTextConfig": {"log_scaling_n_floor": 128000},
-    "HunYuanDenseV1Config": {"head_dim": 128},
-    "HunYuanMoEV1Config": {"head_dim": 128},
-    "MinistralConfig": {"head_dim": 128},
-    "NemotronConfig": {"num_key_value_heads": 8},
-    "DeepseekV2Config": {"num_experts_per_tok": 6},
-}
-"""Settings of released models where the configuration alone turns a rule off."""
-YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
-NUMBERS: tuple[dict[str, Any], ...] = (
-    *({}, {"layer_idx": 0}, {"layer_id": 0}, {"is_cross_attention": False}),
-)
-"""What a layer of attention may want to be made with, beside the configuration."""
-
 Settings = dict[str, Any]
 Change = Callable[[Any], Settings]
 
@@ -125,9 +101,9 @@ def nothing(_: Any) -> Settings:
 def other_size(config: Any) -> Settings:
     """Return settings with heads of twice the size, or half as many; and with a window of 5."""
     found: Settings = {
-        name: 5 for name in WINDOWS if isinstance(getattr(config, name, 0) or "", int)
+        name: 5 for name in TABLE["windows"] if isinstance(getattr(config, name, 0) or "", int)
     }
-    for name in SIZES:
+    for name in TABLE["sizes"]:
         if isinstance(vars(config).get(name), int):
             return {**found, name: 2 * vars(config)[name]}
     for name, value in vars(config).items():
@@ -144,12 +120,12 @@ def stretched(config: Any, **more: float) -> Settings:
     """Return settings with YaRN's longer context, where the model rotates."""
     rotary = getattr(config, "rope_parameters", None) or {}
     kept = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
-    return {"rope_parameters": {**YARN, **kept, **more}} if "rope_theta" in rotary else {}
+    return {"rope_parameters": {**TABLE["yarn"], **kept, **more}} if "rope_theta" in rotary else {}
 
 
 def early(config: Any) -> Settings:
     """Return settings that let a rule by position start at 4, so that few tokens show it."""
-    return {name: 4 for name in FLOORS if hasattr(config, name)}
+    return {name: 4 for name in TABLE["floors"] if hasattr(config, name)}
 
 
 def nested(change: Change, config: Any) -> Settings:
@@ -167,7 +143,8 @@ def made(kind: Any, change: Change = nothing) -> Any:
     for size in (small, nothing):
 
         def all_of(config: Any, size: Change = size) -> Settings:
-            return {**size(config), **RELEASED.get(type(config).__name__, {}), **change(config)}
+            released = TABLE["released"].get(type(config).__name__, {})
+            return {**size(config), **released, **change(config)}
 
         try:
             torch.manual_seed(0)
@@ -201,7 +178,7 @@ def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
     mel = told("num_mel_bins", "input_feat_per_channel", otherwise=80)
     width = told("hidden_size", "d_model", otherwise=64)
     sound = 2 * told("max_source_positions", otherwise=64)
-    shapes = {
+    shapes: dict[str, list[Any]] = {
         "input_ids": [ids.shape],
         "pixel_values": [(1, *picture), (1, *film)],
         "pixel_values_videos": [(1, *film)],
@@ -230,7 +207,7 @@ def alone(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callabl
         whole = name()
         configs += [whole, *(getattr(whole, part, None) for part in whole.sub_configs)]
     configs.sort(key=lambda one: type(one).__name__ not in str(inspect.signature(kind)))
-    for config, number in product(filter(None, configs), NUMBERS):
+    for config, number in product(filter(None, configs), TABLE["numbers"]):
         config._attn_implementation = "eager"
         try:
             with Weightless():

@@ -78,7 +78,7 @@ class Product(NamedTuple):
     def alpha(self, slope: Tensor) -> float:
         """Return the standard deviation of its part of the logits."""
         lengths = square(self.q) ** 0.5 * square(self.k) ** 0.5
-        return middle(slope) * self.factor * lengths * self.d**0.5
+        return float(middle(slope) * self.factor * lengths * self.d**0.5)
 
     def by_row(self, slope: Tensor) -> list[float] | None:
         """Return what multiplies q·k in each row of the first head, keys being of one length."""
@@ -202,7 +202,9 @@ class Watched(Watching):
         self.sigmoids = [
             one for one, slope in zip(self.sigmoids, of_bias, strict=True) if slope is None
         ]
-        module = next(one for one in reversed(self.running) if not is_of_torch(one))
+        module: Any = next(  # the inmost that is not PyTorch's own
+            one for one in reversed(self.running) if not type(one).__module__.startswith("torch.")
+        )
         found = measured(logits, used) | {
             "kind": type(module).__name__,
             "where": where(type(module)),
@@ -289,11 +291,6 @@ def middle(slope: Tensor) -> float:
     return float(slope[slope != 0].double().abs().median()) if (slope != 0).any() else 0.0
 
 
-def is_of_torch(module: nn.Module) -> bool:
-    """Return whether a module's class is one of PyTorch's."""
-    return type(module).__module__.startswith("torch.")
-
-
 def settings(config: Any) -> Found:
     """Return the settings of a configuration that a row of the census repeats."""
     told = getattr(config, "__dict__", {}).items()
@@ -301,7 +298,7 @@ def settings(config: Any) -> Found:
 
 
 @cache
-def where(kind: type) -> str:
+def where(kind: Any) -> str:
     """Return the folder and file of a class, and its line."""
     path = Path(str(sys.modules[kind.__module__].__file__))
     text = path.read_text("utf-8")

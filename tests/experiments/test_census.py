@@ -91,14 +91,9 @@ def test_inkling_2_divides_its_keys_by_the_root_of_five():
 
 
 def test_a_rule_that_counts_positions_itself_is_its_files():
-    [llama] = [
-        row["from 4"] for row in census.rows() if row["family"] == "llama4" if "from 4" in row
-    ]
-    [inkling] = [
-        row["from 4"] for row in census.rows() if row["family"] == "inkling" if "from 4" in row
-    ]
-    assert llama == pytest.approx(1 + 0.1 * LOG(1 + 16 // 4), rel=1e-3)
-    assert inkling == pytest.approx(1 + 0.1 * LOG(16 / 4), rel=1e-3)
+    found = {row["family"]: row["from 4"] for row in census.rows() if "from 4" in row}
+    wanted = {"llama4": 1 + 0.1 * LOG(1 + 16 // 4), "inkling": 1 + 0.1 * LOG(16 / 4)}
+    assert found == pytest.approx(wanted, rel=1e-3)
 
 
 def test_the_page_has_every_row_and_is_light():
