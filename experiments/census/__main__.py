@@ -139,7 +139,7 @@ def of_model(kind: Any) -> list[Found]:
     return [
         {**described(what, {name: run.get(place) for name, run in runs.items()}), "by": "model"}
         for place, what in base.items()
-        if what["alpha"]  # a query that is learned and starts at 0 tells nothing
+        if 0.0 < what["alpha"] < np.inf  # a query that is learned and starts at 0 tells nothing
     ]
 
 
@@ -163,7 +163,7 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
         row["norm"] = [side(what, other, i) for i in (0, 1)]
         if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
             row["cap"] = digits(other["largest"])
-    if size and size["scale"] and size["d"] != what["d"]:
+    if size and 0.0 < size["scale"] < np.inf and size["d"] != what["d"]:
         power = np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])
         row |= {"power": round(float(power), 3), "other d": size["d"]}
     if values := by_position(what):
@@ -183,8 +183,8 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
 
 def by_position(run: Found | None) -> list[float]:
     """Return the factor on q·k in each place, over that in the first, if the last is another."""
-    if not run or not run["rows"] or len(run["rows"]) != families.TOKENS:
-        return []
+    if not run or not run["rows"] or len(run["rows"]) != families.TOKENS or not run["rows"][0]:
+        return []  # a row of one key, less its largest logit, has the derivative 0
     values = np.array(run["rows"]) / run["rows"][0]
     return list(map(digits, values)) if abs(values[-1] - 1.0) > MOVED else []
 
