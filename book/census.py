@@ -13,20 +13,6 @@ from experiments import records
 
 Row = dict[str, Any]
 
-COLUMNS = {
-    "family": "family",
-    "alpha": "α",
-    "scale": "times q·k",
-    "d": "d",
-    "v": "size of v",
-    "kind": "what else",
-    "layer": "layer",
-    "how": "how found",
-    "read": "read in the configuration",
-    "file": "file and line",
-}
-"""What a search calls each column, and its heading."""
-
 SAME = 5e-3
 """Two numbers that differ by less, relatively, are one."""
 
@@ -103,37 +89,44 @@ def details(row: Row) -> Iterator[str]:
         yield "learned: " + ", ".join(sorted(set(learned)))
 
 
-def cells(row: Row) -> dict[str, str]:
-    """Return the cells of a row by column."""
-    sizes = "two sizes" if "power" in row else "one size"
-    read = (f"{name} {value:g}" for name, value in row["read"].items() if name[0] != "_")
-    return {
-        "family": row["family"],
-        "alpha": f"{row['alpha']:g}",
-        "scale": scale(row),
-        "d": str(row["d"]),
-        "v": "" if row["v"] is None else str(row["v"]),
-        "kind": "; ".join(details(row)),
-        "layer": row["kind"],
-        "how": f"{row['by']}, {sizes}",
-        "read": "; ".join(read),
-        "file": row["where"],
-    }
+def read(row: Row) -> str:
+    """Return the settings that were read."""
+    return "; ".join(f"{name} {value:g}" for name, value in row["read"].items() if name[0] != "_")
+
+
+COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
+    "family": ("family", lambda row: row["family"]),
+    "alpha": ("α", lambda row: f"{row['alpha']:g}"),
+    "scale": ("times q·k", scale),
+    "d": ("d", lambda row: str(row["d"])),
+    "v": ("size of v", lambda row: str(row["v"] or "")),
+    "kind": ("what else", lambda row: "; ".join(details(row))),
+    "layer": ("layer", lambda row: row["kind"]),
+    "how": (
+        "how found",
+        lambda row: f"{row['by']}, {'two sizes' if 'power' in row else 'one size'}",
+    ),
+    "read": ("read in the configuration", read),
+    "file": ("file and line", lambda row: row["where"]),
+}
+"""What a search calls each column, its heading, and its cell in a row."""
 
 
 def listed() -> str:
     """Return the table as HTML, one line for each layer."""
-    words = ("family", "layer", "kind", "how", "read", "file")
-    style = {name: ' class="word"' if name in words else "" for name in COLUMNS}
+    numeric = ("alpha", "scale", "d", "v")
+    style = {name: "" if name in numeric else ' class="word"' for name in COLUMNS}
     head = "".join(
         f'<th scope="col" data-name="{name}"{style[name]}>{title}</th>'
-        for name, title in COLUMNS.items()
+        for name, (title, _) in COLUMNS.items()
     )
     lines = []
     for row in sorted(rows(), key=lambda row: row["family"]):
-        shown = (f"<td{style[k]}>{html.escape(text)}</td>" for k, text in cells(row).items())
+        cells = "".join(
+            f"<td{style[name]}>{html.escape(cell(row))}</td>" for name, (_, cell) in COLUMNS.items()
+        )
         has = " ".join(name for name, test in KINDS.items() if test(row))
-        lines.append(f'<tr data-words="{has}">{"".join(shown)}</tr>')
+        lines.append(f'<tr data-words="{has}">{cells}</tr>')
     return (
         '<div class="listing" role="region" aria-label="All layers" tabindex="0">'
         f'<table id="census"><thead><tr>{head}</tr></thead><tbody>\n'
