@@ -84,8 +84,8 @@ class Product(NamedTuple):
         """Return what multiplies q·k in each row of the first head, keys being of one length."""
         if not self.in_order:
             return None
-        factors = [middle(one) * square(self.k) ** 0.5 for one in slope.flatten(0, -3)[0]]
-        lengths = self.q.flatten(0, -3)[0].double().square().mean(-1).sqrt()
+        factors = [middle(one) for one in slope.flatten(0, -3)[0]]
+        lengths = self.q.flatten(0, -3)[0].double().square().mean(-1).sqrt() * square(self.k) ** 0.5
         return [factor * float(one) for factor, one in zip(factors, lengths, strict=True)]
 
     def by_head(self) -> list[float] | None:

@@ -88,6 +88,8 @@ def test_a_rule_by_position_is_the_catalogues():
 def test_inkling_2_divides_its_keys_by_the_root_of_five():
     of_it = [row for row in census.rows() if row["kind"] == "Inkling2SlidingAttention"]
     assert [row["alpha"] for row in of_it] == pytest.approx([ROOT(2 / 5)] * len(of_it), rel=0.02)
+    [row] = [row for row in census.rows() if row["kind"] == "Inkling2FullAttention"]
+    assert row["by position"][-1] == pytest.approx(1 + 0.1 * LOG(10**6 / 128000), rel=1e-3)
 
 
 def test_a_rule_that_counts_positions_itself_is_its_files():
