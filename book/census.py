@@ -13,25 +13,8 @@ from experiments import records
 
 Row = dict[str, Any]
 
-COLUMNS = {
-    "family": "family",
-    "alpha": "α",
-    "scale": "times q·k",
-    "d": "d",
-    "v": "size of v",
-    "kind": "what else",
-    "layer": "layer",
-    "how": "how found",
-    "read": "read in the configuration",
-    "file": "file and line",
-}
-"""What a search calls each column, and its heading."""
-
 SAME = 5e-3
 """Two numbers that differ by less, relatively, are one."""
-
-MOVED = 0.05
-"""Position codes that are learned or convolved change a fitted factor by less."""
 
 
 @cache
@@ -53,21 +36,11 @@ def families(wanted: Any = lambda row: True) -> list[str]:
     return list(dict.fromkeys(row["family"] for row in rows() if wanted(row)))
 
 
-def normed(row: Row) -> bool:
-    """Return whether q or k is normalised."""
-    return set(row.get("norm", ["no"])) != {"no"}
-
-
-def by_position(row: Row) -> bool:
-    """Return whether the factor on q·k depends on the position, beyond what noise does to it."""
-    return "from 4" in row or bool(abs(row.get("by position", [1.0])[-1] - 1.0) > MOVED)
-
-
 KINDS: dict[str, Callable[[Row], bool]] = {
     "1/√d": lambda row: same(row["alpha"], 1.0),
     "another-scale": lambda row: not same(row["alpha"], 1.0),
-    "qk-norm": normed,
-    "rule-by-position": by_position,
+    "qk-norm": lambda row: set(row.get("norm", ["no"])) != {"no"},
+    "rule-by-position": lambda row: "from 4" in row or "by position" in row,
     "soft-cap": lambda row: "cap" in row,
     "sink": lambda row: bool(row["sink"]),
     "gate": lambda row: bool(row["gate"]),
@@ -91,7 +64,7 @@ def scale(row: Row) -> str:
 
 def details(row: Row) -> Iterator[str]:
     """Yield what else there is in a layer, in words that a search finds."""
-    if normed(row):
+    if KINDS["qk-norm"](row):
         where = dict(zip("qk", row["norm"], strict=True))
         place = " and ".join(f"{one} by {how}" for one, how in where.items() if how != "no")
         gains = "gains" if any("norm" in one for one in row["parameters"]) else "no gains"
@@ -100,9 +73,9 @@ def details(row: Row) -> Iterator[str]:
         yield f"{row['terms']} products"
     if "from 4" in row:
         yield f"rule by position: ×{row['from 4']:g} at 15 with its start at 4"
-    elif by_position(row):
-        places = records.load("census").settings["places"]
-        yield f"rule by position: ×{row['by position'][-1]:g} at {places[-1]}"
+    elif "by position" in row:
+        place = records.load("census").settings["places"][-1]
+        yield f"rule by position: ×{row['by position'][-1]:g} at {place}"
     for name in ("yarn", "mscale"):
         if name in row:
             yield f"{name} ×{row[name]:g}"
@@ -110,45 +83,50 @@ def details(row: Row) -> Iterator[str]:
         yield f"cap {row['cap']:g}"
     if "window of 5" in row:
         yield "window"
-    for name in ("sink", "gate"):
-        if row[name]:
-            yield name
+    yield from (name for name in ("sink", "gate") if row[name])
     learned = [one.rpartition(".")[2] for one in row["parameters"] if "norm" not in one]
     if learned:
         yield "learned: " + ", ".join(sorted(set(learned)))
 
 
-def cells(row: Row) -> dict[str, str]:
-    """Return the cells of a row by column."""
-    sizes = "two sizes" if "power" in row else "one size"
-    read = (f"{name} {value:g}" for name, value in row["read"].items() if name[0] != "_")
-    return {
-        "family": row["family"],
-        "alpha": f"{row['alpha']:g}",
-        "scale": scale(row),
-        "d": str(row["d"]),
-        "v": "" if row["v"] is None else str(row["v"]),
-        "kind": "; ".join(details(row)),
-        "layer": row["kind"],
-        "how": f"{row['by']}, {sizes}",
-        "read": "; ".join(read),
-        "file": row["where"],
-    }
+def read(row: Row) -> str:
+    """Return the settings that were read."""
+    return "; ".join(f"{name} {value:g}" for name, value in row["read"].items() if name[0] != "_")
+
+
+COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
+    "family": ("family", lambda row: row["family"]),
+    "alpha": ("α", lambda row: f"{row['alpha']:g}"),
+    "scale": ("times q·k", scale),
+    "d": ("d", lambda row: str(row["d"])),
+    "v": ("size of v", lambda row: str(row["v"] or "")),
+    "kind": ("what else", lambda row: "; ".join(details(row))),
+    "layer": ("layer", lambda row: row["kind"]),
+    "how": (
+        "how found",
+        lambda row: f"{row['by']}, {'two sizes' if 'power' in row else 'one size'}",
+    ),
+    "read": ("read in the configuration", read),
+    "file": ("file and line", lambda row: row["where"]),
+}
+"""What a search calls each column, its heading, and its cell in a row."""
 
 
 def listed() -> str:
     """Return the table as HTML, one line for each layer."""
-    words = ("family", "layer", "kind", "how", "read", "file")
-    style = {name: ' class="word"' if name in words else "" for name in COLUMNS}
+    numeric = ("alpha", "scale", "d", "v")
+    style = {name: "" if name in numeric else ' class="word"' for name in COLUMNS}
     head = "".join(
         f'<th scope="col" data-name="{name}"{style[name]}>{title}</th>'
-        for name, title in COLUMNS.items()
+        for name, (title, _) in COLUMNS.items()
     )
     lines = []
     for row in sorted(rows(), key=lambda row: row["family"]):
-        shown = (f"<td{style[k]}>{html.escape(text)}</td>" for k, text in cells(row).items())
+        cells = "".join(
+            f"<td{style[name]}>{html.escape(cell(row))}</td>" for name, (_, cell) in COLUMNS.items()
+        )
         has = " ".join(name for name, test in KINDS.items() if test(row))
-        lines.append(f'<tr data-words="{has}">{"".join(shown)}</tr>')
+        lines.append(f'<tr data-words="{has}">{cells}</tr>')
     return (
         '<div class="listing" role="region" aria-label="All layers" tabindex="0">'
         f'<table id="census"><thead><tr>{head}</tr></thead><tbody>\n'

@@ -1,11 +1,11 @@
 """Record the scale of every family of transformers: `python -m experiments.census`."""
 
-import json
 import multiprocessing
 import resource
 import sys
 import warnings
-from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,15 @@ import numpy as np
 import torch
 
 from experiments.census import families, watched
+from experiments.census.families import Change
 from experiments.census.watched import Found
 from experiments.records import Work, recorded
 
 SECONDS, MEMORY = 60, 10 << 30
-PATIENCE = 1200
-"""Seconds of the processor, and of the clock: the machine may be busy."""
+"""Of the processor, and bytes, for each family."""
 SAME = 1e-3
+MOVED = 0.05
+"""Position codes that are learned or convolved change a factor by less."""
 Runs = dict[Any, Found]
 
 
@@ -33,28 +35,22 @@ def work() -> Work:
 
 def apart(family: str) -> dict[str, Any]:
     """Measure a family in a process of its own, in limited time and memory."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=send, args=(family, sender))
-    process.start()
-    sender.close()
-    lines: dict[str, Any] = {"rows": [], "not": [f"not done in {SECONDS} s and 10 GB"]}
-    if receiver.poll(PATIENCE):
-        with suppress(EOFError):
-            lines = json.loads(receiver.recv())
-    process.kill()
-    process.join()
-    return lines
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
+        try:
+            return process.submit(limited, family).result()
+        except BrokenProcessPool:
+            return {"rows": [], "not": [f"not done in {SECONDS} s and 10 GB"]}
+        except Exception as error:
+            return {"rows": [], "not": [one_line(family, error)]}
 
 
-def send(family: str, to: Any) -> None:
-    """Measure a family and send what was found."""
-    used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
-    resource.setrlimit(resource.RLIMIT_CPU, (used + SECONDS,) * 2)
+def limited(family: str) -> dict[str, Any]:
+    """Measure a family and end this process where it takes too much."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    to.send(json.dumps(measured(family)))
+    return measured(family)
 
 
 def measured(family: str) -> dict[str, Any]:
@@ -68,12 +64,11 @@ def measured(family: str) -> dict[str, Any]:
             if kind.config_class in done or (wanted and wanted.keys() <= seen(rows)):
                 continue
             try:
-                found = of_model(kind)
+                add(rows, of_model(kind))
                 done.add(kind.config_class)
             except Exception as error:
-                found, reason = [], reason if done else one_line(kind, error)
-            add(rows, found)
-        for name in wanted.keys() - seen(rows):
+                reason = reason if done else one_line(kind.__name__, error)
+        for name in sorted(wanted.keys() - seen(rows)):
             add(rows, of_layer(wanted[name], file))
         lines += [f"{name}: {reason}" for name in sorted(wanted.keys() - seen(rows))]
     return {"rows": list(rows.values()), "not": lines if rows or lines else ["nothing ran"]}
@@ -91,9 +86,9 @@ def seen(rows: dict[str, Found]) -> set[str]:
     return {row["kind"] for row in rows.values()}
 
 
-def one_line(kind: type, error: BaseException) -> str:
+def one_line(name: str, error: BaseException) -> str:
     """Return what an error says, in at most 100 letters."""
-    return " ".join(f"{kind.__name__}: {error}".split())[:100]
+    return " ".join(f"{name}: {error}".split())[:100]
 
 
 def ran(model: Any, **options: Any) -> Runs:
@@ -120,7 +115,7 @@ def ran(model: Any, **options: Any) -> Runs:
     return found
 
 
-def again(kind: Any, change: Callable[[Any], dict[str, Any]]) -> Runs:
+def again(kind: Any, change: Change) -> Runs:
     """Return what a model of changed settings gives; nothing where there is no such change."""
     with suppress(Exception):
         if families.nested(change, kind.config_class()):
@@ -144,7 +139,7 @@ def of_model(kind: Any) -> list[Found]:
     return [
         {**described(what, {name: run.get(place) for name, run in runs.items()}), "by": "model"}
         for place, what in base.items()
-        if what["alpha"]  # a query that is learned and starts at 0 tells nothing
+        if 0.0 < what["alpha"] < np.inf  # a query that is learned and starts at 0 tells nothing
     ]
 
 
@@ -168,11 +163,9 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
         row["norm"] = [side(what, other, i) for i in (0, 1)]
         if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
             row["cap"] = digits(other["largest"])
-    if size and size["scale"] and size["d"] != what["d"]:
-        row["power"] = round(
-            float(np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])), 3
-        )
-        row["other d"] = size["d"]
+    if size and 0.0 < size["scale"] < np.inf and size["d"] != what["d"]:
+        power = np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])
+        row |= {"power": round(float(power), 3), "other d": size["d"]}
     if values := by_position(what):
         row["alpha"] = digits(what["rows"][0] * what["d"] ** 0.5)
         row["scale"] = digits(what["rows"][0])
@@ -189,16 +182,16 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
 
 
 def by_position(run: Found | None) -> list[float]:
-    """Return the factor on q·k in each place, over that in the first, if it is not one number."""
-    if not run or not run["rows"] or len(run["rows"]) != families.TOKENS:
-        return []
+    """Return the factor on q·k in each place, over that in the first, if the last is another."""
+    if not run or not run["rows"] or len(run["rows"]) != families.TOKENS or not run["rows"][0]:
+        return []  # a row of one key, less its largest logit, has the derivative 0
     values = np.array(run["rows"]) / run["rows"][0]
-    return list(map(digits, values)) if np.abs(values - 1.0).max() > 10 * SAME else []
+    return list(map(digits, values)) if abs(values[-1] - 1.0) > MOVED else []
 
 
 def side(what: Found, other: Found, i: int) -> str:
     """Return where q (0) or k (1) is normalised: no, by head, or over the whole width."""
-    if abs(other["qk"[i]] / what["qk"[i]] - 1.0) > 0.1:
+    if abs(other["lengths"][i] / what["lengths"][i] - 1.0) > 0.1:
         return "no"
     return "width" if other["heads"] and other["heads"][i] > 1.05 else "head"
 
@@ -208,17 +201,6 @@ def digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def main() -> None:
-    """Record what is not recorded yet."""
-    families.files("llama")  # what all families import is imported once
-    settings = {"places": families.PLACES}
-    recorded("census", work(), settings, "torch", "transformers")
-
-
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        families.files("llama")
-        for family in sys.argv[1:]:
-            print(json.dumps(apart(family), indent=1))
-    else:
-        main()
+    families.files("llama")  # what all families import is imported once
+    recorded("census", work(), {"places": families.PLACES}, "torch", "transformers")
