@@ -72,7 +72,7 @@ export function reason({ known, unit, g, v }) {
     return [
       `It is ${unit ? "√d on the cosine" : "1/√d"}. In a `,
       ["decoder of four layers with heads of 64", "training"],
-      ", at one learning rate, none of four other scales is seen to train better.",
+      ", at one learning rate, none of the four other scales that we tried trained better.",
     ];
   if (known === "theta")
     return [
