@@ -137,7 +137,7 @@ function answering(state, { change, chapters }) {
     why: html("p", { class: "live-note" }),
     torch: html("code"),
     attnlib: html("code"),
-    found: html("div", { hidden: true }),
+    found: html("div", { class: "live-found", hidden: true }),
   };
   const show = (found, chosen) => {
     parts.answer.textContent = answerOf(state, chosen);
