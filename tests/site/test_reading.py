@@ -177,7 +177,7 @@ def preview(page):
 @pytest.mark.parametrize(
     ("chapter", "link", "words"),
     [
-        ("chapters/freezing", "a[href*='exact.html#thm-']", "Theorem"),
+        ("chapters/reach", "a[href*='needle.html#thm-']", "Theorem"),
         ("chapters/questions", "a[href*='probe.html#fig-']", "Fig."),
     ],
 )
