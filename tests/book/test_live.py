@@ -82,7 +82,7 @@ def test_the_front_page_says_what_its_stills_show():
         f"on {few:.1f} keys at d = 4, on {some:.1f} keys at d = 64,",
         f"on {many:.1f} keys at d = 1024.",
         f"on {divided:.1f} keys at any d.",
-        f"in print for Δ = {stills.GAP:g} with two scales,",
+        f"drawn for Δ = {stills.GAP:g} and two scales.",
     ):
         assert said in text, said
 
