@@ -19,7 +19,7 @@ from experiments.census.families import Change
 from experiments.census.watched import Found
 from experiments.records import Work, recorded
 
-SECONDS, MEMORY = 60, 10 << 30
+SECONDS, MEMORY = 180, 10 << 30
 """Of the processor, and bytes, for each family."""
 SAME = 1e-3
 MOVED = 0.05

@@ -12,6 +12,7 @@ from experiments.lab.comparison import interval
 FILES = {
     "trained_law": ("heads", lambda runs: trained.recall(trained.Recall(runs))),
     "gain_text": ("training", lambda runs: gains.brief(gains.Gains(runs))),
+    "gain_recall": ("heads", lambda runs: gains.recall(gains.Gains(runs))),
     "trained_text": ("training", lambda runs: trained.text(trained.Text(runs))),
 }
 
