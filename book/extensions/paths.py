@@ -36,7 +36,7 @@ def foot(env: BuildEnvironment, page: str, pathto: Any) -> str:
     place = f", {SHORT_PATH.index(page) + 1} of {len(SHORT_PATH)}" if on_it else ""
     pages = page_names(Path(env.srcdir))
     following = after(page, pages)
-    only = [page, following] in map(list, pairwise(pages))
+    only = (page, following) in list(pairwise(pages))
     name = "short-path only" if only else "short-path"
     if following is None:
         goes_on = "it ends here."

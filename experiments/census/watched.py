@@ -205,9 +205,10 @@ class Watched(Watching):
         module: Any = next(  # the inmost that is not PyTorch's own
             one for one in reversed(self.running) if not type(one).__module__.startswith("torch.")
         )
+        kind: Any = type(module)
         found = measured(logits, used) | {
-            "kind": type(module).__name__,
-            "where": where(type(module)),
+            "kind": kind.__name__,
+            "where": where(kind),
             "parameters": self.read_by(logits),
             "read": settings(getattr(module, "config", None)),
         }
