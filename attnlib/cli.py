@@ -26,7 +26,9 @@ if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
 
 app = application("What attention scores should be divided by.")
 
-ModelName = Annotated[str, typer.Argument(help="A model's name on Hugging Face, or its folder.")]
+ModelName = Annotated[
+    str, typer.Argument(help="A model's name on Hugging Face, its folder or GGUF file.")
+]
 Trust = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run the code that the model brings.")
 ]

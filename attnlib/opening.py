@@ -28,26 +28,29 @@ UNKNOWN_MEMORY = 2**40
 def open_model(
     name: str, *, trust_remote_code: bool = False, language: bool = False
 ) -> tuple[Any, Any]:
-    """Return the tokenizer and the model of a name on Hugging Face, or of a folder.
+    """Return the tokenizer and the model of a name on Hugging Face, of a folder, or of a GGUF file.
 
+    A file that ends in .gguf is read by transformers with the packages gguf and accelerate.
     With `language` the model is one that says the next token, and has a loss. Code that the model
-    brings is run with `trust_remote_code` only. Weights are read from
-    safetensors, or from a pickle of tensors and nothing else. Raises ValueError, with the reason in
-    a line, for what cannot be opened, and for a configuration of more than 10⁴ layers, of 10⁵
-    modules, or of more parameters than memory holds; warns where weights are missing.
+    brings is run with `trust_remote_code` only. Weights are read from safetensors, from GGUF, or
+    from a pickle of tensors and nothing else. Raises ValueError, with the reason in a line, for
+    what cannot be opened, and for a configuration of more than 10⁴ layers, of 10⁵ modules, or of
+    more parameters than memory holds; warns where weights are missing.
     """
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    where, options = name, dict[str, Any](trust_remote_code=trust_remote_code)
+    if name.endswith(".gguf"):
+        where, options["gguf_file"] = os.path.split(os.path.abspath(name))
     try:
-        _check_layers(transformers.PreTrainedConfig.get_config_dict(name)[0])
-        options = {"trust_remote_code": trust_remote_code}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+        _check_layers(transformers.PreTrainedConfig.get_config_dict(where, **options)[0])
+        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
         with _bounded():
             kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
             model, found = kind.from_pretrained(
-                name,
+                where,
                 attn_implementation="sdpa",
                 weights_only=True,
                 output_loading_info=True,

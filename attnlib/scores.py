@@ -258,6 +258,13 @@ class Law(ABC):
         logs = found.log_weights + found.log_density + tilt * found.scores
         return found.scores.ravel(), logs.ravel()
 
+    def _is_heavy(self) -> bool:
+        """Return whether −log f(s)/s still falls far out, and κ is infinite at every α > 0."""
+        far = self._spread * np.array([1e100, 1e200])
+        with np.errstate(all="ignore"):
+            rates = -self.logpdf(far) / far
+        return bool(rates[1] < 0.9 * rates[0])
+
     def _tilts(self) -> tuple[float, Tilt]:
         """Return m = E s, and the function of α that gives κ(α) − αm and κ'(α) − m."""
         spread = self._spread
@@ -265,8 +272,11 @@ class Law(ABC):
         weights = np.exp(log_f) / np.exp(log_f).sum()
         mean = float(weights @ s)
         x = s - mean
+        heavy = self._is_heavy()
 
         def tilt(alpha: float) -> tuple[float, float]:
+            if heavy and alpha > 0.0:
+                return inf, inf
             scores, logs = self._nodes(tilt=min(alpha, LARGEST_TILT / spread))
             if scores[-1] > quadrature.FARTHEST * spread:
                 return inf, inf

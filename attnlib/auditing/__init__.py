@@ -127,7 +127,9 @@ def audit(
 def _size(d: int | None, heads: int, key_heads: int | None) -> Size:
     """Return the heads and dimension with which a callable is asked."""
     if d is None:
-        raise TypeError("d, the size of q and k, must be given for a callable")
+        raise TypeError(
+            "d, the size of q and k, must be given for a callable; a model is audited with inputs"
+        )
     heads = checking.integer("heads", heads, minimum=1)
     shared = heads if key_heads is None else checking.integer("key_heads", key_heads, minimum=1)
     if heads % shared:

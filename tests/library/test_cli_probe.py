@@ -88,6 +88,15 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     refused("similar names: ssmax", folder, "--text", text, "--policy", "ssmaxx")
 
 
+def test_a_gguf_file_is_a_file_of_its_folder(text, tmp_path, monkeypatch):
+    def told(where, **options):
+        raise ValueError(f"asked for {options['gguf_file']} in {where}")
+
+    monkeypatch.setattr("transformers.PreTrainedConfig.get_config_dict", told)
+    monkeypatch.chdir(tmp_path)
+    refused(f"asked for small.gguf in {tmp_path}", "small.gguf", "--text", text)
+
+
 def test_what_is_not_installed_is_said(folder, text, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "attnlib.probing")

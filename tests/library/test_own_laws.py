@@ -302,8 +302,10 @@ def test_rows_freeze_at_the_pole_where_nothing_stops_them_before():
     below, above = freezing.critical_alpha(np.exp(last * np.array([0.9, 1.1])), law)
     assert 0.5 < below < 1.0 - 1e-3
     assert above == pytest.approx(1.0, abs=1e-10)
-    heavy = OfAnyDensity(stats.t(5))  # κ is infinite from the start
-    assert annealed.best_alpha(heavy, 512) == freezing.critical_alpha(512, heavy) == 0.0
+    for tail in (stats.t(5), stats.weibull_min(0.9)):  # κ is infinite from the start
+        heavy = OfAnyDensity(tail)
+        assert annealed.best_alpha(heavy, 512) == freezing.critical_alpha(512, heavy) == 0.0
+        assert heavy.log_mgf(1e-12) == np.inf
 
 
 # --- what is wrong is named ----------------------------------------------------------------------
