@@ -1,7 +1,7 @@
 """What became of the predictions about models that are trained with a rule in n.
 
-Those of trained_law.toml and trained_text.toml, which have them in words and with what refutes
-them; `experiments.length` says what a part is.
+Those of trained_law.toml, trained_text.toml and trained_text_more.toml, which have them in words
+and with what refutes them; `experiments.length` says what a part is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -96,7 +96,7 @@ def _mixed(models: Recall) -> Iterator[Part]:
 
 
 class Text:
-    """Models of trained_text.toml, by positions, rule and multiple of n₀: arrays over the seeds."""
+    """Models of both files of texts, by positions, rule and multiple of n₀: arrays of seeds."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.runs = by_variant(outcomes)
@@ -139,5 +139,17 @@ def text(models: Text) -> Iterator[Part]:
     yield near(7, "rotary, none read under log n − ssmax", late, 0.0, 0.1)
 
 
-RECALL_WORDS, TEXT_WORDS = length.words("recall"), length.words("text")
+def more(models: Text) -> Iterator[Part]:
+    """The rest of them: fixed rules, and no positions at all."""
+    for positions, times in product((*POSITIONS, "nowhere"), (1, 16)):
+        apart = models(f"{positions}_log", times) - models(f"{positions}_ssmax", times)
+        yield near(1, f"{positions}, log − ssmax at {128 * times}", apart, 0.0, 0.03)
+    none, root, log = (models(f"rotary_{rule}", 16) for rule in ("none", "root_log", "log"))
+    share = (none - root) / (none - log).mean()
+    yield between(2, "rotary, root_log between none, 0, and log, 1", share, 0.0, 1.0)
+    lost = models.lost("nowhere_none") - models.lost("preceding_none")
+    yield above(3, "none, lost at 2048, nowhere − preceding", lost)
+
+
+RECALL_WORDS, TEXT_WORDS, MORE_WORDS = map(length.words, ("recall", "text", "more"))
 """The predictions in a few words."""

@@ -9,11 +9,18 @@ import pytest
 from experiments import gains, records, trained
 from experiments.lab.comparison import interval
 
+
+def texts():
+    """Return the runs of both files of texts."""
+    return trained.Text(records.runs("trained_text") + records.runs("trained_text_more"))
+
+
 FILES = {
     "trained_law": ("heads", lambda runs: trained.recall(trained.Recall(runs))),
     "gain_text": ("training", lambda runs: gains.brief(gains.Gains(runs))),
     "gain_recall": ("heads", lambda runs: gains.recall(gains.Gains(runs))),
     "trained_text": ("training", lambda runs: trained.text(trained.Text(runs))),
+    "trained_text_more": ("training", lambda _: trained.more(texts())),
 }
 
 
