@@ -22,6 +22,8 @@ from sphinx.util.nodes import make_refnode
 CHAPTERS_NAMED = re.compile(r"\b[Cc]hapters?:\s+((?:[^.]|\.(?=\S))+)")
 NAME = re.compile(r"`([^`\n]+)`")
 SPECIAL = re.compile(r"([\\*|_`])")
+SCRIPT = re.compile(r"(\^|\\_)\{([^{}]+)\}(?![^{]*\})")
+"""e^{αs}, escaped; one within another stays as it is."""
 
 OF_MODULES = {"module", "function", "class", "exception"}
 """Objects that a docstring anywhere may name without what they are in."""
@@ -88,8 +90,12 @@ def in_line(block: str, own: set[str], chapters: set[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text in which reStructuredText sees no mark-up."""
-    return SPECIAL.sub(r"\\\1", text)
+    """Return text in which reStructuredText sees no mark-up but exponents and indices."""
+
+    def script(found: re.Match[str]) -> str:
+        return f"\\ :{'sup' if found[1] == '^' else 'sub'}:`{found[2]}`\\ "
+
+    return SCRIPT.sub(script, SPECIAL.sub(r"\\\1", text))
 
 
 def with_chapters(text: str, chapters: set[str]) -> str:
