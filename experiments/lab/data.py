@@ -1,8 +1,8 @@
 """Texts as bytes, and the batches that training draws from them.
 
-Three texts: "embedded", which this module writes itself; "tiny-shakespeare", 1,115,394 bytes that
-character models are often trained on, fetched once; and any local file. A text is an array of
-uint8, and a byte is a token.
+Two texts: "embedded", which this module writes itself, and "tiny-shakespeare", 1,115,394 bytes that
+character models are often trained on, fetched once. A text is an array of uint8, and a byte is a
+token.
 
 Source 002. Chapter: training.
 """
@@ -65,7 +65,8 @@ def load(name: str) -> Text:
     known, cache = f"sha256:{SHAKESPEARE_SHA256}", os.environ.get("ATTNLIB_CACHE")
     file, folder = f"{SHAKESPEARE}.txt", cache or pooch.os_cache("attnlib")
     try:
-        return read(pooch.retrieve(SHAKESPEARE_URL, known, fname=file, path=folder))
+        path = Path(pooch.retrieve(SHAKESPEARE_URL, known, fname=file, path=folder))
+        return np.frombuffer(path.read_bytes(), dtype=np.uint8)
     except OSError as error:
         raise OSError(
             f"{file} could not be fetched from {SHAKESPEARE_URL}: {type(error).__name__}; put a "
@@ -73,14 +74,11 @@ def load(name: str) -> Text:
         ) from error
 
 
-def read(path: str | Path) -> Text:
-    """Return the bytes of a file; OSError if it cannot be read."""
-    return np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
-
-
-def digest(text: Text) -> str:
-    """Return the sha256 of a text, 64 hexadecimal digits."""
-    return hashlib.sha256(text.tobytes()).hexdigest()
+def sha256(name: str) -> str:
+    """Return the sha256 of a text, 64 hexadecimal digits; ValueError as `load`."""
+    if checking.choice("corpus", name, NAMES) == SHAKESPEARE:
+        return SHAKESPEARE_SHA256
+    return hashlib.sha256(embedded().tobytes()).hexdigest()
 
 
 LETTERS = "BCDFGHJK"

@@ -3,7 +3,7 @@
 A sweep is a TOML file::
 
     results = "recorded/training/learning_rate.jsonl"   # paths are seen from this file
-    corpus = "tiny-shakespeare"           # or "embedded", or the path of a text
+    corpus = "tiny-shakespeare"           # or "embedded"
     seeds = [0, 1, 2]
 
     [model]                               # fields of model.Config
@@ -40,7 +40,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,8 +77,6 @@ class Sweep:
 
     results: Path
     """The file of the results."""
-    text: Path | None
-    """Where the corpus lies, if it is a file."""
     settings: tuple[Setting, ...]
     """The runs, those of the first seed first."""
 
@@ -112,7 +110,8 @@ def _sweep(path: Path, table: Table) -> Sweep:
     for key in table.keys() - KEYS:
         raise ValueError(f"the file has {key}, and may have the keys {', '.join(sorted(KEYS))}")
     kind: type[Training | Task] = Task if "task" in table else Training
-    corpus, digest, text = ("", "", None) if kind is Task else _corpus(path, table["corpus"])
+    corpus = "" if kind is Task else table["corpus"]
+    digest = data.sha256(corpus) if corpus else ""
     common = {**table.get("model", {}), **table.get("training", {}), **table.get("task", {})}
     grid = table.get("grid", {})
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
@@ -122,17 +121,7 @@ def _sweep(path: Path, table: Table) -> Sweep:
         for point in points
         for name, changed in table.get("variants", {"baseline": {}}).items()
     )
-    return Sweep(path.parent / table["results"], text, settings)
-
-
-def _corpus(path: Path, corpus: str) -> tuple[str, str, Path | None]:
-    """Return the name of a corpus, its sha256, and where it lies, if it is a file."""
-    if corpus == data.SHAKESPEARE:
-        return corpus, data.SHAKESPEARE_SHA256, None
-    if corpus == data.EMBEDDED:
-        return corpus, data.digest(data.embedded()), None
-    file = path.parent / corpus
-    return file.name, data.digest(data.read(file)), file
+    return Sweep(path.parent / table["results"], settings)
 
 
 def _setting(
@@ -191,7 +180,7 @@ def _run(
     sweep: Sweep, pending: Sequence[Setting], pool: Executor, count: Callable[[], object]
 ) -> None:
     """Write the result of each run when it is there; after a failure no other run is begun."""
-    futures = {pool.submit(_work, one, sweep.text): one for one in pending}
+    futures = {pool.submit(_work, one): one for one in pending}
     waiting = set(futures)
     try:
         while waiting:
@@ -234,7 +223,7 @@ def _read(sweep: Sweep) -> dict[str, Table]:
         raise SweepError(str(error)) from error
 
 
-def _work(setting: Setting, path: Path | None) -> Table:
+def _work(setting: Setting) -> Table:
     """Train one run with one thread; return its line."""
     torch.set_num_threads(1)
     training, config = setting.training, setting.config
@@ -243,7 +232,7 @@ def _work(setting: Setting, path: Path | None) -> Table:
     if isinstance(training, Task):
         trained = partial(find, config, training)
     else:
-        trained = partial(train, config, training, _loaded(setting.corpus, setting.sha256, path))
+        trained = partial(train, config, training, _loaded(setting.corpus))
     start, processor_start = time.perf_counter(), time.process_time()
     run = trained()
     timing = {
@@ -274,9 +263,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-@lru_cache(maxsize=4)
-def _loaded(corpus: str, sha256: str, path: Path | None) -> Text:
-    text = data.load(corpus) if path is None else data.read(path)
-    if data.digest(text) != sha256:
-        raise ValueError(f"{path} is not {corpus}: its sha256 is {data.digest(text)}, not {sha256}")
-    return text
+@cache
+def _loaded(corpus: str) -> Text:
+    return data.load(corpus)
