@@ -63,10 +63,7 @@ def standard_errors(d: int, *, vectors: int = VECTORS) -> RowMoments:
 class RowSample(NamedTuple):
     """What `sample_rows` measures, one number a row."""
 
-    spread: FloatArray  # largest minus smallest of the scaled scores
     largest: FloatArray  # largest attention weight
-    collision: FloatArray  # Σp²
-    entropy: FloatArray  # Shannon entropy, nats
     gradient: FloatArray  # α(1 − Σp²), by the score q·k/√d
 
 
@@ -80,14 +77,7 @@ def sample_rows(
     """
     alpha = float(d) ** (exponent + 0.5)
     s = scores.DotProduct(d).sample(rng, count, n)
-    p = rows.softmax(s, alpha)
-    return RowSample(
-        spread=alpha * np.ptp(s, axis=1),
-        largest=p.max(axis=1),
-        collision=rows.collision_probability(p),
-        entropy=rows.shannon_entropy(p),
-        gradient=rows.gradient(s, alpha),
-    )
+    return RowSample(rows.softmax(s, alpha).max(axis=1), rows.gradient(s, alpha))
 
 
 def output_squares(
