@@ -76,6 +76,12 @@ export function numberField({
     }
   });
   slider.addEventListener("input", () => move(backward(Number(slider.value))));
+  // A finger that scrolls the page from here leaves the number as it was.
+  let before = NaN;
+  slider.addEventListener("pointerdown", () => (before = Number(entry.value)));
+  slider.addEventListener("pointercancel", () => {
+    if (!check(before)) move(before);
+  });
   const element = html(
     "div",
     { class: "live-field" },

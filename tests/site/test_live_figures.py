@@ -377,8 +377,11 @@ def test_a_finger_moves_the_handle_and_otherwise_the_page(opened):
     swipe(page, dot["x"] + 8, dot["y"] + 8, (0, 60))
     moved = float(alpha.input_value())
     assert moved < 3.5
-    box, before = picture.bounding_box(), page.evaluate("scrollY")
-    swipe(page, box["x"] + 0.8 * box["width"], box["y"] + 0.7 * box["height"], (0, -120))
-    page.wait_for_timeout(100)
-    assert float(alpha.input_value()) == moved
-    assert page.evaluate("scrollY") > before + 50
+    slider = page.locator("#fig-live-freezing").get_by_label("α, slider")
+    for place in (picture, slider):
+        place.scroll_into_view_if_needed()
+        box, before = place.bounding_box(), page.evaluate("scrollY")
+        swipe(page, box["x"] + 0.3 * box["width"], box["y"] + 0.7 * box["height"], (0, -120))
+        page.wait_for_timeout(100)
+        assert float(alpha.input_value()) == moved
+        assert page.evaluate("scrollY") > before + 50
