@@ -22,6 +22,8 @@ from book.formulas import mathml
 
 FONT = "fonts/formulas.woff2"
 CLASSES = "math notranslate nohighlight"
+SHORT = 6
+"""So many elements of MathML fit into any line."""
 
 BEFORE, BEHIND = re.compile(r"[(\[“‘]+$"), re.compile(r"^(?:[^\s/–—-]+-?|-)")
 """What stands at a formula without a space."""
@@ -71,10 +73,14 @@ def enclose_font(app: Sphinx, error: Exception | None) -> None:
 
 
 def in_line(writer: HTML5Translator, node: nodes.math) -> None:
-    """Write a formula within a line."""
+    """Write a formula within a line; a short one needs no element around it."""
+    formula = shown(writer, node, block=False)
+    if "ends" not in node and formula.count("<m") <= SHORT:
+        writer.body.append(formula)
+        raise nodes.SkipNode
     writer.body.append(writer.starttag(node, "span", "", CLASS=CLASSES))
     before, behind = map(writer.encode, node.get("ends", ("", "")))
-    writer.body.append(f"{before}{shown(writer, node, block=False)}{behind}</span>")
+    writer.body.append(f"{before}{formula}{behind}</span>")
     raise nodes.SkipNode
 
 
