@@ -39,10 +39,12 @@ FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 """Every machine with the pins has these, so that the PDF looks the same on all of them."""
 
 LEFT_OUT = (
-    "script, a.headerlink, details.above-input, details.code > summary, .site-only, "
-    ".live, nav.short-path"
+    "script, a.headerlink, details.above-input, details.code > summary, .site-only, nav.short-path"
 )
 """What paper does not need, the code of figures among it."""
+
+LIVE, SCRIPT = ("live", "heads", "attend"), '<script src="_static/{}.js"></script>'
+"""Scripts that draw the live figures, as they are when a page is opened."""
 
 SHEET_WIDTH = 627
 """CSS pixels between the margins of a sheet, as book/print.css sets them: 166 mm."""
@@ -134,7 +136,7 @@ def document(site: Path, chapters: list[Chapter]) -> str:
         '<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head>'
         f'<meta charset="utf-8"><title>{TITLE}</title>{head}<style>{style}{running}</style></head>'
         f'<body>{cover()}{contents(chapters)}<main class="bd-content">{bodies}</main>'
-        "</body></html>"
+        f"{''.join(map(SCRIPT.format, LIVE))}</body></html>"
     )
 
 
@@ -160,7 +162,7 @@ def cover() -> str:
         '<header class="cover"><img src="_static/logo.svg" alt="">'
         f"<h1>{TITLE}</h1><p>What attention scores should be divided by,<br>"
         "in proofs, exact numbers and simulations</p>"
-        '<img class="figure" src="_static/three-answers.svg" alt="">'
+        '<img class="figure" src="_static/three-answers-on-white.svg" alt="">'
         f"<p>{AUTHOR}<br>Version {version('attnlib')}<br>{places}</p>"
         "<p><small>Text and figures: CC BY 4.0. Code: MIT. "
         "The code that draws the figures is left out here; the notebooks have it.</small></p>"
@@ -194,6 +196,7 @@ def opened(browser: Browser, address: str, html: str) -> Page:
         lambda route: route.fulfill(body=html, content_type="text/html; charset=utf-8"),
     )
     page.goto(f"{address}/book.html")
+    page.evaluate("for (const a of document.querySelectorAll('.live a')) a.replaceWith(a.text)")
     page.evaluate(WAIT_FOR_PICTURES)
     page.evaluate("document.fonts.ready.then(() => true)")
     return page
