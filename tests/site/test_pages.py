@@ -3,7 +3,6 @@
 import gzip
 import re
 import tomllib
-from copy import copy
 from functools import cache
 from html import escape, unescape
 
@@ -13,7 +12,6 @@ from axe_playwright_python.sync_playwright import Axe
 
 from book.contents import SHORT_PATH as PATH
 from book.extensions.moved import LIST
-from book.extensions.sources import LEDGER, SOURCES
 from book.extensions.styles import branches_of, matching, rules, without_unread
 from tests.site.checks import CHECKS, ONE, PAGES, WIDTHS, each_kind, findings, soup
 
@@ -30,17 +28,6 @@ def test_page_is_sound(site, name):
     assert {check.__name__: check(site, page) for check in CHECKS} == {
         check.__name__: [] for check in CHECKS
     }
-
-
-@pytest.mark.parametrize("name", each_kind())
-def test_a_page_links_its_sources(site, name):
-    page = copy(soup(site / f"{name}.html").select_one("article"))
-    for link in page.select("a.internal"):
-        if re.fullmatch(r"00\d", link.get_text()):
-            assert link["href"].endswith(f"claims.html#source-{link.get_text()}")
-    for part in page.select("a, h1, h2, h3, pre, code, em, strong, .claim, .cell_output, nav"):
-        part.decompose()
-    assert name == LEDGER or SOURCES.findall(page.get_text()) == []
 
 
 @pytest.mark.parametrize("name", each_kind())
