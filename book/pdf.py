@@ -1,14 +1,12 @@
 """Print the built site as one PDF: cover, contents with page numbers, all chapters in order.
 
-The pages are put one after another into a single page, which Chromium prints at least twice: the
-first time tells on which sheet each place lies, the second has these numbers in the contents and
-behind links to other chapters, and so on until no number moves a place. Sphinx's
+The pages are put one after another into a single page, which Chromium prints twice: the first time
+tells on which sheet each chapter begins, the second has these numbers in the contents. Sphinx's
 builder `singlehtml` would join the pages too, but ids that two chapters share lead its links
 astray.
 """
 
 import io
-import json
 import os
 import posixpath
 import re
@@ -48,9 +46,6 @@ LIVE, SCRIPT = ("live", "heads", "attend"), '<script src="_static/{}.js"></scrip
 
 SHEET_WIDTH = 627
 """CSS pixels between the margins of a sheet, as book/print.css sets them: 166 mm."""
-
-WITHOUT_NUMBERS = ("bibliography", "genindex")
-"""Pages in the order of the alphabet; links to them say no sheet."""
 
 
 class Chapter(NamedTuple):
@@ -102,8 +97,6 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
             link.unwrap()
             continue
         link["href"] = "#" + anchor(to, target.fragment)
-        if to not in (name, *WITHOUT_NUMBERS):
-            link.append(page.new_tag("span", attrs={"class": "sheet"}))
     for picture in article.find_all("img", src=True):
         picture["src"] = moved(name, picture["src"])
     return Chapter(part, anchor(name), article.h1.get_text(), article.decode_contents())
@@ -126,9 +119,12 @@ def document(site: Path, chapters: list[Chapter]) -> str:
     front = BeautifulSoup((site / "intro.html").read_text(encoding="utf-8"), "html.parser")
     head = "".join(map(str, front.select("link[rel=stylesheet]")))
     style = (ROOT / "book" / "print.css").read_text(encoding="utf-8")
-    running = "".join(dict.fromkeys(sheet_of(entry)[1] for entry in chapters))
+    running = "".join(
+        f'@page of-{entry.anchor} {{ @top-right {{ content: "{entry.title}"; }} }}'
+        for entry in chapters
+    )
     bodies = "".join(
-        f'<article class="bd-article" id="{entry.anchor}" style="page: {sheet_of(entry)[0]}">'
+        f'<article class="bd-article" id="{entry.anchor}" style="page: of-{entry.anchor}">'
         f"{entry.body}</article>"
         for entry in chapters
     )
@@ -137,20 +133,6 @@ def document(site: Path, chapters: list[Chapter]) -> str:
         f'<meta charset="utf-8"><title>{TITLE}</title>{head}<style>{style}{running}</style></head>'
         f'<body>{cover()}{contents(chapters)}<main class="bd-content">{bodies}</main>'
         f"{''.join(map(SCRIPT.format, LIVE))}</body></html>"
-    )
-
-
-def sheet_of(entry: Chapter) -> tuple[str, str]:
-    """Return the name of a chapter's kind of sheet, and the rule of its running head.
-
-    Where the kind changes a new sheet begins. Pages of the interface follow one another.
-    """
-    name, head = f"of-{entry.anchor}", entry.title
-    if entry.anchor.startswith("api-"):
-        name, head = "interface", entry.part
-    return (
-        name,
-        f"@page {name} {{ @top-right {{ content: {json.dumps(head, ensure_ascii=False)}; }} }}",
     )
 
 
@@ -205,24 +187,14 @@ def opened(browser: Browser, address: str, html: str) -> Page:
 NUMBER_THE_CONTENTS = """(sheets) => {
   for (const entry of document.querySelectorAll(".parts a"))
     entry.querySelector("b").textContent = sheets[entry.hash.slice(1)];
-  for (const place of document.querySelectorAll("a > .sheet")) {
-    const sheet = sheets[place.parentElement.hash.slice(1)];
-    place.textContent = sheet ? ` (p. ${sheet})` : "";
-  }
 }"""
 
 
 def numbered(page: Page) -> bytes:
-    """Return the page as a PDF in which the numbers of the sheets are right."""
-    numbers: dict[str, int] = {}
-    for _ in range(6):
-        pdf = page.pdf(prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
-        sheets = first_sheets(pdf)
-        if sheets == numbers:
-            return pdf
-        page.evaluate(NUMBER_THE_CONTENTS, sheets)
-        numbers = sheets
-    raise SystemExit("the numbers of the sheets move what they number")
+    """Return the page as a PDF with the numbers of the sheets in its contents."""
+    options: Any = {"prefer_css_page_size": True, "print_background": True, "tagged": True}
+    page.evaluate(NUMBER_THE_CONTENTS, first_sheets(page.pdf(**options)))
+    return page.pdf(outline=True, **options)
 
 
 def first_sheets(pdf: bytes) -> dict[str, int]:
