@@ -132,7 +132,8 @@ def missing() -> str:
         for one in records.load("census").entries
         if one.found["not"] and not one.found["rows"]
     ]
-    return "\n".join(lines).translate(str.maketrans({"<": "&lt;", "_": r"\_", "`": ""}))
+    written = str.maketrans({"<": "&lt;", "_": r"\_", "`": ""})
+    return "\n".join(lines).translate(written)
 
 
 def numbers() -> dict[str, str]:

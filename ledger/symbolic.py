@@ -40,9 +40,6 @@ class Identity:
         residual = self.residual
         return bool(residual.is_zero_matrix if hasattr(residual, "shape") else residual == 0)
 
-    def _repr_latex_(self) -> str:
-        return f"${sympy.latex(self.left)} = {sympy.latex(self.right)}$"
-
 
 def product_mean() -> Identity:
     """Return E(qk) = μ_q μ_k for independent q ~ N(μ_q, σ_q²), k ~ N(μ_k, σ_k²).
@@ -185,38 +182,27 @@ def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
     - YaRN multiplies q and k by m = c log s + 1, DeepSeek the scale by the square.
     - T5's unscaled score has the variance 1 at its start: a query is a sum over the width D of
       inputs of variance 1 times weights of variance 1/(Dd).
-    - μP's m/d for m = √d₀ is the Transformer's scale at d₀, and smaller beyond.
-    - QK-norm at unit gain brings q and k to length √d.
 
     Chapters: policies, questions.
 
     >>> all(identity.proved for identity in rules_in_disguise(2).values())
     True
     """
-    s, c, base, width, u = sympy.symbols("s c d_0 D u", positive=True)
+    s, c, width, u = sympy.symbols("s c D u", positive=True)
     log, root = sympy.log, sympy.sqrt
     z, p = softmax(n)
     q, k = (sympy.Matrix(sympy.symbols(f"{name}1:{n + 1}", real=True)) for name in "qk")
-    cosine = q.dot(k) / (root(q.dot(q)) * root(k.dot(k)))
-    normed = [root(n) / root(vector.dot(vector)) * vector for vector in (q, k)]
     factor = c * log(s) + 1
     powers = z.applyfunc(lambda logit: KEYS ** (s * logit))
     square = (1 - KEYS ** (-2 * u)) / (1 - LENGTH ** (-2 * u))  # InfoScale's, for u = 1/d
     excess = (square * log(LENGTH) / log(KEYS) - 1) / u
-    kappa = root(DIMENSION) / log(512)
     sides = {
         "LongRoPE is log_L n": (root(1 + log(s) / log(LENGTH)) ** 2, log(s * LENGTH) / log(LENGTH)),
-        "κ log n/d is log_512(n)/√d": (
-            kappa * log(KEYS) / DIMENSION,
-            log(KEYS, 512) / root(DIMENSION),
-        ),
         "n^(sz) is a scale s log n": (powers / sum(powers), p.subs(ALPHA, s * log(KEYS))),
         "InfoScale, d → ∞": (sympy.limit(root(square), u, 0, "+"), root(log(KEYS) / log(LENGTH))),
         "its correction 1/d": (sympy.limit(excess, u, 0, "+"), log(LENGTH) - log(KEYS)),
         "YaRN on q and k": ((factor * q).dot(factor * k), factor**2 * q.dot(k)),
         "T5 at its start is 1/√d": (DIMENSION * width / (width * DIMENSION), sympy.Integer(1)),
-        "m/d is (1/√d)√(m²/d)": (root(base) / DIMENSION, root(base / DIMENSION) / root(DIMENSION)),
-        "QK-norm is √d cos": (normed[0].dot(normed[1]) / root(n), root(n) * cosine),
     }
     return {name: Identity(*both) for name, both in sides.items()}
 
