@@ -32,7 +32,7 @@ processors: $(READY)  ## the tests as other processors would compute; an hour
 execute: $(READY)  ## re-run the chapters in place, in parallel
 	$(BIN)/python -m book.execute
 
-figures: $(READY)  ## redraw the stills and the README's figure; rewrite the page of trained heads
+figures: $(READY)  ## redraw what no chapter draws; rewrite the page of trained heads
 	$(BIN)/python -m book.drawings
 	$(BIN)/python -m book.models
 

@@ -89,11 +89,6 @@ def details(row: Row) -> Iterator[str]:
         yield "learned: " + ", ".join(sorted(set(learned)))
 
 
-def read(row: Row) -> str:
-    """Return the settings that were read."""
-    return "; ".join(f"{name} {value:g}" for name, value in row["read"].items() if name[0] != "_")
-
-
 COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "family": ("family", lambda row: row["family"]),
     "alpha": ("α", lambda row: f"{row['alpha']:g}"),
@@ -102,11 +97,6 @@ COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "v": ("size of v", lambda row: str(row["v"] or "")),
     "kind": ("what else", lambda row: "; ".join(details(row))),
     "layer": ("layer", lambda row: row["kind"]),
-    "how": (
-        "how found",
-        lambda row: f"{row['by']}, {'two sizes' if 'power' in row else 'one size'}",
-    ),
-    "read": ("read in the configuration", read),
     "file": ("file and line", lambda row: row["where"]),
 }
 """What a search calls each column, its heading, and its cell in a row."""
@@ -135,18 +125,15 @@ def listed() -> str:
     )
 
 
-def missing(whole: bool) -> str:
-    """Return what was not measured and why, a line for each family: of which nothing was, or some.
-
-    What only did not run has no reason: of such layers, their names.
-    """
-    lines = []
-    for one in records.load("census").entries:
-        if one.found["not"] and whole != bool(one.found["rows"]):
-            said = (text.removesuffix(": did not run") for text in one.found["not"])
-            lines.append(f"- {one.at['family']}: {'; '.join(said)}")
+def missing() -> str:
+    """Return the families of which nothing was measured and why, a line for each."""
+    lines = [
+        f"- {one.at['family']}: {'; '.join(one.found['not'])}"
+        for one in records.load("census").entries
+        if one.found["not"] and not one.found["rows"]
+    ]
     written = str.maketrans({"<": "&lt;", "_": r"\_", "`": ""})
-    return "\n".join(line.translate(written) for line in lines)
+    return "\n".join(lines).translate(written)
 
 
 def numbers() -> dict[str, str]:
@@ -176,12 +163,7 @@ def numbers() -> dict[str, str]:
 
 def page(text: str) -> str:
     """Return the page with its numbers, its table and its list of what is missing."""
-    for name, value in {
-        **numbers(),
-        "table": listed(),
-        "missing": missing(True),
-        "rest": missing(False),
-    }.items():
+    for name, value in {**numbers(), "table": listed(), "missing": missing()}.items():
         text = text.replace(f"«{name}»", value)
     return text
 

@@ -1,7 +1,6 @@
-"""Draw what no chapter draws: the front page's figures, and the stills of live ones.
+"""Draw what no chapter draws: for the README and the cover, the front page, and the output.
 
-Each build writes them to static/, but for the README's, which is shown without one: it is
-committed, `make figures` draws it again, and a test compares.
+They are committed: `python -m book.drawings` draws them again, and a test compares.
 """
 
 from pathlib import Path
@@ -9,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlib import freezing, retrieval
+from attnlib import annealed, exact, freezing, retrieval, typical
 from attnlib.files import replace
-from book import stills, style
+from attnlib.scores import Normal
+from book import style
 
 STATIC = Path(__file__).parent.parent / "static"
 
@@ -22,9 +22,13 @@ def three_answers() -> Figure:
     The gradient α(1 − Σp²) of a row of normal scores, against α: the approximation
     α(1 − e^{α²}/n), the exact mean, and the geometric mean over 8000 simulated rows.
     """
-    style.set_style()
     drawing, axes = style.figure("α (the Transformer's 1/√d is α = 1)", "gradient α(1 − Σp²)")
-    stills.averages(axes, np.linspace(0.02, 9.0, 100), 512, simulated=8000)
+    law, alpha, n = Normal(), np.linspace(0.02, 9.0, 100), 512
+    approximation = annealed.gradient(law, alpha, n)
+    near = approximation > -0.3
+    axes.plot(alpha[near], approximation[near], "--", color=style.VERMILLION)
+    axes.plot(alpha, exact.gradient(law, alpha, n), "-", color=style.BLUE)
+    axes.plot(alpha, typical.gradient(law, alpha, n, rows=8000).value, "-.", color=style.GREEN)
     axes.axvline(1.0, color=style.GREY, linewidth=1.0, linestyle=":")
     axes.set(xlim=(0, 9), ylim=(0, 3.4))
     axes.text(2.6, 0.3, "approximation:\nbest α near 2", color=style.VERMILLION)
@@ -39,7 +43,6 @@ LONG_GAP, LONG_STRENGTH = 12.0, 4.0
 
 def door_long() -> Figure:
     """Return the scale of three keys against n: log n, √log n, and none of both."""
-    style.set_style()
     drawing, axes = style.figure("number of keys n", "α")
     drawing.set_size_inches(4.2, 2.7)  # it stands beside text
     n = np.geomspace(10.0, 1e7, 61)
@@ -56,27 +59,36 @@ def door_long() -> Figure:
     return drawing
 
 
-def committed() -> dict[str, str]:
-    """Return what the README shows, by its file name."""
-    return {"three-answers-on-white.svg": style.svg(three_answers(), "white")}
+def temperature() -> Figure:
+    """Return the output's scale against temperature for 4096 keys, with the three rules."""
+    drawing, axes = style.figure("temperature t", "std of the output")
+    law, n, t = Normal(), 4096, np.geomspace(1.0 / 16.0, 16.0, 161)
+    rule = 1.0 / annealed.post_scale(law, 1.0 / t, n)
+    near = rule < 1.4
+    grey = {"color": style.GREY, "linewidth": 1.2}
+    axes.plot(t, exact.output_std(law, 1.0 / t, n), "-", color=style.BLUE, label="exact")
+    axes.plot(t[near], rule[near], "--", color=style.VERMILLION, label="log-normal rule")
+    axes.axhline(1.0, linestyle="-.", label="spike", **grey)
+    axes.axhline(n**-0.5, linestyle=":", label="flat", **grey)
+    axes.axvline(1.0, linestyle="-", color=style.GREY, linewidth=0.8)
+    axes.plot(1.0, float(exact.output_std(law, 1.0, n)), "o", color=style.BLUE)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set(ylim=(1 / 100, 1.4), xlim=(1 / 16, 16))
+    axes.legend(loc="center right")
+    return drawing
 
 
-def built() -> dict[str, str]:
-    """Return the other drawings, which each build makes, by file names."""
+def drawings() -> dict[str, str]:
+    """Return the drawings by file names; the first is shown where pages are white."""
+    style.set_style()
     return {
-        "three-answers.svg": style.svg(three_answers()),
+        "three-answers-on-white.svg": style.svg(three_answers(), "white"),
         "door-long.svg": style.svg(door_long()),
-        **{name: style.svg(drawing) for name, drawing in stills.figures().items()},
+        "live-temperature.svg": style.svg(temperature()),
     }
 
 
-def write(drawings: dict[str, str]) -> None:
-    """Write the drawings that are not there as they are given."""
-    for name, text in drawings.items():
-        path, drawn = STATIC / name, text.encode("utf-8")
-        if not path.exists() or path.read_bytes() != drawn:
-            replace(path, drawn)
-
-
 if __name__ == "__main__":
-    write({**committed(), **built()})
+    for name, text in drawings().items():
+        replace(STATIC / name, text.encode("utf-8"))

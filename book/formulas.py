@@ -30,10 +30,10 @@ CLOSE_UP = set("/|‖")
 """Signs around which TeX has no space and browsers have."""
 
 IN_TEX = (
+    (r"(\\[bB]igg?l?[(\[](?:(?!\\[bB]ig).)*\\[bB]igg?r?[)\]])(?=[_^])", r"{\1}"),
     (r"\\dots(?![a-z])", r"\\ldots"),
     (r"\\([bB]igg?)[lr]?([()\[\]])", r"\\text{\1\2}"),
-    (r"''", r"^{\\prime\\prime}"),
-    (r"'", r"^{\\prime}"),
+    (r"'", r"\\prime "),
     (r"([_^])(\d)(?=\d)", r"\1{\2}"),
     (r"(\\[td]?frac) *(\d|[a-zA-Z]|\\[a-zA-Z]+)", r"\1{\2}"),
 )
@@ -51,13 +51,10 @@ def mathml(tex: str, *, block: bool = False) -> str:
     tree = ElementTree.fromstring(text.replace(NAMESPACE, "").replace("&ApplyFunction;", ""))
     for element in list(tree.iter()):
         mend(element)
-        raised_prime(element)
     if not block:
         for sign in tree.iter("mo"):
             if sign.text in LARGE:
                 sign.set("largeop", "false")  # or it has the room of a large one
-    for row in list(tree.iter()):
-        pair(row)
     for row in list(tree.iter()):
         if row.tag not in WITHOUT_SPACES:
             space(row)
@@ -95,41 +92,6 @@ def mend(element: Element) -> None:
         element.set("displaystyle", "true")
     if element.tag == "mo" and element.text in CLOSE_UP | LIMITS:
         element.attrib.update(lspace="0", rspace="0")
-
-
-def raised_prime(element: Element) -> None:
-    """Put primes beside a letter: their sign is high and small already."""
-    if element.tag not in ("msup", "msubsup"):
-        return
-    primes = "".join(element[-1].itertext())
-    if primes not in ("′", "′′"):
-        return
-    sign = ElementTree.Element("mo", lspace="0", rspace="0")
-    sign.text = primes.replace("′′", "″")
-    if element.tag == "msubsup":
-        base = ElementTree.Element("msub")
-        base.extend(element[:-1])
-    else:
-        base = element[0]
-    element.tag = "mrow"
-    element[:] = [base, sign]
-
-
-def pair(row: Element) -> None:
-    """Make one row of what stands between two high brackets, for the scripts of the second."""
-    for closing in [one for one in row if one.tag in ("msup", "msub", "msubsup")]:
-        if closing[0].get("symmetric") is None or closing[0].text not in CLOSING:
-            continue
-        children = list(row)
-        end = children.index(closing)
-        openings = [i for i in range(end) if children[i].get("symmetric")]
-        if openings and children[openings[-1]].text in OPENING:
-            inside = children[openings[-1] : end]
-            base = ElementTree.Element("mrow")
-            base.extend([*inside, closing[0]])
-            for child in inside:
-                row.remove(child)
-            closing[0] = base
 
 
 def core(element: Element) -> Element:

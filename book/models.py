@@ -14,7 +14,7 @@ import numpy as np
 from attnlib.files import replace
 from book.live import heads
 from book.live.heads import Columns
-from experiments.real_heads import parts, verdicts
+from experiments.real_heads import verdicts
 
 PAGE = Path(__file__).parent.parent / "models.md"
 
@@ -106,18 +106,6 @@ def needles() -> Rows:
             yield place(head), kind, weight, *(f"{number:.1f}" for number in numbers)
 
 
-def foretold() -> Rows:
-    """Yield the losses of the heads in texts that are said twice: foretold, and measured."""
-    near = verdicts.needle("repeat", 512)
-    at_length = [
-        (near[f"ahead {n}"], verdicts.needle("repeat", n)["loss 1"])
-        for n in parts.REPEATS
-        if n > parts.SHORT
-    ]
-    for i, head in enumerate(near["head"]):
-        yield place(head), *(f"{told[i]:.2f}, {found[i]:.2f}" for told, found in at_length)
-
-
 def place(head: float) -> str:
     """Return a head of SmolLM2 by its layer and its place there."""
     return "{}.{}".format(*divmod(int(head), heads.MODELS[0].heads))
@@ -139,22 +127,6 @@ def faults() -> Rows:
         yield f"`{name}`", f"{factors[name]:.3g}", signed(costs[name].mean())
 
 
-def factors() -> Rows:
-    """Yield what rules in n cost as factors at each length, the dearest first, if they cost."""
-    costs = verdicts.costs_of("policies", "policy", **{"as": "factor"})
-    for name in sorted(costs, key=lambda name: -costs[name].mean()):
-        if abs(costs[name]).max() >= 0.005:
-            yield f"`{name}`", *(signed(cost) for cost in costs[name])
-
-
-def beyond() -> Rows:
-    """Yield the loss at each length up to beyond that of training, and what factors cost there."""
-    by_factor = verdicts.of_beyond()
-    own = by_factor.pop(1.0)
-    for i, n in enumerate(parts.BEYOND_LENGTHS):
-        yield f"{n}", f"{own[i]:.2f}", *(signed(x[i] - own[i]) for x in by_factor.values())
-
-
 def predictions() -> str:
     """Return the list of the predictions: whether each is kept, and the numbers that decide it."""
     return "".join(
@@ -171,11 +143,8 @@ def signed(nats: float) -> str:
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "needles": needles,
-    "foretold": foretold,
     "rules": rules,
     "faults": faults,
-    "factors": factors,
-    "beyond": beyond,
 }
 """The tables in Markdown, by their labels in the page."""
 

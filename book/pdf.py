@@ -1,14 +1,12 @@
 """Print the built site as one PDF: cover, contents with page numbers, all chapters in order.
 
-The pages are put one after another into a single page, which Chromium prints at least twice: the
-first time tells on which sheet each place lies, the second has these numbers in the contents and
-behind links to other chapters, and so on until no number moves a place. Sphinx's
+The pages are put one after another into a single page, which Chromium prints twice: the first time
+tells on which sheet each chapter begins, the second has these numbers in the contents. Sphinx's
 builder `singlehtml` would join the pages too, but ids that two chapters share lead its links
 astray.
 """
 
 import io
-import json
 import os
 import posixpath
 import re
@@ -39,16 +37,15 @@ FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 """Every machine with the pins has these, so that the PDF looks the same on all of them."""
 
 LEFT_OUT = (
-    "script, a.headerlink, details.above-input, details.code > summary, .site-only, "
-    ".live, nav.short-path"
+    "script, a.headerlink, details.above-input, details.code > summary, .site-only, nav.short-path"
 )
 """What paper does not need, the code of figures among it."""
 
+LIVE, SCRIPT = ("live", "heads", "attend"), '<script src="_static/{}.js"></script>'
+"""Scripts that draw the live figures, as they are when a page is opened."""
+
 SHEET_WIDTH = 627
 """CSS pixels between the margins of a sheet, as book/print.css sets them: 166 mm."""
-
-WITHOUT_NUMBERS = ("bibliography", "genindex")
-"""Pages in the order of the alphabet; links to them say no sheet."""
 
 
 class Chapter(NamedTuple):
@@ -100,8 +97,6 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
             link.unwrap()
             continue
         link["href"] = "#" + anchor(to, target.fragment)
-        if to not in (name, *WITHOUT_NUMBERS):
-            link.append(page.new_tag("span", attrs={"class": "sheet"}))
     for picture in article.find_all("img", src=True):
         picture["src"] = moved(name, picture["src"])
     return Chapter(part, anchor(name), article.h1.get_text(), article.decode_contents())
@@ -124,9 +119,12 @@ def document(site: Path, chapters: list[Chapter]) -> str:
     front = BeautifulSoup((site / "intro.html").read_text(encoding="utf-8"), "html.parser")
     head = "".join(map(str, front.select("link[rel=stylesheet]")))
     style = (ROOT / "book" / "print.css").read_text(encoding="utf-8")
-    running = "".join(dict.fromkeys(sheet_of(entry)[1] for entry in chapters))
+    running = "".join(
+        f'@page of-{entry.anchor} {{ @top-right {{ content: "{entry.title}"; }} }}'
+        for entry in chapters
+    )
     bodies = "".join(
-        f'<article class="bd-article" id="{entry.anchor}" style="page: {sheet_of(entry)[0]}">'
+        f'<article class="bd-article" id="{entry.anchor}" style="page: of-{entry.anchor}">'
         f"{entry.body}</article>"
         for entry in chapters
     )
@@ -134,21 +132,7 @@ def document(site: Path, chapters: list[Chapter]) -> str:
         '<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head>'
         f'<meta charset="utf-8"><title>{TITLE}</title>{head}<style>{style}{running}</style></head>'
         f'<body>{cover()}{contents(chapters)}<main class="bd-content">{bodies}</main>'
-        "</body></html>"
-    )
-
-
-def sheet_of(entry: Chapter) -> tuple[str, str]:
-    """Return the name of a chapter's kind of sheet, and the rule of its running head.
-
-    Where the kind changes a new sheet begins. Pages of the interface follow one another.
-    """
-    name, head = f"of-{entry.anchor}", entry.title
-    if entry.anchor.startswith("api-"):
-        name, head = "interface", entry.part
-    return (
-        name,
-        f"@page {name} {{ @top-right {{ content: {json.dumps(head, ensure_ascii=False)}; }} }}",
+        f"{''.join(map(SCRIPT.format, LIVE))}</body></html>"
     )
 
 
@@ -160,7 +144,7 @@ def cover() -> str:
         '<header class="cover"><img src="_static/logo.svg" alt="">'
         f"<h1>{TITLE}</h1><p>What attention scores should be divided by,<br>"
         "in proofs, exact numbers and simulations</p>"
-        '<img class="figure" src="_static/three-answers.svg" alt="">'
+        '<img class="figure" src="_static/three-answers-on-white.svg" alt="">'
         f"<p>{AUTHOR}<br>Version {version('attnlib')}<br>{places}</p>"
         "<p><small>Text and figures: CC BY 4.0. Code: MIT. "
         "The code that draws the figures is left out here; the notebooks have it.</small></p>"
@@ -194,6 +178,7 @@ def opened(browser: Browser, address: str, html: str) -> Page:
         lambda route: route.fulfill(body=html, content_type="text/html; charset=utf-8"),
     )
     page.goto(f"{address}/book.html")
+    page.evaluate("for (const a of document.querySelectorAll('.live a')) a.replaceWith(a.text)")
     page.evaluate(WAIT_FOR_PICTURES)
     page.evaluate("document.fonts.ready.then(() => true)")
     return page
@@ -202,24 +187,14 @@ def opened(browser: Browser, address: str, html: str) -> Page:
 NUMBER_THE_CONTENTS = """(sheets) => {
   for (const entry of document.querySelectorAll(".parts a"))
     entry.querySelector("b").textContent = sheets[entry.hash.slice(1)];
-  for (const place of document.querySelectorAll("a > .sheet")) {
-    const sheet = sheets[place.parentElement.hash.slice(1)];
-    place.textContent = sheet ? ` (p. ${sheet})` : "";
-  }
 }"""
 
 
 def numbered(page: Page) -> bytes:
-    """Return the page as a PDF in which the numbers of the sheets are right."""
-    numbers: dict[str, int] = {}
-    for _ in range(6):
-        pdf = page.pdf(prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
-        sheets = first_sheets(pdf)
-        if sheets == numbers:
-            return pdf
-        page.evaluate(NUMBER_THE_CONTENTS, sheets)
-        numbers = sheets
-    raise SystemExit("the numbers of the sheets move what they number")
+    """Return the page as a PDF with the numbers of the sheets in its contents."""
+    options: Any = {"prefer_css_page_size": True, "print_background": True, "tagged": True}
+    page.evaluate(NUMBER_THE_CONTENTS, first_sheets(page.pdf(**options)))
+    return page.pdf(outline=True, **options)
 
 
 def first_sheets(pdf: bytes) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 from scipy.optimize import brentq
 from scipy.special import lambertw
-from scipy.stats import pearsonr, spearmanr
+from scipy.stats import pearsonr
 
 from attnlib import exact, rows, scores
 from attnlib.checking import FloatArray
@@ -23,7 +23,6 @@ from ledger.registry import (
     Verdict,
     claim,
     close,
-    errors_off,
     extended_unless,
     holds,
     listed,
@@ -32,44 +31,31 @@ from ledger.registry import (
 
 
 @claim("gradient.variance-any-law")
-def variance_any_law(slope: float = 1.0, mean: float = 0.0, seed: int = 21) -> Decision:
-    """The claim is Var[q·k] = slope·d for entries of this mean."""
-    rng = np.random.default_rng(seed)
-    d, pairs = 64, 20_000
-    laws: dict[str, FloatArray] = {
-        "sign": rng.choice([-1.0, 1.0], (2, pairs, d)),
-        "normal": rng.standard_normal((2, pairs, d)),
-        "exponential": rng.exponential(size=(2, pairs, d)) - 1.0,
-        "Student t, 9 degrees": rng.standard_t(9, size=(2, pairs, d)) * np.sqrt(7.0 / 9.0),
-    }
-    products = {name: ((draws + mean).prod(axis=0)).sum(axis=1) for name, draws in laws.items()}
-    worst = max(errors_off((s - s.mean()) ** 2, slope * d) for s in products.values())
+def variance_any_law(slope: float = 1.0, mean: float = 0.0) -> Decision:
+    """The claim is Var[q·k] = slope·d for entries of this mean and of variance 1."""
     exactly = close(slope, float(scores.product_moments(mean, 1.0, mean, 1.0).variance))
-    proved = symbolic.product_variance_of_any_law().proved and exactly
-    numbers = {"d": d, "count": len(laws), "laws": ", ".join(laws), "worst": worst}
-    return holds(proved and worst < Bar.LIMIT), numbers
+    return holds(exactly and symbolic.product_variance_of_any_law().proved), {}
 
 
 @claim("gradient.jacobian")
-@claim("jacobian.four", sizes=(4,))
+@claim("jacobian.four")
 def jacobian(
     diagonal: float = 1.0,
     off_diagonal: float = -1.0,
     power: float = 1.0,
-    sizes: tuple[int, ...] = (2, 3, 4),
+    n: int = 4,
     seed: int = 22,
 ) -> Decision:
     """The claim is ∂p_i/∂s_j = α^power (diagonal·p_i δ_ij + off_diagonal·p_i p_j)."""
-    proved = all(symbolic.jacobian(n).proved for n in sizes)
-    alpha, n = 2.5, 50
-    s = np.random.default_rng(seed).standard_normal(n)
+    alpha, keys = 2.5, 50
+    s = np.random.default_rng(seed).standard_normal(keys)
     p = rows.softmax(s, alpha)
     claimed = alpha**power * (diagonal * np.diag(p) + off_diagonal * np.outer(p, p))
     # the complex step: e^{α(s + ih)} has the derivative in its imaginary part, exactly
-    weights = np.exp(alpha * (s + 1e-100j * np.eye(n)))
+    weights = np.exp(alpha * (s + 1e-100j * np.eye(keys)))
     derivative = (weights / weights.sum(axis=1, keepdims=True)).imag.T / 1e-100
     agrees = np.abs(claimed - derivative).max() < Bar.ROUNDING * np.abs(derivative).max()
-    return holds(proved and agrees), {"n": listed("{}", sizes), "alpha": alpha}
+    return holds(symbolic.jacobian(n).proved and agrees), {"alpha": alpha}
 
 
 @claim("jacobian.scale-variant")
@@ -107,8 +93,7 @@ def zero_at_0(at: float = 0.0, value: float = 0.0, seed: int = 23) -> Decision:
     s = Normal().sample(np.random.default_rng(seed), 1000, 16)
     steps = np.array([1e-3, 1e-6, 1e-9])
     distances = np.array([np.abs(rows.gradient(s, at + h) - value).max() for h in steps])
-    slope = float((rows.gradient(s, 1e-9) / 1e-9).mean())
-    return holds((distances < steps).all()), {"distances": distances, "slope": slope}
+    return holds((distances < steps).all()), {"distances": distances}
 
 
 @claim("gradient.zero-at-infinity")
@@ -163,8 +148,7 @@ def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Decisio
     y = rows.collision_probability(p)
     entropy = np.log((p**order).sum(axis=-1)) / (1.0 - order)
     gap = float(np.abs(entropy - (-np.log(y) if logarithm else y)).max())
-    correlation = float(spearmanr(y, rows.shannon_entropy(p)).statistic)
-    return holds(gap < Bar.ROUNDING), {"correlation": correlation}
+    return holds(gap < Bar.ROUNDING), {}
 
 
 @claim("gradient.no-closed-form")
@@ -185,14 +169,11 @@ def no_closed_form(
 
 
 @claim("comments.max-quarter")
-def max_quarter(bound: float = 0.25, factor: float = 4.0, seed: int = 28) -> Decision:
+def max_quarter(bound: float = 0.25, factor: float = 4.0) -> Decision:
     """The claim is max ∂p_i/∂s_j = bound, and factor brings that maximum to 1."""
     p = sympy.Symbol("p", real=True)
     maximum = float(sympy.maximum(p * (1 - p), p, sympy.Interval(0, 1)))
-    usual = Normal().sample(np.random.default_rng(seed), 2000, 512)
-    typical = float(np.median(rows.largest_entry(usual)))
-    agrees = close([bound, factor * maximum], [maximum, 1.0])
-    return holds(agrees), {"maximum": maximum, "typical": typical}
+    return holds(close([bound, factor * maximum], [maximum, 1.0])), {"maximum": maximum}
 
 
 @cache
@@ -227,11 +208,8 @@ def max_entry(
     alike = float(np.mean((inside > Bar.HALF) & (correlation < Bar.HALF)))
     verdict = Verdict.WRONG if alike < Bar.TWENTIETH else Verdict.OPEN
     numbers = {"count": count, "keys": listed("{}", sizes), "alike": alike}
-    return Verdict.HOLDS_WITHIN if alike > Bar.HALF else verdict, {
-        **numbers,
-        "throughout": np.mean(inside == 1.0),
-        "medians": listed("{:.1f}", np.median(best, axis=1)),
-    }
+    numbers |= {"medians": listed("{:.1f}", np.median(best, axis=1))}
+    return Verdict.HOLDS_WITHIN if alike > Bar.HALF else verdict, numbers
 
 
 @claim("comments.power")

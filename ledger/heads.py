@@ -18,7 +18,6 @@ from ledger.registry import (
     close,
     extended_unless,
     holds_within,
-    listed,
 )
 
 MODELS = ("SmolLM2", "MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
@@ -49,7 +48,7 @@ def recorded() -> dict[str, dict[str, FloatArray]]:
         growth = laws.find(**at, growth="laws")
         tables = [entry for entry in laws.select(**at) if "length" in entry.at]
         middle = next((e for e in tables if e.at["length"] == MIDDLE), tables[-1]).found
-        columns = {"half": middle["half"], "tail": middle["tail"], "law": growth["tail"]}
+        columns = {"half": middle["half"], "law": growth["tail"]}
         columns |= {"weight": growth["largest_rest"][0], "growth": growth["range"][0]}
         if "output" in growth:
             columns["output"] = growth["output"]
@@ -64,15 +63,13 @@ def recorded() -> dict[str, dict[str, FloatArray]]:
 def needles() -> dict[str, FloatArray]:
     """Return the heads that find the needle of a text said twice: gap, variance, slope, best.
 
-    `best` is the multiplier that their loss wants; `of_all` the one that the model's loss wants of
-    all logits.
+    `best` is the multiplier that their loss wants.
     """
     from experiments.real_heads import verdicts
 
     table = verdicts.needle("repeat", 512)
     found = {name: table[f"{name}_rest"] for name in ("gap", "variance", "slope")}
-    of_all = verdicts.best_at_lengths()[verdicts.LENGTHS_OF_LOSS.index(512)]
-    return {**found, "best": verdicts.best_times(table), "of_all": of_all}
+    return {**found, "best": verdicts.best_times(table)}
 
 
 @claim("heads.dispersion")
@@ -84,15 +81,13 @@ def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
     spread = 3.0 + growth * math.log(FAR)
     limit = math.exp(spread - 3.0) / (FAR - 1.0 + math.exp(spread)) * float(FAR) ** power
     heads = recorded()["SmolLM2"]
-    exponents = {name: np.median(table["weight"]) for name, table in recorded().items()}
-    own = float(exponents.pop("SmolLM2"))
+    own = float(np.median(heads["weight"]))
     like = abs(own + power) < Bar.TENTH
     return extended_unless(like, close(limit, 1.0, Bar.IN_THE_LIMIT)), {
         "beyond": 100 * np.mean(heads["range"] > math.log(LONGEST)),
         "heads": heads["range"].size,
         "range": np.median(heads["range"]),
         "exponent": own,
-        "others": listed("{:.2f} in {}", exponents.values(), exponents),
         "growth": np.median(heads["growth"]),
         "faster": 100 * np.mean(heads["growth"] > 1.0),
     }
@@ -163,12 +158,9 @@ def gaps(
         verdict = Verdict.HOLDS_WITHIN if without else Verdict.OPEN
     else:
         verdict = holds_within(not without)
-    tail = recorded()["SmolLM2"]["tail"]
     return verdict, {
         "half": (min(half), max(half)),
         "near": 100 * min(near),
-        "tail": np.median(tail),
-        "above": 100 * np.mean(tail > 1.0),
         "xi": np.percentile(xi, (25, 50, 75)),
         "missed": (100 * missed(1.0), 100 * missed(float(np.median(xi)))),
         "chance": 100 * by_chance,
@@ -194,6 +186,5 @@ def moments(power: float = 1.0, by: str = "variance") -> Decision:
         for name, rule in rules.items()
     }
     numbers = {"heads": found["best"].size, "rule": np.median(rules["variance"]), "off": off}
-    wanted = {"wanted": np.median(found["best"]), "of_all": found["of_all"]}
     verdict = extended_unless(off[by] < Bar.HALF, proved, Verdict.HOLDS_WITHIN)
-    return verdict, {"best": best, **numbers, **wanted}
+    return verdict, {"best": best, **numbers, "wanted": np.median(found["best"])}

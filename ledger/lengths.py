@@ -255,9 +255,8 @@ def phases(factors: tuple[float, float] = (0.5, 1.5), rho: float = 0.3) -> Decis
         return float(rho / norm)
 
     both = [cosine(factor, 1e12) for factor in factors]
-    at_4096 = [cosine(factor, 4096.0) for factor in (0.75, 1.0, 1.25)]
     good = close(both, [1.0, rho], Bar.IN_THE_LIMIT)
-    return holds(good), {"at_4096": at_4096, "both": both}
+    return holds(good), {"both": both}
 
 
 @claim("giorlandino.participation")
@@ -311,9 +310,8 @@ def root_log(power: float = 0.5, tau: float = 10.0) -> Decision:
     logs = np.log(t)
     line = np.polynomial.Polynomial.fit(logs**power, entropies, 1)
     off = float(np.abs(line(logs**power) - entropies).max())
-    steps = np.diff(np.log(entropies)) / np.diff(np.log(logs))
     sublinear = bool(np.all(np.diff(entropies / logs) < 0.0))
-    numbers = {"off": off, "exponents": (steps.min(), steps.max()), "ends": entropies[[0, -1]]}
+    numbers = {"off": off, "ends": entropies[[0, -1]]}
     return holds_within(sublinear and off < Bar.TWENTIETH), numbers
 
 

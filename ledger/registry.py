@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import linregress
 
-from attnlib.sampling import mean_and_error
-
 
 class Source(NamedTuple):
     """A document whose statements the ledger carries."""
@@ -34,11 +32,6 @@ class Source(NamedTuple):
 class Bar:
     """The thresholds of the checks: what words mean in numbers, if the evidence gives no other."""
 
-    LIMIT = 6.0
-    """A simulation refutes a number that lies this many standard errors away.
-
-    By chance 2 in a billion do, so that no seed decides. What is closer, exact numbers tell apart.
-    """
     ROUNDING = 1e-12
     """Numbers that are equal and were computed in two ways differ by less: a thousand roundings."""
     IN_THE_LIMIT = 1e-3
@@ -187,12 +180,6 @@ def extended_unless(as_said: Any, true: Any, whole: Verdict = Verdict.HOLDS) -> 
 def close(measured: ArrayLike, claimed: ArrayLike, bar: float = Bar.ROUNDING) -> bool:
     """Return whether numbers are the claimed ones, up to a relative error."""
     return bool((np.abs(np.divide(measured, claimed) - 1.0) < bar).all())
-
-
-def errors_off(values: ArrayLike, claimed: float) -> float:
-    """Return by how many standard errors the mean of simulated values misses a number."""
-    mean, error = mean_and_error(values)
-    return float(abs(mean - claimed) / error)
 
 
 def power_of(x: ArrayLike, y: ArrayLike) -> float:

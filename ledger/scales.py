@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import sympy
-from scipy.optimize import minimize_scalar
 from scipy.special import betainc
 from scipy.stats import kstest, linregress
 
@@ -35,9 +34,6 @@ GRID: FloatArray = np.arange(40.0, 20_001.0, 40.0)
 
 HEADS = (64, 128, 256)
 """Dimensions of an attention head in use."""
-
-FIGURE_KEYS = (40, 400, 4000, 20000)
-"""Where the figures' curves are computed a second time, by the source's own recipe."""
 
 ENTROPY_KEYS: FloatArray = np.array([64.0, 256.0, 1024.0, 4096.0, 16384.0])
 """The numbers of keys over which the growth of an entropy is measured: 64 to 16384."""
@@ -96,8 +92,6 @@ def in_range(low: float = 2.0, high: float = 3.0, dimension: int | None = None) 
     best = annealed.best_alpha(_law(dimension), GRID)  # rises with n
     inside = (best >= low) & (best <= high)
     keys = GRID[inside] if inside.any() else [0.0]
-    if dimension is None:  # exactly, of all n
-        keys = [np.floor((1.0 + 2.0 * a**2) * np.exp(a**2)) + (a == low) for a in (low, high)]
     numbers = {"share": 100 * inside.mean(), "keys": (keys[0], keys[-1]), "ends": best[[0, -1]]}
     return holds_within(inside.mean() >= Bar.NINE_TENTHS), numbers
 
@@ -119,14 +113,11 @@ def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Dec
 @claim("normal.figure")
 @claim("cosine.figure", coefficient=3.5, power=1.0, dimension=128)
 def figure(coefficient: float = 0.84, power: float = 0.5, dimension: int | None = None) -> Decision:
-    """The fitted curve is coefficient·(log n)^power; a search finds a maximum to 1e-6."""
-    law = _law(dimension)
-    best = annealed.best_alpha(law, GRID)
-    numerical = np.array([_maximise(law, n) for n in FIGURE_KEYS])
-    same = close(numerical, annealed.best_alpha(law, FIGURE_KEYS), 1e-6)
+    """The fitted curve is coefficient·(log n)^power."""
+    best = annealed.best_alpha(_law(dimension), GRID)
     near = np.abs(coefficient * np.log(GRID) ** power - best) < Bar.TWENTIETH * best.max()
     numbers = {"ends": best[[0, -1]], "shape": _name(power), "share": 100 * near.mean()}
-    return holds_within(same and near.mean() > Bar.NINE_TENTHS), numbers
+    return holds_within(near.mean() > Bar.NINE_TENTHS), numbers
 
 
 @claim("cosine.density")
@@ -234,21 +225,17 @@ def rmsnorm(exponents: tuple[float, float] = (-0.5, -1.0), dimension: int = 128)
 
 @claim("entropy.renyi-slow", name="Rényi")
 @claim("entropy.shannon-slow", name="Shannon")
-def slow(
-    name: str, laws: tuple[Law, ...] = (Cosine(128), Normal()), alpha: float | None = None
-) -> Decision:
-    """The claim for the source's two laws; at a fixed `alpha`, or at α*(n) if None."""
-    slopes = [_entropy_slope(name, law, alpha) for law in laws]
+def slow(name: str, laws: tuple[Law, ...] = (Cosine(128), Normal())) -> Decision:
+    """The claim for the source's two laws, at α*(n)."""
+    slopes = [_entropy_slope(name, law) for law in laws]
     words = [f"cosine, d = {x.d}" if isinstance(x, Cosine) else "normal" for x in laws]
-    return holds_within(*(slope < Bar.TENTH for slope in slopes)), {
-        "slopes": listed("{:.2f} ({})", [max(slope, 0.0) for slope in slopes], words),
-        "at_one": _entropy_slope(name, Normal(), 1.0),
-    }
+    shown = listed("{:.2f} ({})", [max(slope, 0.0) for slope in slopes], words)
+    return holds_within(*(slope < Bar.TENTH for slope in slopes)), {"slopes": shown}
 
 
-def _entropy_slope(name: str, law: Law, alpha: float | None) -> float:
+def _entropy_slope(name: str, law: Law) -> float:
     """Return the slope of the mean entropy against log n, by least squares."""
-    scale = annealed.best_alpha(law, ENTROPY_KEYS) if alpha is None else alpha
+    scale = annealed.best_alpha(law, ENTROPY_KEYS)
     if name == "Shannon":
         entropy = exact.entropy(law, scale, ENTROPY_KEYS)
     else:  # −log Σp² = 2 log Z(α) − log Z(2α)
@@ -260,19 +247,15 @@ def _entropy_slope(name: str, law: Law, alpha: float | None) -> float:
 @claim("decoder.half-length")
 def half_length(fraction: float = 0.5, most: float = 2 / 3) -> Decision:
     """The constant is α*(fraction·L_max); it suits `most` if they lose less than 5 %."""
-    fractions = np.append(np.arange(1, 11) / 10.0, fraction)
     lengths, shares = (512, 2048, 32_768), []
     for length in lengths:
         n = np.arange(2, length + 1)
-        alpha = annealed.best_alpha(Normal(), fractions * length)[:, None]
+        alpha = annealed.best_alpha(Normal(), fraction * length)
         top = annealed.gradient(Normal(), annealed.best_alpha(Normal(), n), n)
         loss = 1.0 - annealed.gradient(Normal(), alpha, n) / top
-        shares.append((loss < Bar.TWENTIETH).mean(axis=1))
-    suits = np.min(shares, axis=0) > most
-    return holds_within(suits[-1]), {
-        "shares": listed("{:.0f} % (L = {})", [100 * x[-1] for x in shares], lengths),
-        "tenths": fractions[:-1][suits[:-1]][[0, -1]],
-    }
+        shares.append(float((loss < Bar.TWENTIETH).mean()))
+    shown = listed("{:.0f} % (L = {})", [100 * share for share in shares], lengths)
+    return holds_within(min(shares) > most), {"shares": shown}
 
 
 def _law(dimension: int | None) -> Normal | Cosine:
@@ -286,14 +269,3 @@ def _near(ratio: Any) -> Any:
 
 def _name(power: float) -> str:
     return {0.5: "√log n", 1.0: "log n"}.get(power, f"(log n)^{power:g}")
-
-
-def _maximise(law: Law, n: int) -> float:
-    """Return where the objective is largest, by a numerical search, as the source does it."""
-    upper = 2.0 * float(annealed.best_alpha(law, n))
-    found = minimize_scalar(
-        lambda alpha: -float(annealed.gradient(law, alpha, n)),
-        bounds=(0.0, upper),
-        options={"xatol": 1e-9},
-    )
-    return float(found.x)

@@ -3,9 +3,9 @@
 Sides that are derivatives, integrals or limits are computed by sympy. `n` is how many scores a row
 has, small, and `Identity.proved` is True of each.
 
-Chapters: why (moments, the Jacobian and its row sums), gradient (the L1 identity), largest (the
-closed form, the Bessel form), exact and freezing (integration by parts, the convexity of log Z,
-near-ties), policies (scales in use that are one rule in different words).
+Chapters: why (moments, the Jacobian), gradient (the L1 identity), largest (two moment generating
+functions), exact (integration by parts, the convexity of log Z), policies (scales in use that are
+one rule in different words).
 """
 
 from dataclasses import dataclass
@@ -39,9 +39,6 @@ class Identity:
         """Whether the residual simplifies to zero."""
         residual = self.residual
         return bool(residual.is_zero_matrix if hasattr(residual, "shape") else residual == 0)
-
-    def _repr_latex_(self) -> str:
-        return f"${sympy.latex(self.left)} = {sympy.latex(self.right)}$"
 
 
 def product_mean() -> Identity:
@@ -91,15 +88,6 @@ def jacobian(n: int) -> Identity:
     return Identity(p.jacobian(s), ALPHA * (sympy.diag(*p) - p * p.T))
 
 
-def jacobian_row_sums(n: int) -> Identity:
-    """Return Σ_j ∂p_i/∂s_j = 0 for every i: a shift of all scores changes nothing.
-
-    Chapter: why.
-    """
-    s, p = softmax(n)
-    return Identity(p.jacobian(s) * sympy.ones(n, 1), sympy.zeros(n, 1))
-
-
 def l1_identity(n: int) -> Identity:
     """Return ½ Σ_ij |∂p_i/∂s_j| = α(1 − Σp²).
 
@@ -120,41 +108,6 @@ def normal_mgf() -> Identity:
     density = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
     mean = sympy.integrate(sympy.exp(ALPHA * s) * density, (s, -sympy.oo, sympy.oo))
     return Identity(mean, sympy.exp(ALPHA**2 / 2))
-
-
-def annealed_stationarity() -> Identity:
-    """Return n d/dα [α(1 − e^{α²}/n)] = n − (1 + 2α²)e^{α²}. Source 000; chapter: largest."""
-    objective = ALPHA * (1 - sympy.exp(ALPHA**2) / KEYS)
-    return Identity(KEYS * objective.diff(ALPHA), KEYS - (1 + 2 * ALPHA**2) * sympy.exp(ALPHA**2))
-
-
-def lambert_solution() -> Identity:
-    """Return (1 + 2α²)e^{α²} = n for α² = W(n√e/2) − ½.
-
-    W is entered by its definition: w = W(x) means we^w = x, so n = 2we^w/√e. Chapter: largest.
-    """
-    w = sympy.Symbol("w", positive=True)
-    square = w - sympy.Rational(1, 2)
-    keys = 2 * w * sympy.exp(w) / sympy.sqrt(sympy.E)
-    return Identity((1 + 2 * square) * sympy.exp(square), keys)
-
-
-def cosine_moment() -> Identity:
-    """Return E s^{2j}/(2j)! = 1/(4^j j! (d/2)_j) for the cosine law, for every d and j.
-
-    The left side is the ratio of Beta integrals ∫ s^{2j}(1 − s²)^{(d−3)/2} ds, in Γ functions.
-    Summed with α^{2j} over j it gives E e^{αs} = ₀F₁(; d/2; α²/4), the Bessel form.
-    Chapter: largest.
-    """
-    d = sympy.Symbol("d", positive=True)
-    j = sympy.Symbol("j", integer=True, nonnegative=True)
-    half = sympy.Rational(1, 2)
-    moment = (
-        sympy.gamma(j + half) * sympy.gamma(d / 2) / (sympy.gamma(half) * sympy.gamma(j + d / 2))
-    )
-    coefficient = 1 / (4**j * sympy.factorial(j) * sympy.rf(d / 2, j))
-    ratio = (moment / sympy.factorial(2 * j) / coefficient).rewrite(sympy.gamma)
-    return Identity(sympy.simplify(sympy.gammasimp(ratio)), sympy.Integer(1))
 
 
 def cosine_mgf(d: int) -> Identity:
@@ -189,19 +142,6 @@ def cosine_mgf_is_elementary(d: int) -> bool:
     return not reduced.rewrite(sympy.exp).has(sympy.besseli)
 
 
-def integration_by_parts_step() -> Identity:
-    """Return (fφ)' = (f' − sf)φ for any smooth f and the standard normal density φ.
-
-    Integrated over s, where fφ vanishes at ±∞, it is Gaussian integration by parts:
-    E s f(s) = E f'(s). Given the other scores of a row, f may be any function of one of them.
-    Chapter: exact.
-    """
-    s = sympy.Symbol("s", real=True)
-    f = sympy.Function("f")(s)
-    density = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
-    return Identity((f * density).diff(s), (f.diff(s) - s * f) * density)
-
-
 def softmax_integration_by_parts(n: int) -> Identity:
     """Return Σ_i (s_i p_i − αp_i(1 − p_i))φ(s) = −Σ_i ∂/∂s_i [p_i φ(s)], φ the density of a row.
 
@@ -231,50 +171,6 @@ def log_partition_curvature(n: int) -> Identity:
     return Identity(_log_partition(s).diff(ALPHA, 2), pairs / 2)
 
 
-def log_partition_curvature_of_any_row() -> Identity:
-    """Return (log Z)'' = Z''/Z − (Z'/Z)² for any Z(α).
-
-    For Z = Σ e^{αs_i} the ratios are Σ p_i s_i² and Σ p_i s_i, so for every n this is the variance
-    of s under p. Chapter: exact.
-    """
-    z = sympy.Function("Z", positive=True)(ALPHA)
-    variance_of_score = z.diff(ALPHA, 2) / z - (z.diff(ALPHA) / z) ** 2
-    return Identity(sympy.log(z).diff(ALPHA, 2), variance_of_score)
-
-
-def near_tie_gradient() -> Identity:
-    """Return ∫₀^∞ α(1 − Σp²) dδ = 1 for two scores a gap δ apart, at every α.
-
-    At large α only rows whose two largest scores nearly tie have a gradient. Times the density of
-    the gap at 0, this is the limit of the mean gradient. Chapter: exact.
-    """
-    _, p = softmax(2)
-    return Identity(_over_gaps(ALPHA * (1 - p.dot(p))), sympy.Integer(1))
-
-
-def expected_maximum_step() -> Identity:
-    """Return (fF^{n−1})' = −s f F^{n−1} + (n − 1)f²F^{n−2}, f and F the normal density and its law.
-
-    Integrated, times n: E max s_i = n(n − 1)∫f²F^{n−2} ds. The right side is the density at 0 of
-    the gap between the two largest scores. Chapter: exact.
-    """
-    s = sympy.Symbol("s", real=True)
-    f = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
-    below = (1 + sympy.erf(s / sympy.sqrt(2))) / 2
-    right = -s * f * below ** (KEYS - 1) + (KEYS - 1) * f**2 * below ** (KEYS - 2)
-    return Identity((f * below ** (KEYS - 1)).diff(s), right)
-
-
-def shift_changes_nothing(n: int) -> Identity:
-    """Return softmax(α(s − c)) = softmax(αs): a number taken from all scores drops out.
-
-    So exp(z − s log n), normalised, is no scaling by log n. Chapter: policies.
-    """
-    s, p = softmax(n)
-    shift = sympy.Symbol("c", real=True)
-    return Identity(p.subs({score: score - shift for score in s}, simultaneous=True), p)
-
-
 def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
     """Return what makes rules in use one rule, for rows and vectors of `n` numbers, each by a name.
 
@@ -286,52 +182,33 @@ def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
     - YaRN multiplies q and k by m = c log s + 1, DeepSeek the scale by the square.
     - T5's unscaled score has the variance 1 at its start: a query is a sum over the width D of
       inputs of variance 1 times weights of variance 1/(Dd).
-    - μP's m/d for m = √d₀ is the Transformer's scale at d₀, and smaller beyond.
-    - QK-norm at unit gain brings q and k to length √d.
 
     Chapters: policies, questions.
 
     >>> all(identity.proved for identity in rules_in_disguise(2).values())
     True
     """
-    s, c, base, width, u = sympy.symbols("s c d_0 D u", positive=True)
+    s, c, width, u = sympy.symbols("s c D u", positive=True)
     log, root = sympy.log, sympy.sqrt
     z, p = softmax(n)
     q, k = (sympy.Matrix(sympy.symbols(f"{name}1:{n + 1}", real=True)) for name in "qk")
-    cosine = q.dot(k) / (root(q.dot(q)) * root(k.dot(k)))
-    normed = [root(n) / root(vector.dot(vector)) * vector for vector in (q, k)]
     factor = c * log(s) + 1
     powers = z.applyfunc(lambda logit: KEYS ** (s * logit))
     square = (1 - KEYS ** (-2 * u)) / (1 - LENGTH ** (-2 * u))  # InfoScale's, for u = 1/d
     excess = (square * log(LENGTH) / log(KEYS) - 1) / u
-    kappa = root(DIMENSION) / log(512)
     sides = {
         "LongRoPE is log_L n": (root(1 + log(s) / log(LENGTH)) ** 2, log(s * LENGTH) / log(LENGTH)),
-        "κ log n/d is log_512(n)/√d": (
-            kappa * log(KEYS) / DIMENSION,
-            log(KEYS, 512) / root(DIMENSION),
-        ),
         "n^(sz) is a scale s log n": (powers / sum(powers), p.subs(ALPHA, s * log(KEYS))),
         "InfoScale, d → ∞": (sympy.limit(root(square), u, 0, "+"), root(log(KEYS) / log(LENGTH))),
         "its correction 1/d": (sympy.limit(excess, u, 0, "+"), log(LENGTH) - log(KEYS)),
         "YaRN on q and k": ((factor * q).dot(factor * k), factor**2 * q.dot(k)),
         "T5 at its start is 1/√d": (DIMENSION * width / (width * DIMENSION), sympy.Integer(1)),
-        "m/d is (1/√d)√(m²/d)": (root(base) / DIMENSION, root(base / DIMENSION) / root(DIMENSION)),
-        "QK-norm is √d cos": (normed[0].dot(normed[1]) / root(n), root(n) * cosine),
     }
     return {name: Identity(*both) for name, both in sides.items()}
 
 
 def _log_partition(s: Any) -> Any:
     return sympy.log(sum((ALPHA * s).applyfunc(sympy.exp)))
-
-
-def _over_gaps(quantity: Any) -> Any:
-    """Return the integral over s_1 − s_2 = δ from 0 to ∞ of a function of two scores."""
-    s, _ = softmax(2)
-    w = sympy.Symbol("w", positive=True)  # e^{αδ}
-    at_gap = sympy.simplify(quantity.subs({s[0]: sympy.log(w) / ALPHA, s[1]: 0}))
-    return sympy.integrate(at_gap / (ALPHA * w), (w, 1, sympy.oo))
 
 
 def _independent_normals() -> tuple[Any, Any]:

@@ -177,8 +177,7 @@ def largest_trains(
         parts.append(largest == best)
         above.append(_listed(losses[largest] - losses[best]))
     loss = [float(retrieval.loss(law, needle, a, n)) for a in (at, strength)]
-    annealed = _listed(comparison.harm(recorded("policies"), "annealed"))
-    numbers = {"at": at, "loss": loss, "n": n, "annealed": annealed}
+    numbers = {"at": at, "loss": loss, "n": n}
     return holds_within(*parts), {**numbers, "above": listed("{} (d = {})", above, dimensions)}
 
 

@@ -4,6 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from sphinx_external_toc.parsing import parse_toc_yaml
+
 ROOT = Path(__file__).parents[1]
 CHAPTERS = ROOT / "chapters"
 
@@ -13,3 +15,8 @@ def bibliography_keys() -> set[str]:
     """Return the keys of references.bib."""
     text = (ROOT / "references.bib").read_text(encoding="utf-8")
     return set(re.findall(r"^@\w+\{([^,]+),", text, flags=re.MULTILINE))
+
+
+def page_names() -> list[str]:
+    """Return the pages of the book without suffix, in the order of its contents."""
+    return [str(name) for name in parse_toc_yaml(ROOT / "_toc.yml")]

@@ -1,4 +1,4 @@
-"""A Sphinx extension: draws the stills of the live figures, and makes their scripts; some seconds.
+"""A Sphinx extension: makes the scripts of the live figures; some seconds.
 
 A page loads a script right behind its first figure: it runs before what follows is shown, so that
 nothing moves.
@@ -10,20 +10,13 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from attnlib.files import replace
-from book import drawings
 from book.live.script import write
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
-    app.connect("builder-inited", draw)
     app.connect("build-finished", add_script)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def draw(_: Sphinx) -> None:
-    """Draw the stills before the pages that show them are read."""
-    drawings.write(drawings.built())
 
 
 def add_script(app: Sphinx, error: Exception | None) -> None:

@@ -5,7 +5,7 @@ Without their sizes the text below them would move while one reads.
 
 import posixpath
 import re
-from collections.abc import Mapping
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +26,19 @@ def setup(app: Sphinx) -> dict[str, Any]:
 def add_sizes(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
-    """Give sizes to the pictures of a page."""
-    if app.builder.name == "html" and "body" in context:
-        # Pictures are copied into the site when the build ends.
-        files = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
-        context["body"] = with_sizes(context["body"], files)
-
-
-def with_sizes(body: str, files: Mapping[str, Path]) -> str:
-    """Return a page in which drawings have sizes, and all pictures but the first are loaded late.
-
-    `files` says where the picture of a name is.
-    """
-    first = True
+    """Give the drawings of a page their sizes; all pictures but the first are loaded late."""
+    if app.builder.name != "html" or "body" not in context:
+        return
+    # Pictures are copied into the site when the build ends.
+    files = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
+    late = chain([""], repeat(' loading="lazy"'))
 
     def sized(found: re.Match[str]) -> str:
-        nonlocal first
         attributes, file = found[1], files.get(posixpath.basename(found[2]))
         sides = SIDES.search(file.read_text("utf-8")) if file and file.suffix == ".svg" else None
         if sides and not re.search(r"\b(?:width|height)=", attributes):
             width, height = (PIXELS_A_POINT * float(side) for side in sides.groups())
             attributes += f' width="{width:.0f}" height="{height:.0f}"'
-        attributes += "" if first else ' loading="lazy"'
-        first = False
-        return f"<img{attributes}{found[3]}>"
+        return f"<img{attributes}{next(late)}{found[3]}>"
 
-    return IMAGE.sub(sized, body)
+    context["body"] = IMAGE.sub(sized, context["body"])

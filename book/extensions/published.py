@@ -1,32 +1,17 @@
 """A Sphinx extension: what depends on where the book is published, set by the environment.
 
-BOOK_SITE is the site's address. It brings canonical addresses, a sitemap and a page for addresses
-that do not exist. BOOK_REPOSITORY, the https address of a repository, brings the buttons that lead
-there and to Binder. BOOK_PDF=1 links the PDF that `make pdf` prints into the site. A build without
-them has no such thing, and so no link that is dead.
+BOOK_SITE is the site's address. It brings canonical addresses and a sitemap. BOOK_REPOSITORY, the
+https address of a repository, brings the buttons that lead there and to Binder. BOOK_PDF=1 links
+the PDF that `make pdf` prints into the site. A build without them has no such thing, and so no link
+that is dead.
 """
 
 import os
-from html import escape
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from sphinx.application import Sphinx
 from sphinx.config import Config
-
-NOT_FOUND = (
-    '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>No such page — {title}</title>'
-    '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
-    '<meta name="color-scheme" content="light dark">'
-    "<style>body {{ font: 1.1rem/1.5 sans-serif; margin: 15vh auto; max-width: 34rem; "
-    "padding: 0 1rem }} input, button {{ font: inherit }}</style>"
-    "<main><h1>There is no such page</h1><p>It may have been moved or renamed. "
-    '<a href="{site}">The front page</a> lists the chapters of <i>{title}</i>.</p>'
-    '<form action="{site}search.html"><label>Search the book: <input name="q" type="search">'
-    "</label> <button>Search</button></form></main></html>\n"
-)
-"""It needs no other file: a server shows it under addresses of any depth."""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -36,20 +21,14 @@ def setup(app: Sphinx) -> dict[str, Any]:
     if os.environ.get("BOOK_SITE"):
         app.setup_extension("sphinx_sitemap")
         app.connect("config-inited", set_address, priority=100)
-        app.connect("build-finished", write_files)
     if os.environ.get("BOOK_REPOSITORY"):
         app.connect("config-inited", add_buttons)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def address() -> str:
-    """Return the site's address, with a slash at its end."""
-    return os.environ["BOOK_SITE"].rstrip("/") + "/"
-
-
 def set_address(app: Sphinx, config: Config) -> None:
     """Tell Sphinx and its extensions where the site is."""
-    config.html_baseurl = address()
+    config.html_baseurl = os.environ["BOOK_SITE"].rstrip("/") + "/"
     config.sitemap_url_scheme = "{link}"
     config.sitemap_excludes = ["search.html", "genindex.html", "prf-prf.html"]
 
@@ -78,11 +57,3 @@ def repository(said: str) -> str:
             f"https://github.com/owner/name, got {found!r}"
         )
     return found
-
-
-def write_files(app: Sphinx, error: Exception | None) -> None:
-    """Write 404.html, as GitHub Pages and others want it."""
-    if error is not None or app.builder.name != "html":
-        return
-    page = NOT_FOUND.format(site=escape(address()), title=escape(app.config.html_title))
-    Path(app.outdir, "404.html").write_text(page, encoding="utf-8")

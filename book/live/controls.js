@@ -311,8 +311,8 @@ export function whenWhole(work) {
 }
 
 /**
- * Put live figures in the place of the stills in the figures with their ids, as far as the page has
- * them. The script runs where the first of them stands, before what follows is there and would be
+ * Put live figures in the place of the pictures in the figures with their ids, as far as the page has
+ * them; the whole book on one page has its page before an id. The script runs where the first of them stands, before what follows is there and would be
  * moved; the others come when the page is whole.
  */
 export function place(figures) {
@@ -322,12 +322,13 @@ export function place(figures) {
 }
 
 function mount(id, build) {
-  const figure = document.getElementById(id);
-  const still = figure?.querySelector("img");
-  const shown = still?.closest("a") ?? still;
+  const figure = document.querySelector(`#${id}, [id$="-${id}"]`);
+  const picture = figure?.querySelector("img");
+  const shown = picture?.closest("a") ?? picture;
   if (!shown || figure.querySelector(".live")) return;
   shown.before(html("div", { class: "live" }, ...build()));
-  shown.classList.add("live-still");
+  if (picture.src.includes("/live")) shown.remove();
+  else shown.classList.add("live-still");
 }
 
 /** Return a definition list of names and values. */

@@ -1,4 +1,4 @@
-"""What the live figures are made of: the script, the stills, the records; and what pages say."""
+"""What the live figures are made of: the script, the records; and what pages say of them."""
 
 import gzip
 import json
@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from attnlib import annealed, criteria, exact, freezing, retrieval, rows
+from attnlib import annealed, criteria, exact, freezing, rows
 from attnlib.scores import Cosine, DotProduct, Normal
-from book import drawings, models, stills
+from book import drawings, models
 from book.live import heads, script, tables
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
@@ -26,8 +26,8 @@ def test_every_module_is_in_a_script_that_is_small_and_stays_on_this_site(tmp_pa
         assert len(gzip.compress(text.encode())) < 40_000, name  # without the numbers
 
 
-def test_the_calculator_page_says_what_its_still_shows():
-    n, law = stills.CALCULATOR_KEYS, Normal()
+def test_the_calculator_page_says_what_its_figure_shows():
+    n, law = 4096, Normal()
     best, critical = float(annealed.best_alpha(law, n)), float(freezing.critical_alpha(n, law))
     held = criteria.same_entropy(law, n)
     text = (CHAPTERS / "calculator.md").read_text("utf-8")
@@ -38,7 +38,6 @@ def test_the_calculator_page_says_what_its_still_shows():
         f"peaks near {best:.2f} and",
         f"levels off near {exact.gradient(law, 2.2 * critical, n):.1f}. Dots",
         f"at 1, entropy at {held:.2f}, annealed at {best:.2f} and freezing at {critical:.2f}.",
-        f"in print for {n} keys,",
         f"as {criteria.REFERENCE_KEYS} keys are under",
         f"for {n} keys at $\\alpha = {cosines:.2f}$ in place of {critical:.2f}.",
         f"for $n$ from {smallest_n} to $2^{{{np.log2(largest_n):.0f}}}$",
@@ -51,38 +50,17 @@ def test_the_calculator_page_says_what_its_still_shows():
     assert criteria.same_entropy(law, 312) is not None
 
 
-def test_the_chapters_say_what_their_stills_show():
-    few, some, many = (stills.frozen_row(n)[0] for n in stills.FROZEN_KEYS)
-    said = (
-        f"With 16 keys the largest weight is {few:.2f}, with 4096 keys {some:.2f}, and with 2 to "
-        f"the 20 keys no bar is higher than {many:.2f}."
-    )
-    assert stills.FROZEN_KEYS == (16, 4096, 2**20)
-    assert stills.FROZEN_ALPHA == 4
-    assert said in (CHAPTERS / "freezing.ipynb").read_text("utf-8")
-    assert stills.JACOBIAN_ALPHAS == (1, 3, 12)
-    assert "At α = 3 and 12 the two" in (CHAPTERS / "why.ipynb").read_text("utf-8")
-
-
-def test_the_front_page_says_what_its_stills_show():
+def test_the_front_page_says_what_its_figures_show():
     text = (ROOT / "intro.md").read_text("utf-8")
-    few, some, many = (
-        1 / rows.collision_probability(stills.sixteen_keys(d**0.5))
-        for d in stills.LANDING_DIMENSIONS
+    row = np.array(tables.sixteen()[0])
+    few, some, many, divided = (
+        1 / rows.collision_probability(rows.softmax(row, d**0.5)) for d in (4, 64, 1024, 1)
     )
-    divided = 1 / rows.collision_probability(stills.sixteen_keys(1))
-    law, needle = Normal(), retrieval.Tilted(stills.GAP)
-    short, long = (float(retrieval.reach(law, needle, a)) for a in (1.0, stills.GAP))
-    assert stills.LANDING_DIMENSIONS == (4, 64, 1024)
-    assert stills.sixteen_keys(8).max() > 0.9
     assert (drawings.LONG_GAP, drawings.LONG_STRENGTH) == (12, 4)
-    assert 30 <= short < 40
-    assert 4500 < long < 5500
     for said in (
         f"on {few:.1f} keys at d = 4, on {some:.1f} keys at d = 64,",
         f"on {many:.1f} keys at d = 1024.",
         f"on {divided:.1f} keys at any d.",
-        f"drawn for Δ = {stills.GAP:g} and two scales.",
     ):
         assert said in text, said
 

@@ -58,6 +58,6 @@ def test_colours_are_told_apart_by_any_eyes(vision):
 
 
 def test_the_committed_drawings_are_drawn_so():
-    for name, drawn in drawings.committed().items():
+    for name, drawn in drawings.drawings().items():
         committed = (drawings.STATIC / name).read_text(encoding="utf-8")
         assert text_difference(committed, drawn) is None, name

@@ -21,8 +21,7 @@ from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 from nbformat import NotebookNode
 
-from book.contents import page_names
-from tests.books import ROOT
+from tests.books import ROOT, page_names
 from tests.notebooks.rules import glued
 
 LANGUAGES = {"python", "sh"}
@@ -82,7 +81,7 @@ class Page(NamedTuple):
 def book_pages() -> dict[str, Page]:
     """Return the pages of the table of contents by name."""
     pages = {}
-    for name in page_names(ROOT):
+    for name in page_names():
         notebook = ROOT / f"{name}.ipynb"
         if notebook.exists():
             pages[name] = page(nbformat.read(notebook, as_version=4))

@@ -43,9 +43,8 @@ from typing import Any, NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
-from book.contents import page_names
+from tests.books import ROOT, page_names
 
-ROOT = Path(__file__).parents[2]
 CONSTANTS = Path(__file__).with_name("constants.toml")
 GENERATED = {"notation", "performance", "compatibility", "models", "bibliography"}
 """Pages that commands write, `make bench` among them: nobody types them."""
@@ -574,7 +573,7 @@ def chapter(name: str) -> Scope:
 
 def pages() -> list[Path]:
     """Return the pages whose text is typed."""
-    names = ["README", *(name for name in page_names(ROOT) if name not in GENERATED)]
+    names = ["README", *(name for name in page_names() if name not in GENERATED)]
     paths = [ROOT / f"{name}{suffix}" for name in names for suffix in (".ipynb", ".md")]
     return [path for path in paths if path.exists()]
 

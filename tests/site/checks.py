@@ -12,10 +12,9 @@ from bs4 import BeautifulSoup, NavigableString
 from playwright.sync_api import Browser, Page
 
 from book.browser import WAIT_FOR_PICTURES
-from book.contents import page_names
-from tests.books import ROOT
+from tests.books import page_names
 
-PAGES = page_names(ROOT)
+PAGES = page_names()
 
 KINDS = (
     *("intro", "models", "glossary", "bibliography", "notation", "api/models"),

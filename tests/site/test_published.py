@@ -59,7 +59,6 @@ def test_site_without_an_address_names_none(build):
     assert not page.select("link[rel=canonical]")
     assert not page.select("a[href*='owner/name']")
     assert not (out / "sitemap.xml").exists()
-    assert not (out / "404.html").exists()
     assert "To print" in (out / "index.html").read_text(encoding="utf-8")
 
 
@@ -75,8 +74,4 @@ def test_published_site_knows_its_addresses_and_those_of_its_source(build):
     assert "x = 1" in page.get_text()
     places = ElementTree.parse(out / "sitemap.xml").findall(".//{*}loc")
     assert {place.text for place in places} == {f"{SITE}/index.html", f"{SITE}/deep/page.html"}
-    lost = read(out / "404.html")
-    assert (lost.a["href"], lost.form["action"]) == (f"{SITE}/", f"{SITE}/search.html")
-    assert lost.title.get_text() == "No such page — The Scale & Attention"
-    assert not lost.select("[src], link")  # a server shows it under addresses of any depth
     assert "To print" not in (out / "index.html").read_text(encoding="utf-8")
