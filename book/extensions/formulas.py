@@ -41,9 +41,14 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:
-    """Put formulas into one piece with what stands at them: browsers break lines around them."""
+    """Put formulas into one piece with what stands at them, and numbers with their errors."""
     if app.builder.format != "html":
         return
+    for text in list(tree.findall(nodes.Text)):
+        if " ± " in text and not isinstance(text.parent, nodes.literal | nodes.literal_block):
+            text.parent.replace(
+                text, nodes.Text(text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"))
+            )
     for formula in list(tree.findall(nodes.math)):
         parent = formula.parent
         place = parent.index(formula)
