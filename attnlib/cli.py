@@ -1,11 +1,9 @@
 """The command line: `attnlib`, or `python -m attnlib`."""
 
-import io
 import json
-import os
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
@@ -15,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import attnlib
-from attnlib import files
 from attnlib.commands import AsJson, CommandError, application
 from attnlib.extras import brought_by
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from attnlib.calibration.answer import Answer
     from attnlib.calibration.fit import ScaleFit
-    from attnlib.probing import OneHead, Report
+    from attnlib.probing import Report
 
 app = application("What attention scores should be divided by.")
 
@@ -68,11 +65,6 @@ COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
 
 WIDTH = 80
 """Columns of a terminal."""
-
-LENGTHS = (1024, 8192, 131_072)
-"""Keys for which `attnlib policies` shows a rule."""
-
-UNITS = {"dot product": "q·k", "cosine": "cos(q, k)"}
 
 UNKNOWN = 0.1
 """A text with more tokens that the tokenizer does not know is warned of, as a share."""
@@ -200,50 +192,7 @@ def _print(title: str, lines: list[dict[str, Any]]) -> None:
         typer.echo(fill(line["meaning"], WIDTH, initial_indent="    ", subsequent_indent="    "))
 
 
-# --- attnlib policies -----------------------------------------------------------------------------
-
-
-@app.command("policies")
-def policies_command(
-    name: Annotated[str, typer.Argument(help="A rule by name, such as ssmax or yarn.")],
-    d: Annotated[int, typer.Option("--d", min=1, max=2**20, help="Dimension of a head.")] = 128,
-    as_json: AsJson = False,
-) -> None:
-    """Print one rule for the scale: its formula, its constants, its source, and its numbers."""
-    from attnlib import checking
-    from attnlib.policies import POLICIES
-
-    with _in_one_line(ValueError, TypeError):
-        policy = POLICIES[checking.choice("name", name, tuple(POLICIES))]
-    lines = [{"n": n, **_by_policy(name, n, d)} for n in LENGTHS]
-    numbers = [{key: line[key] for key in ("n", "scale", "alpha")} for line in lines]
-    if as_json:
-        told: dict[str, Any] = {"name": name, "applied_to": policy.applied_to}
-        told["formula"] = policy.formula
-        told |= {"meaning": policy.meaning, "learned": policy.learned, "source": policy.source}
-        answer = {**told, "constants": policy.constants, "d": d, "numbers": numbers}
-        typer.echo(json.dumps(answer, ensure_ascii=False, indent=2))
-        return
-    first = ", learned; here its first value" if policy.learned else ""
-    typer.echo(f"{name}: {policy.formula}, times {UNITS[policy.applied_to]}{first}")
-    for text in (policy.meaning, f"Source: {policy.source}"):
-        typer.echo(fill(text, WIDTH, initial_indent="    ", subsequent_indent="    "))
-    for setting in policy.settings:
-        typer.echo(fill(f"{setting.name} = {setting.value:g}: {setting.meaning}", WIDTH))
-    typer.echo(f"\n{'n':>10}{'scale':>14}{'α':>10}   for d = {d}")
-    for line in numbers:
-        shown = ["none" if line[key] is None else f"{line[key]:.4g}" for key in ("scale", "alpha")]
-        typer.echo(f"{line['n']:>10}{shown[0]:>14}{shown[1]:>10}")
-
-
 # --- attnlib probe --------------------------------------------------------------------------------
-
-
-class Device(StrEnum):
-    """Where a model runs."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 @app.command("probe")
@@ -252,26 +201,16 @@ def probe_command(
     text: Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")],
     tokens: Annotated[int, typer.Option(min=2, help="It reads at most so many tokens.")] = 512,
     trust_remote_code: Trust = False,
-    policy: Annotated[
-        str | None, typer.Option(help="Measure it under this rule for the scale.")
-    ] = None,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LAYER:HEAD", help="Print, and draw, this head; LAYER by name or 0, 1…"
-        ),
-    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw all heads beside random scores, into this file.")
     ] = None,
-    device: Annotated[Device, typer.Option(help="Where the model runs.")] = Device.CPU,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Measure the attention of a model while it reads a text.
 
     Each layer (each head in JSON) beside what random scores of the same size would give: how many
     keys share the weight, how many rows are wide, entropy and gradient; and which heads stand out.
-    With --head all that is measured of one.
 
     A model is opened as data: no code of its own runs, unless you trust it, and weights are read as
     numbers only.
@@ -282,7 +221,6 @@ def probe_command(
             import matplotlib  # noqa: F401
     with _in_one_line(OSError, UnicodeDecodeError, about=f"{text} cannot be read: "):
         content = text.read_text("utf-8")
-    changed = nullcontext() if policy is None else _under(policy)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         tokenizer, network = _opened(model, trust_remote_code)
@@ -295,32 +233,21 @@ def probe_command(
         if unknown > UNKNOWN:
             said = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
             warnings.warn(f"{said}: the tokenizer does not know them", stacklevel=1)
-        report = _probed(model, network, ids, changed, device)
+        report = _probed(model, network, ids, device)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
-    shown = report if head is None else _one_head(report, head)
     if plot is not None:
-        _draw(shown, plot)
+        _draw(report, plot)
     if as_json:
         typer.echo(report.to_json())
     else:
-        typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{shown}")
+        typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{report}")
 
 
 def _say_what_to_install() -> None:
     with brought_by("probe"):
         import torch  # noqa: F401
         import transformers  # noqa: F401
-
-
-def _under(policy: str) -> AbstractContextManager[Any]:
-    """Return the context in which every attention has a policy's scale."""
-    from attnlib.attention import rescale
-    from attnlib.policies import POLICIES
-
-    cosines = policy in POLICIES and POLICIES[policy].applied_to == "cosine"
-    with _in_one_line(ValueError):
-        return rescale(policy, normalize_qk=cosines)
 
 
 def _opened(model: str, trust_remote_code: bool, language: bool = False) -> tuple[Any, Any]:
@@ -338,9 +265,7 @@ def _inputs(network: Any, ids: Any) -> dict[str, Any]:
     return dict.fromkeys(both, ids)
 
 
-def _probed(
-    model: str, network: Any, ids: Any, changed: AbstractContextManager[Any], device: Device
-) -> "Report":
+def _probed(model: str, network: Any, ids: Any, device: str) -> "Report":
     """Return what the probe sees of a model that reads these tokens."""
     import torch
 
@@ -349,7 +274,7 @@ def _probed(
 
     try:
         network.to(device)
-        with torch.no_grad(), probe(network) as report, changed:
+        with torch.no_grad(), probe(network) as report:
             outputs = network(**_inputs(network, ids.to(device)))
     except Exception as error:  # a model raises what its parts raise
         kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
@@ -360,24 +285,13 @@ def _probed(
     return report
 
 
-def _one_head(report: "Report", place: str) -> "OneHead":
-    """Return the head that LAYER:HEAD names."""
-    layer, _, head = place.rpartition(":")
-    with _in_one_line(ValueError, about=f"--head must be LAYER:HEAD, got {place!r}: "):
-        return report.head(int(layer) if layer.isdecimal() else layer, int(head))
-
-
-def _draw(shown: "Report | OneHead", path: Path) -> None:
-    """Draw all heads, or one, into a file of the kind that its name says."""
+def _draw(report: "Report", path: Path) -> None:
+    """Draw all heads into a file of the kind that its name says."""
     with brought_by("book"):
         import matplotlib
     matplotlib.use("agg")
-    kind = path.suffix.removeprefix(".") or "svg"
-    drawn = io.BytesIO()
-    with _in_one_line(ValueError, about=f"--plot cannot be drawn as {kind!r}: "):
-        shown.plot().savefig(drawn, format=kind)
-    with _in_one_line(OSError, status=1, about=f"{path} cannot be written: "):
-        files.replace(path, drawn.getvalue())
+    with _in_one_line(OSError, ValueError, status=1, about=f"{path} cannot be written: "):
+        report.plot().savefig(path)
 
 
 # --- attnlib audit --------------------------------------------------------------------------------
@@ -441,9 +355,6 @@ def calibrate_command(
         Path | None,
         typer.Option(help="Save the model here with the factors of the last length, if they gain."),
     ] = None,
-    memory: Annotated[
-        Path | None, typer.Option(help="Keep finished passes here, and go on from them.")
-    ] = None,
     trust_remote_code: Trust = False,
     as_json: AsJson = False,
 ) -> None:
@@ -451,13 +362,12 @@ def calibrate_command(
 
     At each length the text is cut into windows. The model's own loss on every second one says how
     much larger its logits should be, and the others say what that gains. Then come the heads that
-    want a change by themselves. A run that was stopped goes on where it was.
+    want a change by themselves.
     """
     _say_what_to_install()
     from rich.console import Console
 
     from attnlib.calibration.answer import answer
-    from attnlib.calibration.memory import Memory, digest
 
     with _in_one_line(ValueError, about="--lengths must be numbers with commas between: "):
         counts = [int(length) for length in lengths.split(",")]
@@ -465,7 +375,6 @@ def calibrate_command(
         content = text.read_text("utf-8")
     tokenizer, network = _opened(model, trust_remote_code, language=True)
     ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
-    kept = memory or _cache() / f"calibrate-{digest(model, ids)}.jsonl"
     answers = []
     with Console(stderr=True).status("reading") as status:
         for length in counts:
@@ -476,7 +385,7 @@ def calibrate_command(
 
             options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
             with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-                found = answer(network, ids, length, memory=Memory(kept), **options)
+                found = answer(network, ids, length, **options)
             answers.append(found)
             if not as_json:
                 typer.echo(str(found))
@@ -486,12 +395,6 @@ def calibrate_command(
         _print_wanting(answers[-1])
     if apply is not None:
         _apply(answers[-1].fit, network, tokenizer, apply)
-
-
-def _cache() -> Path:
-    folder = Path(os.environ.get("ATTNLIB_CACHE") or Path.home() / ".cache" / "attnlib")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 SHOWN = 10

@@ -8,9 +8,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from attnlib import checking
-from attnlib.calibration.fit import Fitting, Per, Report, ScaleFit, fit_scales
-from attnlib.calibration.gradient import ScaleGradient
-from attnlib.calibration.memory import Memory
+from attnlib.calibration.fit import Per, Report, ScaleFit, fit_scales
+from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 
 FEWEST = 4
 """So many windows of a text there must be: half of them judge."""
@@ -68,7 +67,6 @@ def answer(
     per: Per = "model",
     law: str = "constant",
     texts: int = 16,
-    memory: Memory | None = None,
     report: Report | None = None,
 ) -> Answer:
     """Return what a model of language wants at a length, from windows of one text.
@@ -77,21 +75,5 @@ def answer(
     the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibrate.
     """
     found = windows(ids, checking.integer("length", length, minimum=2), texts)
-    memory = memory or Memory()
-    fit = fit_scales(model, found[::2], found[1::2], per=per, law=law, memory=memory, report=report)
-    return Answer(length, _gradient(model, found, memory, report), fit)
-
-
-def _gradient(
-    model: nn.Module, texts: list[Tensor], memory: Memory, report: Report | None
-) -> ScaleGradient:
-    """Return what `scale_gradient` does, from what is in memory where that is."""
-    fitting = Fitting(model, texts, memory=memory, per="head")
-    losses, samples = [], []
-    for text in texts:
-        loss, slope = fitting.slope(text, np.zeros(fitting.parameters))
-        losses.append(loss)
-        samples.append(np.where(fitting.there, slope.reshape(fitting.shape), np.nan))
-        if report is not None:
-            report("gradient", loss)
-    return ScaleGradient(fitting.layers, np.array(losses), np.stack(samples))
+    fit = fit_scales(model, found[::2], found[1::2], per=per, law=law, report=report)
+    return Answer(length, scale_gradient(model, found, report=report), fit)

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -15,7 +14,6 @@ from attnlib import checking
 from attnlib.attention.options import named_policy
 from attnlib.calibration.applied import Applied, fold, registered
 from attnlib.calibration.gradient import by_head
-from attnlib.calibration.memory import Memory, Slope
 from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import Loss, Pass, own_loss, read
 from attnlib.checking import FloatArray
@@ -163,7 +161,6 @@ def fit_scales(
     train_length: float | None = None,
     steps: int = 12,
     report: Report | None = None,
-    memory: Memory | None = None,
 ) -> ScaleFit:
     """Return the factors of all logits at which the model's own loss on `train` is least.
 
@@ -177,9 +174,7 @@ def fit_scales(
     more texts to fit to every fourth only says when to stop. `test` has texts that are used for
     neither: the gain is their fall of the loss, text by text. `recommended` is whether its 95 %
     interval over texts is above 0. Texts, `loss` and errors as for `scale_gradient`. `report` is
-    called after each step with what was computed and its loss. A `memory` keeps each pass in a
-    file: called again with the same model and texts, token ids, a fit goes on where it was stopped.
-    Chapter: calibrate.
+    called after each step with what was computed and its loss. Chapter: calibrate.
     """
     checking.choice("per", per, ("model", "layer", "head"))
     steps = checking.integer("steps", steps, minimum=1)
@@ -201,7 +196,6 @@ def fit_scales(
         law=law,
         rule=rule,
         train_length=train_length,
-        memory=memory or Memory(),
     )
     held = texts[HELD_OUT - 1 :: HELD_OUT]
     used = [text for i, text in enumerate(texts) if i % HELD_OUT != HELD_OUT - 1]
@@ -240,10 +234,8 @@ class Fitting:
         law: str = "constant",
         rule: Policy | None = None,
         train_length: float | None = None,
-        memory: Memory,
     ) -> None:
         self.model, self.loss, self.law, self.rule = model, loss, law, rule
-        self.memory = memory
         first = read(model, texts[0], loss)
         sizes = {part.place.layer: part.place.d for part in first.parts}
         self.layers, self.dimensions = list(sizes), list(sizes.values())
@@ -284,18 +276,10 @@ class Fitting:
 
     def loss_of(self, text: Any, x: FloatArray | None) -> float:
         """Return the loss of a text."""
+        return self.pass_of(text, x, gradient=False).loss
 
-        def compute() -> Slope:
-            return self.pass_of(text, x, gradient=False).loss, np.empty(0)
-
-        return self.memory.recall(compute, "loss", self.law, self.n0, self.shape, text, x)[0]
-
-    def slope(self, text: Any, x: FloatArray) -> Slope:
+    def slope(self, text: Any, x: FloatArray) -> tuple[float, FloatArray]:
         """Return the loss of a text and its gradient in the parameters."""
-        about = "slope", self.law, self.n0, self.shape, text, x
-        return self.memory.recall(partial(self._slope, text, x), *about)
-
-    def _slope(self, text: Any, x: FloatArray) -> Slope:
         one = self.pass_of(text, x, gradient=True)
         slopes = [by_head(one, self.layers)]
         if self.law == "log":

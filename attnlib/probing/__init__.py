@@ -27,6 +27,6 @@ with brought_by("torch"):
     from attnlib.probing.monitor import Monitor
     from attnlib.probing.observer import probe
     from attnlib.probing.random_scores import RANDOM
-    from attnlib.probing.report import DEFINITIONS, OneHead, Report
+    from attnlib.probing.report import DEFINITIONS, Report
 
-__all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "OneHead", "Report", "clip", "probe"]
+__all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "Report", "clip", "probe"]

@@ -1,15 +1,13 @@
-"""The figures of a report: a picture of its heads against random scores, and one of them."""
+"""The figure of a report: a picture of its heads against random scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import exact, freezing
 from attnlib.extras import brought_by
-from attnlib.probing.random_scores import RandomScores
 from attnlib.probing.summary import (
     SINK,
     WIDE,
@@ -34,11 +32,6 @@ NAMED = 40
 
 COLOURS = 21
 """In a picture, fewer than what Matplotlib would make a bitmap of; the middle one is neutral."""
-
-BINS = 32
-"""In so many groups of rows the figure of a head has its quantiles."""
-
-COLOUR = "tab:blue"
 
 LUMINANCE = (0.2126, 0.7152, 0.0722)
 """Of red, green and blue light."""
@@ -135,47 +128,3 @@ def _names(names: list[str]) -> tuple[list[str], str]:
 def _alike(parts: list[list[str]]) -> int:
     """Return how many parts of the names are the same in all, from the first on."""
     return len(list(takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))))
-
-
-def head(line: Line, rows: Mapping[str, NDArray[Any]]) -> "Figure":
-    """Return a figure of the rows of one head: their spread, and their entropy against random.
-
-    `rows` has arrays with a number for each row: keys, query, alpha, entropy.
-    """
-    with brought_by("book"):
-        import matplotlib.pyplot as plt
-
-    n, place, counts = np.unique(rows["keys"], return_inverse=True, return_counts=True)
-    by_keys = len(n) > 1
-    across = rows["keys" if by_keys else "query"]
-    cuts = np.geomspace if by_keys else np.linspace
-    edges = np.unique(np.ceil(cuts(across.min(), across.max() + 1.0, BINS + 1)))
-    places = np.digitize(across, edges)
-    groups = [places == group for group in np.unique(places)]
-
-    def means(values: NDArray[Any]) -> list[float]:
-        return [values[group].mean() for group in groups]
-
-    at = means(across)
-    figure, panels = plt.subplots(2, 1, figsize=(5.4, 5.0), sharex=True, layout="constrained")
-    for axes, name in zip(panels, ("alpha", "entropy"), strict=True):
-        ends = np.array([np.quantile(rows[name][group], (0.1, 0.9)) for group in groups])
-        axes.fill_between(at, *ends.T, color=COLOUR, alpha=0.2, linewidth=0)
-        label = "mean of the rows; 10 % to 90 %"
-        axes.plot(at, means(rows[name]), "-", color=COLOUR, label=label)
-    critical = means(freezing.critical_alpha(rows["keys"]))
-    panels[0].plot(at, critical, ":", color="0.4", label="α_c = √(2 log n)")
-    alpha = line["alpha"]
-    if alpha <= exact.LARGEST_SCALE:
-        theory = RandomScores(line["dimension"], tuple(n.tolist()), tuple(counts.tolist()))
-        random = means(theory.entropy(alpha)[place])
-        panels[1].plot(at, random, "--", color="0.4", label=f"random scores, α = {alpha:.2f}")
-    panels[0].set(ylabel="spread α of a row", title=f"{layer_name(line)}, head {line['head']}")
-    panels[1].set(ylabel="entropy, nats", xlabel="keys that a row sees" if by_keys else "position")
-    if by_keys:
-        panels[1].set_xscale("log", base=2)
-        panels[1].xaxis.set_major_formatter("{x:g}")
-    for axes in panels:
-        axes.legend(frameon=False, fontsize="small")
-        axes.set_ylim(bottom=0.0)
-    return figure

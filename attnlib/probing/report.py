@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import checking
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing import figures, summary
@@ -181,37 +180,9 @@ class Report:
         """Return a picture of all heads, layers down and heads across.
 
         The colour is 1/Y over that of random scores of the head's spread, without theory over the
-        number of keys; marks are sinks and wide heads, as in `unusual`.
+        number of keys; marks are sinks and wide heads.
         """
         return figures.heads(self._lines())
-
-    def head(self, layer: str | int, head: int, call: int = 0) -> "OneHead":
-        """Return one head: print it, or draw it with its `plot`.
-
-        `layer` is its name, or its number in the order of the calls. ValueError for a head that was
-        not measured.
-        """
-        heads = self._heads()
-        names = list(dict.fromkeys(one.layer for one in heads))
-        if not isinstance(layer, str):
-            layer = names[checking.integer("layer", layer, minimum=0, maximum=len(names) - 1)]
-        for line, one in zip(self._lines(), heads, strict=True):
-            if (one.layer, one.call, one.head) == (layer, call, head):
-                return OneHead(line, one.columns())
-        raise ValueError(
-            f"layer, head and call must be those of a head that was measured, such as {names[0]!r} "
-            f"0 0, got layer={layer!r:.80}, head={head!r:.80}, call={call!r:.80}"
-        )
-
-    def unusual(self, count: int = 5) -> list[tuple[str, int, int, str]]:
-        """Return the `count` heads that stand out most: layer, call, head, and why in words.
-
-        Those whose numbers are not finite; then those far from random scores of their spread in the
-        number of keys that share the weight (a factor of 1.5), with a sink (0.3 of the weight on
-        the first key), with wide rows (half of them), or with even weights (1/Y above 0.9 n).
-        """
-        found = summary.unusual(self._lines(), checking.integer("count", count, minimum=1))
-        return [(line["layer"], line["call"], line["head"], why) for line, why in found]
 
     def __repr__(self) -> str:
         return summary.text(self._lines())
@@ -241,35 +212,6 @@ class Report:
                     lines[place] = {name: line[name] for name in self._columns}
             self._written = [lines[i] for i in range(len(heads))]
         return self._written
-
-
-class OneHead:
-    """One head: all that is measured of it when printed, its rows when drawn.
-
-    Chapter: probe.
-    """
-
-    def __init__(self, line: summary.Line, rows: dict[str, NDArray[Any]]) -> None:
-        self.line = line
-        """Its line of `Report.table`."""
-        self._rows = rows
-
-    def plot(self) -> "Figure":
-        """Return a figure: spread and entropy of its rows, by the number of keys that they see.
-
-        Where all rows see as many keys, by position. Beside them where rows freeze, and the entropy
-        of random scores at the head's α. ValueError if no row sees two keys, or one is not finite.
-        """
-        drawn = np.array([self._rows["alpha"], self._rows["entropy"]])
-        if not (drawn.size and np.isfinite(drawn).all()):
-            raise ValueError(
-                f"head {self.line['head']} of {self.line['layer']} must have finite rows of two "
-                "keys or more to be drawn"
-            )
-        return figures.head(self.line, self._rows)
-
-    def __repr__(self) -> str:
-        return summary.one_head(self.line)
 
 
 def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:

@@ -1,4 +1,4 @@
-"""attnlib calibrate: verdicts for a model in a folder, and going on from what was kept."""
+"""attnlib calibrate: verdicts for a model in a folder."""
 
 import json
 
@@ -69,8 +69,8 @@ def text(tmp_path_factory):
     return path
 
 
-def test_a_verdict_for_each_length_then_the_heads(folder, text, tmp_path):
-    result = run(folder, "--text", text, "--lengths", "16,32", "--memory", tmp_path / "kept")
+def test_a_verdict_for_each_length_then_the_heads(folder, text):
+    result = run(folder, "--text", text, "--lengths", "16,32")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].startswith("at 16 this model wants ×")
@@ -79,25 +79,18 @@ def test_a_verdict_for_each_length_then_the_heads(folder, text, tmp_path):
     assert all(len(line) <= 100 for line in lines)
 
 
-def test_json_has_every_head_and_a_run_goes_on_from_what_it_has_kept(folder, text, tmp_path):
-    kept = tmp_path / "kept"
-    options = ("--text", text, "--lengths", 16, "--per", "layer", "--memory", kept, "--json")
-    first = run(folder, *options)
-    [found] = json.loads(first.stdout)
+def test_json_has_every_head(folder, text):
+    result = run(folder, "--text", text, "--lengths", 16, "--per", "layer", "--json")
+    [found] = json.loads(result.stdout)
     assert len(found["heads"]) == 4
     assert found["fit"]["per"] == "layer"
-    whole = kept.read_text()
-    kept.write_text(whole[: len(whole) // 2])  # as if it had been killed on the way
-    assert run(folder, *options).stdout == first.stdout
-    assert sorted(kept.read_text().splitlines()) == sorted(whole.splitlines())
 
 
 def test_the_model_is_saved_with_its_factors_or_not_at_all(folder, text, tmp_path):
     from transformers import AutoModelForCausalLM
 
     target = tmp_path / "changed"
-    options = ("--text", text, "--lengths", 32, "--memory", tmp_path / "kept", "--apply", target)
-    result = run(folder, *options)
+    result = run(folder, "--text", text, "--lengths", 32, "--apply", target)
     if "leave it" in result.stdout:
         assert result.exit_code == 1
         assert not target.exists()
@@ -118,8 +111,8 @@ def test_the_model_is_saved_with_its_factors_or_not_at_all(folder, text, tmp_pat
         (("--lengths", "1"), "length must be from 2"),
     ],
 )
-def test_what_is_wrong_is_one_line(options, said, folder, text, tmp_path):
-    result = run(folder, "--text", text, "--memory", tmp_path / "kept", *options)
+def test_what_is_wrong_is_one_line(options, said, folder, text):
+    result = run(folder, "--text", text, *options)
     assert result.exit_code
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

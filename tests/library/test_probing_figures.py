@@ -1,4 +1,4 @@
-"""The figures of a report: what stands where, in which colour, under which name."""
+"""The figure of a report: what stands where, in which colour, under which name."""
 
 import math
 
@@ -6,10 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from attnlib import exact, freezing
-from attnlib.probing import DEFINITIONS, figures, probe
-from attnlib.scores import DotProduct
-from tests.library.test_probing import Caller, draw
+from attnlib.probing import DEFINITIONS, figures
 
 HEAD = {
     **dict.fromkeys(DEFINITIONS, 0.0),
@@ -76,62 +73,3 @@ def test_sinks_and_wide_heads_are_marked_and_explained():
     (legend,) = figure.legends
     assert [text.get_text().split(":")[0] for text in legend.get_texts()] == ["sink", "wide"]
     assert [line.get_marker() for line in legend.get_lines()] == ["o", "^"]
-
-
-# --- one head -----------------------------------------------------------------------------------
-
-
-def probed(*shape, **options):
-    """Return the report of one call of random queries, keys and values."""
-    with probe(model := Caller()) as report:
-        model(*(draw(*shape, seed=i) for i in range(3)), **options)
-    return report
-
-
-def curves(figure):
-    return [
-        {line.get_label().split(",")[0].split(" ")[0]: line.get_xydata() for line in panel.lines}
-        for panel in figure.axes
-    ]
-
-
-def test_a_heads_rows_are_drawn_by_the_keys_that_they_see():
-    report = probed(40, 2, 9, 16, is_causal=True)
-    figure = report.head(0, 1).plot()
-    assert figure.axes[0].get_title() == "Caller, head 1"
-    assert figure.axes[1].get_xlabel() == "keys that a row sees"
-    rows = report.rows()
-    by_keys = rows[rows["head"] == 1].groupby("keys")
-    n = np.arange(2, 10)
-    above, below = curves(figure)
-    np.testing.assert_allclose(above["α_c"], np.c_[n, freezing.critical_alpha(n)])
-    expected = exact.entropy(DotProduct(16), report.table()["alpha"][1], n)
-    np.testing.assert_allclose(below["random"][:, 1], expected)
-    for panel, lines, name, label in zip(
-        figure.axes,
-        (above, below),
-        ("alpha", "entropy"),
-        ("spread α of a row", "entropy, nats"),
-        strict=True,
-    ):
-        np.testing.assert_allclose(lines["mean"], np.c_[n, by_keys[name].mean()], rtol=1e-6)
-        assert panel.get_ylabel() == label
-        assert panel.get_xscale() == "log"
-        (band,) = panel.collections
-        (path,) = band.get_paths()
-        for keys, values in by_keys[name]:  # most rows are in the band
-            ends = path.vertices[path.vertices[:, 0] == keys, 1]
-            quantiles = values.quantile([0.1, 0.9])
-            np.testing.assert_allclose([ends.min(), ends.max()], quantiles, rtol=1e-5)
-
-
-def test_rows_that_cannot_be_drawn_are_refused_and_theory_ends_where_it_ends():
-    with pytest.raises(ValueError, match="head 0 of Caller must have finite rows"):
-        probed(1, 1, 1, 4).head(0, 0).plot()
-    k = draw(1, 1, 4, 4, seed=1)
-    with pytest.warns(UserWarning, match="NaN"), probe(model := Caller()) as report:
-        model(k.where(k < k.max(), math.nan), k, k)  # one query
-    with pytest.raises(ValueError, match="must have finite rows"):
-        report.head(0, 0).plot()
-    beyond = probed(1, 1, 6, 4, scale=1e6)
-    assert len(curves(beyond.head(0, 0).plot())[1]) == 1
