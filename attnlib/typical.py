@@ -68,8 +68,8 @@ def gradient(
 
     All α see the same rows: differences between them are less noisy than the standard errors say.
     The standard error of the geometric mean is that of E log g, times the value. Each α adds a few
-    nanoseconds a score to the time. What is below the smallest float is 0. A median is rounded to
-    15 significant bits, as `Sample.quantile` says. The mean of g is in `exact.gradient`.
+    nanoseconds a score to the time. What is below the smallest float is 0. The mean of g is in
+    `exact.gradient`.
 
     Raises ValueError or TypeError for another `statistic` and a bad α. Chapter: exact.
 
@@ -164,7 +164,8 @@ def row_optima(
     (3,)
     """
     keys = checking.integer("n", n, minimum=2)
-    return sampling.draws(law, keys, _row_optima, rows=rows, seed=seed, executor=executor)
+    options: dict[str, Any] = {"rows": rows, "seed": seed, "executor": executor}
+    return sampling.sample(law, keys, _row_optima, **options).values
 
 
 def _estimate(value: float, error: float) -> Estimate:
@@ -338,7 +339,7 @@ def _best_median(law: RowLaw, n: int, start: float, **options: Any) -> Estimate:
     centre = start
     for _ in range(8):
         measure = partial(_log_gradients, alpha=centre * np.exp(offsets))
-        logs = sampling.draws(law, n, measure, **options)
+        logs = sampling.sample(law, n, measure, **options).values
         shift, error = _peak_of_medians(offsets, logs)
         centre *= float(np.exp(shift))
         if abs(shift) <= WINDOW / 2.0:
