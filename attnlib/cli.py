@@ -201,9 +201,6 @@ def probe_command(
     text: Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")],
     tokens: Annotated[int, typer.Option(min=2, help="It reads at most so many tokens.")] = 512,
     trust_remote_code: Trust = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw all heads beside random scores, into this file.")
-    ] = None,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -216,9 +213,6 @@ def probe_command(
     numbers only.
     """
     _say_what_to_install()
-    if plot is not None:  # before the model runs
-        with brought_by("book"):
-            import matplotlib  # noqa: F401
     with _in_one_line(OSError, UnicodeDecodeError, about=f"{text} cannot be read: "):
         content = text.read_text("utf-8")
     with warnings.catch_warnings(record=True) as caught:
@@ -236,8 +230,6 @@ def probe_command(
         report = _probed(model, network, ids, device)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
-    if plot is not None:
-        _draw(report, plot)
     if as_json:
         typer.echo(report.to_json())
     else:
@@ -283,15 +275,6 @@ def _probed(model: str, network: Any, ids: Any, device: str) -> "Report":
     if broken:
         raise CommandError(f"{model} computes NaN or infinity, first in {broken[0]}", 1)
     return report
-
-
-def _draw(report: "Report", path: Path) -> None:
-    """Draw all heads into a file of the kind that its name says."""
-    with brought_by("book"):
-        import matplotlib
-    matplotlib.use("agg")
-    with _in_one_line(OSError, ValueError, status=1, about=f"{path} cannot be written: "):
-        report.plot().savefig(path)
 
 
 # --- attnlib audit --------------------------------------------------------------------------------

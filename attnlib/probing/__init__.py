@@ -13,8 +13,7 @@ there is a reason to look. `clip` makes logits smaller that have grown too large
 
 `observer` watches the model, `tokens` knows whose queries a call has and `sample` chooses some of
 them, `measure` turns a call into rows and `tally` keeps their sums, `random_scores` has the theory,
-and `report` shows both: by `summary` in words, and by `figures`; `monitor` is made of them and of
-`alarms`.
+and `report` shows both, by `summary` in words; `monitor` is made of them and of `alarms`.
 
 Chapter: probe.
 """

@@ -1,23 +1,20 @@
-"""What a probe has measured, as a table, a figure, JSON and text, beside random scores."""
+"""What a probe has measured, as a table, JSON and text, beside random scores."""
 
 import json
 import math
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
-from attnlib.probing import figures, summary
+from attnlib.probing import summary
 from attnlib.probing.measure import Measured, TargetRows
 from attnlib.probing.random_scores import OUTPUTS, RANDOM, RandomScores
 from attnlib.probing.tally import FIELDS, SUMMED, Kept, Tally
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DEFINITIONS = {
     "layer": "name of the module that attends",
@@ -46,7 +43,6 @@ DEFINITIONS = {
     "gradient": "g = α(1 − Y), half the sum of |∂p/∂s| for scores in units of their standard "
     "deviation, with the head's α: mean over the rows",
     "random_gradient": "the same for random scores",
-    "gradient_median": "median of g, over the rows that are kept",
     "gradient_mean_log": "mean of log g",
     "gradient_share": "mean g / its limit for random scores as α → ∞",
     "largest_logit": "largest logit of a row: the largest over the rows",
@@ -83,7 +79,7 @@ KEPT = 2**22
 
 
 class Report:
-    """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
+    """What `probe` has measured: a table, JSON, and a summary when printed."""
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self.not_finite: list[str] = []
@@ -142,9 +138,7 @@ class Report:
         the model is called with `past_key_values`.
 
         All rows are here up to 2²², of all heads together. Of more there is a random sample, of as
-        many rows of each head; a UserWarning says so, and the table, of which only the median is
-        of the rows kept, knows more. With k rows of a head, the rank of their median is off by
-        1/(2√k) on average.
+        many rows of each head; a UserWarning says so, and the table knows all.
         """
         with brought_by("table"):
             import pandas as pd
@@ -175,14 +169,6 @@ class Report:
         ]
         content = {"definitions": self.definitions, "heads": heads}
         return json.dumps(content, ensure_ascii=False, indent=1)
-
-    def plot(self) -> "Figure":
-        """Return a picture of all heads, layers down and heads across.
-
-        The colour is 1/Y over that of random scores of the head's spread, without theory over the
-        number of keys; marks are sinks and wide heads.
-        """
-        return figures.heads(self._lines())
 
     def __repr__(self) -> str:
         return summary.text(self._lines())
@@ -283,7 +269,7 @@ class _Head:
     ) -> dict[str, Any]:
         """Return its line; `limit` is that of the gradient of random scores."""
         alpha, rows = self.alpha, int(self.total("rows"))
-        gradient, gradients = alpha * self.mean("complement"), self.columns()["gradient"]
+        gradient = alpha * self.mean("complement")
         value_std = math.sqrt(self.mean("value_variance"))
         log_alpha = math.log(alpha) if alpha else -math.inf
         targets, lost_gap = self.total("targets"), self.total("target_lost_gap")
@@ -300,7 +286,6 @@ class _Head:
             "critical_alpha": critical_alpha,
             "effective_keys": 1.0 / self.mean("collision_probability"),
             "gradient": gradient,
-            "gradient_median": float(np.median(gradients)) if gradients.size else math.nan,
             "gradient_mean_log": self.mean("log_complement") + log_alpha,
             "gradient_share": gradient / limit,
             "largest_logit": float(self.tally.largest_logit[self.head]) if rows else math.nan,

@@ -205,17 +205,6 @@ def test_a_model_that_computes_nan_is_named(weight, where, number, altered, fold
     refused(said, path, "--text", text, "--json", status=1)
 
 
-def test_all_heads_are_drawn_or_why_not_is_one_line(folder, text, tmp_path):
-    drawn = tmp_path / "heads.svg"
-    result = run(folder, "--text", text, "--plot", drawn)
-    assert result.exit_code == 0, result.output
-    assert "layer h.*.attn" in drawn.read_text()
-    (tmp_path / "file").touch()
-    common = (folder, "--text", text)
-    refused("cannot be written", *common, "--plot", tmp_path / "file" / "x.svg", status=1)
-    refused("Format 'txt' is not supported", *common, "--plot", tmp_path / "x.txt", status=1)
-
-
 def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding(folder):
     right = CliRunner().invoke(app, ["audit", str(folder)])
     assert right.exit_code == 0, right.output
