@@ -220,22 +220,6 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     return limit
 
 
-def saturation(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return `gradient` / `gradient_limit`, broadcasting over α and n ≥ 2.
-
-    How much of the mean gradient that any scale can give is there at α (for laws whose mean
-    gradient increases). 0 for `DotProduct(1)`, whose limit is infinite. Raises ValueError at n = 1,
-    where both are 0. Chapter: exact.
-
-    >>> float(saturation(scores.Normal(), 2.5, 512))
-    0.737...
-    """
-    _, keys = _arguments(law, alpha, n)
-    if (keys < 2.0).any():
-        raise ValueError("n must be at least 2 for a share of the limit, got n=1")
-    return gradient(law, alpha, n) / gradient_limit(law, n)
-
-
 def _of_one_key(row: Row) -> FloatArray:
     return row.keys * row.inner * np.exp(row.others(1.0))
 

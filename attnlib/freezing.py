@@ -46,30 +46,6 @@ def critical_alpha(n: ArrayLike, law: scores.Law | None = None) -> FloatArray:
     return chosen.critical_alpha(n)
 
 
-def annealed_typical_bound(n: ArrayLike) -> FloatArray:
-    """Return α_c/2 = √(½ log n): up to here Σp² ≈ e^{α²}/n holds for typical rows.
-
-    For the geometric mean of Σp² the ratio to e^{α²}/n tends to 1 at every fixed α/α_c below ½, and
-    to 0 above. Raises as `critical_alpha`. Chapter: freezing.
-
-    >>> float(1.0 / annealed_typical_bound(4096))  # as a temperature
-    0.49036...
-    """
-    return critical_alpha(n) / 2.0
-
-
-def annealed_mean_bound(n: ArrayLike) -> FloatArray:
-    """Return α_c/√3 = √(⅔ log n): up to here E Σp² ≈ e^{α²}/n.
-
-    The ratio of E Σp² to e^{α²}/n tends to 1 at every fixed α/α_c below 1/√3, to ½ at it, as
-    ½ − 1/(α√(2π)) + …, and to 0 above. Raises as `critical_alpha`. Chapter: freezing.
-
-    >>> float(1.0 / annealed_mean_bound(4096))  # as a temperature
-    0.42466...
-    """
-    return cast(FloatArray, critical_alpha(n) / np.sqrt(3.0))
-
-
 def frozen_entropy(x: ArrayLike) -> FloatArray:
     """Return ψ(1) − ψ(1 − 1/x), the limit of E H at fixed x = α/α_c > 1, in nats.
 

@@ -26,7 +26,7 @@ needle that is none, a θ that is negative, above 10⁴/σ, or beyond which E e^
 beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -228,18 +228,18 @@ def reach(
     needle: Needle,
     alpha: ArrayLike | None = None,
     *,
-    policy: str | Policy | Sequence[str | Policy] | None = None,
+    policy: str | Policy | None = None,
     d: int | None = None,
     sinks: ArrayLike = (),
 ) -> FloatArray:
     """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
 
-    At a fixed α, or by a rule in n: a policy or its name, or several for a last axis, with
-    α = `Policy.alpha(n, d)`/σ, the query at the last position, and d that of the law if it has one.
-    By a rule the weight may come and go: n is the last up to e¹⁰⁰. 0 where the needle has less from
-    the start; infinite where it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` as in
-    `weight`. Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError
-    without exactly one of alpha and policy. Chapter: reach.
+    At a fixed α, or by a rule in n: a policy or its name, with α = `Policy.alpha(n, d)`/σ, the
+    query at the last position, and d that of the law if it has one. By a rule the weight may come
+    and go: n is the last up to e¹⁰⁰. 0 where the needle has less from the start; infinite where it
+    has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` as in `weight`. Broadcasts over α and
+    the needle's parameter. Errors as the module says, and TypeError without exactly one of alpha
+    and policy. Chapter: reach.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
     5344.0
@@ -260,14 +260,13 @@ def reach(
             return np.array([_reach(law, quantity, one, float(a)) for a in alphas])
 
         return _by_strength(needle, strengths, scale, at_scales)
-    several = isinstance(policy, Sequence) and not isinstance(policy, str)
-    rules = [_policy(one) for one in (cast(Sequence[Any], policy) if several else [policy])]
+    rule = _policy(policy)
     size = checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
-    by_rules = np.empty((*strengths.shape, len(rules)))
+    reached = np.empty(strengths.shape)
     for place, strength in np.ndenumerate(strengths):
         one = type(needle)(float(strength))
-        by_rules[place] = [_reach_by_rule(law, quantity, one, rule, size) for rule in rules]
-    return by_rules if several else by_rules[..., 0]
+        reached[place] = _reach_by_rule(law, quantity, one, rule, size)
+    return reached
 
 
 # --- needles --------------------------------------------------------------------------------------

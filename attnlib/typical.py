@@ -4,13 +4,12 @@ The mean of g = α(1 − Σp²) is kept up by rare rows whose two largest scores
 row is different: from some α on its gradient falls. Where depends on what is called typical, and
 there are three answers here. None of them is *the* scale: all speak of random scores.
 
-Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed`, `executor` and the
-errors they raise are those of `sampling.sample`, n from 2 on.
+Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed` and the errors they
+raise are those of `sampling.sample`, n from 2 on.
 
 Chapter: exact.
 """
 
-from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -62,7 +61,6 @@ def gradient(
     *,
     rows: int = 10_000,
     seed: int = 0,
-    executor: Executor | None = None,
 ) -> Estimate:
     """Return exp(E log g), or the median of g, over rows of n random scores, for each α ≥ 0.
 
@@ -84,7 +82,7 @@ def gradient(
         raise ValueError("alpha must hold at least one number, got an empty array")
     keys = checking.integer("n", n, minimum=2)
     measure = partial(_gradients if statistic == "median" else _log_gradients, alpha=scale)
-    sample = sampling.sample(law, keys, measure, rows=rows, seed=seed, executor=executor)
+    sample = sampling.sample(law, keys, measure, rows=rows, seed=seed)
     if statistic == "median":
         return sample.quantile(0.5)
     log_mean, error = sample.mean()
@@ -99,7 +97,6 @@ def best_alpha(
     *,
     rows: int | None = None,
     seed: int = 0,
-    executor: Executor | None = None,
 ) -> Estimate:
     """Return the α that is best for typical rows of n ≥ 2 random scores, in one of three senses.
 
@@ -134,20 +131,17 @@ def best_alpha(
     count = _default_rows(keys, statistic)
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
-    options: dict[str, Any] = {"seed": seed, "executor": executor}
     if statistic == "row":
-        return sampling.sample(law, keys, _row_optima, rows=count, **options).quantile(0.5)
+        return sampling.sample(law, keys, _row_optima, rows=count, seed=seed).quantile(0.5)
     pilot = min(count, max(100, PILOT_NUMBERS // keys))
-    start = _where_to_look(law, keys, rows=pilot, **options)
-    near = _best_geometric_mean(law, keys, start, rows=pilot, **options)
+    start = _where_to_look(law, keys, rows=pilot, seed=seed)
+    near = _best_geometric_mean(law, keys, start, rows=pilot, seed=seed)
     if statistic == "geometric_mean":
-        return _best_geometric_mean(law, keys, float(near.value), rows=count, **options)
-    return _best_median(law, keys, 1.65 * float(near.value), rows=count, **options)
+        return _best_geometric_mean(law, keys, float(near.value), rows=count, seed=seed)
+    return _best_median(law, keys, 1.65 * float(near.value), rows=count, seed=seed)
 
 
-def row_optima(
-    law: RowLaw, n: int, *, rows: int, seed: int = 0, executor: Executor | None = None
-) -> FloatArray:
+def row_optima(law: RowLaw, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     """Return for each of `rows` random rows of n ≥ 2 scores the α that maximises its own g.
 
     With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where
@@ -164,8 +158,7 @@ def row_optima(
     (3,)
     """
     keys = checking.integer("n", n, minimum=2)
-    options: dict[str, Any] = {"rows": rows, "seed": seed, "executor": executor}
-    return sampling.sample(law, keys, _row_optima, **options).values
+    return sampling.sample(law, keys, _row_optima, rows=rows, seed=seed).values
 
 
 def _estimate(value: float, error: float) -> Estimate:

@@ -51,11 +51,9 @@ def test_the_quadrature_agrees_with_the_exact_values(alpha, n):
 # --- scales --------------------------------------------------------------------------------------
 
 
-def test_the_three_scales_are_the_critical_one_over_1_2_and_root_3():
+def test_the_critical_scale_of_normal_scores_and_dot_products():
     n = np.array([1, 2, 4096, 1e300])
     np.testing.assert_allclose(freezing.critical_alpha(n) ** 2, 2 * np.log(n), rtol=1e-15)
-    np.testing.assert_allclose(freezing.annealed_typical_bound(n) ** 2, np.log(n) / 2, rtol=1e-14)
-    np.testing.assert_allclose(freezing.annealed_mean_bound(n) ** 2, 2 * np.log(n) / 3, rtol=1e-14)
     for law in (scores.Normal(), scores.DotProduct(8)):
         np.testing.assert_array_equal(freezing.critical_alpha(n, law), freezing.critical_alpha(n))
 
