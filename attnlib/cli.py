@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from itertools import count
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -261,19 +260,17 @@ def _probed(model: str, network: Any, ids: Any, device: str) -> "Report":
     """Return what the probe sees of a model that reads these tokens."""
     import torch
 
-    from attnlib import opening
     from attnlib.probing import probe
 
     try:
         network.to(device)
         with torch.no_grad(), probe(network) as report:
-            outputs = network(**_inputs(network, ids.to(device)))
+            network(**_inputs(network, ids.to(device)))
     except Exception as error:  # a model raises what its parts raise
         kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
         raise CommandError(f"{kind}{error}", 1) from error
-    broken = report.not_finite or ([] if opening.is_finite(outputs) else ["its output"])
-    if broken:
-        raise CommandError(f"{model} computes NaN or infinity, first in {broken[0]}", 1)
+    if report.not_finite:
+        raise CommandError(f"{model} computes NaN or infinity, first in {report.not_finite[0]}", 1)
     return report
 
 
@@ -359,19 +356,16 @@ def calibrate_command(
     tokenizer, network = _opened(model, trust_remote_code, language=True)
     ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
     answers = []
-    with Console(stderr=True).status("reading") as status:
-        for length in counts:
-            passes = count(1)
-
-            def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
-                status.update(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
-
-            options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
-            with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-                found = answer(network, ids, length, **options)
-            answers.append(found)
-            if not as_json:
-                typer.echo(str(found))
+    options: Any = {"per": str(per), "law": law, "texts": texts}
+    for length in counts:
+        with (
+            Console(stderr=True).status(f"reading at {length} tokens"),
+            _in_one_line(ValueError, RuntimeError, status=1, about=f"{model}: "),
+        ):
+            found = answer(network, ids, length, **options)
+        answers.append(found)
+        if not as_json:
+            typer.echo(str(found))
     if as_json:
         typer.echo(json.dumps([found.to_dict() for found in answers], indent=2))
     else:

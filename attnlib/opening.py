@@ -8,9 +8,6 @@ import pickle
 import warnings
 from typing import Any
 
-import torch
-from torch import Tensor
-
 
 def open_model(
     name: str, *, trust_remote_code: bool = False, language: bool = False
@@ -59,12 +56,3 @@ def _reason(error: Exception) -> str:
     if "ignore_mismatched_sizes" in text:
         return "its weights do not have the shapes that its configuration asks for"
     return next(iter(text.splitlines()), type(error).__name__)
-
-
-def is_finite(outputs: Any) -> bool:
-    """Return whether the tensors that a model of transformers has returned hold only numbers."""
-    return all(
-        bool(torch.isfinite(one).all())
-        for one in outputs.values()
-        if isinstance(one, Tensor) and one.is_floating_point()
-    )

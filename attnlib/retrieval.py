@@ -569,22 +569,19 @@ class NeedleCalibration(NamedTuple):
     """t*, the factor of all logits that has the least mean loss."""
 
 
-def needle_calibration(
-    logits: ArrayLike, needle: int = 0, *, texts: ArrayLike | None = None
-) -> NeedleCalibration:
+def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     """Return what the logits of measured rows, (rows, keys), say of a head's scale.
 
     P is the weight on the key `needle`, ℓ_* its logit, and m the mean of the others under their own
     softmax. The mean loss with all logits times t has the derivative −E[(1 − P_t)(ℓ_* − m_t)],
     which increases, so t* = 1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise.
     Rows that are won count for nothing. Choose rows by what does not look at P, or both numbers are
-    biased. Standard errors are between rows, or between `texts`, a number for each row that says
-    which text it is of; by linearisation, for eight texts or more. t* is 0 or infinite, with an
-    error of NaN, where it is beyond 10⁻³ to 10³.
+    biased. Standard errors are between rows, taken as independent, by linearisation;
+    `attnlib.calibration.needles` has intervals between texts. t* is 0 or infinite, with an error of
+    NaN, where it is beyond 10⁻³ to 10³.
 
     Raises ValueError or TypeError for logits that are not finite or not of shape (rows, keys) with
-    two of each or more, a needle that is no place of a key, and texts of another length. Chapter:
-    needle.
+    two of each or more, and a needle that is no place of a key. Chapter: needle.
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3
@@ -596,11 +593,6 @@ def needle_calibration(
     if ell.ndim != 2 or min(ell.shape) < 2:
         raise ValueError(f"logits must be of shape (rows, keys), two or more, got {ell.shape}")
     at = checking.integer("needle", needle, minimum=0, maximum=ell.shape[1] - 1)
-    groups = np.arange(len(ell)) if texts is None else np.unique(texts, return_inverse=True)[1]
-    if groups.shape != ell.shape[:1] or groups.max() < 1:
-        raise ValueError(
-            f"texts must name two or more texts, one for each of {len(ell)} rows, got {texts!r:.80}"
-        )
     ell = ell - (ell.sum(axis=1) - ell[:, at])[:, None] / (ell.shape[1] - 1)
     meant = ell[:, at]
 
@@ -612,8 +604,7 @@ def needle_calibration(
 
     def error(of_rows: FloatArray) -> float:
         """Return the standard error of a mean over rows that is 0."""
-        sums = np.bincount(groups, of_rows)
-        return float(np.sqrt(np.square(sums).sum() * sums.size / (sums.size - 1.0)) / len(ell))
+        return float(np.sqrt(np.square(of_rows).mean() / (of_rows.size - 1.0)))
 
     gap, mean = pull(1.0)
     with np.errstate(divide="ignore", invalid="ignore"):  # others that are all alike

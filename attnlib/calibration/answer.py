@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from attnlib import checking
-from attnlib.calibration.fit import Per, Report, ScaleFit, fit_scales
+from attnlib.calibration.fit import Per, ScaleFit, fit_scales
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 
 FEWEST = 4
@@ -67,7 +67,6 @@ def answer(
     per: Per = "model",
     law: str = "constant",
     texts: int = 16,
-    report: Report | None = None,
 ) -> Answer:
     """Return what a model of language wants at a length, from windows of one text.
 
@@ -75,5 +74,5 @@ def answer(
     the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibrate.
     """
     found = windows(ids, checking.integer("length", length, minimum=2), texts)
-    fit = fit_scales(model, found[::2], found[1::2], per=per, law=law, report=report)
-    return Answer(length, scale_gradient(model, found, report=report), fit)
+    fit = fit_scales(model, found[::2], found[1::2], per=per, law=law)
+    return Answer(length, scale_gradient(model, found), fit)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -21,9 +21,6 @@ from attnlib.policies import Policy
 from attnlib.sampling import Estimate
 
 Per = Literal["model", "layer", "head"]
-
-Report = Callable[[str, float], None]
-"""Is told what was computed, and its loss."""
 
 LARGEST = math.log(8.0)
 """The largest |log t| that is tried, at the length of reference."""
@@ -160,7 +157,6 @@ def fit_scales(
     law: str | Policy = "constant",
     train_length: float | None = None,
     steps: int = 12,
-    report: Report | None = None,
 ) -> ScaleFit:
     """Return the factors of all logits at which the model's own loss on `train` is least.
 
@@ -173,8 +169,8 @@ def fit_scales(
     L-BFGS (scipy), from t = 1, at most `steps` steps and |log t| at most log 8 at n₀. Of four or
     more texts to fit to every fourth only says when to stop. `test` has texts that are used for
     neither: the gain is their fall of the loss, text by text. `recommended` is whether its 95 %
-    interval over texts is above 0. Texts, `loss` and errors as for `scale_gradient`. `report` is
-    called after each step with what was computed and its loss. Chapter: calibrate.
+    interval over texts is above 0. Texts, `loss` and errors as for `scale_gradient`. Chapter:
+    calibrate.
     """
     checking.choice("per", per, ("model", "layer", "head"))
     steps = checking.integer("steps", steps, minimum=1)
@@ -199,7 +195,7 @@ def fit_scales(
     )
     held = texts[HELD_OUT - 1 :: HELD_OUT]
     used = [text for i, text in enumerate(texts) if i % HELD_OUT != HELD_OUT - 1]
-    best = fitting.fit(used, held, steps, report or (lambda what, value: None))
+    best = fitting.fit(used, held, steps)
     before = np.array([fitting.loss_of(text, None) for text in unused])
     after = np.array([fitting.loss_of(text, best) for text in unused])
     a, b = fitting.spread(best)
@@ -292,7 +288,7 @@ class Fitting:
             gathered.append(summed if layers > 1 else summed.sum(axis=0, keepdims=True))
         return one.loss, np.concatenate([part.ravel() for part in gathered])
 
-    def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
+    def fit(self, used: list[Any], held: list[Any], steps: int) -> FloatArray:
         """Return the parameters of the least loss, as the texts that are held out see it."""
         best = np.zeros(self.parameters)
         least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
@@ -301,7 +297,6 @@ class Fitting:
         def value(u: FloatArray) -> tuple[float, FloatArray]:
             found = [self.slope(text, STEP * u) for text in used]
             loss = float(np.mean([one for one, _ in found]))
-            report("fit", loss)
             return loss, STEP * np.mean([slope for _, slope in found], axis=0)
 
         def after_step(intermediate_result: Any) -> None:
@@ -311,7 +306,6 @@ class Fitting:
                 best = x
                 return
             loss = float(np.mean([self.loss_of(text, x) for text in held]))
-            report("held out", loss)
             if loss < least:
                 best, least, waited = x, loss, 0
                 return

@@ -94,11 +94,6 @@ class Report:
         """What each column of the table is, and what random scores are."""
         return {**self._columns, "random": RANDOM}
 
-    @property
-    def padding(self) -> int:
-        """How many rows, of all heads, are left out because their query is padding."""
-        return sum(tally.padding for tally in self._tallies.values())
-
     def add(self, layer: str, call: int, measured: Measured) -> None:
         """Add a call of attention, number `call` of that layer in a run of the model."""
         heads = measured.value_variance.shape[-1]

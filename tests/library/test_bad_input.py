@@ -148,7 +148,6 @@ ARGUMENTS = {
     "sinks": (1.0, FINITE),
     "statistic": (rows.gradient, any_of(None, "mean", 3.0)),
     "std": (0.02, FINITE_NUMBER | below(0.0) | any_of(0.0)),
-    "texts": (None, any_of([0, 0], [0, 1, 2], 3, "ab")),
     "self_attention_variance.d": (8, but(COUNT, None)),
     "self_attention_variance.n": (5, WHOLE),
     "self_attention_variance.rotary": (1e4, but(FINITE_NUMBER, None) | below(1.0) | any_of(1.0)),

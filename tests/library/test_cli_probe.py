@@ -191,17 +191,13 @@ def test_weights_that_are_missing_are_named(altered, text):
     assert "are random, h.2." in line
 
 
-@pytest.mark.parametrize(
-    ("weight", "where", "number"),
-    [("h.1.attn.c_attn.weight", "h.1.attn", math.inf), ("ln_f.weight", "its output", math.nan)],
-)
-def test_a_model_that_computes_nan_is_named(weight, where, number, altered, folder, text):
+def test_a_layer_that_computes_nan_is_named(altered, folder, text):
     from safetensors.torch import load_file, save_file
 
     path, weights = altered(), load_file(folder / "model.safetensors")
-    weights[weight][0] = number
+    weights["h.1.attn.c_attn.weight"][0] = math.inf
     save_file(weights, path / "model.safetensors", {"format": "pt"})
-    said = f"computes NaN or infinity, first in {where}"
+    said = "computes NaN or infinity, first in h.1.attn"
     refused(said, path, "--text", text, "--json", status=1)
 
 

@@ -156,7 +156,7 @@ def annealed_in_the_mean(at: Place) -> None:
         alpha = x * critical(n)
         known = {"n": n, "x": x, "E": itself, "alpha": alpha}
         known["Y"] = one_key(alpha, n)
-        known["tau"] = float(freezing.collision_exponent(x))
+        known["tau"] = (1.0 / x - x) ** 2 / 4.0
         known["delta"] = math.log(n) / alpha**2 - 0.5
         at.formula(r"\operatorname{E}Y &\sim").holds(rough=3e-2, **known)
     (s,), mean = independent(normal(80))
