@@ -342,12 +342,17 @@ def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: Quant
 def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n, checked and broadcast."""
     scores.check_law(law)
-    scale, keys = checking.alpha(alpha), checking.whole_keys(n)
-    largest = LARGEST_SCALE / np.sqrt(law.variance)
-    if (scale > largest).any():
-        raise ValueError(
-            f"alpha must be at most {largest:g} for {law}, got alpha={scale.max():g}; "
-            "gradient_limit has the limit of the gradient"
-        )
+    scale, keys = checked_scale(law, alpha), checking.whole_keys(n)
     scale, keys = checking.broadcast(alpha=scale, n=keys)
     return scale, keys
+
+
+def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
+    """Return α, which must not be too large for the law."""
+    scale, largest = checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
+    if (scale > largest).any():
+        raise ValueError(
+            f"alpha must be at most {largest:g} for {law!r:.80}, got alpha={scale.max():g}; "
+            "exact.gradient_limit and retrieval.accuracy are limits"
+        )
+    return scale

@@ -253,7 +253,7 @@ def reach(
         if d is not None:
             raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
         scale, strengths = checking.broadcast(
-            alpha=_scale(law, cast(ArrayLike, alpha)), needle=strengths
+            alpha=exact.checked_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
 
         def at_scales(one: Needle, alphas: FloatArray) -> FloatArray:  # there E P only falls with n
@@ -336,17 +336,6 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
     return strengths
 
 
-def _scale(law: Law, alpha: ArrayLike) -> FloatArray:
-    scale = checking.alpha(alpha)
-    largest = exact.LARGEST_SCALE / np.sqrt(law.variance)
-    if (scale > largest).any():
-        raise ValueError(
-            f"alpha must be at most {largest:g} for {law!r:.80}, got alpha={scale.max():g}; "
-            "accuracy has the limit of the weight"
-        )
-    return scale
-
-
 def _policy(policy: Any) -> Policy:
     found = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
     if found is None:
@@ -411,7 +400,7 @@ def _expectation(
     """Return the quantity at each α, n and strength; `certain` where there is the needle only."""
     strengths = _checked(law, needle)
     scale, keys, strengths = checking.broadcast(
-        alpha=_scale(law, alpha), n=checking.whole_keys(n), needle=strengths
+        alpha=exact.checked_scale(law, alpha), n=checking.whole_keys(n), needle=strengths
     )
     result = np.full(scale.shape, certain)
     uncertain = (keys > 1.0) | (quantity.sink > -np.inf)

@@ -122,7 +122,7 @@ def mean_and_error(values: ArrayLike) -> Estimate:
     given = checking.finite("values", np.asarray(values, dtype=np.float64) if share else values)
     if given.size < 2:
         raise ValueError(f"values must be at least two numbers, got {given.size}")
-    return _estimate(given.mean(), given.std(ddof=1) / np.sqrt(given.size))
+    return estimated(given.mean(), given.std(ddof=1) / np.sqrt(given.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class Sample:
         standard error: take logarithms first.
         """
         error = self.values.std(axis=0, ddof=1) / np.sqrt(len(self.values))
-        return _estimate(self.values.mean(axis=0), error)
+        return estimated(self.values.mean(axis=0), error)
 
     def quantile(self, q: ArrayLike) -> Estimate:
         """Return the q-quantile, 0 < q < 1: shape of q first, then that of the statistic.
@@ -164,10 +164,11 @@ class Sample:
             )
         ranks = np.stack([levels, levels - spread, levels + spread])
         value, below, above = np.quantile(self.values, ranks, axis=0, method="inverted_cdf")
-        return _estimate(value, (above - below) / 2.0)
+        return estimated(value, (above - below) / 2.0)
 
 
-def _estimate(value: ArrayLike, error: ArrayLike) -> Estimate:
+def estimated(value: ArrayLike, error: ArrayLike) -> Estimate:
+    """Return both as numbers, or as arrays."""
     return Estimate(np.asarray(value)[()], np.asarray(error)[()])
 
 

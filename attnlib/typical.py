@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from attnlib import checking, sampling
 from attnlib.checking import FloatArray
-from attnlib.sampling import Estimate, RowLaw
+from attnlib.sampling import Estimate, RowLaw, estimated
 from attnlib.scores import Law
 
 Statistic = Literal["geometric_mean", "median"]
@@ -127,7 +127,7 @@ def best_alpha(
     keys = checking.integer("n", n, minimum=2)
     exact = _best_of_two_keys(law, statistic) if keys == 2 else None
     if exact is not None:
-        return _estimate(exact, 0.0)
+        return estimated(exact, 0.0)
     count = _default_rows(keys, statistic)
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
@@ -159,10 +159,6 @@ def row_optima(law: RowLaw, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     """
     keys = checking.integer("n", n, minimum=2)
     return sampling.sample(law, keys, _row_optima, rows=rows, seed=seed).values
-
-
-def _estimate(value: float, error: float) -> Estimate:
-    return Estimate(np.asarray(value)[()], np.asarray(error)[()])
 
 
 def _default_rows(n: int, statistic: Optimum) -> int:
@@ -321,7 +317,7 @@ def _best_geometric_mean(law: RowLaw, n: int, start: float, **options: Any) -> E
             break
         alpha *= float(np.exp(np.clip(slope / fall, -0.3, 0.3)))
         if abs(slope) < 0.01 * noise:
-            return _estimate(alpha, float(np.abs(noise / bend)))
+            return estimated(alpha, float(np.abs(noise / bend)))
     raise RuntimeError(
         f"no maximum of the geometric mean near alpha={alpha:g}; more rows may show one"
     )
@@ -336,7 +332,7 @@ def _best_median(law: RowLaw, n: int, start: float, **options: Any) -> Estimate:
         shift, error = _peak_of_medians(offsets, logs)
         centre *= float(np.exp(shift))
         if abs(shift) <= WINDOW / 2.0:
-            return _estimate(centre, centre * error)
+            return estimated(centre, centre * error)
     raise RuntimeError(f"no maximum of the median near alpha={centre:g}; more rows may show one")
 
 
