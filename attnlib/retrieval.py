@@ -41,7 +41,7 @@ from attnlib.checking import FloatArray
 from attnlib.maximum import Quantity, Row, first
 from attnlib.policies import POLICIES, Policy
 from attnlib.quadrature import OUTWARD, Rule, UnderflowError
-from attnlib.sampling import Estimate
+from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
 
 RAREST = 700.0
@@ -605,9 +605,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
         return float((mean - gap).mean())
 
     def told(best: float, best_error: float) -> NeedleCalibration:
-        numbers = map(np.asarray, (ratio, ratio_error, best, best_error))
-        of_ratio, of_best = Estimate(next(numbers), next(numbers)), Estimate(*numbers)
-        return NeedleCalibration(of_ratio, of_best)
+        return NeedleCalibration(estimated(ratio, ratio_error), estimated(best, best_error))
 
     end = float(np.log(LARGEST_FACTOR))
     if slope(-end) >= 0.0 or slope(end) <= 0.0:

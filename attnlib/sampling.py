@@ -16,13 +16,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlib import checking
 from attnlib.checking import FloatArray
+from attnlib.scores import Law, check_law
 
 Statistic = Callable[[FloatArray], ArrayLike]
 
@@ -50,15 +51,8 @@ class Estimate(NamedTuple):
     standard_error: FloatArray
 
 
-class RowLaw(Protocol):
-    """A law of rows: any law of `attnlib.scores`, or an object of yours with this method."""
-
-    def sample(self, rng: np.random.Generator, rows: int, n: int, /) -> FloatArray:
-        """Return `rows` rows of `n` scores, shape (rows, n)."""
-
-
 def sample(
-    law: RowLaw,
+    law: Law,
     n: int,
     statistic: Statistic,
     *,
@@ -88,8 +82,7 @@ def sample(
     >>> abs(float(value) - (1.0 - np.e / 512)) < 1e-3, float(error) < 1e-4
     (True, True)
     """
-    if isinstance(law, type) or not callable(getattr(law, "sample", None)):
-        raise TypeError(f"law must have a method sample(rng, rows, n), got law={law!r:.80}")
+    check_law(law)
     if not callable(statistic):
         raise TypeError(
             "statistic must be a function of scores of shape (rows, n), "
@@ -179,9 +172,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _batch(
-    law: RowLaw, n: int, statistic: Statistic, seed: int, index: int, rows: int
-) -> FloatArray:
+def _batch(law: Law, n: int, statistic: Statistic, seed: int, index: int, rows: int) -> FloatArray:
     """Return the statistic of the rows of one batch."""
     # The child that SeedSequence(seed).spawn would give, without those before it.
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
@@ -191,15 +182,9 @@ def _batch(
 
 
 def _measured(
-    law: RowLaw, n: int, statistic: Statistic, rng: np.random.Generator, count: int
+    law: Law, n: int, statistic: Statistic, rng: np.random.Generator, count: int
 ) -> FloatArray:
-    scores = law.sample(rng, count, n)
-    if np.shape(scores) != (count, n):
-        raise ValueError(
-            f"law must return scores of the shape asked for, {(count, n)}, "
-            f"got shape {np.shape(scores)}"
-        )
-    values = np.asarray(statistic(scores))
+    values = np.asarray(statistic(law.sample(rng, count, n)))
     if values.dtype.kind not in "iuf":
         raise TypeError(f"statistic must return real numbers, got type {values.dtype}")
     if values.shape[:1] != (count,) or values.size == 0:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from attnlib import checking, sampling
 from attnlib.checking import FloatArray
-from attnlib.sampling import Estimate, RowLaw, estimated
+from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
 
 Statistic = Literal["geometric_mean", "median"]
@@ -54,7 +54,7 @@ GROUPS = 20
 
 
 def gradient(
-    law: RowLaw,
+    law: Law,
     alpha: ArrayLike,
     n: int,
     statistic: Statistic = "geometric_mean",
@@ -91,7 +91,7 @@ def gradient(
 
 
 def best_alpha(
-    law: RowLaw,
+    law: Law,
     n: int,
     statistic: Optimum = "geometric_mean",
     *,
@@ -141,7 +141,7 @@ def best_alpha(
     return _best_median(law, keys, 1.65 * float(near.value), rows=count, seed=seed)
 
 
-def row_optima(law: RowLaw, n: int, *, rows: int, seed: int = 0) -> FloatArray:
+def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     """Return for each of `rows` random rows of n ≥ 2 scores the α that maximises its own g.
 
     With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where
@@ -296,7 +296,7 @@ def _search_units(n: int) -> FloatArray:
 # --- maxima over rows ----------------------------------------------------------------------------
 
 
-def _where_to_look(law: RowLaw, n: int, **options: Any) -> float:
+def _where_to_look(law: Law, n: int, **options: Any) -> float:
     """Return an α within a step of the maximum of the geometric mean."""
     gap = float(sampling.sample(law, n, _gap, **options).quantile(0.5).value)
     if gap == 0.0:
@@ -306,7 +306,7 @@ def _where_to_look(law: RowLaw, n: int, **options: Any) -> float:
     return float(table[np.argmax(logs)])
 
 
-def _best_geometric_mean(law: RowLaw, n: int, start: float, **options: Any) -> Estimate:
+def _best_geometric_mean(law: Law, n: int, start: float, **options: Any) -> Estimate:
     alpha = start
     for _ in range(30):
         sample = sampling.sample(law, n, partial(_slopes, alpha=alpha), **options)
@@ -323,7 +323,7 @@ def _best_geometric_mean(law: RowLaw, n: int, start: float, **options: Any) -> E
     )
 
 
-def _best_median(law: RowLaw, n: int, start: float, **options: Any) -> Estimate:
+def _best_median(law: Law, n: int, start: float, **options: Any) -> Estimate:
     offsets = np.linspace(-WINDOW, WINDOW, NODES)
     centre = start
     for _ in range(8):
@@ -357,7 +357,7 @@ def _fitted_peak(x: FloatArray, values: FloatArray) -> float:
 # --- two keys ------------------------------------------------------------------------------------
 
 
-def _best_of_two_keys(law: RowLaw, statistic: Optimum) -> float | None:
+def _best_of_two_keys(law: Law, statistic: Optimum) -> float | None:
     """Return the best α without simulation, or None where the law does not say what that takes.
 
     The gap δ of two scores is √2 times a score of `Normal` or `DotProduct`, and
@@ -368,12 +368,11 @@ def _best_of_two_keys(law: RowLaw, statistic: Optimum) -> float | None:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     if statistic != "geometric_mean":
-        median = getattr(law, "median_gap", None)
-        return None if median is None else TWO_KEYS / float(median)
-    if not getattr(law, "normal_given_query", False):
+        return None if law.median_gap is None else TWO_KEYS / law.median_gap
+    if not law.normal_given_query:
         return None
     gap = np.exp(np.arange(-45.0, np.log(100.0), 0.1))
-    weight = gap * np.exp(cast(Law, law).logpdf(gap / np.sqrt(2.0)))  # up to a factor
+    weight = gap * np.exp(law.logpdf(gap / np.sqrt(2.0)))  # up to a factor
 
     def slope(alpha: float) -> float:
         return float((weight * (1.0 - alpha * gap * np.tanh(alpha * gap / 2.0))).sum())

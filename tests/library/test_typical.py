@@ -11,28 +11,32 @@ from scipy.optimize import brentq
 from scipy.special import gamma, kv, ndtri
 
 from attnlib import rows, sampling, typical
-from attnlib.scores import Cosine, DotProduct, Normal
+from attnlib.scores import Cosine, DotProduct, Law, Normal
 from tests.library.test_bad_input import assert_refused
 
 LAWS = [Normal(), Cosine(3), DotProduct(64)]
 OPTIMA = ["geometric_mean", "median", "row"]
 
 
-@dataclass(frozen=True)
-class Own:
+class Own(Law):
     """Normal scores, of which the library does not know that they are."""
 
-    def sample(self, rng, rows, n):
+    variance = 1.0
+    logpdf = Normal().logpdf
+
+    def _sample(self, rng, rows, n):
         return rng.standard_normal((rows, n))
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Law):
     """The same row again and again."""
 
     row: tuple[float, ...]
+    variance = 1.0
+    logpdf = Normal().logpdf
 
-    def sample(self, rng, rows, n):
+    def _sample(self, rng, rows, n):
         return np.tile(np.array(self.row), (rows, 1))
 
 
