@@ -26,13 +26,17 @@ def of_queries(call: Call) -> torch.Size:
     leading = [q.shape[:-2], k.shape[:-2], v.shape[:-2]]
     if call.enable_gqa:  # each of their heads is shared by several of q
         leading[1:] = (torch.Size((*shape[:-1], *leading[0][-1:])) for shape in leading[1:])
-    if leading[0] == leading[1] == leading[2]:  # as nearly always, in a tenth of the time
-        return q.shape[:-1]
-    common = torch.broadcast_shapes(*leading)  # type: ignore[no-untyped-call]
-    return torch.Size((*common, q.shape[-2]))
+    common = leading[0]
+    if not common == leading[1] == leading[2]:  # hardly ever: it takes ten times as long
+        common = torch.broadcast_shapes(*leading)  # type: ignore[no-untyped-call]
+    shape = torch.Size((*common, q.shape[-2]))
+    if attn_mask is not None and not broadcasts(attn_mask.shape, (*shape, k.shape[-2])):
+        wanted, got = (*shape, k.shape[-2]), tuple(attn_mask.shape)
+        raise ValueError(f"attn_mask must broadcast to {wanted}, got shape {got}")
+    return shape
 
 
-def broadcasts(shape: torch.Size, target: torch.Size) -> bool:
+def broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
     """Return whether the shape broadcasts to the target without enlarging it."""
     if len(shape) > len(target):
         return False

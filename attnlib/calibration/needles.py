@@ -110,22 +110,15 @@ def root(falling: FloatArray) -> FloatArray:
     return np.where(above == 0, 0.0, np.where(above == GRID.size, np.inf, inside))
 
 
-def repeated_tokens(
-    vocabulary: int, length: int, texts: int, seed: int = 0, first: int | None = None
-) -> list[Tensor]:
-    """Return texts of random tokens said twice, each (1, length), with `first` before them.
+def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> list[Tensor]:
+    """Return texts of random tokens said twice, each (1, length), or a token less if that is odd.
 
     For the target "repeat": in the second half the key that is meant is the token after the same
     place in the first.
     """
     rng = np.random.default_rng(seed)
-    start = [] if first is None else [first]
-    half = (length - len(start)) // 2
-    found = []
-    for _ in range(texts):
-        once = rng.integers(0, vocabulary, half).tolist()
-        found.append(torch.tensor([[*start, *once, *once]]))
-    return found
+    once = [rng.integers(0, vocabulary, length // 2) for _ in range(texts)]
+    return [torch.from_numpy(np.tile(one, 2))[None] for one in once]
 
 
 def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Needles:

@@ -332,6 +332,7 @@ def test_what_has_no_meaning_is_refused(name, shown, told):
         {"is_causal": True, "attn_mask": MASK},
         {"attn_mask": MASK[:, :7]},
         {"attn_mask": MASK.expand(3, 1, 6, 8)},
+        {"attn_mask": MASK.expand(2, 2, 1, 6, 8)},
         {"v": V.float()},
         {"k": K[..., :15]},
         {"v": V[..., :7, :]},
@@ -340,6 +341,6 @@ def test_what_has_no_meaning_is_refused(name, shown, told):
         {"dropout_p": 1.5},
     ],
 )
-def test_what_does_not_fit_together_is_an_error_of_pytorchs(wrong, told):
-    with pytest.raises((RuntimeError, IndexError)):
+def test_what_does_not_fit_together_is_an_error(wrong, told):
+    with pytest.raises((RuntimeError, IndexError, ValueError)):
         attend(**{"q": Q, "k": K, "v": V, **wrong, **told})

@@ -179,7 +179,8 @@ INSTANCES = [
 """Their methods are called as well."""
 
 ON_THEIR_OWN = {
-    "scores.check_law",  # is a check
+    *("scores.check_law", "exact.checked_scale"),  # are checks
+    "sampling.estimated",  # takes what is computed
     "policies.Policy.with_constants",  # in test_policies
     "retrieval.reach",  # with arguments that exclude each other: in test_retrieval
 }
