@@ -7,17 +7,12 @@ maximum belongs to the approximation: the exact mean has none for normal scores.
 Sources 000, 002 and 003. Chapters: largest, training.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlib import checking, scores
 from attnlib.checking import FloatArray
 from attnlib.scores import Law
-
-Shape = Callable[[FloatArray], FloatArray]
 
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -92,37 +87,6 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     scores.check_law(law)
     keys = checking.keys(n)
     return np.where(keys == 1.0, 0.0, law.annealed_alpha(keys))
-
-
-class Fit(NamedTuple):
-    """A law c·shape(n) fitted to `best_alpha` by least squares."""
-
-    coefficient: float
-    largest_error: float  # relative, over the given n
-    worst_n: float  # where it occurs
-
-
-def fit(law: Law, n: ArrayLike, shape: Shape) -> Fit:
-    """Fit c in α*(n) ≈ c·shape(n) over the values of n, by least squares.
-
-    Raises ValueError for fewer than one n, or a shape that is not finite and positive there.
-    Chapter: largest.
-
-    >>> n = np.arange(40, 20001, 40)
-    >>> fit(scores.Normal(), n, lambda n: np.sqrt(np.log(n))).coefficient
-    0.841...
-    """
-    keys = np.atleast_1d(checking.keys(n)).ravel()
-    if keys.size == 0:
-        raise ValueError("n must hold at least one number, got an empty array")
-    form = np.asarray(shape(keys), dtype=np.float64)
-    if form.shape != keys.shape or not (np.isfinite(form) & (form > 0.0)).all():
-        raise ValueError(f"shape must give a positive number for each n, got shape(n)={form}")
-    target = best_alpha(law, keys)
-    coefficient = float(target @ form / (form @ form))
-    errors = np.abs(coefficient * form / np.where(target > 0.0, target, np.nan) - 1.0)
-    worst = int(np.nanargmax(errors))
-    return Fit(coefficient, float(errors[worst]), float(keys[worst]))
 
 
 def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -154,17 +154,13 @@ def generator(name: str, value: Any) -> np.random.Generator:
     return value
 
 
-def last_axis(name: str, array: FloatArray, axis: Any) -> FloatArray:
-    """Return `array` with `axis` moved to the end; the axis must exist and not be empty."""
-    if array.ndim == 0:
-        raise ValueError(f"{name} must have at least one axis, got the single number {array:g}")
-    position = integer("axis", axis, minimum=-array.ndim, maximum=array.ndim - 1)
-    moved = np.moveaxis(array, position, -1)
-    if moved.shape[-1] == 0:
+def rows(name: str, array: FloatArray) -> FloatArray:
+    """Return `array`; it must have a last axis, and that must not be empty."""
+    if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(
-            f"{name} must hold at least one number along axis {position}, got shape {array.shape}"
+            f"{name} must hold one number or more along its last axis, got shape {array.shape}"
         )
-    return moved
+    return array
 
 
 def broadcast(**arrays: FloatArray) -> tuple[FloatArray, ...]:

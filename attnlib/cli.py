@@ -1,11 +1,10 @@
 """The command line: `attnlib`, or `python -m attnlib`."""
 
-import io
 import json
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
@@ -15,16 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import attnlib
-from attnlib import files
 from attnlib.commands import AsJson, CommandError, application
 from attnlib.extras import brought_by
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from attnlib.calibration.answer import Answer
     from attnlib.calibration.fit import ScaleFit
-    from attnlib.probing import OneHead, Report
+    from attnlib.probing import Report
 
 app = application("What attention scores should be divided by.")
+
+LENGTHS = (1024, 8192, 131_072)
+"""Keys for which `attnlib policies` shows a rule."""
+
+UNITS = {"dot product": "q·k", "cosine": "cos(q, k)"}
 
 ModelName = Annotated[
     str, typer.Argument(help="A model's name on Hugging Face, its folder or GGUF file.")
@@ -70,11 +73,6 @@ COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
 
 WIDTH = 80
 """Columns of a terminal."""
-
-LENGTHS = (1024, 8192, 131_072)
-"""Keys for which `attnlib policies` shows a rule."""
-
-UNITS = {"dot product": "q·k", "cosine": "cos(q, k)"}
 
 UNKNOWN = 0.1
 """A text with more tokens that the tokenizer does not know is warned of, as a share."""
@@ -241,50 +239,26 @@ def policies_command(
 # --- attnlib probe --------------------------------------------------------------------------------
 
 
-class Device(StrEnum):
-    """Where a model runs."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
 @app.command("probe")
 def probe_command(
     model: ModelName,
     text: Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")],
     tokens: Annotated[int, typer.Option(min=2, help="It reads at most so many tokens.")] = 512,
     trust_remote_code: Trust = False,
-    policy: Annotated[
-        str | None, typer.Option(help="Measure it under this rule for the scale.")
-    ] = None,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LAYER:HEAD", help="Print, and draw, this head; LAYER by name or 0, 1…"
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw all heads beside random scores, into this file.")
-    ] = None,
-    device: Annotated[Device, typer.Option(help="Where the model runs.")] = Device.CPU,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Measure the attention of a model while it reads a text.
 
     Each layer (each head in JSON) beside what random scores of the same size would give: how many
     keys share the weight, how many rows are wide, entropy and gradient; and which heads stand out.
-    With --head all that is measured of one.
 
     A model is opened as data: no code of its own runs, unless you trust it, and weights are read as
     numbers only.
     """
     _say_what_to_install()
-    if plot is not None:  # before the model runs
-        with brought_by("book"):
-            import matplotlib  # noqa: F401
     with _in_one_line(OSError, UnicodeDecodeError, about=f"{text} cannot be read: "):
         content = text.read_text("utf-8")
-    changed = nullcontext() if policy is None else _under(policy)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         tokenizer, network = _opened(model, trust_remote_code)
@@ -297,32 +271,19 @@ def probe_command(
         if unknown > UNKNOWN:
             said = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
             warnings.warn(f"{said}: the tokenizer does not know them", stacklevel=1)
-        report = _probed(model, network, ids, changed, device)
+        report = _probed(model, network, ids, device)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
-    shown = report if head is None else _one_head(report, head)
-    if plot is not None:
-        _draw(shown, plot)
     if as_json:
         typer.echo(report.to_json())
     else:
-        typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{shown}")
+        typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{report}")
 
 
 def _say_what_to_install() -> None:
     with brought_by("probe"):
         import torch  # noqa: F401
         import transformers  # noqa: F401
-
-
-def _under(policy: str) -> AbstractContextManager[Any]:
-    """Return the context in which every attention has a policy's scale."""
-    from attnlib.attention import rescale
-    from attnlib.policies import POLICIES
-
-    cosines = policy in POLICIES and POLICIES[policy].applied_to == "cosine"
-    with _in_one_line(ValueError):
-        return rescale(policy, normalize_qk=cosines)
 
 
 def _opened(model: str, trust_remote_code: bool, language: bool = False) -> tuple[Any, Any]:
@@ -340,46 +301,22 @@ def _inputs(network: Any, ids: Any) -> dict[str, Any]:
     return dict.fromkeys(both, ids)
 
 
-def _probed(
-    model: str, network: Any, ids: Any, changed: AbstractContextManager[Any], device: Device
-) -> "Report":
+def _probed(model: str, network: Any, ids: Any, device: str) -> "Report":
     """Return what the probe sees of a model that reads these tokens."""
     import torch
 
-    from attnlib import opening
     from attnlib.probing import probe
 
     try:
         network.to(device)
-        with torch.no_grad(), probe(network) as report, changed:
-            outputs = network(**_inputs(network, ids.to(device)))
+        with torch.no_grad(), probe(network) as report:
+            network(**_inputs(network, ids.to(device)))
     except Exception as error:  # a model raises what its parts raise
         kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
         raise CommandError(f"{kind}{error}", 1) from error
-    broken = report.not_finite or ([] if opening.is_finite(outputs) else ["its output"])
-    if broken:
-        raise CommandError(f"{model} computes NaN or infinity, first in {broken[0]}", 1)
+    if report.not_finite:
+        raise CommandError(f"{model} computes NaN or infinity, first in {report.not_finite[0]}", 1)
     return report
-
-
-def _one_head(report: "Report", place: str) -> "OneHead":
-    """Return the head that LAYER:HEAD names."""
-    layer, _, head = place.rpartition(":")
-    with _in_one_line(ValueError, about=f"--head must be LAYER:HEAD, got {place!r}: "):
-        return report.head(int(layer) if layer.isdecimal() else layer, int(head))
-
-
-def _draw(shown: "Report | OneHead", path: Path) -> None:
-    """Draw all heads, or one, into a file of the kind that its name says."""
-    with brought_by("book"):
-        import matplotlib
-    matplotlib.use("agg")
-    kind = path.suffix.removeprefix(".") or "svg"
-    drawn = io.BytesIO()
-    with _in_one_line(ValueError, about=f"--plot cannot be drawn as {kind!r}: "):
-        shown.plot().savefig(drawn, format=kind)
-    with _in_one_line(OSError, status=1, about=f"{path} cannot be written: "):
-        files.replace(path, drawn.getvalue())
 
 
 # --- attnlib audit --------------------------------------------------------------------------------

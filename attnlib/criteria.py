@@ -48,7 +48,7 @@ def effective_keys(n: int, *, causal: bool) -> float:
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
 
-def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Criterion]:
+def alphas(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
     """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
 
     α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
@@ -57,7 +57,7 @@ def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Cri
 
     - variance: the logits have variance 1.
     - annealed: `annealed.best_alpha`.
-    - typical: `typical.best_alpha`, the geometric mean, simulated with `seed` for at most 2¹⁶
+    - typical: `typical.best_alpha`, the geometric mean, simulated for at most 2¹⁶
       keys; for more, its ratio to freezing at 2¹⁶ is kept.
     - freezing: `freezing.critical_alpha`, where the random energy model freezes.
     - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
@@ -80,7 +80,7 @@ def alphas(law: Law, n: int, *, causal: bool = False, seed: int = 0) -> list[Cri
     """
     variance, approximate, frozen = by_formula(law, n, causal=causal)
     keys = effective_keys(n, causal=causal)
-    best, error = _typical(law, keys, seed)
+    best, error = _typical(law, keys)
     return [
         variance,
         approximate,
@@ -149,10 +149,10 @@ def same_entropy(law: Law, n: int) -> float | None:
     return float(np.exp(brentq(excess, low, high, xtol=1e-10)))
 
 
-def _typical(law: Law, keys: float, seed: int) -> tuple[float, float]:
+def _typical(law: Law, keys: float) -> tuple[float, float]:
     count = min(max(2, round(keys)), LARGEST_SAMPLED)
     rows = min(4000, SAMPLED_SCORES // count)
-    value, error = typical.best_alpha(law, count, rows=rows, seed=seed)
+    value, error = typical.best_alpha(law, count, rows=rows)
     beyond = 1.0
     if count == LARGEST_SAMPLED:
         few, many = freezing.critical_alpha([count, keys], law)

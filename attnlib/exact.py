@@ -220,22 +220,6 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     return limit
 
 
-def saturation(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return `gradient` / `gradient_limit`, broadcasting over α and n ≥ 2.
-
-    How much of the mean gradient that any scale can give is there at α (for laws whose mean
-    gradient increases). 0 for `DotProduct(1)`, whose limit is infinite. Raises ValueError at n = 1,
-    where both are 0. Chapter: exact.
-
-    >>> float(saturation(scores.Normal(), 2.5, 512))
-    0.737...
-    """
-    _, keys = _arguments(law, alpha, n)
-    if (keys < 2.0).any():
-        raise ValueError("n must be at least 2 for a share of the limit, got n=1")
-    return gradient(law, alpha, n) / gradient_limit(law, n)
-
-
 def _of_one_key(row: Row) -> FloatArray:
     return row.keys * row.inner * np.exp(row.others(1.0))
 
@@ -358,12 +342,17 @@ def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: Quant
 def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n, checked and broadcast."""
     scores.check_law(law)
-    scale, keys = checking.alpha(alpha), checking.whole_keys(n)
-    largest = LARGEST_SCALE / np.sqrt(law.variance)
-    if (scale > largest).any():
-        raise ValueError(
-            f"alpha must be at most {largest:g} for {law}, got alpha={scale.max():g}; "
-            "gradient_limit has the limit of the gradient"
-        )
+    scale, keys = checked_scale(law, alpha), checking.whole_keys(n)
     scale, keys = checking.broadcast(alpha=scale, n=keys)
     return scale, keys
+
+
+def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
+    """Return α, which must not be too large for the law."""
+    scale, largest = checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
+    if (scale > largest).any():
+        raise ValueError(
+            f"alpha must be at most {largest:g} for {law!r:.80}, got alpha={scale.max():g}; "
+            "exact.gradient_limit and retrieval.accuracy are limits"
+        )
+    return scale

@@ -46,30 +46,6 @@ def critical_alpha(n: ArrayLike, law: scores.Law | None = None) -> FloatArray:
     return chosen.critical_alpha(n)
 
 
-def annealed_typical_bound(n: ArrayLike) -> FloatArray:
-    """Return α_c/2 = √(½ log n): up to here Σp² ≈ e^{α²}/n holds for typical rows.
-
-    For the geometric mean of Σp² the ratio to e^{α²}/n tends to 1 at every fixed α/α_c below ½, and
-    to 0 above. Raises as `critical_alpha`. Chapter: freezing.
-
-    >>> float(1.0 / annealed_typical_bound(4096))  # as a temperature
-    0.49036...
-    """
-    return critical_alpha(n) / 2.0
-
-
-def annealed_mean_bound(n: ArrayLike) -> FloatArray:
-    """Return α_c/√3 = √(⅔ log n): up to here E Σp² ≈ e^{α²}/n.
-
-    The ratio of E Σp² to e^{α²}/n tends to 1 at every fixed α/α_c below 1/√3, to ½ at it, as
-    ½ − 1/(α√(2π)) + …, and to 0 above. Raises as `critical_alpha`. Chapter: freezing.
-
-    >>> float(1.0 / annealed_mean_bound(4096))  # as a temperature
-    0.42466...
-    """
-    return cast(FloatArray, critical_alpha(n) / np.sqrt(3.0))
-
-
 def frozen_entropy(x: ArrayLike) -> FloatArray:
     """Return ψ(1) − ψ(1 − 1/x), the limit of E H at fixed x = α/α_c > 1, in nats.
 
@@ -91,21 +67,3 @@ def frozen_entropy(x: ArrayLike) -> FloatArray:
     series = np.polynomial.polynomial.polyval(small, np.append(0.0, zeta(np.arange(2, 32))))
     direct = digamma(1.0) - digamma((ratio - 1.0) / ratio)
     return cast(FloatArray, np.where(inverse < 0.25, series, direct))
-
-
-def collision_exponent(x: ArrayLike) -> FloatArray:
-    """Return τ with E Σp² = n^{−τ + o(1)} at α = xα_c, for fixed x ≥ 0.
-
-    τ = 1 − 2x² up to x = 1/√3, where e^{α²}/n holds; (1/x − x)²/4 from there to 1; 0 beyond. The
-    second is the chance n^{−τ} that one key outweighs all the others together: s ≥ α_c(x + 1/x)/2.
-    τ and its slope are continuous. Exact to rounding. Raises ValueError or TypeError for x
-    negative, infinite, NaN or not a number. Chapter: freezing.
-
-    >>> collision_exponent([0.5, 0.56, 0.6, 2.0])
-    array([0.5       , 0.3728    , 0.28444444, 0.        ])
-    """
-    ratio = np.minimum(checking.finite("x", x, minimum=0.0), 1.0)
-    outlier = np.maximum(ratio, 0.5)  # keeps 1/x finite where the other branch is used
-    return np.where(
-        3.0 * ratio**2 < 1.0, 1.0 - 2.0 * ratio**2, (1.0 / outlier - outlier) ** 2 / 4.0
-    )

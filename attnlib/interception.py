@@ -4,11 +4,9 @@ A TorchFunctionMode gets every call of scaled_dot_product_attention in its threa
 was imported under. But a function of PyTorch that is written in Python it gets whole, and under a
 mode models leave PyTorch's fast path.
 
-Here are all names of PyTorch that attnlib uses and that are not public. One that another version of
-PyTorch lacks is an error where it is needed, not before.
+Here are all names of PyTorch that attnlib uses and that are not public.
 """
 
-import operator
 import re
 import sys
 import threading
@@ -27,27 +25,12 @@ from torch.overrides import TorchFunctionMode
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def private(path: str) -> Any:
-    """Return torch.`path`, or where there is none a function that says so: RuntimeError."""
-    try:
-        return operator.attrgetter(path)(torch)
-    except AttributeError:
-
-        def missing(*_: Any, **__: Any) -> Any:
-            raise RuntimeError(
-                f"attnlib needs torch.{path}, a private name that PyTorch {torch.__version__} does "
-                'not have: install one that attnlib knows, "torch>=2.6,<3"'
-            )
-
-        return missing
-
-
-hidden_from_modes = private("_C.DisableTorchFunction")
+hidden_from_modes = torch._C.DisableTorchFunction
 """A context in which no mode sees a call."""
 
-_task = private("_C._current_graph_task_id")
-_trace = private("_C._get_tracing_state")
-is_transformed = private("_C._functorch.is_functorch_wrapped_tensor")
+_task = torch._C._current_graph_task_id
+_trace = torch._C._get_tracing_state
+is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
 """Whether a tensor is one of torch.func's."""
 
 

@@ -80,11 +80,6 @@ class Policy:
         """The constants of the formula by name."""
         return {setting.name: setting.value for setting in self.settings}
 
-    @property
-    def verified(self) -> bool:
-        """Whether all of it was read at its source."""
-        return not self.unread
-
     def with_constants(self, **constants: float) -> "Policy":
         """Return the policy with other values for some of its constants.
 

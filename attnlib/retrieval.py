@@ -26,7 +26,7 @@ needle that is none, a θ that is negative, above 10⁴/σ, or beyond which E e^
 beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,7 @@ from attnlib.checking import FloatArray
 from attnlib.maximum import Quantity, Row, first
 from attnlib.policies import POLICIES, Policy
 from attnlib.quadrature import OUTWARD, Rule, UnderflowError
-from attnlib.sampling import Estimate
+from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
 
 RAREST = 700.0
@@ -228,18 +228,18 @@ def reach(
     needle: Needle,
     alpha: ArrayLike | None = None,
     *,
-    policy: str | Policy | Sequence[str | Policy] | None = None,
+    policy: str | Policy | None = None,
     d: int | None = None,
     sinks: ArrayLike = (),
 ) -> FloatArray:
     """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
 
-    At a fixed α, or by a rule in n: a policy or its name, or several for a last axis, with
-    α = `Policy.alpha(n, d)`/σ, the query at the last position, and d that of the law if it has one.
-    By a rule the weight may come and go: n is the last up to e¹⁰⁰. 0 where the needle has less from
-    the start; infinite where it has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` as in
-    `weight`. Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError
-    without exactly one of alpha and policy. Chapter: reach.
+    At a fixed α, or by a rule in n: a policy or its name, with α = `Policy.alpha(n, d)`/σ, the
+    query at the last position, and d that of the law if it has one. By a rule the weight may come
+    and go: n is the last up to e¹⁰⁰. 0 where the needle has less from the start; infinite where it
+    has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` as in `weight`. Broadcasts over α and
+    the needle's parameter. Errors as the module says, and TypeError without exactly one of alpha
+    and policy. Chapter: reach.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
     5344.0
@@ -253,21 +253,20 @@ def reach(
         if d is not None:
             raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
         scale, strengths = checking.broadcast(
-            alpha=_scale(law, cast(ArrayLike, alpha)), needle=strengths
+            alpha=exact.checked_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
 
         def at_scales(one: Needle, alphas: FloatArray) -> FloatArray:  # there E P only falls with n
             return np.array([_reach(law, quantity, one, float(a)) for a in alphas])
 
         return _by_strength(needle, strengths, scale, at_scales)
-    several = isinstance(policy, Sequence) and not isinstance(policy, str)
-    rules = [_policy(one) for one in (cast(Sequence[Any], policy) if several else [policy])]
+    rule = _policy(policy)
     size = checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
-    by_rules = np.empty((*strengths.shape, len(rules)))
+    reached = np.empty(strengths.shape)
     for place, strength in np.ndenumerate(strengths):
         one = type(needle)(float(strength))
-        by_rules[place] = [_reach_by_rule(law, quantity, one, rule, size) for rule in rules]
-    return by_rules if several else by_rules[..., 0]
+        reached[place] = _reach_by_rule(law, quantity, one, rule, size)
+    return reached
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -337,17 +336,6 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
     return strengths
 
 
-def _scale(law: Law, alpha: ArrayLike) -> FloatArray:
-    scale = checking.alpha(alpha)
-    largest = exact.LARGEST_SCALE / np.sqrt(law.variance)
-    if (scale > largest).any():
-        raise ValueError(
-            f"alpha must be at most {largest:g} for {law!r:.80}, got alpha={scale.max():g}; "
-            "accuracy has the limit of the weight"
-        )
-    return scale
-
-
 def _policy(policy: Any) -> Policy:
     found = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
     if found is None:
@@ -412,7 +400,7 @@ def _expectation(
     """Return the quantity at each α, n and strength; `certain` where there is the needle only."""
     strengths = _checked(law, needle)
     scale, keys, strengths = checking.broadcast(
-        alpha=_scale(law, alpha), n=checking.whole_keys(n), needle=strengths
+        alpha=exact.checked_scale(law, alpha), n=checking.whole_keys(n), needle=strengths
     )
     result = np.full(scale.shape, certain)
     uncertain = (keys > 1.0) | (quantity.sink > -np.inf)
@@ -570,22 +558,19 @@ class NeedleCalibration(NamedTuple):
     """t*, the factor of all logits that has the least mean loss."""
 
 
-def needle_calibration(
-    logits: ArrayLike, needle: int = 0, *, texts: ArrayLike | None = None
-) -> NeedleCalibration:
+def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     """Return what the logits of measured rows, (rows, keys), say of a head's scale.
 
     P is the weight on the key `needle`, ℓ_* its logit, and m the mean of the others under their own
     softmax. The mean loss with all logits times t has the derivative −E[(1 − P_t)(ℓ_* − m_t)],
     which increases, so t* = 1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise.
     Rows that are won count for nothing. Choose rows by what does not look at P, or both numbers are
-    biased. Standard errors are between rows, or between `texts`, a number for each row that says
-    which text it is of; by linearisation, for eight texts or more. t* is 0 or infinite, with an
-    error of NaN, where it is beyond 10⁻³ to 10³.
+    biased. Standard errors are between rows, taken as independent, by linearisation;
+    `attnlib.calibration.needles` has intervals between texts. t* is 0 or infinite, with an error of
+    NaN, where it is beyond 10⁻³ to 10³.
 
     Raises ValueError or TypeError for logits that are not finite or not of shape (rows, keys) with
-    two of each or more, a needle that is no place of a key, and texts of another length. Chapter:
-    needle.
+    two of each or more, and a needle that is no place of a key. Chapter: needle.
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3
@@ -597,11 +582,6 @@ def needle_calibration(
     if ell.ndim != 2 or min(ell.shape) < 2:
         raise ValueError(f"logits must be of shape (rows, keys), two or more, got {ell.shape}")
     at = checking.integer("needle", needle, minimum=0, maximum=ell.shape[1] - 1)
-    groups = np.arange(len(ell)) if texts is None else np.unique(texts, return_inverse=True)[1]
-    if groups.shape != ell.shape[:1] or groups.max() < 1:
-        raise ValueError(
-            f"texts must name two or more texts, one for each of {len(ell)} rows, got {texts!r:.80}"
-        )
     ell = ell - (ell.sum(axis=1) - ell[:, at])[:, None] / (ell.shape[1] - 1)
     meant = ell[:, at]
 
@@ -613,8 +593,7 @@ def needle_calibration(
 
     def error(of_rows: FloatArray) -> float:
         """Return the standard error of a mean over rows that is 0."""
-        sums = np.bincount(groups, of_rows)
-        return float(np.sqrt(np.square(sums).sum() * sums.size / (sums.size - 1.0)) / len(ell))
+        return float(np.sqrt(np.square(of_rows).mean() / (of_rows.size - 1.0)))
 
     gap, mean = pull(1.0)
     with np.errstate(divide="ignore", invalid="ignore"):  # others that are all alike
@@ -626,9 +605,7 @@ def needle_calibration(
         return float((mean - gap).mean())
 
     def told(best: float, best_error: float) -> NeedleCalibration:
-        numbers = map(np.asarray, (ratio, ratio_error, best, best_error))
-        of_ratio, of_best = Estimate(next(numbers), next(numbers)), Estimate(*numbers)
-        return NeedleCalibration(of_ratio, of_best)
+        return NeedleCalibration(estimated(ratio, ratio_error), estimated(best, best_error))
 
     end = float(np.log(LARGEST_FACTOR))
     if slope(-end) >= 0.0 or slope(end) <= 0.0:

@@ -1,7 +1,8 @@
 """One row of attention, p = softmax(α s): its Jacobian ∂p/∂s, and what measures both.
 
-Scores and probabilities lie along one `axis` of the input; every other axis is a batch, and `alpha`
-broadcasts against the batch. Only `jacobian` builds an n × n matrix. A score of −∞ is a masked key.
+Scores and probabilities lie along the last axis of the input; every other axis is a batch, and
+`alpha` broadcasts against the batch. Only `jacobian` builds an n × n matrix. A score of −∞ is a
+masked key.
 
 Everything is computed from e_i = e^{α(s_i − max s)} ∈ [0, 1] and R = Σ e_i over all keys but the
 largest. Then 1 − max p = R/(1 + R) keeps its digits when p is nearly one-hot, where 1 − p would
@@ -45,8 +46,8 @@ class _Weights(NamedTuple):
         return np.where(self.top > 0.0, self.rest[..., None], kept) / self.total[..., None]
 
 
-def softmax(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
-    """Return p_i = e^{αs_i} / Σ_j e^{αs_j} along `axis`, for finite α ≥ 0.
+def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
+    """Return p_i = e^{αs_i} / Σ_j e^{αs_j} along the last axis, for finite α ≥ 0.
 
     Relative error below 4e-16·(1 + α(max s − s_i)) for p_i above 1e-300; no overflow for any
     finite scores. Raises ValueError
@@ -58,10 +59,10 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
     >>> softmax([0.0, 1e308], alpha=2.0)
     array([0., 1.])
     """
-    return _put_back(_weights(s, alpha, axis).probabilities(), s, axis)
+    return _weights(s, alpha).probabilities()
 
 
-def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), shape (…, n, n). For small n: it takes n² numbers.
 
     Sources 000 and 004; chapter: why. Raises as `softmax`.
@@ -70,7 +71,7 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray
     array([[ 0.25, -0.25],
            [-0.25,  0.25]])
     """
-    w = _weights(s, alpha, axis)
+    w = _weights(s, alpha)
     p = w.probabilities()
     matrix = -p[..., :, None] * p[..., None, :]
     diagonal = np.arange(p.shape[-1])
@@ -78,7 +79,7 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray
     return w.alpha[..., None, None] * matrix
 
 
-def gradient(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j|, in O(n).
 
     1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
@@ -90,12 +91,12 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray
     >>> float(gradient([0.0, -600.0]))  # 2e⁻⁶⁰⁰, where 1 − Σp² in floating point is 0
     5.300...e-261
     """
-    w = _weights(s, alpha, axis)
+    w = _weights(s, alpha)
     spread = w.rest**2 - (w.others**2).sum(axis=-1)
     return cast(FloatArray, w.alpha * ((2.0 * w.rest + spread) / w.total**2))
 
 
-def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²), in O(n), without that sum's cancellation.
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
@@ -105,7 +106,7 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Floa
     >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
     0.5
     """
-    w = _weights(s, alpha, axis)
+    w = _weights(s, alpha)
     with np.errstate(invalid="ignore"):
         fractions = np.where(w.rest[..., None] > 0.0, w.others / w.rest[..., None], 0.0)
     squares = (fractions**2).sum(axis=-1)
@@ -118,7 +119,7 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Floa
     return cast(FloatArray, np.where(w.rest > 0.0, w.alpha * (w.rest / w.total**2) * norm, 0.0))
 
 
-def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), at most α/4; in O(n).
 
     It lies on the diagonal, since p_j ≤ 1 − p_i. Relative error below 1e-12. Chapter: gradient.
@@ -127,11 +128,11 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Float
     >>> float(largest_entry([0.0, 0.0], alpha=2.0))
     0.5
     """
-    w = _weights(s, alpha, axis)
+    w = _weights(s, alpha)
     return cast(FloatArray, w.alpha * (w.probabilities() * w.complements()).max(axis=-1))
 
 
-def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> FloatArray:
+def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the largest eigenvalue of J, at most α/2; in O(n) per step of a root search.
 
     J/α = diag(p) − ppᵀ is a rank-one change of a diagonal matrix. Its largest eigenvalue λ solves
@@ -145,7 +146,7 @@ def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Float
     """
     from scipy.optimize import elementwise  # takes as long to load as all of attnlib
 
-    w = _weights(s, alpha, axis)
+    w = _weights(s, alpha)
     n = w.others.shape[-1]
     others = w.others.reshape(-1, n)
     rest, total = w.rest.reshape(-1), w.total.reshape(-1)
@@ -174,8 +175,8 @@ def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0, axis: int = -1) -> Float
     return cast(FloatArray, w.alpha * (found.x / total).reshape(w.rest.shape))
 
 
-def collision_probability(p: ArrayLike, axis: int = -1) -> FloatArray:
-    """Return Y = Σp² along `axis`: the chance that two draws from p give the same key.
+def collision_probability(p: ArrayLike) -> FloatArray:
+    """Return Y = Σp² along the last axis: the chance that two draws from p give the same key.
 
     1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the Rényi
     entropy of order 2. `p` must be finite, not negative, and sum to 1 within 1e-5. Source 000;
@@ -184,12 +185,12 @@ def collision_probability(p: ArrayLike, axis: int = -1) -> FloatArray:
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5
     """
-    probabilities = _probabilities(p, axis)
+    probabilities = _probabilities(p)
     return cast(FloatArray, (probabilities**2).sum(axis=-1))
 
 
-def shannon_entropy(p: ArrayLike, axis: int = -1) -> FloatArray:
-    """Return H = −Σ p log p along `axis`, in nats; 0 log 0 = 0.
+def shannon_entropy(p: ArrayLike) -> FloatArray:
+    """Return H = −Σ p log p along the last axis, in nats; 0 log 0 = 0.
 
     The largest p enters through 1 − p = Σ of the others, so the entropy of a nearly one-hot row
     keeps its digits (relative error 1e-13). Chapter: why. Raises as
@@ -198,7 +199,7 @@ def shannon_entropy(p: ArrayLike, axis: int = -1) -> FloatArray:
     >>> float(shannon_entropy([0.5, 0.5]))  # log 2
     0.693147180559945...
     """
-    probabilities = _probabilities(p, axis)
+    probabilities = _probabilities(p)
     others, largest, log_largest = _set_largest_apart(probabilities)
     return cast(FloatArray, entr(others).sum(axis=-1) - largest * log_largest)
 
@@ -246,9 +247,9 @@ def calibration(
     return Calibration(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
 
 
-def _scores(s: ArrayLike, axis: int) -> FloatArray:
-    """Return the scores with `axis` last, none +∞ and no row of −∞ only."""
-    scores = checking.last_axis("s", checking.real("s", s), axis)
+def _scores(s: ArrayLike) -> FloatArray:
+    """Return the scores, none +∞ and no row of −∞ only."""
+    scores = checking.rows("s", checking.real("s", s))
     if np.isposinf(scores).any():
         raise ValueError("s must be finite, or -inf for a masked key, got s=inf")
     if np.isneginf(scores.max(axis=-1)).any():
@@ -269,8 +270,8 @@ def _scale(alpha: ArrayLike, batch: tuple[int, ...]) -> FloatArray:
     return np.broadcast_to(scale, shape)
 
 
-def _weights(s: ArrayLike, alpha: ArrayLike, axis: int) -> _Weights:
-    scores = _scores(s, axis)
+def _weights(s: ArrayLike, alpha: ArrayLike) -> _Weights:
+    scores = _scores(s)
     scale = _scale(alpha, scores.shape[:-1])
     largest = scores.max(axis=-1, keepdims=True)
     # Halves, because s − max s may overflow where α(s − max s) does not.
@@ -284,19 +285,14 @@ def _weights(s: ArrayLike, alpha: ArrayLike, axis: int) -> _Weights:
     return _Weights(others, others.sum(axis=-1), np.broadcast_to(top, others.shape), scale)
 
 
-def _put_back(result: FloatArray, s: ArrayLike, axis: int) -> FloatArray:
-    """Move the last axis to where `axis` of `s` is, counted from the end."""
-    return np.moveaxis(result, -1, axis - np.ndim(s) if axis >= 0 else axis)
-
-
-def _probabilities(p: ArrayLike, axis: int) -> FloatArray:
-    probabilities = checking.last_axis("p", checking.finite("p", p, minimum=0.0), axis)
+def _probabilities(p: ArrayLike) -> FloatArray:
+    probabilities = checking.rows("p", checking.finite("p", p, minimum=0.0))
     with np.errstate(over="ignore"):
         total = probabilities.sum(axis=-1)
     wrong = np.abs(total - 1.0) > TOTAL_TOLERANCE
     if wrong.any():
         raise ValueError(
-            f"p must sum to 1 within {TOTAL_TOLERANCE:g} along the axis, "
+            f"p must sum to 1 within {TOTAL_TOLERANCE:g} along the last axis, "
             f"got a sum of {total[wrong].flat[0]:g}"
         )
     return probabilities

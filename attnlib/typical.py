@@ -4,13 +4,12 @@ The mean of g = α(1 − Σp²) is kept up by rare rows whose two largest scores
 row is different: from some α on its gradient falls. Where depends on what is called typical, and
 there are three answers here. None of them is *the* scale: all speak of random scores.
 
-Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed`, `executor` and the
-errors they raise are those of `sampling.sample`, n from 2 on.
+Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed` and the errors they
+raise are those of `sampling.sample`, n from 2 on.
 
 Chapter: exact.
 """
 
-from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from attnlib import checking, sampling
 from attnlib.checking import FloatArray
-from attnlib.sampling import Estimate, RowLaw
+from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
 
 Statistic = Literal["geometric_mean", "median"]
@@ -55,21 +54,20 @@ GROUPS = 20
 
 
 def gradient(
-    law: RowLaw,
+    law: Law,
     alpha: ArrayLike,
     n: int,
     statistic: Statistic = "geometric_mean",
     *,
     rows: int = 10_000,
     seed: int = 0,
-    executor: Executor | None = None,
 ) -> Estimate:
     """Return exp(E log g), or the median of g, over rows of n random scores, for each α ≥ 0.
 
     All α see the same rows: differences between them are less noisy than the standard errors say.
     The standard error of the geometric mean is that of E log g, times the value. Each α adds a few
-    nanoseconds a score to the time. What is below the smallest float is 0. A median is rounded to
-    15 significant bits, as `Sample.quantile` says. The mean of g is in `exact.gradient`.
+    nanoseconds a score to the time. What is below the smallest float is 0. The mean of g is in
+    `exact.gradient`.
 
     Raises ValueError or TypeError for another `statistic` and a bad α. Chapter: exact.
 
@@ -84,7 +82,7 @@ def gradient(
         raise ValueError("alpha must hold at least one number, got an empty array")
     keys = checking.integer("n", n, minimum=2)
     measure = partial(_gradients if statistic == "median" else _log_gradients, alpha=scale)
-    sample = sampling.sample(law, keys, measure, rows=rows, seed=seed, executor=executor)
+    sample = sampling.sample(law, keys, measure, rows=rows, seed=seed)
     if statistic == "median":
         return sample.quantile(0.5)
     log_mean, error = sample.mean()
@@ -93,13 +91,12 @@ def gradient(
 
 
 def best_alpha(
-    law: RowLaw,
+    law: Law,
     n: int,
     statistic: Optimum = "geometric_mean",
     *,
     rows: int | None = None,
     seed: int = 0,
-    executor: Executor | None = None,
 ) -> Estimate:
     """Return the α that is best for typical rows of n ≥ 2 random scores, in one of three senses.
 
@@ -130,24 +127,21 @@ def best_alpha(
     keys = checking.integer("n", n, minimum=2)
     exact = _best_of_two_keys(law, statistic) if keys == 2 else None
     if exact is not None:
-        return _estimate(exact, 0.0)
+        return estimated(exact, 0.0)
     count = _default_rows(keys, statistic)
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
-    options: dict[str, Any] = {"seed": seed, "executor": executor}
     if statistic == "row":
-        return sampling.sample(law, keys, _row_optima, rows=count, **options).quantile(0.5)
+        return sampling.sample(law, keys, _row_optima, rows=count, seed=seed).quantile(0.5)
     pilot = min(count, max(100, PILOT_NUMBERS // keys))
-    start = _where_to_look(law, keys, rows=pilot, **options)
-    near = _best_geometric_mean(law, keys, start, rows=pilot, **options)
+    start = _where_to_look(law, keys, rows=pilot, seed=seed)
+    near = _best_geometric_mean(law, keys, start, rows=pilot, seed=seed)
     if statistic == "geometric_mean":
-        return _best_geometric_mean(law, keys, float(near.value), rows=count, **options)
-    return _best_median(law, keys, 1.65 * float(near.value), rows=count, **options)
+        return _best_geometric_mean(law, keys, float(near.value), rows=count, seed=seed)
+    return _best_median(law, keys, 1.65 * float(near.value), rows=count, seed=seed)
 
 
-def row_optima(
-    law: RowLaw, n: int, *, rows: int, seed: int = 0, executor: Executor | None = None
-) -> FloatArray:
+def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     """Return for each of `rows` random rows of n ≥ 2 scores the α that maximises its own g.
 
     With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where
@@ -164,11 +158,7 @@ def row_optima(
     (3,)
     """
     keys = checking.integer("n", n, minimum=2)
-    return sampling.draws(law, keys, _row_optima, rows=rows, seed=seed, executor=executor)
-
-
-def _estimate(value: float, error: float) -> Estimate:
-    return Estimate(np.asarray(value)[()], np.asarray(error)[()])
+    return sampling.sample(law, keys, _row_optima, rows=rows, seed=seed).values
 
 
 def _default_rows(n: int, statistic: Optimum) -> int:
@@ -306,7 +296,7 @@ def _search_units(n: int) -> FloatArray:
 # --- maxima over rows ----------------------------------------------------------------------------
 
 
-def _where_to_look(law: RowLaw, n: int, **options: Any) -> float:
+def _where_to_look(law: Law, n: int, **options: Any) -> float:
     """Return an α within a step of the maximum of the geometric mean."""
     gap = float(sampling.sample(law, n, _gap, **options).quantile(0.5).value)
     if gap == 0.0:
@@ -316,7 +306,7 @@ def _where_to_look(law: RowLaw, n: int, **options: Any) -> float:
     return float(table[np.argmax(logs)])
 
 
-def _best_geometric_mean(law: RowLaw, n: int, start: float, **options: Any) -> Estimate:
+def _best_geometric_mean(law: Law, n: int, start: float, **options: Any) -> Estimate:
     alpha = start
     for _ in range(30):
         sample = sampling.sample(law, n, partial(_slopes, alpha=alpha), **options)
@@ -327,22 +317,22 @@ def _best_geometric_mean(law: RowLaw, n: int, start: float, **options: Any) -> E
             break
         alpha *= float(np.exp(np.clip(slope / fall, -0.3, 0.3)))
         if abs(slope) < 0.01 * noise:
-            return _estimate(alpha, float(np.abs(noise / bend)))
+            return estimated(alpha, float(np.abs(noise / bend)))
     raise RuntimeError(
         f"no maximum of the geometric mean near alpha={alpha:g}; more rows may show one"
     )
 
 
-def _best_median(law: RowLaw, n: int, start: float, **options: Any) -> Estimate:
+def _best_median(law: Law, n: int, start: float, **options: Any) -> Estimate:
     offsets = np.linspace(-WINDOW, WINDOW, NODES)
     centre = start
     for _ in range(8):
         measure = partial(_log_gradients, alpha=centre * np.exp(offsets))
-        logs = sampling.draws(law, n, measure, **options)
+        logs = sampling.sample(law, n, measure, **options).values
         shift, error = _peak_of_medians(offsets, logs)
         centre *= float(np.exp(shift))
         if abs(shift) <= WINDOW / 2.0:
-            return _estimate(centre, centre * error)
+            return estimated(centre, centre * error)
     raise RuntimeError(f"no maximum of the median near alpha={centre:g}; more rows may show one")
 
 
@@ -367,7 +357,7 @@ def _fitted_peak(x: FloatArray, values: FloatArray) -> float:
 # --- two keys ------------------------------------------------------------------------------------
 
 
-def _best_of_two_keys(law: RowLaw, statistic: Optimum) -> float | None:
+def _best_of_two_keys(law: Law, statistic: Optimum) -> float | None:
     """Return the best α without simulation, or None where the law does not say what that takes.
 
     The gap δ of two scores is √2 times a score of `Normal` or `DotProduct`, and
@@ -378,12 +368,11 @@ def _best_of_two_keys(law: RowLaw, statistic: Optimum) -> float | None:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     if statistic != "geometric_mean":
-        median = getattr(law, "median_gap", None)
-        return None if median is None else TWO_KEYS / float(median)
-    if not getattr(law, "normal_given_query", False):
+        return None if law.median_gap is None else TWO_KEYS / law.median_gap
+    if not law.normal_given_query:
         return None
     gap = np.exp(np.arange(-45.0, np.log(100.0), 0.1))
-    weight = gap * np.exp(cast(Law, law).logpdf(gap / np.sqrt(2.0)))  # up to a factor
+    weight = gap * np.exp(law.logpdf(gap / np.sqrt(2.0)))  # up to a factor
 
     def slope(alpha: float) -> float:
         return float((weight * (1.0 - alpha * gap * np.tanh(alpha * gap / 2.0))).sum())

@@ -9,8 +9,8 @@ and keys. One α for all queries goes into the kernel's own `scale`; one for eac
 the queries. So every kernel can be used, and no matrix of scores is kept. Numbers in half precision
 are multiplied in float32 and rounded once.
 
-`options` says what a call may be told, `shapes` which tensors go together, `by_query` what a query
-that sees n keys gets, `arithmetic` multiplies; `foreign` and `registered` are made of it.
+`options` says what a call may be told, `shapes` what it is, `by_query` what a query that sees n
+keys gets, `arithmetic` multiplies; `foreign` and `registered` are made of it.
 
 Chapter: policies.
 """

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from attnlib.attention import shapes
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
-from attnlib.attention.options import Factor, Options, checked_probability, validate
+from attnlib.attention.options import Factor, Options, validate
 from attnlib.attention.shapes import Call
 from attnlib.interception import OPERATOR
 from attnlib.policies import Policy, Rule
@@ -84,11 +84,11 @@ def attend(
     takes beyond float16 is shortened to fit: its logits have lost more to rounding. One for which a
     mask of numbers has the lowest only, but not −∞, gets a mean of v, as in PyTorch.
 
-    Raises ValueError or TypeError, with the reason, for: two of `policy`, `alpha` and `scale`;
-    `is_causal` and `attn_mask` together; a policy for cosines without `normalize_qk`, one for dot
-    products with it, and `normalize_qk` with `alpha` or nothing; "exact" with a scale for each
-    query; shapes, types, layouts, devices and numbers of heads that do not fit; numbers that are
-    negative, too large or NaN; `dropout_p` outside 0 to 1. Chapter: policies.
+    Raises ValueError or TypeError, with the reason, for: two of `policy`, `alpha` and `scale`; a
+    policy for cosines without `normalize_qk`, one for dot products with it, and `normalize_qk` with
+    `alpha` or nothing; "exact" with a scale for each query; a scale or factor of another shape, and
+    numbers that are negative, too large or NaN. What else does not fit together is an error of
+    PyTorch's. Chapter: policies.
 
     >>> q = k = v = torch.eye(2)
     >>> attend(q, k, v, alpha=0.0)
@@ -138,8 +138,7 @@ def scaled(
 def plan_call(call: Call, options: Options, relative: Policy | Factor | None = None) -> Plan:
     """Return what a call becomes under its options."""
     scale, factor = validate(options)
-    checked_probability("dropout_p", call.dropout_p)
-    shape = shapes.validate(call)
+    shape = shapes.of_queries(call)
     q, k, normalize_qk = call.q, call.k, options.normalize_qk
     d, wide = q.shape[-1], torch.promote_types(q.dtype, torch.float32)
     rows = q, k, call.attn_mask, call.is_causal, normalize_qk
@@ -249,7 +248,6 @@ def _fitting(
         return factor
     if not isinstance(given, Tensor) and np.size(given) and not torch.compiler.is_compiling():
         within_range(name, float(np.max(given)), dtype)
-    shapes.dense(name, factor)
     if factor.is_meta and device.type != "meta":
         raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")
     if not shapes.broadcasts(factor.shape, shape):

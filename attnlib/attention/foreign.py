@@ -51,10 +51,8 @@ def rescale(
     policy: str | Policy | Rule | None = None,
     *,
     alpha: ArrayLike | Tensor | None = None,
-    scale: ArrayLike | Tensor | None = None,
     factor: str | Policy | Rule | ArrayLike | Tensor | None = None,
     train_length: float | None = None,
-    post_scale: ArrayLike | Tensor | None = None,
     normalize_qk: bool = False,
     layers: Iterable[int] | None = None,
     heads: Iterable[int] | None = None,
@@ -63,9 +61,9 @@ def rescale(
 
     What would this model do under that policy? Nothing in the model is touched. The arguments as in
     `attend`, and they replace the scale that the model passes, so that α = 1 changes a model whose
-    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper): a UserWarning says so. With
-    `post_scale` alone the model's own scale stays. n is the number of keys that a query sees in the
-    call at hand, a cache included. Also a decorator of functions.
+    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper): a UserWarning says so. n is the
+    number of keys that a query sees in the call at hand, a cache included. Also a decorator of
+    functions.
 
     `factor` multiplies the model's own scale, whatever that is: by a number, by one for each query,
     or by a rule: a policy (a name or a Policy) over what it is at `train_length` keys, where it
@@ -98,20 +96,15 @@ def rescale(
     ...     same = model(x)
     >>> torch.testing.assert_close(same, model(x))
     """
-    options = Options(policy, alpha, scale, post_scale, normalize_qk)
+    options = Options(policy, alpha, normalize_qk=normalize_qk)
     scaled_anew = bool(options.stated()) or normalize_qk
     if factor is None:
-        if not scaled_anew and post_scale is None:
-            raise ValueError(
-                "rescale needs a policy, an alpha, a scale, a factor or a post_scale: nothing "
-                "would change"
-            )
+        if not scaled_anew:
+            raise ValueError("rescale needs a policy, an alpha or a factor: nothing would change")
         if train_length is not None:
             raise ValueError("train_length is for a factor, which is not given")
     elif scaled_anew:
         raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
-    elif isinstance(post_scale, str):
-        raise ValueError("post_scale='exact' needs the scale, and factor is relative to it")
     validate(options)
     relative = None if factor is None else checked_relative(factor, train_length)
     places = _places("layers", layers), _places("heads", heads)
@@ -230,11 +223,8 @@ class _Rescaled(Mode):
 
     def changed(self, options: Options) -> Options:
         """Return the options of a call that changes, as far as the context leaves them."""
-        post_scale = self.options.post_scale
-        if post_scale is None:
-            post_scale = options.post_scale
         kept = self.options if self.options.stated() else options
-        return kept._replace(post_scale=post_scale)
+        return kept._replace(post_scale=options.post_scale)
 
     def scaled(self, call: Call, options: Options) -> Tensor:
         """Return attention as the context has it; `options` are those that the call has."""
@@ -242,8 +232,8 @@ class _Rescaled(Mode):
         if not self.here():
             return scaled(*call, options, UNSEEN)
         own: Any = options.scale
-        by_alpha = self.options.policy is not None or self.options.alpha is not None
-        if by_alpha and not self.options.normalize_qk and isinstance(own, float):
+        anew = bool(self.options.stated()) and not self.options.normalize_qk
+        if anew and isinstance(own, float):
             warn_of_replaced(own, call.q.shape[-1], "rescale")
         ours = plan_call(call, self.changed(options), self.relative)
         if self.heads is not None:

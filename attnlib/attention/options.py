@@ -100,16 +100,6 @@ def checked_policy(
     )
 
 
-def checked_probability(name: str, value: float) -> float:
-    """Return a number from 0 to 1."""
-    if isinstance(value, float) and 0.0 <= value <= 1.0:
-        return value  # without NumPy, as below
-    number = checking.number(name, value)
-    if not 0.0 <= number <= 1.0:
-        raise ValueError(f"{name} must be from 0 to 1, got {name}={number:g}")
-    return number
-
-
 def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
     """Return numbers from 0 on, as one float or a tensor; those in a tensor are not looked at."""
     if isinstance(value, Tensor):

@@ -209,7 +209,6 @@ class CallableAudit:
             f"{right:.4g}" if constant else f"{told}, {right:.4g} {at}",
             shown(found),
             evidence + _reason(found.value, right, self.d),
-            certain=max(found.low - right, right - found.high) > found.high - found.low,
         )
 
     def everywhere(self) -> None:

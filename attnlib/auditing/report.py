@@ -45,14 +45,11 @@ class Finding(NamedTuple):
     expected: str
     found: str
     evidence: str
-    sure: str = "certain"
-    """"certain", or "likely" where what was meant lies less than an interval's width away."""
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         why = f" ({self.evidence})" if self.evidence else ""
-        likely = ", likely" if self.sure == "likely" else ""
-        return f"{self.code}: {place}expected {self.expected}, found {self.found}{why}{likely}"
+        return f"{self.code}: {place}expected {self.expected}, found {self.found}{why}"
 
 
 class Scale(NamedTuple):
@@ -107,11 +104,9 @@ class Report:
         evidence: str = "",
         *,
         where: str = "",
-        certain: bool = True,
     ) -> None:
         """Add a finding."""
-        sure = "certain" if certain else "likely"
-        self.findings.append(Finding(code, where, expected, found, evidence, sure))
+        self.findings.append(Finding(code, where, expected, found, evidence))
 
     def _table(self) -> dict[str, Any]:
         return {

@@ -1,6 +1,5 @@
 """Factors put into a model: into the weights that make its queries, or into its registry."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnlib.attention.registered import eager_attention
 from attnlib.calibration.multiplied import Place, is_causal, keys_seen, multiplied
 from attnlib.calibration.passes import Loss
 from attnlib.checking import FloatArray
@@ -163,9 +163,7 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
         keys = keys_seen(query, key, mask, causal)
         times = factor(names[id(module)], keys.double().cpu().numpy())
         query = query * torch.from_numpy(times).to(query).unsqueeze(-1)
-        file = sys.modules[type(module).__module__]
-        eager = getattr(file, "eager_attention_forward", None)
-        own = functions.get_interface(before, eager)
+        own = functions.get_interface(before, eager_attention(type(module)))
         return own(module, query, key, value, mask, **rest)
 
     AttentionInterface.register(name, attend)

@@ -1,7 +1,6 @@
 """∂L/∂log t of every head: whether a model's own loss wants its logits larger or smaller."""
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from torch import nn
 from attnlib import checking
 from attnlib.calibration.passes import Loss, Pass, own_loss, read
 from attnlib.checking import FloatArray
-from attnlib.sampling import Estimate
 
 
 @dataclass(frozen=True)
@@ -41,11 +39,6 @@ class ScaleGradient:
     def standard_error(self) -> FloatArray:
         """The standard error of that mean, between texts; NaN for one text."""
         return _standard_error(self.samples)
-
-    def total(self) -> Estimate:
-        """Return what one factor for all logits would change: the sum over the heads."""
-        sums = np.nansum(self.samples, axis=(1, 2))
-        return Estimate(sums.mean(), _standard_error(sums))
 
     def p_values(self) -> FloatArray:
         """Return each head's chance of so large a mean if it is 0, by Student's t, times the heads.
@@ -78,17 +71,11 @@ class ScaleGradient:
             for layer, head in np.argwhere(np.isfinite(value))
         ]
 
-    def to_json(self) -> str:
-        """Return texts, losses and the rows as JSON."""
-        return json.dumps({"losses": self.losses.tolist(), "heads": self.rows()})
-
 
 def scale_gradient(
     model: nn.Module,
     batches: Iterable[Any],
     loss: Loss | None = None,
-    *,
-    report: Callable[[str, float], None] | None = None,
 ) -> ScaleGradient:
     """Return ∂L/∂log t of every layer and head, for logits times t, at t = 1.
 
@@ -99,8 +86,7 @@ def scale_gradient(
 
     Each batch counts as one text: standard errors are between batches, so let them be independent
     texts, eight or more. A batch is what `loss(model, batch)` takes; without `loss`, token ids or
-    a mapping of arguments for a model of transformers with a loss of its own. `report` is called
-    after each text with its loss.
+    a mapping of arguments for a model of transformers with a loss of its own.
 
     The model runs as it is, in training or evaluation; no weight gets a gradient, and the outputs
     are bitwise its own. Memory is that of a training step without gradients of weights.
@@ -109,11 +95,7 @@ def scale_gradient(
     attention; RuntimeError for attention that is written out or cannot be reached, by its name.
     Chapter: calibrate.
     """
-    passes = []
-    for batch in batches:
-        passes.append(read(model, batch, loss or own_loss))
-        if report is not None:
-            report("gradient", passes[-1].loss)
+    passes = [read(model, batch, loss or own_loss) for batch in batches]
     if not passes:
         raise ValueError("batches must hold one or more, got none")
     layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import checking, interception
+from attnlib import interception
 from attnlib.checking import FloatArray
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
@@ -110,40 +110,26 @@ def root(falling: FloatArray) -> FloatArray:
     return np.where(above == 0, 0.0, np.where(above == GRID.size, np.inf, inside))
 
 
-def repeated_tokens(
-    vocabulary: int, length: int, texts: int, seed: int = 0, first: int | None = None
-) -> list[Tensor]:
-    """Return texts of random tokens said twice, each (1, length), with `first` before them.
+def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> list[Tensor]:
+    """Return texts of random tokens said twice, each (1, length), or a token less if that is odd.
 
     For the target "repeat": in the second half the key that is meant is the token after the same
     place in the first.
     """
     rng = np.random.default_rng(seed)
-    start = [] if first is None else [first]
-    half = (length - len(start)) // 2
-    found = []
-    for _ in range(texts):
-        once = rng.integers(0, vocabulary, half).tolist()
-        found.append(torch.tensor([[*start, *once, *once]]))
-    return found
+    once = [rng.integers(0, vocabulary, length // 2) for _ in range(texts)]
+    return [torch.from_numpy(np.tile(one, 2))[None] for one in once]
 
 
-def needles(
-    model: nn.Module,
-    texts: Iterable[Tensor],
-    targets: Targets,
-    *,
-    rows: int = ROWS,
-) -> Needles:
+def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Needles:
     """Measure the rows of every head at the key that each query is meant to find.
 
     `targets` as in `attnlib.probing.probe`, or "repeat" for `repeated_tokens`. Which rows count
-    depends on targets alone, not on what the model does with them; at most `rows` of a text, spread
+    depends on targets alone, not on what the model does with them; at most 256 of a text, spread
     evenly. Texts are token ids, (1, tokens), with which the model is called; intervals are over
     texts. What of it cannot be seen is said as `probe` does. Raises ValueError for targets and
     texts that are not so. Chapter: needle.
     """
-    rows = checking.integer("rows", rows, minimum=1)
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeated
     found: list[dict[str, FloatArray]] = []
@@ -155,7 +141,7 @@ def needles(
         def see(layer: str, number: int, call: Call, output: Tensor, sums: Any = sums) -> None:
             target = None if call.queries is None else call.queries.target
             if target is not None and bool((target >= 0).any()):
-                sums[layer] = _sums(call, output, rows)
+                sums[layer] = _sums(call, output)
 
         observer = Observer(model, see, Reader(targets=targets))
         with torch.no_grad(), observer.at_work():
@@ -183,13 +169,13 @@ def _repeated(ids: Tensor) -> NDArray[np.int64]:
 
 
 @torch.no_grad()
-def _sums(call: Call, output: Tensor, rows: int) -> FloatArray:
+def _sums(call: Call, output: Tensor) -> FloatArray:
     """Return the sums of `Needles` over rows of a call, (5 + 2 · len(GRID), heads)."""
     with interception.hidden_from_modes():
         known: Any = call.queries
         at = np.flatnonzero(known.target[0].cpu().numpy() >= 0)
-        if at.size > rows:
-            at = at[np.linspace(0, at.size - 1, rows).astype(int)]
+        if at.size > ROWS:
+            at = at[np.linspace(0, at.size - 1, ROWS).astype(int)]
         some, _ = choose(call, output, [0], at)
         all_logits = logits(some)[0]
         target = known.target[0][at][:, None].expand(*all_logits.shape[:-1], 1)

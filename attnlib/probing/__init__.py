@@ -13,8 +13,7 @@ there is a reason to look. `clip` makes logits smaller that have grown too large
 
 `observer` watches the model, `tokens` knows whose queries a call has and `sample` chooses some of
 them, `measure` turns a call into rows and `tally` keeps their sums, `random_scores` has the theory,
-and `report` shows both: by `summary` in words, and by `figures`; `monitor` is made of them and of
-`alarms`.
+and `report` shows both, by `summary` in words; `monitor` is made of them and of `alarms`.
 
 Chapter: probe.
 """
@@ -27,6 +26,6 @@ with brought_by("torch"):
     from attnlib.probing.monitor import Monitor
     from attnlib.probing.observer import probe
     from attnlib.probing.random_scores import RANDOM
-    from attnlib.probing.report import DEFINITIONS, OneHead, Report
+    from attnlib.probing.report import DEFINITIONS, Report
 
-__all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "OneHead", "Report", "clip", "probe"]
+__all__ = ["DEFINITIONS", "RANDOM", "Alarm", "Monitor", "Report", "clip", "probe"]

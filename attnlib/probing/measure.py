@@ -87,7 +87,6 @@ class Measured(NamedTuple):
     position: NDArray[np.int64]
     batch: int
     past: int
-    padding: int  # how many rows are left out because their query is padding
 
 
 @torch.no_grad()
@@ -139,7 +138,6 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         about.position.cpu().numpy(),
         about.batch,
         about.past,
-        0 if about.real is None else heads * int((~about.real).sum()),
     )
 
 

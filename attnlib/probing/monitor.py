@@ -64,8 +64,7 @@ class Monitor:
       head that has learned a fixed pattern to the end is told too;
     - "not finite": NaN, infinity or an overflow, at once.
 
-    Each is also a UserWarning, or where `on_alarm` is given handed to that; `alarms=False` looks
-    for none.
+    Each is also a UserWarning, or where `on_alarm` is given handed to that.
 
     `log` gets ("attention/LAYER/COLUMN", number, step): for each layer the largest over its heads
     of `alpha_to_critical`, `largest_logit`, `largest_weight` and `first_weight`, the smallest of
@@ -73,13 +72,13 @@ class Monitor:
     `attnlib.probing.DEFINITIONS`. TensorBoard's SummaryWriter.add_scalar is such a function.
 
     About `rows` rows of each head are measured, from up to four sequences and all along their
-    length; `rng` draws them. Outputs, gradients and the model's random numbers stay bitwise the
+    length. Outputs, gradients and the model's random numbers stay bitwise the
     same. Nothing is done between the steps that are watched, and of one of them a line a head is
     kept. In a distributed run it measures the part of this process: its heads, its sequences, and
     under context parallelism its keys, which is not the n of a row.
 
-    Raises ValueError or TypeError for `every` or `rows` below 1, for `alarms` that is no bool, and
-    `log` or `on_alarm` that is no function; RuntimeError inside a graph of torch.compile; and what
+    Raises ValueError or TypeError for `every` or `rows` below 1, and for `log` or
+    `on_alarm` that is no function; RuntimeError inside a graph of torch.compile; and what
     `probe` raises for a model, or where a step calls no attention that can be seen. Where nothing
     was watched, a UserWarning says so at the end. Chapter: probe.
     """
@@ -91,8 +90,6 @@ class Monitor:
         every: int = 100,
         log: Log | None = None,
         rows: int = 256,
-        rng: np.random.Generator | None = None,
-        alarms: bool = True,
         on_alarm: Callable[[Alarm], object] | None = None,
     ) -> None:
         interception.check_model(interception.not_as_compiled(model))
@@ -107,9 +104,8 @@ class Monitor:
         self.alarms: list[Alarm] = []
         """Each head's first alarm of each kind."""
         self.step: int | None = None
-        self._rng = np.random.default_rng(0) if rng is None else checking.generator("rng", rng)
+        self._rng = np.random.default_rng(0)
         self._log = log
-        self._looks = checking.flag("alarms", alarms)
         self._on_alarm = on_alarm
         self._recent: Recent = defaultdict(lambda: deque(maxlen=PATIENCE))
         self._unclipped: Any = None
@@ -203,8 +199,7 @@ class Monitor:
         if self._log is not None:
             for name, number in _numbers(table):
                 self._log(name, number, self._watched_step)
-        if self._looks:
-            self._look(table, self._watched_step)
+        self._look(table, self._watched_step)
 
     def _look(self, table: Any, step: int) -> None:
         """Tell the alarms that are new at this step."""

@@ -52,7 +52,7 @@ def probe(
     Queries that are padding are no rows. By default they are those of the `attention_mask` of shape
     (batch, tokens), or the key_padding_mask of PyTorch's modules, that the model or a part of it is
     called with; `mask` (1 or True for a token; by position, those in a cache included) goes before
-    it, and mask=False counts all. `report.padding` is how many rows are left out.
+    it, and mask=False counts all.
 
     `targets` says which key each query is meant to find, and the table and `Report.rows` tell its
     gap, its weight and κ: "previous" is the key before, "duplicate" the last earlier one of the

@@ -64,11 +64,6 @@ class RandomScores:
         }
         return {name: np.where(known, values, math.nan) for name, values in columns.items()}
 
-    def entropy(self, alpha: float) -> FloatArray:
-        """Return the mean entropy of rows at each n."""
-        nodes = self._nodes(NODES)
-        return self._between(nodes, exact.entropy(DotProduct(self.dimension), alpha, nodes))
-
     def _wide(self, alpha: FloatArray) -> FloatArray:
         """Return P(α r √(χ²/(n − 1)) ≥ √(2 log n)), with n − 1 degrees of freedom, r² ~ χ²_d/d."""
         nodes = self._nodes(3 * NODES)

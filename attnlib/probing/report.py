@@ -1,24 +1,20 @@
-"""What a probe has measured, as a table, a figure, JSON and text, beside random scores."""
+"""What a probe has measured, as a table, JSON and text, beside random scores."""
 
 import json
 import math
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import checking
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
-from attnlib.probing import figures, summary
+from attnlib.probing import summary
 from attnlib.probing.measure import Measured, TargetRows
 from attnlib.probing.random_scores import OUTPUTS, RANDOM, RandomScores
 from attnlib.probing.tally import FIELDS, SUMMED, Kept, Tally
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DEFINITIONS = {
     "layer": "name of the module that attends",
@@ -47,7 +43,6 @@ DEFINITIONS = {
     "gradient": "g = α(1 − Y), half the sum of |∂p/∂s| for scores in units of their standard "
     "deviation, with the head's α: mean over the rows",
     "random_gradient": "the same for random scores",
-    "gradient_median": "median of g, over the rows that are kept",
     "gradient_mean_log": "mean of log g",
     "gradient_share": "mean g / its limit for random scores as α → ∞",
     "largest_logit": "largest logit of a row: the largest over the rows",
@@ -84,7 +79,7 @@ KEPT = 2**22
 
 
 class Report:
-    """What `probe` has measured: a table, a figure, JSON, and a summary when printed."""
+    """What `probe` has measured: a table, JSON, and a summary when printed."""
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self.not_finite: list[str] = []
@@ -98,11 +93,6 @@ class Report:
     def definitions(self) -> dict[str, str]:
         """What each column of the table is, and what random scores are."""
         return {**self._columns, "random": RANDOM}
-
-    @property
-    def padding(self) -> int:
-        """How many rows, of all heads, are left out because their query is padding."""
-        return sum(tally.padding for tally in self._tallies.values())
 
     def add(self, layer: str, call: int, measured: Measured) -> None:
         """Add a call of attention, number `call` of that layer in a run of the model."""
@@ -143,9 +133,7 @@ class Report:
         the model is called with `past_key_values`.
 
         All rows are here up to 2²², of all heads together. Of more there is a random sample, of as
-        many rows of each head; a UserWarning says so, and the table, of which only the median is
-        of the rows kept, knows more. With k rows of a head, the rank of their median is off by
-        1/(2√k) on average.
+        many rows of each head; a UserWarning says so, and the table knows all.
         """
         with brought_by("table"):
             import pandas as pd
@@ -177,42 +165,6 @@ class Report:
         content = {"definitions": self.definitions, "heads": heads}
         return json.dumps(content, ensure_ascii=False, indent=1)
 
-    def plot(self) -> "Figure":
-        """Return a picture of all heads, layers down and heads across.
-
-        The colour is 1/Y over that of random scores of the head's spread, without theory over the
-        number of keys; marks are sinks and wide heads, as in `unusual`.
-        """
-        return figures.heads(self._lines())
-
-    def head(self, layer: str | int, head: int, call: int = 0) -> "OneHead":
-        """Return one head: print it, or draw it with its `plot`.
-
-        `layer` is its name, or its number in the order of the calls. ValueError for a head that was
-        not measured.
-        """
-        heads = self._heads()
-        names = list(dict.fromkeys(one.layer for one in heads))
-        if not isinstance(layer, str):
-            layer = names[checking.integer("layer", layer, minimum=0, maximum=len(names) - 1)]
-        for line, one in zip(self._lines(), heads, strict=True):
-            if (one.layer, one.call, one.head) == (layer, call, head):
-                return OneHead(line, one.columns())
-        raise ValueError(
-            f"layer, head and call must be those of a head that was measured, such as {names[0]!r} "
-            f"0 0, got layer={layer!r:.80}, head={head!r:.80}, call={call!r:.80}"
-        )
-
-    def unusual(self, count: int = 5) -> list[tuple[str, int, int, str]]:
-        """Return the `count` heads that stand out most: layer, call, head, and why in words.
-
-        Those whose numbers are not finite; then those far from random scores of their spread in the
-        number of keys that share the weight (a factor of 1.5), with a sink (0.3 of the weight on
-        the first key), with wide rows (half of them), or with even weights (1/Y above 0.9 n).
-        """
-        found = summary.unusual(self._lines(), checking.integer("count", count, minimum=1))
-        return [(line["layer"], line["call"], line["head"], why) for line, why in found]
-
     def __repr__(self) -> str:
         return summary.text(self._lines())
 
@@ -241,35 +193,6 @@ class Report:
                     lines[place] = {name: line[name] for name in self._columns}
             self._written = [lines[i] for i in range(len(heads))]
         return self._written
-
-
-class OneHead:
-    """One head: all that is measured of it when printed, its rows when drawn.
-
-    Chapter: probe.
-    """
-
-    def __init__(self, line: summary.Line, rows: dict[str, NDArray[Any]]) -> None:
-        self.line = line
-        """Its line of `Report.table`."""
-        self._rows = rows
-
-    def plot(self) -> "Figure":
-        """Return a figure: spread and entropy of its rows, by the number of keys that they see.
-
-        Where all rows see as many keys, by position. Beside them where rows freeze, and the entropy
-        of random scores at the head's α. ValueError if no row sees two keys, or one is not finite.
-        """
-        drawn = np.array([self._rows["alpha"], self._rows["entropy"]])
-        if not (drawn.size and np.isfinite(drawn).all()):
-            raise ValueError(
-                f"head {self.line['head']} of {self.line['layer']} must have finite rows of two "
-                "keys or more to be drawn"
-            )
-        return figures.head(self.line, self._rows)
-
-    def __repr__(self) -> str:
-        return summary.one_head(self.line)
 
 
 def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:
@@ -341,7 +264,7 @@ class _Head:
     ) -> dict[str, Any]:
         """Return its line; `limit` is that of the gradient of random scores."""
         alpha, rows = self.alpha, int(self.total("rows"))
-        gradient, gradients = alpha * self.mean("complement"), self.columns()["gradient"]
+        gradient = alpha * self.mean("complement")
         value_std = math.sqrt(self.mean("value_variance"))
         log_alpha = math.log(alpha) if alpha else -math.inf
         targets, lost_gap = self.total("targets"), self.total("target_lost_gap")
@@ -358,7 +281,6 @@ class _Head:
             "critical_alpha": critical_alpha,
             "effective_keys": 1.0 / self.mean("collision_probability"),
             "gradient": gradient,
-            "gradient_median": float(np.median(gradients)) if gradients.size else math.nan,
             "gradient_mean_log": self.mean("log_complement") + log_alpha,
             "gradient_share": gradient / limit,
             "largest_logit": float(self.tally.largest_logit[self.head]) if rows else math.nan,

@@ -1,4 +1,4 @@
-"""A report in words: its layers beside random scores, the heads that stand out, and one head."""
+"""A report in words: its layers beside random scores, and the heads that stand out."""
 
 import math
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.probing.random_scores import OUTPUTS, RANDOM
+from attnlib.probing.random_scores import RANDOM
 
 Line = dict[str, Any]
 """A head: a line of `Report.table`."""
@@ -50,31 +50,6 @@ LEGEND = (
     "of keys that share the weight, the entropy is −Σ p log p in nats, the gradient α(1 − Y), wide "
     "the share of rows that spread beyond α_c."
 )
-
-WORDS = {
-    "alpha": ("α, the spread of the logits of a row", ".2f"),
-    "critical_alpha": ("α_c = √(2 log n), where random rows freeze", ".2f"),
-    "alpha_to_critical": ("α / α_c", ".2f"),
-    "wide": ("rows that spread beyond α_c", ".0%"),
-    "effective_keys": ("keys that share the weight, 1/Y", ""),
-    "collision_probability": ("Y = Σp²", ".3g"),
-    "entropy": ("entropy −Σ p log p, in nats", ".2f"),
-    "largest_weight": ("largest weight of a row", ".2f"),
-    "first_weight": ("weight of the first key", ".2f"),
-    "largest_logit": ("largest logit of all rows", ".2f"),
-    "log_sum_exp": ("log Σ e^logit", ".2f"),
-    "gradient": ("gradient g = α(1 − Y)", ".2f"),
-    "gradient_median": ("its median", ".2f"),
-    "gradient_mean_log": ("mean of log g", ".2f"),
-    "gradient_share": ("g / its limit for random scores", ".2f"),
-    "score_std": ("standard deviation of q·k/√d", ".2f"),
-    "value_std": ("standard deviation of the values", ".3f"),
-    "output_std": ("standard deviation of the outputs", ".3f"),
-}
-"""What is said of one head: words and format of its columns. Others are said by their names."""
-
-PLACE = ("layer", "call", "head", "rows", "keys", "dimension", "scale")
-"""The columns that say which head it is, and of what."""
 
 SINK = 0.3
 """A head whose first key has this share of the weight has an attention sink there."""
@@ -139,26 +114,6 @@ def _meant(lines: list[Line]) -> Iterator[str]:
         cells = "".join(f"{number(one[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
         yield f"{short(layer_name(one), WIDTH):{WIDTH}}{one['head']:>6}{one['targets']:>9}{cells}"
     yield fill(TARGET_LEGEND, PAGE)
-
-
-def one_head(line: Line) -> str:
-    """Return all that is measured of one head, beside random scores, and why it stands out."""
-    known = math.isfinite(line["random_entropy"])
-    name = f"{layer_name(line)} head {line['head']}"
-    rows = f"{line['rows']} rows of {line['keys']:.1f} keys on average"
-    shown = [f"{'model':>8}{'random' if known else '':>8}"]
-    for column in [*WORDS, *(column for column in line if column not in WORDS)]:
-        if column in PLACE or column.startswith("random_"):
-            continue
-        words, spec = WORDS.get(column, (column.replace("_", " "), ".3g"))
-        random = line.get(f"random_{column}", math.nan)
-        beside = number(random, spec) if math.isfinite(random) else ""
-        shown.append(f"{number(line[column], spec):>8}{beside:>8}  {words}")
-    reasons = "; ".join(_reasons(line, known)) or "nothing"
-    dimensions = f"{line['dimension']} dimensions, q·k times {line['scale']:.4g}"
-    above, below = f"{name}: {rows}, {dimensions}.", f"What stands out: {reasons}."
-    parts = [fill(above, PAGE), "\n".join(shown), *([fill(OUTPUTS, PAGE)] if known else [])]
-    return "\n\n".join([*parts, fill(below, PAGE)])
 
 
 def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:

@@ -46,7 +46,6 @@ class Tally:
 
     def __init__(self, heads: int) -> None:
         self.scale = math.nan
-        self.padding = 0
         self.sums = np.zeros((len(SUMMED), heads))
         self.largest_logit = np.full(heads, -np.inf)
         self.lengths = np.zeros((heads, 2), np.int64)
@@ -77,7 +76,6 @@ class Tally:
         counts = np.array([np.bincount(head.ravel(), minlength=size) for head in numbers])
         counts[:, : self.lengths.shape[1]] += self.lengths
         self.lengths, self.scale = counts, measured.scale
-        self.padding += measured.padding
 
         # The steps of one generation are of the same sequences.
         if not measured.past or self._sequences - self._before != measured.batch:

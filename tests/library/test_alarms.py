@@ -139,10 +139,7 @@ def test_a_collapse_is_told_once_for_each_head():
         warnings.simplefilter("error")
         with Monitor(model, every=1, on_alarm=heard.append) as monitor:
             sharpening(model, 12)
-        with Monitor(model, every=1, alarms=False) as silent:
-            sharpening(model, 3)
     assert heard == monitor.alarms
-    assert silent.alarms == []
     kinds = [(alarm.layer, alarm.head, alarm.name) for alarm in monitor.alarms]
     assert len(set(kinds)) == len(kinds)
     collapsed = [alarm for alarm in monitor.alarms if alarm.name == "entropy collapse"]

@@ -78,21 +78,6 @@ def test_everything_broadcasts_over_alpha_and_n():
     assert annealed.best_alpha(Cosine(64), np.zeros((2, 0))).shape == (2, 0)
 
 
-def test_fit_is_the_least_squares_coefficient():
-    n = np.arange(40, 20001, 40)
-    found = annealed.fit(Normal(), n, lambda keys: np.sqrt(np.log(keys)))
-    target, form = annealed.best_alpha(Normal(), n), np.sqrt(np.log(n))
-    reference = np.linalg.lstsq(form[:, None], target, rcond=None)[0][0]
-    assert found.coefficient == pytest.approx(reference, rel=1e-12)
-    errors = np.abs(found.coefficient * form / target - 1.0)
-    assert found.largest_error == pytest.approx(errors.max(), rel=1e-12)
-    assert found.worst_n == n[errors.argmax()]
-    assert annealed.fit(Normal(), [1, 2, 512], np.ones_like).worst_n == 2  # α* is 0, below 1, 2
-    for form in ([1.0, 0.0], [1.0, np.inf], [1.0]):
-        with pytest.raises(ValueError, match="shape must give a positive number for each n"):
-            annealed.fit(Normal(), [2, 3], lambda n, form=form: form)
-
-
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("n", [1.0, 1.0 + 1e-9, 1e300])
 def test_extreme_numbers_give_numbers_without_a_warning(law, n):

@@ -5,13 +5,11 @@ import math
 import pickle
 import shutil
 import sys
-from contextlib import nullcontext
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from attnlib.attention import rescale
 from attnlib.cli import app
 from attnlib.probing import probe
 
@@ -47,16 +45,13 @@ def text(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(("policy", "cosines"), [(None, False), ("swin_v2", True)])
-def test_json_is_the_report_of_the_model_on_the_text(policy, cosines, folder, text):
+def test_json_is_the_report_of_the_model_on_the_text(folder, text):
     from transformers import AutoModel, AutoTokenizer
 
     model = AutoModel.from_pretrained(folder).eval()
     ids = AutoTokenizer.from_pretrained(folder)(TEXT, return_tensors="pt")["input_ids"][:, :9]
-    other = [] if policy is None else ["--policy", policy]
-    result = run(folder, "--text", text, "--tokens", 9, "--json", *other)
-    change = rescale(policy, normalize_qk=cosines) if policy else nullcontext()
-    with torch.no_grad(), probe(model) as report, change:
+    result = run(folder, "--text", text, "--tokens", 9, "--json")
+    with torch.no_grad(), probe(model) as report:
         model(ids)
     assert json.loads(result.stdout) == json.loads(report.to_json())
     assert [head["rows"] for head in json.loads(result.stdout)["heads"]] == [8] * 4
@@ -84,15 +79,14 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     assert "Warning: 50% of the tokens of" in run(folder, "--text", tmp_path / "short").output
     refused("cannot be loaded", tmp_path, "--text", text)
     refused("nobody/nothing cannot be loaded", "nobody/nothing", "--text", text)
-    refused("--device", folder, "--text", text, "--device", "tpu")
-    refused("similar names: ssmax", folder, "--text", text, "--policy", "ssmaxx")
+    refused("device type", folder, "--text", text, "--device", "tpu", status=1)
 
 
 def test_a_gguf_file_is_a_file_of_its_folder(text, tmp_path, monkeypatch):
     def told(where, **options):
         raise ValueError(f"asked for {options['gguf_file']} in {where}")
 
-    monkeypatch.setattr("transformers.PreTrainedConfig.get_config_dict", told)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", told)
     monkeypatch.chdir(tmp_path)
     refused(f"asked for small.gguf in {tmp_path}", "small.gguf", "--text", text)
 
@@ -190,13 +184,11 @@ def test_weights_are_opened_as_numbers_only(altered, folder, text, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"n_layer": 10**6}, "n_layer must be at most 10000, its configuration has 1000000"),
-        ({"vocab_size": 10**13}, "GB of parameters, which is all memory"),
         ({"n_head": 3}, "cannot be loaded"),
         ({"n_embd": 16}, "do not have the shapes that its configuration asks for"),
     ],
 )
-def test_what_a_configuration_may_ask_for_is_bounded(settings, said, altered, text):
+def test_a_configuration_that_does_not_fit_its_weights_is_one_line(settings, said, altered, text):
     refused(said, altered(**settings), "--text", text)
 
 
@@ -208,39 +200,14 @@ def test_weights_that_are_missing_are_named(altered, text):
     assert "are random, h.2." in line
 
 
-@pytest.mark.parametrize(
-    ("weight", "where", "number"),
-    [("h.1.attn.c_attn.weight", "h.1.attn", math.inf), ("ln_f.weight", "its output", math.nan)],
-)
-def test_a_model_that_computes_nan_is_named(weight, where, number, altered, folder, text):
+def test_a_layer_that_computes_nan_is_named(altered, folder, text):
     from safetensors.torch import load_file, save_file
 
     path, weights = altered(), load_file(folder / "model.safetensors")
-    weights[weight][0] = number
+    weights["h.1.attn.c_attn.weight"][0] = math.inf
     save_file(weights, path / "model.safetensors", {"format": "pt"})
-    said = f"computes NaN or infinity, first in {where}"
+    said = "computes NaN or infinity, first in h.1.attn"
     refused(said, path, "--text", text, "--json", status=1)
-
-
-def test_one_head_is_printed_and_drawn(folder, text, tmp_path):
-    drawn = tmp_path / "head.svg"
-    result = run(folder, "--text", text, "--head", "h.1.attn:1", "--plot", drawn)
-    assert result.exit_code == 0, result.output
-    assert "h.1.attn head 1: 31 rows of 17.0 keys" in result.output
-    assert "h.0.attn" not in result.output
-    assert "keys that a row sees" in drawn.read_text()
-    assert run(folder, "--text", text, "--head", "1:1").output == result.output
-    for wrong in ("1:x", "2:0", ":"):
-        refused(
-            f"--head must be LAYER:HEAD, got '{wrong}'", folder, "--text", text, "--head", wrong
-        )
-
-
-def test_a_file_that_cannot_be_written_is_one_line(folder, text, tmp_path):
-    (tmp_path / "file").touch()
-    common = (folder, "--text", text)
-    refused("cannot be written", *common, "--plot", tmp_path / "file" / "x.svg", status=1)
-    refused("drawn as 'txt': Format 'txt' is not supported", *common, "--plot", tmp_path / "x.txt")
 
 
 def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding(folder):

@@ -214,7 +214,6 @@ class TestLimits:
 
     def test_in_one_dimension_there_is_no_limit(self):
         assert exact.gradient_limit(DotProduct(1), 2) == np.inf
-        assert exact.saturation(DotProduct(1), 3.0, 2) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -326,7 +325,6 @@ def test_what_is_beyond_the_range_is_refused():
     for law in LAWS:
         too_large = 1.01e4 / np.sqrt(law.variance)
         assert_refused("alpha", f"{too_large:g}", exact.gradient, law, too_large, 5)
-    assert_refused("n", "1", exact.saturation, Normal(), 1.0, [1, 2])
 
 
 @given(

@@ -51,26 +51,11 @@ def test_the_quadrature_agrees_with_the_exact_values(alpha, n):
 # --- scales --------------------------------------------------------------------------------------
 
 
-def test_the_three_scales_are_the_critical_one_over_1_2_and_root_3():
+def test_the_critical_scale_of_normal_scores_and_dot_products():
     n = np.array([1, 2, 4096, 1e300])
     np.testing.assert_allclose(freezing.critical_alpha(n) ** 2, 2 * np.log(n), rtol=1e-15)
-    np.testing.assert_allclose(freezing.annealed_typical_bound(n) ** 2, np.log(n) / 2, rtol=1e-14)
-    np.testing.assert_allclose(freezing.annealed_mean_bound(n) ** 2, 2 * np.log(n) / 3, rtol=1e-14)
     for law in (scores.Normal(), scores.DotProduct(8)):
         np.testing.assert_array_equal(freezing.critical_alpha(n, law), freezing.critical_alpha(n))
-
-
-# --- exponents -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("x", [0.5, 0.7, 0.9, 1.4])
-def test_the_exponent_is_the_slope_of_the_exact_mean(x):
-    """Between the bounds E Σp² has the factor 1/α besides the power, hence ½ log log n."""
-    sizes = np.log([1e100, 1e200]) if x > 0.5 else np.log([1e20, 1e40])
-    first, second = (np.log(by_quadrature(x * np.sqrt(2 * size), size)[0]) for size in sizes)
-    prefactor = 0.5 * np.log(sizes[1] / sizes[0]) if 3**-0.5 < x < 1 else 0.0
-    slope = -(second - first + prefactor) / (sizes[1] - sizes[0])
-    assert slope == pytest.approx(float(freezing.collision_exponent(x)), abs=5e-4)
 
 
 # --- the frozen phase ----------------------------------------------------------------------------

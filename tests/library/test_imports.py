@@ -40,7 +40,6 @@ WANTING = {
 WANTING_WITH_TORCH = {
     "from attnlib.probing import Report; Report().table()": ("pandas", "table"),
     "from attnlib.probing import Report; Report().rows()": ("pandas", "table"),
-    "from attnlib.probing import Report; Report().plot()": ("matplotlib", "book"),
     "from attnlib.attention import register; register('mup')": ("transformers", "probe"),
 }
 

@@ -45,17 +45,6 @@ def test_errors_are_the_scatter_of_repeated_samples():
         assert errors.mean() == pytest.approx(values.std(), rel=0.15)
 
 
-def test_texts_that_differ_have_larger_errors_than_their_rows():
-    rng = np.random.default_rng(0)
-    each = rng.normal(3.0, 0.8, size=20)
-    logits = np.concatenate([needles(3.0, theta, 50, 40, i) for i, theta in enumerate(each)])
-    texts = np.repeat(np.arange(20), 50)
-    between = retrieval.needle_calibration(logits, texts=texts)
-    within = retrieval.needle_calibration(logits)
-    assert between.best_factor.value == within.best_factor.value
-    assert between.best_factor.standard_error > 1.5 * within.best_factor.standard_error
-
-
 def test_the_place_of_the_needle_and_the_ends():
     logits = needles(2.0, 3.0, 200, 10)
     moved = np.roll(logits, 4, axis=1)

@@ -198,7 +198,7 @@ def test_the_limit_of_the_gradient_in_closed_form(law, limit):
     n = np.array([2.0, 3.0, 10.0, 1e3, 1e6])
     np.testing.assert_allclose(exact.gradient_limit(law, n), limit(n), rtol=1e-9)
     assert exact.gradient_limit(law, 1) == 0.0
-    share = exact.saturation(law, 3e3, 3)
+    share = exact.gradient(law, 3e3, 3) / exact.gradient_limit(law, 3)
     assert 0.99 < share < 1.01
 
 

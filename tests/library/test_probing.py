@@ -102,7 +102,6 @@ def one_head(scale, q, products, logits, visible, v):
         "effective_keys": 1 / y.mean(),
         "entropy": entropy.mean(),
         "gradient": (alpha * rest).mean(),
-        "gradient_median": np.median(alpha * rest),
         "gradient_mean_log": np.log(alpha * rest).mean(),
         "largest_logit": peak.max(),
         "log_sum_exp": total.mean(),

@@ -298,7 +298,6 @@ def test_random_outputs_leave_out_what_keys_and_values_share_and_say_so(shared):
     left_out = alpha**2 / width
     assert squares.mean() == pytest.approx(left_out * shared, abs=0.15 * left_out)
     assert "α²/w" in report.definitions["random_output_std"]
-    assert "α²/w" in repr(report.head(0, 0))
 
 
 def test_many_lengths_are_interpolated(monkeypatch):
@@ -335,7 +334,6 @@ def test_the_rows_give_the_table_and_json_holds_it(random_report):
     groups = rows.groupby("head")
     for name in ("collision_probability", "entropy", "gradient", "keys"):
         np.testing.assert_allclose(groups[name].mean(), table[name], rtol=1e-12)
-    np.testing.assert_allclose(groups["gradient"].median(), table["gradient_median"], rtol=1e-12)
     np.testing.assert_allclose(
         np.sqrt((rows["alpha"] ** 2).groupby(rows["head"]).mean()), table["alpha"]
     )

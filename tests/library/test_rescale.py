@@ -88,7 +88,7 @@ def test_alpha_one_changes_nothing_and_another_is_the_models_own_scale_changed(n
     model, call = built(name)
     with torch.no_grad():
         before = call()
-        for told in ({"policy": "transformer"}, {"alpha": 1.0}, {"post_scale": 1.0}):
+        for told in ({"policy": "transformer"}, {"alpha": 1.0}):
             with rescale(**told):
                 same = call()
             close = {"rtol": 1e-4, "atol": 1e-4}
@@ -189,9 +189,6 @@ def test_it_reaches_attend():
     with rescale("mup"):
         result = attend(X, X, X, **options)
     torch.testing.assert_close(result, attend(X, X, X, policy="mup", post_scale=2.0))
-    with rescale(post_scale=3.0):
-        result = attend(X, X, X, **options)
-    torch.testing.assert_close(result, 1.5 * attend(X, X, X, **options))
     with rescale(alpha=2.0):
         result = attend(X, X, X, policy="ngpt", normalize_qk=True)
     torch.testing.assert_close(result, attend(X, X, X, alpha=2.0))
@@ -335,19 +332,13 @@ def test_some_layers_change_and_the_others_do_not(layers):
     torch.testing.assert_close(found, gradients(expected))
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"factor": 2.0},
-        {"alpha": 2.0, "post_scale": "exact"},
-    ],
-)
+@pytest.mark.parametrize("changed", [{"factor": 2.0}, {"alpha": 2.0}])
 @pytest.mark.parametrize("key_heads", [2, 4])
 def test_some_heads_change_and_the_others_do_not(changed, key_heads):
     q, k, v = (numbers(2, 4, LENGTH, WIDTH, seed=i) for i in range(3))
     k, v = k[:, :key_heads], v[:, :key_heads]
-    own = attend(q, k, v, enable_gqa=True, is_causal=True)
-    for function in (scaled_dot_product_attention, attend):
+    for function in (scaled_dot_product_attention, partial(attend, post_scale="exact")):
+        own = function(q, k, v, enable_gqa=True, is_causal=True)
         with rescale(**changed):
             every = function(q, k, v, enable_gqa=True, is_causal=True)
         with rescale(**changed, heads=[0, 2]):
@@ -367,7 +358,6 @@ def test_some_heads_change_and_the_others_do_not(changed, key_heads):
         ("rescale", "nothing", {}),
         ("normalize_qk", "a scale", {"normalize_qk": True}),
         ("factor", "the model's own scale", {"factor": 2.0, "alpha": 1.0}),
-        ("factor", "relative", {"factor": 2.0, "post_scale": "exact"}),
         ("factor", "needs train_length", {"factor": "ssmax"}),
         ("train_length", "that is a rule", {"factor": 2.0, "train_length": 4}),
         ("train_length", "for a factor", {"alpha": 2.0, "train_length": 4}),

@@ -153,21 +153,9 @@ def test_shifts_factors_and_masked_keys(function):
         np.testing.assert_allclose(found, plain, rtol=1e-14)
 
 
-# --- axes and batches ----------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------------------
 
 BATCH = np.random.default_rng(11).standard_normal((3, 4, 5))
-
-
-@pytest.mark.parametrize("axis", [-3, -1, 1])
-def test_any_axis_is_that_of_the_rows_moved_to_the_end(axis):
-    moved = np.moveaxis(BATCH, axis, -1)
-    for function in (*NORMS, rows.jacobian):
-        np.testing.assert_array_equal(function(BATCH, 1.5, axis=axis), function(moved, 1.5))
-    p = np.moveaxis(rows.softmax(moved, 1.5), -1, axis)
-    np.testing.assert_array_equal(rows.softmax(BATCH, 1.5, axis=axis), p)
-    for measure in ENTROPIES:
-        expected = measure(np.moveaxis(p, axis, -1))
-        np.testing.assert_array_equal(measure(p, axis=axis), expected)
 
 
 @pytest.mark.parametrize("function", SHAPED)
@@ -184,7 +172,7 @@ def test_alpha_broadcasts_against_the_batch(function):
 @pytest.mark.parametrize("function", SHAPED)
 def test_what_is_given_is_read_as_float64_and_left_as_it_was(function):
     s = BATCH.copy()
-    function(s, 2.0, axis=1)
+    function(s, 2.0)
     np.testing.assert_array_equal(s, BATCH)
     for given_ in ([3, 1, 2], np.array([3, 1, 2], np.float16), np.array([3, 1, 2], np.uint64)):
         found = function(given_)

@@ -149,14 +149,14 @@ def annealed_in_the_mean(at: Place) -> None:
     between = at.formula(r"1/\sqrt3 < x < 1")
     between.holds(x=0.8)
     low, _, high = between.values(x=0.8)[0]
-    assert np.isclose(low, freezing.annealed_mean_bound(50.0) / critical(50.0))
+    assert np.isclose(low, 1.0 / math.sqrt(3.0))
     assert high == 1.0
     n = 1e300
     for x in (0.65, 0.75):
         alpha = x * critical(n)
         known = {"n": n, "x": x, "E": itself, "alpha": alpha}
         known["Y"] = one_key(alpha, n)
-        known["tau"] = float(freezing.collision_exponent(x))
+        known["tau"] = (1.0 / x - x) ** 2 / 4.0
         known["delta"] = math.log(n) / alpha**2 - 0.5
         at.formula(r"\operatorname{E}Y &\sim").holds(rough=3e-2, **known)
     (s,), mean = independent(normal(80))
@@ -174,7 +174,7 @@ def logarithm(at: Place) -> None:
 
 @tied("prop-freezing-typical")
 def typical(at: Place) -> None:
-    bound = float(freezing.annealed_typical_bound(50.0)) / critical(50.0)
+    bound = 0.5
     for x, low, high in ((0.3, 0.99, 1.0), (0.7, 0.0, 0.2)):
         side = at.same(r"x < \frac12") if x < bound else at.same(r"x > \frac12")
         side.holds(x=x)
@@ -195,9 +195,8 @@ def typical(at: Place) -> None:
 
 @tied("eq-freezing-scales")
 def scales(at: Place) -> None:
-    library = (freezing.annealed_typical_bound, freezing.annealed_mean_bound, critical)
     values = [float(value) for [value] in at.display().values(n=4096.0)]
-    assert np.allclose(values, [float(function(4096.0)) for function in library])
+    assert np.allclose(values, critical(4096.0) / np.sqrt([4.0, 3.0, 1.0]))
 
 
 @tied("thm-freezing-limit")

@@ -54,7 +54,7 @@ def three_rules(at: Place) -> None:
         stated = at.display().values(limits, t=t, n=n, m=largest_of(3), o=lambda _: 0.0)
         [value] = stated[line]
         assert np.isclose(math.sqrt(collisions(1 / t, n)), value, rtol=near)
-    coldest = 1 / float(freezing.annealed_mean_bound(50))
+    coldest = math.sqrt(3.0) / float(freezing.critical_alpha(50))
     edge = float(at.formula(r"\sqrt{3/2}").value())
     assert np.isclose(at.formula(r"t\sqrt{\log n}").value(t=coldest, n=50), edge)
 
