@@ -428,8 +428,8 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
     """Return what is measured in tests, the first of them at n₀.
 
     That is `measured`, what `foresight` gives, and what a Transformer answers; of several heads, in
-    `heads`, each on the rows that are measured in it: how many, and gap, slope, weight and t*. The
-    laws of a model with a policy or a law of its own are none: it is measured at that.
+    `heads`, the t* of each that has rows, on these. The laws of a model with a policy or a law of
+    its own are none: it is measured at that.
     """
     found: list[dict[str, Any]] = []
     for n, heads, needle, token, said in tested:
@@ -444,21 +444,11 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
             foresee = foresight(logits, needle)
         own_law = bool(said) and not said["answers"]
         one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
-        parts = {} if heads.shape[1] == 1 else {"heads": _by_head(logits, needle, head_of[token])}
-        found.append({**one, **foresee(logits.shape[1]), **said, **parts, "n": n})
-    return found
-
-
-def _by_head(
-    logits: FloatArray, needle: NDArray[np.int64], head: NDArray[np.int64]
-) -> list[dict[str, Any]]:
-    """Return the number of each head that rows are measured in, and what it does to them."""
-    found = []
-    for number in np.unique(head):
-        rows = head == number
-        one = measured(logits[rows], needle[rows])
-        kept = {name: one[name] for name in ("gap", "slope", "weight", "best")}
-        found.append({"head": int(number), "rows": int(rows.sum()), **kept})
+        found.append({**one, **foresee(logits.shape[1]), **said, "n": n})
+        if heads.shape[1] > 1:
+            rows = [head_of[token] == head for head in np.unique(head_of[token])]
+            best = [measured(logits[some], needle[some])["best"] for some in rows]
+            found[-1]["heads"] = [{"best": one} for one in best]
     return found
 
 

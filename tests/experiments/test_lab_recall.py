@@ -206,10 +206,8 @@ def test_training_may_be_on_shorter_sequences_and_says_what_was_learned(monkeypa
     assert np.shape(found.learned) == (2, 2, 2)
     assert np.ptp(found.learned) > 0.9  # b began at 0, a at 1
     assert found.measured[0]["answers"] == found.measured[0]["laws"] == {}
-    parts = found.measured[0]["heads"]
-    assert sum(one["rows"] for one in parts) == 16
-    mean = sum(one["rows"] * one["gap"] for one in parts) / 16
-    assert mean == pytest.approx(found.measured[0]["gap"])
+    best = [one["best"] for one in found.measured[0]["heads"]]
+    assert min(best) <= found.measured[0]["best"] <= max(best)
 
 
 def test_each_row_is_measured_in_the_head_that_finds_its_token():
