@@ -170,14 +170,9 @@ def needles(found: Iterable[tuple[str, int, str, Fields]]) -> Iterator[Entry]:
         chosen = np.flatnonzero(best >= LISTED)
         yield Entry({"needle": needle, "weights": "largest"}, brief(best))
         for (n, run), tables in own.items():
-            columns: Fields = {
-                "texts": len(tables),
-                "rows": sum(table["rows"] for table in tables),
-                "head": chosen.tolist(),
-            }
+            columns: Fields = {"head": chosen.tolist()}
             for name in tables[0]:
-                if name != "rows":
-                    columns[name] = brief(mean(column(tables, name)[:, chosen]))
+                columns[name] = brief(mean(column(tables, name)[:, chosen]))
             if n <= SHORT:
                 of_heads = (columns[name] for name in ("gap_rest", "variance_rest", "sink"))
                 columns["reach"] = brief(list(map(_reach, *of_heads)))
