@@ -503,8 +503,7 @@ def measured(
     these; `weight`, P; `loss`, −log P. `slope` is κ'(1), κ(t) = log E e^{tℓ} of the others of all
     rows together, each about the mean of its row. `best` is the multiplier t* ≥ 0 of all logits
     that makes the loss least, to 1e-6 of it; `least` the smallest one whose loss is above that by
-    0.1 at most; `laws` the loss under multipliers with names. `error` is a standard error of the
-    loss, of groups of 8 rows. Chapter: length.
+    0.1 at most; `laws` the loss under multipliers with names. Chapter: length.
 
     >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
     >>> found["gap"], found["variance"], round(found["weight"], 3)
@@ -515,14 +514,11 @@ def measured(
     meant = below[np.arange(number), needle].astype(np.float64)
 
     losses = _losses(below, meant, 1.0)
-    groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
-    error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
     return {
         "n": n,
         **_of_others(logits, needle),
         "weight": float(np.exp(-losses).mean()),
         "loss": float(losses.mean()),
-        "error": float(error),
         **_best_multiplier(below, meant),
         "laws": {name: float(_losses(below, meant, t).mean()) for name, t in (laws or {}).items()},
     }

@@ -294,8 +294,9 @@ def test_the_best_head_is_calibrated_and_loses_what_theory_says():
     for one in found:
         law, needle = Cosine(d), retrieval.Tilted(theta)
         exact = float(retrieval.loss(law, needle, theta, one["n"]))
-        assert abs(one["loss"] - exact) < 4.0 * one["error"]
-        assert abs(one["predicted_loss"] - exact) < 5.0 * one["error"] + 0.03
+        error = {16: 0.012, 64: 0.02, 1024: 0.044}[one["n"]]  # of groups of 8 queries
+        assert abs(one["loss"] - exact) < 4.0 * error
+        assert abs(one["predicted_loss"] - exact) < 5.0 * error + 0.03
         assert one["predicted_weight"] == pytest.approx(
             float(retrieval.weight(law, needle, theta, one["n"])), abs=0.03
         )
