@@ -95,7 +95,7 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
     """Return when a run diverged, its alarms, and what was watched, the largest over the heads.
 
     `lowest_at` is the last step of the smallest mean of losses. Of the alarms the first of each
-    kind is kept, with the number of heads that gave one.
+    kind is kept.
     """
     model = Transformer(group.config, seed)
     descent = Descent(learning_rate=FIRST_RATE, steps=STEPS, batch=BATCH, seed=seed)
@@ -115,15 +115,10 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
                 diverged_at = step
                 break
     table = monitor.table().groupby("step")
-    kinds = {alarm.name: alarm for alarm in reversed(monitor.alarms)}
-    told = [alarm.name for alarm in monitor.alarms]
     return {
         "diverged_at": diverged_at,
-        "lowest": lowest[0],
         "lowest_at": lowest[1],
-        "alarms": {
-            name: {**alarm._asdict(), "heads": told.count(name)} for name, alarm in kinds.items()
-        },
+        "alarms": {alarm.name: alarm._asdict() for alarm in reversed(monitor.alarms)},
         "loss": plain([losses[step] for step in monitor.tables], 4),
         "alpha_to_critical": plain(table["alpha_to_critical"].max().to_numpy(), 4),
     }

@@ -86,24 +86,16 @@ def load(name: str | Path) -> Record:
 
 
 def save(path: Path, record: Record) -> None:
-    """Write a record, whole or not at all."""
-    entries = [entry._asdict() for entry in record.entries]
-    write_json(path, {**record._asdict(), "entries": entries})
-
-
-def write_json(path: str | Path, table: dict[str, Any]) -> None:
-    """Write a table as JSON at once: a line for each key, and for each entry of a list of tables.
+    """Write a record, whole or not at all: a line for each field, and for each entry.
 
     Raises as `replace`, TypeError for what JSON cannot hold, and ValueError for what is not finite.
     """
-    lines = ",\n".join(f"{_line(key)}: {_value(value)}" for key, value in table.items())
+    fields = [
+        f'"{name}": {_line(getattr(record, name))}' for name in ("command", "settings", "made")
+    ]
+    entries = ",\n".join(_line(entry._asdict()) for entry in record.entries)
+    lines = ",\n".join([*fields, f'"entries": [\n{entries}\n]'])
     replace(path, f"{{\n{lines}\n}}\n".encode())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list | tuple) and value and all(isinstance(one, dict) for one in value):
-        return "[\n" + ",\n".join(map(_line, value)) + "\n]"
-    return _line(value)
 
 
 def _line(value: Any) -> str:

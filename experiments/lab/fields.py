@@ -21,14 +21,13 @@ def checked(default: Any, check: Callable[..., Any], **allowed: Any) -> Any:
     return dataclasses.field(default=default, metadata={"check": partial(check, **allowed)})
 
 
-def amount(name: str, value: Any, *, maximum: float, words: Sequence[str] = ()) -> float | str:
-    """Return a number above 0 and at most `maximum`, or one of `words`."""
-    if isinstance(value, str) and words:
-        return checking.choice(name, value, words)
-    number = checking.positive(name, value)
-    if number > maximum:
-        raise ValueError(f"{name} must be at most {maximum:g}, got {name}={number:g}")
-    return number
+def amount(name: str, value: Any, *, words: Sequence[str]) -> float | str:
+    """Return a number above 0, or one of `words`."""
+    return (
+        checking.choice(name, value, words)
+        if isinstance(value, str)
+        else checking.positive(name, value)
+    )
 
 
 def from_zero(name: str, value: Any) -> float:

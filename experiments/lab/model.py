@@ -36,15 +36,11 @@ from experiments.lab.fields import Checked, amount, checked
 
 BYTES = 256
 """What a decoder tells apart; an encoder has one token more, for a hidden byte."""
-LARGEST_FACTOR = 1e19
-"""Of `post_scale`, `residual_weight` and the like: a product of two is within float32."""
-
-
 POSITIONS = ("learned", "rotary", "none", "preceding")
 PRECEDING = 3
 """How many tokens before its own the input has with such positions."""
-SIZE = {"minimum": 1, "maximum": 2**20}
-FACTOR = {"maximum": LARGEST_FACTOR, "words": ("constant", "inverse")}
+FACTORS = ("constant", "inverse")
+"""Words for a factor: see `Config.factor`."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +54,17 @@ class Config(Checked):
     2
     """
 
-    width: int = checked(256, checking.integer, **SIZE)
+    width: int = checked(256, checking.integer, minimum=1)
     """A multiple of `head_size`."""
-    depth: int = checked(4, checking.integer, **SIZE)
+    depth: int = checked(4, checking.integer, minimum=1)
     """Blocks, each attention and then a network of one hidden layer, four times as wide."""
-    head_size: int = checked(64, checking.integer, **SIZE)
+    head_size: int = checked(64, checking.integer, minimum=1)
     """The dimension d of q and k."""
-    sequence: int = checked(256, checking.integer, **SIZE)
+    sequence: int = checked(256, checking.integer, minimum=1)
     """The length n of a window."""
     causal: bool = checked(True, checking.flag)
     """A decoder that predicts the next byte; else an encoder that fills in masked bytes."""
-    alpha: float | str = checked(1.0, amount, maximum=1e4, words=("annealed", "typical"))
+    alpha: float | str = checked(1.0, amount, words=("annealed", "typical"))
     """What multiplies q·k/√d, so that it is the standard deviation of the logits of random q and k,
     or with `cosine` the scale, what multiplies cos(q, k), whose standard deviation is 1/√d. A
     number, or "annealed" or "typical", the best ones for this size: see `alpha_number`."""
@@ -79,16 +75,14 @@ class Config(Checked):
     """The policy's constants that are a length of training are `sequence`."""
     cosine: bool = checked(False, checking.flag)
     """Bring q and k to length 1 (QK-norm)."""
-    post_scale: float | str = checked(
-        "none", amount, maximum=LARGEST_FACTOR, words=("none", "constant", "exact")
-    )
+    post_scale: float | str = checked("none", amount, words=("none", "constant", "exact"))
     """c: "none" (1), "constant" ((n/e)^½ with n = sequence, as in source 002), "exact" (for the
     number of keys at each position: `attnlib.exact.post_scale`), or a number."""
-    residual_weight: float | str = checked(1.0, amount, **FACTOR)
+    residual_weight: float | str = checked(1.0, amount, words=FACTORS)
     """r: a number, "constant" ((n/e)^½) or "inverse" ((n/e)^−½)."""
     weighted_bias: bool = checked(False, checking.flag)
     """r multiplies the bias too."""
-    projection_gain: float | str = checked(1.0, amount, **FACTOR)
+    projection_gain: float | str = checked(1.0, amount, words=FACTORS)
     """What W is multiplied by at initialisation: as for r."""
     initialisation: str = checked("unit", checking.choice, allowed=("unit", "pytorch"))
     """"unit" or "pytorch", as source 002 has it: see `Transformer`."""
@@ -100,15 +94,15 @@ class Config(Checked):
     """What also multiplies them where a query sees n keys, 1 at n₀ = `sequence`: 1, √(log n/log n₀)
     or log n/log n₀, which is SSMax with `learned_scale`; or "own": a + b log n/log n₀, where each
     head learns a, 1 at the start, and b, 0 at the start."""
-    skip_weight: float | str = checked(1.0, amount, **FACTOR)
+    skip_weight: float | str = checked(1.0, amount, words=FACTORS)
     """What multiplies the input that the branch is added to: as for r."""
-    hidden_weight: float | str = checked(1.0, amount, **FACTOR)
+    hidden_weight: float | str = checked(1.0, amount, words=FACTORS)
     """What multiplies the other branch of the block, the network's: as for r."""
     positions: str = checked("learned", checking.choice, allowed=POSITIONS)
     """"learned" (an embedding), "rotary", "none", or "preceding": the input is of a token and the
     three before it, and there are no others. But for "learned" a model reads any length, and what
     "none" and "preceding" say of a place is the same at all lengths."""
-    rotary_share: float = checked(1.0, amount, maximum=1.0)
+    rotary_share: float = checked(1.0, checking.positive)
     """The share of the planes that rotary positions turn, the fastest of them."""
 
     def __post_init__(self) -> None:
@@ -116,10 +110,6 @@ class Config(Checked):
         if self.width % self.head_size:
             raise ValueError(
                 f"width must be a multiple of head_size={self.head_size}, got width={self.width}"
-            )
-        if self.positions == "rotary" and self.head_size % 2:
-            raise ValueError(
-                f"head_size must be even for rotary positions, got head_size={self.head_size}"
             )
         if self.law != "none" and (self.policy is not None or self.sequence == 1):
             raise ValueError(

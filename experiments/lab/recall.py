@@ -428,8 +428,8 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
     """Return what is measured in tests, the first of them at n₀.
 
     That is `measured`, what `foresight` gives, and what a Transformer answers; of several heads, in
-    `heads`, each on the rows that are measured in it: how many, and gap, slope, weight and t*. The
-    laws of a model with a policy or a law of its own are none: it is measured at that.
+    `heads`, the t* of each that has rows, on these. The laws of a model with a policy or a law of
+    its own are none: it is measured at that.
     """
     found: list[dict[str, Any]] = []
     for n, heads, needle, token, said in tested:
@@ -444,21 +444,11 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
             foresee = foresight(logits, needle)
         own_law = bool(said) and not said["answers"]
         one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
-        parts = {} if heads.shape[1] == 1 else {"heads": _by_head(logits, needle, head_of[token])}
-        found.append({**one, **foresee(logits.shape[1]), **said, **parts, "n": n})
-    return found
-
-
-def _by_head(
-    logits: FloatArray, needle: NDArray[np.int64], head: NDArray[np.int64]
-) -> list[dict[str, Any]]:
-    """Return the number of each head that rows are measured in, and what it does to them."""
-    found = []
-    for number in np.unique(head):
-        rows = head == number
-        one = measured(logits[rows], needle[rows])
-        kept = {name: one[name] for name in ("gap", "slope", "weight", "best")}
-        found.append({"head": int(number), "rows": int(rows.sum()), **kept})
+        found.append({**one, **foresee(logits.shape[1]), **said, "n": n})
+        if heads.shape[1] > 1:
+            rows = [head_of[token] == head for head in np.unique(head_of[token])]
+            best = [measured(logits[some], needle[some])["best"] for some in rows]
+            found[-1]["heads"] = [{"best": one} for one in best]
     return found
 
 
@@ -513,8 +503,7 @@ def measured(
     these; `weight`, P; `loss`, −log P. `slope` is κ'(1), κ(t) = log E e^{tℓ} of the others of all
     rows together, each about the mean of its row. `best` is the multiplier t* ≥ 0 of all logits
     that makes the loss least, to 1e-6 of it; `least` the smallest one whose loss is above that by
-    0.1 at most; `laws` the loss under multipliers with names. `error` is a standard error of the
-    loss, of groups of 8 rows. Chapter: length.
+    0.1 at most; `laws` the loss under multipliers with names. Chapter: length.
 
     >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
     >>> found["gap"], found["variance"], round(found["weight"], 3)
@@ -525,14 +514,11 @@ def measured(
     meant = below[np.arange(number), needle].astype(np.float64)
 
     losses = _losses(below, meant, 1.0)
-    groups = losses[: number - number % QUERIES].reshape(-1, QUERIES).mean(axis=1)
-    error = groups.std(ddof=1) / np.sqrt(len(groups)) if len(groups) > 1 else 0.0
     return {
         "n": n,
         **_of_others(logits, needle),
         "weight": float(np.exp(-losses).mean()),
         "loss": float(losses.mean()),
-        "error": float(error),
         **_best_multiplier(below, meant),
         "laws": {name: float(_losses(below, meant, t).mean()) for name, t in (laws or {}).items()},
     }

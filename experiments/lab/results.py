@@ -23,7 +23,7 @@ from experiments.lab.train import PRECISIONS, Run, Training
 Table = dict[str, Any]
 
 SCALARS = ("diverged_at", "final_loss", "validation_loss")
-ARRAYS = ("losses", "gradient_norms", "branch_ratios")
+ARRAYS = ("losses", "branch_ratios")
 OPTIONAL = {
     "spreads": "record_attention",
     "effective_keys": "record_attention",
@@ -143,7 +143,6 @@ def decoded(table: Table, setting: Setting) -> Run | Found:
     at, depth = training.recorded_at(kept), setting.config.depth
     shapes: dict[str, tuple[int, ...]] = {
         "losses": (len(training.means(kept)),),
-        "gradient_norms": (len(at),),
         "gains": (len(at), depth, -1, setting.config.heads),
         "readings": (len(training.lengths), -1),
     }

@@ -4,7 +4,7 @@ Chapters: gradient, errata.
 """
 
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,13 @@ Path = Literal["residual", "no residual", "scores"]
 EXPONENT = 6
 EPSILON = 1e-6
 """The power softmax y = x⁶/(ε + Σx⁶) of the comments in source 003."""
+
+BITS = 10
+"""Bits that a step keeps of each entry of a gradient.
+
+Saturated attention is chaotic: at a large rate the last bit of a sum decides where training ends.
+With rounded gradients machines that add in another order take the same steps.
+"""
 
 
 class Retrieval(NamedTuple):
@@ -66,67 +73,30 @@ def train_retrieval(
     multiplies the weights at the start. Where the numbers overflow, the loss is ∞ from there on.
     Chapters: gradient, errata.
     """
+    import torch  # stacks of layers need none
+
     task = retrieval(seed)
-    step = _Step(optimiser, rate)
+    features, values, wanted = map(torch.from_numpy, task[:3])
+    weights = torch.from_numpy(size * task.weights).requires_grad_()
+    kind = {"descent": torch.optim.SGD, "adam": torch.optim.Adam}[optimiser]
+    step = kind([weights], lr=rate)
     losses = []
-    with np.errstate(all="ignore"):
-        weights = size * task.weights
-        for _ in range(steps + 1):
-            p, slopes = _weights_and_slopes(task.features @ weights, alpha, normaliser)
-            z = (p * task.values).sum(axis=1)
-            error = z - task.wanted
-            losses.append(float((error**2).mean()))
-            by_score = 2.0 * error[:, None] * slopes * (task.values - z[:, None]) / error.size
-            weights = step(weights, np.tensordot(by_score, task.features, 2))
+    for _ in range(steps + 1):
+        scores = alpha * (features @ weights)
+        if normaliser == "softmax":
+            p = scores.softmax(-1)
+        else:
+            powers = scores**EXPONENT
+            p = powers / (EPSILON + powers.sum(-1, keepdim=True))
+        loss = ((p * values).sum(-1) - wanted).square().mean()
+        losses.append(loss.item())
+        [gradient] = torch.autograd.grad(loss, weights)
+        mantissa, power = torch.frexp(gradient)
+        weights.grad = torch.ldexp((mantissa * 2.0**BITS).round() / 2.0**BITS, power)
+        step.step()
     found = np.array(losses)
     found[np.logical_or.accumulate(~np.isfinite(found))] = np.inf
     return found
-
-
-BITS = 10
-"""Bits that a step keeps of each entry of a gradient."""
-
-
-class _Step:
-    """Gradient descent, or Adam with its usual constants (0.9, 0.999, 1e-8).
-
-    Saturated attention is chaotic: at a large rate the last bit of a sum decides where training
-    ends. Gradients are therefore rounded to BITS bits, so that machines which add in another order
-    take the same steps.
-    """
-
-    def __init__(self, optimiser: Optimiser, rate: float) -> None:
-        self.optimiser, self.rate = optimiser, rate
-        self.count = 0
-        self.mean: Any = 0.0
-        self.square: Any = 0.0
-
-    def __call__(self, weights: FloatArray, gradient: FloatArray) -> FloatArray:
-        mantissa, power = np.frexp(gradient)
-        gradient = np.ldexp(np.round(mantissa * 2.0**BITS) / 2.0**BITS, power)
-        if self.optimiser == "descent":
-            return weights - self.rate * gradient
-        self.count += 1
-        self.mean = 0.9 * self.mean + 0.1 * gradient
-        self.square = 0.999 * self.square + 0.001 * gradient**2
-        mean = self.mean / (1.0 - 0.9**self.count)
-        root = np.sqrt(self.square / (1.0 - 0.999**self.count))
-        stepped: FloatArray = weights - self.rate * mean / (root + 1e-8)
-        return stepped
-
-
-def _weights_and_slopes(
-    s: FloatArray, alpha: float, normaliser: Normaliser
-) -> tuple[FloatArray, FloatArray]:
-    """Return p and the factor a of ∂p_i/∂s_j = (δ_ij − p_i) a_j: α p_j, or 6 x_j⁵/(ε + Σx⁶)."""
-    if normaliser == "softmax":
-        weights = np.exp(alpha * (s - s.max(axis=-1, keepdims=True)))
-        p = weights / weights.sum(axis=-1, keepdims=True)
-        return p, alpha * p
-    x = alpha * s
-    fifth = x * (x * x) ** 2
-    total = EPSILON + (fifth * x).sum(axis=-1, keepdims=True)
-    return fifth * x / total, alpha * EXPONENT * fifth / total
 
 
 TINY = 1e-100

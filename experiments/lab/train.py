@@ -10,7 +10,6 @@ Source 002. Chapter: training.
 import json
 import math
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -53,7 +52,7 @@ class Training(Descent):
     precision: str = checked("float32", checking.choice, allowed=tuple(PRECISIONS))
     """One of `PRECISIONS`."""
     record_every: int = checked(50, checking.integer, minimum=1)
-    """Steps between two records of gradient norm and branch-to-skip ratios."""
+    """Steps between two records of branch-to-skip ratios."""
     validation_windows: int = checked(256, checking.integer, minimum=1)
     """At most so many windows of the validation text give the validation loss."""
     losses_every: int = checked(1, checking.integer, minimum=1)
@@ -80,7 +79,7 @@ class Training(Descent):
             )
 
     def recorded_at(self, kept: int) -> list[int]:
-        """Return the first `kept` steps at which gradient norm and ratios are recorded."""
+        """Return the first `kept` steps at which ratios are recorded."""
         return [step for step in range(kept) if self.records(step)]
 
     def records(self, step: int) -> bool:
@@ -106,9 +105,7 @@ class Run:
     validation_loss: float | None
     """After the last step, in nats a byte; None if the run diverged, be it in its last step."""
     recorded_at: NDArray[np.int64]
-    """Shape (records,): the steps of the two records below, the first and the last among them."""
-    gradient_norms: FloatArray
-    """Shape (records,): of the gradient of all parameters together."""
+    """Shape (records,): the steps of the records below, the first and the last among them."""
     branch_ratios: FloatArray
     """Shape (records, depth): rms(attention branch)/rms(skip) of each block."""
     spreads: FloatArray | None = None
@@ -201,12 +198,10 @@ def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def _recorded(model: Transformer, inputs: Tensor, training: Training) -> dict[str, Tensor]:
-    """Return the size of the gradients as they are, and what the model does to a batch."""
+    """Return what the model does to a batch."""
     ratios: list[Tensor] = []
     model(inputs, ratios)
-    gradients = [cast(Tensor, p.grad) for p in model.parameters()]
-    norm = nn.utils.get_total_norm(gradients)
-    found = {"gradient_norms": norm, "branch_ratios": torch.stack(ratios)}
+    found = {"branch_ratios": torch.stack(ratios)}
     if training.record_attention:
         found |= _attention(model, inputs)
     if training.record_gains and all(model.gains()):

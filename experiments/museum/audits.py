@@ -9,26 +9,9 @@ import torch
 from attnlib.auditing import Report, audit
 from experiments.compatibility import given, tiny
 from experiments.museum.attention import Attend
-from experiments.museum.exhibits import EXHIBITS, Exhibit
+from experiments.museum.exhibits import EXHIBITS, KINDS, Exhibit
 from experiments.records import Fields
 
-KINDS = {
-    "scale": ("multiplier", "scale twice", "dimension", "padded head size"),
-    "law": ("law in n", "law in key", "chunks", "part of the dimension", "cosine"),
-    "mask": ("mask scaled",),
-    "hidden": ("mask capped",),
-    "window": ("window",),
-    "causal": ("future seen", "mask missing"),
-    "cache": ("cache missed", "mask off by one"),
-    "padding": ("padding counted",),
-    "groups": ("grouping",),
-    "cap": ("cap",),
-    "sink": ("sink dropped",),
-    "values": ("value factor",),
-    "dropout": ("dropout",),
-    "precision": ("precision",),
-    "backward": ("backward differs from forward",),
-}
 CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
 """The code of the finding that each kind of exhibit is."""
 

@@ -17,6 +17,8 @@ from experiments.museum.attention import Attend, Law, attend
 from experiments.museum.faults import CAP, DROPOUT, LOW_CAP, SINK, TEMPERATURE, VALUE_SCALE, yarn
 
 LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+KINDS: dict[str, list[str]] = LABELS.pop("codes")
+"""The kinds of fault, by the code of the finding in which the audit sees them."""
 MULTIPLIERS = ("multiplier", "scale twice", "dimension", "padded head size", "law in n")
 """Kinds of faults that are a wrong multiplier of all scores of a query."""
 

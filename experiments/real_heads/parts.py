@@ -148,11 +148,10 @@ def heads(found: rows.Table) -> Fields:
 
 
 def means(table: rows.Table) -> Fields:
-    """Return the mean over the rows that have a needle, and how many have."""
+    """Return the mean over the rows that have a needle."""
     count = np.isfinite(table["weight"]).sum(1)
     with np.errstate(invalid="ignore"):
-        found = {name: short(np.nansum(column, 1) / count) for name, column in table.items()}
-    return {**found, "rows": int(count.max())}
+        return {name: short(np.nansum(column, 1) / count) for name, column in table.items()}
 
 
 # --- needles --------------------------------------------------------------------------------------

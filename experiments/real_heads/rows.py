@@ -112,8 +112,8 @@ def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table
     """Return the numbers of a needle, `at` the key that is meant in each row or −1; NaN for none.
 
     With the needle's logit t, m the mean of the others but the first, κ(s) = log of the mean of
-    e^{s(ℓ − m)} over them: gap t − m, their variance, kappa κ(1), slope κ'(1), all named rest, and
-    the loss −log P at each of TIMES; sink is the logit of the first key less m.
+    e^{s(ℓ − m)} over them: gap t − m, their variance, slope κ'(1), all named rest, and the loss
+    −log P at each of TIMES; sink is the logit of the first key less m.
     Ahead at n: the loss with n keys of which the others are as here, the first key for itself.
     """
     place = torch.from_numpy(np.maximum(at, 0)).expand(logits.shape[:2])[..., None]
@@ -129,12 +129,10 @@ def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table
     found = {
         "gap_rest": gap,
         "variance_rest": variance,
-        "kappa_rest": kappa,
         "slope_rest": (centred.softmax(-1) * centred.clamp(min=-1e300)).sum(-1),
         "sink": logits[..., 0] - mean,
         **{f"loss {t:.3g}": functional.softplus((t * beside).logsumexp(-1)) for t in TIMES},
         "weight": torch.sigmoid(-beside.logsumexp(-1)),
-        "first": logits.softmax(-1)[..., 0],
     }
     for n in ahead:
         found[f"ahead {n}"] = functional.softplus(torch.logaddexp(sink, crowd + math.log(n - 2)))

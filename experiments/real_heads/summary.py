@@ -140,7 +140,7 @@ def _by_length(texts: list[Fields]) -> dict[int, list[Fields]]:
 
 def _columns(tables: list[Fields]) -> Fields:
     """Return the means over the texts; n is the same for all heads."""
-    columns: Fields = {"texts": len(tables), "n": brief(column(tables, "n").mean())}
+    columns: Fields = {"n": brief(column(tables, "n").mean())}
     for name in tables[0]:
         if name != "n":
             whole, low, high = interval(column(tables, name))
@@ -170,14 +170,9 @@ def needles(found: Iterable[tuple[str, int, str, Fields]]) -> Iterator[Entry]:
         chosen = np.flatnonzero(best >= LISTED)
         yield Entry({"needle": needle, "weights": "largest"}, brief(best))
         for (n, run), tables in own.items():
-            columns: Fields = {
-                "texts": len(tables),
-                "rows": sum(table["rows"] for table in tables),
-                "head": chosen.tolist(),
-            }
+            columns: Fields = {"head": chosen.tolist()}
             for name in tables[0]:
-                if name != "rows":
-                    columns[name] = brief(mean(column(tables, name)[:, chosen]))
+                columns[name] = brief(mean(column(tables, name)[:, chosen]))
             if n <= SHORT:
                 of_heads = (columns[name] for name in ("gap_rest", "variance_rest", "sink"))
                 columns["reach"] = brief(list(map(_reach, *of_heads)))
@@ -205,8 +200,7 @@ def laws(entries: Sequence[Entry]) -> Iterator[Entry]:
     for at, texts in by_run(entries):
         grown = growth(texts)
         if "source" in at:
-            found = {"texts": len(texts), "output": grown["output"]}
-            yield Entry({**at, "growth": "output"}, found)
+            yield Entry({**at, "growth": "output"}, {"output": grown["output"]})
             continue
         of_texts = list(zip(*(text["heads"] for text in texts), strict=True))
         lengths = texts[0]["lengths"] if len(of_texts) > 1 else ["own"]
@@ -220,7 +214,6 @@ def _means(tables: Sequence[Fields]) -> Fields:
     tail, half = (np.concatenate(column(tables, name), axis=1) for name in ("tail", "half"))
     plain = ("n", "range", "largest", "largest_rest")
     return {
-        "texts": len(tables),
         **{name: brief(column(tables, name).mean(axis=0)) for name in plain},
         "tail": brief(np.median(tail, axis=1)),
         "half": brief(np.median(half / tail, axis=1)),

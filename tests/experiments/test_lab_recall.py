@@ -206,10 +206,8 @@ def test_training_may_be_on_shorter_sequences_and_says_what_was_learned(monkeypa
     assert np.shape(found.learned) == (2, 2, 2)
     assert np.ptp(found.learned) > 0.9  # b began at 0, a at 1
     assert found.measured[0]["answers"] == found.measured[0]["laws"] == {}
-    parts = found.measured[0]["heads"]
-    assert sum(one["rows"] for one in parts) == 16
-    mean = sum(one["rows"] * one["gap"] for one in parts) / 16
-    assert mean == pytest.approx(found.measured[0]["gap"])
+    best = [one["best"] for one in found.measured[0]["heads"]]
+    assert min(best) <= found.measured[0]["best"] <= max(best)
 
 
 def test_each_row_is_measured_in_the_head_that_finds_its_token():
@@ -296,8 +294,9 @@ def test_the_best_head_is_calibrated_and_loses_what_theory_says():
     for one in found:
         law, needle = Cosine(d), retrieval.Tilted(theta)
         exact = float(retrieval.loss(law, needle, theta, one["n"]))
-        assert abs(one["loss"] - exact) < 4.0 * one["error"]
-        assert abs(one["predicted_loss"] - exact) < 5.0 * one["error"] + 0.03
+        error = {16: 0.012, 64: 0.02, 1024: 0.044}[one["n"]]  # of groups of 8 queries
+        assert abs(one["loss"] - exact) < 4.0 * error
+        assert abs(one["predicted_loss"] - exact) < 5.0 * error + 0.03
         assert one["predicted_weight"] == pytest.approx(
             float(retrieval.weight(law, needle, theta, one["n"])), abs=0.03
         )

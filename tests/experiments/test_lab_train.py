@@ -65,7 +65,7 @@ def plain_loop(config, training, text):
         block.attention.register_forward_hook(
             lambda module, given, result: inner.__setitem__(module, result)
         )
-    losses, norms, ratios = [], [], []
+    losses, ratios = [], []
     for _ in range(training.steps):
         starts = rng.integers(0, cut - config.sequence, training.batch)
         rows = [text[i : i + config.sequence + 1].astype(np.int64) for i in starts]
@@ -75,7 +75,6 @@ def plain_loop(config, training, text):
         adam.zero_grad()
         loss.backward()
         losses.append(loss.item())
-        norms.append(math.sqrt(sum(p.grad.square().sum().item() for p in model.parameters())))
         ratios.append(
             [
                 rms(inner[block.attention]) / rms(inner[block.attention_norm])
@@ -90,17 +89,16 @@ def plain_loop(config, training, text):
         for i in starts.astype(int):
             row = torch.tensor(validation[i : i + config.sequence + 1])
             values.append(cross_entropy(model(row[None, :-1])[0], row[1:]).item())
-    return losses, norms, ratios, np.mean(values)
+    return losses, ratios, np.mean(values)
 
 
 def test_training_is_what_a_plain_loop_does():
     training = replace(SHORT, precision="float64")
     config = replace(TINY, post_scale="constant")
     run = train(config, training, TEXT)
-    losses, norms, ratios, validation = plain_loop(config, training, TEXT)
+    losses, ratios, validation = plain_loop(config, training, TEXT)
     np.testing.assert_allclose(run.losses, losses, rtol=1e-9)
     assert run.recorded_at.tolist() == [0, 10, 20, 24]
-    np.testing.assert_allclose(run.gradient_norms, np.array(norms)[run.recorded_at], rtol=1e-9)
     np.testing.assert_allclose(run.branch_ratios, np.array(ratios)[run.recorded_at], rtol=1e-9)
     assert run.validation_loss == pytest.approx(validation, rel=1e-9)
     assert run.final_loss == pytest.approx(np.mean(losses[-20:]), rel=1e-9)
@@ -118,7 +116,7 @@ def test_the_same_seed_gives_the_same_bytes(variant, precision):
 
 def test_precisions_agree_as_far_as_they_go():
     one, exact = (vars(train(TINY, replace(SHORT, precision=p), TEXT)) for p in PRECISIONS)
-    for name in ("losses", "validation_loss", "gradient_norms", "branch_ratios"):
+    for name in ("losses", "validation_loss", "branch_ratios"):
         np.testing.assert_allclose(one[name], exact[name], rtol=1e-4, atol=1e-4, err_msg=name)
 
 
@@ -175,7 +173,7 @@ def test_a_run_without_bounds_is_cut_off_where_it_diverged(monkeypatch):
     assert (run.losses <= LOSS_LIMIT).all()
     assert run.final_loss is None
     assert run.validation_loss is None
-    assert len(run.recorded_at) == len(run.gradient_norms) == len(run.branch_ratios) == 1
+    assert len(run.recorded_at) == len(run.branch_ratios) == 1
     assert train(TINY, replace(SHORT, learning_rate=1e30), TEXT).diverged_at == 1  # NaN
     monkeypatch.setattr("experiments.lab.train.LOSS_LIMIT", 1.0)  # below the first loss
     cut = train(TINY, SHORT, TEXT)
