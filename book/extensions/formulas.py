@@ -20,7 +20,7 @@ from sphinx.writers.html5 import HTML5Translator
 from attnlib.files import replace
 from book.formulas import mathml
 
-FONTS = "fonts/formulas.woff2", "fonts/text.woff2"
+FONT = "fonts/formulas.woff2"
 CLASSES = "math notranslate nohighlight"
 SHORT = 6
 """So many elements of MathML fit into any line."""
@@ -36,7 +36,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("mathml", (in_line, None), (displayed, None))
     app.add_css_file("formulas.css")
     app.connect("doctree-resolved", keep_together)
-    app.connect("build-finished", enclose_fonts)
+    app.connect("build-finished", enclose_font)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -67,15 +67,13 @@ def beside(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
     return found[0]
 
 
-def enclose_fonts(app: Sphinx, error: Exception | None) -> None:
-    """Put two fonts into their sheet: not every browser reads them beside a page on a disk."""
+def enclose_font(app: Sphinx, error: Exception | None) -> None:
+    """Put the font into its style sheet: where pages are files, not every browser reads it else."""
     static = Path(app.outdir, "_static")
     sheet = static / "formulas.css"
     if error is None and sheet.is_file():
-        text = sheet.read_text("utf-8")
-        for name in FONTS:
-            font = b64encode((static / name).read_bytes()).decode()
-            text = text.replace(name, f"data:font/woff2;base64,{font}")
+        font = b64encode((static / FONT).read_bytes()).decode()
+        text = sheet.read_text("utf-8").replace(FONT, f"data:font/woff2;base64,{font}")
         replace(sheet, text.encode())
 
 

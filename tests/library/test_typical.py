@@ -18,6 +18,7 @@ LAWS = [Normal(), Cosine(3), DotProduct(64)]
 OPTIMA = ["geometric_mean", "median", "row"]
 
 
+@dataclass(frozen=True)
 class Own(Law):
     """Normal scores, of which the library does not know that they are."""
 
