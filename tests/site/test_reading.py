@@ -138,7 +138,7 @@ WIDE = """() => [...document.querySelectorAll(".bd-content article div.math")].m
 
 
 def test_a_wide_formula_fades_where_it_goes_on_and_keys_scroll_it(opened):
-    page = opened("chapters/why", NARROWEST)
+    page = opened("chapters/exact", NARROWEST)
     page.evaluate(TWO_FRAMES)
     formulas = page.evaluate(WIDE)
     assert any(one["more"] for one in formulas)
