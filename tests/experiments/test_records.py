@@ -39,14 +39,14 @@ def test_every_training_run_of_a_sweep_is_recorded_and_no_other(name):
     assert list(lines) == [one.setting.key for one in found]
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("planned/*.toml")))
-def test_a_planned_sweep_says_what_would_refute_it_and_may_be_moved(name):
-    text = (HERE / "planned" / f"{name}.toml").read_text("utf-8")
-    assert sweep.read(HERE / "planned" / f"{name}.toml").settings
-    assert "Written down before the first run" in text
-    assert "efuted" in text
-    assert '\nresults = "recorded/' in text
-    assert not (HERE / f"{name}.toml").exists()
+def test_a_planned_sweep_says_what_would_refute_it_and_may_be_moved():
+    for path in HERE.glob("planned/*.toml"):
+        text = path.read_text("utf-8")
+        assert sweep.read(path).settings
+        assert "Written down before the first run" in text
+        assert "efuted" in text
+        assert '\nresults = "recorded/' in text
+        assert not (HERE / path.name).exists()
 
 
 def test_runs_of_two_experiments_are_the_same_and_there_is_no_other_file():
