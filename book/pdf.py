@@ -37,7 +37,8 @@ FONTS = Path(mpl.get_data_path()) / "fonts" / "ttf"
 """Every machine with the pins has these, so that the PDF looks the same on all of them."""
 
 LEFT_OUT = (
-    "script, a.headerlink, details.above-input, details.code > summary, .site-only, nav.short-path"
+    "script, a.headerlink, details.above-input, details.code > summary, .site-only, "
+    "nav.short-path, .ledger-filters"
 )
 """What paper does not need, the code of figures among it."""
 

@@ -312,8 +312,9 @@ export function whenWhole(work) {
 
 /**
  * Put live figures in the place of the pictures in the figures with their ids, as far as the page has
- * them; the whole book on one page has its page before an id. The script runs where the first of them stands, before what follows is there and would be
- * moved; the others come when the page is whole.
+ * them; the whole book on one page has its page before an id. The script runs where the first of
+ * them stands, before what follows is there and would be moved; the others come when the page is
+ * whole.
  */
 export function place(figures) {
   const all = () => Object.entries(figures).forEach(([id, build]) => mount(id, build));
