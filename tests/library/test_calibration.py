@@ -172,11 +172,18 @@ def test_heads_that_want_another_scale_are_told_from_the_others():
 ONES = torch.ones(2, 3)
 
 
+def unfollowed(model, rows):
+    return found_loss(model, rows).detach()
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
         (lambda: scale_gradient(OneHead(), [], found_loss), "batches"),
         (lambda: scale_gradient(OneHead(), [ONES]), "loss"),
+        (lambda: scale_gradient(OneHead(), [ONES], lambda *_: 1.0), "one number as a tensor"),
+        (lambda: scale_gradient(OneHead(), [ONES], lambda *_: ONES), "one number as a tensor"),
+        (lambda: scale_gradient(OneHead(), [ONES], unfollowed), "depend on the model's attention"),
         (lambda: scale_gradient(OneHead(), [math.nan * ONES], found_loss), "finite"),
         (lambda: fit_scales(OneHead(), [], [], loss=found_loss), "train"),
         (lambda: needles(OneHead(), [ONES[:1]], "next"), "targets"),
@@ -192,8 +199,14 @@ def test_attention_that_is_written_out_is_named():
         def forward(self, x):
             return (x @ x.mT).softmax(-1) @ x
 
-    with pytest.raises(RuntimeError, match="WrittenAttention"):
-        scale_gradient(WrittenAttention(), [torch.ones(1, 3, 2)], lambda model, x: model(x).sum())
+    def summed(model, x):
+        return model(x).sum()
+
+    x = torch.ones(1, 3, 2)
+    with pytest.raises(RuntimeError, match=r"\(WrittenAttention\) attends without"):
+        scale_gradient(WrittenAttention(), [x], summed)
+    with pytest.raises(RuntimeError, match="Linear has run no attention"):
+        scale_gradient(nn.Linear(2, 2), [x], summed)
 
 
 # --- fits ----------------------------------------------------------------------------------------
@@ -308,6 +321,9 @@ def test_a_fit_is_json():
 def test_a_model_of_transformers_has_its_own_loss():
     model, [ids] = tiny("Llama", "sdpa"), texts(1)
     assert value_of(model, ids, own_loss) == pytest.approx(value_of(model, ids), rel=1e-5)
+    labels = torch.where(torch.arange(ids.shape[1]) < 6, -100, ids)
+    given = {"input_ids": ids, "labels": labels}
+    assert value_of(model, given, own_loss) == pytest.approx(model(**given).loss.item(), rel=1e-9)
 
 
 # --- needles -------------------------------------------------------------------------------------
