@@ -6,7 +6,7 @@ from attnlib.policies import POLICIES, Policy
 from book.formulas import mathml
 from book.values import Markup, Table
 
-MODELS = {"transformer": "GPT-2", "qk_norm": "ViT-22B, OLMo 2, Qwen3"}
+MODELS = {"transformer": "GPT-2", "qk_norm": "ViT-22B, Qwen3"}
 """Models that are looked for by name, by their rule. GPT-2: scale_attn_weights=True in
 huggingface/transformers, models/gpt2/configuration_gpt2.py at 01ae98a. The others: `meaning`."""
 

@@ -8,6 +8,8 @@ from tests.notebooks.prose import Page
 TAKEN = [
     ("short_answer", "short_undivided", "undivided", "undivided_64"),
     ("questions", "asked_undivided", "undivided", "undivided_64"),
+    ("short_answer", "short_undivided_unseen", "undivided", "undivided_64_unseen"),
+    ("questions", "asked_undivided_unseen", "undivided", "undivided_64_unseen"),
     *(
         (page, f"{taken}_norm_{scale}", "undivided", glued)
         for page, taken in (("short_answer", "short"), ("questions", "asked"))
