@@ -19,7 +19,7 @@ PAGES = page_names()
 KINDS = (
     *("intro", "models", "glossary", "bibliography", "notation", "api/models"),
     *("chapters/why", "chapters/freezing", "chapters/heads", "chapters/policies"),
-    *("chapters/calculator", "chapters/claims", "chapters/errata"),
+    *("chapters/calculator", "chapters/claims", "chapters/errata", "chapters/training"),
 )
 """One page or two of each kind, the widest and longest among them."""
 
@@ -189,6 +189,9 @@ WIDTHS = (390, 1280)
 NARROWEST = 320
 """CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""
 
+MOST_ELEMENTS = 4000
+"""A page has fewer of them when it opens; code that is folded and live figures below come later."""
+
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """JavaScript that ends when the page has answered to another size."""
 
@@ -199,6 +202,9 @@ def findings(browser: Browser, address: str, width: int) -> list[str]:
     found: list[str] = []
     watch(page, found)
     page.goto(address)
+    elements = page.locator("*").count()
+    if elements >= MOST_ELEMENTS:
+        found.append(f"the page has {elements} elements")
     page.evaluate(WAIT_FOR_PICTURES)
     found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) + page.evaluate(FIRST_SCREEN)
     if width < 2 * NARROWEST:
