@@ -245,6 +245,12 @@ def test_moments_and_outputs_agree_with_the_collision_probability(law, alpha, n)
     assert complement == pytest.approx(scale * (1.0 - collision), abs=1e-10 * scale)
 
 
+def test_few_keys_beside_many_do_not_narrow_the_rule_of_the_many():
+    law = DotProduct(2)
+    alone = [exact.collision_probability(law, 4.0, n) for n in (2, 10**12)]
+    np.testing.assert_allclose(exact.collision_probability(law, 4.0, [2, 10**12]), alone, rtol=1e-9)
+
+
 def backward_of_rows(x, r, alpha, d):
     """Return the three mean squares from the definition, for keys x along queries of length r√d."""
     p = rows.softmax(x * r, alpha)
