@@ -1,4 +1,4 @@
-"""The numbers that the live figures need, from `attnlib` and from the record of the criteria."""
+"""The numbers that the live figures need, from `attnlib` and from records."""
 
 from typing import Any
 
@@ -7,17 +7,16 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-from attnlib import annealed, criteria
+from attnlib import annealed, criteria, exact, freezing
 from attnlib import typical as typical_rows
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, Normal
 from book.catalogue import MODELS, letters
-from experiments import criteria as recorder
 from experiments.real_heads import shown, verdicts
 from experiments.records import Record, load
 
-KEYS = (2, recorder.LARGEST_N)
+KEYS = (2, 2**24)
 DIMENSIONS = (8, 2**16)
 INVERSE_DIMENSION = (0.0, 1.0 / DIMENSIONS[0])
 """1/d; at 0 cosines are normal."""
@@ -36,6 +35,12 @@ OF_A_NEEDLE = {
 }
 """What the calculator says of α = θ, and of `retrieval.least_alpha`."""
 
+ENTROPY_NODES = 10
+"""Numbers of keys at which the α is computed that holds the entropy."""
+
+TYPICAL_KEYS = (2, 3, 4, 6, 10)
+"""Numbers of keys below those of the record, and the rows drawn of each."""
+TYPICAL_ROWS = 20_000
 TYPICAL_DEGREE = 4
 TYPICAL_FLOOR = 0.002
 """Relative error that the fitted polynomial may have: no point counts as exact."""
@@ -58,8 +63,8 @@ def tables() -> dict[str, Any]:
         "parting": parting_table(),
         "criteria": {
             "list": meanings(),
-            "entropy": entropy(load("criteria")),
-            "typical": typical(load("criteria")),
+            "entropy": entropy(),
+            "typical": typical(load("typical_optima")),
         },
         "arrivals": arrivals(),
         "sixteen": sixteen(),
@@ -104,14 +109,16 @@ def meanings() -> list[dict[str, str]]:
     return [{"name": name, "meaning": meaning} for name, meaning in (found | OF_A_NEEDLE).items()]
 
 
-def entropy(recorded: Record) -> dict[str, Any]:
+def entropy() -> dict[str, Any]:
     """Return the entropy that the criterion holds, and log[α²/(log n − held)] by log n − held."""
-    keys = recorder.points_of_entropy()
-    found = [recorded.find(criterion="entropy", n=n) for n in keys]
-    held = float(found[0]["held"])
-    excess = np.log(keys) - held
-    values = np.log(np.array([point["alpha"] for point in found]) ** 2 / excess)
+    held = float(exact.entropy(Normal(), 1.0, criteria.REFERENCE_KEYS))
     ends = 0.0, float(np.log(KEYS[1]) - held)
+    angles = np.pi * np.arange(ENTROPY_NODES) / (ENTROPY_NODES - 1)
+    near = np.exp(held + ends[1] * (1.0 - np.cos(angles)) / 2.0)
+    keys = np.maximum(np.round(near), np.ceil(near[0]))  # below there is none
+    excess = np.log(keys) - held
+    alpha = [criteria.same_entropy(Normal(), int(n)) for n in keys]
+    values = np.log(np.array(alpha, dtype=float) ** 2 / excess)
     coefficients = chebyshev.chebfit(at(excess, ends), values, len(keys) - 1)
     return {"held": held, "excess": ends} | packed(coefficients, 1e-5)
 
@@ -121,10 +128,12 @@ def typical(recorded: Record) -> dict[str, Any]:
 
     A polynomial of low degree through simulated points: it averages over their errors.
     """
-    keys = np.array(recorder.TYPICAL_KEYS)
-    found = [recorded.find(criterion="typical", n=int(n)) for n in keys]
-    ratio = np.array([point["ratio"] for point in found])
-    error = np.array([point["standard_error"] for point in found])
+    points = {entry.at["n"]: entry.found["geometric_mean"].values() for entry in recorded.entries}
+    for n in TYPICAL_KEYS:
+        best = typical_rows.best_alpha(Normal(), n, rows=TYPICAL_ROWS)
+        points[n] = [float(number / freezing.critical_alpha(n)) for number in best]
+    keys = np.array(list(points))
+    ratio, error = np.array(list(map(tuple, points.values()))).T
     ends = 1.0 / float(np.log(criteria.LARGEST_SAMPLED)), 1.0 / float(np.log(KEYS[0]))
     weights = 1.0 / np.hypot(error, TYPICAL_FLOOR * ratio)
     places = at(1.0 / np.log(keys), ends)

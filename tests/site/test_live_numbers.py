@@ -12,7 +12,6 @@ from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typica
 from attnlib.policies import POLICIES
 from attnlib.scores import DotProduct, Normal
 from book.live import tables
-from experiments.criteria import held_entropy
 from tests.books import ROOT
 
 LAW = Normal()
@@ -49,7 +48,7 @@ def test_the_approximation_and_the_criteria(call):
         else:  # a thousandth to either side the entropy is on either side of what it should be
             near = scales["entropy"] * np.array([0.999, 1.001])
             above, below = exact.entropy(LAW, near, keys)
-            assert above > held_entropy() > below
+            assert above > exact.entropy(LAW, 1.0, criteria.REFERENCE_KEYS) > below
     for keys in (2, 30, 700):
         value, error = typical.best_alpha(LAW, keys, rows=2000, seed=3)
         distance = abs(call("m.typicalAlpha(cases)", keys) - value)
