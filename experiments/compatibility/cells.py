@@ -26,7 +26,7 @@ IN_PART = ("LongT5",)
 
 IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
 PADDED = ("padding", "right padding")
-SITUATIONS = (*PADDED, "cache", "generation", "compile", "bfloat16", "checkpointing")
+SITUATIONS = (*PADDED, "generation", "compile", "bfloat16", "checkpointing")
 COLUMNS = (*IMPLEMENTATIONS, *SITUATIONS)
 FEWER = ("as it is", *PADDED)
 """The columns of the families that are not tried in all of them."""
@@ -36,23 +36,6 @@ def whole(model: Any, family: str, padded: bool | str = False) -> Tensor:
     """Return the output of the tokens that are there."""
     output: Tensor = model(**given(family, padded, model.dtype))[0]
     return output[mask(padded).bool()] if padded and family not in models.BOTH else output
-
-
-def step_by_step(model: Any, family: str) -> Tensor:
-    """Return the same with a cache, token by token after the first few."""
-    inputs: dict[str, Any] = given(family, False)
-    name = "decoder_input_ids" if family in models.BOTH else "input_ids"
-    ids = inputs.pop(name)
-    inputs.pop("attention_mask", None)
-    start = model(**inputs, **{name: ids[:, : models.FIRST]}, use_cache=True)
-    cached, outputs = start.past_key_values, [start[0]]
-    inputs = {}
-    if family in models.BOTH:
-        inputs["encoder_outputs"] = (start.encoder_last_hidden_state,)
-    for place in range(models.FIRST, models.LENGTH):
-        step = model(**inputs, **{name: ids[:, place : place + 1]}, past_key_values=cached)
-        outputs.append(step[0])
-    return torch.cat(outputs, 1)
 
 
 def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
@@ -92,7 +75,6 @@ RUNS: dict[str, tuple[Run, Run]] = {
     **dict.fromkeys((*IMPLEMENTATIONS, FEWER[0], "bfloat16"), (whole, whole)),
     "padding": (partial(whole, padded=True),) * 2,
     "right padding": (partial(whole, padded="right"),) * 2,
-    "cache": (step_by_step, whole),
     "generation": (generated, partial(generated, use_cache=False)),
     "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
     "checkpointing": (partial(gradients, twice=True), partial(gradients, twice=False)),
@@ -197,7 +179,7 @@ def probe_is_right(case: Case) -> float:
     if not torch.equal(watched, case.run()):
         return np.inf
     with by_hand(model, "own") as hand:
-        plain = FEWER[0] if column in ("cache", "checkpointing") else column
+        plain = FEWER[0] if column == "checkpointing" else column
         RUNS[plain][1](model, case.family)
     if column == "generation":  # the longest text has the rows of its beginnings
         last = dict(hand.calls.keys())

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 SEED = 0
-LENGTH, PADDED, FIRST = 12, 7, 5
-"""Tokens of a sequence, how many of the second are padding, and how many are read at first where
-there is a cache."""
+LENGTH, PADDED = 12, 7
+"""Tokens of a sequence, and how many of the second are padding."""
 
 TABLES = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
 SMALL, DECODERS, ENCODERS, BOTH = (TABLES[kind] for kind in ("all", "decoders", "encoders", "both"))
@@ -84,7 +83,7 @@ def given(family: str, padded: bool | str, dtype: torch.dtype = torch.float32) -
 
 def there_is(family: str, situation: str) -> bool:
     """Return whether models of the family do that at all."""
-    if situation in ("cache", "generation"):
+    if situation == "generation":
         return family not in ENCODERS
     if "padding" not in situation:
         return True

@@ -1,13 +1,11 @@
 """Attention written out in float64, in the place of a model's own, and what its rows are."""
 
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from attnlib.policies import POLICIES
 
@@ -105,49 +103,17 @@ class ByHand:
 
 @contextmanager
 def by_hand(model: Any, rule: str) -> Iterator[ByHand]:
-    """Put attention by hand into the place of the model's own."""
+    """Put attention by hand into the place of the model's own, where the model lets one set it."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
     hand, own = ByHand(RULES[rule]), model.config._attn_implementation
     AttentionInterface.register("by-hand", hand)
     AttentionMaskInterface.register("by-hand", sdpa_mask)
-    asks_the_registry = model._can_set_attn_implementation()
     try:
-        if asks_the_registry:
-            model.set_attn_implementation("by-hand")
-        with nullcontext() if asks_the_registry else in_place_of_the_kernel(model, hand):
-            yield hand
+        model.set_attn_implementation("by-hand")
+        yield hand
     finally:
-        if asks_the_registry:
-            model.set_attn_implementation(own)
+        model.set_attn_implementation(own)
         del AttentionInterface._global_mapping["by-hand"]
         del AttentionMaskInterface._global_mapping["by-hand"]
-
-
-@contextmanager
-def in_place_of_the_kernel(model: nn.Module, hand: ByHand) -> Iterator[None]:
-    """Compute scaled_dot_product_attention by hand, for the module that runs."""
-    running: list[nn.Module] = []
-    hooks = []
-    for name, module in model.named_modules():
-        if re.search("(attention|attn)$", name):
-            hooks.append(module.register_forward_pre_hook(lambda one, _: running.append(one)))
-    kernel = functional.scaled_dot_product_attention
-
-    def computed(
-        q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *_: Any, **rest: Any
-    ) -> Tensor:
-        visible, bias = attn_mask, None
-        if attn_mask is not None and attn_mask.dtype != torch.bool:
-            visible, bias = attn_mask > -1e4, attn_mask.clamp(min=-1e4).double()
-        given = {"scaling": rest.get("scale"), "is_causal": rest.get("is_causal", False)}
-        return hand(running[-1], q, k, v, visible, position_bias=bias, **given)[0].transpose(1, 2)
-
-    functional.scaled_dot_product_attention = computed  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        functional.scaled_dot_product_attention = kernel
-        for hook in hooks:
-            hook.remove()
