@@ -4,17 +4,20 @@ import gc
 import math
 import warnings
 import weakref
+from functools import partial
 from itertools import product
 
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from attnlib.attention import attend, register
 from attnlib.auditing import assert_scale, audit, models
 from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
-from experiments.museum import odd
+from experiments.museum import attention as museum
+from experiments.museum import faults
 from experiments.museum.audits import UNREACHED
 
 
@@ -220,27 +223,65 @@ def test_half_a_cosine_is_found(only):
     assert codes["cosine"] == f"only {only} normalised"
 
 
+kernel = functional.scaled_dot_product_attention
+
+
+class Sunk(torch.nn.Module):
+    """A learned gain, and a sink in each of two heads, which is learned or not."""
+
+    def __init__(self, learned=True):
+        super().__init__()
+        self.sink = torch.nn.Parameter(torch.tensor([0.3, -1.0]))
+        self.gain = torch.nn.Parameter(torch.tensor(1.0))
+        self.learned = learned
+
+    def forward(self, q, k, v):
+        logits = self.gain * museum.scaled(q, k)
+        sink = self.sink if self.learned else self.sink.detach()
+        sink = sink[:, None, None].to(q.dtype).expand(*logits.shape[:-1], 1)
+        return torch.cat([logits, sink], -1).softmax(-1)[..., :-1] @ v
+
+
+def halved(q, k, v):
+    fourth = q.shape[-1] ** -0.25
+    return ((q * fourth) @ (k * fourth).mT).softmax(-1) @ v
+
+
+def padded(q, k, v):
+    scale, missing = q.shape[-1] ** -0.5, -q.shape[-1] % 64
+    q, k = (functional.pad(x, (0, missing)) for x in (q, k))
+    return kernel(q, k, v, scale=scale)
+
+
+def of_one_size(q, k, v):
+    if not q.shape[-1] == v.shape[-1] == 64:
+        raise ValueError("made for heads of 64")
+    return kernel(q, k, v)
+
+
+def far_is_less(q, k, v):
+    distance = torch.arange(k.shape[2]) - torch.arange(k.shape[2])[-q.shape[2] :, None]
+    return kernel(q, k, v, attn_mask=(0.1 * distance).to(q.dtype))
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("attention", odd.ODD)
-def test_what_is_odd_and_right_passes(attention, dtype):
-    assert odd.passes(attention, dtype)
-
-
-class OfAnotherScale(odd.Flash):
-    wrong = 8 / 72**0.5  # the root of a padded size
-
-
-class WithoutTheSink(odd.Flash):
-    sink = forgets = True
-
-
-class Unlearned(odd.Sunk):
-    def forward(self, q, k, v):
-        logits = self.gain * odd.logits_of(q, k)
-        sink = self.sink.detach()[:, None, None].expand(*logits.shape[:-1], 1)
-        return torch.cat([logits, sink], -1).softmax(-1)[..., :-1] @ v
+@pytest.mark.parametrize(
+    ("attention", "meant"),
+    [
+        (halved, {}),
+        (padded, {}),
+        (of_one_size, {}),
+        (far_is_less, {"rotates": True}),
+        (Sunk(), {"sink": True}),
+        (partial(checkpoint, kernel, use_reentrant=False), {}),  # computes all again, backwards
+        (torch.no_grad()(kernel), {}),
+    ],
+)
+def test_what_is_odd_and_right_passes(attention, meant, dtype):
+    report = audit(attention, d=64, expected="transformer", length=64, dtype=dtype, **meant)
+    assert report.passed, report
 
 
 def padded_scale(q, k, v):
@@ -266,16 +307,14 @@ def coarse(q, k, v):
 @pytest.mark.parametrize(
     ("attention", "meant", "code", "found"),
     [
-        (OfAnotherScale.apply, {}, "backward", "the scale 0.1179"),
-        (WithoutTheSink.apply, {"sink": True}, "backward", "the scale 0.13"),
-        (Unlearned(), {"sink": True}, "backward", "0"),
+        (Sunk(learned=False), {"sink": True}, "backward", "0"),
         (padded_scale, {}, "head size", "0.08839"),
         (squared_for_one_query, {}, "cache", "0.015625"),
         (another_in_a_chunk, {}, "cache", "0.25"),
         (by_the_values, {}, "scale", "0.17678"),
         (coarse, {}, "precision", "9."),
-        (odd.capped, {}, "cap", "one of 50"),
-        (odd.windowed, {}, "window", "8 keys"),
+        (partial(museum.attend, cap=50.0), {}, "cap", "one of 50"),
+        (partial(faults.windowed, seen=8), {}, "window", "8 keys"),
         (sunk(0.0), {}, "sink", "a logit of"),
     ],
 )
