@@ -156,7 +156,7 @@ def of_layer(kind: Any, file: Any) -> list[Found]:
 def described(what: Found, runs: dict[str, Found | None]) -> Found:
     """Return what the runs say of one call of attention."""
     other, size = runs.get("other"), runs.get("size")
-    row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters", "read")}
+    row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters")}
     row |= {"v": what.get("v"), "gate": what.get("gate", False)}
     row |= {"alpha": digits(what["alpha"]), "scale": digits(what["scale"])}
     if other:

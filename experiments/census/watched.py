@@ -8,7 +8,6 @@ and the lengths of q and k tell what multiplied them before it.
 """
 
 import math
-import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -29,11 +28,6 @@ PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum", "baddbmm"}
 PROJECTIONS = {"addmm", "mm", *PRODUCTS}
 """Where one of the factors is a weight."""
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
-TOLD = re.compile(
-    "query_pre_attn|attention_multiplier|attn_scale|floor_scale|softcap|logit_cap|sliding_window|"
-    "log_scaling|temperature_tuning|key_multiplier|mscale|q_scale|query_scale|chunk_size$"
-)
-"""In the names of settings that a row of the census repeats."""
 UNSET = {torch.empty, torch.randn, torch.rand}
 FACTORIES = {*UNSET, torch.zeros, torch.ones}
 
@@ -210,7 +204,6 @@ class Watched(Watching):
             "kind": kind.__name__,
             "where": where(kind),
             "parameters": self.read_by(logits),
-            "read": settings(getattr(module, "config", None)),
         }
         self.found[self.count_call(module)] = found
         self.last = found, nothing_like(result)
@@ -290,12 +283,6 @@ def square(x: Tensor) -> float:
 def middle(slope: Tensor) -> float:
     """Return the middle of the slopes that are not 0, as they are where a key is hidden."""
     return float(slope[slope != 0].double().abs().median()) if (slope != 0).any() else 0.0
-
-
-def settings(config: Any) -> Found:
-    """Return the settings of a configuration that a row of the census repeats."""
-    told = getattr(config, "__dict__", {}).items()
-    return {k: v for k, v in told if TOLD.search(k) and isinstance(v, int | float)}
 
 
 @cache
