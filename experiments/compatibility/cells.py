@@ -26,7 +26,7 @@ IN_PART = ("LongT5",)
 
 IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
 PADDED = ("padding", "right padding")
-SITUATIONS = (*PADDED, "generation", "compile", "bfloat16", "checkpointing")
+SITUATIONS = (*PADDED, "generation", "compile")
 COLUMNS = (*IMPLEMENTATIONS, *SITUATIONS)
 FEWER = ("as it is", *PADDED)
 """The columns of the families that are not tried in all of them."""
@@ -34,7 +34,7 @@ FEWER = ("as it is", *PADDED)
 
 def whole(model: Any, family: str, padded: bool | str = False) -> Tensor:
     """Return the output of the tokens that are there."""
-    output: Tensor = model(**given(family, padded, model.dtype))[0]
+    output: Tensor = model(**given(family, padded))[0]
     return output[mask(padded).bool()] if padded and family not in models.BOTH else output
 
 
@@ -48,21 +48,6 @@ def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
     return torch.stack(found.logits, 1)
 
 
-def gradients(model: Any, family: str, twice: bool) -> Tensor:
-    """Return all gradients, of activations that are computed twice or not."""
-    model.train()
-    model.zero_grad()
-    if twice:
-        model.activation_checkpointing_enable()
-    try:
-        whole(model, family).square().mean().backward()  # type: ignore[no-untyped-call]
-    finally:
-        model.eval()
-        if twice:
-            model.activation_checkpointing_disable()
-    return torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None])
-
-
 def compiled(model: Any, family: str) -> Tensor:
     """Return the output of the model as one that is compiled computes it."""
     torch._dynamo.reset()
@@ -72,17 +57,15 @@ def compiled(model: Any, family: str) -> Tensor:
 Run = Callable[[Any, str], Tensor]
 
 RUNS: dict[str, tuple[Run, Run]] = {
-    **dict.fromkeys((*IMPLEMENTATIONS, FEWER[0], "bfloat16"), (whole, whole)),
+    **dict.fromkeys((*IMPLEMENTATIONS, FEWER[0]), (whole, whole)),
     "padding": (partial(whole, padded=True),) * 2,
     "right padding": (partial(whole, padded="right"),) * 2,
     "generation": (generated, partial(generated, use_cache=False)),
     "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
-    "checkpointing": (partial(gradients, twice=True), partial(gradients, twice=False)),
 }
 """How a column is run with a tool, and how by hand."""
 
-TOLERANCE = {"bfloat16": 0.1}
-USUAL_TOLERANCE = 2e-3
+TOLERANCE = 2e-3
 """Of the size of the change that the tool makes, and relative, of what the probe finds."""
 
 REFUSED, RIGHT, WRONG, NONE = "refused", "right", "wrong", "not there"
@@ -100,7 +83,7 @@ def cell(family: str, column: str, tool: str) -> dict[str, str]:
     with (
         listening() as said,
         torch.compiler.set_stance(stance),
-        torch.set_grad_enabled(column == "checkpointing"),
+        torch.no_grad(),
     ):
         try:
             case.model  # noqa: B018
@@ -113,7 +96,7 @@ def cell(family: str, column: str, tool: str) -> dict[str, str]:
             distance = CHECKS[tool](case)
         except RuntimeError as error:
             return {"is": REFUSED, "line": one_line(error)}
-    if distance <= TOLERANCE.get(column, USUAL_TOLERANCE):
+    if distance <= TOLERANCE:
         return {"is": RIGHT}
     lines = [line for line in said if REFUSALS.search(line)]
     if lines:
@@ -132,8 +115,7 @@ class Case:
     def model(self) -> Any:
         """The model."""
         attention = self.column if self.column in IMPLEMENTATIONS else usual(self.family)
-        model = tiny(self.family, attention, head=self.column == "generation")
-        return model.bfloat16() if self.column == "bfloat16" else model
+        return tiny(self.family, attention, head=self.column == "generation")
 
     def run(self) -> Tensor:
         """Run the model as the column has it."""
@@ -179,8 +161,7 @@ def probe_is_right(case: Case) -> float:
     if not torch.equal(watched, case.run()):
         return np.inf
     with by_hand(model, "own") as hand:
-        plain = FEWER[0] if column == "checkpointing" else column
-        RUNS[plain][1](model, case.family)
+        RUNS[column][1](model, case.family)
     if column == "generation":  # the longest text has the rows of its beginnings
         last = dict(hand.calls.keys())
         hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}

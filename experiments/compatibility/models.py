@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 SEED = 0
 LENGTH, PADDED = 12, 7
@@ -37,14 +37,7 @@ def tiny(family: str, attention: str = "eager", *, head: bool = False, **options
         kind = f"{stem}ForConditionalGeneration"
         if family in DECODERS:
             kind = next(name for name in kinds if hasattr(transformers, name))
-    model = getattr(transformers, kind)._from_config(config, attn_implementation=attention).eval()
-    for module in model.modules():  # what is computed twice must be the same
-        for name, value in vars(module).items():
-            if "drop" in name and isinstance(value, float):
-                setattr(module, name, 0.0)
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-    return model
+    return getattr(transformers, kind)._from_config(config, attn_implementation=attention).eval()
 
 
 def tokens(rows: int = 2) -> Tensor:
@@ -63,19 +56,19 @@ def mask(padded: bool | str) -> Tensor:
     return there
 
 
-def given(family: str, padded: bool | str, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+def given(family: str, padded: bool | str) -> dict[str, Tensor]:
     """Return what the family's model is called with."""
     generator = torch.Generator().manual_seed(SEED + 2)
     if family in SEE:
-        return {"pixel_values": torch.randn(2, 1, 12, 12, generator=generator).to(dtype)}
+        return {"pixel_values": torch.randn(2, 1, 12, 12, generator=generator)}
     if family in HEAR:
-        sound = torch.randn(2, SAMPLES[LENGTH], generator=generator).to(dtype)
+        sound = torch.randn(2, SAMPLES[LENGTH], generator=generator)
         there = torch.ones(sound.shape, dtype=torch.long)
         if padded:
             there[1, SAMPLES[LENGTH - PADDED] :] = 0
         return {"input_values": sound * there, "attention_mask": there}
     if family == "Whisper":
-        sound = torch.randn(2, 6, 2 * LENGTH, generator=generator).to(dtype)
+        sound = torch.randn(2, 6, 2 * LENGTH, generator=generator)
         return {"input_features": sound, "decoder_input_ids": tokens()}
     inputs = {"input_ids": tokens(), "attention_mask": mask(padded)}
     return {**inputs, "decoder_input_ids": tokens()} if family in BOTH else inputs
