@@ -4,8 +4,8 @@
 
 trains the model once, some three minutes of one core, and records the table of the probe at
 initialisation and at the end; what random scores with each row's own spread would give; of the last
-query of each window the shape of its logits, and where its weight goes; and the loss and the table
-of the trained model under other scales. Measured on the validation text.
+query of each window the shape of its logits, and where its weight goes. Measured on the validation
+text. What the trained model loses under other scales is in the record of the museum.
 """
 
 import json
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib.attention import rescale
 from attnlib.probing import Report, probe
 from experiments.lab import data
 from experiments.lab.model import Config, Transformer, loss
@@ -38,9 +37,6 @@ POSITIONS = (2, 4, 8, 16, 32, 64, 128)
 DISTANCES = 8
 """The weight of so many keys is recorded, from the query itself back."""
 
-ALPHAS = tuple(float(2.0 ** (k / 2)) for k in range(-4, 5))
-"""Scales at which the trained model runs, in units of the one that it was trained at."""
-
 
 def main() -> None:
     """Train, measure, and write the record."""
@@ -54,9 +50,6 @@ def main() -> None:
     after, run = train_model(CONFIG, TRAINING, corpus)
     trained = {"training_loss": run.final_loss, **measured(after, inputs, targets)}
     entries = [Entry({"model": "before"}, before), Entry({"model": "after"}, trained)]
-    for alpha in ALPHAS:
-        at = {"model": "rescaled", "alpha": alpha}
-        entries.append(Entry(at, rescaled(after, alpha, inputs, targets)))
     sizes = {"config": asdict(CONFIG), "training": asdict(TRAINING)}
     settings = {**sizes, "windows": WINDOWS, "positions": POSITIONS}
     made_with = made("numpy", "scipy", "torch", threads=1)
@@ -114,16 +107,6 @@ def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-@torch.no_grad()
-def rescaled(model: Transformer, alpha: float, inputs: Tensor, targets: Tensor) -> dict[str, Any]:
-    """Return the loss and the table of the model at another scale."""
-    with probe(model) as report, rescale(alpha=alpha):
-        value = loss(model(inputs), targets)
-    columns = ["layer", "head", "alpha", "effective_keys", "wide", "gradient", "entropy"]
-    heads = report.table()[columns].to_dict("records")
-    return {"loss": value.item(), "heads": heads}
 
 
 if __name__ == "__main__":
