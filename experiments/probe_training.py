@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib.probing import Report, probe
+from attnlib.checking import FloatArray
+from attnlib.probing import probe
+from attnlib.probing.measure import Call, measure
+from attnlib.probing.observer import Observer
 from experiments.lab import data
 from experiments.lab.model import Config, Transformer, loss
 from experiments.lab.recall import last_logits
@@ -65,31 +68,40 @@ def measured(model: Transformer, inputs: Tensor, targets: Tensor) -> dict[str, A
     return {
         "loss": value.item(),
         "heads": content["heads"],
-        "rows": by_head(report),
+        "rows": by_head(model, inputs),
         "last_query": last_queries(model, inputs),
     }
 
 
-def by_head(report: Report) -> list[dict[str, Any]]:
+def by_head(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
     """Return for each head, in the order of the table, averages over its rows."""
-    found = []
-    for _, rows in report.rows().groupby(["layer", "call", "head"], sort=False):
-        n, alpha = rows["keys"].to_numpy(float), rows["alpha"].to_numpy(float)
-        at = [rows[rows["keys"] == position] for position in POSITIONS]
-        found.append(
-            {
-                "row_alpha_quantiles": np.quantile(alpha, (0.1, 0.5, 0.9)).tolist(),
-                "collision_probability": [part["collision_probability"].mean() for part in at],
-                "alpha": [float(np.sqrt((part["alpha"] ** 2).mean())) for part in at],
-                # Normal scores of each row's own standard deviation
-                "collision_probability_of_rows": float(random_collision(n, alpha).mean()),
-                "of_rows_by_position": [
-                    float(random_collision(*part[["keys", "alpha"]].to_numpy(float).T).mean())
-                    for part in at
-                ],
-            }
-        )
+    found: list[dict[str, Any]] = []
+
+    def see(layer: str, number: int, call: Call, output: Tensor) -> None:
+        rows = measure(call, output).rows
+        columns = rows.keys, np.sqrt(rows.variance), rows.collision_probability
+        for head in range(rows.keys.shape[1]):  # the first query sees one key
+            found.append(averages(*(x[:, head, 1:].astype(float).ravel() for x in columns)))
+
+    observer = Observer(model, see)
+    with observer.at_work():
+        model(inputs)
     return found
+
+
+def averages(n: FloatArray, alpha: FloatArray, collision: FloatArray) -> dict[str, Any]:
+    """Return averages over the rows of a head."""
+    at = [n == position for position in POSITIONS]
+    return {
+        "row_alpha_quantiles": np.quantile(alpha, (0.1, 0.5, 0.9)).tolist(),
+        "collision_probability": [float(collision[here].mean()) for here in at],
+        "alpha": [float(np.sqrt((alpha[here] ** 2).mean())) for here in at],
+        # Normal scores of each row's own standard deviation
+        "collision_probability_of_rows": float(random_collision(n, alpha).mean()),
+        "of_rows_by_position": [
+            float(random_collision(n[here], alpha[here]).mean()) for here in at
+        ],
+    }
 
 
 def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:

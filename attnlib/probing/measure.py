@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlib.checking import FloatArray
@@ -30,10 +29,6 @@ FAR = 1e30
 class Queries(NamedTuple):
     """What is known of the queries of a call; arrays over its sequences and its queries."""
 
-    sequence: Tensor  # place in the batch, (sequences,)
-    position: Tensor  # in the sequence, from 0
-    batch: int  # how many sequences the batch has
-    past: int = 0  # how many tokens of each sequence are in a cache
     real: Tensor | None = None  # False where the query is padding
     target: Tensor | None = None  # place of the key that is meant, −1 where none is
 
@@ -83,10 +78,6 @@ class Measured(NamedTuple):
     value_variance: FloatArray  # (sequences, heads)
     dimension: int
     scale: float
-    sequence: NDArray[np.int64]  # as in Queries
-    position: NDArray[np.int64]
-    batch: int
-    past: int
 
 
 @torch.no_grad()
@@ -106,7 +97,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         heads, dimension = leading[-1] if leading else 1, q.shape[-1]
         scale = 1.0 / math.sqrt(dimension) if call.scale is None else float(call.scale)
         z = q.new_full((q.shape[-2], v.shape[-1]), math.nan) if output is None else output.to(wide)
-        about = call.queries or _unknown(math.prod(leading[:-1]), q.shape[-2], q.device)
+        about = call.queries or Queries()
 
         masks: list[Tensor | None] = [None]
         past = 0 if call.is_causal else causal_bias(call.mask, q.shape[-2], k.shape[-2])
@@ -117,7 +108,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         # Without a mask all sequences are alike, and are worked on as if they were heads.
         tensors = [t.expand(*leading, *t.shape[-2:]) for t in (q, k, v, z)]
         q, k, v, z = (t.reshape(len(masks), -1, *t.shape[-2:]) for t in tensors)
-        known = [None if t is None else t.repeat_interleave(heads, 0) for t in about[-2:]]
+        known = [None if t is None else t.repeat_interleave(heads, 0) for t in about]
         real, target = (
             [None] * len(masks) if t is None else t.reshape(len(masks), -1, t.shape[-1])
             for t in known
@@ -134,10 +125,6 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         variances.reshape(-1, heads).cpu().numpy(),
         dimension,
         scale,
-        about.sequence.cpu().numpy(),
-        about.position.cpu().numpy(),
-        about.batch,
-        about.past,
     )
 
 
@@ -162,12 +149,6 @@ def logits(call: Call) -> Tensor:
         if mask.dtype != torch.bool:
             scores, mask = scores + mask.clamp(min=HIDDEN), mask > HIDDEN
         return scores.masked_fill(~mask, -math.inf)
-
-
-def _unknown(sequences: int, queries: int, device: torch.device) -> Queries:
-    """Return the queries of a call of which nothing is known."""
-    position = torch.arange(queries, device=device).expand(sequences, -1)
-    return Queries(torch.arange(sequences, device=device), position, sequences)
 
 
 def _sequence(

@@ -54,8 +54,8 @@ def probe(
     called with; `mask` (1 or True for a token; by position, those in a cache included) goes before
     it, and mask=False counts all.
 
-    `targets` says which key each query is meant to find, and the table and `Report.rows` tell its
-    gap, its weight and κ: "previous" is the key before, "duplicate" the last earlier one of the
+    `targets` says which key each query is meant to find, and the table tells its gap, its weight
+    and κ: "previous" is the key before, "duplicate" the last earlier one of the
     same token, "induction" the one after that. Or an array of integers (batch, tokens), the
     position of each query's key, −1 for none; or a function from the model's token ids (batch,
     tokens) to such an array. Targets are for attention of tokens to one another; one that is hidden
@@ -67,8 +67,8 @@ def probe(
     and all along their length: means, quantiles and numbers of rows are then those of the sample.
 
     It adds about the time of the attention itself, twice that under a mask, and memory linear in
-    the number of keys. Of each row and head 56 bytes are kept, of at most 2²² rows: of more, a
-    random sample, and the sums of all.
+    the number of keys. Sums over the rows are kept, not the rows: `attnlib.probing.measure.measure`
+    has those of a call, which `attnlib.probing.observer.Observer` hands to a function of yours.
 
     What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
     it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all; so it

@@ -2,19 +2,17 @@
 
 import json
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing import summary
 from attnlib.probing.measure import Measured, TargetRows
 from attnlib.probing.random_scores import OUTPUTS, RANDOM, RandomScores
-from attnlib.probing.tally import FIELDS, SUMMED, Kept, Tally
+from attnlib.probing.tally import SUMMED, Tally
 
 DEFINITIONS = {
     "layer": "name of the module that attends",
@@ -74,9 +72,6 @@ TARGET_DEFINITIONS = {
 }
 """The columns that it has beside them where targets are given."""
 
-KEPT = 2**22
-"""So many rows are kept, of all heads together, at 56 bytes; of more a random sample."""
-
 
 class Report:
     """What `probe` has measured: a table, JSON, and a summary when printed."""
@@ -84,7 +79,7 @@ class Report:
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self.not_finite: list[str] = []
         """The layers whose numbers are NaN or infinite, in the order of the calls."""
-        self._theory, self._targets = theory, targets
+        self._theory = theory
         self._columns = {**DEFINITIONS, **TARGET_DEFINITIONS} if targets else DEFINITIONS
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
         self._written: list[dict[str, Any]] = []
@@ -98,17 +93,12 @@ class Report:
         """Add a call of attention, number `call` of that layer in a run of the model."""
         heads = measured.value_variance.shape[-1]
         key = layer, call, heads, measured.dimension
-        self._tallies.setdefault(key, Tally(heads)).add(measured, self._most)
+        self._tallies.setdefault(key, Tally(heads)).add(measured)
         self._written = []
         counted = measured.rows.keys >= 2.0
         finite = all(np.isfinite(field).all(where=counted) for field in measured.rows)
         if not finite and layer not in self.not_finite:
             self.not_finite.append(layer)
-
-    @property
-    def _most(self) -> int:
-        """How many rows of each head are kept."""
-        return KEPT // sum(len(tally.largest_logit) for tally in self._tallies.values())
 
     def table(self) -> Any:
         """Return a pandas DataFrame, one row for each layer and head, in the order of the calls.
@@ -120,38 +110,6 @@ class Report:
             import pandas as pd
 
         return pd.DataFrame(self._lines(), columns=list(self._columns))
-
-    @np.errstate(invalid="ignore")  # of a model that computes infinity
-    def rows(self) -> Any:
-        """Return a pandas DataFrame, one row for each row of attention that sees two keys or more.
-
-        Columns: layer, call, head, sequence, query (its position in the sequence, from 0, those of
-        a cache and padding before it included), keys (n), alpha (standard deviation of its own
-        logits), collision_probability, entropy, gradient (with the head's α), largest_logit,
-        log_sum_exp, largest_weight, first_weight; with targets target_gap, target_weight and
-        target_kappa, NaN where there is none. The steps of a generation are of one sequence, if
-        the model is called with `past_key_values`.
-
-        All rows are here up to 2²², of all heads together. Of more there is a random sample, of as
-        many rows of each head; a UserWarning says so, and the table knows all.
-        """
-        with brought_by("table"):
-            import pandas as pd
-
-        parts = []
-        for head in self._heads():
-            place = {"layer": head.layer, "call": head.call, "head": head.head}
-            columns = head.columns()
-            if not self._targets:
-                columns = {name: columns[name] for name in columns if "target" not in name}
-            parts.append(pd.DataFrame(place | columns))
-        if any(tally.sampled for tally in self._tallies.values()):
-            warnings.warn(
-                f"rows has a random sample, of {self._most} rows of a head at most; the table has "
-                "all",
-                stacklevel=3,
-            )
-        return pd.concat(parts, ignore_index=True)
 
     def to_json(self) -> str:
         """Return the definitions and the table as JSON; null where a number is not finite."""
@@ -170,7 +128,7 @@ class Report:
 
     def _heads(self) -> list["_Head"]:
         return [
-            _Head(*key[:2], head, key[3], tally, tally.kept(self._most))
+            _Head(*key[:2], head, key[3], tally)
             for key, tally in self._tallies.items()
             for head in range(key[2])
         ]
@@ -215,7 +173,6 @@ class _Head:
     head: int
     dimension: int
     tally: Tally
-    kept: Kept
 
     def mean(self, name: str) -> float:
         """Return the mean over the rows, or over those with a target."""
@@ -239,24 +196,6 @@ class _Head:
         return RandomScores(
             self.dimension, tuple(n.astype(float).tolist()), tuple(counts[n].tolist())
         )
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """Return its rows that are kept, by the columns of `Report.rows`."""
-        seen = self.kept.values[0, self.head] >= 2.0
-        values = self.kept.values[:, self.head, seen].astype(np.float64)
-        numbers = dict(zip(FIELDS, values, strict=True))
-        sequence, query = self.kept.place[:, seen]
-        names = "largest_logit", "log_sum_exp", "largest_weight", "first_weight"
-        return {
-            "sequence": sequence,
-            "query": query,
-            "keys": numbers["keys"].astype(np.int64),
-            "alpha": np.sqrt(numbers["variance"]),
-            "collision_probability": numbers["collision_probability"],
-            "entropy": numbers["entropy"],
-            "gradient": self.alpha * np.exp(numbers["log_complement"]),
-            **{name: numbers[name] for name in (*names, *TargetRows._fields)},
-        }
 
     @np.errstate(invalid="ignore")
     def line(

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from attnlib.interception import causal_bias
-from attnlib.probing.measure import Call
+from attnlib.probing.measure import Call, Queries
 
 SEQUENCES = 4
 """Rows come from this many sequences, if there are as many: those of one are alike."""
@@ -54,11 +54,5 @@ def choose(
         mask = of(mask.expand(batch, heads, length, keys))
     k, v = k.index_select(0, some), v.index_select(0, some)
     if known is not None:
-        real, target = (None if t is None else t[some][:, at] for t in known[-2:])
-        known = known._replace(
-            sequence=known.sequence[some],
-            position=known.position[some][:, at],
-            real=real,
-            target=target,
-        )
+        known = Queries(*(None if t is None else t[some][:, at] for t in known))
     return Call(of(q), k, v, mask, False, scale, enable_gqa, known), of(output)

@@ -1,11 +1,6 @@
-"""What a report keeps of the rows of one module: sums of all, and all rows or a random sample.
-
-Sums are in double precision. Each row draws a number, and of many rows those with the smallest
-numbers are kept: at any time a uniform sample, in bounded memory, with every column of a row.
-"""
+"""What a report keeps of the rows of one module: sums of all, in double precision."""
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +11,7 @@ from attnlib.checking import FloatArray
 from attnlib.probing.measure import Measured, Rows, TargetRows
 
 FIELDS = (*Rows._fields, *TargetRows._fields)
-"""What is kept of a row, in single precision: 56 bytes."""
+"""What is measured of a row, in single precision."""
 
 SUMMED = (
     *FIELDS,
@@ -29,17 +24,6 @@ SUMMED = (
 entropy H: the difference of the two is (1 − P) κ′(1), so that no other sum need be kept.
 """
 
-PARTS = 256
-"""So many calls are kept apart before they are put together."""
-
-
-class Kept(NamedTuple):
-    """The rows that are kept; those of all heads at the same places."""
-
-    values: NDArray[np.float32]  # (FIELDS, heads, rows)
-    place: NDArray[np.int64]  # sequence and position, (2, rows)
-    drawn: FloatArray  # the number that each row has drawn
-
 
 class Tally:
     """The rows of the heads of a module; those that see fewer than two keys are in no sum."""
@@ -50,14 +34,10 @@ class Tally:
         self.largest_logit = np.full(heads, -np.inf)
         self.lengths = np.zeros((heads, 2), np.int64)
         """How many rows of each head see so many keys."""
-        self.sampled = False
-        self._parts: list[Kept] = []
-        self._rng = np.random.default_rng(0)
-        self._sequences = self._before = 0  # with the last call, and before it
 
     @np.errstate(invalid="ignore", over="ignore")  # of a model that computes infinity
-    def add(self, measured: Measured, most: int) -> None:
-        """Add the rows of a call, and keep at most about so many rows of each head."""
+    def add(self, measured: Measured) -> None:
+        """Add the rows of a call."""
         values = np.full((len(FIELDS), *measured.rows.keys.shape), np.nan, np.float32)
         values[: len(Rows._fields)] = measured.rows
         if measured.targets is not None:
@@ -76,30 +56,6 @@ class Tally:
         counts = np.array([np.bincount(head.ravel(), minlength=size) for head in numbers])
         counts[:, : self.lengths.shape[1]] += self.lengths
         self.lengths, self.scale = counts, measured.scale
-
-        # The steps of one generation are of the same sequences.
-        if not measured.past or self._sequences - self._before != measured.batch:
-            self._before, self._sequences = self._sequences, self._sequences + measured.batch
-        sequence = (measured.sequence + self._before)[:, None]
-        place = np.stack(np.broadcast_arrays(sequence, measured.position), axis=-1)
-        some = counted.any(axis=1)
-        drawn = self._rng.random(np.count_nonzero(some))
-        self._parts.append(Kept(values.swapaxes(1, 2)[:, :, some], place[some].T, drawn))
-        if len(self._parts) > PARTS or sum(len(part.drawn) for part in self._parts) > 2 * most:
-            self.kept(most)
-
-    def kept(self, most: int) -> Kept:
-        """Return the rows that are kept, at most so many of each head, in their order."""
-        rows = self._parts[0]
-        if len(self._parts) > 1:
-            parts: Any = zip(*self._parts, strict=True)
-            rows = Kept(*(np.concatenate(part, axis=-1) for part in parts))
-        if len(rows.drawn) > most:
-            self.sampled = True
-            chosen = np.sort(np.argpartition(rows.drawn, most)[:most])
-            rows = Kept(rows.values[..., chosen], rows.place[:, chosen], rows.drawn[chosen])
-        self._parts = [rows]
-        return rows
 
 
 def _column(name: str, values: NDArray[np.float32], variance: FloatArray) -> FloatArray:

@@ -114,9 +114,7 @@ class Reader:
                 places = np.where((places >= 0) & (places < keys), places, NONE)
                 target = torch.from_numpy(places).to(device)
                 self.targets_fit = self.targets_fit or bool((places >= 0).any())
-        sequence = torch.arange(batch, device=device)
-        position = past + torch.arange(length, device=device).expand(batch, -1)
-        return Queries(sequence, position, batch, past, counted, target)
+        return Queries(counted, target)
 
     def _places(self, tokens: Tokens, batch: int, real: Tensor | None) -> Places | None:
         """Return the positions that are meant, (batch, length), or None if they are unknown."""

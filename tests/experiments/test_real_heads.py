@@ -14,7 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnlib import exact
 from attnlib.attention import rescale
-from attnlib.probing import probe
+from attnlib.probing.measure import measure as measured
+from attnlib.probing.observer import Observer
+from attnlib.probing.tokens import Reader
 from attnlib.scores import Normal
 from experiments import records
 from experiments.real_heads import inputs, laws, parts, rows, summary, verdicts
@@ -80,10 +82,21 @@ def test_rows_are_those_of_the_probe():
         return {"rows": rows.row_table(logits, *rest), "needle": needle}
 
     found = rows.measure(model, ids, places, see)
-    with probe(model, targets="previous", theory=False) as report:
+    theirs = []
+
+    def note(layer, number, call, output):
+        theirs.append(measured(call, output))
+
+    observer = Observer(model, note, Reader(targets="previous"))
+    with torch.no_grad(), observer.at_work():
         model(torch.tensor([ids]))
-    theirs = report.rows()
-    theirs = theirs[theirs["query"] >= 4]
+
+    def column(name):
+        of_layers = (getattr(one.rows, name, None) for one in theirs)
+        of_targets = (getattr(one.targets, name, None) for one in theirs)
+        kept = [x for x in (*of_layers, *of_targets) if x is not None]
+        return np.concatenate([x[0, :, 4:] for x in kept]).ravel()
+
     names = {
         "n": "keys",
         "collision": "collision_probability",
@@ -91,10 +104,10 @@ def test_rows_are_those_of_the_probe():
         "first": "first_weight",
     }
     for mine, name in names.items():
-        np.testing.assert_allclose(found["rows"][mine].ravel(), theirs[name], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found["rows"][mine].ravel(), column(name), rtol=1e-4, atol=1e-6)
     alpha, weight = np.sqrt(found["rows"]["variance"]), found["needle"]["weight"]
-    np.testing.assert_allclose(alpha.ravel(), theirs["alpha"], rtol=1e-4)
-    np.testing.assert_allclose(weight.ravel(), theirs["target_weight"], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(alpha.ravel(), np.sqrt(column("variance")), rtol=1e-4)
+    np.testing.assert_allclose(weight.ravel(), column("target_weight"), rtol=1e-3, atol=1e-5)
 
 
 def test_a_needle_by_hand():

@@ -39,7 +39,6 @@ WANTING = {
 }
 WANTING_WITH_TORCH = {
     "from attnlib.probing import Report; Report().table()": ("pandas", "table"),
-    "from attnlib.probing import Report; Report().rows()": ("pandas", "table"),
     "from attnlib.attention import register; register('mup')": ("transformers", "probe"),
 }
 

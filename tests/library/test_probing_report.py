@@ -326,19 +326,11 @@ def test_the_share_that_freezes_is_an_integral_over_the_length_of_the_query():
 # --- the report ---------------------------------------------------------------------------------
 
 
-def test_the_rows_give_the_table_and_json_holds_it(random_report):
-    table, rows = random_report.table(), random_report.rows()
+def test_the_table_has_all_columns_and_json_holds_it(random_report):
+    table = random_report.table()
     assert list(table.columns) == list(DEFINITIONS)
     assert list(table[["layer", "head"]].itertuples(index=False)) == [("Caller", 0), ("Caller", 1)]
     assert (table["rows"] == 400 * 23).all()  # the first query of each sees one key
-    groups = rows.groupby("head")
-    for name in ("collision_probability", "entropy", "gradient", "keys"):
-        np.testing.assert_allclose(groups[name].mean(), table[name], rtol=1e-12)
-    np.testing.assert_allclose(
-        np.sqrt((rows["alpha"] ** 2).groupby(rows["head"]).mean()), table["alpha"]
-    )
-    assert rows["sequence"].nunique() == 400
-    assert (rows["keys"] == rows["query"] + 1).all()
     content = json.loads(random_report.to_json())
     assert content["definitions"] == {**DEFINITIONS, "random": RANDOM}
     assert content["heads"] == table.to_dict("records")

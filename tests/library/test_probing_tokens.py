@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from attnlib.probing import measure, probe
 from attnlib.probing.observer import Observer
+from attnlib.probing.sample import choose
 from attnlib.probing.tokens import NONE, Reader
 from tests.library import foreign
 from tests.library.test_probing import Caller, by_full_weights, qkv
@@ -136,12 +137,12 @@ def test_generation_counts_positions_on(side):
                 ids[:, start:stop], attention_mask=mask, past_key_values=kept, use_cache=True
             )
             kept = output.past_key_values
-    order = ["layer", "head", "sequence", "query"]
-    found, expected = (one.rows().sort_values(order, ignore_index=True) for one in (decoded, whole))
-    assert found[[*order, "keys"]].equals(expected[[*order, "keys"]])
+    found, expected = decoded.table(), whole.table()
+    for name in ("layer", "head", "rows", "keys", "targets"):
+        assert found[name].equals(expected[name]), name
     for name in ("alpha", "entropy", "largest_logit", "target_weight", "target_gap"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
-    assert found["target_gap"].notna().any()
+    assert (found["targets"] > 0).all()
 
 
 # --- targets --------------------------------------------------------------------------------------
@@ -183,16 +184,14 @@ def test_targets_of_an_array(name):
     named = {"mask" if name == "attn_mask" else name: value for name, value in options.items()}
     logits = measure.logits(measure.Call(3.0 * q, k, v, enable_gqa=True, **named))
     expected = by_hand(logits, PLACES)
-    table, rows = report.table(), report.rows()
+    table = report.table()
     for head in range(HEADS):
-        own = rows[rows["head"] == head]
         for column, numbers in zip(
             ("target_gap", "target_weight", "target_kappa"), expected[:3, :, head], strict=True
         ):
             numbers = numbers[~np.isnan(numbers)]
             assert table["targets"][head] == len(numbers) > 5
             assert table[column][head] == pytest.approx(numbers.mean(), rel=3e-6, abs=3e-6)
-            np.testing.assert_allclose(own[column].dropna(), numbers, rtol=1e-5, atol=2e-6)
         gap, weight, _, slope = expected[:, :, head]
         lost, lost_gap, lost_slope = (np.nansum((1 - weight) * one) for one in (1, gap, slope))
         assert table["target_slope"][head] == pytest.approx(lost_slope / lost, rel=1e-5)
@@ -296,26 +295,15 @@ def test_what_it_does_not_take(options, message):
         probe(Caller(), **options).__enter__()
 
 
+SHIFTED = torch.arange(11).expand(2, -1) - 1
+"""The key before each query's own."""
+
+
 def test_a_sample_is_of_the_rows_it_says():
-    model, ids = foreign.llama(), few_tokens().repeat(4, 1)
-    masks = LEFT.repeat(4, 1).long()
-    found = []
-    for rows in (None, 20):
-        with probe(model, rows=rows, targets="duplicate", theory=False) as report:
-            model(ids, attention_mask=masks)
-            model(ids.flip(0), attention_mask=masks.flip(0))
-        found.append(report.rows())
-    every, some = found
-    place = ["layer", "head", "sequence", "query"]
-    one = some[(some["layer"] == some["layer"][0]) & (some["head"] == 0)]
-    assert 20 <= len(one) <= 2 * 20
-    assert one["sequence"].nunique() == 8  # four of each call
-    assert one["sequence"].max() >= 8
-    both_found = some.merge(every, on=place, suffixes=("", "_all"))
-    assert len(both_found) == len(some)
-    for column in ("keys", "alpha", "entropy", "largest_logit", "target_gap", "target_weight"):
-        # The first key that the chosen queries see may be another, and what is near 0 is a
-        # difference of logits of up to 4, in float32.
-        np.testing.assert_allclose(
-            both_found[column], both_found[f"{column}_all"], rtol=1e-5, atol=2e-5
-        )
+    q, k, v = qkv()
+    call = measure.Call(q, k, v, is_causal=True, queries=measure.Queries(target=SHIFTED))
+    some, part = choose(call, v, [1], [2, 5, 9])
+    every, found = measure.measure(call, v), measure.measure(some, part)
+    both = ((*one.rows[:-1], *one.targets) for one in (every, found))  # the outputs' mean differs
+    for whole, few in zip(*both, strict=True):
+        np.testing.assert_allclose(few[0], whole[1][:, [2, 5, 9]], rtol=1e-5, atol=2e-6)
