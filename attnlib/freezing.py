@@ -14,13 +14,9 @@ corrections are powers of 1/log n near and above α_c, and no context length in 
 `exact` has the values for every n. Chapter: freezing.
 """
 
-from typing import cast
-
-import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, zeta
 
-from attnlib import checking, scores
+from attnlib import scores
 from attnlib.checking import FloatArray
 
 
@@ -44,26 +40,3 @@ def critical_alpha(n: ArrayLike, law: scores.Law | None = None) -> FloatArray:
     chosen = scores.Normal() if law is None else law
     scores.check_law(chosen)
     return chosen.critical_alpha(n)
-
-
-def frozen_entropy(x: ArrayLike) -> FloatArray:
-    """Return ψ(1) − ψ(1 − 1/x), the limit of E H at fixed x = α/α_c > 1, in nats.
-
-    ψ is the digamma function. In the limit a weight picked with its own probability has the Beta
-    law of parameters 1 − 1/x and 1/x, and E H is its mean of −log p. Approached from below, like
-    log log n over log n; infinite as x → 1. Relative error below 1e-13, and that of x − 1 near 1.
-    Raises ValueError or TypeError for x not above 1, infinite, NaN or not a number. Chapter:
-    freezing.
-
-    >>> float(frozen_entropy(2.0))  # 2 log 2
-    1.386294361119890...
-    """
-    ratio = checking.finite("x", x)
-    if not (ratio > 1.0).all():
-        raise ValueError(f"x must be above 1, got x={ratio[~(ratio > 1.0)][0]:g}")
-    inverse = 1.0 / ratio
-    small = np.minimum(inverse, 0.25)
-    # ψ(1) − ψ(1 − m) = Σ ζ(k) m^{k−1} from k = 2 on: the difference would cancel for small m.
-    series = np.polynomial.polynomial.polyval(small, np.append(0.0, zeta(np.arange(2, 32))))
-    direct = digamma(1.0) - digamma((ratio - 1.0) / ratio)
-    return cast(FloatArray, np.where(inverse < 0.25, series, direct))

@@ -11,7 +11,7 @@ P = e^{αs_*}/Z is the weight that the softmax gives the needle. With independen
 φ(u) = E exp(−e^{αs−u}) and A_k(u) = E[e^{k(αs−u)} exp(−e^{αs−u})] as in `exact`, and φ_*, A_k^* the
 same for the needle,
 
-    E P^k = 1/Γ(k) ∫ A_k^* φ^{n−1} du,          E(1 − P) = (n−1) ∫ A_1 φ_* φ^{n−2} du,
+    E P^k = 1/Γ(k) ∫ A_k^* φ^{n−1} du,
     E Σp² = ∫ (A_2^* φ^{n−1} + (n−1) A_2 φ_* φ^{n−2}) du,    E[−log P] = ∫ φ_* (1 − φ^{n−1}) du,
 
 the last as the difference of two means: of the largest αs + X of all, and of the needle's. All
@@ -112,19 +112,6 @@ def weight(
     0.7431...
     """
     return _expectation(law, needle, alpha, n, _beside(_WEIGHT, sinks), 1.0)
-
-
-def gradient(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return α E(1 − P), the mean of −∂L/∂s_* for the loss L = −log P: how much there is to learn.
-
-    Computed without the subtraction. At α = θ it is α(1 − E Σp²), the mean gradient of such rows.
-    Chapter: needle.
-
-    >>> float(gradient(scores.Normal(), Tilted(9.0), 9.0, 512))
-    0.0001...
-    """
-    missed = _expectation(law, needle, alpha, n, _MISSED, 0.0)
-    return checking.alpha(alpha) * missed
 
 
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -387,7 +374,6 @@ def _loss(row: Row) -> FloatArray:
 
 
 _WEIGHT = Quantity(first, _weight)
-_MISSED = Quantity(first, _one_of_the_others, rare=True)
 _LOSS = Quantity(lambda block: block.gumbel, _loss, rare=True)
 _SQUARES = Quantity(
     lambda block: block.power * first(block), lambda row: _weight(row) + _one_of_the_others(row)

@@ -11,7 +11,6 @@ have none left.
 Chapters: why, gradient, needle.
 """
 
-from itertools import pairwise
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -202,49 +201,6 @@ def shannon_entropy(p: ArrayLike) -> FloatArray:
     probabilities = _probabilities(p)
     others, largest, log_largest = _set_largest_apart(probabilities)
     return cast(FloatArray, entr(others).sum(axis=-1) - largest * log_largest)
-
-
-class Calibration(NamedTuple):
-    """Of the keys whose weights lie in a bin, what share is the one that was meant."""
-
-    keys: FloatArray  # how many
-    weight: FloatArray  # in the mean
-    share: FloatArray
-    standard_error: FloatArray  # of the share, over rows
-
-
-def calibration(
-    s: ArrayLike, alpha: ArrayLike = 1.0, bins: ArrayLike = 10, needle: int = 0
-) -> Calibration:
-    """Return the mean weight and the share of needles in bins of the weight, for rows of scores.
-
-    The key with the index `needle` is the one that is meant, in each row. Weights are calibrated if
-    share and weight agree. `bins` are so many of one width, or the increasing edges, from 0 to 1;
-    those without keys are left out. The standard error is that of a ratio of sums over independent
-    rows. Raises as `softmax`, and ValueError or TypeError for other bins, or a needle that is no
-    key. Chapter: needle.
-
-    >>> calibration([[0.0, 0.0], [3.0, 0.0]], bins=2).share
-    array([0.        , 0.66666667])
-    """
-    p = softmax(s, alpha)
-    edges = checking.finite("bins", bins, minimum=0.0)
-    if edges.ndim == 0:
-        edges = np.linspace(0.0, 1.0, checking.integer("bins", bins, minimum=1, maximum=10**4) + 1)
-    if edges.ndim != 1 or edges.size < 2 or (np.diff(edges) <= 0.0).any() or edges[-1] > 1.0:
-        raise ValueError(f"bins must be increasing edges from 0 to 1, got bins={edges}")
-    key = checking.integer("needle", needle, minimum=0, maximum=p.shape[-1] - 1)
-    p = p.reshape(-1, p.shape[-1])
-    found = []
-    for low, high in pairwise(edges):
-        inside = (p >= low) & ((p < high) | (high == 1.0))  # a weight of 1 is in the last bin
-        counts, met = inside.sum(axis=1), inside[:, key]
-        total = counts.sum()
-        if total > 0:
-            share = met.sum() / total
-            error = np.sqrt(((met - share * counts) ** 2).sum()) / total
-            found.append((total, p[inside].mean(), share, error))
-    return Calibration(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
 
 
 def _scores(s: ArrayLike) -> FloatArray:

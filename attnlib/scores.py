@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import inf, ldexp
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -669,35 +669,6 @@ def check_law(law: Law) -> None:
             f"law must be Normal(), Cosine(d), DotProduct(d) or another Law, got law={law!r:.80}"
         )
     checking.positive("variance", law.variance)
-
-
-class ProductMoments(NamedTuple):
-    """Mean and variance of a product of two independent variables."""
-
-    mean: FloatArray
-    variance: FloatArray
-
-
-def product_moments(
-    mean_q: ArrayLike, variance_q: ArrayLike, mean_k: ArrayLike, variance_k: ArrayLike
-) -> ProductMoments:
-    """Return mean and variance of q·k for independent scalars q and k, elementwise.
-
-    E(qk) = μ_q μ_k and Var(qk) = σ_q²σ_k² + σ_q²μ_k² + μ_q²σ_k², which is
-    (σ_q² + μ_q²)(σ_k² + μ_k²) − μ_q²μ_k² without its cancellation. Exact to rounding. The product
-    σ_q²σ_k² alone is right only when both means are zero. Sources 001 and 004; chapter: why.
-
-    >>> moments = product_moments(0.0, 1.0, 0.0, 1.0)
-    >>> float(moments.mean), float(moments.variance)
-    (0.0, 1.0)
-    """
-    mq = checking.finite("mean_q", mean_q)
-    vq = checking.finite("variance_q", variance_q, minimum=0.0)
-    mk = checking.finite("mean_k", mean_k)
-    vk = checking.finite("variance_k", variance_k, minimum=0.0)
-    mq, vq, mk, vk = checking.broadcast(mean_q=mq, variance_q=vq, mean_k=mk, variance_k=vk)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return ProductMoments(mq * mk, vq * vk + vq * mk * mk + vk * mq * mq)
 
 
 # --- laws by quadrature --------------------------------------------------------------------------

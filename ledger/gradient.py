@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import lambertw
 from scipy.stats import pearsonr
 
-from attnlib import exact, rows, scores
+from attnlib import exact, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import Normal
 from experiments.power_softmax import power_softmax, power_softmax_jacobian
@@ -33,7 +33,7 @@ from ledger.registry import (
 @claim("gradient.variance-any-law")
 def variance_any_law(slope: float = 1.0, mean: float = 0.0) -> Decision:
     """The claim is Var[q·k] = slope·d for entries of this mean and of variance 1."""
-    exactly = close(slope, float(scores.product_moments(mean, 1.0, mean, 1.0).variance))
+    exactly = close(slope, symbolic.product_moments(mean).variance)
     return holds(exactly and symbolic.product_variance_of_any_law().proved), {}
 
 

@@ -9,7 +9,7 @@ one rule in different words).
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 from sympy.stats import E, Normal, variance
@@ -39,6 +39,18 @@ class Identity:
         """Whether the residual simplifies to zero."""
         residual = self.residual
         return bool(residual.is_zero_matrix if hasattr(residual, "shape") else residual == 0)
+
+
+class Moments(NamedTuple):
+    """A mean and a variance."""
+
+    mean: float
+    variance: float
+
+
+def product_moments(mean: float) -> Moments:
+    """Return those of qk for q and k of this mean and of variance 1, as `product_variance` says."""
+    return Moments(mean**2, 1.0 + 2.0 * mean**2)
 
 
 def product_mean() -> Identity:

@@ -26,7 +26,7 @@ WIDE = 10**6
 """A head at which a drift that is slow would be seen."""
 
 WIDTHS = np.array([*DIMENSIONS, WIDE], dtype=float)
-ENTRY = scores.product_moments(0.0, 1.0, 0.0, 1.0)
+ENTRY = symbolic.product_moments(0.0)
 """The exact mean and variance of one of the d products that q·k adds up."""
 
 TRIED = listed("{}", DIMENSIONS)
@@ -34,7 +34,7 @@ TRIED = listed("{}", DIMENSIONS)
 
 def variance_at(exponent: float) -> FloatArray:
     """Return the exact variance of q·k·d^exponent at each of WIDTHS."""
-    return WIDTHS ** (2.0 * exponent + 1.0) * float(ENTRY.variance)
+    return WIDTHS ** (2.0 * exponent + 1.0) * ENTRY.variance
 
 
 @claim("variance.mean-zero")
@@ -60,7 +60,7 @@ def scale(exponent: float = -0.5) -> Decision:
 @claim("variance.product-rule")
 def product_rule(factor: float = 1.0, means: tuple[float, ...] = (0.0, 0.5, 1.0)) -> Decision:
     """The claim is Var(XY) = factor·Var(X)·Var(Y) for variances 1 and means in `means`."""
-    found = [float(scores.product_moments(m, 1.0, m, 1.0).variance) for m in means]
+    found = [symbolic.product_moments(m).variance for m in means]
     # sympy's identity, so that the numbers above do not rest on our formula alone
     proved = symbolic.product_variance_of_any_law().proved and symbolic.product_variance().proved
     numbers = {"mean": means[-1], "variance": found[-1]}
@@ -74,7 +74,7 @@ def scores_grow(variance: float = 512.0, d: int = 512, shows: float = 0.02) -> D
     s = np.linspace(-3.0, 3.0, 301)
     ratio = np.exp(scores.DotProduct(d).logpdf(s) - scores.Normal().logpdf(s))
     gap = float(np.abs(ratio - 1.0).max())
-    agrees = close(variance, d * float(ENTRY.variance)) and gap < shows
+    agrees = close(variance, d * ENTRY.variance) and gap < shows
     return holds_within(agrees), {"gap": 100 * gap}
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from attnlib import policies, retrieval, rows, sampling, scores
+from attnlib import policies, retrieval, rows, sampling
 from attnlib.scores import Cosine, DotProduct, Normal
 
 SCORES = [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
@@ -97,8 +97,6 @@ ARGUMENTS = {
     "applied_to": ("cosine", any_of("product", 3, None)),
     "best_alpha.rows": (200, but(COUNT, None) | any_of(99)),
     "best_alpha.statistic": ("median", STATISTIC),
-    "bins": (2, FINITE | below(1.0) | any_of(1.5, [0.5, 0.2])),
-    "calibration.needle": (0, NOT_INTEGER | any_of(-1, 3)),
     "causal": (False, any_of(1, 0, None, "yes", np.True_)),
     "count": (4, COUNT),
     "critical_alpha.law": (Normal(), but(NOT_LAW, None)),
@@ -246,9 +244,6 @@ def test_scales_and_keys_that_do_not_broadcast_are_refused():
             right = {argument: described(name, argument)[0] for argument in names}
             mismatched = {**right, "alpha": [1.0, 2.0], "n": [2, 3, 4]}
             assert_refused("alpha and n must broadcast", "(2,)", function, **mismatched)
-    moments = ("mean_q", "variance_q", "mean_k", "variance_k")
-    mismatched = {**dict.fromkeys(moments, np.ones((2, 3))), "variance_k": np.ones(4)}
-    assert_refused("variance_k", "(4,)", scores.product_moments, **mismatched)
 
 
 def test_what_memory_does_not_hold_is_refused():

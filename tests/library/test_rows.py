@@ -1,7 +1,6 @@
 """One row of attention, against mpmath, explicit matrices and cases worked by hand."""
 
 import functools
-import itertools
 
 import mpmath as mp
 import numpy as np
@@ -113,26 +112,6 @@ def test_the_ends_of_the_range():
     for scores, alpha in (([0.25, 0.5, -1e300], np.finfo(float).max), ([1.0, -5.0, 1e308], 0.0)):
         np.testing.assert_array_equal(rows.jacobian(scores, alpha), 0.0)
         assert all(norm(scores, alpha) == 0.0 for norm in NORMS)
-
-
-def test_calibration_counts_needles_in_bins():
-    rng = np.random.default_rng(5)
-    s = rng.standard_normal((400, 6))
-    p = rows.softmax(s, 1.5)
-    edges = np.array([0.0, 0.1, 0.35, 0.9])
-    found = rows.calibration(s, 1.5, edges, needle=2)
-    for i, (low, high) in enumerate(itertools.pairwise(edges)):
-        inside = (p >= low) & (p < high)
-        share = inside[:, 2].sum() / inside.sum()
-        assert found.keys[i] == inside.sum()
-        assert found.weight[i] == pytest.approx(p[inside].mean(), rel=1e-12)
-        assert found.share[i] == pytest.approx(share, rel=1e-12)
-        error = np.sqrt(((inside[:, 2] - share * inside.sum(axis=1)) ** 2).sum()) / inside.sum()
-        assert found.standard_error[i] == pytest.approx(error, rel=1e-12)
-    four = rows.calibration(np.log([[0.1, 0.3, 0.6]]), bins=4)
-    assert (four.keys.tolist(), four.share.tolist()) == ([1.0] * 3, [1.0, 0.0, 0.0])
-    one = rows.calibration([[800.0, 0.0]], bins=4)  # a weight of 1 is in the last bin
-    assert (one.weight.tolist(), one.share.tolist()) == ([0.0, 1.0], [0.0, 1.0])
 
 
 # --- what holds for every row --------------------------------------------------------------------

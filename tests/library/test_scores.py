@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from attnlib import scores, special
+from attnlib import special
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), *map(DotProduct, (1, 8, 51, 10**6)), *map(Cosine, (3, 4, 128, 10**6))]
@@ -268,43 +268,3 @@ def test_a_sample_is_like_explicit_queries_and_keys(law):
     # One score a row, for within a row they may be dependent, and a number that sees dependence.
     assert stats.ks_2samp(sample[:, 0], expected[:, 1]).pvalue > 1e-5
     assert stats.ks_2samp(sample.max(axis=-1), expected.max(axis=-1)).pvalue > 1e-5
-
-
-# --- moments of a product ------------------------------------------------------------------------
-
-# Laws that are not normal, skewed and not centred: {value: probability}, added up exactly.
-COIN = {Fraction(0): Fraction(1, 3), Fraction(1): Fraction(2, 3)}
-SKEWED = {Fraction(-2): Fraction(1, 2), Fraction(1): Fraction(1, 4), Fraction(7): Fraction(1, 4)}
-CONSTANT = {Fraction(-5): Fraction(1)}
-
-
-def discrete_moments(law):
-    mean = sum(value * chance for value, chance in law.items())
-    return mean, sum((value - mean) ** 2 * chance for value, chance in law.items())
-
-
-@pytest.mark.parametrize(
-    ("law_q", "law_k"), list(itertools.combinations_with_replacement([COIN, SKEWED, CONSTANT], 2))
-)
-def test_moments_of_a_product_are_those_found_by_adding_up_all_cases(law_q, law_k):
-    product = {}
-    for (q, chance_q), (k, chance_k) in itertools.product(law_q.items(), law_k.items()):
-        product[q * k] = product.get(q * k, 0) + chance_q * chance_k
-    mean, variance = discrete_moments(product)
-    arguments = map(float, (*discrete_moments(law_q), *discrete_moments(law_k)))
-    moments = scores.product_moments(*arguments)
-    assert moments.mean == pytest.approx(float(mean), rel=1e-15, abs=1e-300)
-    assert moments.variance == pytest.approx(float(variance), rel=1e-15, abs=1e-300)
-
-
-def test_moments_of_a_product_of_extreme_numbers():
-    # (σ² + μ²)² − μ⁴ in floating point would be 0 here.
-    moments = scores.product_moments(1e8, 1e-8, 1e8, 1e-8)
-    assert moments.variance == pytest.approx(2e8, rel=1e-15)
-    constant_q, constant_k = [2.0**1000, -1e308, 1e200], [2.0**-1000, 1e308, 1e200]
-    moments = scores.product_moments(constant_q, 0.0, constant_k, 0.0)
-    np.testing.assert_array_equal(moments.variance, 0.0)
-    np.testing.assert_array_equal(moments.mean, [1.0, -np.inf, np.inf])
-    moments = scores.product_moments(1e200, 0.0, 0.0, 1e-300)
-    assert moments.mean == 0.0
-    assert moments.variance == pytest.approx(1e100, rel=1e-15)

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import erfcx, expit, gammaln, log_expit, ndtr
+from scipy.special import digamma, erfcx, expit, gammaln, log_expit, ndtr
 
 from attnlib import exact, freezing
 from attnlib.scores import Normal
@@ -26,6 +26,11 @@ from tests.book.theorems.numbers import independent, itself, normal
 from tests.book.theorems.registry import EQUIVALENT, tied
 
 MANY = 2**53
+
+
+def frozen_limit(x: float) -> float:
+    """Return the limit of E H at α = x α_c."""
+    return float(digamma(1.0) - digamma(1.0 - 1.0 / x))
 
 
 @cache
@@ -238,7 +243,7 @@ def frozen_rows(at: Place) -> None:
     process = {r"\operatorname{E}\sum_j p_j^q": "P", r"\operatorname{E}e^{-\lambda Z}": "L"}
     for x, q in ((1.5, 2.0), (3.0, 0.6)):
         known = {"x": x, "q": q, "E": itself, "P": beta_moment(x, q)}
-        at.display().holds(powers, rough=1e-8, H=float(freezing.frozen_entropy(x)), **known)
+        at.display().holds(powers, rough=1e-8, H=frozen_limit(x), **known)
         m = 1 / x
         known |= {"m": m, "lambda_": 0.7, "L": math.exp(-math.gamma(1 - m) * 0.7**m)}
         at.formula(r"\operatorname{E}e^{-\lambda Z}").holds(process, relative=1e-6, **known)
@@ -280,7 +285,7 @@ def frozen_entropy(at: Place) -> None:
 @tied("prop-freezing-hold")
 def held_entropy(at: Place) -> None:
     h, n = 1.1, 1e20
-    x = brentq(lambda x: float(freezing.frozen_entropy(x)) - h, 1.01, 10, xtol=1e-13)
+    x = brentq(lambda x: frozen_limit(x) - h, 1.01, 10, xtol=1e-13)
     at.formula(r"\psi(1) - \psi(1 - \frac1x) =").holds(x=x, h=h)
     alpha = at.formula(r"\alpha(n) \sim")
     alpha.holds(rough=1e-9, x=x, n=n, alpha=lambda n: x * critical(n))
