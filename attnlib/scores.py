@@ -18,7 +18,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincc, lambertw, ndtr, ndtri, xlog1py
+from scipy.special import betainc, betaincc, lambertw, ndtr, xlog1py
 
 from attnlib import checking, quadrature
 from attnlib.checking import FloatArray
@@ -77,12 +77,6 @@ class Law(ABC):
 
     applied_to: ClassVar[str] = "score"
     """What a scale multiplies: "dot product", "cosine", or a score of another kind."""
-
-    normal_given_query: ClassVar[bool] = False
-    """Whether rows are normal but for a common factor: s₁ − s₂ then has the law of √2 s₁."""
-
-    median_gap: ClassVar[float | None] = None
-    """The median of |s₁ − s₂|, where it has a closed form."""
 
     @property
     def mean(self) -> float:
@@ -309,8 +303,6 @@ class Normal(Law):
     """
 
     applied_to = "dot product"
-    normal_given_query = True
-    median_gap = float(np.sqrt(2.0) * ndtri(0.75))  # of a normal number of variance 2
     mean = 0.0
 
     @property
@@ -377,7 +369,6 @@ class DotProduct(Law):
     """
 
     applied_to = "dot product"
-    normal_given_query = True
     mean = 0.0
 
     d: int

@@ -25,11 +25,9 @@ from attnlib.scores import Law
 Statistic = Literal["geometric_mean", "median"]
 Optimum = Literal["geometric_mean", "median", "row"]
 
-TWO_KEYS = 1.5434046384182084
-"""2x where x tanh x = ½: two keys at a gap δ have their largest gradient at α = TWO_KEYS/δ."""
-
 PEAK = 0.44
-"""That gradient is (x/cosh² x)/δ = 0.4477…/δ; with more keys behind the two it is larger."""
+"""Two keys at a gap δ have at best the gradient (x/cosh² x)/δ = 0.4477…/δ, at α = 2x/δ where
+x tanh x = ½; with more keys behind the two it is larger."""
 
 LARGEST = np.finfo(np.float64).max
 
@@ -112,9 +110,6 @@ def best_alpha(
     allow: about 10⁸ scores, a quarter of that for "row", but at least 4000 and 1000 rows, and at
     most 10⁵.
 
-    Without simulation, and with standard error 0: n = 2, for `Normal`, and the geometric mean for
-    `DotProduct`. With two keys each row's best α is 1.5434…/gap, so that "median" and "row" agree.
-
     Raises ValueError or TypeError for another `statistic` and for fewer than 100 rows;
     RuntimeError where rows so few leave no maximum to be seen. Chapter: exact.
 
@@ -125,9 +120,6 @@ def best_alpha(
     """
     checking.choice("statistic", statistic, get_args(Optimum))
     keys = checking.integer("n", n, minimum=2)
-    exact = _best_of_two_keys(law, statistic) if keys == 2 else None
-    if exact is not None:
-        return estimated(exact, 0.0)
     count = _default_rows(keys, statistic)
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
@@ -352,29 +344,3 @@ def _fitted_peak(x: FloatArray, values: FloatArray) -> float:
     flat = roots.real[(np.abs(roots.imag) < 1e-9) & (roots.real > x[0]) & (roots.real < x[-1])]
     candidates = np.concatenate([flat, x[[0, -1]]])
     return float(candidates[np.argmax(fit(candidates))])
-
-
-# --- two keys ------------------------------------------------------------------------------------
-
-
-def _best_of_two_keys(law: Law, statistic: Optimum) -> float | None:
-    """Return the best α without simulation, or None where the law does not say what that takes.
-
-    The gap δ of two scores is √2 times a score of `Normal` or `DotProduct`, and
-    g = (α/2)/cosh²(αδ/2). The mean over δ is a trapezoidal rule in log δ of step 0.1: its error is
-    below 1e-15, since functions of αδ = e^v are analytic for |Im v| < π/2, the density of δ for
-    |Im v| < π/4.
-    """
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    if statistic != "geometric_mean":
-        return None if law.median_gap is None else TWO_KEYS / law.median_gap
-    if not law.normal_given_query:
-        return None
-    gap = np.exp(np.arange(-45.0, np.log(100.0), 0.1))
-    weight = gap * np.exp(law.logpdf(gap / np.sqrt(2.0)))  # up to a factor
-
-    def slope(alpha: float) -> float:
-        return float((weight * (1.0 - alpha * gap * np.tanh(alpha * gap / 2.0))).sum())
-
-    return float(brentq(slope, 1e-3, 1e3, xtol=1e-14, rtol=1e-14))
