@@ -102,9 +102,7 @@ def scale_command(
     ] = False,
     everything: Annotated[
         bool,
-        typer.Option(
-            "--all", help="All policies, and the criteria that take seconds: typical and entropy."
-        ),
+        typer.Option("--all", help="All policies, and the criterion that takes a second: entropy."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -137,7 +135,7 @@ def scale_command(
     last = ", at the last query" if causal else ""
     _print(f"Policies in use{last} (* learned; here its first value)", policies)
     if not everything:
-        typer.echo(f"\nWith --all, all {len(POLICIES)} policies and two more criteria.")
+        typer.echo(f"\nWith --all, all {len(POLICIES)} policies and one more criterion.")
     if not of_cosines:
         typer.echo("\nIn PyTorch, where 1/√d is what it does without a scale:")
         typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={start:.4g})")
@@ -166,7 +164,6 @@ def _by_criterion(
             "applied_to": law.applied_to,
             "scale": None if criterion.alpha is None else criterion.alpha * factor,
             "alpha": None if criterion.alpha is None else criterion.alpha * unit,
-            "standard_error": criterion.standard_error * unit,
             "meaning": criterion.meaning,
         }
         for criterion in listed(law, n, causal=causal)
@@ -190,12 +187,10 @@ def _print(title: str, lines: list[dict[str, Any]]) -> None:
     typer.echo(f"\n{title}\n{'scale':>39}{'α':>16}")
     for line in lines:
         name = line["name"] + ("*" if line.get("learned") else "")
-        error = line.get("standard_error", 0.0)
         unit = "cos" if line["applied_to"] == "cosine" else "qk"
         numbers = ["none", "none"]
         if line["alpha"] is not None:
-            alpha = f"{line['alpha']:.3g}" + (f" ± {error:.1g}" if error else "")
-            numbers = [f"{line['scale']:.4g} · {unit}", alpha]
+            numbers = [f"{line['scale']:.4g} · {unit}", f"{line['alpha']:.3g}"]
         typer.echo(f"{name:<21}{numbers[0]:>18}{numbers[1]:>16}")
         typer.echo(fill(line["meaning"], WIDTH, initial_indent="    ", subsequent_indent="    "))
 

@@ -11,14 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from attnlib import annealed, checking, exact, freezing, typical
+from attnlib import annealed, checking, exact, freezing
 from attnlib.scores import Law, check_law
-
-SAMPLED_SCORES = 2**24
-"""About so many scores are drawn for the typical row: a second's work."""
-
-LARGEST_SAMPLED = 2**16
-"""For more keys, the typical row's best α grows as the freezing one does."""
 
 REFERENCE_KEYS = 512
 """The entropy criterion keeps the entropy that 1/√d gives over so many keys."""
@@ -29,7 +23,6 @@ class Criterion(NamedTuple):
 
     name: str
     alpha: float | None  # multiplies the law's score; None where the criterion asks for nothing
-    standard_error: float  # of alpha; 0 where nothing is simulated
     meaning: str
 
 
@@ -57,42 +50,27 @@ def alphas(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
 
     - variance: the logits have variance 1.
     - annealed: `annealed.best_alpha`.
-    - typical: `typical.best_alpha`, the geometric mean, simulated for at most 2¹⁶
-      keys; for more, its ratio to freezing at 2¹⁶ is kept.
     - freezing: `freezing.critical_alpha`, where the random energy model freezes.
     - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
       are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
 
-    Where one key of n is meant, `retrieval.best_alpha` and `retrieval.least_alpha` say what α
-    should be.
-
-    Takes some seconds at most. Raises ValueError for n below 2 or above 2⁴⁰, TypeError for an n
-    that is no integer and for what is no law. Chapter: policies.
+    `typical.best_alpha` simulates the α of typical rows. Where one key of n is meant,
+    `retrieval.best_alpha` and `retrieval.least_alpha` say what α should be. Raises ValueError for n
+    below 2 or above 2⁴⁰, TypeError for an n that is no integer and for what is no law. Chapter:
+    policies.
 
     >>> from attnlib.scores import Normal
     >>> for criterion in alphas(Normal(), 4096):
     ...     print(f"{criterion.name:9} {criterion.alpha:.1f}")
     variance  1.0
     annealed  2.4
-    typical   4.1
     freezing  4.1
     entropy   2.3
     """
-    variance, approximate, frozen = by_formula(law, n, causal=causal)
     keys = effective_keys(n, causal=causal)
-    best, error = _typical(law, keys)
-    return [
-        variance,
-        approximate,
-        Criterion("typical", best, error, "Largest gradient of a typical row of random scores."),
-        frozen,
-        Criterion(
-            "entropy",
-            same_entropy(law, max(2, round(keys))),
-            0.0,
-            f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy.",
-        ),
-    ]
+    held = same_entropy(law, max(2, round(keys)))
+    says = f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy."
+    return [*by_formula(law, n, causal=causal), Criterion("entropy", held, says)]
 
 
 def by_formula(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
@@ -117,7 +95,7 @@ def by_formula(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
             "From here on a few keys hold the weight, however many there are.",
         ),
     }
-    return [Criterion(name, float(alpha), 0.0, says) for name, (alpha, says) in formulas.items()]
+    return [Criterion(name, float(alpha), says) for name, (alpha, says) in formulas.items()]
 
 
 def same_entropy(law: Law, n: int) -> float | None:
@@ -147,14 +125,3 @@ def same_entropy(law: Law, n: int) -> float | None:
     if excess(low) <= 0.0 or excess(high) >= 0.0:
         return None
     return float(np.exp(brentq(excess, low, high, xtol=1e-10)))
-
-
-def _typical(law: Law, keys: float) -> tuple[float, float]:
-    count = min(max(2, round(keys)), LARGEST_SAMPLED)
-    rows = min(4000, SAMPLED_SCORES // count)
-    value, error = typical.best_alpha(law, count, rows=rows)
-    beyond = 1.0
-    if count == LARGEST_SAMPLED:
-        few, many = freezing.critical_alpha([count, keys], law)
-        beyond = float(many / few)
-    return beyond * float(value), beyond * float(error)

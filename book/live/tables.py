@@ -29,11 +29,12 @@ PARTING_ALPHA = 9.0
 PARTING_NODES = 16
 PARTING_ROWS = 8000
 
-OF_A_NEEDLE = {
+MEANINGS = {
+    "typical": "Largest gradient of a typical row of random scores. Known to about one percent.",
     "finding": "Least mean loss where such a key is meant.",
     "least": "From about here on such a key outweighs all others together.",
 }
-"""What the calculator says of α = θ, and of `retrieval.least_alpha`."""
+"""What the calculator says of the typical row, of α = θ, and of `retrieval.least_alpha`."""
 
 ENTROPY_NODES = 10
 """Numbers of keys at which the α is computed that holds the entropy."""
@@ -104,9 +105,9 @@ def parting_table() -> dict[str, Any]:
 
 def meanings() -> list[dict[str, str]]:
     """Return names and meanings of the criteria."""
-    found = {entry.name: entry.meaning for entry in criteria.alphas(Normal(), KEYS[0])}
-    found["typical"] += " Known to about one percent."
-    return [{"name": name, "meaning": meaning} for name, meaning in (found | OF_A_NEEDLE).items()]
+    found = {entry.name: entry.meaning for entry in criteria.alphas(Normal(), KEYS[0])} | MEANINGS
+    order = "variance", "annealed", "typical", "freezing", "entropy", "finding", "least"
+    return [{"name": name, "meaning": found[name]} for name in order]
 
 
 def entropy() -> dict[str, Any]:
@@ -134,11 +135,11 @@ def typical(recorded: Record) -> dict[str, Any]:
         points[n] = [float(number / freezing.critical_alpha(n)) for number in best]
     keys = np.array(list(points))
     ratio, error = np.array(list(map(tuple, points.values()))).T
-    ends = 1.0 / float(np.log(criteria.LARGEST_SAMPLED)), 1.0 / float(np.log(KEYS[0]))
+    ends = 1.0 / float(np.log(keys.max())), 1.0 / float(np.log(keys.min()))
     weights = 1.0 / np.hypot(error, TYPICAL_FLOOR * ratio)
     places = at(1.0 / np.log(keys), ends)
     coefficients = chebyshev.chebfit(places, ratio, TYPICAL_DEGREE, w=weights)
-    return {"largest": criteria.LARGEST_SAMPLED, "inverse_log_n": ends} | packed(coefficients, 1e-4)
+    return {"largest": int(keys[-1]), "inverse_log_n": ends} | packed(coefficients, 1e-4)
 
 
 def arrivals() -> list[float]:

@@ -21,11 +21,6 @@ def run(*arguments):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(criteria, "_typical", lambda *_: (3.0, 0.1))
-
-
 def test_the_module_is_the_command_and_speaks_utf8_whatever_the_code_page():
     for asked, said in (("--version", __version__), ("scale", "α")):
         finished = subprocess.run(
@@ -46,7 +41,7 @@ def test_the_module_is_the_command_and_speaks_utf8_whatever_the_code_page():
         (DotProduct(64), "dot-product", True),
     ],
 )
-def test_scale_as_json_is_what_the_library_says(law, name, causal, quick):
+def test_scale_as_json_is_what_the_library_says(law, name, causal):
     written = run(
         *SCALE, "--law", name, "--all", "--json", *(["--causal"] if causal else [])
     ).output
@@ -62,7 +57,6 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal, quick):
             assert line["scale"] is line["alpha"] is None
             continue
         assert line["alpha"] == pytest.approx(criterion.alpha * std, rel=1e-14)
-        assert line["standard_error"] == pytest.approx(criterion.standard_error * std, rel=1e-14)
         assert line["scale"] == pytest.approx(criterion.alpha * factor, rel=1e-14)
     for line, policy in zip(answer["policies"], POLICIES.values(), strict=True):
         assert line["scale"] == policy.scale(600, 64)
@@ -85,11 +79,10 @@ def test_one_policy_by_name():
         assert alpha == pytest.approx(float(POLICIES["yarn"].alpha(n, 64)), rel=1e-3)
 
 
-def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it(quick):
+def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
     result = run(*SCALE, "--all")
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert sum(" ± " in line for line in lines) == 1
     assert max(map(len, lines)) <= 80
     for one in (*criteria.alphas(DotProduct(64), 600), *POLICIES.values()):
         star = "*" if getattr(one, "learned", False) else ""
@@ -106,7 +99,7 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it(quick):
 
 
 @pytest.mark.parametrize("law", ["normal", "cosine", "dot-product"])
-def test_scale_prints_ten_rules_unless_asked_for_all(law, quick):
+def test_scale_prints_ten_rules_unless_asked_for_all(law):
     result = run(*SCALE, "--law", law, "--causal")
     lines = result.output.splitlines()
     assert max(map(len, lines)) <= 80

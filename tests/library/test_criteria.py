@@ -17,8 +17,7 @@ def alphas(law, n, **options):
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_each_criterion_meets_its_definition(law, monkeypatch):
-    monkeypatch.setattr(criteria, "_typical", lambda *_: (3.0, 0.1))
+def test_each_criterion_meets_its_definition(law):
     found = alphas(law, 600)
     unit = 1.0 / math.sqrt(law.variance)
     assert found["variance"] == pytest.approx(unit, rel=1e-15)
@@ -30,23 +29,13 @@ def test_each_criterion_meets_its_definition(law, monkeypatch):
     assert found["freezing"] == freezing.critical_alpha(600, law)
     for criterion in criteria.alphas(law, 600):
         assert criterion.meaning.endswith(".")
-        assert (criterion.standard_error > 0.0) == (criterion.name == "typical")
 
 
-def test_the_typical_row_states_its_error_and_grows_with_freezing():
-    value = next(c for c in criteria.alphas(Normal(), 1024) if c.name == "typical")
-    assert 0.0 < value.standard_error < 0.1
-    # 1.0274 √(2 log n) from a longer run, recorded by `typical_optima`
-    reference = 1.0274 * math.sqrt(2 * math.log(1024))
-    assert abs(value.alpha - reference) < 4.5 * value.standard_error
-
-
-def test_a_causal_mask_is_as_so_many_keys(monkeypatch):
+def test_a_causal_mask_is_as_so_many_keys():
     for n in (2, 10, 10_001):
         direct = n / math.fsum(1 / k for k in range(1, n + 1))
         assert effective_keys(n, causal=True) == pytest.approx(direct, rel=1e-12)
         assert effective_keys(n, causal=False) == n
-    monkeypatch.setattr(criteria, "_typical", lambda *_: (3.0, 0.1))
     causal, plain = alphas(Normal(), 4096, causal=True), alphas(Normal(), 460)
     assert causal["entropy"] == plain["entropy"]
     assert causal["annealed"] == pytest.approx(plain["annealed"], rel=1e-3)
