@@ -250,23 +250,24 @@ class Layer(nn.Module):
         return attend(self.query(x), self.key(x), x, **options)
 
 
-def test_a_module_compiles_once_for_all_lengths_and_exports():
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_a_module_compiles_once_for_all_lengths_and_exports(is_causal):
     graphs = Graphs()
     module = Layer().eval()
     compiled = torch.compile(module, fullgraph=True, backend=graphs)
     for length in (6, 9, 7):
         x = draw(2, length, 16, dtype=torch.float32).requires_grad_()
-        result, expected = (f(x, is_causal=True) for f in (compiled, module))
+        result, expected = (f(x, is_causal=is_causal) for f in (compiled, module))
         torch.testing.assert_close(result, expected)
         gradient, wanted = (torch.autograd.grad(y.sum(), x)[0] for y in (result, expected))
         torch.testing.assert_close(gradient, wanted)
     assert graphs.count == 2  # for one length, then for any
     length = torch.export.Dim("length", min=2, max=100)
     shapes = {"x": {1: length}, "is_causal": None}
-    exported = torch.export.export(module, (x,), {"is_causal": True}, dynamic_shapes=shapes)
+    exported = torch.export.export(module, (x,), {"is_causal": is_causal}, dynamic_shapes=shapes)
     longer = draw(2, 11, 16, dtype=torch.float32)
-    expected = module(longer, is_causal=True)
-    torch.testing.assert_close(exported.module()(longer, is_causal=True), expected)
+    expected = module(longer, is_causal=is_causal)
+    torch.testing.assert_close(exported.module()(longer, is_causal=is_causal), expected)
 
 
 @pytest.mark.parametrize("told", COMPILED.values(), ids=COMPILED)
