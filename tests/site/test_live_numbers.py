@@ -8,7 +8,7 @@ import torch
 from scipy.special import log_ndtr, ndtri
 from scipy.stats import kstest
 
-from attnlib import annealed, exact, freezing, retrieval, rows, typical
+from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
 from attnlib.policies import POLICIES
 from attnlib.scores import DotProduct, Normal
 from book.live import tables
