@@ -53,7 +53,7 @@ def door_long() -> Figure:
     axes.plot(n, retrieval.least_alpha(LONG_GAP, n), "-.", color=style.GREEN)
     axes.set_xscale("log")
     axes.set(xlim=(10, 1e7), ylim=(0, 6.2))
-    axes.text(12.0, 4.2, "no rule: strength 4", color=style.BLUE)
+    axes.text(12.0, 4.2, "strength 4", color=style.BLUE)
     axes.text(8e6, 3.9, "√log n:\njust above noise", color=style.VERMILLION, ha="right")
     axes.text(8e6, 1.7, "log n: far above noise", color=style.GREEN, ha="right")
     return drawing

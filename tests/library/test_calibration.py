@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -213,14 +214,32 @@ def test_attention_that_is_written_out_is_named():
 
 
 def test_the_best_factor_of_a_needle_is_found_within_its_interval():
-    inside = 0
+    inside, ends = 0, []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         rows = [needle_rows(rng, 2.0, 3.0) for _ in range(14)]
         fit = fit_scales(OneHead(), rows[:8], rows[8:], loss=found_loss)
         inside += fit.interval[0] <= 1.5 <= fit.interval[1]
+        ends.append(np.log(fit.interval))
         assert fit.recommended
     assert inside >= 17  # 19 are expected; fewer than 17 of 20 happen once in sixty
+    low, high = np.transpose(ends)
+    error = (high - low).mean() / 2.0 / stats.t.ppf(0.975, 5)  # six of eight texts are fitted to
+    assert 0.5 < ((low + high) / 2.0).std(ddof=1) / error < 2.0
+
+
+def test_a_text_that_says_when_to_stop_is_not_fitted_to():
+    rng, fitted = np.random.default_rng(0), []
+    rows = [needle_rows(rng, 2.0, 3.0) for _ in range(6)]
+
+    def seen(model, text):
+        if torch.is_grad_enabled():
+            fitted.append(next(i for i, one in enumerate(rows) if one is text))
+        return found_loss(model, text)
+
+    fit_scales(OneHead(), rows[:4], rows[4:], loss=seen, steps=2)
+    assert set(fitted) == {0, 1, 2}
+    assert fit_scales(OneHead(), rows[:2], rows[4:], loss=found_loss).interval is not None
 
 
 def test_a_calibrated_head_is_left_alone():
