@@ -72,7 +72,7 @@ export function ticks(from, to, count = 5) {
  * {from, to, name, ticks}, ticks a list of numbers or of [number, text] pairs.
  */
 export function chart({ x, y, width = 420, height = 280, name }) {
-  const box = { left: 76, right: width - 14, top: 12, bottom: height - 52 };
+  const box = { left: 84, right: width - 14, top: 12, bottom: height - 52 };
   const X = (value) => box.left + ((box.right - box.left) * (value - x.from)) / (x.to - x.from);
   const Y = (value) => box.bottom - ((box.bottom - box.top) * (value - y.from)) / (y.to - y.from);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
