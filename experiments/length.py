@@ -116,11 +116,11 @@ def ends(heads: Heads) -> Iterator[Part]:
         yield near(1, f"noise_50, t* at {n}", long("best", "noise_50", n), 1.0, 0.06)
     gap = long("gap", "noise_50")
     yield near(2, "noise_50, g/κ'(1)", gap / long("slope", "noise_50"), 1.0, 0.06)
-    yield near(2, "noise_50, g/variance", gap / long("variance", "noise_50"), 0.759, 0.04)
+    yield near(2, "noise_50, gap/variance", gap / long("variance", "noise_50"), 0.759, 0.04)
     for n in LENGTHS[3:]:
         yield between(3, f"noise_70, t* at {n}", long("best", "noise_70", n), 0.95, 1.25)
     of_variance = long("gap", "noise_70") / long("variance", "noise_70")
-    yield number(3, "noise_70, g/variance", of_variance, "above 0.50")
+    yield number(3, "noise_70, gap/variance", of_variance, "above 0.50")
     for variant in ("noise_50", "noise_70"):
         for n in LENGTHS[1:]:
             values = heads("best", variant, BRIEF, n) - 1.0
