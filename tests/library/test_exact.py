@@ -245,10 +245,14 @@ def test_moments_and_outputs_agree_with_the_collision_probability(law, alpha, n)
     assert complement == pytest.approx(scale * (1.0 - collision), abs=1e-10 * scale)
 
 
-def test_few_keys_beside_many_do_not_narrow_the_rule_of_the_many():
-    law = DotProduct(2)
-    alone = [exact.collision_probability(law, 4.0, n) for n in (2, 10**12)]
-    np.testing.assert_allclose(exact.collision_probability(law, 4.0, [2, 10**12]), alone, rtol=1e-9)
+def test_long_queries_count_where_there_are_many_keys():
+    """In two dimensions |q|²/2 is exponential."""
+    law, n = DotProduct(2), 10**12
+    ends, weights = np.polynomial.legendre.leggauss(400)
+    u = 30.0 * (ends + 1.0)
+    rows_of = exact.collision_probability(Normal(), 4.0 * np.sqrt(u), n)
+    expected = 30.0 * weights @ (np.exp(-u) * rows_of)
+    assert exact.collision_probability(law, 4.0, [2, n])[1] == pytest.approx(expected, rel=1e-8)
 
 
 def backward_of_rows(x, r, alpha, d):
