@@ -138,16 +138,16 @@ export function leastAlpha(gap, n) {
  * Return the mean weight as points [n, weight] under a rule, a function of n or a number, and the
  * largest whole n with half of the weight: Infinity if that is beyond the limits.
  */
-export function reachOf(needle, rule, limits) {
+export function reachOf(needle, rule, limits, count = POINTS) {
   const constant = typeof rule === "number" && needleAt(needle, rule).weight;
   const weight = (n) => (constant || needleAt(needle, rule(n)).weight)(n);
   const [from, to] = limits.map(Math.log);
-  const points = Array.from({ length: POINTS + 1 }, (_, i) => {
-    const n = Math.exp(from + ((to - from) * i) / POINTS);
+  const points = Array.from({ length: count + 1 }, (_, i) => {
+    const n = Math.exp(from + ((to - from) * i) / count);
     return [n, weight(n)];
   });
   const last = points.findLastIndex(([, height]) => height >= 0.5 - 1e-9);
-  if (last === POINTS) return { points, reach: Infinity };
+  if (last === count) return { points, reach: Infinity };
   if (last < 0) return { points, reach: 1 };
   let [low, high] = [points[last][0], points[last + 1][0]];
   while (Math.floor(high) > Math.floor(low) && high / low > 1 + 1e-6) {

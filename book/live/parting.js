@@ -14,7 +14,7 @@ const ROWS = 200;
 const STEP = 0.1;
 
 /** Rows that are drawn before the page may answer again. */
-const AT_ONCE = 20;
+const AT_ONCE = 10;
 
 const HIGHEST = 4.4;
 
@@ -145,11 +145,11 @@ function drawingOf(seed) {
     for (const row of rows.slice(from, from + AT_ONCE)) crowd.append(curve(row, "faint"));
     if (from + AT_ONCE < ROWS) setTimeout(() => few(from + AT_ONCE));
   };
-  few(0);
+  setTimeout(() => few(0));
   for (const row of chosen) curve(row, "thin ink");
   view.graph(AVERAGES.approximation, "line approximation");
   view.graph(AVERAGES.typical, "line sample");
-  view.graph(AVERAGES.mean, "line exact");
+  view.graph(AVERAGES.mean, "line exact", [0, LARGEST_ALPHA], LARGEST_ALPHA / STEP);
   view.marks = view.add("g", {});
   return { view, chosen };
 }

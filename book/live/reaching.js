@@ -9,9 +9,12 @@ const LARGEST_ALPHA = 12;
 const LIMITS = [2, 1e12];
 const STEP = 0.25;
 
+/** Under one scale the weight falls as n grows: few points find where it passes a half. */
+const FEW = 1;
+
 /** Return the reach of α for a needle with a gap, and the weight against n, exactly. */
-export function exactReach(gap, alpha) {
-  return reachOf({ kind: "gap", strength: gap }, alpha, LIMITS);
+export function exactReach(gap, alpha, count) {
+  return reachOf({ kind: "gap", strength: gap }, alpha, LIMITS, count);
 }
 
 /** Return log n of the formula, αΔ − α²/2 up to α = Δ; it ends there at Δ²/2. */
@@ -41,7 +44,7 @@ export function reachingFigure() {
   const reaches = remembered((gap) =>
     Array.from({ length: LARGEST_ALPHA / STEP }, (_, i) => STEP * (i + 1)).map((a) => [
       a,
-      Math.log10(exactReach(gap, a).reach),
+      Math.log10(exactReach(gap, a, FEW).reach),
     ]),
   );
   return figure({

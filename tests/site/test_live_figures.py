@@ -355,9 +355,9 @@ def test_a_figure_follows_its_fields_and_shows_nothing_beside_what_is_refused(op
     [
         ("exact", "fig-live-parting", "α", 3, 4.5),
         ("freezing", "fig-live-freezing", "α", 4.5, 6),
-        ("freezing", "fig-freezing-contest", "x, α over the critical α", 0.6, 0.8),
+        ("freezing", "fig-freezing-contest", "x, α over the critical α", 0.5, 0.7),
         ("reach", "fig-live-reach", "α", 4, 6),
-        ("policies", "fig-policies-plane", "Target length n", 6_500, 8_000),
+        ("policies", "fig-policies-plane", "Target length n", 5_500, 7_500),
     ],
 )
 def test_a_pointer_is_dragged(opened, chapter, name, label, low, high):
