@@ -11,6 +11,9 @@ const STRONGEST = 8;
 const LARGEST_ALPHA = 10;
 const STEP = 0.1;
 
+/** Steps of the curve of means, which is smooth. */
+const MEANS = 40;
+
 const at = (theta, alpha) => needleAt({ kind: "theta", strength: theta }, alpha);
 
 /** Return a row of n normal keys, one of them moved up by θ, as `withNeedle` does. */
@@ -25,7 +28,7 @@ export function rowWithNeedle(theta, n, seed) {
 export function findingFigure() {
   const rowOf = remembered(rowWithNeedle);
   const curveOf = remembered((theta, n) =>
-    Array.from({ length: LARGEST_ALPHA / STEP + 1 }, (_, i) => [i * STEP, at(theta, i * STEP).loss(n)]),
+    Array.from({ length: MEANS + 1 }, (_, i) => (LARGEST_ALPHA * i) / MEANS).map((a) => [a, at(theta, a).loss(n)]),
   );
   return figure({
     state: { theta: 4, alpha: 1, n: 512, seed: 3 },

@@ -149,7 +149,7 @@ function drawingOf(seed) {
   for (const row of chosen) curve(row, "thin ink");
   view.graph(AVERAGES.approximation, "line approximation");
   view.graph(AVERAGES.typical, "line sample");
-  view.graph(AVERAGES.mean, "line exact", [0, LARGEST_ALPHA], LARGEST_ALPHA / STEP);
+  view.graph(AVERAGES.mean, "line exact", [0, LARGEST_ALPHA], 40);
   view.marks = view.add("g", {});
   return { view, chosen };
 }
