@@ -49,9 +49,11 @@ export function normals(seed) {
 /** Return rows of independent normal scores, each with its largest first. */
 export function normalRows(count, keys, seed) {
   const normal = normals(seed);
-  return Array.from({ length: count }, () =>
-    Float64Array.from({ length: keys }, normal).sort().reverse(),
-  );
+  return Array.from({ length: count }, () => {
+    const row = new Float64Array(keys);
+    for (let k = 0; k < keys; k++) row[k] = normal();
+    return row.sort().reverse();
+  });
 }
 
 /** Return the gradients of a row at 0, step, 2·step, …, so many of them. */
