@@ -36,8 +36,9 @@ CLASSES = {"figure": ("drawn", "drawn door"), "div": ("doors",)} | dict.fromkeys
     ("solution", "solution-start", "admonition"), ("dropdown",)
 )
 RAW_HTML = (
-    *('<script src="_static/', '<script src="../_static/', '<p class="site-only">'),
-    *("<noscript>", '<div class="listing" ', '<div class="live ledger-filters"></div>'),
+    *('<script src="_static/', '<script src="../_static/', '<script defer src="_static/'),
+    *('<p class="site-only">', "<noscript>", '<div class="listing" '),
+    '<div class="live ledger-filters"></div>',
 )
 """How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
 
