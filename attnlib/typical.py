@@ -1,8 +1,8 @@
-"""What a typical row does: the gradient's mean logarithm, its median, and single rows.
+"""What a typical row does: the geometric mean of the gradient, and single rows.
 
 The mean of g = α(1 − Σp²) is kept up by rare rows whose two largest scores nearly tie. A typical
-row is different: from some α on its gradient falls. Where depends on what is called typical, and
-there are three answers here. None of them is *the* scale: all speak of random scores.
+row is different: from some α on its gradient falls. Where, the geometric mean says for all rows
+together, and each row for itself. Neither is *the* scale: both speak of random scores.
 
 Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed` and the errors they
 raise are those of `sampling.sample`, n from 2 on.
@@ -11,19 +11,15 @@ Chapter: exact.
 """
 
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 
 from attnlib import checking, sampling
 from attnlib.checking import FloatArray
 from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
-
-Statistic = Literal["geometric_mean", "median"]
-Optimum = Literal["geometric_mean", "median", "row"]
 
 PEAK = 0.44
 """Two keys at a gap δ have at best the gradient (x/cosh² x)/δ = 0.4477…/δ, at α = 2x/δ where
@@ -34,103 +30,65 @@ LARGEST = np.finfo(np.float64).max
 SMALLEST_LOG = -1e60
 """Stands in for log 0, which no mean can hold. e to any mean that contains it is 0."""
 
+MOST_NUMBERS = 2**27
+"""Scores drawn by default."""
+
 PILOT_NUMBERS = 2**20
 """Scores drawn to find out where to look."""
 
 STEP = 1.15
 """Ratio of neighbouring α in a search. Terms e^{−α·gap} change little over it, whatever the gap."""
 
-WINDOW = float(np.log(1.5))
-"""The median is fitted over α from centre/1.5 to 1.5 centre, in log α,"""
-NODES = 13
-"""at so many points,"""
-DEGREE = 6
-"""by a polynomial of this degree: a quartic would miss the peak by up to 1.6 %."""
 
-GROUPS = 20
-"""Parts of the rows, each left out once (jackknife)."""
-
-
-def gradient(
-    law: Law,
-    alpha: ArrayLike,
-    n: int,
-    statistic: Statistic = "geometric_mean",
-    *,
-    rows: int = 10_000,
-    seed: int = 0,
-) -> Estimate:
-    """Return exp(E log g), or the median of g, over rows of n random scores, for each α ≥ 0.
+def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: int = 0) -> Estimate:
+    """Return exp(E log g), the geometric mean over rows of n random scores, for each α ≥ 0.
 
     All α see the same rows: differences between them are less noisy than the standard errors say.
-    The standard error of the geometric mean is that of E log g, times the value. Each α adds a few
-    nanoseconds a score to the time. What is below the smallest float is 0. The mean of g is in
-    `exact.gradient`.
+    The standard error is that of E log g, times the value. Each α adds a few nanoseconds a score to
+    the time. What is below the smallest float is 0. The mean of g is in `exact.gradient`, medians
+    are those of `rows.gradient` in `sampling.sample`.
 
-    Raises ValueError or TypeError for another `statistic` and a bad α. Chapter: exact.
+    Raises ValueError or TypeError for a bad α. Chapter: exact.
 
     >>> from attnlib.scores import Normal
     >>> value, error = gradient(Normal(), [1.0, 4.0], n=512, rows=2000)
     >>> [round(float(g), 1) for g in value], bool((error < 0.04).all())
     ([1.0, 2.5], True)
     """
-    checking.choice("statistic", statistic, get_args(Statistic))
     scale = checking.alpha(alpha)
     if scale.size == 0:
         raise ValueError("alpha must hold at least one number, got an empty array")
     keys = checking.integer("n", n, minimum=2)
-    measure = partial(_gradients if statistic == "median" else _log_gradients, alpha=scale)
-    sample = sampling.sample(law, keys, measure, rows=rows, seed=seed)
-    if statistic == "median":
-        return sample.quantile(0.5)
-    log_mean, error = sample.mean()
+    measure = partial(_log_gradients, alpha=scale)
+    log_mean, error = sampling.sample(law, keys, measure, rows=rows, seed=seed).mean()
     value = np.exp(log_mean)
     return Estimate(value, value * error)
 
 
-def best_alpha(
-    law: Law,
-    n: int,
-    statistic: Optimum = "geometric_mean",
-    *,
-    rows: int | None = None,
-    seed: int = 0,
-) -> Estimate:
-    """Return the α that is best for typical rows of n ≥ 2 random scores, in one of three senses.
+def best_alpha(law: Law, n: int, *, rows: int | None = None, seed: int = 0) -> Estimate:
+    """Return the α that maximises exp(E log g) over rows of n ≥ 2 random scores.
 
-    - "geometric_mean" maximises exp(E log g): Newton's method on the mean of ∂log g/∂α over the
-      same rows at every step. Standard error of the root: that of the mean, over its slope.
-    - "median" maximises the median of g: a sextic fitted to that of log g, of the same rows at 13
-      values of log α within a factor 1.5 of the peak. The maximum is flat, so the error, by the
-      jackknife over twentieths of the rows, is large. It holds 13 numbers a row in memory.
-    - "row" is the median over the rows of `row_optima`, the α that is best for the row itself.
+    By Newton's method on the mean of ∂log g/∂α over the same rows at every step. The standard error
+    of the root is that of the mean, over its slope: for `Normal` near 0.75/√rows of the value. By
+    default `rows` is as large as some seconds allow: about 10⁸ scores, but at least 4000 rows, and
+    at most 10⁵.
 
-    For `Normal` the relative standard errors are near 0.75/√rows, 1.6/√rows (n = 16) to 2.7/√rows
-    (n from 512 on), and 1.3/√rows to 1.7/√rows. By default `rows` is as large as some seconds
-    allow: about 10⁸ scores, a quarter of that for "row", but at least 4000 and 1000 rows, and at
-    most 10⁵.
-
-    Raises ValueError or TypeError for another `statistic` and for fewer than 100 rows;
-    RuntimeError where rows so few leave no maximum to be seen. Chapter: exact.
+    Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where rows so few leave no
+    maximum to be seen. Chapter: exact.
 
     >>> from attnlib.scores import Normal
     >>> value, error = best_alpha(Normal(), 512, rows=4000)  # in units of √(2 log n), near 1
     >>> round(float(value / np.sqrt(2.0 * np.log(512))), 1), bool(error < 0.1)
     (1.0, True)
     """
-    checking.choice("statistic", statistic, get_args(Optimum))
     keys = checking.integer("n", n, minimum=2)
-    count = _default_rows(keys, statistic)
+    count = min(100_000, max(4000, MOST_NUMBERS // keys))
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
-    if statistic == "row":
-        return sampling.sample(law, keys, _row_optima, rows=count, seed=seed).quantile(0.5)
     pilot = min(count, max(100, PILOT_NUMBERS // keys))
     start = _where_to_look(law, keys, rows=pilot, seed=seed)
-    near = _best_geometric_mean(law, keys, start, rows=pilot, seed=seed)
-    if statistic == "geometric_mean":
-        return _best_geometric_mean(law, keys, float(near.value), rows=count, seed=seed)
-    return _best_median(law, keys, 1.65 * float(near.value), rows=count, seed=seed)
+    near = _climbed(law, keys, start, rows=pilot, seed=seed)
+    return _climbed(law, keys, float(near.value), rows=count, seed=seed)
 
 
 def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
@@ -151,12 +109,6 @@ def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     """
     keys = checking.integer("n", n, minimum=2)
     return sampling.sample(law, keys, _row_optima, rows=rows, seed=seed).values
-
-
-def _default_rows(n: int, statistic: Optimum) -> int:
-    if statistic == "row":
-        return min(100_000, max(1000, 2**25 // n))
-    return min(100_000, max(4000, 2**27 // n))
 
 
 # --- statistics of rows, as sampling wants them ---------------------------------------------------
@@ -230,10 +182,6 @@ def _log_gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
     return np.maximum(logs, SMALLEST_LOG).reshape(len(s), *alpha.shape)
 
 
-def _gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
-    return np.exp(_log_gradients(s, alpha))
-
-
 def _slopes(s: FloatArray, alpha: float) -> FloatArray:
     """Return ∂log g/∂α and ∂²log g/∂α², shape (m, 2)."""
     return np.stack(_TopTwo.of(s).slopes(alpha), axis=-1)
@@ -298,7 +246,8 @@ def _where_to_look(law: Law, n: int, **options: Any) -> float:
     return float(table[np.argmax(logs)])
 
 
-def _best_geometric_mean(law: Law, n: int, start: float, **options: Any) -> Estimate:
+def _climbed(law: Law, n: int, start: float, **options: Any) -> Estimate:
+    """Return the maximum of the geometric mean, from a place near it."""
     alpha = start
     for _ in range(30):
         sample = sampling.sample(law, n, partial(_slopes, alpha=alpha), **options)
@@ -313,34 +262,3 @@ def _best_geometric_mean(law: Law, n: int, start: float, **options: Any) -> Esti
     raise RuntimeError(
         f"no maximum of the geometric mean near alpha={alpha:g}; more rows may show one"
     )
-
-
-def _best_median(law: Law, n: int, start: float, **options: Any) -> Estimate:
-    offsets = np.linspace(-WINDOW, WINDOW, NODES)
-    centre = start
-    for _ in range(8):
-        measure = partial(_log_gradients, alpha=centre * np.exp(offsets))
-        logs = sampling.sample(law, n, measure, **options).values
-        shift, error = _peak_of_medians(offsets, logs)
-        centre *= float(np.exp(shift))
-        if abs(shift) <= WINDOW / 2.0:
-            return estimated(centre, centre * error)
-    raise RuntimeError(f"no maximum of the median near alpha={centre:g}; more rows may show one")
-
-
-def _peak_of_medians(x: FloatArray, values: FloatArray) -> tuple[float, float]:
-    """Return where the medians of the columns peak as a function of x, and the jackknife's error.
-
-    `values` has shape (rows, len(x)). The maximum of a sextic between the ends, or the higher end.
-    """
-    parts = np.array_split(np.arange(len(values)), GROUPS)
-    left_out = [_fitted_peak(x, np.delete(values, part, axis=0)) for part in parts]
-    return _fitted_peak(x, values), float(np.sqrt((GROUPS - 1) * np.var(left_out)))
-
-
-def _fitted_peak(x: FloatArray, values: FloatArray) -> float:
-    fit = Polynomial.fit(x, np.median(values, axis=0), DEGREE)
-    roots = fit.deriv().roots()
-    flat = roots.real[(np.abs(roots.imag) < 1e-9) & (roots.real > x[0]) & (roots.real < x[-1])]
-    candidates = np.concatenate([flat, x[[0, -1]]])
-    return float(candidates[np.argmax(fit(candidates))])

@@ -4,8 +4,7 @@ Sides that are derivatives, integrals or limits are computed by sympy. `n` is ho
 has, small, and `Identity.proved` is True of each.
 
 Chapters: why (moments, the Jacobian), gradient (the L1 identity), largest (two moment generating
-functions), exact (integration by parts, the convexity of log Z), policies (scales in use that are
-one rule in different words).
+functions), policies (scales in use that are one rule in different words).
 """
 
 from dataclasses import dataclass
@@ -154,35 +153,6 @@ def cosine_mgf_is_elementary(d: int) -> bool:
     return not reduced.rewrite(sympy.exp).has(sympy.besseli)
 
 
-def softmax_integration_by_parts(n: int) -> Identity:
-    """Return Σ_i (s_i p_i − αp_i(1 − p_i))φ(s) = −Σ_i ∂/∂s_i [p_i φ(s)], φ the density of a row.
-
-    The right side is a divergence of a field that vanishes at infinity, so it integrates to 0:
-    E Σ s_i p_i = α(1 − E Σp²), the mean gradient, for n independent N(0, 1) scores. Chapter: exact.
-    """
-    s, p = softmax(n)
-    density = sympy.exp(-s.dot(s) / 2) / (2 * sympy.pi) ** sympy.Rational(s.rows, 2)
-    difference = sum(x * q - ALPHA * q * (1 - q) for x, q in zip(s, p, strict=True))
-    divergence = sum((q * density).diff(x) for x, q in zip(s, p, strict=True))
-    return Identity(difference * density, -divergence)
-
-
-def log_partition_slope(n: int) -> Identity:
-    """Return d log Z/dα = Σ p_i s_i for Z = Σ e^{αs_i}. Chapter: exact."""
-    s, p = softmax(n)
-    return Identity(_log_partition(s).diff(ALPHA), p.dot(s))
-
-
-def log_partition_curvature(n: int) -> Identity:
-    """Return d² log Z/dα² = ½ Σ_ij p_i p_j (s_i − s_j)²: never negative, so log Z is convex.
-
-    Chapter: exact.
-    """
-    s, p = softmax(n)
-    pairs = sum(p[i] * p[j] * (s[i] - s[j]) ** 2 for i in range(s.rows) for j in range(s.rows))
-    return Identity(_log_partition(s).diff(ALPHA, 2), pairs / 2)
-
-
 def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
     """Return what makes rules in use one rule, for rows and vectors of `n` numbers, each by a name.
 
@@ -217,10 +187,6 @@ def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
         "T5 at its start is 1/√d": (DIMENSION * width / (width * DIMENSION), sympy.Integer(1)),
     }
     return {name: Identity(*both) for name, both in sides.items()}
-
-
-def _log_partition(s: Any) -> Any:
-    return sympy.log(sum((ALPHA * s).applyfunc(sympy.exp)))
 
 
 def _independent_normals() -> tuple[Any, Any]:

@@ -129,7 +129,7 @@ def typical(recorded: Record) -> dict[str, Any]:
 
     A polynomial of low degree through simulated points: it averages over their errors.
     """
-    points = {entry.at["n"]: entry.found["geometric_mean"].values() for entry in recorded.entries}
+    points = {at["n"]: [found["value"], found["standard_error"]] for at, found in recorded.entries}
     for n in TYPICAL_KEYS:
         best = typical_rows.best_alpha(Normal(), n, rows=TYPICAL_ROWS)
         points[n] = [float(number / freezing.critical_alpha(n)) for number in best]

@@ -86,7 +86,6 @@ NOT_NEEDLE = any_of(None, "tilted", 4.0, retrieval.Fixed)
 SCORE_ROWS = NUMBERS | any_of([0.0, np.inf], 2.5, [])
 PROBABILITIES = FINITE | any_of([-0.5, 1.5], [0.25, 0.25], 1.0, [])
 GENERATOR = any_of(0, None, np.random.RandomState(0), np.random.PCG64(0))
-STATISTIC = any_of(None, "mode", 3)
 WEIGHTS = FINITE | any_of(1.0, np.ones((3, 2)), [[1, 2, 3]])
 FORMS = any_of(lambda n: -n, lambda n: n[:1], lambda n: n * np.nan)
 
@@ -96,7 +95,6 @@ ARGUMENTS = {
     "alpha": (1.0, FINITE | below(0.0)),
     "applied_to": ("cosine", any_of("product", 3, None)),
     "best_alpha.rows": (200, but(COUNT, None) | any_of(99)),
-    "best_alpha.statistic": ("median", STATISTIC),
     "causal": (False, any_of(1, 0, None, "yes", np.True_)),
     "count": (4, COUNT),
     "critical_alpha.law": (Normal(), but(NOT_LAW, None)),
@@ -110,7 +108,6 @@ ARGUMENTS = {
     "fit.n": ([40, 80], KEYS | any_of([])),
     "function": (np.add, any_of(3, None, "ssmax")),
     "gap": (4.0, FINITE | below(0.0) | any_of(0.0)),
-    "gradient.statistic": ("median", STATISTIC),
     "heads": (1, COUNT),
     "law": (Normal(), NOT_LAW),
     "logpdf.s": (SCORES, NUMBERS),

@@ -7,14 +7,12 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import ndtri
 
 from attnlib import rows, sampling, typical
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 from tests.library.test_bad_input import assert_refused
 
 LAWS = [Normal(), Cosine(3), DotProduct(64)]
-OPTIMA = ["geometric_mean", "median", "row"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def test_the_log_gradient_and_its_slopes_agree_with_mpmath(s, alpha):
             assert abs(value - float(exact)) <= 1e-14 * scale
 
 
-# --- means and medians of rows --------------------------------------------------------------------
+# --- means of rows --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("law", [*LAWS, Own()], ids=repr)
@@ -71,35 +69,27 @@ def test_the_log_gradient_and_its_slopes_agree_with_mpmath(s, alpha):
 def test_gradients_against_plain_numpy(law, n):
     alpha = np.array([[0.5], [2.0], [6.0]]) / np.sqrt(getattr(law, "variance", 1.0))
     s = law.sample(np.random.default_rng(77), 20_000, n)
-    g = np.stack([rows.gradient(s, a) for a in alpha])[:, :]  # another formula, tested elsewhere
-    noise = 1.0 / np.sqrt(g.shape[1])
-    density = 0.1 / (np.quantile(g, 0.55, axis=1) - np.quantile(g, 0.45, axis=1))
-    geometric = np.exp(np.log(g).mean(axis=1))
-    for statistic, plain, error in (
-        ("geometric_mean", geometric, geometric * np.log(g).std(axis=1) * noise),
-        ("median", np.median(g, axis=1), 0.5 * noise / density),
-    ):
-        value, found = typical.gradient(law, alpha, n, statistic, rows=20_000, seed=5)
-        assert value.shape == found.shape == (3, 1)
-        assert typical.gradient(law, 0.0, n, statistic, rows=10) == (0.0, 0.0)
-        np.testing.assert_allclose(found[:, 0], error, rtol=0.25)
-        assert (np.abs(value[:, 0] - plain) < 4.5 * np.hypot(found[:, 0], error)).all()
+    logs = np.log([rows.gradient(s, a) for a in alpha])  # another formula, tested elsewhere
+    geometric = np.exp(logs.mean(axis=1))
+    error = geometric * logs.std(axis=1) / np.sqrt(logs.shape[1])
+    value, found = typical.gradient(law, alpha, n, rows=20_000, seed=5)
+    assert value.shape == found.shape == (3, 1)
+    assert typical.gradient(law, 0.0, n, rows=10) == (0.0, 0.0)
+    np.testing.assert_allclose(found[:, 0], error, rtol=0.25)
+    assert (np.abs(value[:, 0] - geometric) < 4.5 * np.hypot(found[:, 0], error)).all()
 
 
 # --- optima over rows -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("statistic", OPTIMA)
-def test_the_best_scales_of_two_keys_by_hand(statistic):
+def test_the_best_scales_of_two_keys_by_hand():
     # A row with the gap δ has its best α at 2x/δ, where x tanh x = ½, and δ ~ N(0, 2).
     x = float(mp.findroot(lambda x: x * mp.tanh(x) - 0.5, 0.8))
     assert (x / np.cosh(x) ** 2) > typical.PEAK
-    known = 2 * x / (np.sqrt(2) * ndtri(0.75))
-    if statistic == "geometric_mean":
-        gap, weight = np.polynomial.hermite.hermgauss(200)
-        slope = lambda a: weight @ (1 - 2 * a * np.abs(gap) * np.tanh(a * np.abs(gap)))  # noqa: E731
-        known = brentq(slope, 0.5, 3.0)
-    found = typical.best_alpha(Normal(), 2, statistic, rows=40_000, seed=1)
+    gap, weight = np.polynomial.hermite.hermgauss(200)
+    slope = lambda a: weight @ (1 - 2 * a * np.abs(gap) * np.tanh(a * np.abs(gap)))  # noqa: E731
+    known = brentq(slope, 0.5, 3.0)
+    found = typical.best_alpha(Normal(), 2, rows=40_000, seed=1)
     assert 0.0 < found.standard_error < 0.03
     assert abs(found.value - known) < 4.5 * found.standard_error
 
@@ -118,10 +108,9 @@ def test_the_best_geometric_mean_is_the_maximum_over_its_rows(law):
     assert typical.gradient(law, wide, 40, rows=3000, seed=4).value.max() <= np.exp(max(means))
 
 
-@pytest.mark.parametrize("statistic", OPTIMA)
-def test_standard_errors_of_optima_are_honest(statistic):
-    runs = [typical.best_alpha(Own(), 8, statistic, rows=500, seed=seed) for seed in range(1, 61)]
-    precise = typical.best_alpha(Own(), 8, statistic, rows=100_000, seed=0)
+def test_standard_errors_of_optima_are_honest():
+    runs = [typical.best_alpha(Own(), 8, rows=500, seed=seed) for seed in range(1, 61)]
+    precise = typical.best_alpha(Own(), 8, rows=100_000, seed=0)
     value, error = np.array(runs).T
     z = (value - precise.value) / np.hypot(error, precise.standard_error)
     # Of 60 normal numbers the standard deviation is 1 ± 0.09; the errors themselves are noisy.
@@ -176,32 +165,17 @@ def test_of_two_maxima_the_higher_is_taken():
         assert found == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
 
 
-# --- the peak of medians --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("peak", [-0.95, 0.3, 0.95])
-def test_a_peak_without_noise_is_found_exactly(peak):
-    x = np.linspace(-1.0, 1.0, 9)
-    curves = np.tile(1.0 - (x - peak) ** 2, (20, 1))
-    assert typical._peak_of_medians(x, curves) == pytest.approx((peak, 0.0), abs=1e-9)
-    for slope in (1.0, -1.0):
-        assert typical._peak_of_medians(x, np.tile(slope * x, (20, 1)))[0] == slope
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
 def test_one_key_has_no_gradient_and_no_optimum():
     assert_refused("n", "1", typical.gradient, Normal(), 1.0, 1)
     assert_refused("n", "1", typical.row_optima, Normal(), 1, rows=4)
-    for statistic in OPTIMA:
-        assert_refused("n", "1", typical.best_alpha, Normal(), 1, statistic)
+    assert_refused("n", "1", typical.best_alpha, Normal(), 1)
     assert_refused("alpha", "empty", typical.gradient, Normal(), [], 4)
-    assert_refused("statistic", "'row'", typical.gradient, Normal(), 1, 4, "row")
 
 
 def test_rows_that_tie_have_no_optimum():
     assert (typical.row_optima(Fixed((1.0, 1.0, 0.0)), 3, rows=4) > 1e59).all()
-    for statistic in ("geometric_mean", "median"):
-        with pytest.raises(ValueError, match="law must have rows whose largest scores differ"):
-            typical.best_alpha(Fixed((1.0, 1.0, 0.0)), 3, statistic, rows=100)
+    with pytest.raises(ValueError, match="law must have rows whose largest scores differ"):
+        typical.best_alpha(Fixed((1.0, 1.0, 0.0)), 3, rows=100)
