@@ -148,24 +148,6 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     return _by_strength(needle, strengths, keys, partial(_first_of, law))
 
 
-def information(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
-    """Return log n − min E[−log P] over α, in nats: what a row tells the softmax about the needle.
-
-    For a tilted needle that is all that it tells, the information between the scores and the
-    needle's place: at most log n, and at most the divergence θκ'(θ) − κ(θ) with κ = log E e^{θs},
-    θ²/2 for normal scores. Error below 1e-10 of log n; arguments and errors as `best_alpha`.
-    Chapter: needle.
-
-    >>> float(information(scores.Normal(), Tilted(1.0), 512))  # at most ½
-    0.4983...
-    """
-    keys = checking.whole_keys(n)
-    best = best_alpha(law, needle, keys)
-    reached = np.isfinite(best)  # at α = ∞ the loss is 0
-    lost = loss(law, needle, np.where(reached, best, 0.0), keys)
-    return np.log(keys) - np.where(reached, lost, 0.0)
-
-
 def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the α of the least mean loss E[−log P].
 

@@ -131,49 +131,6 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     return cast(FloatArray, w.alpha * (w.probabilities() * w.complements()).max(axis=-1))
 
 
-def spectral_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the largest eigenvalue of J, at most α/2; in O(n) per step of a root search.
-
-    J/α = diag(p) − ppᵀ is a rank-one change of a diagonal matrix. Its largest eigenvalue λ solves
-    the secular equation Σ_i p_i/(p_i − λ) = 0 between the two largest p; with P = max p it also
-    lies between P(1 − P) and 2P(1 − P), its diagonal entry and its Gershgorin bound. The poles are
-    multiplied out, and SciPy's bracketing search finds the root. Relative error below 1e-12.
-    Chapter: gradient. Raises as `softmax`.
-
-    >>> float(spectral_norm([0.0, 0.0]))
-    0.5
-    """
-    from scipy.optimize import elementwise  # takes as long to load as all of attnlib
-
-    w = _weights(s, alpha)
-    n = w.others.shape[-1]
-    others = w.others.reshape(-1, n)
-    rest, total = w.rest.reshape(-1), w.total.reshape(-1)
-    second = others.max(axis=-1)
-
-    def secular(root: FloatArray, row: FloatArray) -> FloatArray:
-        # In units where the largest weight is 1: (1 − μ) Σ_i e_i (μ − e₂)/(μ − e_i) − (μ − e₂).
-        index = row.astype(np.intp)
-        weights, runner_up = others[index], second[index]
-        distance = root - runner_up
-        gap = (runner_up[:, None] - weights) + distance[:, None]
-        share = np.divide(distance[:, None], gap, out=np.ones_like(gap), where=gap > 0.0)
-        return cast(FloatArray, (1.0 - root) * (weights * share).sum(axis=-1) - distance)
-
-    lower = np.clip(rest / total * (1.0 - 1e-9), second, 1.0)
-    upper = np.clip(2.0 * rest / total * (1.0 + 1e-9), second, 1.0)
-    found = elementwise.find_root(
-        secular,
-        (lower, upper),
-        args=(np.arange(lower.size, dtype=np.float64),),
-        tolerances={"xrtol": 1e-15, "xatol": 0.0, "fatol": 0.0, "frtol": 0.0},
-        maxiter=200,
-    )
-    if not found.success.all():
-        raise RuntimeError(f"the search for the spectral norm failed, status {found.status}")
-    return cast(FloatArray, w.alpha * (found.x / total).reshape(w.rest.shape))
-
-
 def collision_probability(p: ArrayLike) -> FloatArray:
     """Return Y = Σp² along the last axis: the chance that two draws from p give the same key.
 

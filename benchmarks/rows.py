@@ -29,14 +29,12 @@ def measure(length: int = 4096) -> Iterator[Ratio]:
     tensor = torch.tensor(s)
     measured_by_torch(tensor)  # what a first call loads
     plain = seconds(lambda: measured_by_torch(tensor), 3, perf_counter)
-    eigenvalues = seconds(lambda: torch.linalg.eigvalsh(jacobian(tensor))[-1], 1, perf_counter)
     difference = abs(measured_by_torch(tensor) / rows.gradient(s) - 1.0)
     for function, given, theirs, note in (
         (rows.gradient, s, plain, f"relative difference {difference:.0e}"),
         (rows.frobenius_norm, s, plain, ""),
         (rows.largest_entry, s, plain, ""),
         (rows.collision_probability, rows.softmax(s), plain, ""),
-        (rows.spectral_norm, s, eigenvalues, "with torch.linalg.eigvalsh"),
     ):
         function(given)
         yield Ratio(

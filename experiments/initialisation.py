@@ -24,42 +24,6 @@ TEMPERATURES: FloatArray = 2.0 ** np.arange(-4.0, 4.1, 0.5)
 HEADS_AT_A_TIME = 16
 
 
-class RowMoments(NamedTuple):
-    """Averages over the rows of QKᵀ: of the row's mean and of its variance; or their errors."""
-
-    mean: float
-    variance: float
-
-
-def row_moments(
-    rng: np.random.Generator, d: int, *, vectors: int = VECTORS, factor: float = 1.0
-) -> RowMoments:
-    """Return both averages over the rows of `factor`·QKᵀ, for Q and K of shape (vectors, d).
-
-    This is source 001's experiment; `standard_errors` has the errors. Chapter: why.
-    """
-    queries = rng.standard_normal((vectors, d))
-    keys = rng.standard_normal((vectors, d))
-    products = factor * (queries @ keys.T)
-    return RowMoments(float(products.mean()), float(products.var(axis=1, ddof=1).mean()))
-
-
-def standard_errors(d: int, *, vectors: int = VECTORS) -> RowMoments:
-    """Return the exact standard deviations of the averages of `row_moments`, with m = `vectors`.
-
-    The mean is q̄·k̄, so its variance is d/m². The mean row variance is the trace of the product of
-    two independent Wishart matrices, the keys' covariance and the queries' second moments; its
-    variance is 2d/m + 2d(m + d + 1)/(m(m − 1)), close to 4d/m + 2d²/m². Treating the m² products as
-    independent normal numbers would leave only the last term. Chapter: why.
-
-    >>> [round(x, 3) for x in standard_errors(1000)]
-    [0.062, 3.933]
-    """
-    m = vectors
-    variance = 2 * d / m + 2 * d * (m + d + 1) / (m * (m - 1))
-    return RowMoments(float(np.sqrt(d)) / m, float(np.sqrt(variance)))
-
-
 class RowSample(NamedTuple):
     """What `sample_rows` measures, one number a row."""
 

@@ -12,20 +12,6 @@ HONEST = 4.5
 """Standard errors; the seeds are fixed."""
 
 
-def test_the_errors_of_the_row_moments_are_those_of_repeated_runs():
-    rng = np.random.default_rng(0)
-    runs = [initialisation.row_moments(rng, 3, vectors=12, factor=-0.5) for _ in range(4000)]
-    expected = initialisation.standard_errors(3, vectors=12)
-    for values, truth, error in zip(np.transpose(runs), (0.0, 3), expected, strict=True):
-        values = values / (-0.5 if truth == 0.0 else 0.25)
-        mean, noise = mean_and_error(values)
-        assert abs(mean - truth) < HONEST * noise
-        square, noise = mean_and_error((values - truth) ** 2)
-        assert abs(square - error**2) < HONEST * noise
-    smallest = initialisation.standard_errors(1, vectors=2)
-    np.testing.assert_allclose(smallest, (0.5, np.sqrt(5.0)), rtol=1e-15)
-
-
 def test_sampled_rows_are_those_of_the_exact_expectations():
     d, n, exponent = 16, 64, -0.25
     alpha = d ** (exponent + 0.5)

@@ -42,11 +42,6 @@ def largest_entry(p, alpha):
     return max(abs(entry) for row in jacobian(p, alpha) for entry in row)
 
 
-def spectral_norm(p, alpha):
-    """Return the largest eigenvalue of the explicit matrix."""
-    return max(mp.eigsy(mp.matrix(jacobian(p, alpha)), eigvals_only=True))
-
-
 def shannon_entropy(p):
     kept = [mp.mpf(x) for x in p if x > 0]
     return -mp.fsum(x * mp.log(x) for x in kept)

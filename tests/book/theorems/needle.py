@@ -101,9 +101,14 @@ def an_output_and_the_factor_of_its_logits(at: Place) -> None:
     at.display().holds(named, x=slope, relative=1e-8, **known)
 
 
+def told_of(n: int) -> float:
+    """Return the information of a row of n normal keys about its needle."""
+    return math.log(n) - float(retrieval.loss(Normal(), Tilted(THETA), THETA, n))
+
+
 @tied("eq-needle-information")
 def information(at: Place) -> None:
-    told = float(retrieval.information(Normal(), Tilted(THETA), 50))
+    told = told_of(50)
     known = {"I": told, "n": 50, "alpha_in": np.linspace(THETA - 0.01, THETA + 0.01, 5)}
     named = {r"\operatorname{E}[-\log P]": r"h(\alpha)"}
     at.display().holds(named, h=np.vectorize(loss_of(THETA, 50)), **known)
@@ -111,13 +116,13 @@ def information(at: Place) -> None:
 
 @tied("thm-needle-information")
 def how_much_a_row_tells(at: Place) -> None:
-    told = float(retrieval.information(Normal(), Tilted(THETA), 4))
+    told = told_of(4)
     known = {"theta": THETA, "kappa": kappa, "kappa_prime": lambda a: a, r"I_\infty": THETA**2 / 2}
     at.formula(r"I_\infty =").holds(**known)
     assert np.isclose(at.same(r"\frac12\theta^2").value(**known), THETA**2 / 2)
     at.formula(r"I \le \min").holds(I=told, n=4, **known)
     assert at.formula(r"I \le \min").values(I=told, n=2, **known)[0][1] == math.log(2)
-    far = float(retrieval.information(Normal(), Tilted(THETA), 10**12))
+    far = told_of(10**12)
     at.formula(r"I \to I_\infty").holds(I=far, rough=1e-8, **known)
     (s,), mean = independent(normal(60))
     named = {r"\operatorname{E}[-\log P]": "x"}
