@@ -1,4 +1,4 @@
-"""Draw what no chapter draws: for the README and the cover, the front page, and the output.
+"""Draw what no chapter draws: for the README and the cover, and for the front page.
 
 They are committed: `python -m book.drawings` draws them again, and a test compares.
 """
@@ -59,33 +59,12 @@ def door_long() -> Figure:
     return drawing
 
 
-def temperature() -> Figure:
-    """Return the output's scale against temperature for 4096 keys, with the three rules."""
-    drawing, axes = style.figure("temperature t", "std of the output")
-    law, n, t = Normal(), 4096, np.geomspace(1.0 / 16.0, 16.0, 161)
-    rule = 1.0 / annealed.post_scale(law, 1.0 / t, n)
-    near = rule < 1.4
-    grey = {"color": style.GREY, "linewidth": 1.2}
-    axes.plot(t, exact.output_std(law, 1.0 / t, n), "-", color=style.BLUE, label="exact")
-    axes.plot(t[near], rule[near], "--", color=style.VERMILLION, label="log-normal rule")
-    axes.axhline(1.0, linestyle="-.", label="spike", **grey)
-    axes.axhline(n**-0.5, linestyle=":", label="flat", **grey)
-    axes.axvline(1.0, linestyle="-", color=style.GREY, linewidth=0.8)
-    axes.plot(1.0, float(exact.output_std(law, 1.0, n)), "o", color=style.BLUE)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    axes.set(ylim=(1 / 100, 1.4), xlim=(1 / 16, 16))
-    axes.legend(loc="center right")
-    return drawing
-
-
 def drawings() -> dict[str, str]:
     """Return the drawings by file names; the first is shown where pages are white."""
     style.set_style()
     return {
         "three-answers-on-white.svg": style.svg(three_answers(), "white"),
         "door-long.svg": style.svg(door_long()),
-        "live-temperature.svg": style.svg(temperature()),
     }
 
 

@@ -7,7 +7,6 @@ the scores of source 001, the rows of 000 and 003, the outputs of 002.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlib import rows, scores
 from attnlib.checking import FloatArray
@@ -20,8 +19,6 @@ VECTORS = 512
 
 TEMPERATURES: FloatArray = 2.0 ** np.arange(-4.0, 4.1, 0.5)
 """Those of source 002's figure."""
-
-HEADS_AT_A_TIME = 16
 
 
 class RowSample(NamedTuple):
@@ -42,26 +39,3 @@ def sample_rows(
     alpha = float(d) ** (exponent + 0.5)
     s = scores.DotProduct(d).sample(rng, count, n)
     return RowSample(rows.softmax(s, alpha).max(axis=1), rows.gradient(s, alpha))
-
-
-def output_squares(
-    rng: np.random.Generator, d: int, n: int, heads: int, *, causal: bool = False
-) -> FloatArray:
-    """Return the mean square of the output at each position of each head, shape (heads, n).
-
-    Queries, keys and values have shape (n, d), in float32; the scores are q·k/√d, and with `causal`
-    a position sees itself and those before. The heads are independent; the outputs of one head are
-    not, for they share its values. Chapter: training.
-    """
-    hidden: NDArray[np.float32] | np.float32 = np.float32(0.0)
-    if causal:
-        hidden = np.triu(np.full((n, n), -np.inf, dtype=np.float32), 1)
-    squares = []
-    for start in range(0, heads, HEADS_AT_A_TIME):
-        shape = (3, min(HEADS_AT_A_TIME, heads - start), n, d)
-        q, k, v = rng.standard_normal(shape, dtype=np.float32)
-        s = q @ k.transpose(0, 2, 1) / np.float32(np.sqrt(d)) + hidden
-        weights = np.exp(s - s.max(axis=-1, keepdims=True))
-        output = weights @ v / weights.sum(axis=-1, keepdims=True)
-        squares.append((output.astype(np.float64) ** 2).mean(axis=-1))
-    return np.concatenate(squares)

@@ -22,8 +22,8 @@ from attnlib.interception import LOOKS_LIKE_ATTENTION
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
+from attnlib.sampling import mean_and_error
 from experiments.compatibility.written_out import by_hand
-from experiments.output_scale import over_heads
 from experiments.records import Work, recorded
 
 TOKENS, ROWS, SEEDS = 256, 64, 8
@@ -49,9 +49,16 @@ def layers_of(family: str, n: int, own: bool, *, depth: int = 1) -> list[dict[st
     """Return of each layer the roots of the means over seeds of its squares, with errors."""
     seeds = [measured(family, n, own, depth, seed)[:depth] for seed in range(SEEDS)]
     return [
-        {name: over_heads(np.array([one[name] for one in layer])) for name in layer[0]}
+        {name: root_of_mean([one[name] for one in layer]) for name in layer[0]}
         for layer in zip(*seeds, strict=True)
     ]
+
+
+def root_of_mean(squares: list[float]) -> dict[str, float]:
+    """Return the root of the mean of squares, with its standard error."""
+    mean, error = mean_and_error(squares)
+    root = float(np.sqrt(mean))
+    return {"value": root, "standard_error": float(error) / (2.0 * root)}
 
 
 @torch.no_grad()

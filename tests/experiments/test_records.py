@@ -13,8 +13,6 @@ from experiments.records import HERE, RECORDED, complete, load, save
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))
 SWEEPS = sorted(path.stem for path in HERE.glob("*.toml"))
-OLDER = {"output_scale"}
-"""Made before records said of which commit they are: that cannot be known any more."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,10 +24,8 @@ def test_every_record_says_what_it_is_and_how_it_was_made(name):
     assert name == recorder or name.startswith(f"{recorder}_")  # a record for each part
     assert {"numpy", "scipy"} <= set(record.made)
     assert record.entries
-    assert ("commit" not in record.made) == (name in OLDER)
-    if name not in OLDER:
-        assert {"attnlib", "python", "processor", "threads"} <= set(record.made)
-        assert re.fullmatch("[0-9a-f]{40}", record.made["commit"]), "a record is made of a commit"
+    assert {"attnlib", "python", "processor", "threads"} <= set(record.made)
+    assert re.fullmatch("[0-9a-f]{40}", record.made["commit"]), "a record is made of a commit"
 
 
 @pytest.mark.parametrize("name", SWEEPS)
