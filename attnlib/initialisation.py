@@ -3,7 +3,6 @@
 Chapter: training.
 """
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlib import checking, exact, scores
@@ -46,12 +45,7 @@ def alpha_at_start(
 
 
 def self_attention_variance(
-    alpha: ArrayLike,
-    n: ArrayLike,
-    width: int,
-    d: int | None = None,
-    *,
-    rotary: float | None = None,
+    alpha: ArrayLike, n: ArrayLike, width: int, d: int | None = None
 ) -> FloatArray:
     """Return the output's variance over the values' for keys and values made of the same tokens.
 
@@ -65,12 +59,8 @@ def self_attention_variance(
     stands for E m²: Var m/w is left out, of the order of E Y/w; 5 % of the whole at α = 1, n = 64
     and w = 32, below 1 % where n is above a few times w. With `d` the length of u varies as that of
     a random query in d dimensions, and the scores' law is DotProduct(d); without, it is Normal.
-
-    Rotary positions turn u from key to key. With their base, `rotary`, the last term has the mean
-    of the turned u in its place: E m² times the mean of (sin(nθ/2) / (n sin(θ/2)))² over the d/2
-    frequencies θ, for queries that see n keys up to their own. That too is of the order of E Y/w
-    off. Errors as `attnlib.exact`; ValueError for a base without d, or with an odd one, and for a
-    base that is not above 1. Chapter: training.
+    Rotary positions turn u from key to key, so that less of the last term is left. Errors as
+    `attnlib.exact`. Chapter: training.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)
     0.092
@@ -79,17 +69,5 @@ def self_attention_variance(
     law = scores.Normal() if d is None else scores.DotProduct(d)
     collision = exact.collision_probability(law, alpha, n)
     along = exact.mean_score(law, alpha, n)
-    kept = 1.0 if rotary is None else _kept_by_turning(n, d, rotary)
-    result: FloatArray = (1.0 - 1.0 / w) * collision + kept * along**2 / w
+    result: FloatArray = (1.0 - 1.0 / w) * collision + along**2 / w
     return result
-
-
-def _kept_by_turning(n: ArrayLike, d: int | None, base: float) -> FloatArray:
-    """Return |ū|²/|u|², ū the mean of a vector u as n keys see it turned."""
-    if not checking.positive("rotary", base) > 1.0 or d is None or d % 2:
-        raise ValueError(f"rotary must be a base above 1, with an even d, got {base} and d={d}")
-    half_angles = 0.5 * float(base) ** (-np.arange(0, d, 2) / d)
-    keys = np.asarray(n, dtype=np.float64)[..., None]
-    sums = np.sin(keys * half_angles) / np.sin(half_angles)
-    kept: FloatArray = np.square(sums / keys).mean(axis=-1)
-    return kept

@@ -1,11 +1,14 @@
 """What fresh layers start with: the record, and the predictions as the library makes them."""
 
+import numpy as np
 import pytest
 import torch
 
+from attnlib import exact
 from attnlib.initialisation import alpha_at_start, self_attention_variance
 from attnlib.probing import probe
 from attnlib.probing.measure import Call
+from attnlib.scores import DotProduct
 from experiments import starts
 from experiments.records import HERE, load
 
@@ -48,7 +51,11 @@ def test_outputs_are_those_of_the_library():
             of = alpha, n, width, d
             assert float(plain) == pytest.approx(float(self_attention_variance(*of)), rel=0.015)
             if base is not None:
-                found = float(self_attention_variance(*of, rotary=base))
+                # Positions turn u: what keys and values share is as much as its mean is long.
+                angles = base ** (-np.arange(0, d, 2) / d)
+                kept = np.abs(np.exp(1j * np.arange(n)[:, None] * angles).mean(axis=0)) ** 2
+                along = float(exact.mean_score(DotProduct(d), alpha, n)) ** 2 / width
+                found = float(self_attention_variance(*of)) - (1.0 - kept.mean()) * along
                 assert float(turned) == pytest.approx(found, rel=0.015)
     assert next(written, None) is None
 

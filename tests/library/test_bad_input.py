@@ -145,7 +145,6 @@ ARGUMENTS = {
     "std": (0.02, FINITE_NUMBER | below(0.0) | any_of(0.0)),
     "self_attention_variance.d": (8, but(COUNT, None)),
     "self_attention_variance.n": (5, WHOLE),
-    "self_attention_variance.rotary": (1e4, but(FINITE_NUMBER, None) | below(1.0) | any_of(1.0)),
     "width": (8, COUNT),
     "train_length": (4.0, FINITE_NUMBER | below(1.0)),
     "v": (SCORES, WEIGHTS),
