@@ -32,9 +32,8 @@ processors: $(READY)  ## the tests as other processors would compute; an hour
 execute: $(READY)  ## re-run the chapters in place, in parallel
 	$(BIN)/python -m book.execute
 
-figures: $(READY)  ## redraw what no chapter draws; rewrite the page of trained heads
+figures: $(READY)  ## redraw what no chapter draws
 	$(BIN)/python -m book.drawings
-	$(BIN)/python -m book.models
 
 bench: $(READY)  ## the ratios against what a user would use instead, and the page of them
 	$(BIN)/python -m benchmarks

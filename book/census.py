@@ -1,6 +1,6 @@
 """The census as a page: what multiplies q·k in each family of transformers, one layer a row.
 
-The extension `book.extensions.census` puts it into census.md while the site is built, so that the
+The extension `book.extensions.made` puts it into census.md while the site is built, so that the
 page says what the record says.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from book.values import listing
 from experiments import records
 
 Row = dict[str, Any]
@@ -117,12 +118,7 @@ def listed() -> str:
         )
         has = " ".join(name for name, test in KINDS.items() if test(row))
         lines.append(f'<tr data-words="{has}">{cells}</tr>')
-    return (
-        '<div class="listing" role="region" aria-label="All layers" tabindex="0">'
-        f'<table id="census"><thead><tr>{head}</tr></thead><tbody>\n'
-        + "\n".join(lines)
-        + "\n</tbody></table></div>"
-    )
+    return listing("census", "All layers", head, "\n".join(lines))
 
 
 def missing() -> str:
@@ -136,8 +132,8 @@ def missing() -> str:
     return "\n".join(lines).translate(written)
 
 
-def numbers() -> dict[str, str]:
-    """Return the numbers of the page by name."""
+def made() -> dict[str, str]:
+    """Return what is put into the page, by name: its numbers, its table, what is missing."""
     record = records.load("census")
     alphas = [row["alpha"] for row in rows()]
     counted = {
@@ -158,14 +154,9 @@ def numbers() -> dict[str, str]:
         "most_families": ", ".join(families(lambda row: same(row["alpha"], max(alphas)))),
         "transformers": record.made["transformers"],
         "torch": record.made["torch"],
+        "table": listed(),
+        "missing": missing(),
     }
-
-
-def page(text: str) -> str:
-    """Return the page with its numbers, its table and its list of what is missing."""
-    for name, value in {**numbers(), "table": listed(), "missing": missing()}.items():
-        text = text.replace(f"«{name}»", value)
-    return text
 
 
 def alphas(kind: str, between: str) -> str:

@@ -1,22 +1,18 @@
-"""The tables and the list in models.md: `python -m book.models` renews them from the records.
+"""What the page models.md shows of the records: a table of all heads, three more, and predictions.
 
-Captions, headings and the words around are written in the page. A test compares with the records
-what is said there of all heads.
+The extension `book.extensions.made` puts it there while the site is built. A test compares with the
+records what is written there of all heads.
 """
 
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from attnlib.files import replace
 from book.live import heads
 from book.live.heads import Columns
+from book.values import listing
 from experiments.real_heads import verdicts
-
-PAGE = Path(__file__).parent.parent / "models.md"
 
 COLUMNS = {
     "model": ("model", "{model}"),
@@ -35,25 +31,17 @@ COLUMNS = {
 }
 """What a search calls each column, its heading, and its cells."""
 
-HEADS = re.compile(r'<div class="listing".*?</div>', re.DOTALL)
-ROWS = re.compile(r"(:name: models-(\w+)\n\n\|.*\n\|[-: |]+\|\n)(?:\|.*\n)*")
-"""The rows of a table in Markdown, after its label, its headings and the line below them."""
-
-JUDGED = re.compile(r"(\(models-predictions\)=\n## .*\n\n(?:.+\n)+\n)(?:- .*\n)*")
-"""The list of predictions, after its heading and what is said of it."""
-
 Rows = Iterator[tuple[str, ...]]
 
 
-def page() -> str:
-    """Return the page with its tables made anew; KeyError for the label of an unknown one."""
-    text = HEADS.sub(lambda _: listed(heads.heads()), PAGE.read_text(encoding="utf-8"))
-    text = JUDGED.sub(lambda found: found[1] + predictions(), text)
-
-    def table(found: re.Match[str]) -> str:
-        return found[1] + "".join(f"| {' | '.join(cells)} |\n" for cells in TABLES[found[2]]())
-
-    return ROWS.sub(table, text)
+def made() -> dict[str, str]:
+    """Return what is put into the page, by name."""
+    tables = {"needles": needles(), "rules": rules(), "faults": faults()}
+    rows = {
+        name: "\n".join(f"| {' | '.join(cells)} |" for cells in table)
+        for name, table in tables.items()
+    }
+    return {**rows, "heads": listed(heads.heads()), "predictions": predictions()}
 
 
 # --- all heads ------------------------------------------------------------------------------------
@@ -69,10 +57,7 @@ def listed(table: Columns) -> str:
         f"<tr>{line.format(**shown(table, i))}</tr>".replace(">-", ">−")
         for i in range(len(table["n"]))
     )
-    return (
-        '<div class="listing" role="region" aria-label="All heads" tabindex="0">'
-        f'<table id="heads"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
-    )
+    return listing("heads", "All heads", head, rows)
 
 
 def shown(table: Columns, i: int) -> dict[str, Any]:
@@ -139,16 +124,3 @@ def predictions() -> str:
 def signed(nats: float) -> str:
     """Return a cost with two digits after the point."""
     return f"{round(nats, 2) + 0.0:.2f}".replace("-", "−")
-
-
-TABLES: dict[str, Callable[[], Rows]] = {
-    "needles": needles,
-    "rules": rules,
-    "faults": faults,
-}
-"""The tables in Markdown, by their labels in the page."""
-
-
-if __name__ == "__main__":
-    replace(PAGE, page().encode("utf-8"))
-    print(f"wrote {PAGE.name}")

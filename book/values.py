@@ -69,6 +69,14 @@ class Link(Markup):
         return super().__new__(cls, text, f'<a href="{escape(address)}">{escape(text)}</a>')
 
 
+def listing(name: str, label: str, head: str, rows: str) -> str:
+    """Return a long table as HTML, which a script searches and sorts by its `name`."""
+    return (
+        f'<div class="listing" role="region" aria-label="{label}" tabindex="0">'
+        f'<table id="{name}"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
+    )
+
+
 class Table:
     """A table of numbers: HTML in the book and in Jupyter, aligned text elsewhere.
 
