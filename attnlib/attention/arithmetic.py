@@ -102,7 +102,7 @@ def attend(
     call = Call(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa)
     if ENTERED.modes:
         return cast(Tensor, ENTERED.modes[-1].scaled(call, options))
-    return scaled(*call, options, functional.scaled_dot_product_attention)
+    return scaled(call, options, functional.scaled_dot_product_attention)
 
 
 class Plan(NamedTuple):
@@ -116,13 +116,7 @@ class Plan(NamedTuple):
 
 
 def scaled(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None,
-    dropout_p: float,
-    is_causal: bool,
-    enable_gqa: bool,
+    call: Call,
     options: Options,
     kernel: Callable[..., Tensor],
     relative: Policy | Factor | None = None,
@@ -131,7 +125,6 @@ def scaled(
 
     `relative` multiplies the scale that the options give.
     """
-    call = Call(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa)
     return run_kernel(call, plan_call(call, options, relative), kernel)
 
 
@@ -183,24 +176,6 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
     if kernel_scale < torch.finfo(wide).tiny:  # a kernel multiplies the −∞ of is_causal by it
         q, kernel_scale = q * 0.0, 1.0
     return Plan(q, k, kernel_scale, factor, shape)
-
-
-def mix_heads(call: Call, chosen: Tensor, ours: Plan, theirs: Plan) -> tuple[Call, Plan]:
-    """Return a call and its plan: that of ours in the chosen heads, of theirs in the rest."""
-    here = chosen[:, None, None]
-    wide = torch.promote_types(call.q.dtype, torch.float32)
-    q = torch.where(here, ours.q.to(wide) * (ours.scale / theirs.scale), theirs.q.to(wide))
-    k = theirs.k
-    if ours.k is not theirs.k:
-        groups = call.q.shape[-3] // call.k.shape[-3] if call.enable_gqa else 1
-        our_k, k, v = (t.repeat_interleave(groups, -3) for t in (ours.k, k, call.v))
-        k, call = torch.where(here, our_k, k), call._replace(v=v, enable_gqa=False)
-    factor = ours.factor
-    if isinstance(factor, Tensor) or isinstance(theirs.factor, Tensor) or factor != theirs.factor:
-        here = here[..., 0]
-        our_factor, their_factor = (torch.as_tensor(x.factor).to(q) for x in (ours, theirs))
-        factor = torch.where(here, our_factor, their_factor)
-    return call, Plan(q, k, theirs.scale, factor, ours.shape)
 
 
 def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:

@@ -19,14 +19,7 @@ from torch.nn.modules.module import (
 )
 
 from attnlib import checking, interception
-from attnlib.attention.arithmetic import (
-    ENTERED,
-    UNSEEN,
-    mix_heads,
-    plan_call,
-    run_kernel,
-    scaled,
-)
+from attnlib.attention.arithmetic import ENTERED, UNSEEN, scaled
 from attnlib.attention.options import (
     Factor,
     Options,
@@ -55,7 +48,6 @@ def rescale(
     train_length: float | None = None,
     normalize_qk: bool = False,
     layers: Iterable[int] | None = None,
-    heads: Iterable[int] | None = None,
 ) -> "_Context":
     """Return a context in which every scaled_dot_product_attention call runs at another scale.
 
@@ -65,15 +57,15 @@ def rescale(
     number of keys that a query sees in the call at hand, a cache included. Also a decorator of
     functions.
 
-    `factor` multiplies the model's own scale, whatever that is: by a number, by one for each query,
-    or by a rule: a policy (a name or a Policy) over what it is at `train_length` keys, where it
-    changes nothing; or a function of n, d and the position, arrays of one shape, which is the
-    factor itself, or over its value at `train_length` where that is given.
+    `factor` multiplies the model's own scale, whatever that is: by a number, by one for each query
+    or head, of a shape such as (heads, 1), or by a rule: a policy (a name or a Policy) over what it
+    is at `train_length` keys, where it changes nothing; or a function of n, d and the position,
+    arrays of one shape, which is the factor itself, or over its value at `train_length` where that
+    is given.
 
     `layers` are those that change: modules that attend, counted from 0 as they first do so in the
     context. Where they are given, models under torch.compile run as they are written: in a graph
-    layers cannot be told apart. PyTorch warns of the hooks that do it. `heads` are those of the
-    queries, on the axis before their last two. By default all of both change.
+    layers cannot be told apart. PyTorch warns of the hooks that do it. By default all change.
 
     It reaches every way to that function in this thread: from torch.nn.functional, an import of
     the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and models under
@@ -107,18 +99,17 @@ def rescale(
         raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
     validate(options)
     relative = None if factor is None else checked_relative(factor, train_length)
-    places = _places("layers", layers), _places("heads", heads)
-    return _Context(partial(_Rescaled, options, relative, *places))
+    return _Context(partial(_Rescaled, options, relative, _places(layers)))
 
 
-def _places(name: str, chosen: Iterable[int] | None) -> list[int] | None:
-    if chosen is None:
+def _places(layers: Iterable[int] | None) -> set[int] | None:
+    if layers is None:
         return None
-    if not isinstance(chosen, Iterable):
-        raise TypeError(f"{name} must be integers from 0 on, got {name}={chosen!r:.80}")
-    places = sorted({checking.integer(name, place, minimum=0) for place in chosen})
+    if not isinstance(layers, Iterable):
+        raise TypeError(f"layers must be integers from 0 on, got layers={layers!r:.80}")
+    places = {checking.integer("layers", place, minimum=0) for place in layers}
     if not places:
-        raise ValueError(f"{name} must name one or more, got none")
+        raise ValueError("layers must name one or more, got none")
     return places
 
 
@@ -170,15 +161,10 @@ class _Rescaled(Mode):
     """Hands a model's calls of scaled_dot_product_attention to `scaled`."""
 
     def __init__(
-        self,
-        options: Options,
-        relative: Policy | Factor | None,
-        layers: list[int] | None,
-        heads: list[int] | None,
+        self, options: Options, relative: Policy | Factor | None, layers: set[int] | None
     ) -> None:
         super().__init__()
-        self.options, self.relative = options, relative
-        self.layers, self.heads = layers, heads
+        self.options, self.relative, self.layers = options, relative, layers
         self.calls = 0
         self.thread = threading.get_ident()
         self.running: list[nn.Module] = []
@@ -230,20 +216,12 @@ class _Rescaled(Mode):
         """Return attention as the context has it; `options` are those that the call has."""
         self.calls += 1
         if not self.here():
-            return scaled(*call, options, UNSEEN)
+            return scaled(call, options, UNSEEN)
         own: Any = options.scale
         anew = bool(self.options.stated()) and not self.options.normalize_qk
         if anew and isinstance(own, float):
             warn_of_replaced(own, call.q.shape[-1], "rescale")
-        ours = plan_call(call, self.changed(options), self.relative)
-        if self.heads is not None:
-            heads = call.q.shape[-3] if call.q.ndim > 2 else 1
-            if self.heads[-1] >= heads:
-                raise ValueError(f"heads must be below {heads}, got heads={self.heads}")
-            places = torch.arange(heads, device=call.q.device)
-            chosen = torch.isin(places, torch.tensor(self.heads, device=places.device))
-            call, ours = mix_heads(call, chosen, ours, plan_call(call, options))
-        return run_kernel(call, ours, UNSEEN)
+        return scaled(call, self.changed(options), UNSEEN, self.relative)
 
     @not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

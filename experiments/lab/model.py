@@ -28,6 +28,7 @@ from attnlib import annealed, checking, typical
 from attnlib.attention import attend
 from attnlib.attention.arithmetic import scaled
 from attnlib.attention.options import Options, checked_policy
+from attnlib.attention.shapes import Call
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy, own
 from attnlib.scores import Cosine, DotProduct
@@ -253,7 +254,7 @@ class Attention(nn.Module):
         if gain is None:
             z = attend(q, k, v, is_causal=causal, **self.options._asdict())
         else:  # a factor of q would be lost where q is brought to length 1
-            z = scaled(q, k, v, None, 0.0, causal, False, self.options, kernel, gain)
+            z = scaled(Call(q, k, v, is_causal=causal), self.options, kernel, gain)
         return z.transpose(-3, -2).flatten(-2)
 
 
