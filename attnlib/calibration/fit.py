@@ -83,8 +83,7 @@ class ScaleFit:
     def gain(self) -> Estimate:
         """The fall of the loss on unused texts, and its standard error between texts."""
         falls = self.before - self.after
-        error = falls.std(ddof=1) / math.sqrt(falls.size) if falls.size > 1 else math.nan
-        return Estimate(falls.mean(), np.asarray(error))
+        return Estimate(falls.mean(), stats.sem(falls))
 
     @property
     def gain_interval(self) -> tuple[float, float]:

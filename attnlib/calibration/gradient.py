@@ -38,7 +38,8 @@ class ScaleGradient:
     @property
     def standard_error(self) -> FloatArray:
         """The standard error of that mean, between texts; NaN for one text."""
-        return _standard_error(self.samples)
+        error: FloatArray = stats.sem(self.samples, axis=0)
+        return error
 
     def p_values(self) -> FloatArray:
         """Return each head's chance of so large a mean if it is 0, by Student's t, times the heads.
@@ -116,12 +117,3 @@ def by_head(one: Pass, layers: list[str], power: int = 0) -> FloatArray:
         axes = (*range(weighted.ndim - 2), weighted.ndim - 1)
         row[:] = np.where(np.isnan(row), 0.0, row) + weighted.sum(axis=axes)
     return total
-
-
-def _standard_error(samples: FloatArray) -> FloatArray:
-    """Return the standard error of the mean along the first axis."""
-    texts = samples.shape[0]
-    if texts < 2:
-        return np.full(samples.shape[1:], np.nan)
-    error: FloatArray = samples.std(axis=0, ddof=1) / np.sqrt(texts)
-    return error

