@@ -24,32 +24,17 @@ class Case(NamedTuple):
     position: FloatArray  # of the query, from 0
 
 
-def inverse_root(case: Case) -> Any:
-    """Return 1/√d."""
-    return 1.0 / np.sqrt(case.d)
-
-
-def root(case: Case) -> Any:
-    """Return √d."""
-    return np.sqrt(case.d)
-
-
-def dimension(case: Case) -> Any:
-    """Return d."""
-    return case.d
-
-
-def over_root(case: Case, multiplier: float) -> Any:
+def over_root(case: Case, multiplier: float = 1.0) -> Any:
     """Return m/√d, m = `multiplier`."""
     return multiplier / np.sqrt(case.d)
 
 
-def times_root(case: Case, multiplier: float) -> Any:
+def times_root(case: Case, multiplier: float = 1.0) -> Any:
     """Return m √d, m = `multiplier`."""
     return multiplier * np.sqrt(case.d)
 
 
-def times_dimension(case: Case, multiplier: float) -> Any:
+def times_dimension(case: Case, multiplier: float = 1.0) -> Any:
     """Return m d, m = `multiplier`."""
     return multiplier * case.d
 
@@ -90,11 +75,6 @@ def other_classes(case: Case) -> Any:
     return np.sqrt(2.0) * np.log(np.maximum(case.n, 2.0) - 1.0)
 
 
-def log_length(case: Case) -> Any:
-    """Return log n/√d."""
-    return np.log(case.n) / np.sqrt(case.d)
-
-
 def entropy_invariance(case: Case, reference: float, floor: float) -> Any:
     """Return log max(n, `floor`)/log `reference`/√d."""
     return np.log(np.maximum(case.n, floor)) / np.log(reference) / np.sqrt(case.d)
@@ -128,7 +108,7 @@ def best_cosine(case: Case) -> Any:
     return best
 
 
-def learned_log_length(case: Case, s: float) -> Any:
+def log_length(case: Case, s: float = 1.0) -> Any:
     """Return s log n/√d."""
     return s * np.log(case.n) / np.sqrt(case.d)
 

@@ -19,12 +19,9 @@ function cosineAlpha(n, d) {
 const extension = (n, length) => Math.max(n / length, 1);
 
 const RULES = {
-  inverse_root: ({ d }) => 1 / Math.sqrt(d),
-  root: ({ d }) => Math.sqrt(d),
-  dimension: ({ d }) => d,
-  over_root: ({ d, multiplier }) => multiplier / Math.sqrt(d),
-  times_root: ({ d, multiplier }) => multiplier * Math.sqrt(d),
-  times_dimension: ({ d, multiplier }) => multiplier * d,
+  over_root: ({ d, multiplier = 1 }) => multiplier / Math.sqrt(d),
+  times_root: ({ d, multiplier = 1 }) => multiplier * Math.sqrt(d),
+  times_dimension: ({ d, multiplier = 1 }) => multiplier * d,
   over_layer: ({ d, layer }) => 1 / (layer * Math.sqrt(d)),
   over_dimension: ({ d, multiplier }) => multiplier / d,
   constant_scale: ({ scale }) => scale,
@@ -32,7 +29,6 @@ const RULES = {
   fixed_root: ({ scalar }) => 1 / Math.sqrt(scalar),
   pairs: ({ n }) => Math.log2(Math.max(n, 2)) + Math.log2(Math.max(n, 2) - 1),
   other_classes: ({ n }) => Math.SQRT2 * Math.log(Math.max(n, 2) - 1),
-  log_length: ({ n, d }) => Math.log(n) / Math.sqrt(d),
   entropy_invariance: ({ n, d, reference, floor }) =>
     Math.log(Math.max(n, floor)) / Math.log(reference) / Math.sqrt(d),
   log_position: ({ d, position, train_length }) =>
@@ -41,7 +37,7 @@ const RULES = {
     Math.max(Math.log(position) / Math.log(start), 1) / Math.sqrt(d),
   best_normal: ({ n, d }) => annealedBestAlpha(n) / Math.sqrt(d),
   best_cosine: ({ n, d }) => Math.sqrt(d) * cosineAlpha(n, d),
-  learned_log_length: ({ n, d, s }) => (s * Math.log(n)) / Math.sqrt(d),
+  log_length: ({ n, d, s = 1 }) => (s * Math.log(n)) / Math.sqrt(d),
   root_log_length: ({ n, d, train_length }) => Math.sqrt(Math.log(n) / Math.log(train_length) / d),
   log_beyond: ({ position, coefficient, floor }) =>
     1 + coefficient * Math.log(Math.max((position + 1) / floor, 1)),

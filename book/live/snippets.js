@@ -2,7 +2,8 @@
 
 /** α of the rules that have one for each query, n = 1, 2, … the keys that it sees. */
 const BY_QUERY = {
-  log_length: () => ["alpha = n.log()"],
+  log_length: ({ s }) =>
+    s ? [`alpha = ${s} * n.log()  # ${s}, where training starts`] : ["alpha = n.log()"],
   entropy_invariance: ({ reference, floor }) => [
     `alpha = n.clamp(min=${floor}).log() / math.log(${reference})`,
   ],
@@ -13,7 +14,6 @@ const BY_QUERY = {
     "place = (n - 1).clamp(min=1)",
     `alpha = (place.log() / math.log(${start})).clamp(min=1)`,
   ],
-  learned_log_length: ({ s }) => [`alpha = ${s} * n.log()  # ${s}, where training starts`],
   llama_4: ({ coefficient, floor }) => [`alpha = 1 + ${coefficient} * torch.log1p(n // ${floor})`],
   ministral_3: ({ coefficient, floor }) => [
     `alpha = 1 + ${coefficient} * torch.log1p((n - 1) // ${floor})`,
