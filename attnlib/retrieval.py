@@ -51,7 +51,7 @@ LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
 """Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
 
 SMALL_GAP = 1e-5
-"""Below it, in standard deviations, a fixed needle's best α is a series in the gap."""
+"""Below it, in standard deviations, a fixed needle's best α is taken to be linear in the gap."""
 
 STEP_OF_RULES = 0.25
 """Step of log n in looking for where a rule loses the needle."""
@@ -152,7 +152,8 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the α of the least mean loss E[−log P].
 
     For a tilted needle it is θ, whatever n and the law. For a fixed one it is the root of the
-    slope, to 1e-9: 0 if the gap is not above the mean score, or n = 1; ∞ if no score is above it.
+    slope, to 1e-9, or to 1e-5 for a skewed law and a gap below 1e-5σ: 0 if the gap is not above
+    the mean score, or n = 1; ∞ if no score is above it.
     Errors as the module says, and ValueError for an α above 10⁴/σ. Chapter: needle.
 
     >>> best_alpha(scores.Normal(), Tilted([1.0, 4.0]), 512)
@@ -420,7 +421,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     if n == 1.0 or gap <= law.mean:
         return 0.0
     if gap - law.mean < SMALL_GAP * spread:
-        return _root_of_small_gap(law, gap - law.mean, n)
+        return (gap - law.mean) / law.variance * n / (n - 1.0)
     if _independent(law, 0.0)[0] is law:
         if np.isneginf(law.logpdf(gap + spread * OUTWARD)).all():
             return float(np.inf)
@@ -445,19 +446,6 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     while slope(low) > 0.0:
         low /= 2.0
     return float(brentq(slope, low, high, xtol=1e-300, rtol=1e-12))
-
-
-def _root_of_small_gap(law: Law, gap: float, n: float) -> float:
-    """Return that root to the second order in the gap from the mean, where rounding would hide it.
-
-    L' = −(N/n)gap + α σ²N²/n² + ½α² μ₃N²(N − 1)/n³ + …, for N = n − 1 and the third moment μ₃.
-    """
-    others, third = n - 1.0, 0.0
-    if law.mixture(0.0) is None:  # and else the law is even
-        s, weights, _ = law.rule(0.0, 0.0)
-        third = float(weights @ (s - law.mean) ** 3)
-    first = gap / law.variance * (n / others)
-    return first * (1.0 - first * third * (others - 1.0) / n / (2.0 * law.variance))
 
 
 def _excess(law: Law, quantity: Quantity, needle: Needle, alpha: float, log_n: float) -> float:

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from math import inf, ldexp
 from typing import Any, ClassVar, cast
@@ -387,7 +386,7 @@ class DotProduct(Law):
         Infinite for α ≥ √d, where the mean does not exist. The relative error is a few units of
         rounding divided by 1 − α²/d, for α ≥ 1e-150: 1e-15 except close to the pole.
         """
-        below, x = self._fraction(alpha, self._pole())
+        below, x = self._fraction(alpha, 1.0)
         with np.errstate(divide="ignore"):
             return cast(FloatArray, np.where(below, -0.5 * self.d * np.log1p(-x), np.inf))
 
@@ -397,7 +396,7 @@ class DotProduct(Law):
         With x = α²/d it is −(d/2) log1p(−x(2 + x)/(1 − x)²), which subtracts nothing large. The
         relative error is a few units of rounding divided by 1 − 4x.
         """
-        below, x = self._fraction(alpha, self._pole() / 2.0)
+        below, x = self._fraction(alpha, 0.25)
         lost = np.minimum(x * (2.0 + x) / (1.0 - x) ** 2, 1.0)
         with np.errstate(divide="ignore"):
             return cast(FloatArray, np.where(below, -0.5 * self.d * np.log1p(-lost), np.inf))
@@ -456,17 +455,13 @@ class DotProduct(Law):
         radius = np.sqrt(rng.chisquare(self.d, size=(rows, 1)) / self.d)
         return cast(FloatArray, radius * rng.standard_normal((rows, n)))
 
-    def _pole(self) -> float:
-        """Return the smallest float not below √d."""
-        root = float(np.sqrt(self.d))
-        return root if Fraction(root) ** 2 >= self.d else float(np.nextafter(root, np.inf))
-
     def _fraction(self, alpha: ArrayLike, pole: float) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return where α < `pole`, and α²/d there, which rounding must not carry beyond 1."""
+        """Return where α²/d is below `pole`, and that number there, else 0."""
         a = checking.alpha(alpha)
-        below = a < pole
-        a = np.where(below, a, 0.0)
-        return below, np.minimum(a * (a / self.d), 1.0)
+        with np.errstate(over="ignore"):
+            x = a * (a / self.d)
+        below = x < pole
+        return below, np.where(below, x, 0.0)
 
 
 @dataclass(frozen=True)
