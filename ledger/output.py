@@ -9,7 +9,6 @@ from scipy.special import logsumexp, ndtr
 from attnlib import exact
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
-from experiments.initialisation import TEMPERATURES
 from ledger.registry import (
     Bar,
     Decision,
@@ -22,6 +21,9 @@ from ledger.registry import (
 
 FIGURE_KEYS = 4096
 """The number of keys in the source's figure."""
+
+TEMPERATURES: FloatArray = 2.0 ** np.arange(-4.0, 4.1, 0.5)
+"""Its temperatures."""
 
 
 @claim("output.under-scaled")

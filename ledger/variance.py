@@ -6,10 +6,9 @@ Chapters: why, gradient; of the scores that a head scales (002), training.
 import numpy as np
 import sympy
 
-from attnlib import exact, scores
+from attnlib import exact, rows, scores
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct
-from experiments.initialisation import DIMENSIONS, VECTORS, sample_rows
 from ledger import symbolic
 from ledger.registry import (
     Bar,
@@ -21,6 +20,12 @@ from ledger.registry import (
     holds_within,
     listed,
 )
+
+DIMENSIONS = (10, 50, 100, 500, 1000)
+"""The dimensions of source 001's experiment."""
+
+VECTORS = 512
+"""Its number of queries, and of keys."""
 
 WIDE = 10**6
 """A head at which a drift that is slow would be seen."""
@@ -35,6 +40,18 @@ TRIED = listed("{}", DIMENSIONS)
 def variance_at(exponent: float) -> FloatArray:
     """Return the exact variance of q·k·d^exponent at each of WIDTHS."""
     return WIDTHS ** (2.0 * exponent + 1.0) * ENTRY.variance
+
+
+def weights(
+    rng: np.random.Generator, d: int, n: int, exponent: float, count: int = 2000
+) -> FloatArray:
+    """Return rows of attention weights, (count, n), where q·k is multiplied by d^exponent."""
+    return rows.softmax(DotProduct(d).sample(rng, count, n), d ** (exponent + 0.5))
+
+
+def typical_complement(p: FloatArray) -> float:
+    """Return the median over rows of 1 − Σp²."""
+    return float(np.median(1.0 - rows.collision_probability(p)))
 
 
 @claim("variance.mean-zero")
@@ -121,11 +138,11 @@ def softmax_exaggerates(
     It says "may", so the widest head of its source's experiment decides.
     """
     d, rng = DIMENSIONS[-1], np.random.default_rng(seed)
-    claimed = sample_rows(rng, d, VECTORS, exponent=exponent)
-    scaled = sample_rows(rng, d, VECTORS, exponent=-0.5)
-    largest = np.median(claimed.largest)
-    typical = [float(np.median(one.gradient)) for one in (claimed, scaled)]
-    mean = exact.gradient(DotProduct(d), [d ** (exponent + 0.5), 1.0], VECTORS)
+    alphas = [d ** (exponent + 0.5), 1.0]
+    claimed, scaled = (weights(rng, d, VECTORS, power) for power in (exponent, -0.5))
+    largest = np.median(claimed.max(axis=1))
+    typical = [a * typical_complement(p) for a, p in zip(alphas, (claimed, scaled), strict=True)]
+    mean = exact.gradient(DotProduct(d), alphas, VECTORS)
     true = largest > Bar.NINE_TENTHS and typical[0] <= Bar.HALF * typical[1]
     as_said = typical_row_only or mean[0] < Bar.HALF * mean[1]
     numbers = {"d": d, "largest": largest, "typical": typical, "mean": mean}
@@ -138,8 +155,8 @@ def one_hot(
 ) -> Decision:
     """Scores are multiplied by d^exponent; very close is what most rows are, at each d."""
     rng = np.random.default_rng(seed)
-    largest = [sample_rows(rng, d, VECTORS, exponent=exponent).largest for d in dimensions]
-    shares = [float(np.mean(weights > Bar.NINE_TENTHS)) for weights in largest]
+    largest = [weights(rng, d, VECTORS, exponent).max(axis=1) for d in dimensions]
+    shares = [float(np.mean(weight > Bar.NINE_TENTHS)) for weight in largest]
     numbers = {"shares": listed("{:.2f} (d = {})", shares, dimensions)}
     return holds(*(share > Bar.HALF for share in shares)), numbers
 
@@ -172,14 +189,13 @@ def vanishing_chain(
     1 − Σp². Unless `own_inputs_only` the gradient by the score q·k/√d is looked at, too.
     """
     rng = np.random.default_rng(seed)
-    samples = [sample_rows(rng, d, n, exponent=exponent, count=4000) for d in dimensions]
-    scaled = sample_rows(rng, dimensions[1], n, exponent=-0.5, count=4000)
+    samples = [weights(rng, d, n, exponent, count=4000) for d in dimensions]
     laws = [(DotProduct(d), d ** (exponent + 0.5)) for d in dimensions]
-    largest = [float(np.median(sample.largest)) for sample in samples]
-    typical = [np.median(x.gradient) / a for x, (_, a) in zip(samples, laws, strict=True)]
+    largest = [float(np.median(p.max(axis=1))) for p in samples]
+    typical = list(map(typical_complement, samples))
     mean = [float(exact.gradient(law, alpha, n)) for law, alpha in laws]
     own = [one / alpha for one, (_, alpha) in zip(mean, laws, strict=True)]
-    rescued = float(np.median(scaled.gradient))
+    rescued = typical_complement(weights(rng, dimensions[1], n, -0.5, count=4000))
     vanished = typical[1] < Bar.TENTH * min(typical[0], rescued) and own[1] < Bar.HALF * own[0]
     as_said = own_inputs_only or mean[1] < Bar.HALF * mean[0]
     numbers = {"largest": largest, "typical": typical, "rescued": rescued}
