@@ -157,7 +157,6 @@ def _by_criterion(
         law = scores.Normal()
     unit = float(law.variance) ** 0.5
     factor = 1.0 if name is LawName.COSINE else d**-0.5
-    listed = criteria.alphas if everything else criteria.by_formula
     return [
         {
             "name": criterion.name,
@@ -166,7 +165,7 @@ def _by_criterion(
             "alpha": None if criterion.alpha is None else criterion.alpha * unit,
             "meaning": criterion.meaning,
         }
-        for criterion in listed(law, n, causal=causal)
+        for criterion in criteria.alphas(law, n, causal=causal, entropy=everything)
     ]
 
 

@@ -41,7 +41,7 @@ def effective_keys(n: int, *, causal: bool) -> float:
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
 
-def alphas(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
+def alphas(law: Law, n: int, *, causal: bool = False, entropy: bool = True) -> list[Criterion]:
     """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
 
     α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
@@ -51,8 +51,9 @@ def alphas(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
     - variance: the logits have variance 1.
     - annealed: `annealed.best_alpha`.
     - freezing: `freezing.critical_alpha`, where the random energy model freezes.
-    - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
-      are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
+    - entropy, which takes a second and may be left out: `exact.entropy` is that of 512 keys under
+      logits of variance 1. None where the keys are too few for that, or no α up to 9000 standard
+      deviations is enough (d = 3, 10⁸ keys).
 
     `typical.best_alpha` simulates the α of typical rows. Where one key of n is meant,
     `retrieval.best_alpha` and `retrieval.least_alpha` say what α should be. Raises ValueError for n
@@ -67,24 +68,9 @@ def alphas(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
     freezing  4.1
     entropy   2.3
     """
-    keys = effective_keys(n, causal=causal)
-    held = same_entropy(law, max(2, round(keys)))
-    says = f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy."
-    return [*by_formula(law, n, causal=causal), Criterion("entropy", held, says)]
-
-
-def by_formula(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
-    """Return those of `alphas` that take no time: variance, annealed and freezing.
-
-    Raises as `alphas`. Chapter: policies.
-
-    >>> from attnlib.scores import Normal
-    >>> [round(criterion.alpha, 1) for criterion in by_formula(Normal(), 4096)]
-    [1.0, 2.4, 4.1]
-    """
     check_law(law)
     keys = effective_keys(n, causal=causal)
-    formulas = {
+    found = {
         "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1: 1/√d, on cosines √d."),
         "annealed": (
             annealed.best_alpha(law, keys),
@@ -95,7 +81,13 @@ def by_formula(law: Law, n: int, *, causal: bool = False) -> list[Criterion]:
             "From here on a few keys hold the weight, however many there are.",
         ),
     }
-    return [Criterion(name, float(alpha), says) for name, (alpha, says) in formulas.items()]
+    if entropy:
+        says = f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy."
+        found["entropy"] = same_entropy(law, max(2, round(keys))), says
+    return [
+        Criterion(name, None if alpha is None else float(alpha), says)
+        for name, (alpha, says) in found.items()
+    ]
 
 
 def same_entropy(law: Law, n: int) -> float | None:
