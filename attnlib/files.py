@@ -1,7 +1,9 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and files of JSON to which whole lines are added."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 
@@ -23,3 +25,32 @@ def replace(path: str | Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def append(path: Path, value: Any) -> None:
+    """Add a line of JSON at once; what was interrupted before is removed first."""
+    with path.open("ab+") as file:
+        file.truncate(_whole(path))
+        file.write(json.dumps(value).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def lines(path: Path) -> list[Any]:
+    """Return what the finished lines of a file say, nothing where there is no file.
+
+    Raises ValueError, which names the line, where one is not JSON.
+    """
+    found = []
+    whole = path.read_bytes()[: _whole(path)] if path.exists() else b""
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number} is not JSON: {error}") from error
+    return found
+
+
+def _whole(path: Path) -> int:
+    """Return how many bytes of a file are lines that were finished."""
+    return path.read_bytes().rfind(b"\n") + 1

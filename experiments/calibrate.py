@@ -17,12 +17,12 @@ import torch
 from torch.nn import functional
 from tqdm import tqdm
 
+from attnlib import files
 from attnlib.calibration import fit_scales, needles, repeated_tokens
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import LogFactor, Pass, own_loss, read, unit
 from attnlib.checking import FloatArray
-from experiments.lab import results
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.inputs import Model
 from experiments.real_heads.rows import short
@@ -161,9 +161,9 @@ def fitted(what: str, length: int) -> Fields:
 def main() -> None:
     """Measure what is missing in the record."""
     torch.set_num_threads(1)
-    known = [one["at"] for one in results.lines(OUT)]
+    known = [one["at"] for one in files.lines(OUT)]
     for at, compute in tqdm([(at, compute) for at, compute in pieces() if at not in known]):
-        results.append(OUT, {"at": at, **compute()})
+        files.append(OUT, {"at": at, **compute()})
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.interpolate import CubicHermiteSpline
 
+from attnlib import files
 from attnlib.calibration import Needles, ScaleGradient
 from attnlib.checking import FloatArray
-from experiments.lab import results
 from experiments.lab.comparison import Interval, interval
 from experiments.records import RECORDED, Fields
 
@@ -24,7 +24,7 @@ FITTED, JUDGING = slice(0, None, 2), slice(1, None, 2)
 @cache
 def pieces() -> tuple[Fields, ...]:
     """Return all pieces of the record."""
-    return tuple(results.lines(RECORDED / "calibrate.jsonl"))
+    return tuple(files.lines(RECORDED / "calibrate.jsonl"))
 
 
 def select(**at: Any) -> list[Fields]:

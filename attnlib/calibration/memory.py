@@ -1,8 +1,6 @@
 """Passes that are kept in a file, so that a run that was killed goes on where it was."""
 
 import hashlib
-import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from attnlib import files
 from attnlib.checking import FloatArray
 
 Slope = tuple[float, FloatArray]
@@ -25,16 +24,10 @@ class Memory:
     """
 
     path: Path | None = None
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+    _known: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.path is None or not self.path.exists():
-            return
-        whole = self.path.read_bytes().rpartition(b"\n")[0]
-        self.path.write_bytes(whole + b"\n" * bool(whole))
-        for line in whole.splitlines():
-            key, value = json.loads(line)
-            self._known[key] = value
+        self._known = dict(files.lines(self.path)) if self.path else {}
 
     def recall(self, compute: Callable[[], Slope], *about: Any) -> Slope:
         """Return what is known about these, or compute it and keep it."""
@@ -44,11 +37,7 @@ class Memory:
         if key not in self._known:
             loss, gradient = compute()
             self._known[key] = [loss, gradient.tolist()]
-            line = json.dumps([key, self._known[key]]) + "\n"
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+            files.append(self.path, [key, self._known[key]])
         loss, gradient = self._known[key]
         return loss, np.array(gradient, dtype=float)
 

@@ -9,13 +9,13 @@ Source 002. Chapter: training.
 
 import json
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from attnlib import files
 from experiments.lab.model import Config
 from experiments.lab.recall import Found, Task
 from experiments.lab.train import PRECISIONS, Run, Training
@@ -68,38 +68,9 @@ def _key(table: Table) -> str:
     return json.dumps({part: table[part] for part in parts if part in table}, sort_keys=True)
 
 
-def append(path: Path, table: Table) -> None:
-    """Add a line at once; what was interrupted before is removed first."""
-    with path.open("ab+") as file:
-        file.truncate(_whole(path))
-        file.write(json.dumps(table, allow_nan=False).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _whole(path: Path) -> int:
-    """Return how many bytes of a file are lines that were finished."""
-    return path.read_bytes().rfind(b"\n") + 1
-
-
-def lines(path: Path) -> list[Table]:
-    """Return the lines of a file, none where there is no file.
-
-    Raises ValueError, which names the line, where one is not JSON.
-    """
-    found = []
-    whole = path.read_bytes()[: _whole(path)] if path.exists() else b""
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            found.append(json.loads(line))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number} is not a run: {error}") from error
-    return found
-
-
 def read(path: Path) -> dict[str, Table]:
-    """Return the runs of a file by `Setting.key`; raises as `lines`."""
-    return {_key(table): table for table in lines(path)}
+    """Return the runs of a file by `Setting.key`; raises as `files.lines`."""
+    return {_key(table): table for table in files.lines(path)}
 
 
 def encoded(setting: Setting, run: Run | Found, made: Table, timing: Table) -> Table:

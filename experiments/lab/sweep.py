@@ -49,6 +49,7 @@ import torch
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
+from attnlib import files
 from attnlib.sampling import cores
 from experiments import provenance
 from experiments.lab import data, fields, results
@@ -192,7 +193,7 @@ def _run(
                         f"{type(reason).__name__}: {reason}; what was finished is in "
                         f"{sweep.results}, and running the sweep again goes on from there"
                     ) from reason
-                results.append(sweep.results, future.result())
+                files.append(sweep.results, future.result())
                 count()
     finally:
         for future in waiting:

@@ -214,7 +214,7 @@ def test_what_is_there_is_not_run_again_and_a_longer_sweep_adds_to_it(file, monk
 @pytest.mark.parametrize(
     ("old", "new", "shown"),
     [
-        ('{"model"', '{"model', "line 1 is not a run: "),
+        ('{"model"', '{"model', "line 1 is not JSON: "),
         ('"losses": [', '"losses": [5.0, ', "cannot reshape array of size 13"),
         ('"losses"', '"loss"', "has a damaged run: 'losses'"),
     ],
