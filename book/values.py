@@ -5,9 +5,9 @@ from contextlib import suppress
 from html import escape
 from math import log2
 from typing import Self
-from unicodedata import combining
 
 from IPython import get_ipython
+from tabulate import tabulate
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -110,17 +110,10 @@ class Table:
         self.rows.append(tuple(cell if isinstance(cell, str) else str(cell) for cell in cells))
 
     def __repr__(self) -> str:
-        lines = [self.headings, *self.rows]
-        widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
-        sides = self._numbers()
-        text = [
-            "  ".join(
-                _padded(cell, width, right)
-                for cell, width, right in zip(line, widths, sides, strict=True)
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join(([self.caption] if self.caption else []) + text)
+        sides = ["right" if numbers else "left" for numbers in self._numbers()]
+        options = {"tablefmt": "plain", "colalign": sides, "disable_numparse": True}
+        text = tabulate(self.rows, self.headings, **options)
+        return f"{self.caption}\n{text}" if self.caption else str(text)
 
     def _repr_html_(self) -> str:
         sides, number = self._numbers(), ' class="number"'
@@ -159,12 +152,3 @@ def _is_number(cell: str) -> bool:
         return True
     rest = WORDS.sub("", cell)
     return any(map(str.isdigit, rest)) and not any(map(str.isalpha, rest)) and "√" not in rest
-
-
-def _width(text: str) -> int:
-    return sum(not combining(mark) for mark in text)
-
-
-def _padded(text: str, width: int, right: bool) -> str:
-    space = " " * (width - _width(text))
-    return space + text if right else text + space
