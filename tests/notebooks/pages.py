@@ -37,7 +37,7 @@ CLASSES = {"figure": ("drawn", "drawn door"), "div": ("doors",)} | dict.fromkeys
 )
 RAW_HTML = (
     *('<script src="_static/', '<script src="../_static/', '<script defer src="_static/'),
-    *('<p class="site-only">', "<noscript>", '<div class="listing" '),
+    *('<p class="site-only">', "<noscript>", "«heads»"),
     '<div class="live ledger-filters"></div>',
 )
 """How the HTML that stands on a page of its own may begin. Classes and HTML could hide the rest."""
