@@ -2,17 +2,17 @@
 
 import gzip
 import re
-import tomllib
 from functools import cache
 from html import escape, unescape
 
 import pytest
 import tinycss2
+import yaml
 from axe_playwright_python.sync_playwright import Axe
 
-from book.extensions.moved import LIST
 from book.extensions.paths import SHORT_PATH as PATH
 from book.extensions.styles import branches_of, matching, rules, without_unread
+from tests.books import ROOT
 from tests.site.checks import CHECKS, ONE, PAGES, WIDTHS, each_kind, findings, soup
 
 # --- the HTML -------------------------------------------------------------------------------------
@@ -233,7 +233,8 @@ def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, addr
 
 
 def test_an_old_address_leads_to_where_its_text_is_now(new_page, site, address):
-    for old in tomllib.loads(LIST.read_text("utf-8")):
+    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["sphinx"]["config"]
+    for old in config["redirects"]:
         leads = soup(site / f"{old}.html").select_one("meta[http-equiv=refresh]")["content"]
         assert ((site / old).parent / leads.partition("url=")[2]).resolve().is_file()
     opened = new_page()
