@@ -69,7 +69,7 @@ def alphas(law: Law, n: int, *, causal: bool = False, entropy: bool = True) -> l
     entropy   2.3
     """
     check_law(law)
-    keys = effective_keys(n, causal=causal)
+    keys, entropy = effective_keys(n, causal=causal), checking.flag("entropy", entropy)
     found = {
         "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1: 1/√d, on cosines √d."),
         "annealed": (

@@ -96,6 +96,7 @@ ARGUMENTS = {
     "applied_to": ("cosine", any_of("product", 3, None)),
     "best_alpha.rows": (200, but(COUNT, None) | any_of(99)),
     "causal": (False, any_of(1, 0, None, "yes", np.True_)),
+    "alphas.entropy": (False, any_of(1, 0, None, "yes", np.True_)),
     "count": (4, COUNT),
     "critical_alpha.law": (Normal(), but(NOT_LAW, None)),
     "critical_alpha.n": (5, KEYS),
