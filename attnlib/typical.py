@@ -25,8 +25,6 @@ PEAK = 0.44
 """Two keys at a gap δ have at best the gradient (x/cosh² x)/δ = 0.4477…/δ, at α = 2x/δ where
 x tanh x = ½; with more keys behind the two it is larger."""
 
-LARGEST = np.finfo(np.float64).max
-
 SMALLEST_LOG = -1e60
 """Stands in for log 0, which no mean can hold. e to any mean that contains it is 0."""
 
@@ -35,6 +33,9 @@ MOST_NUMBERS = 2**27
 
 PILOT_NUMBERS = 2**20
 """Scores drawn to find out where to look."""
+
+NEAR = 0.02
+"""Distance in log α over which the fall of a slope is taken."""
 
 STEP = 1.15
 """Ratio of neighbouring α in a search. Terms e^{−α·gap} change little over it, whatever the gap."""
@@ -68,10 +69,10 @@ def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: in
 def best_alpha(law: Law, n: int, *, rows: int | None = None, seed: int = 0) -> Estimate:
     """Return the α that maximises exp(E log g) over rows of n ≥ 2 random scores.
 
-    By Newton's method on the mean of ∂log g/∂α over the same rows at every step. The standard error
-    of the root is that of the mean, over its slope: for `Normal` near 0.75/√rows of the value. By
-    default `rows` is as large as some seconds allow: about 10⁸ scores, but at least 4000 rows, and
-    at most 10⁵.
+    By the secant method on the mean of ∂log g/∂log α over the same rows at every step. The standard
+    error of the root is that of the mean, over its fall: for `Normal` near 0.75/√rows of the value.
+    By default `rows` is as large as some seconds allow: about 10⁸ scores, but at least 4000 rows,
+    and at most 10⁵.
 
     Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where rows so few leave no
     maximum to be seen. Chapter: exact.
@@ -81,14 +82,26 @@ def best_alpha(law: Law, n: int, *, rows: int | None = None, seed: int = 0) -> E
     >>> round(float(value / np.sqrt(2.0 * np.log(512))), 1), bool(error < 0.1)
     (1.0, True)
     """
+    from scipy.optimize import root_scalar  # takes as long to load as all of attnlib
+
     keys = checking.integer("n", n, minimum=2)
     count = min(100_000, max(4000, MOST_NUMBERS // keys))
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
     pilot = min(count, max(100, PILOT_NUMBERS // keys))
     start = _where_to_look(law, keys, rows=pilot, seed=seed)
-    near = _climbed(law, keys, start, rows=pilot, seed=seed)
-    return _climbed(law, keys, float(near.value), rows=count, seed=seed)
+
+    def slope(log_alpha: float) -> Estimate:
+        statistic = partial(_slopes, alpha=float(np.exp(log_alpha)))
+        return sampling.sample(law, keys, statistic, rows=count, seed=seed).mean()
+
+    found = root_scalar(lambda x: float(slope(x).value), x0=start, x1=start + NEAR, xtol=1e-4)
+    if not found.converged or abs(found.root - start) > 1.0:
+        raise RuntimeError(
+            f"no maximum of the geometric mean near alpha={np.exp(start):g}; more rows may show one"
+        )
+    value, (beyond, noise) = np.exp(found.root), slope(found.root + NEAR)
+    return estimated(value, value * noise / np.abs(beyond / NEAR))
 
 
 def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
@@ -127,12 +140,10 @@ class _TopTwo(NamedTuple):
 
     @classmethod
     def of(cls, s: FloatArray) -> "_TopTwo":
-        """Differences beyond the largest float, to a masked key for example, count as that."""
-        ordered = np.maximum(np.partition(s, -2), -LARGEST)
+        """Return it of rows of scores, (m, n)."""
+        ordered = np.partition(s, -2)
         largest, second = ordered[:, -1], ordered[:, -2]
-        with np.errstate(over="ignore"):
-            others = np.maximum(ordered[:, :-1] - second[:, None], -LARGEST)
-            return cls(np.minimum(largest - second, LARGEST), others)
+        return cls(largest - second, ordered[:, :-1] - second[:, None])
 
     def log_gradient(self, alpha: ArrayLike) -> FloatArray:
         """Return log g, shape (m,), for α ≥ 0, one number or one a row."""
@@ -146,28 +157,20 @@ class _TopTwo(NamedTuple):
             logs = np.log(scale) - scaled + np.log(pairs) - 2.0 * np.log1p(second * total)
         return cast(FloatArray, logs)
 
-    def slopes(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """Return the first and the second derivative of log g by α > 0, each of shape (m,)."""
-        below = -self.gap
+    def slope(self, alpha: float) -> FloatArray:
+        """Return ∂log g/∂log α for α > 0, shape (m,)."""
         weights = np.exp(alpha * self.others)
         weighted = weights * self.others
-        # F = Σf, Σf² and F² − Σf², each with its two derivatives
-        total = weights.sum(axis=1)
-        total_1 = weighted.sum(axis=1)
-        total_2 = _dot(weighted, self.others)
+        # F and F² − Σf², each with its derivative
+        total, total_1 = weights.sum(axis=1), weighted.sum(axis=1)
         cross = total**2 - _dot(weights, weights)
         cross_1 = 2.0 * (total * total_1 - _dot(weights, weighted))
-        cross_2 = 2.0 * (total_1**2 + total * total_2) - 4.0 * _dot(weighted, weighted)
-        second = np.exp(alpha * below)
+        second = np.exp(-alpha * self.gap)
         pairs = 2.0 * total + second * cross
-        pairs_1 = 2.0 * total_1 + second * (below * cross + cross_1)
-        pairs_2 = 2.0 * total_2 + second * (below * (below * cross + 2.0 * cross_1) + cross_2)
-        sum_ = 1.0 + second * total
-        sum_1 = second * (below * total + total_1)
-        sum_2 = second * (below * (below * total + 2.0 * total_1) + total_2)
-        first = 1.0 / alpha + below + pairs_1 / pairs - 2.0 * sum_1 / sum_
-        bend = pairs_2 / pairs - (pairs_1 / pairs) ** 2 - 2.0 * (sum_2 / sum_ - (sum_1 / sum_) ** 2)
-        return cast(FloatArray, first), cast(FloatArray, bend - 1.0 / alpha**2)
+        pairs_1 = 2.0 * total_1 + second * (cross_1 - self.gap * cross)
+        sum_1 = second * (total_1 - self.gap * total)
+        logs_1 = pairs_1 / pairs - 2.0 * sum_1 / (1.0 + second * total)
+        return cast(FloatArray, 1.0 + alpha * (logs_1 - self.gap))
 
 
 def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -183,8 +186,7 @@ def _log_gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
 
 
 def _slopes(s: FloatArray, alpha: float) -> FloatArray:
-    """Return ∂log g/∂α and ∂²log g/∂α², shape (m, 2)."""
-    return np.stack(_TopTwo.of(s).slopes(alpha), axis=-1)
+    return _TopTwo.of(s).slope(alpha)
 
 
 def _gap(s: FloatArray) -> FloatArray:
@@ -237,28 +239,10 @@ def _search_units(n: int) -> FloatArray:
 
 
 def _where_to_look(law: Law, n: int, **options: Any) -> float:
-    """Return an α within a step of the maximum of the geometric mean."""
+    """Return log α within a step of the maximum of the geometric mean."""
     gap = float(sampling.sample(law, n, _gap, **options).quantile(0.5).value)
     if gap == 0.0:
         raise ValueError(f"law must have rows whose largest scores differ, got law={law!r:.80}")
     table = np.geomspace(0.05, 20.0, 24) / gap
     logs = sampling.sample(law, n, partial(_log_gradients, alpha=table), **options).mean().value
-    return float(table[np.argmax(logs)])
-
-
-def _climbed(law: Law, n: int, start: float, **options: Any) -> Estimate:
-    """Return the maximum of the geometric mean, from a place near it."""
-    alpha = start
-    for _ in range(30):
-        sample = sampling.sample(law, n, partial(_slopes, alpha=alpha), **options)
-        (slope, bend), (noise, _) = sample.mean()
-        # Newton's method for α·slope in log α, with steps that cannot leave the neighbourhood
-        fall = -(slope + alpha * bend)
-        if not fall > 0.0:
-            break
-        alpha *= float(np.exp(np.clip(slope / fall, -0.3, 0.3)))
-        if abs(slope) < 0.01 * noise:
-            return estimated(alpha, float(np.abs(noise / bend)))
-    raise RuntimeError(
-        f"no maximum of the geometric mean near alpha={alpha:g}; more rows may show one"
-    )
+    return float(np.log(table[np.argmax(logs)]))

@@ -1,12 +1,24 @@
-"""A Sphinx extension: puts what the records say into the pages of them while these are read."""
+"""A Sphinx extension: what the records and the commands say is put into their pages, when read."""
 
 from typing import Any
 
+import typer
 from sphinx.application import Sphinx
+from typer.cli import get_docs_for_click
 
+from attnlib.cli import app as commands
 from book import census, models
 
-MADE = {"census": census.made, "models": models.made}
+
+def command_line() -> dict[str, str]:
+    """Return what each command of `attnlib` is and takes."""
+    group: Any = typer.main.get_command(commands)
+    context = group.context_class(group, info_name="attnlib")
+    text = get_docs_for_click(obj=group, ctx=context, name="attnlib")
+    return {"commands": text[text.index("\n## ") :]}
+
+
+MADE = {"census": census.made, "models": models.made, "api/command_line": command_line}
 """What is put in the place of each «name», by page."""
 
 
