@@ -34,7 +34,7 @@ MOST_NUMBERS = 2**27
 PILOT_NUMBERS = 2**20
 """Scores drawn to find out where to look."""
 
-NEAR = 0.02
+NEAR = 0.005
 """Distance in log α over which the fall of a slope is taken."""
 
 STEP = 1.15
