@@ -28,10 +28,14 @@ def replace(path: str | Path, content: bytes) -> None:
 
 
 def append(path: Path, value: Any) -> None:
-    """Add a line of JSON at once; what was interrupted before is removed first."""
+    """Add a line of JSON at once; what was interrupted before is removed first.
+
+    Raises ValueError for what is not finite.
+    """
+    line = json.dumps(value, allow_nan=False).encode() + b"\n"
     with path.open("ab+") as file:
         file.truncate(_whole(path))
-        file.write(json.dumps(value).encode() + b"\n")
+        file.write(line)
         file.flush()
         os.fsync(file.fileno())
 

@@ -152,8 +152,8 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the α of the least mean loss E[−log P].
 
     For a tilted needle it is θ, whatever n and the law. For a fixed one it is the root of the
-    slope, to 1e-9, or to 1e-5 for a skewed law and a gap below 1e-5σ: 0 if the gap is not above
-    the mean score, or n = 1; ∞ if no score is above it.
+    slope, to 1e-9, or at gaps below 1e-5σ to half the gap over σ times the law's skewness: 0 if the
+    gap is not above the mean score, or n = 1; ∞ if no score is above it.
     Errors as the module says, and ValueError for an α above 10⁴/σ. Chapter: needle.
 
     >>> best_alpha(scores.Normal(), Tilted([1.0, 4.0]), 512)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial.hermite import hermgauss
+from numpy.polynomial.laguerre import laggauss
+from scipy.optimize import brentq
 
 from attnlib import exact, policies, retrieval, rows
 from attnlib.retrieval import Fixed, Tilted
@@ -231,6 +233,21 @@ class TestBestAlpha:
         np.testing.assert_allclose(found, [2.0 * gap, gap], rtol=1e-9)
         found = retrieval.best_alpha(Normal(), Fixed(gap), 11)
         assert found == pytest.approx(1.1 * gap, rel=1e-8)
+
+    def test_a_needle_hardly_above_the_mean_of_a_skewed_law(self):
+        """E Σ p_i x_i = 0 for two exponential rivals by Laguerre's rule, with p_i less a third."""
+        (points, weights), gap = laggauss(20), 9e-6
+        x, mass = points - 1.0 - gap, np.multiply.outer(weights, weights)
+
+        def slope(alpha):
+            near = np.expm1(alpha * x)
+            total = 3.0 + near[:, None] + near
+            pull = 2.0 * x[:, None] * (2.0 * near[:, None] - near) / (3.0 * total)
+            return float((mass * pull).sum()) - 2.0 / 3.0 * gap
+
+        expected = brentq(slope, gap, 2.0 * gap, xtol=1e-300, rtol=1e-13)
+        found = retrieval.best_alpha(Exponential(), Fixed(1.0 + gap), 3)
+        assert found == pytest.approx(expected, rel=gap)  # its skewness is 2
 
     def test_limits(self):
         assert retrieval.best_alpha(Normal(), Fixed(0.0), 50) == 0.0
