@@ -2,10 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+# Three processes for two cores: a kernel that starts and a page that loads leave a core idle.
+PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadfile
 # Without the compiled modules, each of a hundred processes compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: book pdf test check mutants execute figures bench processors setup clean
+.PHONY: book pdf test test-all fresh check mutants execute figures bench processors setup clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
@@ -15,8 +17,15 @@ pdf:  ## the site, and the whole book as a PDF that it links to
 	BOOK_PDF=1 $(MAKE) book
 	$(BIN)/python -m book.pdf
 
-test: check book  ## prove everything: library, notebooks re-executed, built site
-	$(BIN)/python -m pytest
+test: check book  ## prove what matters: library, every notebook re-executed, built site
+	$(PYTEST)
+
+test-all: check pdf  ## prove everything, planted faults and other kernels included
+	$(PYTEST) -m "slow or not slow"
+	$(BIN)/python -m tests.processors --only torch-default older
+
+fresh: $(READY)  ## both commands of the README, as a stranger's machine would run them
+	$(BIN)/python -m tests.fresh
 
 check: $(READY)  ## lint, types, and the floors of attnlib
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

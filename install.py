@@ -12,27 +12,37 @@ import subprocess
 import sys
 from pathlib import Path
 
-WITHOUT_CUDA = ("--index-url", "https://download.pytorch.org/whl/cpu", "--retries", "1")
+WITHOUT_CUDA = ("--index-url", "https://download.pytorch.org/whl/cpu", "--retries", "0")
 UV = "uv==0.13.9"
 
+failures: list[str] = []
 
-def ran(*command: str) -> bool:
-    """Run a module of this Python; return whether it succeeded."""
-    return subprocess.run([sys.executable, "-m", *command], check=False).returncode == 0
+
+def run(*command: str) -> bool:
+    """Run a module of this Python, and keep what it prints for the case that nothing else works."""
+    command = (sys.executable, "-m", *command)
+    finished = subprocess.run(command, check=False, capture_output=True, text=True)
+    if finished.returncode:
+        failures.append(f"{' '.join(command)}\n{finished.stdout}{finished.stderr}")
+    return finished.returncode == 0
 
 
 def main() -> int:
-    """Install the pins; return 0, or 1 where that failed."""
+    """Install the pins; return 0, or 1 where that failed, with what was tried."""
     pins = Path(sys.argv[1] if len(sys.argv) > 1 else "requirements.txt")
     torch = re.search(r"^torch\b.*$", pins.read_text("utf-8"), re.MULTILINE)
-    quietly = ("pip", "install", "--quiet")
     if torch and not shutil.which("nvidia-smi"):
-        ran(*quietly, "--no-deps", *WITHOUT_CUDA, torch[0])
-    if ran(*quietly, UV):
-        uv = ("uv", "pip", "install", "--quiet", "--python", sys.executable)
-        if ran(*uv, "--requirement", str(pins)):
-            return 0
-    return 0 if ran(*quietly, "--requirement", str(pins)) else 1
+        print(f"Installing {torch[0]} without CUDA", flush=True)
+        run("pip", "install", "--no-deps", *WITHOUT_CUDA, torch[0])
+    print(f"Installing the packages of {pins}", flush=True)
+    with_uv = ("uv", "pip", "install", "--python", sys.executable, "--requirement", str(pins))
+    if run("pip", "install", UV) and run(*with_uv):
+        return 0
+    print("Installing them with pip: this takes minutes", flush=True)
+    if run("pip", "install", "--requirement", str(pins)):
+        return 0
+    print(*failures, sep="\n", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ def main() -> int:
         bits = "other bits" if fingerprint(SETTINGS[name]) != own else "the same bits"
         print(f"\n=== {name}: {SETTINGS[name]} ({bits} than without)", flush=True)
         start = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "--tb=short", *chosen.paths]
+        command = [sys.executable, "-m", "pytest", "--nbval", "-n", "3", "--dist", "loadfile"]
+        command += ["--tb=short", *chosen.paths]
         run = subprocess.run(command, cwd=ROOT, env=environment(SETTINGS[name]), check=False)
         failures += run.returncode != 0
         outcome = "failed" if run.returncode else "passed"

@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist
 
 import book
 from book import drawings
-from tests.notebooks.numeric import text_difference
+from tests.nbval_compare import text_difference
 
 WHITE, DARK_PAGE = (1.0, 1.0, 1.0), (0x12 / 255,) * 3
 

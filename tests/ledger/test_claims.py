@@ -19,7 +19,7 @@ from tests.ledger.claim_copies import (
     OTHER_EVIDENCE,
     copies,
 )
-from tests.notebooks.numeric import text_difference
+from tests.nbval_compare import text_difference
 
 CACHED = [
     one

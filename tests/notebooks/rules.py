@@ -1,16 +1,15 @@
 """What a committed chapter must be, beyond what nbval sees: it passes a cell that never ran.
 
-Nothing may hide an output from the page, or a cell from the checks, unless `tags.toml` names it.
+Nothing may hide an output from the page, or a cell from the checks. A cell may fold its code away
+(`hide-input`), and one that only glues and prints numbers may be removed (`remove-cell`).
 
 `python -m tests.notebooks.rules FILE...` prints what is wrong in each.
 """
 
 import re
 import sys
-import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
@@ -35,20 +34,17 @@ FIGURE_METADATA = {"figure": {"caption", "name"}, "image": {"alt"}}
 """What `mystnb` may have. Its other fields remove code and outputs from the page."""
 
 NOTEBOOK_METADATA = {"kernelspec", "language_info"}
-TAGS = tomllib.loads(Path(__file__).with_name("tags.toml").read_text(encoding="utf-8"))
+TAGS = {"hide-input", "remove-cell"}
 
 
-def violations(notebook: NotebookNode, tags: Mapping[str, set[str]] | None = None) -> list[str]:
-    """Return what is wrong, each named by its cell, numbered among the code cells as nbval does.
-
-    `tags` has the tags of the cells that have one, by the cell's id.
-    """
+def violations(notebook: NotebookNode) -> list[str]:
+    """Return what is wrong, each named by its cell, numbered among the code cells as nbval does."""
     invalid = [f"not a valid notebook: {error.message}" for error in iter_validate(notebook)]
     if invalid:
         return invalid
     found = [
         *repeated_ids(notebook),
-        *metadata_violations(notebook, tags or {}),
+        *metadata_violations(notebook),
         *opening_violations(notebook),
         *figure_violations(notebook),
     ]
@@ -72,24 +68,15 @@ def repeated_ids(notebook: NotebookNode) -> Iterator[str]:
             yield f"{count} cells have the id {identifier!r}"
 
 
-def allowed_tags(chapter: str) -> dict[str, set[str]]:
-    """Return the tags that `tags.toml` gives the cells of a chapter, by the cell's id."""
-    allowed: dict[str, set[str]] = {}
-    for tag, chapters in TAGS.items():
-        for identifier in chapters.get(chapter, []):
-            allowed.setdefault(identifier, set()).add(tag)
-    return allowed
-
-
-def metadata_violations(notebook: NotebookNode, allowed: Mapping[str, set[str]]) -> Iterator[str]:
-    """Report tags that are not those of `allowed`, and other ways to hide a cell."""
+def metadata_violations(notebook: NotebookNode) -> Iterator[str]:
+    """Report tags that are not in TAGS, and other ways to hide a cell."""
     unknown = notebook.metadata.keys() - NOTEBOOK_METADATA
     if unknown:
         yield f"the notebook has the metadata {sorted(unknown)}"
     for cell in notebook.cells:
-        tags, named = sorted(cell.metadata.get("tags", [])), sorted(allowed.get(cell.id, []))
-        if tags != named:
-            yield f"the cell {cell.id!r} has the tags {tags}, not {named}"
+        other = set(cell.metadata.get("tags", [])) - TAGS
+        if other:
+            yield f"the cell {cell.id!r} has the tags {sorted(other)}; there are {sorted(TAGS)}"
         if cell.cell_type not in METADATA:
             yield f"the cell {cell.id!r} is of type {cell.cell_type}"
             continue
@@ -102,9 +89,6 @@ def metadata_violations(notebook: NotebookNode, allowed: Mapping[str, set[str]])
                 unknown.add(f"mystnb.{field}")
         if unknown:
             yield f"the cell {cell.id!r} has the metadata {sorted(unknown)}"
-    missing = allowed.keys() - {cell.id for cell in notebook.cells}
-    if missing:
-        yield f"tags are given to cells that are not there: {sorted(missing)}"
 
 
 def opening_violations(notebook: NotebookNode) -> Iterator[str]:
@@ -202,9 +186,7 @@ if __name__ == "__main__":
     found = [
         f"{path}: {violation}"
         for path in sys.argv[1:]
-        for violation in violations(
-            nbformat.read(path, as_version=nbformat.NO_CONVERT), allowed_tags(Path(path).stem)
-        )
+        for violation in violations(nbformat.read(path, as_version=nbformat.NO_CONVERT))
     ]
     print(*found, sep="\n", end="\n" if found else "")
     sys.exit(bool(found))

@@ -12,9 +12,11 @@ import nbformat
 import pytest
 
 from tests.books import CHAPTERS, ROOT
+from tests.nbval_compare import contents, first_difference
 from tests.notebooks import pages
-from tests.notebooks.numeric import first_difference, values
 from tests.notebooks.planting import MARKDOWN, OUTPUTS
+
+pytestmark = pytest.mark.slow
 
 PRINTS = {"print(12.5)": "12.5", "print('a word')": "a word", "print(2 * '|')": "||"}
 """The cells that are run, and what each prints."""
@@ -43,10 +45,6 @@ def planted(kind, draw):
     return pytest.fail("no chapter has a place for it")
 
 
-def test_the_pages_pass():
-    assert pages.violations(book_pages()) == []
-
-
 @pytest.mark.parametrize("name", MARKDOWN)
 def test_a_fault_in_the_text_is_caught(name):
     for draw in range(3):
@@ -64,7 +62,8 @@ def test_a_fault_in_the_outputs_is_caught(name):
     for draw in range(3):
         chapter, _, cell = planted(OUTPUTS[name], draw)
         [before] = [one for one in book()[chapter].cells if one.id == cell.id]
-        assert first_difference(values(before.outputs), values(cell.outputs)), (chapter, cell.id)
+        difference = first_difference(contents(before.outputs), contents(cell.outputs))
+        assert difference, (chapter, cell.id)
 
 
 def test_a_run_fails_in_the_cells_with_faults_only_and_says_what(tmp_path):
@@ -79,7 +78,7 @@ def test_a_run_fails_in_the_cells_with_faults_only_and_says_what(tmp_path):
     nbformat.write(copy, tmp_path / "copy.ipynb")
     report = tmp_path / "report.xml"
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", f"--rootdir={tmp_path}"]
-    options = ["-n", "0", "-p", "no:cacheprovider", "--color=no", f"--junitxml={report}"]
+    options = ["--nbval", "-n", "0", "-p", "no:cacheprovider", "--color=no", f"--junitxml={report}"]
     result = subprocess.run(
         [*command, *options, tmp_path / "copy.ipynb"],
         cwd=ROOT,

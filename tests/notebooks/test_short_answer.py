@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.books import CHAPTERS
-from tests.notebooks.prose import Page
+from tests.notebooks.test_prose import read
 
 TAKEN = [
     ("short_answer", "short_undivided", "undivided", "undivided_64"),
@@ -27,7 +26,7 @@ TAKEN = [
 
 def printed(chapter, name):
     """Return the value that a chapter prints under a name."""
-    lines = Page(CHAPTERS / f"{chapter}.ipynb").lines()
+    lines = read(f"chapters/{chapter}").printed.splitlines()
     [value] = {line.partition(" = ")[2] for line in lines if line.startswith(f"{name} = ")}
     return value
 
@@ -38,13 +37,13 @@ def test_a_number_from_another_chapter_is_the_number_there(page, name, chapter, 
 
 
 def test_the_rule_of_the_training_length_is_as_wrong_as_its_chapter_says():
-    lines = "\n".join(Page(CHAPTERS / "length.ipynb").lines())
+    lines = "\n".join(read("chapters/length").printed.splitlines())
     rule = printed("short_answer", "short_root_rule")
     assert f"t* at the training's length: wrong in {rule} cells" in lines
 
 
 def test_harms_stand_in_the_table_of_training():
-    table = "\n".join(Page(CHAPTERS / "training.ipynb").lines())
+    table = "\n".join(read("chapters/training").printed.splitlines())
     for name in ("inverse_d", "annealed", "normalised"):
         assert printed("short_answer", f"short_harm_{name}") in table
 

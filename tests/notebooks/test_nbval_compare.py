@@ -1,0 +1,64 @@
+"""What is rounding in an output of a notebook, and what is a difference."""
+
+import pytest
+from nbformat.v4 import new_output
+
+from tests.nbval_compare import contents, first_difference, text_difference
+
+PATH = '<svg><path clip-path="url(#p0123456789)" d="M 10.5 {} L 20 30.25"/></svg>'
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("1e-05", "1.0000001e-05"),
+        ("at -1.5", "at −1.50000001"),
+        ("1e-300 and 1e300", "1.000001e-300 and 1.000001e300"),
+        ("[0.5        0.33333333]", "[0.50000001 0.33333333]"),
+        ("law    mean\nsign   0.50\n", "law     mean\nsign   0.500\n"),
+        (PATH.format("0.0001"), PATH.format("-0.01")),  # a hundredth of a pixel
+        (PATH.format(1), PATH.format(1).replace("p0123456789", "pabcdefabcd")),
+    ],
+)
+def test_rounding_is_no_difference(old, new):
+    assert text_difference(old, new) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("0.0", "-0.0"),
+        ("0.5", "nan"),
+        ("1.5e-300", "1.50005e-300"),
+        ("a b", "ab"),
+        ("100000", "100001"),
+        ("x1", "x2"),
+        ("3-5", "3+5"),
+        ("#1e5000", "#1e5001"),
+        ("first 0.5\nsecond 0.5", "first 0.5000001 second 0.5"),
+        (PATH.format("40.25"), PATH.format("40.27")),
+        *(
+            (PATH.format(0) + label.format("0.0004"), PATH.format(0) + label.format("0.0005"))
+            for label in ("{}", "<svg><!-- {} --></svg>", "<svg><text>{}</text></svg>")
+        ),
+    ],
+)
+def test_anything_else_is_a_difference(old, new):
+    assert text_difference(old, new) is not None
+
+
+def test_outputs_are_compared_in_order_and_reported_briefly():
+    text, figure = ("stdout", "0.5"), ("image/svg+xml", "<svg>" + "x" * 9999 + "</svg>")
+    assert first_difference([text, figure], [text, figure]) is None
+    for other in ([text], [figure, text], [text, figure, figure]):
+        assert len(first_difference([text, figure], other)) < 600
+
+
+def test_the_name_of_a_glued_value_is_compared():
+    data = {"text/plain": "0.5"}
+    variance, error = (
+        contents([new_output("display_data", data=data, metadata={"scrapbook": {"name": name}})])
+        for name in ("variance", "error")
+    )
+    assert first_difference(variance, variance) is None
+    assert "error" in first_difference(variance, error).split("new: ")[1]
