@@ -31,15 +31,8 @@ def test_every_displayed_formula_is_read_by_a_check():
     assert not unread, "let the check of its place, or one of its own, read it"
 
 
-COSTLY = {"thm-output-backward", "theorem-poisson", "eq-reach-rate"}
-COSTLY |= {"thm-exact-log-concave", "proposition-received", "thm-needle-information"}
-"""Of these each change takes an integral or a sample: the pages are checked, the changes weekly."""
-
-
-@pytest.mark.parametrize(
-    "label",
-    [pytest.param(one, marks=[pytest.mark.slow] if one in COSTLY else []) for one in TIES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("label", TIES)
 def test_a_changed_formula_fails(label):
     missed = [
         f"{change.old} → {change.new} in {formula.tex}"
@@ -49,6 +42,7 @@ def test_a_changed_formula_fails(label):
     assert not missed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("label", "beginning"), EQUIVALENT)
 def test_what_is_called_equivalent_holds(label, beginning):
     [(formula, change)] = [
