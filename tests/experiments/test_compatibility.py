@@ -53,7 +53,7 @@ def test_the_record_has_every_cell_and_the_page_shows_it():
         ("Whisper", "generation", TOOLS),
         ("GptOss", "eager", TOOLS),
         # Its experts break the graph, and a mode's own function was compiled.
-        ("Mixtral", "compile", ["probe"]),
+        pytest.param("Mixtral", "compile", ["probe"], marks=pytest.mark.slow),
     ],
 )
 def test_a_cell_is_recorded_as_a_run_finds_it(family, column, tools):

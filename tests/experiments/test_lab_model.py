@@ -162,7 +162,13 @@ def row_by_row(model):
     return linear("output", norm("norm", x)), ratios
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+QUICK = ("baseline", "exact", "learned cosine", "half rotary", "a law of its own")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in VARIANTS],
+)
 def test_a_model_is_what_numpy_computes_position_by_position(name):
     config = variant(name)
     model = Transformer(config, 0, torch.float64)

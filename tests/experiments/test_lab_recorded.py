@@ -31,6 +31,11 @@ def chosen(experiment, variant):
     return next(one for one in found if one.setting.variant == variant)
 
 
+def slow(experiment, variant):
+    """Return the name of a run that is replayed in make test-all."""
+    return pytest.param(experiment, variant, marks=pytest.mark.slow)
+
+
 @pytest.fixture(scope="module")
 def shakespeare():
     """Return what the first steps of seed 0 see of tiny-shakespeare, and zeros for the rest.
@@ -54,9 +59,9 @@ def first_losses(setting, text, **changed):
     ("experiment", "variant"),
     [
         ("source_start", "note"),  # PyTorch's start, and a factor behind attention
-        ("encoder", "baseline"),  # masked bytes
-        ("no_scale_norm", "norm_learned_64"),  # cosines, and a scale that is learned
-        ("residual", "eight_with_bias"),  # a factor that is taken back
+        slow("encoder", "baseline"),  # masked bytes
+        slow("no_scale_norm", "norm_learned_64"),  # cosines, and a scale that is learned
+        slow("residual", "eight_with_bias"),  # a factor that is taken back
     ],
 )
 def test_the_first_steps_of_a_recorded_run_are_replayed(experiment, variant, shakespeare):
@@ -78,8 +83,8 @@ def test_another_learning_rate_is_not_replayed(shakespeare):
     ("experiment", "variant"),
     [
         ("length_head", "noise_70_qk"),
-        ("length_recall", "fixed_qk"),
-        ("length_induction", "rotary_ssmax"),
+        slow("length_recall", "fixed_qk"),
+        slow("length_induction", "rotary_ssmax"),
     ],
 )
 def test_the_first_steps_of_a_recorded_head_are_replayed(experiment, variant):

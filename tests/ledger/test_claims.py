@@ -102,7 +102,7 @@ def test_every_box_has_the_statement_and_the_evidence_of_its_check(identifier, c
     assert text_difference(written, box(checked[identifier])) is None
 
 
-@pytest.mark.parametrize("copy", one_a_source())
+@pytest.mark.parametrize("copy", list(one_a_source()))
 def test_a_falsified_statement_gets_another_verdict(copy, checked):
     assert verdict(copy) == copy.verdict != checked[copy.id].verdict
 

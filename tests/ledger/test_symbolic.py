@@ -40,9 +40,14 @@ def at(expression, n=3):
 
 
 @pytest.mark.parametrize("name", PROOFS)
-def test_it_is_proved_and_falsified_it_is_not(name):
+def test_it_is_proved(name):
+    assert PROOFS[name]().proved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROOFS)
+def test_falsified_it_is_not_proved(name):
     proof = PROOFS[name]()
-    assert proof.proved
     assert (name in WITHOUT_SIDES) == symbolic.Identity(proof.left, 2 * proof.right).proved
     if name not in WITHOUT_SIDES:
         assert not symbolic.Identity(proof.left, -proof.right).proved

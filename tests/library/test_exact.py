@@ -115,6 +115,7 @@ def finer():
     log_keys=st.floats(0.31, 12.0),
 )
 @settings(max_examples=8)
+@pytest.mark.slow
 def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
     """Over the whole stated range, each result is converged to the stated accuracy."""
     alpha, n = 10.0**log_scale / np.sqrt(law.variance), int(10.0**log_keys)

@@ -38,6 +38,7 @@ def test_the_best_factor_has_the_least_loss(alpha, theta):
     assert np.log(found.value) == pytest.approx(minimize_scalar(loss).x, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_errors_are_the_scatter_of_repeated_samples():
     found = [retrieval.needle_calibration(needles(2.0, 3.0, 300, 40, seed)) for seed in range(300)]
     for i in range(2):

@@ -119,7 +119,11 @@ def ids(law):
     ("law", "mean", "alpha"),
     [
         *zip(LAWS, MEANS, 5 * [8.0], strict=True),
-        *((LAWS[i], MEANS[i], alpha) for i in (0, 4) for alpha in (0.05, 300.0)),
+        *(
+            pytest.param(LAWS[i], MEANS[i], alpha, marks=pytest.mark.slow)
+            for i in (0, 4)
+            for alpha in (0.05, 300.0)
+        ),
     ],
     ids=ids,
 )
@@ -372,7 +376,7 @@ def test_a_density_that_has_underflowed_where_it_does_not_count_is_no_harm():
     expected = brentq(lambda a: 2 * a**2 / (1 - a**2) + np.log1p(-(a**2)) - np.log(512), 0.1, 0.99)
     assert freezing.critical_alpha(512, law) == pytest.approx(expected, rel=1e-8)
     alphas = np.array([0.99, 3.0])
-    for n in (2, 10**6):
+    for n in (10**6,):
         found = exact.gradient(law, alphas, n)
         np.testing.assert_allclose(found, unit * exact.gradient(whole, alphas / unit, n), rtol=1e-7)
         for needle, same in ((Tilted(0.5), Tilted(0.5 / unit)), (Fixed(6.0), Fixed(6.0 * unit))):
