@@ -162,7 +162,12 @@ def together(*experiments: str) -> tuple[Outcome, ...]:
 
 
 def training_runs() -> list[Fields]:
-    """Return what is recorded of every training run on a text, of each once."""
+    """Return what is recorded of every training run on a text, of each once.
+
+    Those of sweeps that are still in experiments/planned are left out.
+    """
+    planned = {path.stem for path in HERE.glob("planned/*.toml")}
     files = sorted((RECORDED / "training").glob("*.jsonl"))
-    lines = chain.from_iterable(results.read(file).items() for file in files)
+    finished = (file for file in files if file.stem not in planned)
+    lines = chain.from_iterable(results.read(file).items() for file in finished)
     return list(dict(lines).values())

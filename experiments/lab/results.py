@@ -60,17 +60,18 @@ class Setting:
     @property
     def key(self) -> str:
         """The identity as a word."""
-        return _key(self.identity())
+        return key_of(self.identity())
 
 
-def _key(table: Table) -> str:
-    parts = ("model", "training", "task", "corpus")
+def key_of(table: Table) -> str:
+    """Return what a line is known by, as a word: a run's identity, or what a piece is `at`."""
+    parts = ("model", "training", "task", "corpus", "at")
     return json.dumps({part: table[part] for part in parts if part in table}, sort_keys=True)
 
 
 def read(path: Path) -> dict[str, Table]:
     """Return the runs of a file by `Setting.key`; raises as `files.lines`."""
-    return {_key(table): table for table in files.lines(path)}
+    return {key_of(table): table for table in files.lines(path)}
 
 
 def encoded(setting: Setting, run: Run | Found, made: Table, timing: Table) -> Table:

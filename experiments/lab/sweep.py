@@ -22,6 +22,12 @@ A sweep is a TOML file::
 A sweep of heads that learn to find has no corpus, and [task], with fields of recall.Task, in place
 of [training].
 
+Two more keys are for learning rates that are chosen, each variant's by itself. `widen =
+"validation_loss"`, in the sweep that chooses: where the best rate of a variant, by the mean loss
+over the seeds, is its first or its last, the next one, half or twice as large, is run too, until
+the best is inside. `rates = "other.toml"`, in the sweep that judges: each variant has its best rate
+of that sweep, all of whose runs have to be there.
+
 Each finished run is a line that is added to the file of results (`results`), whose configuration
 says which run it is. What is there is not run again, so a sweep that was stopped, in whatever way,
 goes on where it was. One sweep at a time may write to a file of results; anyone may read it.
@@ -29,6 +35,7 @@ goes on where it was. One sweep at a time may write to a file of results; anyone
 Source 002. Chapter: training.
 """
 
+import math
 import multiprocessing
 import os
 import platform
@@ -39,17 +46,18 @@ import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from attnlib import files
+from attnlib import checking, files
 from attnlib.sampling import cores
 from experiments import provenance
 from experiments.lab import data, fields, results
@@ -61,8 +69,15 @@ from experiments.lab.train import Run, Training, train
 
 Table = dict[str, Any]
 
-KEYS = {"results", "corpus", "seeds", "model", "training", "task", "grid", "variants"}
+TABLES = {"model", "training", "task", "grid", "variants"}
+KEYS = {"results", "corpus", "seeds", "rates", "widen", *TABLES}
 """What a file may have at its top."""
+
+MEASURES = ("final_loss", "validation_loss")
+"""By what a sweep may choose learning rates."""
+
+RATES = 2.0**-20, 2.0**0
+"""Between these a sweep may widen its learning rates."""
 
 
 class SweepError(Exception):
@@ -79,7 +94,9 @@ class Sweep:
     results: Path
     """The file of the results."""
     settings: tuple[Setting, ...]
-    """The runs, those of the first seed first."""
+    """The runs, those of the first seed first; those by which it was widened come last."""
+    widen: str = ""
+    """The loss by which it chooses learning rates; "" for a sweep that chooses none."""
 
 
 class Outcome(NamedTuple):
@@ -114,15 +131,22 @@ def _sweep(path: Path, table: Table) -> Sweep:
     corpus = "" if kind is Task else table["corpus"]
     digest = data.sha256(corpus) if corpus else ""
     common = {**table.get("model", {}), **table.get("training", {}), **table.get("task", {})}
-    grid = table.get("grid", {})
+    grid, widen = table.get("grid", {}), table.get("widen", "")
+    if widen:
+        checking.choice("widen", widen, MEASURES)
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    variants = table.get("variants", {"baseline": {}})
+    if "rates" in table:
+        rates = best_rates(read(path.parent / table["rates"]))
+        variants = {name: {"learning_rate": rates[name], **variants[name]} for name in variants}
     settings = tuple(
         _setting(name, kind, {**common, **point, **changed, "seed": seed}, corpus, digest)
         for seed in table.get("seeds", [0])
         for point in points
-        for name, changed in table.get("variants", {"baseline": {}}).items()
+        for name, changed in variants.items()
     )
-    return Sweep(path.parent / table["results"], settings)
+    sweep = Sweep(path.parent / table["results"], settings, widen)
+    return _widened(sweep) if widen else sweep
 
 
 def _setting(
@@ -137,7 +161,73 @@ def _setting(
         raise ValueError(f"{error} (variant {variant!r})") from None
 
 
+# --- learning rates ------------------------------------------------------------------------------
+
+
+def best_rates(sweep: Sweep) -> dict[str, float]:
+    """Return the learning rate of each variant whose mean loss over the seeds is smallest.
+
+    The loss is `Sweep.widen`. Raises SweepError where a run is missing. Chapter: training.
+    """
+    means = _mean_losses(sweep)
+    missing = sum(math.isnan(mean) for rates in means.values() for mean in rates.values())
+    if missing:
+        raise SweepError(
+            f"the learning rates are chosen by {sweep.results.name}, which comes first and lacks "
+            f"runs at {missing} of them"
+        )
+    return {variant: min(rates, key=rates.__getitem__) for variant, rates in means.items()}
+
+
+def _mean_losses(sweep: Sweep) -> dict[str, dict[float, float]]:
+    """Return the mean loss of each variant at each learning rate, the smallest rate first.
+
+    It is NaN where a run is missing, and infinite where one diverged.
+    """
+    lines = _read(sweep)
+    losses: dict[str, dict[float, list[float]]] = {}
+    for setting in sweep.settings:
+        line = lines.get(setting.key)
+        loss = math.nan if line is None else line[sweep.widen]
+        rates = losses.setdefault(setting.variant, {})
+        of_seeds = rates.setdefault(setting.training.learning_rate, [])
+        of_seeds.append(math.inf if loss is None else loss)
+    return {
+        variant: {rate: fmean(rates[rate]) for rate in sorted(rates)}
+        for variant, rates in losses.items()
+    }
+
+
+def _widened(sweep: Sweep) -> Sweep:
+    """Return the sweep with a learning rate more for each variant that is best at an end."""
+    while True:
+        added: list[Setting] = []
+        for variant, means in _mean_losses(sweep).items():
+            rates, best = list(means), min(means, key=means.__getitem__)
+            further = {rates[0]: rates[0] / 2, rates[-1]: rates[-1] * 2}.get(best)
+            missing = any(map(math.isnan, means.values()))
+            if missing or further is None or not RATES[0] <= further <= RATES[1]:
+                continue
+            added += [
+                replace(one, training=replace(one.training, learning_rate=further))
+                for one in sweep.settings
+                if (one.variant, one.training.learning_rate) == (variant, best)
+            ]
+        if not added:
+            return sweep
+        sweep = replace(sweep, settings=(*sweep.settings, *added))
+
+
 # --- running it ----------------------------------------------------------------------------------
+
+
+def run_file(path: str | Path, **options: Any) -> list[Outcome]:
+    """Run the sweep of a file as `run`, and again for as long as it is widened."""
+    while True:
+        sweep = read(path)
+        finished = run(sweep, **options)
+        if len(read(path).settings) == len(sweep.settings):
+            return finished
 
 
 def run(
@@ -159,8 +249,7 @@ def run(
     try:
         with ExitStack() as stack:
             sweep.results.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(sweep.results.with_name(f".{sweep.results.name}.lock"), timeout=0)
-            stack.enter_context(lock)
+            stack.enter_context(writing(sweep.results))
             sweep.results.touch()
             finished = _read(sweep)
             pending = {one.key: one for one in sweep.settings if one.key not in finished}
@@ -175,6 +264,11 @@ def run(
     except OSError as error:
         raise SweepError(f"{sweep.results} cannot be written: {error}") from error
     return outcomes(sweep)
+
+
+def writing(path: Path) -> FileLock:
+    """Return what whoever writes a file of results has to hold; entering raises Timeout at once."""
+    return FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
 
 
 def _run(

@@ -13,6 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from attnlib import files
 from experiments import provenance
 from experiments.__main__ import app
 from experiments.lab import data, recall, results, sweep
@@ -244,6 +245,65 @@ def test_one_sweep_at_a_time_writes_and_others_read(file):
     assert "another sweep is writing" in seen[0]
     assert all(0 <= number <= 8 for number in seen[1::2])
     assert len(run_here(file)) == 8
+
+
+# --- learning rates that are chosen --------------------------------------------------------------
+
+CHOOSING = SMALL.replace("seeds = [3, 4]", 'seeds = [3, 4]\nwiden = "final_loss"')
+JUDGING = SMALL.split("[grid]")[0].replace("results.jsonl", "judged.jsonl")
+JUDGING = (
+    JUDGING.replace("[3, 4]", '[5]\nrates = "sweep.toml"')
+    + '[variants.note]\npost_scale = "constant"'
+)
+
+
+def with_losses(file, losses):
+    """Give the file's runs a final loss by learning rate, None for one that diverged."""
+    for setting in sweep.read(file).settings:
+        rate = setting.training.learning_rate
+        if rate in losses and setting.key not in results.read(file.parent / "results.jsonl"):
+            line = {**setting.identity(), "final_loss": losses[rate]}
+            files.append(file.parent / "results.jsonl", line)
+    return sorted({one.training.learning_rate for one in sweep.read(file).settings})
+
+
+def test_a_best_rate_at_an_end_widens_the_sweep_until_it_is_inside(file):
+    file.write_text(CHOOSING.replace("[0.01, 0.001]", "[0.02, 0.01]"))
+    assert with_losses(file, {}) == [0.01, 0.02]
+    assert with_losses(file, {0.01: 2.0}) == [0.01, 0.02]
+    assert with_losses(file, {0.02: 3.0}) == [0.005, 0.01, 0.02]
+    assert with_losses(file, {0.005: 1.0}) == [0.0025, 0.005, 0.01, 0.02]
+    file.with_name("judged.toml").write_text(JUDGING)
+    assert "lacks runs at 2 of them" in refusal(file.with_name("judged.toml"))
+    assert with_losses(file, {0.0025: None}) == [0.0025, 0.005, 0.01, 0.02]
+    (only,) = sweep.read(file.with_name("judged.toml")).settings
+    assert (only.training.learning_rate, only.training.seed) == (0.005, 5)
+    assert only.config.post_scale == "constant"
+
+
+def test_each_variant_is_widened_by_itself_and_the_command_runs_what_is_added(file):
+    text = CHOOSING.replace("[0.01, 0.001]", "[0.02, 0.01]").replace("[3, 4]", "[3]")
+    file.write_text(text.replace("[variants.note]", "[variants.note]\ngain_rate = 2.0"))
+    for setting in sweep.read(file).settings:
+        of_note = (setting.variant == "note") == (setting.training.learning_rate == 0.02)
+        line = {**setting.identity(), "final_loss": 1.0 + of_note}
+        files.append(file.parent / "results.jsonl", line)
+    added = [(one.variant, one.training.learning_rate) for one in sweep.read(file).settings[4:]]
+    assert added == [("baseline", 0.04), ("note", 0.005)]
+    (file.parent / "results.jsonl").unlink()
+    with ThreadPoolExecutor(1) as pool:
+        finished = sweep.run_file(file, executor=pool)
+    assert sweep.read(file).settings == tuple(outcome.setting for outcome in finished)
+    rates = sweep.best_rates(sweep.read(file))
+    for variant, rate in rates.items():
+        tried = [s.training.learning_rate for s, _ in finished if s.variant == variant]
+        assert min(tried) < rate < max(tried) or rate == 0.64
+
+
+@pytest.mark.parametrize("key", ['widen = "loss"', 'rates = "no.toml"'])
+def test_what_cannot_be_chosen_is_refused(file, key):
+    file.write_text(f"{key}\n{SMALL}")
+    assert ("widen must be one of" if "widen" in key else "no.toml: ") in refusal(file)
 
 
 # --- executors and kills -------------------------------------------------------------------------

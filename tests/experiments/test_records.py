@@ -3,11 +3,12 @@
 import importlib
 import json
 import re
+import tomllib
 from functools import partial
 
 import pytest
 
-from experiments import records
+from experiments import records, work_queue
 from experiments.lab import results, sweep
 from experiments.records import HERE, RECORDED, complete, load, save
 
@@ -35,19 +36,38 @@ def test_every_training_run_of_a_sweep_is_recorded_and_no_other(name):
     assert list(lines) == [one.setting.key for one in found]
 
 
-def test_a_planned_sweep_says_what_would_refute_it_and_may_be_moved():
-    for path in HERE.glob("planned/*.toml"):
-        text = path.read_text("utf-8")
-        assert sweep.read(path).settings
-        assert "Written down before the first run" in text
-        assert "efuted" in text
-        assert '\nresults = "recorded/' in text
-        assert not (HERE / path.name).exists()
+PLANNED = [path for path in sorted(HERE.glob("planned/*.toml")) if path.name != "queue.toml"]
+
+
+@pytest.mark.parametrize("path", PLANNED, ids=[path.stem for path in PLANNED])
+def test_a_planned_sweep_says_what_would_refute_it(path):
+    text = path.read_text("utf-8")
+    assert "Written down before the first run" in text
+    assert "efuted" in text
+    assert f'\nresults = "../recorded/training/{path.stem}.jsonl"' in text
+    assert f"python -m experiments sweep experiments/planned/{path.name}" in text
+    assert not (HERE / path.name).exists()
+
+
+def test_the_queue_has_every_planned_sweep_once_and_rates_before_what_they_are_for():
+    pieces = work_queue.pieces(work_queue.ROOT)
+    names = [piece.sweep for piece in pieces if piece.sweep]
+    assert sorted(names) == [path.name for path in PLANNED]
+    tables = {path.name: tomllib.loads(path.read_text("utf-8")) for path in PLANNED}
+    for name, table in tables.items():
+        if "rates" in table:
+            chosen = tables[table["rates"]]
+            assert names.index(table["rates"]) < names.index(name)
+            assert chosen["variants"] == table["variants"]
+            assert chosen["model"] == table["model"]
+            assert not set(chosen["seeds"]) & set(table["seeds"])
+    assert all(piece.hours > 0.0 for piece in pieces)
 
 
 def test_runs_of_two_experiments_are_the_same_and_there_is_no_other_file():
     described = [sweep.read(HERE / f"{name}.toml").results for name in SWEEPS]
-    assert sorted(RECORDED.glob("*/*")) == sorted(described)
+    begun = {RECORDED / "training" / f"{path.stem}.jsonl" for path in PLANNED}
+    assert set(RECORDED.glob("*/*.jsonl")) - begun == set(described)
     seen = {}
     for file in described:
         for key, line in results.read(file).items():
