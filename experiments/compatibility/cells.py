@@ -143,13 +143,16 @@ def listening() -> Iterator[list[str]]:
     handler = logging.Handler()
     handler.emit = lambda record: said.append(one_line(record.getMessage()))  # type: ignore[method-assign]
     logger = logging.getLogger("transformers")
+    level = logger.level
     logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)  # whoever opened a model before may have silenced it
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = lambda message, *_, **__: said.append(one_line(message))
             yield said
     finally:
+        logger.setLevel(level)
         logger.removeHandler(handler)
 
 
