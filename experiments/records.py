@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm import tqdm
 
 from attnlib.files import replace
 from experiments import provenance
-from experiments.lab import results, sweep
-from experiments.lab.sweep import Outcome
+
+if TYPE_CHECKING:  # training runs load torch, and the other records need none
+    from experiments.lab.sweep import Outcome
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
@@ -134,11 +135,13 @@ def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: i
 
 
 @cache
-def runs(experiment: str) -> tuple[Outcome, ...]:
+def runs(experiment: str) -> "tuple[Outcome, ...]":
     """Return the recorded runs of experiments/`experiment`.toml, in the order of the sweep.
 
     Raises FileNotFoundError where some are missing.
     """
+    from experiments.lab import sweep
+
     described = sweep.read(HERE / f"{experiment}.toml")
     found = sweep.outcomes(described)
     if len(found) < len(described.settings):
@@ -149,13 +152,13 @@ def runs(experiment: str) -> tuple[Outcome, ...]:
     return tuple(found)
 
 
-def together(*experiments: str) -> tuple[Outcome, ...]:
+def together(*experiments: str) -> "tuple[Outcome, ...]":
     """Return the runs of several experiments, by learning rate, the largest first, and by seed.
 
     Raises FileNotFoundError as `runs`.
     """
 
-    def rate_and_seed(outcome: Outcome) -> tuple[float, int]:
+    def rate_and_seed(outcome: "Outcome") -> tuple[float, int]:
         return -outcome.setting.training.learning_rate, outcome.setting.training.seed
 
     return tuple(sorted(chain.from_iterable(map(runs, experiments)), key=rate_and_seed))
@@ -166,6 +169,8 @@ def training_runs() -> list[Fields]:
 
     Those of sweeps that are still in experiments/planned are left out.
     """
+    from experiments.lab import results
+
     planned = {path.stem for path in HERE.glob("planned/*.toml")}
     files = sorted((RECORDED / "training").glob("*.jsonl"))
     finished = (file for file in files if file.stem not in planned)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from experiments import length
 from experiments.lab.comparison import by_variant
@@ -79,6 +78,8 @@ def recall(models: Recall) -> Iterator[Part]:
 
 def _mixed(models: Recall) -> Iterator[Part]:
     """Trained on several lengths, where the loss tells a from b."""
+    from scipy.stats import spearmanr  # takes longer to load than all else of this page
+
     slopes = {task: models.gain(f"{task}_own_mixed", 1).mean(axis=1) for task in TASKS}
     yield number(8, "growing, b", slopes["growing"], "above 0.15")
     yield number(8, "fixed, b", slopes["fixed"], "above 0.08")

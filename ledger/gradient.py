@@ -10,7 +10,6 @@ import numpy as np
 import sympy
 from scipy.optimize import brentq
 from scipy.special import lambertw
-from scipy.stats import pearsonr
 
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
@@ -201,6 +200,8 @@ def max_entry(
 
     A law is obvious that makes a quarter of what log α varies by: a correlation of ½.
     """
+    from scipy.stats import pearsonr  # takes as long to load as a chapter's other checks
+
     count, (low, high) = 800, interval
     best = np.array([_best_scales_by_largest_entry(n, count, seed) for n in sizes])
     inside = ((best >= low) & (best <= high)).mean(axis=0)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import linregress
 
 
 class Source(NamedTuple):
@@ -184,7 +183,12 @@ def close(measured: ArrayLike, claimed: ArrayLike, bar: float = Bar.ROUNDING) ->
 
 def power_of(x: ArrayLike, y: ArrayLike) -> float:
     """Return the power of x that y goes like, by least squares on the logarithms."""
-    return float(linregress(np.log(x), np.log(y)).slope)
+    return slope(np.log(x), np.log(y))
+
+
+def slope(x: ArrayLike, y: ArrayLike) -> float:
+    """Return the slope of y in x, by least squares."""
+    return float(np.polyfit(np.asarray(x, float), np.asarray(y, float), 1)[0])
 
 
 def listed(pattern: str, *columns: Iterable[Any]) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import sympy
 from scipy.special import betainc
-from scipy.stats import kstest, linregress
 
 from attnlib import annealed, exact, rows
 from attnlib.checking import FloatArray
@@ -27,6 +26,7 @@ from ledger.registry import (
     holds_within,
     listed,
     power_of,
+    slope,
 )
 
 GRID: FloatArray = np.arange(40.0, 20_001.0, 40.0)
@@ -138,6 +138,8 @@ def density(
 
     √N times the distance of N draws from their law exceeds `bound` by chance 3 times in 10⁸.
     """
+    from scipy.stats import kstest  # takes as long to load as a chapter's other checks
+
     rng = np.random.default_rng(seed)
     count, distances = 20_000, []
     for d in dimensions:
@@ -248,7 +250,7 @@ def _entropy_slope(name: str, law: Law) -> float:
     else:  # −log Σp² = 2 log Z(α) − log Z(2α)
         once, twice = (exact.free_energy(law, a * scale, ENTROPY_KEYS) for a in (1.0, 2.0))
         entropy = 2.0 * once - twice
-    return float(linregress(np.log(ENTROPY_KEYS), entropy).slope)
+    return slope(np.log(ENTROPY_KEYS), entropy)
 
 
 @claim("decoder.half-length")

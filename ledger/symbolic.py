@@ -8,6 +8,7 @@ functions), policies (scales in use that are one rule in different words).
 """
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import sympy
@@ -28,7 +29,7 @@ class Identity:
     left: Any
     right: Any
 
-    @property
+    @cached_property
     def residual(self) -> Any:
         """left − right, simplified; matrices entry by entry."""
         return sympy.simplify(self.left - self.right)
@@ -52,6 +53,7 @@ def product_moments(mean: float) -> Moments:
     return Moments(mean**2, 1.0 + 2.0 * mean**2)
 
 
+@cache
 def product_mean() -> Identity:
     """Return E(qk) = μ_q μ_k for independent q ~ N(μ_q, σ_q²), k ~ N(μ_k, σ_k²).
 
@@ -61,6 +63,7 @@ def product_mean() -> Identity:
     return Identity(E(q * k), MU_Q * MU_K)
 
 
+@cache
 def product_variance() -> Identity:
     """Return Var(qk) = (σ_q² + μ_q²)(σ_k² + μ_k²) − μ_q²μ_k² for independent normal q and k.
 
@@ -71,6 +74,7 @@ def product_variance() -> Identity:
     return Identity(variance(q * k), right)
 
 
+@cache
 def product_variance_of_any_law() -> Identity:
     """Return the same variance from moments alone: E(q²)E(k²) − (E q · E k)².
 
@@ -90,6 +94,7 @@ def softmax(n: int) -> tuple[Any, Any]:
     return s, weights / sum(weights)
 
 
+@cache
 def jacobian(n: int) -> Identity:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) as n × n matrices.
 
@@ -99,6 +104,7 @@ def jacobian(n: int) -> Identity:
     return Identity(p.jacobian(s), ALPHA * (sympy.diag(*p) - p * p.T))
 
 
+@cache
 def l1_identity(n: int) -> Identity:
     """Return ½ Σ_ij |∂p_i/∂s_j| = α(1 − Σp²).
 
@@ -113,6 +119,7 @@ def l1_identity(n: int) -> Identity:
     return Identity(left, ALPHA * (1 - sum(p.applyfunc(lambda entry: entry**2))))
 
 
+@cache
 def normal_mgf() -> Identity:
     """Return E e^{αs} = e^{α²/2} for s ~ N(0, 1). Source 000; chapter: largest."""
     s = sympy.Symbol("s", real=True)
@@ -121,6 +128,7 @@ def normal_mgf() -> Identity:
     return Identity(mean, sympy.exp(ALPHA**2 / 2))
 
 
+@cache
 def cosine_mgf(d: int) -> Identity:
     """Return E e^{αs} of the cosine law in its elementary form, for d = 3, 5 or 7.
 

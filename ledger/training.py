@@ -10,7 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.stats import linregress, zscore
 
 from attnlib import exact, retrieval, rows
 from attnlib.checking import FloatArray
@@ -26,7 +25,7 @@ from experiments.lab.small_models import (
     train_retrieval,
 )
 from experiments.power_softmax import power_softmax
-from ledger.registry import Bar, Decision, Verdict, claim, close, holds, holds_within, listed
+from ledger.registry import Bar, Decision, Verdict, claim, close, holds, holds_within, listed, slope
 
 if TYPE_CHECKING:  # the runs load torch, and the other claims need none
     from experiments.lab.sweep import Outcome
@@ -101,7 +100,8 @@ def scale_dependent(undone: str = "eight", skip: bool = True) -> Decision:
     before = max(apart(undone, precision).max() for precision in ("float32", "float64"))
     rest, branch = np.sin(np.outer((1.0, 1.7), np.arange(128.0)))
     c = (128 / math.e) ** 0.5
-    plain, alone, whole = (zscore(a * rest + b * branch) for a, b in ((1, 1), (1, c), (c, c)))
+    sums = [a * rest + b * branch for a, b in ((1, 1), (1, c), (c, c))]
+    plain, alone, whole = ((x - x.mean()) / x.std() for x in sums)
     after = float(np.abs((whole if skip else alone) - plain).max())
     changed = [before, after, float(np.abs(alone - plain).max())]
     numbers = {"changed": changed, "harm": _listed(harm), "seeds": harm.size}
@@ -228,7 +228,7 @@ def not_rnn(
         for gain in gains:
             size: Any = {"gain": gain, "normalised": normalised}
             attention, recurrent = (
-                np.mean([linregress(layers, np.log10(run[7:])).slope for run in runs])
+                np.mean([slope(layers, np.log10(run[7:])) for run in runs])
                 for runs in (
                     [stack_gradients(seed + i, "residual", **size) for i in range(8)],
                     [recurrent_gradients(seed + i, **size) for i in range(20)],
@@ -251,13 +251,13 @@ def not_learning_rate(
     """Train attention at scale `alpha` with all rates; or cure it with the scale 1 instead."""
     optimisers: tuple[Optimiser, ...] = ("descent", "adam")
 
-    def loss(alpha: float, rate: float, optimiser: Optimiser) -> Estimate:
+    def best(alpha: float, rates: Sequence[float], optimiser: Optimiser) -> Estimate:
         settings: Any = {"alpha": alpha, "optimiser": optimiser, "steps": steps}
-        runs = [train_retrieval(seed + i, rate, **settings)[-1] for i in range(seeds)]
-        return mean_and_error(np.array(runs))
+        runs = [train_retrieval(seed + i, rates, **settings)[-1] for i in range(seeds)]
+        return min(mean_and_error(losses) for losses in np.transpose(runs))
 
-    descent, adam = (min(loss(alpha, rate, one) for rate in RATES[one]) for one in optimisers)
-    scaled = loss(1.0, 10.0, "descent")
+    descent, adam = (best(alpha, RATES[one], one) for one in optimisers)
+    scaled = best(1.0, [10.0], "descent")
     cured = scaled.value if cure == "scale" else min(descent.value, adam.value)
     if cured < Bar.TENTH:
         verdict = Verdict.WRONG
@@ -272,10 +272,10 @@ def not_learning_rate(
 def _losses(normaliser: Normaliser, pairs: int, seed: int) -> FloatArray:
     """Return log₁₀ of the loss after 50 steps, for each of the RATES and `pairs` seeds."""
     losses = [
-        [train_retrieval(seed + i, rate, normaliser=normaliser, steps=50)[-1] for i in range(pairs)]
-        for rate in RATES["attention"]
+        train_retrieval(seed + i, RATES["attention"], normaliser=normaliser, steps=50)[-1]
+        for i in range(pairs)
     ]
-    return np.log10(losses)
+    return np.log10(losses).T
 
 
 def _best(losses: FloatArray) -> FloatArray:

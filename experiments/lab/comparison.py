@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import stdtrit
 
 from attnlib import checking
 from attnlib.checking import FloatArray
@@ -45,8 +45,10 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     (2.0, 2.484...)
     """
     given = checking.finite("values", values)
-    factor = stats.t.isf((1.0 - CONFIDENCE) / 2.0 / comparisons, given.shape[-1] - 1)
-    return Interval(np.asarray(given.mean(axis=-1)), factor * stats.sem(given, axis=-1))
+    count = given.shape[-1]
+    factor = -stdtrit(count - 1, (1.0 - CONFIDENCE) / 2.0 / comparisons)
+    error = given.std(axis=-1, ddof=1) / np.sqrt(count)
+    return Interval(np.asarray(given.mean(axis=-1)), factor * error)
 
 
 def by_variant(outcomes: "Iterable[Outcome]") -> dict[tuple[str, int], list[Any]]:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attnlib.checking import FloatArray
 
@@ -58,45 +58,86 @@ def retrieval(seed: int, count: int = 64, n: int = 8, d: int = 16) -> Retrieval:
 
 def train_retrieval(
     seed: int,
-    rate: float,
+    rate: ArrayLike,
     *,
-    alpha: float = 1.0,
-    size: float = 1.0,
+    alpha: ArrayLike = 1.0,
+    size: ArrayLike = 1.0,
     normaliser: Normaliser = "softmax",
     optimiser: Optimiser = "descent",
     steps: int = 200,
 ) -> FloatArray:
-    """Train one head on `retrieval(seed)`; return the loss before each step and after the last.
+    """Train heads on `retrieval(seed)`; return the loss before each step and after the last.
 
-    The output is z = p·v with p = softmax(α s), or the power softmax of s; the loss is the mean of
+    The output is z = p·v with p = softmax(α s), or the power softmax of αs; the loss is the mean of
     (z − wanted)², over all rows in each step. 1 is what the constant output 0 gets. `size`
-    multiplies the weights at the start. Where the numbers overflow, the loss is ∞ from there on.
-    Chapters: gradient, errata.
+    multiplies the weights at the start. `rate`, `alpha` and `size` broadcast, a head for each: the
+    losses have the shape (steps + 1, *theirs). Where the numbers overflow, the loss is ∞ from there
+    on. Chapters: gradient, errata.
     """
-    import torch  # stacks of layers need none
+    features, values, wanted, first = retrieval(seed)
+    rates, alphas, sizes = np.broadcast_arrays(rate, alpha, size)
+    weights = np.outer(first, sizes)
+    update = {"descent": _Descent, "adam": _Adam}[optimiser](rates.ravel())
+    mix = {"softmax": _softmax, "power": _power_softmax}[normaliser]
+    by_weight = features.reshape(-1, first.size)
+    losses = np.empty((steps + 1, rates.size))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for step in range(steps + 1):
+            scores = alphas.ravel() * (by_weight @ weights).reshape(*values.shape, -1)
+            p, slope = mix(scores)
+            z = (p * values[..., None]).sum(axis=1)
+            error = z - wanted[:, None]
+            losses[step] = np.square(error).mean(axis=0)
+            by_score = 2.0 / len(error) * error[:, None] * slope * (values[..., None] - z[:, None])
+            gradient = by_weight.T @ (alphas.ravel() * by_score).reshape(-1, rates.size)
+            mantissa, power = np.frexp(gradient)
+            gradient = np.ldexp(np.round(mantissa * 2.0**BITS) / 2.0**BITS, power)
+            weights = weights - update(gradient)
+    losses[np.logical_or.accumulate(~np.isfinite(losses))] = np.inf
+    return losses.reshape(-1, *rates.shape)
 
-    task = retrieval(seed)
-    features, values, wanted = map(torch.from_numpy, task[:3])
-    weights = torch.from_numpy(size * task.weights).requires_grad_()
-    kind = {"descent": torch.optim.SGD, "adam": torch.optim.Adam}[optimiser]
-    step = kind([weights], lr=rate)
-    losses = []
-    for _ in range(steps + 1):
-        scores = alpha * (features @ weights)
-        if normaliser == "softmax":
-            p = scores.softmax(-1)
-        else:
-            powers = scores**EXPONENT
-            p = powers / (EPSILON + powers.sum(-1, keepdim=True))
-        loss = ((p * values).sum(-1) - wanted).square().mean()
-        losses.append(loss.item())
-        [gradient] = torch.autograd.grad(loss, weights)
-        mantissa, power = torch.frexp(gradient)
-        weights.grad = torch.ldexp((mantissa * 2.0**BITS).round() / 2.0**BITS, power)
-        step.step()
-    found = np.array(losses)
-    found[np.logical_or.accumulate(~np.isfinite(found))] = np.inf
-    return found
+
+def _softmax(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return p and the q with ∂z/∂s_i = q_i(v_i − z), for scores of shape (rows, n, heads)."""
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    p = weights / weights.sum(axis=1, keepdims=True)
+    return p, p
+
+
+def _power_softmax(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the same of the power softmax."""
+    slopes = scores ** (EXPONENT - 1)
+    total = EPSILON + (slopes * scores).sum(axis=1, keepdims=True)
+    return slopes * scores / total, EXPONENT * slopes / total
+
+
+class _Descent:
+    """Gradient descent."""
+
+    def __init__(self, rates: FloatArray) -> None:
+        self.rates = rates
+
+    def __call__(self, gradient: FloatArray) -> FloatArray:
+        """Return what is taken from the weights."""
+        return self.rates * gradient
+
+
+class _Adam(_Descent):
+    """Adam, with the constants of PyTorch."""
+
+    MEMORY = np.array([0.9, 0.999])[:, None, None]
+    SMALLEST = 1e-8
+
+    def __init__(self, rates: FloatArray) -> None:
+        super().__init__(rates)
+        self.steps, self.moments = 0, np.zeros((2, 1, 1))
+
+    def __call__(self, gradient: FloatArray) -> FloatArray:
+        self.steps += 1
+        powers = np.stack([gradient, np.square(gradient)])
+        self.moments = self.MEMORY * self.moments + (1.0 - self.MEMORY) * powers
+        mean, square = self.moments / (1.0 - self.MEMORY**self.steps)
+        return super().__call__(mean / (np.sqrt(square) + self.SMALLEST))
 
 
 TINY = 1e-100

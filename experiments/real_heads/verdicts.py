@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
@@ -305,6 +304,8 @@ def vanishing() -> Judged:
 
 def scales() -> Judged:
     """Judge the laws of counted gaps and of moments."""
+    from scipy.stats import spearmanr  # takes longer to load than all verdicts take
+
     tail, largest, half = (heads(SEEN, x, "laws") for x in ("tail", "largest_rest", "half"))
     numbers = {"correlation": spearmanr(tail, largest).statistic, "half": np.median(half)}
     yield "L6", {**numbers, "above 1": share(tail > 1.0)}

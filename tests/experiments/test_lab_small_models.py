@@ -54,6 +54,38 @@ def test_the_first_step_is_that_of_the_gradient_with_ten_bits(normaliser, optimi
     assert found[0] != pytest.approx(found[1], rel=1e-3)
 
 
+@pytest.mark.parametrize("normaliser", ["softmax", "power"])
+@pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
+def test_heads_side_by_side_are_trained_as_pytorch_trains_each(normaliser, optimiser):
+    task, rates, alphas, steps = small_models.retrieval(2), (0.1, 1.0), ([1.3], [4.0]), 30
+    features, values, wanted, first = map(torch.from_numpy, task)
+    name = "descent" if optimiser is torch.optim.SGD else "adam"
+    options = {"normaliser": normaliser, "optimiser": name, "steps": steps}
+    found = small_models.train_retrieval(2, rates, alpha=alphas, size=0.7, **options)
+    assert found.shape == (steps + 1, 2, 2)
+    for (i, j), last in np.ndenumerate(found[-1]):
+        weights = (0.7 * first).requires_grad_()
+        step = optimiser([weights], lr=rates[j])
+        for _ in range(steps + 1):
+            scores = alphas[i][0] * (features @ weights)
+            powers = scores**6
+            p = scores.softmax(-1)
+            if normaliser == "power":
+                p = powers / (1e-6 + powers.sum(-1, keepdim=True))
+            loss = ((p * values).sum(-1) - wanted).square().mean()
+            [gradient] = torch.autograd.grad(loss, weights)
+            mantissa, power = torch.frexp(gradient)
+            weights.grad = torch.ldexp((mantissa * 1024.0).round() / 1024.0, power)
+            step.step()
+        assert last == pytest.approx(loss.item(), rel=1e-9)
+
+
+def test_a_loss_that_overflows_is_infinite_from_there_on():
+    losses = small_models.train_retrieval(0, [0.1, 1e200], normaliser="power", steps=3)
+    assert np.isfinite(losses[:, 0]).all()
+    assert np.isinf(losses[2:, 1]).all()
+
+
 def layer(h, matrices, path, gain, normalised):
     query, key, value, out = matrices
     d = h.shape[-1]

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from functools import cache, cached_property
+from functools import cache
 
 import nbformat
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 import ledger as claims
 from book.claim_boxes import box
 from experiments.lab import small_models
-from ledger import gradient, registry, symbolic, training, variance
+from ledger import gradient, registry, training, variance
 from ledger.registry import Verdict, claim
 from tests.books import CHAPTERS, bibliography_keys
 from tests.ledger.claim_copies import (
@@ -29,18 +29,6 @@ CACHED = [
 ]
 
 BOX = re.compile(r"<strong>([a-z ]+)</strong> <code>([^<]+)</code>")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def proofs_are_made_once():
-    """Many copies of a claim rest on one proof by sympy: seconds."""
-    residual = cached_property(symbolic.Identity.residual.fget)
-    residual.__set_name__(symbolic.Identity, "residual")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbolic.Identity, "residual", residual)
-        for name in ("jacobian", "l1_identity", "product_variance", "product_variance_of_any_law"):
-            patch.setattr(symbolic, name, cache(getattr(symbolic, name)))
-        yield
 
 
 class Checked(dict):
