@@ -6,6 +6,7 @@ disagree, because they ask for different things; none of them is *the* scale.
 Chapter: policies.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ from scipy.special import digamma
 
 from attnlib import annealed, checking, exact, freezing
 from attnlib.scores import Law, check_law
+
+FIRST_STEP = 0.1
+"""Of the search for `same_entropy`, in log α; each further one is twice as long."""
 
 REFERENCE_KEYS = 512
 """The entropy criterion keeps the entropy that 1/√d gives over so many keys."""
@@ -94,6 +98,9 @@ def same_entropy(law: Law, n: int) -> float | None:
     """Return the α whose `exact.entropy` over n keys is that of 512 keys at logits of variance 1.
 
     None where so few keys cannot have it, or where no α up to 9000 standard deviations is enough.
+    Relative error below 1e-9: Brent's method, from where the entropy of normal scores would be that
+    if log n − α²/2 were exact. It takes about eight entropies.
+
     Raises ValueError or TypeError for an n that is no whole number, or below 2, and for what is no
     law. Chapters: freezing, policies.
 
@@ -110,10 +117,17 @@ def same_entropy(law: Law, n: int) -> float | None:
     if np.log(keys) <= wanted:
         return None
 
+    @cache
     def excess(log_alpha: float) -> float:
         return float(exact.entropy(law, np.exp(log_alpha), keys)) - wanted
 
-    low, high = np.log(unit) + np.log([1e-3, 9e3])  # of what `exact` has
-    if excess(low) <= 0.0 or excess(high) >= 0.0:
-        return None
-    return float(np.exp(brentq(excess, low, high, xtol=1e-10)))
+    low, high = map(float, np.log(unit) + np.log([1e-3, 9e3]))  # of what `exact` has
+    first = np.log(unit) + np.log(2.0 * (np.log(keys) - wanted)) / 2.0
+    near, step = float(np.clip(first, low, high)), FIRST_STEP
+    end = high if excess(near) > 0.0 else low
+    while near != end:
+        far = min(near + step, end) if end == high else max(near - step, end)
+        if excess(near) * excess(far) <= 0.0:
+            return float(np.exp(brentq(excess, near, far, xtol=1e-10)))
+        near, step = far, 2.0 * step
+    return None

@@ -9,6 +9,7 @@ from attnlib import annealed, criteria, exact, freezing
 from attnlib.criteria import effective_keys
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.library.test_bad_input import assert_refused
+from tests.library.test_own_laws import Laplace
 
 LAWS = (Normal(), DotProduct(64), Cosine(64))
 
@@ -40,6 +41,21 @@ def test_a_causal_mask_is_as_so_many_keys():
     causal, plain = alphas(Normal(), 4096, causal=True), alphas(Normal(), 460)
     assert causal["entropy"] == plain["entropy"]
     assert causal["annealed"] == pytest.approx(plain["annealed"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("law", "keys"),
+    [(law, n) for law in LAWS for n in (320, 4096, 2**40)]
+    + [(Cosine(3), 10**6), (DotProduct(2), 10**5), (Laplace(), 4096)],
+)
+def test_the_entropy_is_held_to_the_last_digits(law, keys):
+    def entropy(alpha, n):  # by the free energy and its slope, which `exact.entropy` does not use
+        slope = exact.mean_score(law, alpha, n)
+        return float(exact.free_energy(law, alpha, n) - alpha * slope)
+
+    expected = entropy(1.0 / math.sqrt(law.variance), 512)
+    found = entropy(criteria.same_entropy(law, keys), keys)
+    assert found == pytest.approx(expected, abs=2e-9 * math.log(keys))
 
 
 def test_too_few_keys_for_the_entropy_of_512_and_too_many():
