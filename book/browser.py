@@ -1,5 +1,6 @@
 """Show the built site in Debian's Chromium, from a server on this machine only."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,9 +57,15 @@ def chromium_path() -> str | None:
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Start Chromium, with a profile of its own; it ends with the context."""
+def chromium(fonts: Path | None = None) -> Iterator[Browser]:
+    """Start Chromium, with a profile of its own; it ends with the context.
+
+    `fonts` is a file of fontconfig: the browser has the fonts that it names, and no others.
+    """
+    named = {} if fonts is None else {"FONTCONFIG_FILE": str(fonts)}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path(), args=ARGUMENTS, env={**os.environ, **named}
+        )
         yield browser
         browser.close()

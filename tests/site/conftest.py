@@ -10,7 +10,8 @@ from filelock import FileLock
 from book.browser import chromium, chromium_path, serve
 from book.live.script import SCRIPTS
 from tests.books import ROOT
-from tests.site.checks import watch
+from tests.site import fonts
+from tests.site.checks import PATIENCE, watch
 
 NO_MODULES = ("main", "ledger")
 """Scripts of book/live that act on a page when they are loaded."""
@@ -30,13 +31,19 @@ def site():
     return folder
 
 
+@pytest.fixture(scope="session", params=fonts.sets())
+def font_set(request):
+    """Return the name of the fonts that the browser has: one set always, another where slow."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
-def browser():
+def browser(font_set, tmp_path_factory):
     """Return a browser. Without one, skip on a contributor's machine, and fail in CI."""
     if chromium_path() is None:
         message = "no browser to look at the site: install Debian's package `chromium`"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(message)
-    with chromium() as browser:
+    with chromium(fonts.configuration(font_set, tmp_path_factory.mktemp("fonts"))) as browser:
         yield browser
 
 
@@ -51,6 +58,7 @@ def address(site):
 def call(browser, address):
     """Return a function that calls an expression with the modules as m, and `cases`."""
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{address}/../live/")
     names = {name for modules in SCRIPTS.values() for name in modules}
     page.evaluate(
@@ -72,14 +80,26 @@ def found():
     assert noted == []
 
 
+@pytest.fixture(scope="module")
+def window(browser):
+    """Return one window for many pages, as a reader has it, and what is wrong in it so far."""
+    page, noted = browser.new_page(), []
+    page.set_default_timeout(PATIENCE)
+    watch(page, noted)
+    yield page, noted
+    page.close()
+
+
 @pytest.fixture
 def new_page(browser):
     """Return a function that gives an empty page, which is closed at the test's end."""
     pages = []
 
     def new_page(width=1280, **options):
-        pages.append(browser.new_page(viewport={"width": width, "height": 900}, **options))
-        return pages[-1]
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        page.set_default_timeout(PATIENCE)
+        pages.append(page)
+        return page
 
     yield new_page
     for page in pages:

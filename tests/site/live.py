@@ -2,9 +2,11 @@
 
 import re
 from itertools import product
-from time import sleep
 
-from tests.site.checks import WIDTHS
+from playwright.sync_api import expect
+
+from experiments.real_heads import shown
+from tests.site.checks import ALL_THERE, OVERFLOW, PATIENCE, SETTLED, WIDTHS
 
 
 def number(text):
@@ -20,6 +22,19 @@ def readings(figure):
     return dict(zip(names, values, strict=True))
 
 
+def line(page, name):
+    """The α, what multiplies, and if shown the weight that the tables have for a name."""
+    row = page.locator("tr", has=page.locator(f'input[name=live-scale][value="{name}"]'))
+    return [number(text.split("× ")[-1]) for text in row.locator("td").all_inner_texts()]
+
+
+def logits_of(found, query):
+    """The logits that a query sees, from the record."""
+    q, k = shown.unpacked(found["queries"]), shown.unpacked(found["keys"])
+    end = query + 1 if found["causal"] else len(k)
+    return found["scale"] * k[:end] @ q[query]
+
+
 def settle(page):
     """Wait until what was asked for is drawn."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
@@ -27,24 +42,20 @@ def settle(page):
 
 def addressed(page, ending):
     """Wait until the address, which follows with a delay, ends so."""
-    page.wait_for_url(re.compile(re.escape(ending) + "$"), timeout=5000)
+    page.wait_for_url(re.compile(re.escape(ending) + "$"))
 
 
 def fits(page):
-    """Return whether no part of a figure sticks out, in each width and colour scheme."""
-    page.add_style_tag(content="* { transition: none !important; }")  # the theme's sidebar slides
-    inside = """() => [...document.querySelectorAll(".live, .live :not(svg *, pre *)")].every(
-      (part) => {
-        const { left, right } = part.getBoundingClientRect();
-        return left >= 0 && right <= document.documentElement.clientWidth;
-      })"""
+    """Return whether nothing sticks out and figures have their colours, in every case."""
+    page.evaluate(ALL_THERE)
     found = []
     for width, scheme in product(WIDTHS, ("light", "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         page.locator(f"html[data-theme={scheme}]").wait_for()
+        page.evaluate(SETTLED)
         shown = page.locator(".live svg").first.evaluate("(box) => getComputedStyle(box).filter")
-        found.append(page.evaluate(inside) and (shown != "none") == (scheme == "dark"))
+        found.append(page.evaluate(OVERFLOW) == [] and (shown != "none") == (scheme == "dark"))
     return all(found)
 
 
@@ -81,13 +92,8 @@ def moves(figure, button, label):
     figure.get_by_role("button", name=button).click()
     silent = figure.locator("[aria-live=off]")
     assert silent.count() == 1  # no screen reader reads sixty results a second
-    values = set()
-    for _ in range(40):
-        values.add(entry.input_value())
-        sleep(0.05)
-        if len(values) > 2:
-            break
-    assert len(values) > 2
+    for _ in range(2):
+        expect(entry).not_to_have_value(entry.input_value(), timeout=PATIENCE)
     figure.get_by_role("button", name="Stop").click()
     figure.get_by_role("button", name=button).wait_for()
     assert silent.count() == 0

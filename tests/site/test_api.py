@@ -12,7 +12,7 @@ import attnlib
 from attnlib.cli import app
 from book.extensions.api import CHAPTERS_NAMED
 from tests.books import ROOT
-from tests.site.checks import PAGES, anchors, soup
+from tests.site.checks import PAGES, anchors, of_class, soup, tree
 
 NOT_SHOWN = {
     "commands",
@@ -28,6 +28,9 @@ SHOWN = {
     for module in re.findall(r"automodule:: (\S+)", (ROOT / f"{page}.md").read_text("utf-8"))
 }
 """The page of each module."""
+
+IN_LIBRARY = f"//*[{of_class('in-library')}]//a/@href"
+"""The links of a chapter to what it uses of the library."""
 
 CHAPTERS = {name.removeprefix("chapters/") for name in PAGES if name.startswith("chapters/")}
 
@@ -60,16 +63,15 @@ def test_functions_and_chapters_are_tied_both_ways(site, name):
     module, page = importlib.import_module(name), site / f"{SHOWN[name]}.html"
     functions = documented(module)
     assert set(functions) <= anchors(page)
-    links = {link["href"] for link in soup(page).select("article a[href]")}
+    links = set(tree(page).xpath("//article//a/@href"))
     for function, text in {name: module.__doc__, **functions}.items():
         for named in CHAPTERS_NAMED.findall(text):
             chapters = CHAPTERS & set(named.replace(",", " ").split())
             assert chapters, f"{function} names no chapter in {named!r}"
             assert {f"../chapters/{chapter}.html" for chapter in chapters} <= links
             for chapter in chapters if function != name else ():
-                page_of = soup(site / "chapters" / f"{chapter}.html")
-                back = [link["href"].partition("#")[2] for link in page_of.select(".in-library a")]
-                assert function in back
+                back = tree(site / "chapters" / f"{chapter}.html").xpath(IN_LIBRARY)
+                assert function in {link.partition("#")[2] for link in back}
 
 
 def test_every_command_is_on_its_page_with_all_that_it_takes(site):

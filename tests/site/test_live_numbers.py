@@ -10,9 +10,14 @@ from scipy.stats import kstest
 
 from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
 from attnlib.policies import POLICIES
+from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
+from book import models
 from book.live import tables
+from experiments.real_heads import shown
+from experiments.records import load
 from tests.books import ROOT
+from tests.site.live import logits_of
 
 LAW = Normal()
 LARGEST_N = tables.KEYS[1]
@@ -281,7 +286,14 @@ def multiplied(monkeypatch):
     return multiplied
 
 
-@pytest.mark.parametrize(("causal", "own"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("causal", "own"),
+    [
+        (True, False),
+        pytest.param(False, False, marks=pytest.mark.slow),
+        pytest.param(True, True, marks=pytest.mark.slow),
+    ],
+)
 def test_the_lines_of_code_multiply_with_what_the_catalogue_says(call, multiplied, causal, own):
     lines = call(
         """m.rulesOf(cases).concat(m.scales(cases).criteria).filter(({ alpha }) => alpha !== null)
@@ -313,3 +325,60 @@ def test_sixteen_keys(call):
         p = rows.softmax(np.array(tables.sixteen()[5]), 1.0 if divided else 8.0)
         np.testing.assert_allclose(found["weights"], p, rtol=1e-12)
         assert found["keys"] == pytest.approx(1 / float(rows.collision_probability(p)), rel=1e-12)
+
+
+# --- trained heads --------------------------------------------------------------------------------
+
+
+def test_every_row_is_the_library_s(call):
+    found = call(
+        """m.RECORDED.heads.map((head) => head.meant.map((_, query) => {
+          const logits = m.logitsOf(head, query);
+          return [0.5, 1, 3].map((times) => {
+            const { weights, ...row } = m.rowOf(logits, times);
+            return { ...row, largest: Math.max(...weights) };
+          });
+        }))"""
+    )
+    for one, of_head in zip(shown.SHOWN, found, strict=True):
+        table = load("real_heads_shown").find(**one.at)
+        for query in range(1, len(of_head), 7):
+            logits = logits_of(table, query)
+            for times, row in zip((0.5, 1, 3), of_head[query], strict=True):
+                p = rows.softmax(logits, times)
+                assert row["n"] == logits.size
+                assert row["largest"] == pytest.approx(p.max(), rel=1e-6)
+                assert row["keys"] == pytest.approx(1 / rows.collision_probability(p), rel=1e-6)
+                assert row["entropy"] == pytest.approx(rows.shannon_entropy(p), abs=1e-9)
+                assert row["alpha"] == pytest.approx(times * logits.std(ddof=1), rel=1e-9)
+
+
+def test_random_rows_are_near_the_library_s_between_the_nodes(call):
+    cases = [[7, 0.8], [19, 2.3], [40, 5.5], [53, 1.4], [50, 14.0]]
+    found = call("cases.map(([n, alpha]) => m.randomKeys(n, alpha))", cases)
+    for (n, alpha), quantiles in zip(cases, found, strict=True):
+
+        def keys(scores, alpha=alpha):
+            return 1 / rows.collision_probability(rows.softmax(scores, alpha))
+
+        expected = sample(Normal(), n, keys, rows=10_000, seed=1).quantile([0.05, 0.5, 0.95])
+        np.testing.assert_allclose(quantiles, expected.value, rtol=0.05)
+    assert call("[m.randomKeys(1, 3), m.randomKeys(30, 0)[1]]") == [
+        [1, 1, 1],
+        pytest.approx(30, rel=0.01),
+    ]
+
+
+def test_a_search_is_words_and_conditions(call):
+    cells = dict.fromkeys(models.COLUMNS, "") | {
+        "model": "SmolLM2", "layer": "18", "first": "0.937", "s": "−0.05", "needle": "repeat",
+    }  # fmt: skip
+    asked = {
+        **{"": True, "smol rep": True, "smollm2 layer = 18": True, "first>=0.937 s<0": True},
+        **{"layer=1": False, "s > 0": False, "weight>0": False, "minilm": False},
+    }
+    match = "m.matcher(cases[0], cases[1])"
+    names, values = list(cells), list(cells.values())
+    assert {one: call(f"{match}.fits(cases[2])", [one, names, values]) for one in asked} == asked
+    assert "no column “size”" in call(f"{match}.problem", ["size>3", names])
+    assert "“big” is not a number" in call(f"{match}.problem", ["first>big", names])

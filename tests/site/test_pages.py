@@ -1,43 +1,130 @@
-"""Pages: sound, light, accessible, well shown in every window, tied by the short path."""
+"""Pages in a browser: in every window, without a jump, accessible, from a folder."""
 
-import gzip
 import re
-from functools import cache
 from html import escape, unescape
 
 import pytest
-import tinycss2
-import yaml
 from axe_playwright_python.sync_playwright import Axe
 
 from book.extensions.paths import SHORT_PATH as PATH
-from book.extensions.styles import branches_of, matching, rules, without_unread
-from tests.books import ROOT
-from tests.site.checks import CHECKS, ONE, PAGES, WIDTHS, each_kind, findings, soup
+from tests.site.checks import ALL_THERE, NARROWEST, PAGES, SETTLED, WIDTHS, findings
 
-# --- the HTML -------------------------------------------------------------------------------------
+# --- every page, telephone and desk ---------------------------------------------------------------
 
 
-def test_every_page_says_what_it_is_about(site):
-    assert all(soup(site / f"{name}.html").select('meta[name="description"]') for name in PAGES)
+@pytest.mark.parametrize("name", PAGES)
+def test_page_shows_well(window, address, name):
+    page, noted = window
+    noted.clear()
+    found = findings(page, f"{address}/{name}.html", WIDTHS)
+    assert found + noted == []
 
 
-@pytest.mark.parametrize("name", each_kind())
-def test_page_is_sound(site, name):
-    page = site / f"{name}.html"
-    assert {check.__name__: check(site, page) for check in CHECKS} == {
-        check.__name__: [] for check in CHECKS
-    }
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_page_shows_well_in_every_window(window, address, name):
+    page, noted = window
+    noted.clear()
+    page.emulate_media(color_scheme="dark")
+    found = findings(page, f"{address}/{name}.html", (NARROWEST, 600, 768, 1000, 1400, 1920))
+    page.emulate_media(color_scheme="light")
+    assert found + noted == []
 
 
-def test_the_short_path_goes_on_at_the_foot_of_its_pages(site):
-    assert [other for other in PAGES if other in PATH] == PATH
-    for name in PAGES:
-        feet = soup(site / f"{name}.html").select("article nav.short-path")
-        assert len(feet) == (name in PATH)
-        links = [((site / name).parent / a["href"]).resolve() for one in feet for a in one("a")]
-        following = PATH[PATH.index(name) + 1 :][:1] if name in PATH else []
-        assert links == [(site / f"{other}.html").resolve() for other in following]
+# --- formulas -------------------------------------------------------------------------------------
+
+
+def families(page, selector):
+    """Return the fonts of what is selected, each with whether it comes with the page."""
+    session = page.context.new_cdp_session(page)
+    session.send("DOM.enable")
+    session.send("CSS.enable")
+    root = session.send("DOM.getDocument")["root"]["nodeId"]
+    found = session.send("DOM.querySelectorAll", {"nodeId": root, "selector": selector})
+    used = set()
+    for node in found["nodeIds"]:
+        drawn = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+        used |= {(font["familyName"], font["isCustomFont"]) for font in drawn}
+    return used
+
+
+def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, address):
+    signs = set()
+    for path in site.rglob("*.html"):
+        for formula in re.findall(r"<math\b.*?</math>", path.read_text("utf-8"), re.DOTALL):
+            signs |= set(unescape(re.sub(r"<[^>]*>", "", formula)))
+    signs -= set(" \u2061")  # blanks are not shown
+    slanted = {chr(sign) for sign in (*range(0x1D434, 0x1D455), *range(0x1D6FC, 0x1D715))}
+    assert len(signs) > 100
+    page = new_page()
+    page.goto(f"{address}/about.html")
+    text = escape("".join(sorted(signs | slanted)))
+    page.set_content(
+        f'<link rel="stylesheet" href="{address}/_static/formulas.css">'
+        f'<p id="signs" style="font-family: Formulas">{text}</p>'
+    )
+    page.evaluate("document.fonts.load('16px Formulas').then(() => document.fonts.ready)")
+    page.evaluate(SETTLED)
+    used = families(page, "#signs")
+    assert [own for _, own in used] == [True], used
+
+
+# --- while a page comes ---------------------------------------------------------------------------
+
+SHIFTS = """window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const { value, sources } of list.getEntries())
+    window.shifts.push([value, ...sources.map(({ node }) => node?.outerHTML?.slice(0, 80))]);
+}).observe({ type: "layout-shift", buffered: true });"""
+PAINTED = "performance.getEntriesByName('first-contentful-paint').length"
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("intro", 390)]
+    + [
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (("chapters/freezing", 1280), ("chapters/policies", 390))
+    ],
+)
+def test_nothing_moves_while_a_page_is_loaded(new_page, address, name, width):
+    page = new_page(width)
+    page.add_init_script(SHIFTS)
+    held, painted = [], False
+
+    def late(route):
+        route.continue_() if painted else held.append(route)
+
+    page.route(re.compile(r"_static/.*\.js"), late)
+    page.goto(f"{address}/{name}.html", wait_until="commit")
+    page.wait_for_function(PAINTED)
+    painted = True
+    for route in held:
+        route.continue_()
+    page.wait_for_load_state("load")
+    page.evaluate(ALL_THERE)
+    assert len(held) > 3
+    shifts = page.evaluate("window.shifts")
+    assert sum(value for value, *_ in shifts) < 0.05, shifts
+
+
+def test_the_site_works_from_a_folder(new_page, site):
+    page = new_page()
+    failed = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.on("pageerror", lambda error: failed.append(str(error)))
+    page.goto((site / "chapters" / "why.html").as_uri())
+    page.locator("#fig-live-variance .live").wait_for()
+    assert page.locator(".math > math").count() == page.locator(".math").count() > 50
+    page.locator("nav.short-path a").click()
+    page.wait_for_url("file://**/chapters/undivided.html")
+    page.locator("button.search-button-field").click()
+    page.keyboard.type("entropy collapse")
+    page.keyboard.press("Enter")
+    page.wait_for_url("file://**/search.html?q=entropy+collapse")
+    page.locator("#search-results li > a", has_text="Questions and answers").first.click()
+    page.wait_for_url("file://**/questions.html#what-is-entropy-collapse-and-what-helps")
+    assert {one for one in failed if ".html" not in one} <= {"Failed to fetch"}  # no excerpts
 
 
 DOTTED = """(links) => links
@@ -45,112 +132,18 @@ DOTTED = """(links) => links
   .map((link) => link.getAttribute("href"))"""
 
 
-def test_the_contents_mark_the_short_path(opened):
-    page = opened("intro")
+def test_the_contents_mark_the_short_path_and_an_old_address_leads_on(window, address):
+    page, noted = window
+    noted.clear()
+    page.goto(f"{address}/intro.html")
     dots = page.locator("nav.bd-docs-nav a").evaluate_all(DOTTED)
     assert dots == [f"{name}.html" for name in PATH]
+    page.goto(f"{address}/chapters/jacobian.html#theorem-jacobian")
+    page.wait_for_url("**/chapters/why.html#theorem-jacobian")
+    assert noted == []
 
 
-def test_formulas_stay_with_what_follows_and_no_word_is_lost(site):
-    page = soup(site / "chapters" / "freezing.html")
-    wholes = [" ".join(whole.get_text().split()) for whole in page.select("p .whole")]
-    assert sum(whole.endswith((".", ",", ";")) for whole in wholes) > 40
-    text = " ".join(page.select_one("article").get_text().split())
-    assert not re.search(r",\.|\.\.(?!\.)| [.,;:]", text.replace("…", ""))
-
-
-# --- the weight -----------------------------------------------------------------------------------
-
-LOADED = re.compile(
-    r"""<link\b(?=[^>]*rel="(?:stylesheet|icon)")[^>]*href="([^"]+)"|<(?:script|img)\b[^>]*?src="([^"]+)\""""
-)
-MOST_BYTES = 500_000
-
-
-@cache
-def compressed(path):
-    """Return the bytes of a file as servers send it."""
-    return len(gzip.compress(path.read_bytes(), 6))
-
-
-@pytest.mark.parametrize("name", each_kind())
-def test_a_page_is_light_and_its_icons_are_drawn(site, name):
-    page = site / f"{name}.html"
-    html = page.read_text(encoding="utf-8")
-    names = {"".join(one).partition("?")[0] for one in LOADED.findall(html)} - {""}
-    inside = [one for one in names if not one.startswith("data:")]
-    files = [page, *{(page.parent / one).resolve() for one in inside}]
-    assert sum(map(compressed, files)) < MOST_BYTES
-    assert not {"searchindex.js", "fontawesome.js"} & {file.name for file in files}
-    drawn = (site / "_static" / "icons.css").read_text(encoding="utf-8")
-    for icon in re.findall(r'class="[^"]*\b(fa-[^"]*)"', html):
-        for used in re.findall(r"fa-[\w-]+", icon):
-            assert used in ("fa-solid", "fa-lg", "fa-fw") or f".{used} " in drawn
-
-
-def test_one_small_style_sheet_has_the_rules_of_the_whole_site(site):
-    sheet = (site / "_static" / "site.css").read_text(encoding="utf-8")
-    assert len(sheet.encode()) < 100_000
-    parsed = tinycss2.parse_stylesheet(sheet)
-    assert [rule for rule in parsed if rule.type == "error"] == []
-    assert len(parsed) > 1000
-    for name in PAGES:
-        links = soup(site / f"{name}.html").select("link[rel=stylesheet]")
-        assert len(links) == 2  # the other encloses the font of the formulas
-
-
-def test_the_rules_of_a_sheet_that_nothing_matches_go():
-    text = (
-        "@font-face{src:url(a)} .a .b,.c{x:1} .b .c{x:2} .a~.gone{x:3} p:not(.gone){x:4}"
-        "@media print{.gone{x:5} .a{--read:6;--unread:url('a;}')}} .a{x:var(--read)}"
-    )
-    page = "<div class=a><p class=b></p></div>"
-    lines = rules(text, matching(text, branches_of(page)))
-    assert "".join(without_unread("".join(lines)).split()) == (
-        ".a.b{x:1}p:not(.gone){x:4}@mediaprint{.a{--read:6;}}.a{x:var(--read)}"
-    )
-
-
-SHIFTS = """window.shifts = [];
-new PerformanceObserver((list) => {
-  for (const { value, sources } of list.getEntries())
-    window.shifts.push([value, ...sources.map(({ node }) => node?.outerHTML?.slice(0, 80))]);
-}).observe({ type: "layout-shift", buffered: true });"""
-
-
-@pytest.mark.parametrize(
-    ("name", "width"),
-    [("intro", 390), ("chapters/freezing", 1280), ("chapters/policies", 390)],
-)
-def test_nothing_moves_while_a_page_is_loaded(new_page, address, name, width):
-    page = new_page(width)
-    page.add_init_script(SHIFTS)
-
-    def late(route):
-        page.wait_for_timeout(300)  # the page is painted before
-        route.continue_()
-
-    page.route(re.compile(r"_static/(?!site-).*\.js"), late)
-    page.goto(f"{address}/{name}.html")
-    page.wait_for_timeout(300)
-    shifts = page.evaluate("window.shifts")
-    assert sum(value for value, *_ in shifts) < 0.05, shifts
-
-
-# --- in a browser ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", each_kind())
-def test_page_shows_well_on_a_telephone(browser, address, name):
-    found = findings(browser, f"{address}/{name}.html", WIDTHS[0])
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize("name", each_kind(of=("intro", *ONE)))
-def test_page_shows_well_on_a_desk(browser, address, name):
-    found = findings(browser, f"{address}/{name}.html", WIDTHS[1])
-    assert not found, "\n".join(found)
-
+# --- for everybody --------------------------------------------------------------------------------
 
 ONE_OF_A_KIND = """() => {
   const seen = new Set();
@@ -188,74 +181,21 @@ def violations(page):
     ]
 
 
-@pytest.mark.parametrize("name", each_kind("search?q=log n", "genindex", of=ONE))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*PAGES, "search?q=log n", "genindex"])
 def test_page_is_accessible(opened, name):
     # With reduced motion no colour is on its way from one scheme to the other.
-    page = opened(name, 390, color_scheme="light", reduced_motion="reduce")
+    page = opened(name, WIDTHS[0], color_scheme="light", reduced_motion="reduce")
     assert violations(page) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["intro", "search", "chapters/claims"])
 def test_the_second_stop_of_the_keyboard_is_in_the_text(opened, name):
-    page = opened(name, 390)
+    page = opened(name, WIDTHS[0])
     page.keyboard.press("Tab")
     assert page.locator(":focus").inner_text() == "Skip to main content"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     inside = "document.activeElement.closest('article, .bd-search-container') !== null"
     assert page.evaluate(inside)
-
-
-def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, address):
-    signs = set()
-    for path in site.rglob("*.html"):
-        for formula in re.findall(r"<math\b.*?</math>", path.read_text("utf-8"), re.DOTALL):
-            signs |= set(unescape(re.sub(r"<[^>]*>", "", formula)))
-    signs -= set(" \u2061")  # blanks are not shown
-    slanted = {chr(sign) for sign in (*range(0x1D434, 0x1D455), *range(0x1D6FC, 0x1D715))}
-    assert len(signs) > 100
-    page = new_page()
-    page.goto(f"{address}/about.html")
-    text = escape("".join(sorted(signs | slanted)))
-    page.set_content(
-        f'<link rel="stylesheet" href="{address}/_static/formulas.css">'
-        f'<p id="signs" style="font-family: Formulas">{text}</p>'
-    )
-    page.evaluate("document.fonts.load('16px Formulas').then(() => document.fonts.ready)")
-    session = page.context.new_cdp_session(page)
-    session.send("DOM.enable")
-    session.send("CSS.enable")
-    root = session.send("DOM.getDocument")["root"]["nodeId"]
-    node = session.send("DOM.querySelector", {"nodeId": root, "selector": "#signs"})["nodeId"]
-    fonts = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
-    used = {font["familyName"]: font["isCustomFont"] for font in fonts if font["glyphCount"]}
-    assert list(used.values()) == [True], used
-
-
-def test_an_old_address_leads_to_where_its_text_is_now(new_page, site, address):
-    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["sphinx"]["config"]
-    for old in config["redirects"]:
-        leads = soup(site / f"{old}.html").select_one("meta[http-equiv=refresh]")["content"]
-        assert ((site / old).parent / leads.partition("url=")[2]).resolve().is_file()
-    opened = new_page()
-    opened.goto(f"{address}/chapters/jacobian.html#theorem-jacobian")
-    opened.wait_for_url("**/chapters/why.html#theorem-jacobian")
-
-
-def test_the_site_works_from_a_folder(new_page, site):
-    page = new_page()
-    failed = []
-    page.on("requestfailed", lambda request: failed.append(request.url))
-    page.on("pageerror", lambda error: failed.append(str(error)))
-    page.goto((site / "chapters" / "why.html").as_uri())
-    page.locator("#fig-live-variance .live").wait_for()
-    assert page.locator(".math > math").count() == page.locator(".math").count() > 50
-    page.locator("nav.short-path a").click()
-    page.wait_for_url("file://**/chapters/undivided.html")
-    page.locator("button.search-button-field").click()
-    page.keyboard.type("entropy collapse")
-    page.keyboard.press("Enter")
-    page.wait_for_url("file://**/search.html?q=entropy+collapse")
-    page.locator("#search-results li > a", has_text="Questions and answers").first.click()
-    page.wait_for_url("file://**/questions.html#what-is-entropy-collapse-and-what-helps")
-    assert {one for one in failed if ".html" not in one} <= {"Failed to fetch"}  # no excerpts

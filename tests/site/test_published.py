@@ -12,6 +12,8 @@ from tests.books import ROOT
 
 SITE = "https://example.org/books/scale"
 REPOSITORY = "https://github.com/owner/name"
+pytestmark = pytest.mark.slow  # a build in a process of its own, twice
+
 CONF = """
 extensions = ["myst_nb", "book.extensions.published"]
 html_theme = "sphinx_book_theme"

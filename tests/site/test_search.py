@@ -5,7 +5,7 @@ import re
 import pytest
 
 from book.extensions import search
-from tests.site.checks import soup
+from tests.site.checks import PATIENCE, anchors, soup
 
 # --- what is found --------------------------------------------------------------------------------
 
@@ -22,6 +22,7 @@ QUESTIONS = "chapters/questions"
 def found(browser, address):
     """Return a function that returns the places that are found for each of some phrases."""
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{address}/search.html")
     page.wait_for_function("Search.hasIndex()")
     yield lambda phrases: page.evaluate(FOUND, phrases)
@@ -37,7 +38,7 @@ def test_a_synonym_finds_first_the_sections_that_are_meant(found, site):
             others = sum(1 for other, _, _ in table if other == phrase)
             assert meant in first[: others + 2], phrase
     for phrase, page, anchor in table:
-        assert not anchor or soup(site / f"{page}.html").find(id=anchor), phrase
+        assert not anchor or anchor in anchors(site / f"{page}.html"), phrase
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,6 @@ def test_the_dialog_of_a_page_leads_to_the_results(opened):
     first = page.locator("#search-results li > a").first
     first.wait_for()
     page.get_by_text(re.compile(r"found \d+ page")).wait_for()
-    page.wait_for_load_state("networkidle")
     first.click()
     page.wait_for_url("**/chapters/*.html*#*sink*")
 
@@ -120,6 +120,7 @@ def test_the_ledger_filters_by_verdict_source_and_chapter(opened, known):
     assert len(shown(page)) == len(known)
 
 
+@pytest.mark.slow
 def test_a_link_to_a_claim_that_is_filtered_out_shows_it(opened, known):
     page = opened("chapters/claims?verdict=wrong#claim-variance.linear")
     page.locator("#claim-variance\\.linear").wait_for()
