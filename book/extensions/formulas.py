@@ -7,6 +7,7 @@ formula and the full stop behind it.
 
 import re
 from base64 import b64encode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sphinx.writers.html5 import HTML5Translator
 from attnlib.files import replace
 from book.formulas import mathml
 
-FONT = "fonts/formulas.woff2"
+FONT = re.compile(r"fonts/\w+\.(woff2?)")
 CLASSES = "math notranslate nohighlight"
 SHORT = 6
 """So many elements of MathML fit into any line."""
@@ -36,7 +37,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("mathml", (in_line, None), (displayed, None))
     app.add_css_file("formulas.css")
     app.connect("doctree-resolved", keep_together)
-    app.connect("build-finished", enclose_font)
+    app.connect("build-finished", enclose_fonts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -67,14 +68,17 @@ def beside(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
     return found[0]
 
 
-def enclose_font(app: Sphinx, error: Exception | None) -> None:
-    """Put the font into its style sheet: where pages are files, not every browser reads it else."""
+def enclose_fonts(app: Sphinx, error: Exception | None) -> None:
+    """Put the fonts into their style sheet: where pages are files, not every browser reads them."""
     static = Path(app.outdir, "_static")
     sheet = static / "formulas.css"
     if error is None and sheet.is_file():
-        font = b64encode((static / FONT).read_bytes()).decode()
-        text = sheet.read_text("utf-8").replace(FONT, f"data:font/woff2;base64,{font}")
-        replace(sheet, text.encode())
+        replace(sheet, FONT.sub(partial(enclosed, static), sheet.read_text("utf-8")).encode())
+
+
+def enclosed(static: Path, font: re.Match[str]) -> str:
+    """Return an address that is the font itself."""
+    return f"data:font/{font[1]};base64,{b64encode((static / font[0]).read_bytes()).decode()}"
 
 
 def in_line(writer: HTML5Translator, node: nodes.math) -> None:

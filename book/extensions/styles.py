@@ -32,12 +32,6 @@ READ = re.compile(r"var\(\s*(--[\w-]+)")
 AT_ONCE = "documentation_options.js"
 """A short script that the lines behind it need: it comes with the page."""
 
-PRELOAD = (
-    "if (location.protocol !== 'file:') document.head.append(Object.assign(document.createElement("
-    "'link'), {rel: 'preload', as: 'font', type: 'font/woff2', crossOrigin: '', href: '%s'}))"
-)
-"""The text waits a moment for its letters, which come at once; browsers refuse it on a disk."""
-
 OWN = ("book.css", "find.css", "icons.css")
 """Kept whole: live figures make the elements that these dress."""
 
@@ -108,7 +102,6 @@ def light(page: str, version: str, script: str) -> str:
     assert first is not None
     folder = first[1].partition("_static/")[0]
     link = f'\n    <link rel="stylesheet" href="{folder}_static/site.css?v={version}" />'
-    link += f"\n    <script>{PRELOAD % f'{folder}_static/fonts/text.woff2'}</script>"
     page = page[: first.start()] + link + SHEET.sub("", page[first.start() :])
     head, end, body = page.partition("</head>")
     at_once = f"<script>{script}"

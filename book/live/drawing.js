@@ -79,6 +79,10 @@ export function chart({ x, y, width = 420, height = 280, name }) {
   new ResizeObserver(([{ contentRect: shown }]) => {
     if (shown.width) root.style.fontSize = `${(LETTERS * width) / shown.width}px`;
   }).observe(root);
+  // The font of signs that a system lacks is read late; Chromium sets no text of an SVG again for it.
+  document.fonts.ready.then(() => {
+    for (const text of root.querySelectorAll("text")) text.append(...text.childNodes);
+  });
   const add = (tag, attributes, ...children) => {
     const node = svg(tag, attributes, ...children);
     root.append(node);

@@ -9,6 +9,7 @@ from html import unescape
 import pytest
 import tinycss2
 import yaml
+from fontTools.ttLib import TTFont
 
 from book.extensions.paths import SHORT_PATH as PATH
 from book.extensions.styles import branches_of, matching, rules, without_unread
@@ -105,6 +106,45 @@ def test_all_code_of_cells_is_folded_and_the_line_says_how_much(site, name):
     for fold, lines in zip(folded, code, strict=True):
         said = re.fullmatch(r"Code, (\d+) lines?", fold.find("summary").text_content())
         assert int(said[1]) == len(lines.splitlines())
+
+
+# --- letters --------------------------------------------------------------------------------------
+
+EVERY_FACE = ("cp1250", "cp1252", "cp1253", "cp1254", "cp437")
+"""What a text face of any system has: Latin, Greek, the signs of the first computers."""
+
+OTHERS = re.compile("[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
+"""Chinese and Korean."""
+
+
+def in_every_face(sign):
+    """Return whether one of the old code pages has a sign."""
+    for page in EVERY_FACE:
+        try:
+            sign.encode(page)
+        except UnicodeEncodeError:
+            continue
+        return True
+    return False
+
+
+def test_the_site_has_the_signs_of_its_text_that_a_face_may_lack(site):
+    shown = "//text()[not(ancestor::math or ancestor::script or ancestor::style)]"
+    texts = [text for name in PAGES for text in tree(site / f"{name}.html").xpath(shown)]
+    texts += [path.read_text("utf-8") for path in (ROOT / "book" / "live").glob("*.js")]
+    signs = set(OTHERS.sub("", "".join(texts)))
+    rare = {sign for sign in signs if not in_every_face(sign)}
+    assert len(rare) > 20
+    own = TTFont(site / "_static" / "fonts" / "signs.woff").getBestCmap()
+    assert rare <= set(map(chr, own))
+
+
+def test_quotations_in_chinese_and_korean_are_marked(site):
+    text = f"//*[{of_class('claim')}]//text()"
+    marked = "ancestor::*[@lang='zh' or @lang='ko']"
+    page = tree(site / "chapters" / "claims.html")
+    assert len([one for one in page.xpath(f"{text}[{marked}]") if OTHERS.search(one)]) > 20
+    assert not [one for one in page.xpath(f"{text}[not({marked})]") if OTHERS.search(one)]
 
 
 # --- the weight -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Pages in a browser: in every window, without a jump, accessible, from a folder."""
+"""Pages in a browser: in every window, in one face, without a jump, accessible, from a folder."""
 
 import re
 from html import escape, unescape
@@ -7,6 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from book.extensions.paths import SHORT_PATH as PATH
+from tests.site import fonts
 from tests.site.checks import ALL_THERE, NARROWEST, PAGES, SETTLED, WIDTHS, findings
 
 # --- every page, telephone and desk ---------------------------------------------------------------
@@ -31,7 +32,27 @@ def test_page_shows_well_in_every_window(window, address, name):
     assert found + noted == []
 
 
-# --- formulas -------------------------------------------------------------------------------------
+# --- letters --------------------------------------------------------------------------------------
+
+LEAVES = """() => {
+  const text = "h1, h2, p, li, a, em, i, strong, b, td, span, label, button, text";
+  const others = "math, pre, code, :lang(zh), :lang(ko), .fa-solid";
+  const kinds = new Map();
+  for (const leaf of document.body.querySelectorAll(text)) {
+    if (leaf.children.length || !leaf.textContent.trim() || leaf.closest(others)) continue;
+    if (!leaf.checkVisibility()) continue;
+    const { fontStyle, fontWeight } = getComputedStyle(leaf);
+    const kind = [leaf.localName, fontStyle, fontWeight, Boolean(leaf.closest("article"))].join();
+    kinds.set(kind, [...(kinds.get(kind) ?? []), leaf]);
+  }
+  for (const leaves of kinds.values())
+    for (const leaf of [...leaves.slice(0, 3), ...leaves.slice(-3)]) leaf.dataset.leaf = "";
+  return [...kinds.keys()];
+}"""
+"""JavaScript that marks elements of text alone, six of each kind, and returns the kinds."""
+
+SIGNS = ("DejaVu Sans", True)
+"""What the site brings for the signs that a face lacks."""
 
 
 def families(page, selector):
@@ -46,6 +67,19 @@ def families(page, selector):
         drawn = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
         used |= {(font["familyName"], font["isCustomFont"]) for font in drawn}
     return used
+
+
+@pytest.mark.parametrize("from_folder", [False, True])
+@pytest.mark.parametrize("name", ["intro", "chapters/why"])
+def test_text_has_one_face_on_a_first_visit(new_page, address, site, font_set, name, from_folder):
+    page = new_page()
+    page.goto((site / f"{name}.html").as_uri() if from_folder else f"{address}/{name}.html")
+    page.evaluate(ALL_THERE)
+    kinds = [kind.split(",") for kind in page.evaluate(LEAVES)]
+    assert {"normal", "italic"} <= {style for _, style, _, _ in kinds}
+    assert {"400", "700"} <= {weight for _, _, weight, _ in kinds}
+    used = families(page, "[data-leaf]") - {SIGNS}
+    assert used == {(fonts.SETS[font_set]["sans-serif"], False)}
 
 
 def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, address):
