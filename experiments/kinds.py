@@ -1,0 +1,204 @@
+"""Which scale the loss prefers, by kind of text: twelve kinds, one line a window.
+
+    python -m experiments.kinds
+
+Each line of recorded/kinds.jsonl is a window that a model has read: its loss, ∂L/∂log t of each
+head, the loss with all logits times t, and properties of the text. The command goes on where it
+was stopped; a line that was cut off is made again. Predicted before the first run:
+kinds_predictions.md, beside this file.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from tqdm import tqdm
+
+from attnlib import files
+from attnlib.calibration.gradient import by_head
+from attnlib.calibration.multiplied import Place
+from attnlib.calibration.passes import LogFactor, Loss, read
+from attnlib.checking import FloatArray
+from experiments import provenance
+from experiments.calibrate import PASSAGE, contrastive
+from experiments.real_heads import inputs, kinds
+from experiments.real_heads.rows import short
+from experiments.records import RECORDED, Fields
+
+OUT = RECORDED / "kinds.jsonl"
+SHORT, LONG, LONGEST = 512, 2048, 8192
+WINDOWS = {SHORT: 24, LONG: 12, LONGEST: 3}
+"""Of each kind, by their tokens."""
+SOME = ("prose", "bible", "drama", "python")
+"""The kinds that are read at LONGEST."""
+CONTROLS = ("numbered", "twice", "lower")
+"""Changed texts: the Bible with the numbers of its verses, the first half of each window of prose
+and then the same again, and prose in small letters."""
+PAIR_WINDOWS, PAIRS = 12, 16
+"""Of each kind for MiniLM, each of so many passages with the next one of its text."""
+SHIFTS = (-0.2, -0.1, 0.1)
+"""log t of the whole model at which the loss is taken, beside 0."""
+FEW = (-0.1, 0.1)
+"""Those at LONGEST."""
+RARE = 2**14
+"""Tokens from this number on, of 49152, are rare: they were merged late."""
+CHUNK = 512
+"""Tokens whose logits over the vocabulary there are at a time."""
+
+
+def pieces() -> Iterator[Fields]:
+    """Yield where each window is; a record that is cut short has as many of each kind."""
+    for number, kind in product(range(WINDOWS[SHORT]), (*kinds.KINDS, *CONTROLS)):
+        yield {"model": "SmolLM2", "kind": kind, "tokens": SHORT, "window": number}
+    for number, kind in product(range(WINDOWS[LONG]), kinds.KINDS):
+        yield {"model": "SmolLM2", "kind": kind, "tokens": LONG, "window": number}
+    for number, kind in product(range(PAIR_WINDOWS), kinds.KINDS):
+        yield {"model": "MiniLM", "kind": kind, "tokens": PASSAGE, "window": number}
+    for number, kind in product(range(WINDOWS[LONGEST]), SOME):
+        yield {"model": "SmolLM2", "kind": kind, "tokens": LONGEST, "window": number}
+
+
+def measured(model: str, kind: str, tokens: int, window: int) -> Fields:
+    """Return all that is recorded of a window."""
+    start = time.process_time()
+    found = (of_pairs if model == "MiniLM" else of_text)(kind, tokens, window)
+    return {**found, "processor_seconds": round(time.process_time() - start, 1)}
+
+
+def of_text(kind: str, tokens: int, window: int) -> Fields:
+    """Return what SmolLM2 makes of a window, and the window's properties."""
+    ids = read_by_smollm2(kind, tokens, window)
+    module: Any = inputs.smollm2().module
+    seen: list[Tensor] = []
+
+    def loss(_: nn.Module, text: Tensor) -> Tensor:
+        both = losses_and_entropies(module, text)
+        seen.append(both.detach())
+        return both[:, 0].mean()
+
+    with saving_memory(module, tokens > LONG):
+        found = at_factors(module, torch.tensor([ids]), loss, FEW if tokens > LONG else SHIFTS)
+    losses, entropies = seen[0].double().numpy().T
+    halves = [float(half.mean()) for half in np.array_split(losses, 2)]
+    return {**found, "halves": halves, "entropy": float(entropies.mean()), **properties(ids)}
+
+
+def read_by_smollm2(kind: str, tokens: int, window: int) -> list[int]:
+    """Return the tokens of a window, those of a control made from those of its kind."""
+    model, of = inputs.smollm2(), WINDOWS[tokens]
+    if kind == "twice":
+        return 2 * kinds.window(model, "prose", window, of, tokens // 2)
+    if kind == "lower":
+        return model.reads(kinds.passage("prose", window, of, tokens).lower())[:tokens]
+    return kinds.window(model, kind, window, of, tokens)
+
+
+def of_pairs(kind: str, tokens: int, window: int) -> Fields:
+    """Return what MiniLM makes of pairs of passages, the loss that it was trained with."""
+    model, pairs = inputs.minilm(), []
+    for pair in range(PAIRS):
+        number, of = pair * PAIR_WINDOWS + window, PAIRS * PAIR_WINDOWS
+        first, *ids, last = model.reads(kinds.passage(kind, number, of, 2 * tokens))
+        halves = ids[:tokens], ids[tokens : 2 * tokens]
+        pairs.append([[first, *half, last] for half in halves])
+    text = torch.tensor(pairs).transpose(0, 1)
+    return at_factors(model.module, text, contrastive, SHIFTS)
+
+
+def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float, ...]) -> Fields:
+    """Return the loss, ∂L/∂log t of each head, and the loss with all logits times e^shift."""
+    here = read(module, text, loss)
+    layers = list(dict.fromkeys(part.place.layer for part in here.parts))
+    moved = {shift: read(module, text, loss, _common(shift), gradient=False) for shift in shifts}
+    return {
+        "loss": here.loss,
+        "gradient": short(by_head(here, layers)),
+        "log_t": list(moved),
+        "losses": [one.loss for one in moved.values()],
+    }
+
+
+def _common(shift: float) -> LogFactor:
+    def log_factor(place: Place, keys: FloatArray) -> FloatArray:
+        return np.full((place.heads, 1), shift)
+
+    return log_factor
+
+
+# --- the loss -------------------------------------------------------------------------------------
+
+
+def losses_and_entropies(module: Any, text: Tensor) -> Tensor:
+    """Return −log p of each token but the first, and the entropy of what is said: (tokens, 2)."""
+    hidden = module.base_model(text).last_hidden_state[0, :-1]
+    parts = zip(torch.split(hidden, CHUNK), torch.split(text[0, 1:], CHUNK), strict=True)
+    return torch.cat(
+        [checkpoint(_spoken, module.lm_head, *part, use_reentrant=False) for part in parts]
+    )
+
+
+def _spoken(head: nn.Module, hidden: Tensor, following: Tensor) -> Tensor:
+    logs = functional.log_softmax(head(hidden), dim=-1)
+    loss = functional.nll_loss(logs, following, reduction="none")
+    with torch.no_grad():
+        entropy = -(logs.exp() * logs).sum(dim=-1)
+    return torch.stack([loss, entropy], dim=-1)
+
+
+@contextmanager
+def saving_memory(module: Any, wanted: bool) -> Iterator[None]:
+    """Let layers be computed again in the backward pass, not kept, if that is wanted."""
+    if not wanted:
+        yield
+        return
+    module.activation_checkpointing_enable({"use_reentrant": False})
+    module.train()  # without it they are kept; this model has no dropout
+    try:
+        yield
+    finally:
+        module.eval().activation_checkpointing_disable()
+
+
+# --- properties of a text -------------------------------------------------------------------------
+
+
+def properties(ids: list[int]) -> Fields:
+    """Return what may go with the gradient, as shares, and the characters of a token.
+
+    Of tokens: `repeated` end three in a row that have stood before in the window, `rare` are from
+    RARE on. Of characters: `digits`, and `marks`, which are no letters, digits or spaces. Of words,
+    which are letters in a row: `capitals` begin with one.
+    """
+    text = "".join(map(inputs.smollm2().writes, ids))
+    words = re.findall(r"[^\W\d_]+", text)
+    triples = list(zip(ids, ids[1:], ids[2:], strict=False))
+    marks = sum(not (mark.isalnum() or mark.isspace()) for mark in text)
+    return {
+        "repeated": 1.0 - len(set(triples)) / len(triples),
+        "rare": sum(token >= RARE for token in ids) / len(ids),
+        "digits": sum(mark.isdigit() for mark in text) / len(text),
+        "marks": marks / len(text),
+        "capitals": sum(word[0].isupper() for word in words) / max(1, len(words)),
+        "characters": len(text) / len(ids),
+    }
+
+
+def main() -> None:
+    """Measure what is missing in the record."""
+    torch.set_num_threads(1)
+    made = provenance.made("numpy", "torch", "transformers", threads=1)
+    known = [line["at"] for line in files.lines(OUT)]
+    for at in tqdm([at for at in pieces() if at not in known]):
+        files.append(OUT, {"at": at, "made": made, **measured(**at)})
+
+
+if __name__ == "__main__":
+    main()

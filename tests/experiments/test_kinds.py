@@ -1,0 +1,115 @@
+"""Kinds of text: their windows, properties, and what is measured of a window."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from attnlib import files
+from attnlib.calibration import scale_gradient
+from experiments import kinds as recorder
+from experiments.real_heads import inputs, kinds
+from experiments.real_heads.inputs import Model
+
+
+@pytest.fixture
+def characters(monkeypatch):
+    """Make each character a token of a tiny model, and texts that need no package."""
+    torch.manual_seed(0)
+    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "vocab_size": 128}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = LlamaConfig(**size, **heads, initializer_range=0.5)
+    module = LlamaForCausalLM(config).double().eval()
+    model = Model("characters", inputs.frozen(module), lambda text: list(map(ord, text)), chr)
+    monkeypatch.setattr(inputs, "smollm2", lambda: model)
+    lines = [f"{number:03d} words\n" for number in range(900)]
+    for kind in (*kinds.KINDS, "numbered"):
+        monkeypatch.setitem(kinds.KINDS, kind, lambda kind=kind: kind.upper() + "".join(lines))
+        digest = inputs.hashlib.sha256(kinds.KINDS[kind]().encode()).hexdigest()
+        monkeypatch.setitem(kinds.SHA256, kind, digest)
+    kinds.text.cache_clear()
+    yield model
+    kinds.text.cache_clear()
+
+
+def test_windows_begin_at_equal_distances_at_a_line(characters):
+    found = [kinds.window(characters, "news", number, 3, 12) for number in range(3)]
+    assert ["".join(map(chr, ids)) for ids in found] == [
+        f"{n:03d} words\n{n + 1:03d}"[:12] for n in (150, 450, 750)
+    ]
+    with pytest.raises(ValueError, match="window 2 of news has 1500 tokens, which is below 2000"):
+        kinds.window(characters, "news", 2, 3, 2000)
+
+
+def test_another_text_is_refused(characters, monkeypatch):
+    monkeypatch.setitem(kinds.SHA256, "news", "0")
+    with pytest.raises(ValueError, match="'news' is not what was measured"):
+        kinds.text("news")
+
+
+def test_controls_are_made_of_prose(characters, monkeypatch):
+    monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
+    plain = recorder.read_by_smollm2("prose", 40, 1)
+    assert recorder.read_by_smollm2("twice", 40, 1) == 2 * plain[:20]
+    assert recorder.read_by_smollm2("lower", 40, 1) == plain
+
+
+def test_properties(characters):
+    found = recorder.properties([ord(mark) for mark in "Ab1, Ab1, cd"])
+    assert found == {
+        "repeated": pytest.approx(3 / 10),  # "Ab1", "b1,", "1, " come again
+        "rare": 0.0,
+        "digits": pytest.approx(2 / 12),
+        "marks": pytest.approx(2 / 12),
+        "capitals": pytest.approx(2 / 3),
+        "characters": 1.0,
+    }
+
+
+def test_what_is_measured_of_a_window_is_what_scale_gradient_finds(characters, monkeypatch):
+    monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
+    monkeypatch.setattr(recorder, "CHUNK", 7)
+    found = recorder.of_text("drama", 40, 1)
+    ids = torch.tensor([recorder.read_by_smollm2("drama", 40, 1)])
+    right = scale_gradient(characters.module, [ids])
+    assert found["loss"] == pytest.approx(right.losses[0], rel=1e-6)  # in float32 there
+    np.testing.assert_allclose(found["gradient"], right.value, rtol=1e-4, atol=1e-12)
+    assert found["loss"] == pytest.approx((20 * found["halves"][0] + 19 * found["halves"][1]) / 39)
+    logs = functional.log_softmax(characters.module(ids).logits[0, :-1], -1)
+    assert found["entropy"] == pytest.approx(float(-(logs.exp() * logs).sum(-1).mean()))
+    step = 1e-3
+    monkeypatch.setattr(recorder, "SHIFTS", (-step, step))
+    below, above = recorder.of_text("drama", 40, 1)["losses"]
+    slope = float(np.sum(right.value))
+    assert (above - below) / (2 * step) == pytest.approx(slope, rel=1e-2)
+
+
+def test_saving_memory_changes_nothing(characters):
+    ids = torch.tensor([kinds.window(characters, "news", 1, 3, 40)])
+
+    def loss(module, text):
+        return recorder.losses_and_entropies(module, text)[:, 0].mean()
+
+    plain = scale_gradient(characters.module, [ids], loss)
+    with recorder.saving_memory(characters.module, True):
+        saving = scale_gradient(characters.module, [ids], loss)
+    np.testing.assert_allclose(saving.samples, plain.samples, rtol=1e-9, atol=1e-15)
+    assert not characters.module.training
+
+
+def test_it_goes_on_where_it_was(characters, monkeypatch, tmp_path):
+    pieces = [{"kind": "news", "window": number} for number in range(3)]
+    monkeypatch.setattr(recorder, "pieces", lambda: iter(pieces))
+    monkeypatch.setattr(recorder, "measured", lambda kind, window: {"loss": window})
+    monkeypatch.setattr(recorder, "OUT", tmp_path / "kinds.jsonl")
+    recorder.OUT.write_text(json.dumps({"at": pieces[1]}) + '\n{"at": {"kind": "ne')
+    recorder.main()
+    assert [line["at"]["window"] for line in files.lines(recorder.OUT)] == [1, 0, 2]
+
+
+def test_a_piece_is_there_once_and_kinds_come_alike():
+    at = list(recorder.pieces())
+    assert len({json.dumps(one) for one in at}) == len(at) == 24 * 15 + 12 * 12 + 12 * 12 + 3 * 4
