@@ -1,8 +1,8 @@
 """Texts as bytes, and the batches that training draws from them.
 
-Two texts: "embedded", which this module writes itself, and "tiny-shakespeare", 1,115,394 bytes that
-character models are often trained on, fetched once. A text is an array of uint8, and a byte is a
-token.
+Three texts: "embedded", which this module writes itself; "tiny-shakespeare", 1,115,394 bytes that
+character models are often trained on, fetched once; and "python", 105 MB of the installed packages
+(`corpus`). A text is an array of uint8, and a byte is a token.
 
 Source 002. Chapter: training.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlib import checking
+from experiments.lab import corpus
 
 Text = NDArray[np.uint8]
 """A text: its bytes."""
@@ -25,7 +26,8 @@ Tokens = NDArray[np.int64]
 
 SHAKESPEARE = "tiny-shakespeare"
 EMBEDDED = "embedded"
-NAMES = (EMBEDDED, SHAKESPEARE)
+PYTHON = "python"
+NAMES = (EMBEDDED, SHAKESPEARE, PYTHON)
 """The texts that have a name."""
 
 SHAKESPEARE_URL = (
@@ -52,14 +54,16 @@ class Batch(NamedTuple):
 
 
 def load(name: str) -> Text:
-    """Return the text called "embedded" or "tiny-shakespeare".
+    """Return the text called "embedded", "tiny-shakespeare" or "python".
 
     tiny-shakespeare is fetched once, into tiny-shakespeare.txt in the user's cache (`ATTNLIB_CACHE`
     names another folder); a copy that lies there is not fetched. Raises ValueError for another
-    name, OSError when it cannot be fetched. Chapter: training.
+    name and as `corpus.load`, OSError when it cannot be fetched. Chapter: training.
     """
     if checking.choice("name", name, NAMES) == EMBEDDED:
         return embedded()
+    if name == PYTHON:
+        return np.frombuffer(corpus.load(), dtype=np.uint8)
     import pooch
 
     known, cache = f"sha256:{SHAKESPEARE_SHA256}", os.environ.get("ATTNLIB_CACHE")
@@ -78,6 +82,8 @@ def sha256(name: str) -> str:
     """Return the sha256 of a text, 64 hexadecimal digits; ValueError as `load`."""
     if checking.choice("corpus", name, NAMES) == SHAKESPEARE:
         return SHAKESPEARE_SHA256
+    if name == PYTHON:
+        return corpus.sha256()
     return hashlib.sha256(embedded().tobytes()).hexdigest()
 
 
@@ -163,10 +169,19 @@ def batches(
     >>> first.inputs.shape, bool((first.inputs[:, 1:] == first.targets[:, :-1]).all())
     ((2, 16), True)
     """
-    windows = _window_count(text, sequence)
-    starts, masks = (np.random.default_rng([seed, stream]) for stream in (STARTS, MASKS))
+    masks = np.random.default_rng([seed, MASKS])
+    for begin in starts(text, sequence=sequence, batch=batch, steps=steps, seed=seed):
+        yield _batch(text, begin, sequence, masked, masks)
+
+
+def starts(text: Text, *, sequence: int, batch: int, steps: int, seed: int) -> Iterator[Tokens]:
+    """Yield where the windows of each batch of `batches` begin, shape (batch,).
+
+    Raises as `batches`.
+    """
+    windows, rng = _window_count(text, sequence), np.random.default_rng([seed, STARTS])
     for _ in range(steps):
-        yield _batch(text, starts.integers(0, windows, batch), sequence, masked, masks)
+        yield rng.integers(0, windows, batch)
 
 
 def validation_batch(

@@ -24,7 +24,9 @@ def test_splits_and_names():
     np.testing.assert_array_equal(parts.training, np.arange(90))
     np.testing.assert_array_equal(parts.validation, np.arange(90, 100))
     np.testing.assert_array_equal(data.load("embedded"), data.embedded())
-    with pytest.raises(ValueError, match="name must be one of 'embedded', 'tiny-shakespeare'"):
+    with pytest.raises(
+        ValueError, match="name must be one of 'embedded', 'tiny-shakespeare', 'python'"
+    ):
         data.load("shakespeare")
 
 

@@ -1,0 +1,147 @@
+"""A corpus of Python that anybody can rebuild: the sources of the pinned packages, as installed.
+
+Of the packages in requirements.txt it takes those whose wheels are the same on every system, so
+that their files are too, in every environment that has the pins. Nothing is downloaded and nothing
+committed but the manifest, corpus.json: names, versions and digests. A file that occurs twice
+counts once. The packages of `VALIDATION` come last and are a tenth of the whole (`data.split`).
+Files of a folder stay together; the folders come in the order of the digests of their names, so
+that any long stretch is of several packages.
+
+`pack` makes one file for a machine that has no packages.
+"""
+
+import bz2
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attnlib.files import replace
+
+PINS = Path(__file__).parents[2] / "requirements.txt"
+MANIFEST = Path(__file__).with_name("corpus.json")
+PACKED = Path(__file__).with_name("corpus.bz2")
+"""Where a pack lies, and is read from where it is there; git ignores it."""
+
+VALIDATION = ("dask", "mpmath", "sphinx")
+"""The packages that no model is trained on."""
+
+
+class Corpus(NamedTuple):
+    """The text, and what it was made of."""
+
+    text: bytes
+    manifest: dict[str, Any]
+
+
+class Source(NamedTuple):
+    """A file of a package."""
+
+    folder: str
+    name: str
+    content: bytes
+
+
+def pinned() -> Iterator[Distribution]:
+    """Yield the installed packages among the pins that are pure Python, in the order of the list.
+
+    Raises ValueError that names the first one that is not there in the version that is pinned.
+    """
+    pins = re.findall(r"^([\w.-]+)==(\S+)", PINS.read_text("utf-8"), re.MULTILINE)
+    for name, version in pins:
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            raise ValueError(f"the corpus needs {name}=={version}, which is missing") from None
+        if "-none-any" not in (found.read_text("WHEEL") or ""):
+            continue
+        if found.version != version:
+            raise ValueError(f"the corpus needs {name}=={version}, and {found.version} is there")
+        yield found
+
+
+def build(packages: Iterable[Distribution]) -> Corpus:
+    """Return the corpus of these packages, those of `VALIDATION` among them."""
+    parts: tuple[list[Source], list[Source]] = ([], [])
+    listed, seen = [], set()
+    for package in packages:
+        digest, size, kept = hashlib.sha256(), 0, []
+        for source in sources(package):
+            content = hashlib.sha256(source.content).digest()
+            if source.content and content not in seen:
+                seen.add(content)
+                digest.update(content)
+                size += len(source.content)
+                kept.append(source)
+        validates = package.name.lower() in VALIDATION
+        parts[validates].extend(kept)
+        about = {"name": package.name, "version": package.version, "files": len(kept)}
+        part = "validation" if validates else "training"
+        listed.append(about | {"bytes": size, "part": part, "sha256": digest.hexdigest()})
+    training, validation = map(_joined, parts)
+    # What `data.split` cuts off is the validation: a tenth of the whole.
+    share = min(len(training) // 9, len(validation))
+    text = training[: 9 * share] + validation[:share]
+    total = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+    return Corpus(text, {**total, "packages": listed})
+
+
+def sources(package: Distribution) -> list[Source]:
+    """Return the Python files of a package, by name."""
+    files = {file.as_posix(): file for file in package.files or () if ".." not in file.parts}
+    return [
+        Source(file.parent.as_posix(), path, Path(str(file.locate())).read_bytes())
+        for path, file in sorted(files.items())
+        if file.suffix == ".py"
+    ]
+
+
+def _joined(sources: list[Source]) -> bytes:
+    def place(source: Source) -> tuple[str, str]:
+        return hashlib.sha256(source.folder.encode()).hexdigest(), source.name
+
+    return b"".join(source.content for source in sorted(sources, key=place))
+
+
+def sha256() -> str:
+    """Return the digest that the text must have."""
+    return str(json.loads(MANIFEST.read_text("utf-8"))["sha256"])
+
+
+def load() -> bytes:
+    """Return the text: from the pack where there is one, else from the installed packages.
+
+    Raises ValueError, in one line, where it is not the one of the manifest.
+    """
+    if PACKED.exists():
+        return _checked(bz2.decompress(PACKED.read_bytes()), str(PACKED))
+    try:
+        return _checked(build(pinned()).text, "what is installed")
+    except ValueError as error:
+        raise ValueError(f"{error}; install requirements.txt, or put a pack at {PACKED}") from None
+
+
+def pack() -> Path:
+    """Write the corpus of the installed packages into one file, the same bytes every time.
+
+    Raises ValueError as `load`.
+    """
+    replace(PACKED, bz2.compress(_checked(build(pinned()).text, "what is installed")))
+    return PACKED
+
+
+def _checked(text: bytes, origin: str) -> bytes:
+    if hashlib.sha256(text).hexdigest() != sha256():
+        raise ValueError(f"{origin} is not the corpus of {MANIFEST.name}")
+    return text
+
+
+def write_manifest() -> None:
+    """Write corpus.json anew, when pins have changed: a line for each package."""
+    manifest = build(pinned()).manifest
+    lines = ",\n".join(map(json.dumps, manifest.pop("packages")))
+    head = json.dumps(manifest).removesuffix("}")
+    replace(MANIFEST, f'{head}, "packages": [\n{lines}\n]}}\n'.encode())
