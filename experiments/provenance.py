@@ -1,5 +1,6 @@
 """What a number was made with, and what it takes to make it again: it stands in every record."""
 
+import os
 import platform
 import re
 import subprocess
@@ -34,10 +35,13 @@ def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
 def commit() -> str | None:
     """Return the commit of this library's checkout, with "-dirty" where code differs from it.
 
-    None where there is no checkout, or no git.
+    Where there is no checkout, what ATTNLIB_COMMIT says in the environment, or None; None without
+    git too.
     """
     root = Path(__file__).parents[1]
-    head = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else None
+    if not (root / ".git").exists():
+        return os.environ.get("ATTNLIB_COMMIT")
+    head = _git(root, "rev-parse", "HEAD")
     if head is None or head.returncode:
         return None
     changed = _git(root, "diff", "--quiet", "HEAD", "--", "*.py")

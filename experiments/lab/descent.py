@@ -76,7 +76,7 @@ def descend(
     `rate` is a schedule in place of `descent.rate`. When a step is yielded the gradients are there,
     and the update is still to come.
     """
-    adam = torch.optim.Adam(_groups(model, descent), fused=True, decoupled_weight_decay=True)
+    adam = torch.optim.AdamW(_groups(model, descent), fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(adam, rate or descent.rate)
     for step, batch in zip(range(descent.steps), batches, strict=False):
         adam.zero_grad()

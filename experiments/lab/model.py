@@ -236,8 +236,9 @@ class Attention(nn.Module):
         if config.law == "none":
             return gain
         first = 1 if config.causal else length
-        growth = torch.arange(first, length + 1, dtype=torch.float64).log()
-        growth = (growth / math.log(config.sequence)).to(self.input.weight)
+        like = self.input.weight
+        growth = torch.arange(first, length + 1, dtype=torch.float64, device=like.device).log()
+        growth = (growth / math.log(config.sequence)).to(like)
         if config.law == "root_log":
             growth = growth.sqrt()
         if self.slope is not None:

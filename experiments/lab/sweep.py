@@ -47,7 +47,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -60,12 +60,12 @@ from tqdm import tqdm
 from attnlib import checking, files
 from attnlib.sampling import cores
 from experiments import provenance
-from experiments.lab import data, fields, results
+from experiments.lab import data, fields, parallel, results
 from experiments.lab.data import Text
 from experiments.lab.model import Config
 from experiments.lab.recall import Found, Task, find
 from experiments.lab.results import Setting
-from experiments.lab.train import Run, Training, train
+from experiments.lab.train import Clock, Run, Training, train_model
 
 Table = dict[str, Any]
 
@@ -241,11 +241,15 @@ def run(
 
     Without an executor, `workers` processes of this machine do it, by default one for each core. A
     run keeps its process to one thread, so that its numbers do not depend on the executor.
-    `progress` shows a bar with the time left.
+    `progress` shows a bar with the time left. In processes begun by torchrun all of them train each
+    run together, one run after the other.
 
     Raises SweepError when a run fails, when another sweep is writing to the same file, and when
     that cannot be read or written. Chapter: training.
     """
+    if parallel.begun():
+        _run_together(sweep)
+        return outcomes(sweep)
     try:
         with ExitStack() as stack:
             sweep.results.parent.mkdir(parents=True, exist_ok=True)
@@ -294,6 +298,17 @@ def _run(
             future.cancel()
 
 
+def _run_together(sweep: Sweep) -> None:
+    """Train what is pending by all processes of torchrun; the first one reads and writes."""
+    finished = parallel.of_first(list(_read(sweep)))
+    for setting in {one.key: one for one in sweep.settings if one.key not in finished}.values():
+        line = _work(setting)
+        if parallel.place()[0] == 0:
+            sweep.results.parent.mkdir(parents=True, exist_ok=True)
+            files.append(sweep.results, line)
+    parallel.of_first(None)  # the last line is there before another process reads it
+
+
 def outcomes(sweep: Sweep) -> list[Outcome]:
     """Return the finished runs of a sweep, in its order.
 
@@ -322,22 +337,29 @@ def _work(setting: Setting) -> Table:
     """Train one run with one thread; return its line."""
     torch.set_num_threads(1)
     training, config = setting.training, setting.config
-    kernels = torch.backends.cpu.get_cpu_capability()
-    trained: Callable[[], Run | Found]
-    if isinstance(training, Task):
-        trained = partial(find, config, training)
-    else:
-        trained = partial(train, config, training, _loaded(setting.corpus))
     start, processor_start = time.perf_counter(), time.process_time()
-    run = trained()
-    timing = {
-        "seconds": time.perf_counter() - start,
-        "processor_seconds": time.process_time() - processor_start,
-        "processor": f"{platform.machine()}, {kernels}",
-    }
-    processor = f"{provenance.processor()}, {kernels}"
-    made_with = provenance.made("numpy", "torch", threads=1, on=processor)
-    return results.encoded(setting, run, made_with, timing)
+    timing: Table = {}
+    device = "cpu"
+    run: Run | Found
+    if isinstance(training, Task):
+        run = find(config, training)
+    else:
+        clock, device = Clock(config, training), training.device
+        run = train_model(config, training, _loaded(setting.corpus), clock)[1]
+        timing["tokens_per_second"] = clock.tokens_per_second
+    timing["seconds"] = time.perf_counter() - start
+    timing["processor_seconds"] = time.process_time() - processor_start
+    kernels = torch.backends.cpu.get_cpu_capability()
+    timing["processor"] = f"{platform.machine()}, {kernels}"
+    return results.encoded(setting, run, made_on(device), timing)
+
+
+def made_on(device: str) -> Table:
+    """Return what a run on a device is made with."""
+    processor = f"{provenance.processor()}, {torch.backends.cpu.get_cpu_capability()}"
+    if device != "cpu":
+        processor = f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
+    return provenance.made("numpy", "torch", threads=1, on=processor)
 
 
 def _processes(workers: int) -> ProcessPoolExecutor:

@@ -2,25 +2,31 @@
 
 Adam with a constant learning rate, as in source 002, unless told otherwise. A run is a value: a
 configuration, a seed and a text give the same numbers, on one kind of CPU to the last bit. A run
-whose loss grows without bound ends early and says so.
+whose loss grows without bound ends early and says so. On a GPU the text lies there too, and numbers
+repeat to rounding. Processes begun by torchrun share each batch (`parallel`).
 
 Source 002. Chapter: training.
 """
 
 import json
 import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import checking
+from attnlib import checking, interception
 from attnlib.attention import rescale
 from attnlib.checking import FloatArray
 from attnlib.probing import probe
-from experiments.lab import data
+from experiments.lab import data, parallel
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.fields import checked, lengths
@@ -33,12 +39,18 @@ PRECISIONS = {"float32": 9, "float64": 17}
 """Of all numbers of a model, and the digits that each needs in a file."""
 LOSS_LIMIT = 1000.0
 """A loss above it, or one that is not a number, ends the run: it has diverged."""
-READ = 2**14
-"""At most so many bytes are read at other lengths, the same at each."""
+AT_ONCE = {"cpu": 2**11}
+"""How many bytes are read at a time at other lengths."""
+AT_ONCE_ELSEWHERE = 2**16
 READING_LAWS = ("root_log", "ssmax")
 """What multiplies the logits of a model without a law, read at other lengths, once for each."""
 MASKED = 0.15
 """The share of bytes that an encoder has to fill in."""
+
+
+def _device(name: str, value: str) -> str:
+    checking.choice(name, str(value).partition(":")[0], ("cpu", "cuda"))
+    return str(value)
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,14 @@ class Training(Descent):
     lengths: tuple[int, ...] = checked((), lengths)
     """Even lengths of window at which the trained decoder is read too, divisors of the largest: see
     `Run.readings`."""
+    read_bytes: int = checked(2**14, checking.integer, minimum=1)
+    """At most so many bytes are read at those lengths, the same at each."""
+    device: str = checked("cpu", _device)
+    """Where it is trained, in PyTorch's words: "cuda"."""
+    autocast: bool = checked(False, checking.flag)
+    """Multiply matrices in bfloat16; parameters, sums and the optimiser stay as they are."""
+    compile: bool = checked(False, checking.flag)
+    """Compile the blocks (torch.compile); what is recorded and read runs as it is written."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,6 +142,29 @@ class Run:
     each of `READING_LAWS`, 1 at n₀ = `Config.sequence`, where the model has no law of its own."""
 
 
+class Clock:
+    """Measures the pace of a run, from its second step to its last: call it after each step."""
+
+    def __init__(self, config: Config, training: Training) -> None:
+        self.training, self.sequence = training, config.sequence
+        self.times: dict[int, float] = {}
+
+    def __call__(self, step: int) -> None:
+        """Take the time, where it counts."""
+        if step in (0, self.training.steps - 1):
+            if self.training.device != "cpu":
+                torch.cuda.synchronize()
+            self.times[step] = time.perf_counter()
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The pace, of all processes; None of a run that had one step or diverged."""
+        if len(self.times) < 2:
+            return None
+        (first, start), (last, end) = self.times.items()
+        return (last - first) * self.training.batch * self.sequence / (end - start)
+
+
 def train(config: Config, training: Training, text: Text) -> Run:
     """Train one model on the first nine tenths of `text`; the rest gives the validation loss.
 
@@ -137,46 +180,54 @@ def train(config: Config, training: Training, text: Text) -> Run:
     return train_model(config, training, text)[1]
 
 
-def train_model(config: Config, training: Training, text: Text) -> tuple[Transformer, Run]:
-    """Train as `train` does, and return the model too. Chapter: training."""
-    dtype = getattr(torch, training.precision)
-    model = Transformer(config, training.seed, dtype)
+def train_model(
+    config: Config,
+    training: Training,
+    text: Text,
+    after_step: Callable[[int], object] = lambda step: None,
+) -> tuple[Transformer, Run]:
+    """Train as `train` does, and return the model too; `after_step` is called with each step.
+
+    Chapter: training.
+    """
+    dtype, device = getattr(torch, training.precision), torch.device(training.device)
+    model = Transformer(config, training.seed, dtype).to(device)
     parts, masked = data.split(text), None if config.causal else MASKED
     if training.lengths and (config.positions == "learned" or not config.causal):
         raise ValueError("lengths are for a decoder whose positions are not learned")
     if max(training.lengths, default=0) >= parts.validation.size:
         raise ValueError(f"lengths must be below the {parts.validation.size} bytes of validation")
-    batches = data.batches(
-        parts.training,
-        sequence=config.sequence,
-        batch=training.batch,
-        steps=training.steps,
-        seed=training.seed,
-        masked=masked,
-    )
     validation = data.validation_batch(
         parts.validation,
         sequence=config.sequence,
         windows=training.validation_windows,
         masked=masked,
     )
-    losses = torch.full((training.steps,), math.nan, dtype=dtype)
+    if training.compile:
+        for block in model.blocks:
+            block.compile()
+    losses = torch.full((training.steps,), math.nan, dtype=dtype, device=device)
     records = []
-    for step, batch, value in descend(model, training, batches, batch_loss):
-        losses[step] = value
+    batches = _batches(parts.training, config, training, masked)
+    loss_of = partial(batch_loss, autocast=training.autocast)
+    for step, batch, value in descend(parallel.shared(model), training, batches, loss_of):
+        losses[step] = parallel.mean(value)
         if training.records(step):
-            records.append(_recorded(model, torch.from_numpy(batch.inputs), training))
+            with as_written(model, training):
+                records.append(_recorded(model, batch[0], training))
             if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
-    validation_loss = _validation(model, validation, training.batch)
-    readings = _readings(model, parts.validation, training.lengths)
+        after_step(step)
+    with as_written(model, training):
+        validation_loss = _validation(model, validation, training.batch)
+        readings = _readings(model, parts.validation, training)
     every = losses.double().cpu().numpy()
     bad = np.flatnonzero(~(every <= LOSS_LIMIT))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
     at = training.recorded_at(kept.size)
     recorded = {
-        name: torch.stack([one[name] for one in records]).to(dtype).double().numpy()
+        name: torch.stack([one[name] for one in records]).to(dtype).double().cpu().numpy()
         for name in records[0]
     }
     return model, Run(
@@ -190,10 +241,46 @@ def train_model(config: Config, training: Training, text: Text) -> tuple[Transfo
     )
 
 
-def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean loss of a model on a batch of windows."""
-    inputs, targets = map(torch.from_numpy, batch)
-    return loss(model(inputs), targets)
+def _batches(text: Text, config: Config, training: Training, masked: float | None) -> Iterator[Any]:
+    """Yield this process's share of each of `data.batches`, as tensors on the device.
+
+    Where nothing is masked the text lies there, and windows are gathered there.
+    """
+    (process, processes), batch, device = parallel.place(), training.batch, training.device
+    if batch % processes:
+        raise ValueError(f"batch must be a multiple of {processes} processes, got batch={batch}")
+    shape = {"sequence": config.sequence, "batch": batch}
+    shape |= {"steps": training.steps, "seed": training.seed}
+    if masked is not None:
+        for whole in data.batches(text, **shape, masked=masked):
+            yield [torch.from_numpy(t[process::processes]).to(device) for t in whole]
+        return
+    tokens = torch.tensor(text, device=device)
+    window = torch.arange(config.sequence + 1, device=device)
+    for starts in data.starts(text, **shape):
+        begin = torch.from_numpy(starts[process::processes]).to(device)
+        windows = tokens[begin[:, None] + window].long()
+        yield windows[:, :-1], windows[:, 1:]
+
+
+def batch_loss(model: nn.Module, batch: Batch, autocast: bool = False) -> Tensor:
+    """Return the mean loss of a model on a batch of windows, which need not be on its device."""
+    device = next(model.parameters()).device
+    inputs, targets = (torch.as_tensor(tokens, device=device) for tokens in batch)
+    with _precision(device, autocast):
+        logits = model(inputs)
+    return loss(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)
+
+
+def _precision(device: torch.device, autocast: bool) -> AbstractContextManager[Any]:
+    return torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext()
+
+
+@contextmanager
+def as_written(model: Transformer, training: Training) -> Iterator[None]:
+    """Run the model without graphs, in the precision of its training."""
+    with interception.eagerly(), _precision(model.token.weight.device, training.autocast):
+        yield
 
 
 @torch.no_grad()
@@ -210,24 +297,39 @@ def _recorded(model: Transformer, inputs: Tensor, training: Training) -> dict[st
 
 
 @torch.no_grad()
-def _readings(model: Transformer, text: Text, lengths: tuple[int, ...]) -> FloatArray:
-    """Return `Run.readings`: windows that go on by half of their length, so that halves tile."""
-    most, own = max(lengths, default=2), model.config.law != "none" or model.config.policy
-    part, length = most // 2, model.config.sequence
-    count = min(READ, text.size - 1 - part) // part * part
+def _readings(model: Transformer, text: Text, training: Training) -> FloatArray:
+    """Return `Run.readings`."""
+    own, length = model.config.law != "none" or model.config.policy, model.config.sequence
     found = []
-    for n in lengths:
+    for batch in windows_of(text, training):
+        row = [read(model, batch)]
+        for law in () if own else READING_LAWS:
+            with rescale(factor=named_law(law, length), train_length=length):
+                row.append(read(model, batch))
+        found.append(row)
+    return np.array(found)
+
+
+def windows_of(text: Text, training: Training) -> Iterator[Batch]:
+    """Yield the windows of each of `Training.lengths`, of whose second halves the loss is read.
+
+    They go on by half of their length, so that halves tile the same bytes.
+    """
+    part = max(training.lengths, default=2) // 2
+    count = min(training.read_bytes, text.size - 1 - part) // part * part
+    for n in training.lengths:
         starts = np.arange(part - n // 2, part - n // 2 + count, n // 2)
         windows = text[starts[:, None] + np.arange(n + 1)].astype(np.int64)
         inputs, targets = windows[:, :-1], windows[:, 1:].copy()
         targets[:, : n // 2] = data.IGNORED
-        batch, size = Batch(inputs, targets), max(1, 2048 // n)
-        row = [_validation(model, batch, size)]
-        for law in () if own else READING_LAWS:
-            with rescale(factor=named_law(law, length), train_length=length):
-                row.append(_validation(model, batch, size))
-        found.append(row)
-    return np.array(found)
+        yield Batch(inputs, targets)
+
+
+def read(model: Transformer, windows: Batch) -> float:
+    """Return the mean loss over windows, as many at a time as the device has room for."""
+    kind = model.token.weight.device.type
+    at_once: int = AT_ONCE.get(kind, AT_ONCE_ELSEWHERE)
+    return _validation(model, windows, max(1, at_once // windows.inputs.shape[1]))
 
 
 def _attention(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
@@ -255,7 +357,7 @@ def _means(losses: FloatArray, training: Training) -> FloatArray:
 @torch.no_grad()
 def _validation(model: Transformer, windows: Batch, size: int) -> float:
     """Return the mean loss over all windows, taken in batches of `size`."""
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=model.token.weight.device)
     for start in range(0, len(windows.inputs), size):
         part = Batch(*(tokens[start : start + size] for tokens in windows))
         total += len(part.inputs) * batch_loss(model, part).double()

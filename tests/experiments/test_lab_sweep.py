@@ -18,7 +18,7 @@ from experiments import provenance
 from experiments.__main__ import app
 from experiments.lab import data, recall, results, sweep
 from experiments.lab.model import Config
-from experiments.lab.train import Training, train
+from experiments.lab.train import Training, train, train_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -385,9 +385,33 @@ def test_a_run_takes_one_thread(file, monkeypatch):
 
     def seen(*arguments, **options):
         threads.append(torch.get_num_threads())
-        return train(*arguments, **options)
+        return train_model(*arguments, **options)
 
-    monkeypatch.setattr(sweep, "train", seen)
+    monkeypatch.setattr(sweep, "train_model", seen)
     torch.set_num_threads(2)
     run_here(file)
     assert threads == [1] * 8
+
+
+# --- on other devices ----------------------------------------------------------------------------
+
+
+def test_a_line_says_how_fast_it_was(file):
+    run_here(file)
+    lines = results.read(sweep.read(file).results).values()
+    assert all(line["timing"]["tokens_per_second"] > 0.0 for line in lines)
+
+
+@pytest.mark.slow
+def test_two_processes_of_torchrun_train_one_model(file):
+    more = "\n[variants.encoder]\ncausal = false\n[variants.clipped]\nclip = 0.1\n"
+    file.write_text(file.read_text() + more)
+    together = copied(file, "together")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["-m", "experiments", "sweep", str(together)]
+    subprocess.run(command, check=True, timeout=600)
+    runs = [sweep.outcomes(sweep.read(together)), run_here(file)]
+    assert len(results.read(sweep.read(together).results)) == len(sweep.read(file).settings) == 16
+    for (_, shared), (_, alone) in zip(*runs, strict=True):
+        np.testing.assert_allclose(shared.losses, alone.losses, rtol=1e-4)
+        assert shared.validation_loss == pytest.approx(alone.validation_loss, rel=1e-4)

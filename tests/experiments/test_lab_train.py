@@ -156,11 +156,32 @@ def test_other_lengths_are_read_at_the_same_bytes(law):
         (TINY, {"losses_every": 15, "steps": 30}, "must divide 20, or be a multiple"),
         (TINY, {"warmup": 25}, "warmup must be less than steps=25"),
         (TINY, {"clip": -1.0}, "clip must be finite and at least 0"),
+        (TINY, {"device": "gpu"}, "device must be one of 'cpu', 'cuda', got"),
     ],
 )
 def test_what_cannot_be_read_or_trained_is_refused(config, changed, message):
     with pytest.raises(ValueError, match=message):
         train(config, replace(SHORT, **changed), TEXT)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler has its own
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"autocast": True},
+        pytest.param({"compile": True}, marks=pytest.mark.slow),  # a minute of compiler
+    ],
+)
+@pytest.mark.parametrize("config", [{}, {"cosine": True, "learned_scale": True}, {"law": "log"}])
+def test_rounded_or_compiled_it_is_nearly_the_same_run(config, changed):
+    config = replace(TINY, positions="rotary", **config)
+    training = replace(SHORT, lengths=[16, 32], record_attention=True)
+    plain, run = (train(config, replace(training, **more), TEXT) for more in ({}, changed))
+    tolerance = 1e-2 if "autocast" in changed else 1e-4
+    for name in ("losses", "validation_loss", "readings", "spreads", "branch_ratios"):
+        one, other = getattr(run, name), getattr(plain, name)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
+    assert (run.losses != plain.losses).any() or "compile" in changed
 
 
 # --- runs that go wrong --------------------------------------------------------------------------
