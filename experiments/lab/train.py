@@ -208,7 +208,7 @@ def train_model(
             block.compile()
     losses = torch.full((training.steps,), math.nan, dtype=dtype, device=device)
     records = []
-    batches = _batches(parts.training, config, training, masked)
+    batches = batches_of(parts.training, config, training, masked)
     loss_of = partial(batch_loss, autocast=training.autocast)
     for step, batch, value in descend(parallel.shared(model), training, batches, loss_of):
         losses[step] = parallel.mean(value)
@@ -241,7 +241,9 @@ def train_model(
     )
 
 
-def _batches(text: Text, config: Config, training: Training, masked: float | None) -> Iterator[Any]:
+def batches_of(
+    text: Text, config: Config, training: Training, masked: float | None
+) -> Iterator[Any]:
     """Yield this process's share of each of `data.batches`, as tensors on the device.
 
     Where nothing is masked the text lies there, and windows are gathered there.

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from attnlib import files
 from experiments import provenance
-from experiments.__main__ import app
+from experiments.commands import app
 from experiments.lab import data, recall, results, sweep
 from experiments.lab.model import Config
 from experiments.lab.train import Training, train, train_model

@@ -1,0 +1,430 @@
+"""The tools on a device against the CPU's float64, and what they cost there.
+
+Each check makes the same numbers twice from inputs rounded to one type: on the device in that type,
+and on the CPU in float64. Its error is the largest ‖a − b‖/‖b‖ of their arrays, and of a fit the
+distance of log t from what is known.
+"""
+
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from attnlib import files
+from attnlib.attention import attend, register, rescale
+from attnlib.auditing import audit
+from attnlib.calibration import fit_scales, scale_gradient
+from attnlib.interception import eagerly
+from attnlib.probing import Monitor, probe
+from experiments import provenance
+from experiments.lab.model import Config, Transformer, loss
+from experiments.records import Fields, load
+
+KERNELS = {
+    "default": None,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+LIMITS = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 8e-2}
+"""The largest error that rounding explains; TF32 in place of float32 is beyond."""
+FITTED = {"float32": 0.01, "float16": 0.05, "bfloat16": 0.1}
+"""The same in log t of a fit."""
+COLUMNS = ("alpha", "collision_probability", "entropy", "log_sum_exp", "value_std", "output_std")
+D = 64
+
+
+class UnavailableError(Exception):
+    """What a check needs is not there; the message says what."""
+
+
+class Place(NamedTuple):
+    """Where numbers are made, and in which type."""
+
+    device: str
+    dtype: torch.dtype
+    rounded: torch.dtype
+    """The type to which all inputs were rounded before."""
+    length: int
+    kernel: str = "default"
+    compiled: bool = False
+
+    def at(self, tensor: Tensor) -> Tensor:
+        """Return a tensor there."""
+        return tensor.to(self.rounded).to(self.device, self.dtype)
+
+    def draw(self, *shape: int, seed: int = 0) -> Tensor:
+        """Return normal numbers."""
+        return self.at(torch.from_numpy(np.random.default_rng(seed).standard_normal(shape)))
+
+    def tokens(self, seed: int = 0) -> Tensor:
+        """Return two texts of random bytes and one more each."""
+        drawn = np.random.default_rng(seed).integers(0, 256, (2, self.length + 1))
+        return torch.from_numpy(drawn).to(self.device)
+
+    def decoder(self, **changes: Any) -> Transformer:
+        """Return a decoder of random parameters."""
+        sizes = {"width": 2 * D, "depth": 2, "sequence": self.length, "positions": "rotary"}
+        model = Transformer(Config(**{**sizes, "alpha": 2.0, **changes}), 0, torch.float64)
+        return model.to(self.rounded).to(self.device, self.dtype)
+
+    def function(self, function: Any) -> Any:
+        """Return a function or module, compiled where it is to be."""
+        return torch.compile(function) if self.compiled else function
+
+    def attending(self) -> AbstractContextManager[Any]:
+        """Return the context in which the kernel is the one to use."""
+        backend = KERNELS[self.kernel]
+        return nullcontext() if backend is None else sdpa_kernel(backend)
+
+
+Numbers = list[Any]
+Tool = Callable[[Place], Numbers]
+
+
+# --- the tools ------------------------------------------------------------------------------------
+
+
+def attended(place: Place) -> Numbers:
+    """Return outputs and gradients of `attend`: a policy, and cosines with the exact factor."""
+    numbers: Numbers = []
+    policy: dict[str, Any] = {"policy": "ssmax", "is_causal": True}
+    cosines: dict[str, Any] = {"scale": 16.0, "normalize_qk": True, "post_scale": "exact"}
+    run = place.function(attend)
+    for options in (policy, cosines):
+        q, k, v, weights = (place.draw(1, 4, place.length, D, seed=i) for i in range(4))
+        leaves = [t.requires_grad_() for t in (q, k, v)]
+        output = run(*leaves, **options)
+        numbers += [output, *torch.autograd.grad(output, leaves, weights)]
+    return numbers
+
+
+def rescaled(place: Place) -> Numbers:
+    """Return what a decoder says under `rescale`, and the gradient of a matrix."""
+    model, tokens = place.decoder(), place.tokens()
+    with rescale(factor="ssmax", train_length=place.length // 4):
+        logits = place.function(model)(tokens[:, :-1])
+        value = loss(logits.double(), tokens[:, 1:])
+        return [logits, *torch.autograd.grad(value, [model.token.weight])]
+
+
+def registered(place: Place) -> Numbers:
+    """Return what a model of transformers says under `register`."""
+    if find_spec("transformers") is None:
+        raise UnavailableError("transformers is not installed")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 2 * D, "intermediate_size": 2 * D, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, **heads)).eval()
+    model.set_attn_implementation(register(factor="ssmax", train_length=place.length // 4))
+    model = model.to(place.rounded).to(place.device, place.dtype)
+    with torch.no_grad():
+        return [model(place.tokens()).logits]
+
+
+def probed(place: Place) -> Numbers:
+    """Return what the probe measures of each head."""
+    model, tokens = place.decoder(), place.tokens()
+    with torch.no_grad(), probe(model, theory=False) as report:
+        model(tokens)
+    heads = json.loads(report.to_json())["heads"]
+    return [np.array([head[name] for head in heads]) for name in COLUMNS]
+
+
+def monitored(place: Place) -> Numbers:
+    """Return what a Monitor measures in the first of two steps of training."""
+    if find_spec("pandas") is None:
+        raise UnavailableError("pandas is not installed")
+    model, tokens = place.decoder(), place.tokens()
+    run = place.function(model)
+    with Monitor(run, every=2, on_alarm=lambda alarm: None) as monitor:
+        for _ in range(2):
+            torch.autograd.backward(of_bytes(run, tokens))
+    return [monitor.tables[0][name].to_numpy() for name in COLUMNS]
+
+
+def audited(place: Place) -> Numbers:
+    """Return the scale that an audit finds; AssertionError where it does not find what is there."""
+    given: dict[str, Any] = {"d": D, "length": 128, "dtype": place.dtype, "device": place.device}
+    report = audit(functional.scaled_dot_product_attention, **given)
+    wrong = audit(functional.scaled_dot_product_attention, expected=0.15, **given)
+    codes = [finding.code for finding in wrong.findings]
+    if not report.passed or codes != ["scale"] or report.scale is None:
+        raise AssertionError(f"found {report.findings}, and {codes} where the scale is wrong")
+    return [report.scale.value[-1:]]
+
+
+def differentiated(place: Place) -> Numbers:
+    """Return the scale gradient of each head."""
+    texts = [place.tokens(seed) for seed in range(3)]
+    return [scale_gradient(place.decoder(), texts, of_bytes).value]
+
+
+def fitted(place: Place) -> Numbers:
+    """Return 1 + log t of a decoder whose logits are half of those of the one that taught it."""
+    teacher = place.decoder()
+
+    def of_teacher(model: nn.Module, text: Tensor) -> Tensor:
+        with torch.no_grad():
+            weights = teacher(text).double().softmax(-1)
+        return functional.cross_entropy(model(text).double().flatten(0, 1), weights.flatten(0, 1))
+
+    texts = [place.tokens(seed) for seed in range(5)]
+    fit = fit_scales(place.decoder(alpha=1.0), texts[:3], texts[3:], loss=of_teacher)
+    return [1.0 + np.log(fit.factor(place.length)[0, :1])]
+
+
+def of_bytes(model: Callable[..., Tensor], text: Tensor) -> Tensor:
+    """Return the loss of a text."""
+    return loss(model(text[:, :-1]).double(), text[:, 1:])
+
+
+TOOLS: dict[str, Tool] = {
+    "attend": attended,
+    "rescale": rescaled,
+    "register": registered,
+    "probe": probed,
+    "Monitor": monitored,
+    "audit": audited,
+    "scale_gradient": differentiated,
+    "fit_scales": fitted,
+}
+COMPILED = ("attend", "rescale", "Monitor")
+"""The tools that may be told of what torch.compile has compiled."""
+
+
+class Check(NamedTuple):
+    """A tool in a type, on a kernel."""
+
+    tool: str
+    dtype: str
+    kernel: str
+    compiled: bool = False
+
+    def error(self, device: str, length: int) -> float:
+        """Return the largest relative distance from the CPU's float64; ∞ for NaN."""
+        dtype = getattr(torch, self.dtype)
+        place = Place(device, dtype, dtype, length, self.kernel, self.compiled)
+        if self.compiled:
+            torch._dynamo.reset()
+        with place.attending():
+            found = map(_array, TOOLS[self.tool](place))
+        errors = [
+            np.linalg.norm(one - exact) / np.linalg.norm(exact)
+            for one, exact in zip(found, _exact(self.tool, dtype, length), strict=True)
+        ]
+        return float(np.nan_to_num(max(errors), nan=math.inf))
+
+    @property
+    def limit(self) -> float:
+        """The error that rounding explains."""
+        return (FITTED if self.tool == "fit_scales" else LIMITS)[self.dtype]
+
+
+def _array(numbers: Any) -> Any:
+    return numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
+
+
+@cache
+def _exact(tool: str, rounded: torch.dtype, length: int) -> Numbers:
+    place = Place("cpu", torch.float64, rounded, length, "math")
+    with place.attending():
+        return list(map(_array, TOOLS[tool](place)))
+
+
+def planned(device: str) -> list[Check]:
+    """Return all checks, those of what a user gets first, and last what is to be compiled."""
+    kernels = ["math"] if device == "cpu" else list(KERNELS)
+    found = [
+        Check(tool, dtype, kernel)
+        for kernel in kernels
+        for dtype in LIMITS
+        for tool in TOOLS
+        if not (kernel == "flash" and dtype == "float32")  # it has none
+        and not (tool == "audit" and kernel != kernels[0])  # its heads are of sizes not all take
+        and not (device == "cpu" and dtype == "float16")
+    ]
+    compiled = [
+        one._replace(compiled=True)
+        for one in found
+        if one.tool in COMPILED
+        and (one.kernel == kernels[0] or (one.tool, one.dtype) == ("attend", "bfloat16"))
+    ]
+    return found + sorted(compiled, key=lambda one: one.dtype != "bfloat16")
+
+
+# --- what they cost -------------------------------------------------------------------------------
+
+
+def milliseconds(device: str, run: Callable[[], object], repeats: int) -> float:
+    """Return the median time of a call, after one that is not counted."""
+    times = []
+    for _ in range(1 + repeats):
+        start = time.perf_counter()
+        run()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - start))
+    return median(times[1:])
+
+
+def written_out(q: Tensor, k: Tensor, v: Tensor, *, scale: float, **_: Any) -> Tensor:
+    """Return causal attention with its matrix of scores."""
+    future = torch.ones(q.shape[-2:-1] * 2, dtype=torch.bool, device=q.device).triu(1)
+    return ((q @ k.mT) * scale).masked_fill(future, -torch.inf).softmax(-1) @ v
+
+
+def costs(device: str, length: int, width: int) -> dict[str, Callable[[], tuple[float, float]]]:
+    """Return, by what they compare, functions that time ours and what stands beside it."""
+    small = torch.float32 if device == "cpu" else torch.bfloat16
+    place = Place(device, small, small, length)
+    repeats = 1 if device == "cpu" else 9
+    timed = partial(milliseconds, device, repeats=repeats)
+
+    def attention() -> tuple[float, float]:
+        shape = (1, 8, 4 * length, D)
+        q, k, v = (place.draw(*shape, seed=i).requires_grad_() for i in range(3))
+
+        def step(function: Callable[..., Tensor], **options: Any) -> None:
+            torch.autograd.backward(function(q, k, v, is_causal=True, **options).sum())
+
+        bare = partial(step, functional.scaled_dot_product_attention)
+        return timed(partial(step, attend, policy="ssmax")), timed(bare)
+
+    model = place.decoder(width=width, depth=8 if width > 2 * D else 2)
+    tokens = place.tokens()
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(tokens[:, :-1])
+
+    def under_probe() -> None:
+        with probe(model, theory=False):
+            forward()
+
+    def step() -> None:
+        torch.autograd.backward(of_bytes(model, tokens))
+
+    def against_written_out() -> tuple[float, float]:
+        with mock.patch.object(functional, "scaled_dot_product_attention", written_out):
+            theirs = timed(step)
+        return timed(step), theirs
+
+    def against_compiled() -> tuple[float, float]:
+        for block in model.blocks:
+            block.compile()
+        ours = timed(step)
+        with eagerly():
+            return ours, timed(step)
+
+    return {
+        "attend with a policy, gradients | bare attention": attention,
+        "forward under probe | forward": lambda: (timed(under_probe), timed(forward)),
+        "scale_gradient | forward and backward": lambda: (
+            timed(lambda: scale_gradient(model, [tokens], of_bytes)),
+            timed(step),
+        ),
+        "a step of the laboratory | attention written out": against_written_out,
+        "a step with compiled blocks | not compiled": against_compiled,
+    }
+
+
+ON_CPU = {
+    "attend with a policy, gradients | bare attention": (
+        "attention",
+        "attend with a policy, n = 4096, 8 heads, causal, with gradients",
+    ),
+    "forward under probe | forward": ("probing", "GPT-2 small under the probe"),
+    "scale_gradient | forward and backward": ("calibration", "scale_gradient"),
+    "a step of the laboratory | attention written out": ("training", "experiments.lab"),
+}
+"""Where experiments/recorded/benchmarks.json has the ratio on a CPU: a benchmark, and its words."""
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def go(file: Path, device: str, end: float, say: Callable[[str], None]) -> None:
+    """Check and time what the file does not have yet, until time.monotonic() is `end`.
+
+    What failed is tried again.
+    """
+    length, width = (64, 2 * D) if device == "cpu" else (1024, 512)
+    found = latest(file)
+    work: list[tuple[Fields, Callable[[], Fields]]] = [
+        (check._asdict(), partial(_checked, check, device, length)) for check in planned(device)
+    ]
+    for name, time_both in costs(device, length, width).items():
+        work.append(({"cost": name}, partial(_timed, name, time_both)))
+    work.sort(key=lambda one: one[0].get("compiled", False))  # what is compiled takes longest
+    for about, measure in work:
+        line = found.get(_key(about), {})
+        if line.get("passed") or "ours" in line:
+            continue
+        label = ", ".join(map(str, about.values()))
+        if time.monotonic() > end:
+            say(f"not begun, no time is left: {label}")
+            return
+        start = time.monotonic()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answer = _tried(measure)
+        seconds = round(time.monotonic() - start, 2)
+        files.append(file, {**about, "device": _name(device), "seconds": seconds, **answer})
+        say(f"{label}: {answer}, {seconds} s")
+
+
+def latest(file: Path) -> dict[str, Fields]:
+    """Return the last line of each check and cost of a file."""
+    return {_key(line): line for line in files.lines(file)}
+
+
+def _key(line: Fields) -> str:
+    return json.dumps([line.get(name) for name in (*Check._fields, "cost")])
+
+
+def _tried(measure: Callable[[], Fields]) -> Fields:
+    """Return what is measured; whatever a device does, the others are tried."""
+    try:
+        return measure()
+    except UnavailableError as error:
+        return {"missing": str(error)}
+    except Exception as error:
+        return {"failure": f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]}
+
+
+def _checked(check: Check, device: str, length: int) -> Fields:
+    error = check.error(device, length)
+    return {"error": min(error, 1e9), "limit": check.limit, "passed": error <= check.limit}
+
+
+def _timed(name: str, time_both: Callable[[], tuple[float, float]]) -> Fields:
+    ours, theirs = time_both()
+    found: Fields = {"ours": ours, "theirs": theirs}
+    if name in ON_CPU:
+        benchmark, words = ON_CPU[name]
+        ratios = load("benchmarks").find(benchmark=benchmark)["ratios"]
+        ratio = next(ratio for ratio in ratios if ratio["ours"].startswith(words))
+        found["on_cpu"] = ratio["their_cost"] / ratio["our_cost"]
+    return found
+
+
+def _name(device: str) -> str:
+    name = provenance.processor() if device == "cpu" else torch.cuda.get_device_name(device)
+    return f"{name}, PyTorch {torch.__version__}"

@@ -1,0 +1,182 @@
+"""What runs on a GPU: proved on the CPU at tiny sizes, and on CUDA where it is (pytest -m cuda)."""
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnlib import files
+from experiments.gpu import checks, command, runs
+from experiments.lab import results
+from experiments.lab.model import Transformer
+from tests.books import ROOT
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ON_CPU = checks.planned("cpu")
+QUICK = [
+    check
+    for check in ON_CPU
+    if check.dtype == "float32" and check.tool in ("rescale", "probe", "audit", "scale_gradient")
+    if not check.compiled
+]
+FIT_IN_HALF = checks.Check("fit_scales", "bfloat16", "math")
+"""Its first step in log t is smaller than bfloat16 resolves, and it takes t = 1 for the best."""
+
+
+def name(check):
+    return "-".join(map(str, check))
+
+
+@pytest.mark.parametrize("check", QUICK, ids=name)
+def test_a_tool_is_that_of_float64(check):
+    assert check.error("cpu", 64) <= check.limit
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler has its own
+@pytest.mark.parametrize("check", [one for one in ON_CPU if one not in QUICK], ids=name)
+def test_a_tool_rounds_as_its_type_does(check, request):
+    if check == FIT_IN_HALF:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=str(FIT_IN_HALF.tool)))
+    assert check.error("cpu", 64) <= check.limit
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tool", checks.TOOLS)
+def test_a_tool_on_cuda_is_that_of_the_cpu(tool):
+    wrong = {}
+    for check in checks.planned("cuda"):
+        if check.tool == tool and not (check.compiled and check.dtype != "bfloat16"):
+            error = check.error("cuda", 1024)
+            if error > check.limit and check._replace(kernel="math") != FIT_IN_HALF:
+                wrong[name(check)] = error
+    assert not wrong
+
+
+def test_a_wrong_scale_is_beyond_what_rounding_explains(monkeypatch):
+    check, attend = checks.Check("attend", "bfloat16", "math"), checks.attend
+    assert check.error("cpu", 64) <= check.limit  # float64's numbers are kept
+
+    def larger(q, k, v, **options):
+        return attend(1.2 * q, k, v, **options)
+
+    monkeypatch.setattr(checks, "attend", larger)
+    assert check.error("cpu", 64) > check.limit
+
+
+@pytest.mark.parametrize("tiny", [True, False])
+def test_the_runs_are_those_that_the_files_describe(tiny):
+    plan = runs.planned(tiny)
+    assert len({setting.key for _, setting in plan}) == len(plan) == 24
+    first = [(file, setting.training.seed) for file, setting in plan[:8]]
+    assert first == [("length", 0)] * 2 + [("gain", 0)] * 6
+    config, training = plan[0][1].config, plan[0][1].training
+    if not tiny:
+        assert 25e6 <= runs.parameters(config) <= 30e6
+        assert (training.device, training.autocast, plan[0][1].corpus) == ("cuda", True, "python")
+        seconds = sum(runs.operations(setting) for _, setting in plan[:12])
+        assert seconds / (runs.SHARE * runs.PEAK) < 6.5 * 60.0
+    small = replace(config, width=64, depth=2)
+    counted = sum(p.numel() for p in Transformer(small).parameters())
+    assert runs.parameters(small) == pytest.approx(counted, rel=0.05)
+
+
+def test_no_run_begins_or_ends_after_its_time(tmp_path, monkeypatch):
+    said = []
+    plan = runs.planned(tiny=True)[2:3]
+    runs.go(plan, tmp_path, time.monotonic() - 1.0, said.append)
+    monkeypatch.setattr(runs, "operations", lambda setting: 1.0)
+    runs.go(plan, tmp_path, time.monotonic() + 0.01, said.append)
+    assert "not begun" in said[1]
+    assert "given up" in said[3]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_command_trains_goes_on_and_tells_which_predictions_held(tmp_path, capsys):
+    arguments = ["runs", "--device", "cpu", "--out", str(tmp_path), "--minutes"]
+    assert command.main([*arguments, "8"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(("length ", "gain ")) for line in told) == 24 + 8
+    verdicts = [line for line in told if " kept: " in line or " refuted: " in line]
+    assert [line.split()[0] for line in verdicts] == [
+        *("A1", "A2", "A3", "C3", "B1", "B2", "B3", "B4", "B5", "B6", "C1", "C2")
+    ]
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    assert sum(map(len, before.values())) < 1e6
+    assert command.main([*arguments, "0"]) == 0  # all is there
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+    for line in results.read(tmp_path / "length.jsonl").values():
+        assert np.shape(line["readings"]) in ((3, 3), (3, 1))
+        assert set(line["extended"]) in ({"none", "ssmax"}, {"own"})
+        assert np.shape(line["scale_gradients"]["512"]) == (4, 2, 2)
+
+
+ABSENT = ["typer", "rich", "click", "transformers", "matplotlib", "pandas", "pytest", "pooch"]
+RENTED = f"import sys; sys.modules.update(dict.fromkeys({ABSENT})); "
+
+
+def on_a_rented_machine(code, *arguments):
+    """Run code in a process that has none of the packages that a rented machine may lack."""
+    process = [sys.executable, "-c", RENTED + code, *map(str, arguments)]
+    return subprocess.run(process, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_machine_that_is_rented_needs_no_more_than_five_packages(tmp_path):
+    code = "import experiments.gpu.checks, runpy; "
+    code += "runpy.run_module('experiments', run_name='__main__')"
+    arguments = "gpu", "runs", "--device", "cpu", "--out", tmp_path, "--minutes", 0
+    finished = on_a_rented_machine(code, *arguments)
+    assert finished.returncode == 0, finished.stderr
+    assert "not begun, no time is left" in finished.stdout
+
+
+@pytest.mark.slow
+def test_without_transformers_and_pandas_two_tools_are_named_and_the_others_checked(tmp_path):
+    code = "import runpy; runpy.run_module('experiments', run_name='__main__')"
+    arguments = "gpu", "checks", "--device", "cpu", "--out", tmp_path, "--minutes", 0.5
+    finished = on_a_rented_machine(code, *arguments)
+    assert "– transformers is not installed" in finished.stdout
+    assert "– pandas is not installed" in finished.stdout
+    assert "scale_gradient   " in finished.stdout
+
+
+@pytest.mark.slow
+def test_what_hangs_is_ended():
+    code = "from experiments.gpu import command as c; import time; c.LONGEST = 0.05; "
+    code += "c.checks = lambda *of: time.sleep(600); c.main(['checks', '--device', 'cpu'])"
+    finished = on_a_rented_machine(code)
+    assert finished.returncode != 0
+    assert "Timeout" in finished.stderr
+
+
+def test_what_fails_is_told_and_tried_again(tmp_path, monkeypatch, capsys):
+    check = checks.Check("probe", "float32", "math")
+    monkeypatch.setattr(checks, "planned", lambda device: [check])
+    monkeypatch.setattr(checks, "costs", lambda *about: {"a | b": lambda: (1.0, 2.0)})
+    arguments = ["checks", "--device", "cpu", "--out", str(tmp_path)]
+
+    def broken(place):
+        raise RuntimeError("no such\nkernel")
+
+    with monkeypatch.context() as broken_probe:
+        broken_probe.setitem(checks.TOOLS, "probe", broken)
+        assert command.main(arguments) == 1
+    assert "× probe, float32, math: RuntimeError: no such kernel" in capsys.readouterr().out
+    assert command.main(arguments) == 0
+    lines = files.lines(tmp_path / "checks.jsonl")
+    assert ["failure" in line for line in lines] == [True, False, False]
+    assert "1 checks, 1 passed, 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_device_it_says_so(capsys):
+    assert command.main(["runs"]) == 1
+    assert "there is no CUDA device" in capsys.readouterr().out
