@@ -14,8 +14,8 @@ SEEN = """(selector) => [...document.querySelectorAll(`${selector} pre`)].map(
 
 
 def shown(page, selector):
-    """Return for each piece of code whether it is shown."""
-    page.evaluate(SETTLED)
+    """Return for each piece of code whether it is shown, in the next frame."""
+    page.screenshot()  # without scripts a page tells of no frame
     return page.evaluate(SEEN, selector)
 
 
