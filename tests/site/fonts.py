@@ -18,6 +18,9 @@ SETS = {
 """The family of each kind: wide letters, of a face that the site names; narrow ones, of a face that
 it does not name and that lacks signs."""
 
+ONE_SET = pytest.mark.parametrize("font_set", list(SETS)[:1], indirect=True)
+"""For tests that see no letters, where the others of their kind are tried with every set."""
+
 CONFIGURATION = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>

@@ -216,6 +216,7 @@ def violations(page):
 
 
 @pytest.mark.slow
+@fonts.ONE_SET
 @pytest.mark.parametrize("name", [*PAGES, "search?q=log n", "genindex"])
 def test_page_is_accessible(opened, name):
     # With reduced motion no colour is on its way from one scheme to the other.
@@ -224,6 +225,7 @@ def test_page_is_accessible(opened, name):
 
 
 @pytest.mark.slow
+@fonts.ONE_SET
 @pytest.mark.parametrize("name", ["intro", "search", "chapters/claims"])
 def test_the_second_stop_of_the_keyboard_is_in_the_text(opened, name):
     page = opened(name, WIDTHS[0])
