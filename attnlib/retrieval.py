@@ -543,9 +543,9 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
 
     def pull(t: float) -> tuple[FloatArray, FloatArray]:
         """Return (1 − P)ℓ_* and (1 − P)m of each row."""
-        p = rows.softmax(ell, t)
-        lost = np.delete(p, at, axis=1).sum(axis=1)
-        return lost * meant, (p * ell).sum(axis=1) - p[:, at] * meant
+        others = rows.softmax(ell, t)
+        others[:, at] = 0.0
+        return others.sum(axis=1) * meant, np.einsum("ij,ij->i", others, ell)
 
     def error(of_rows: FloatArray) -> float:
         """Return the standard error of a mean over rows that is 0."""

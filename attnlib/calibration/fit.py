@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize
+from scipy.special import stdtrit
 from torch import nn
 
 from attnlib import checking
@@ -83,13 +84,14 @@ class ScaleFit:
     def gain(self) -> Estimate:
         """The fall of the loss on unused texts, and its standard error between texts."""
         falls = self.before - self.after
-        return Estimate(falls.mean(), stats.sem(falls))
+        return Estimate(falls.mean(), falls.std(ddof=1) / np.sqrt(falls.size))
 
     @property
     def gain_interval(self) -> tuple[float, float]:
         """95 % for the gain, by Student's t between texts."""
-        found = stats.ttest_1samp(self.before - self.after, 0.0).confidence_interval()
-        return float(found.low), float(found.high)
+        mean, error = map(float, self.gain)
+        half = float(stdtrit(self.before.size - 1, 0.975)) * error
+        return mean - half, mean + half
 
     @property
     def recommended(self) -> bool:
@@ -356,7 +358,7 @@ class Fitting:
         if curvature <= 0.0:
             return None
         error = middle.std(ddof=1) / math.sqrt(len(texts)) / curvature
-        half = float(stats.t.ppf(0.975, len(texts) - 1)) * error
+        half = float(stdtrit(len(texts) - 1, 0.975)) * error
         middle_t = float(x[0]) - middle.mean() / curvature
         return math.exp(middle_t - half), math.exp(middle_t + half)
 
