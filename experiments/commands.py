@@ -8,7 +8,6 @@ import typer
 from attnlib.commands import CommandError, application
 from experiments import work_queue
 from experiments.gpu import command
-from experiments.lab import sweep
 
 app = application("Train small models, and compare them.")
 
@@ -30,6 +29,8 @@ def sweep_command(
     Only what is missing is run. It can be stopped at any moment: the same command goes on where it
     was.
     """
+    from experiments.lab import sweep  # with torch, which takes seconds to load
+
     try:
         found = sweep.run_file(file, workers=workers, progress=True)
     except sweep.SweepError as error:

@@ -7,7 +7,7 @@ happens to the checkout: a module that is moved there does not break a run, and 
 All runs are in one process with one thread and the lowest priority (nice 19).
 
     python -m experiments queue              # start, or go on, after whatever ended it
-    python -m experiments queue --status     # what is done, what comes next, hours left
+    python -m experiments queue --status     # what is done, what comes next, hours left, cut
     python -m experiments queue --pause      # free its core at once; --resume goes on
     python -m experiments queue --collect    # finished lines into this checkout, to be committed
     python -m experiments queue --at HEAD    # begin with the worktree at another commit
@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import psutil
 from filelock import FileLock, Timeout
@@ -44,7 +44,7 @@ from filelock import FileLock, Timeout
 import attnlib
 from attnlib import files
 from experiments import provenance
-from experiments.lab import results, sweep
+from experiments.lab.lines import key_of, writing
 
 ROOT = Path(__file__).parents[1]
 """The checkout, or the worktree, that this code lies in."""
@@ -78,6 +78,21 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What was not planned, for its hours."""
+
+    what: str
+    hours: float
+
+
+class Plan(NamedTuple):
+    """The plan: its pieces in their order, and what was cut."""
+
+    pieces: list[Piece]
+    cut: list[Cut]
+
+
+@dataclass(frozen=True)
 class State:
     """How far a piece is."""
 
@@ -93,13 +108,14 @@ class State:
         return self.piece.hours * max(0.0, 1.0 - share)
 
 
-def pieces(root: Path) -> list[Piece]:
-    """Return the pieces of the plan at `root`, in their order; QueueError for a wrong plan."""
+def plan(root: Path) -> Plan:
+    """Return the plan at `root`; QueueError for a wrong one."""
     try:
         table = tomllib.loads((root / PLAN).read_text("utf-8"))
         for key in table.keys() - {"pieces", "cut"}:
             raise ValueError(f"the plan has {key}, and may have pieces and cut")
-        return [Piece(**piece) for piece in table["pieces"]]
+        pieces = [Piece(**piece) for piece in table["pieces"]]
+        return Plan(pieces, [Cut(**cut) for cut in table.get("cut", [])])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise QueueError(f"{root / PLAN}: {error}") from error
 
@@ -108,7 +124,9 @@ def state(root: Path, piece: Piece) -> State:
     """Return how far a piece is by the records at `root`."""
     if piece.recorder:
         lines = files.lines(results_of(root, piece))
-        return State(piece, len({results.key_of(line) for line in lines}), piece.lines)
+        return State(piece, len({key_of(line) for line in lines}), piece.lines)
+    from experiments.lab import results, sweep  # with torch, which takes seconds to load
+
     try:
         planned = sweep.read((root / PLAN).with_name(piece.sweep))
     except sweep.SweepError:
@@ -185,7 +203,7 @@ def collect(root: Path = ROOT) -> dict[str, int]:
 
 def _merge_all(source: Path, target: Path, tree: Path) -> dict[str, int]:
     added = {}
-    for piece in pieces(tree):
+    for piece in plan(tree).pieces:
         file = results_of(tree, piece).relative_to(tree)
         if count := merge(source / file, target / file):
             added[str(file)] = count
@@ -194,12 +212,12 @@ def _merge_all(source: Path, target: Path, tree: Path) -> dict[str, int]:
 
 def merge(source: Path, target: Path) -> int:
     """Add the finished lines of `source` that `target` has not; return how many there were."""
-    lines = {results.key_of(line): line for line in files.lines(source)}
+    lines = {key_of(line): line for line in files.lines(source)}
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with sweep.writing(target):
+        with writing(target):
             for line in files.lines(target):
-                lines.pop(results.key_of(line), None)
+                lines.pop(key_of(line), None)
             for line in lines.values():
                 files.append(target, line)
     except Timeout:
@@ -243,7 +261,7 @@ def pause(root: Path = ROOT, *, resume: bool = False) -> psutil.Process:
 
 
 def status(root: Path = ROOT) -> str:
-    """Return what is done, what comes next, and how many hours are left, in lines."""
+    """Return what is done, what comes next, how many hours are left, and what is cut, in lines."""
     tree, runner = home(root), process(root)
     where = tree if (tree / ".git").exists() else root
     commit = _git(where, "rev-parse", "--short", "HEAD")
@@ -251,7 +269,8 @@ def status(root: Path = ROOT) -> str:
     if runner and runner.status() == psutil.STATUS_STOPPED:
         doing = f"paused as process {runner.pid}"
     lines, left, next_ = [f"The queue is {doing}, at commit {commit}."], 0.0, True
-    for piece in pieces(where):
+    pieces, cut = plan(where)
+    for piece in pieces:
         now = state(where, piece)
         open_ = now.total is None or now.done < now.total
         mark, next_ = ("next" if next_ and open_ else ""), next_ and not open_
@@ -260,13 +279,15 @@ def status(root: Path = ROOT) -> str:
         lines.append(
             f"{mark:4}  {piece.name:32} {now.done:4} of {total:<4} {now.hours_left:5.1f} hours left"
         )
-    return "\n".join([*lines, f"{left:.1f} hours of one core are left."])
+    lines.append(f"{left:.1f} hours of one core are left.")
+    lines += [f"cut   {one.hours:4.1f} hours: {one.what}" for one in cut]
+    return "\n".join(lines)
 
 
 def main() -> None:
     """Run the pieces of the plan in this worktree, one after the other."""
     tree = Path.cwd()
-    for module in (attnlib, sweep):
+    for module in (attnlib, provenance):
         if not Path(str(module.__file__)).is_relative_to(tree):
             sys.exit(f"{module.__name__} is imported from {module.__file__}, not from {tree}")
     if "dirty" in (made_at := provenance.commit() or "dirty"):
@@ -277,7 +298,7 @@ def main() -> None:
     try:
         with _alone(tree):
             files.replace(tree.with_suffix(".pid"), str(os.getpid()).encode())
-            for piece in pieces(tree):
+            for piece in plan(tree).pieces:
                 print(f"{datetime.now():%d %b %H:%M}  {piece.name}", flush=True)
                 try:
                     _run(tree, piece)
@@ -293,6 +314,8 @@ def _run(tree: Path, piece: Piece) -> None:
     if piece.recorder:
         import_module(piece.recorder).main()
     else:
+        from experiments.lab import sweep
+
         with ThreadPoolExecutor(1) as pool:
             path = (tree / PLAN).with_name(piece.sweep)
             sweep.run_file(path, executor=pool, progress=sys.stderr.isatty())

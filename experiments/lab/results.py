@@ -7,7 +7,6 @@ The last line may have been interrupted, and then it is not there.
 Source 002. Chapter: training.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from attnlib import files
+from experiments.lab.lines import key_of
 from experiments.lab.model import Config
 from experiments.lab.recall import Found, Task
 from experiments.lab.train import PRECISIONS, Run, Training
@@ -61,12 +61,6 @@ class Setting:
     def key(self) -> str:
         """The identity as a word."""
         return key_of(self.identity())
-
-
-def key_of(table: Table) -> str:
-    """Return what a line is known by, as a word: a run's identity, or what a piece is `at`."""
-    parts = ("model", "training", "task", "corpus", "at")
-    return json.dumps({part: table[part] for part in parts if part in table}, sort_keys=True)
 
 
 def read(path: Path) -> dict[str, Table]:

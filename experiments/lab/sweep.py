@@ -54,7 +54,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from tqdm import tqdm
 
 from attnlib import checking, files
@@ -62,6 +62,7 @@ from attnlib.sampling import cores
 from experiments import provenance
 from experiments.lab import data, fields, parallel, results
 from experiments.lab.data import Text
+from experiments.lab.lines import writing
 from experiments.lab.model import Config
 from experiments.lab.recall import Found, Task, find
 from experiments.lab.results import Setting
@@ -268,11 +269,6 @@ def run(
     except OSError as error:
         raise SweepError(f"{sweep.results} cannot be written: {error}") from error
     return outcomes(sweep)
-
-
-def writing(path: Path) -> FileLock:
-    """Return what whoever writes a file of results has to hold; entering raises Timeout at once."""
-    return FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
 
 
 def _run(

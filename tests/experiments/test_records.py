@@ -50,7 +50,7 @@ def test_a_planned_sweep_says_what_would_refute_it(path):
 
 
 def test_the_queue_has_every_planned_sweep_once_and_rates_before_what_they_are_for():
-    pieces = work_queue.pieces(work_queue.ROOT)
+    pieces, _ = work_queue.plan(work_queue.ROOT)
     names = [piece.sweep for piece in pieces if piece.sweep]
     assert sorted(names) == [path.name for path in PLANNED]
     tables = {path.name: tomllib.loads(path.read_text("utf-8")) for path in PLANNED}
