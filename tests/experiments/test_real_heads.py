@@ -269,12 +269,12 @@ def test_a_package_is_installed_once_without_what_it_needs(monkeypatch, tmp_path
 
     monkeypatch.setattr(inputs.subprocess, "run", run)
     right = hashlib.sha256(b"content").hexdigest()
-    for name, digest in (("pip", right), ("npm", right), ("bad", "0" * 64)):
-        by = "npm" if name == "npm" else "pip"
+    for name, digest in (("pip", right), ("packed", right), ("bad", "0" * 64)):
+        by = "npm" if name == "packed" else "pip"
         monkeypatch.setitem(inputs.PACKAGES, name, Package("1.0", "file", digest, "MIT", by))
     for _ in range(2):
         assert inputs.installed("pip").read_bytes() == b"content"
-        assert inputs.installed("npm").read_bytes() == b"content"
+        assert inputs.installed("packed").read_bytes() == b"content"
     assert len(commands) == 2
     assert {"--no-deps", "pip==1.0"} <= set(commands[0])
     assert commands[1][:2] == ["npm", "pack"]

@@ -221,7 +221,7 @@ OTHER = [POLICIES["ssmax"].with_constants(s=s) for s in (1.0, 2.0)]
 
 
 @pytest.mark.parametrize(
-    ("name", "values"), [("policy", ["ssmax", *OTHER, "mup", "ssmax"]), ("alpha", [1.0, 1.5, 1.0])]
+    ("name", "values"), [("policy", ["ssmax", *OTHER, "ssmax"]), ("alpha", [1.0, 1.5, 1.0])]
 )
 def test_another_policy_of_one_name_or_number_is_not_confused(name, values):
     def function(q, told):
