@@ -161,6 +161,7 @@ def cosine_mgf_is_elementary(d: int) -> bool:
     return not reduced.rewrite(sympy.exp).has(sympy.besseli)
 
 
+@cache
 def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
     """Return what makes rules in use one rule, for rows and vectors of `n` numbers, each by a name.
 
