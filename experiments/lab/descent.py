@@ -16,6 +16,7 @@ from experiments.lab.fields import Checked, checked, from_zero
 
 Batch = TypeVar("Batch")
 
+OPTIMIZERS = ("adam", "sgd")
 DECAYS = ("none", "linear", "cosine")
 GAINS = ("scale", "slope")
 """The names of the parameters that multiply logits, which may have a learning rate of their own."""
@@ -23,19 +24,21 @@ GAINS = ("scale", "slope")
 
 @dataclass(frozen=True)
 class Descent(Checked):
-    """How a model is trained, whatever it is trained on: Adam, with PyTorch's other defaults.
+    """How a model is trained, whatever it is trained on, with PyTorch's other defaults.
 
     With `warmup`, `decay`, `weight_decay` and `clip` it is trained as most people do.
     """
 
+    optimizer: str = checked("adam", checking.choice, allowed=OPTIMIZERS)
+    """"adam", or "sgd": gradient descent on each batch, without momentum."""
     learning_rate: float = checked(2.0**-10, checking.positive)
-    """Adam's, in the first step after the warm-up."""
+    """In the first step after the warm-up."""
     decay: str = checked("none", checking.choice, allowed=DECAYS)
     """"none", or "linear" or "cosine": the learning rate falls to 0 in a line, or as a cosine."""
     warmup: int = checked(0, checking.integer, minimum=0)
     """Steps in which the learning rate rises in a line; less than `steps`."""
     weight_decay: float = checked(0.0, from_zero)
-    """AdamW's, of matrices: not of biases, of LayerNorm's gains and of `GAINS`."""
+    """AdamW's, of matrices: not of biases, of LayerNorm's gains and of `GAINS`; L2 with "sgd"."""
     clip: float = checked(0.0, from_zero)
     """Gradients are shortened to this norm, all together; 0 for never."""
     gain_rate: float = checked(1.0, checking.positive)
@@ -53,6 +56,12 @@ class Descent(Checked):
             raise ValueError(
                 f"warmup must be less than steps={self.steps}, got warmup={self.warmup}"
             )
+
+    @property
+    def decayed(self) -> float:
+        """Ση λ: by how much, in the log, AdamW's decay alone shrinks matrices in the whole run."""
+        rates = sum(map(self.rate, range(self.steps)))
+        return self.learning_rate * self.weight_decay * rates
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, over the largest."""
@@ -76,16 +85,21 @@ def descend(
     `rate` is a schedule in place of `descent.rate`. When a step is yielded the gradients are there,
     and the update is still to come.
     """
-    adam = torch.optim.AdamW(_groups(model, descent), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(adam, rate or descent.rate)
+    groups = _groups(model, descent)
+    optimizer: torch.optim.Optimizer
+    if descent.optimizer == "sgd":
+        optimizer = torch.optim.SGD(groups)
+    else:
+        optimizer = torch.optim.AdamW(groups, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate or descent.rate)
     for step, batch in zip(range(descent.steps), batches, strict=False):
-        adam.zero_grad()
+        optimizer.zero_grad()
         value = loss(model, batch)
         value.backward()  # type: ignore[no-untyped-call]
         yield step, batch, value.detach()
         if descent.clip:
             nn.utils.clip_grad_norm_(model.parameters(), descent.clip)
-        adam.step()
+        optimizer.step()
         schedule.step()
 
 

@@ -85,6 +85,8 @@ class Config(Checked):
     """r multiplies the bias too."""
     projection_gain: float | str = checked(1.0, amount, words=FACTORS)
     """What W is multiplied by at initialisation: as for r."""
+    start_factor: float = checked(1.0, checking.positive)
+    """What the logits are multiplied by at initialisation: W_q and W_k by its root."""
     initialisation: str = checked("unit", checking.choice, allowed=("unit", "pytorch"))
     """"unit" or "pytorch", as source 002 has it: see `Transformer`."""
     input_norm: bool = checked(False, checking.flag)
@@ -309,8 +311,8 @@ class Transformer(nn.Module):
     variance ½ (so that token plus position has variance 1), biases are 0. "pytorch", its defaults:
     matrices and biases are uniform between ±1/√(number of inputs), a third of that variance, and
     embeddings normal of variance 1. Gains are 1. So variants of one size start from the same
-    numbers, except that W is multiplied by `projection_gain`; source 002's model is "pytorch" with
-    `input_norm`.
+    numbers, except that W is multiplied by `projection_gain`, W_q and W_k by the root of
+    `start_factor`; source 002's model is "pytorch" with `input_norm`.
     Source 002. Chapter: training.
 
     >>> model = Transformer(Config(width=8, depth=1, head_size=4, sequence=16), seed=0)
@@ -357,6 +359,9 @@ class Transformer(nn.Module):
         for module in self.modules():
             if isinstance(module, Attention):
                 module.output.weight.mul_(gain)
+                queries_and_keys = slice(0, 2 * self.config.width)
+                for parameter in module.input.weight, module.input.bias:
+                    parameter[queries_and_keys].mul_(math.sqrt(self.config.start_factor))
 
     def gains(self) -> list[list[Tensor]]:
         """Return what each block has learned of a and b in `Config.law`, a number for each head."""

@@ -28,6 +28,9 @@ OPTIONAL = {
     "spreads": "record_attention",
     "effective_keys": "record_attention",
     "gains": "record_gains",
+    "norms": "record_scale",
+    "slopes": "record_scale",
+    "scale_samples": "record_scale",
     "readings": "lengths",
 }
 """What there is beside these where a field of `Training` asks for it. A number that was not finite
@@ -110,6 +113,9 @@ def decoded(table: Table, setting: Setting) -> Run | Found:
     shapes: dict[str, tuple[int, ...]] = {
         "losses": (len(training.means(kept)),),
         "gains": (len(at), depth, -1, setting.config.heads),
+        "norms": (len(at), depth, 2, setting.config.heads),
+        "slopes": (len(at), depth, setting.config.heads),
+        "scale_samples": (2, -1, depth, setting.config.heads),
         "readings": (len(training.lengths), -1),
     }
     arrays: Table = {}

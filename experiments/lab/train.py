@@ -26,7 +26,7 @@ from attnlib import checking, interception
 from attnlib.attention import rescale
 from attnlib.checking import FloatArray
 from attnlib.probing import probe
-from experiments.lab import data, parallel
+from experiments.lab import data, parallel, scale
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.fields import checked, lengths
@@ -73,6 +73,8 @@ class Training(Descent):
     """Record the spread of the logits and the effective keys too."""
     record_gains: bool = checked(False, checking.flag)
     """Record what the heads multiply their logits by, where that is learned."""
+    record_scale: bool = checked(False, checking.flag)
+    """Record the sizes of W_q and W_k and ∂L/∂log t of each head: see `Run.norms`."""
     lengths: tuple[int, ...] = checked((), lengths)
     """Even lengths of window at which the trained decoder is read too, divisors of the largest: see
     `Run.readings`."""
@@ -136,6 +138,15 @@ class Run:
     gains: FloatArray | None = None
     """Shape (records, depth, 1 or 2, heads): what is learned of `descent.GAINS`, before the step;
     None if it was not to be recorded, or nothing is learned."""
+    norms: FloatArray | None = None
+    """Shape (records, depth, 2, heads): ‖W_q‖² and ‖W_k‖² of each head, biases counted, before the
+    step; None if it was not to be recorded."""
+    slopes: FloatArray | None = None
+    """Shape (records, depth, heads): the mean of ∂L/∂log t of each head, by its weights, over the
+    steps from a record to the one before the next."""
+    scale_samples: FloatArray | None = None
+    """Shape (2, 16, depth, heads): ∂L/∂log t of the trained model on batches of training text and
+    of validation text; NaN beyond a short text; None if the run diverged."""
     readings: FloatArray | None = None
     """Shape (lengths, 1 or 3): the loss in windows of each of `Training.lengths`, over the second
     half of the window, the same bytes of the validation text at each length. Then the same under
@@ -195,6 +206,8 @@ def train_model(
     parts, masked = data.split(text), None if config.causal else MASKED
     if training.lengths and (config.positions == "learned" or not config.causal):
         raise ValueError("lengths are for a decoder whose positions are not learned")
+    if training.record_scale and (config.cosine or not config.causal):
+        raise ValueError("record_scale is for a decoder whose queries have no norm of their own")
     if max(training.lengths, default=0) >= parts.validation.size:
         raise ValueError(f"lengths must be below the {parts.validation.size} bytes of validation")
     validation = data.validation_batch(
@@ -208,10 +221,13 @@ def train_model(
             block.compile()
     losses = torch.full((training.steps,), math.nan, dtype=dtype, device=device)
     records = []
+    sizes = scale.Sizes(model)
     batches = batches_of(parts.training, config, training, masked)
     loss_of = partial(batch_loss, autocast=training.autocast)
     for step, batch, value in descend(parallel.shared(model), training, batches, loss_of):
         losses[step] = parallel.mean(value)
+        if training.record_scale:
+            sizes(training.records(step))
         if training.records(step):
             with as_written(model, training):
                 records.append(_recorded(model, batch[0], training))
@@ -230,6 +246,12 @@ def train_model(
         name: torch.stack([one[name] for one in records]).to(dtype).double().cpu().numpy()
         for name in records[0]
     }
+    if training.record_scale:
+        recorded |= {name: one.double().cpu().numpy() for name, one in sizes.records().items()}
+    samples = None
+    if training.record_scale and not bad.size:
+        with as_written(model, training):
+            samples = scale.samples(model, parts, training.batch).astype(training.precision)
     return model, Run(
         losses=_means(kept, training),
         diverged_at=diverged_at,
@@ -237,6 +259,7 @@ def train_model(
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
         recorded_at=np.array(at, dtype=np.int64),
         readings=readings if training.lengths else None,
+        scale_samples=None if samples is None else samples.astype(np.float64),
         **{name: values[: len(at)] for name, values in recorded.items()},
     )
 

@@ -155,6 +155,8 @@ def test_a_missing_file_is_named(tmp_path):
         ('precision = "float64"', 1000.0),
         ("record_attention = true", 1000.0),
         ("losses_every = 4", 5.7),
+        ("record_scale = true", 1000.0),
+        ("record_scale = true\nlosses_every = 4", 5.7),
         ("lengths = [16, 32]\nrecord_gains = true\npositions = 'none'\nlaw = 'own'", 1000.0),
     ],
 )

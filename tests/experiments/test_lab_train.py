@@ -9,10 +9,18 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from attnlib.calibration import scale_gradient
 from experiments.lab import data
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
-from experiments.lab.train import LOSS_LIMIT, PRECISIONS, Training, train, train_model
+from experiments.lab.train import (
+    LOSS_LIMIT,
+    PRECISIONS,
+    Training,
+    batch_loss,
+    train,
+    train_model,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -241,3 +249,89 @@ def test_warm_up_decay_and_clipping_are_those_of_a_plain_loop(decay):
         adam.step()
         with torch.no_grad():  # Adam's step does not depend on the size of the gradient
             theirs.scale.copy_(before + 4.0 * (theirs.scale - before))
+
+
+# --- how heads come to their scale ----------------------------------------------------------------
+
+
+def test_weights_and_their_gradients_tell_what_the_interception_finds():
+    config, training = replace(TINY, start_factor=16.0), replace(SHORT, precision="float64")
+    training = replace(training, steps=20, record_every=1, record_scale=True)
+    model, run = train_model(config, training, TEXT)
+    parts = data.split(TEXT)
+    batches = data.batches(parts.training, sequence=16, batch=4, steps=20, seed=0)
+    fresh = Transformer(config, training.seed, torch.float64)
+    [sample] = scale_gradient(fresh, [next(batches)], batch_loss).samples
+    np.testing.assert_allclose(run.slopes[0], sample, rtol=1e-9, atol=1e-15)
+    weights = [block.attention.input.weight.detach() for block in fresh.blocks]
+    queries = [w[:8].square().reshape(2, -1).sum(-1).numpy() for w in weights]  # no biases yet
+    np.testing.assert_allclose(run.norms[0, :, 0], queries, rtol=1e-12)
+    assert run.norms.shape == (20, 2, 2, 2)
+    assert run.scale_samples.shape == (2, 16, 2, 2)
+    for row, part in zip(run.scale_samples, parts, strict=True):
+        whole = data.validation_batch(part, sequence=16, windows=64)
+        text = data.Batch(*(tokens[4:8] for tokens in whole))
+        model.zero_grad()
+        batch_loss(model, text).backward()
+        for layer, block in enumerate(model.blocks):
+            entry = block.attention.input
+            found = (entry.weight * entry.weight.grad)[:8].reshape(2, -1).sum(-1)
+            found = found + (entry.bias * entry.bias.grad)[:8].reshape(2, -1).sum(-1)
+            expected = found.detach().numpy()
+            np.testing.assert_allclose(row[1, layer], expected, rtol=1e-9, atol=1e-15)
+
+
+def test_by_gradient_descent_sizes_follow_the_scale_gradient():
+    rate = 2.0**-10
+    training = Training(
+        steps=60, batch=4, optimizer="sgd", learning_rate=rate, precision="float64",
+        record_every=20, record_scale=True,
+    )  # fmt: skip
+    run = train(replace(TINY, start_factor=16.0), training, TEXT)
+    steps = np.diff(run.recorded_at)[:, None, None]
+    rises = np.diff(run.norms, axis=0)
+    expected = -2.0 * rate * steps * run.slopes[:-1]
+    largest = np.abs(expected).max()
+    for of_what in range(2):  # of W_q and of W_k, up to the square of the rate
+        np.testing.assert_allclose(rises[:, :, of_what], expected, atol=0.02 * largest)
+    differences = run.norms[:, :, 0] - run.norms[:, :, 1]
+    assert np.abs(differences - differences[0]).max() < 0.02 * largest
+
+
+def test_recording_the_scale_changes_no_number():
+    with_it = train(TINY, replace(SHORT, record_scale=True), TEXT)
+    without = train(TINY, SHORT, TEXT)
+    np.testing.assert_array_equal(with_it.losses, without.losses)
+    assert with_it.validation_loss == without.validation_loss
+    assert without.norms is without.slopes is without.scale_samples is None
+
+
+def test_of_a_short_text_there_are_fewer_samples():
+    run = train(TINY, replace(SHORT, record_scale=True), data.embedded(2_000))
+    training, validation = np.isfinite(run.scale_samples).all(axis=(-1, -2)).sum(axis=1)
+    assert (training, validation) == (16, 3)
+
+
+@pytest.mark.parametrize("variant", [{"cosine": True}, {"causal": False}])
+def test_the_scale_is_not_recorded_where_it_is_another(variant):
+    with pytest.raises(ValueError, match="record_scale is for a decoder"):
+        train(replace(TINY, **variant), replace(SHORT, record_scale=True), TEXT)
+
+
+def test_a_factor_at_the_start_multiplies_the_logits():
+    training = replace(SHORT, steps=1, record_attention=True, precision="float64")
+    plain, larger = (
+        train(replace(TINY, start_factor=factor), training, TEXT) for factor in (1.0, 4.0)
+    )
+    assert larger.spreads[0, 0] == pytest.approx(4.0 * plain.spreads[0, 0], rel=1e-12)
+
+
+def test_what_decay_takes_away_is_the_sum_of_rates_times_decay():
+    linear = Descent(steps=100, learning_rate=0.5, decay="linear", weight_decay=0.1)
+    assert linear.decayed == pytest.approx(0.5 * 0.1 * 50.5)
+    model, start = torch.nn.Linear(3, 3, bias=False), 5.0
+    torch.nn.init.constant_(model.weight, start)
+    slow = Descent(steps=100, learning_rate=1e-3, decay="linear", weight_decay=10.0)
+    for _ in descend(model, slow, repeat(None), lambda model, _: 0.0 * model.weight.sum()):
+        pass
+    assert math.log(start / model.weight[0, 0].item()) == pytest.approx(slow.decayed, rel=0.01)
