@@ -80,9 +80,11 @@ export function chart({ x, y, width = 420, height = 280, name }) {
     if (shown.width) root.style.fontSize = `${(LETTERS * width) / shown.width}px`;
   }).observe(root);
   // The font of signs that a system lacks is read late; Chromium sets no text of an SVG again for it.
-  document.fonts.ready.then(() => {
+  const again = () => {
     for (const text of root.querySelectorAll("text")) text.append(...text.childNodes);
-  });
+  };
+  const frame = () => new Promise(requestAnimationFrame);
+  document.fonts.load("1em Signs").then(frame).then(frame).then(again);
   const add = (tag, attributes, ...children) => {
     const node = svg(tag, attributes, ...children);
     root.append(node);

@@ -56,17 +56,17 @@ SIGNS = ("DejaVu Sans", True)
 
 
 def families(page, selector):
-    """Return the fonts of what is selected, each with whether it comes with the page."""
+    """Return the fonts of each element that is selected, and whether they come with the page."""
     session = page.context.new_cdp_session(page)
     session.send("DOM.enable")
     session.send("CSS.enable")
     root = session.send("DOM.getDocument")["root"]["nodeId"]
     found = session.send("DOM.querySelectorAll", {"nodeId": root, "selector": selector})
-    used = set()
-    for node in found["nodeIds"]:
-        drawn = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
-        used |= {(font["familyName"], font["isCustomFont"]) for font in drawn}
-    return used
+    drawn = [
+        session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+        for node in found["nodeIds"]
+    ]
+    return [{(font["familyName"], font["isCustomFont"]) for font in fonts} for fonts in drawn]
 
 
 @pytest.mark.parametrize("from_folder", [False, True])
@@ -78,8 +78,36 @@ def test_text_has_one_face_on_a_first_visit(new_page, address, site, font_set, n
     kinds = [kind.split(",") for kind in page.evaluate(LEAVES)]
     assert {"normal", "italic"} <= {style for _, style, _, _ in kinds}
     assert {"400", "700"} <= {weight for _, _, weight, _ in kinds}
-    used = families(page, "[data-leaf]") - {SIGNS}
+    used = set().union(*families(page, "[data-leaf]")) - {SIGNS}
     assert used == {(fonts.SETS[font_set]["sans-serif"], False)}
+
+
+POWERS = """() => {
+  const leaves = [...document.querySelectorAll("article :is(p, td, text)")];
+  const powers = leaves.filter((leaf) => !leaf.children.length && /[⁴-⁹]/.test(leaf.textContent));
+  for (const leaf of powers) leaf.dataset.power = "";
+  return powers.length;
+}"""
+
+
+FRAMES = 100
+
+
+@pytest.mark.slow  # in the first set no sign lacks
+@pytest.mark.parametrize("width", WIDTHS)
+def test_powers_of_ten_are_legible_in_every_face(new_page, address, font_set, width):
+    page = new_page(width)
+    page.goto(f"{address}/chapters/freezing.html")
+    page.evaluate(ALL_THERE)
+    assert page.evaluate(POWERS) > 1
+    face = {(fonts.SETS[font_set]["sans-serif"], False)}
+    drawn = face if SIGNS[0] == fonts.SETS[font_set]["sans-serif"] else {*face, SIGNS}
+    for _ in range(FRAMES):  # a font comes late
+        found = families(page, "[data-power]")
+        if all(used == drawn for used in found):
+            break
+        page.evaluate(SETTLED)
+    assert all(used == drawn for used in found)
 
 
 def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, address):
@@ -99,7 +127,7 @@ def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, addr
     )
     page.evaluate("document.fonts.load('16px Formulas').then(() => document.fonts.ready)")
     page.evaluate(SETTLED)
-    used = families(page, "#signs")
+    [used] = families(page, "#signs")
     assert [own for _, own in used] == [True], used
 
 
