@@ -69,8 +69,14 @@ def families(page, selector):
     return [{(font["familyName"], font["isCustomFont"]) for font in fonts} for fonts in drawn]
 
 
-@pytest.mark.parametrize("from_folder", [False, True])
-@pytest.mark.parametrize("name", ["intro", "chapters/why"])
+@pytest.mark.parametrize(
+    ("name", "from_folder"),
+    [("intro", False), ("chapters/why", True)]
+    + [
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (("intro", True), ("chapters/why", False))
+    ],
+)
 def test_text_has_one_face_on_a_first_visit(new_page, address, site, font_set, name, from_folder):
     page = new_page()
     page.goto((site / f"{name}.html").as_uri() if from_folder else f"{address}/{name}.html")
