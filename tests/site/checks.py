@@ -180,20 +180,26 @@ SETTLED = """async () => {
 """JavaScript that ends when the page has answered to another size, and nothing is on its way."""
 
 ALL_THERE = f"""async () => {{
-  await ({WAIT_FOR_PICTURES})();
   await document.fonts.ready;
   await ({SETTLED})();
 }}"""
-"""JavaScript that ends when a page has its pictures and fonts, and is drawn with them."""
+"""JavaScript that ends when a page has its fonts, and is drawn with them."""
 
 
-def findings(page: Page, address: str, widths: tuple[int, ...]) -> list[str]:
-    """Open a page in a window of the first width, then widen it, and return what is wrong."""
+def findings(
+    page: Page, address: str, widths: tuple[int, ...], pictures: bool = False
+) -> list[str]:
+    """Open a page in a window of the first width, then widen it, and return what is wrong.
+
+    `pictures`: with those too that a reader would see later.
+    """
     page.goto("about:blank")  # which is soon laid out again
     page.set_viewport_size({"width": widths[0], "height": 800})
     page.goto(address)
     elements = page.evaluate("document.querySelectorAll('*').length")
     found = [f"the page has {elements} elements"] if elements >= MOST_ELEMENTS else []
+    if pictures:
+        page.evaluate(WAIT_FOR_PICTURES)
     page.evaluate(ALL_THERE)
     found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
     for width in widths[1:]:

@@ -27,7 +27,8 @@ def test_page_shows_well_in_every_window(window, address, name):
     page, noted = window
     noted.clear()
     page.emulate_media(color_scheme="dark")
-    found = findings(page, f"{address}/{name}.html", (NARROWEST, 600, 768, 1000, 1400, 1920))
+    widths = (NARROWEST, 600, 768, 1000, 1400, 1920)
+    found = findings(page, f"{address}/{name}.html", widths, pictures=True)
     page.emulate_media(color_scheme="light")
     assert found + noted == []
 
