@@ -2,18 +2,27 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+SITE := _build/html/index.html
+# A site that is there is built again when a file changed that git knows, or could.
+SOURCES := $(wildcard $(shell git ls-files --cached --others --exclude-standard 2>/dev/null))
 # Three processes for two cores: a kernel that starts and a page that loads leave a core idle.
 PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadfile
 # Without the compiled modules, each of a hundred processes compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: book pdf test test-all fresh check mutants execute figures bench processors setup clean
+.PHONY: always book pdf test test-all fresh check mutants execute figures bench processors setup clean
 
-book: $(READY)  ## build the site from the committed, executed notebooks
+book: $(SITE)  ## build the site from the committed, executed notebooks
+	@echo "The book is at $(CURDIR)/$(SITE)"
+
+$(SITE): $(READY) $(or $(SOURCES),always)
+	rm -rf _build
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
-	@echo "The book is at $(CURDIR)/_build/html/index.html"
+
+always:
 
 pdf:  ## the site, and the whole book as a PDF that it links to
+	rm -rf _build
 	BOOK_PDF=1 $(MAKE) book
 	$(BIN)/python -m book.pdf
 

@@ -124,7 +124,9 @@ def readings(*panels: Axes, at: Iterable[float] = ()) -> None:
                     continue
             order = np.argsort(x)
             ends = {"begins": order[0], "ends": order[-1]}
-            ends |= {"highest": np.nanargmax(y), "lowest": np.nanargmin(y)}
+            # Of values that are equal but for rounding the first is the highest.
+            shown = np.array([float(f"{value:.6g}") for value in y])
+            ends |= {"highest": np.nanargmax(shown), "lowest": np.nanargmin(shown)}
             places = [f"{name} ({x[i]:.4g}, {y[i]:.3g})" for name, i in ends.items()]
             places += [f"({x0:g}, {np.interp(x0, x[order], y[order]):.3g})" for x0 in at]
             print(f"{label}: {', '.join(places)}")
