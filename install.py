@@ -35,7 +35,9 @@ def main() -> int:
         print(f"Installing {torch[0]} without CUDA", flush=True)
         run("pip", "install", "--no-deps", *WITHOUT_CUDA, torch[0])
     print(f"Installing the packages of {pins}", flush=True)
-    with_uv = ("uv", "pip", "install", "--python", sys.executable, "--requirement", str(pins))
+    # Behind a proxy the system knows the certificates, and uv's own list does not.
+    with_uv = ("uv", "pip", "install", "--system-certs", "--python", sys.executable)
+    with_uv += ("--requirement", str(pins))
     if run("pip", "install", UV) and run(*with_uv):
         return 0
     print("Installing them with pip: this takes minutes", flush=True)
