@@ -1,6 +1,7 @@
 import re
 
 import nbformat
+import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from book.execute import main
@@ -9,6 +10,7 @@ WORKING = "import os\nfor i in range(3):\n    print(i, flush=True)\nos.path.base
 BROKEN = "print('before')\n1 / 0"
 
 
+@pytest.mark.slow
 def test_runs_in_place_and_reports_errors(tmp_path, capsys):
     paths = []
     for name, source in [("working", WORKING), ("broken", BROKEN)]:

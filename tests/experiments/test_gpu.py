@@ -129,6 +129,7 @@ def on_a_rented_machine(code, *arguments):
     return subprocess.run(process, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_rented_needs_no_more_than_five_packages(tmp_path):
     code = "import experiments.gpu.checks, runpy; "
     code += "runpy.run_module('experiments', run_name='__main__')"

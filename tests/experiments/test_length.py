@@ -70,6 +70,7 @@ def loss(alpha, n, theta=THETA):
     return float(retrieval.loss(LAW, Tilted(theta), alpha, n))
 
 
+@pytest.mark.slow
 def test_the_numbers_predicted_are_those_of_theory():
     costs = {
         1024: {"root_log": 0.120, "ssmax": 0.476, "llama_4": 0.062, "yarn": 0.437},

@@ -123,6 +123,7 @@ def lines(root, name="squares"):
     return files.lines(root / "experiments/recorded" / f"{name}.jsonl")
 
 
+@pytest.mark.slow
 def test_it_runs_in_order_survives_kills_and_collects_every_line(checkout):
     tree = work_queue.home(checkout)
     assert "not running" in work_queue.status(checkout)  # without a worktree

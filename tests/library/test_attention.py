@@ -250,7 +250,8 @@ class Layer(nn.Module):
         return attend(self.query(x), self.key(x), x, **options)
 
 
-@pytest.mark.parametrize("is_causal", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_causal", [True, False])
 def test_a_module_compiles_once_for_all_lengths_and_exports(is_causal):
     graphs = Graphs()
     module = Layer().eval()

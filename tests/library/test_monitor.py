@@ -140,6 +140,7 @@ def test_a_trainer_of_lightning_calls_it(monkeypatch):
         model["net"](*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_watched_as_it_is_written():
     torch._dynamo.reset()
     model = foreign.llama().train()

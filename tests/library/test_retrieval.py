@@ -389,6 +389,7 @@ class TestBadInput:
 # --- large scales ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_score_above_the_needle_is_told_from_hardly_any():
     assert retrieval.best_alpha(Normal(), Fixed(36.0), 2) == pytest.approx(72.0, rel=1e-3)
     for law, gap in ((Normal(), 38.4), (Cosine(10**6), 0.5)):

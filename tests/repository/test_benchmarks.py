@@ -34,6 +34,7 @@ def test_the_page_shows_what_is_recorded():
     assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: performance\n") == 1
 
 
+@pytest.mark.slow
 def test_a_full_run_writes_both_files(folder, monkeypatch):
     answer = {"what": "One thing.", "ratios": [Ratio("a", "b", 1.0, 2.0, "s")._asdict()]}
     monkeypatch.setattr(bench, "alone", lambda *_: answer)
