@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import psutil
 from filelock import FileLock, Timeout
@@ -49,7 +49,8 @@ from experiments.lab.lines import key_of, writing
 ROOT = Path(__file__).parents[1]
 """The checkout, or the worktree, that this code lies in."""
 PLAN = Path("experiments/planned/queue.toml")
-"""Seen from the checkout or from the worktree."""
+RECORDED = Path("experiments/recorded")
+"""Both seen from the checkout or from the worktree."""
 
 
 class QueueError(Exception):
@@ -99,7 +100,9 @@ class State:
     piece: Piece
     done: int
     total: int | None
-    """None as long as learning rates that it needs are not chosen."""
+    """None where it cannot be known."""
+    problem: str = ""
+    """Why not: learning rates that are not chosen yet, or a sweep that is wrong."""
 
     @property
     def hours_left(self) -> float:
@@ -123,26 +126,30 @@ def plan(root: Path) -> Plan:
 def state(root: Path, piece: Piece) -> State:
     """Return how far a piece is by the records at `root`."""
     if piece.recorder:
-        lines = files.lines(results_of(root, piece))
-        return State(piece, len({key_of(line) for line in lines}), piece.lines)
-    from experiments.lab import results, sweep  # with torch, which takes seconds to load
+        lines = keyed(results_of(root, piece))
+        return State(piece, len(lines), piece.lines)
+    from experiments.lab import sweep  # with torch, which takes seconds to load
 
     try:
         planned = sweep.read((root / PLAN).with_name(piece.sweep))
-    except sweep.SweepError:
-        return State(piece, 0, None)
-    finished = results.read(planned.results)
+    except sweep.SweepError as error:
+        return State(piece, 0, None, str(error))
+    finished = keyed(planned.results)
     done = sum(setting.key in finished for setting in planned.settings)
     return State(piece, done, len(planned.settings))
 
 
 def results_of(root: Path, piece: Piece) -> Path:
-    """Return the file of a piece's lines at `root`; OSError where its sweep cannot be read."""
-    plan = root.resolve() / PLAN
-    if piece.recorder:
-        return (plan.parent / piece.results).resolve()
-    table = tomllib.loads(plan.with_name(piece.sweep).read_text("utf-8"))
-    return (plan.parent / str(table["results"])).resolve()
+    """Return the file of a recorder's lines at `root`."""
+    return ((root.resolve() / PLAN).parent / piece.results).resolve()
+
+
+def keyed(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the lines of a file by what each is known by; QueueError for a damaged one."""
+    try:
+        return {key_of(line): line for line in files.lines(path)}
+    except (OSError, ValueError, TypeError) as error:
+        raise QueueError(f"{path} has a damaged line: {error}") from error
 
 
 # --- the worktree ---------------------------------------------------------------------------------
@@ -155,7 +162,10 @@ def home(root: Path = ROOT) -> Path:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
+    except OSError as error:
+        raise QueueError(f"the queue needs git: {error}") from error
     if done.returncode:
         raise QueueError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout.strip()
@@ -177,7 +187,8 @@ def prepare(root: Path = ROOT, at: str | None = None) -> Path:
             target = _git(root, "rev-parse", "--verify", f"{at}^{{commit}}")
             collect(root)  # everything is in the checkout before the worktree loses it
             _git(tree, "checkout", "--quiet", "--force", "--detach", target)
-        _merge_all(root, tree, tree)
+        (tree / RECORDED).mkdir(parents=True, exist_ok=True)
+        merge_all(root, tree)
     return tree
 
 
@@ -198,26 +209,31 @@ def collect(root: Path = ROOT) -> dict[str, int]:
     run meanwhile. Raises QueueError where a sweep is writing to the checkout's file.
     """
     tree = home(root)
-    return _merge_all(tree, root, tree) if (tree / ".git").exists() else {}
+    return merge_all(tree, root) if (tree / ".git").exists() else {}
 
 
-def _merge_all(source: Path, target: Path, tree: Path) -> dict[str, int]:
+def merge_all(source: Path, target: Path) -> dict[str, int]:
+    """Add to the records at `target` the lines that only those at `source` have.
+
+    Every file of lines counts, whatever the plan says: a plan that is wrong holds nothing back.
+    """
     added = {}
-    for piece in plan(tree).pieces:
-        file = results_of(tree, piece).relative_to(tree)
-        if count := merge(source / file, target / file):
+    for path in sorted((source / RECORDED).rglob("*.jsonl")):
+        file = path.relative_to(source)
+        same = (target / file).exists() and (target / file).read_bytes() == path.read_bytes()
+        if not same and (count := merge(path, target / file)):
             added[str(file)] = count
     return added
 
 
 def merge(source: Path, target: Path) -> int:
     """Add the finished lines of `source` that `target` has not; return how many there were."""
-    lines = {key_of(line): line for line in files.lines(source)}
+    lines = keyed(source)
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with writing(target):
-            for line in files.lines(target):
-                lines.pop(key_of(line), None)
+            for key in keyed(target):
+                lines.pop(key, None)
             for line in lines.values():
                 files.append(target, line)
     except Timeout:
@@ -279,6 +295,8 @@ def status(root: Path = ROOT) -> str:
         lines.append(
             f"{mark:4}  {piece.name:32} {now.done:4} of {total:<4} {now.hours_left:5.1f} hours left"
         )
+        if now.problem:
+            lines.append(f"      {now.problem}")
     lines.append(f"{left:.1f} hours of one core are left.")
     lines += [f"cut   {one.hours:4.1f} hours: {one.what}" for one in cut]
     return "\n".join(lines)
@@ -302,7 +320,10 @@ def main() -> None:
                 print(f"{datetime.now():%d %b %H:%M}  {piece.name}", flush=True)
                 try:
                     _run(tree, piece)
-                except Exception as error:  # one piece that fails does not hold up the others
+                except (
+                    Exception,
+                    SystemExit,
+                ) as error:  # one piece that fails does not hold up the others
                     failed.append(piece.name)
                     print(f"{piece.name} failed: {type(error).__name__}: {error}", flush=True)
     except QueueError as error:

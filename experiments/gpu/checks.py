@@ -370,10 +370,11 @@ def go(file: Path, device: str, end: float, say: Callable[[str], None]) -> None:
     length, width = (64, 2 * D) if device == "cpu" else (1024, 512)
     found = latest(file)
     work: list[tuple[Fields, Callable[[], Fields]]] = [
-        (check._asdict(), partial(_checked, check, device, length)) for check in planned(device)
+        ({**check._asdict(), "on": device}, partial(_checked, check, device, length))
+        for check in planned(device)
     ]
     for name, time_both in costs(device, length, width).items():
-        work.append(({"cost": name}, partial(_timed, name, time_both)))
+        work.append(({"cost": name, "on": device}, partial(_timed, name, time_both)))
     work.sort(key=lambda one: one[0].get("compiled", False))  # what is compiled takes longest
     for about, measure in work:
         line = found.get(_key(about), {})
@@ -398,7 +399,7 @@ def latest(file: Path) -> dict[str, Fields]:
 
 
 def _key(line: Fields) -> str:
-    return json.dumps([line.get(name) for name in (*Check._fields, "cost")])
+    return json.dumps([line.get(name) for name in (*Check._fields, "cost", "on")])
 
 
 def _tried(measure: Callable[[], Fields]) -> Fields:

@@ -2,11 +2,14 @@
 
 import argparse
 import faulthandler
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 OUT = Path(__file__).parent / "recorded"
 LONGEST = 9.5
@@ -18,9 +21,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments gpu", description=__doc__)
     parser.add_argument("command", choices=["checks", "runs", "pack"])
     parser.add_argument("--out", type=Path, default=OUT, help="the folder of the results")
-    parser.add_argument("--device", default="cuda", help='"cpu": a look at it, at tiny sizes')
+    parser.add_argument(
+        "--device",
+        default="cuda",
+        choices=["cuda", "cpu"],
+        help='"cpu": a look at it, at tiny sizes',
+    )
     parser.add_argument("--minutes", type=float, help="of new work; by default 2 and 6")
     given = parser.parse_args(arguments)
+    if given.minutes is not None and not 0.0 < given.minutes < math.inf:
+        parser.error(f"--minutes must be above 0, got {given.minutes}")
     if given.command == "pack":
         from experiments.lab import corpus
 
@@ -41,7 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         usual = 2.0 if given.command == "checks" else 6.0
         minutes = min(usual if given.minutes is None else given.minutes, LONGEST - 1.0)
         given.out.mkdir(parents=True, exist_ok=True)
-        status: int = work(given.out, given.device, start + 60.0 * minutes)
+        with FileLock(given.out / ".lock", timeout=0):
+            status: int = work(given.out, given.device, start + 60.0 * minutes)
+    except Timeout:
+        say(f"another command is writing to {given.out}")
+        status = 1
+    except (OSError, ValueError) as error:
+        say(f"Error: {error}")
+        status = 1
     finally:
         faulthandler.cancel_dump_traceback_later()
     return status
@@ -59,7 +76,7 @@ def checks(out: Path, device: str, end: float) -> int:
 
     file = out / "checks.jsonl"
     go(file, device, end, say)
-    lines = latest(file).values()
+    lines = [line for line in latest(file).values() if line["on"] == device]
     for shown in summary.of_checks(lines):
         say(shown)
     return int(any("failure" in line or line.get("passed") is False for line in lines))

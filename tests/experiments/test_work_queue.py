@@ -201,4 +201,18 @@ def test_a_sweep_takes_the_rates_of_the_one_before(tmp_path):
     assert {one["training"]["learning_rate"] for one in lines(tmp_path, "training/judged")} == {
         best
     }
-    assert work_queue.results_of(tmp_path, judged).name == "judged.jsonl"
+
+
+def test_a_wrong_plan_is_left_again_with_every_line(checkout):
+    plan = checkout / PLAN
+    right = plan.read_text()
+    for text in (right.replace("hours", "houres", 1), right):
+        plan.write_text(text)
+        git(checkout, "commit", "--quiet", "--all", "--allow-empty", "-m", "plan")
+        tree = work_queue.prepare(checkout, at="HEAD")
+        if text != right:
+            files.append(tree / work_queue.RECORDED / "left.jsonl", {"at": {"n": 1}})
+            with pytest.raises(work_queue.QueueError, match="houres"):
+                work_queue.status(checkout)
+    assert lines(checkout, "left") == [{"at": {"n": 1}}]
+    assert "left" in work_queue.status(checkout)
