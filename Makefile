@@ -2,24 +2,24 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
-SITE := _build/html/index.html
-# A site that is there is built again when a file changed that git knows, or could.
-SOURCES := $(wildcard $(shell git ls-files --cached --others --exclude-standard 2>/dev/null))
+# What the site is made of, as a word: nothing where git does not say, and then it is built each time.
+STATE = $(shell git rev-parse -q --verify HEAD >/dev/null 2>&1 && { env | grep ^BOOK_; git rev-parse HEAD; \
+	git diff --binary HEAD; git ls-files -z --others --exclude-standard | xargs -0 -r cat; } | git hash-object --stdin)
 # Three processes for two cores: a kernel that starts and a page that loads leave a core idle.
 PYTEST := $(BIN)/python -m pytest --nbval -n 3 --dist loadfile
 # Without the compiled modules, each of a hundred processes compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: always book pdf test test-all fresh check mutants execute figures bench processors setup clean
+.PHONY: book site pdf test test-all fresh check mutants execute figures bench processors setup clean
 
-book: $(SITE)  ## build the site from the committed, executed notebooks
-	@echo "The book is at $(CURDIR)/$(SITE)"
+book: $(READY)  ## build the site from the committed, executed notebooks, where it is not that already
+	@test "$$(cat _build/state 2>/dev/null)" = "$(or $(STATE),unknown)" || $(MAKE) --no-print-directory site
+	@echo "The book is at $(CURDIR)/_build/html/index.html"
 
-$(SITE): $(READY) $(or $(SOURCES),always)
+site:
 	rm -rf _build
 	$(BIN)/jupyter-book build . --all -W -n --keep-going
-
-always:
+	@echo "$(STATE)" > _build/state
 
 pdf:  ## the site, and the whole book as a PDF that it links to
 	rm -rf _build

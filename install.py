@@ -30,6 +30,9 @@ def run(*command: str) -> bool:
 def main() -> int:
     """Install the pins; return 0, or 1 where that failed, with what was tried."""
     pins = Path(sys.argv[1] if len(sys.argv) > 1 else "requirements.txt")
+    if not pins.is_file():
+        print(f"{pins} is not there; it must be a list of pins", file=sys.stderr)
+        return 1
     torch = re.search(r"^torch\b.*$", pins.read_text("utf-8"), re.MULTILINE)
     if torch and not shutil.which("nvidia-smi"):
         print(f"Installing {torch[0]} without CUDA", flush=True)

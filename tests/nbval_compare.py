@@ -2,8 +2,7 @@
 
 The last digits of a float depend on the processor. So words, integers, signs, lines, metadata and
 the number of outputs must be the same, and other numbers agree to a relative 1e-5. Inside the tags
-of an SVG every number is a pixel, and also agrees within a hundredth of one, to which drawings are
-rounded.
+of an SVG the coordinates also agree within a hundredth of a pixel, to which drawings are rounded.
 """
 
 import math
@@ -11,24 +10,23 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import Any
 
 import pytest
 
-RELATIVE = 1e-5
-PIXEL = 0.0101
+RELATIVE, PIXEL = 1e-5, 0.0101
 
 NUMBER = re.compile(
     r"(?<![\w#])(?<!\d\.)((?:(?<![\w.)\]])[-+−])?(?:\d+\.?\d*|\.\d+)(?:[eE][-+−]?\d+)?)(?!\w)"
 )
 SVG = re.compile(r"(<svg\b.*?</svg>)", re.DOTALL)
 TAG = re.compile(r"(<[^!?][^>]*>)")
+NO_PIXELS = re.compile(r"scale\([^)]*\)|opacity[:=][^;>]*|stroke-width[:=][^;>]*")
+ADDRESS = re.compile(r"https?://[^\s\"<]+")
 HASHED_ID = re.compile(r"\b(?:[pmh]|image|C[0-9a-f]+_[0-9a-f]+_)[0-9a-f]{10}\b")
-"""Matplotlib names clip paths, markers, hatches and images by a hash of their coordinates."""
 
-# jsonschema, which nbformat imports, looks for this package, and builds its grammar of addresses
-# for two seconds in every process. Nothing here checks addresses.
+# In every process jsonschema builds its grammar of addresses for two seconds; nothing here has one.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
@@ -66,13 +64,16 @@ def contents(outputs: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 def first_difference(old: list[tuple[str, Any]], new: list[tuple[str, Any]]) -> str | None:
     """Describe the first place where outputs differ; None where they agree."""
     for before, after in zip_longest(old, new, fillvalue=("nothing", "")):
-        texts = isinstance(before[1], str) and isinstance(after[1], str)
-        if before[0] != after[0] or not texts:
-            difference = None if before == after else (str(before), str(after))
-        else:
+        if before[0] == after[0] and isinstance(before[1], str) and isinstance(after[1], str):
             difference = text_difference(before[1], after[1])
+        else:
+            difference = None if before == after else (str(before), str(after))
         if difference is not None:
-            return "{}\n  old: {:.200}\n  new: {:.200}".format(before[0], *difference)
+            same = zip(*difference, strict=False)
+            start = max(0, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], same)) - 80)
+            return "{}\n  old: {:.200}\n  new: {:.200}".format(
+                before[0], *(text[start:] for text in difference)
+            )
     return None
 
 
@@ -88,16 +89,14 @@ def text_difference(old: str, new: str) -> tuple[str, str] | None:
 
 
 def parts(text: str) -> Iterator[tuple[str, bool]]:
-    """Split a text at the tags of its drawings; yield each part, and whether it is such a tag."""
+    """Split a text at the tags of its drawings; yield each part, and whether it has pixels."""
+    names: dict[str, str] = {}  # by order of appearance: hashes of rounded numbers are not rounded
+    text = HASHED_ID.sub(lambda match: names.setdefault(match[0], f"id_{len(names)}_"), text)
     for index, piece in enumerate(SVG.split(text)):
-        drawing = TAG.split(renamed(piece)) if index % 2 else [piece]
-        yield from ((part, position % 2 == 1) for position, part in enumerate(drawing))
-
-
-def renamed(svg: str) -> str:
-    """Name hashed ids by their order of appearance: the hash of rounded numbers is not rounded."""
-    names: dict[str, str] = {}
-    return HASHED_ID.sub(lambda match: names.setdefault(match[0], f"id_{len(names)}_"), svg)
+        for position, part in enumerate(TAG.split(piece) if index % 2 else [piece]):
+            if position % 2:
+                yield " ".join(NO_PIXELS.findall(part)), False
+            yield NO_PIXELS.sub("", part) if position % 2 else part, position % 2 == 1
 
 
 def agree(old: str, new: str, *, pixels: bool) -> bool:
@@ -105,7 +104,7 @@ def agree(old: str, new: str, *, pixels: bool) -> bool:
     words, others = NUMBER.split(old), NUMBER.split(new)
     if [word.split() for word in words[::2]] != [word.split() for word in others[::2]]:
         return False
-    return all(
+    return ADDRESS.findall(old) == ADDRESS.findall(new) and all(
         was == now or close(was, now, pixels=pixels)
         for was, now in zip(words[1::2], others[1::2], strict=True)
     )
@@ -116,6 +115,6 @@ def close(old: str, new: str, *, pixels: bool) -> bool:
     was, now = (float(number.replace("−", "-")) for number in (old, new))
     if pixels:
         return math.isclose(was, now, rel_tol=RELATIVE, abs_tol=PIXEL)
-    integers = any(number.strip("-+−.").isdigit() for number in (old, new))
-    same_sign = math.copysign(1, was) == math.copysign(1, now)
-    return not integers and same_sign and math.isclose(was, now, rel_tol=RELATIVE)
+    whole = any(number.strip("-+−.").isdigit() for number in (old, new))
+    signs = [(number[0] == "+", number[0] in "-−") for number in (old, new)]
+    return not whole and signs[0] == signs[1] and math.isclose(was, now, rel_tol=RELATIVE)

@@ -37,6 +37,9 @@ def test_rounding_is_no_difference(old, new):
         ("#1e5000", "#1e5001"),
         ("first 0.5\nsecond 0.5", "first 0.5000001 second 0.5"),
         (PATH.format("40.25"), PATH.format("40.27")),
+        ('<svg><g transform="scale(0.015)"></svg>', '<svg><g transform="scale(0.016)"></svg>'),
+        ("+0.5", "0.5"),
+        ("https://x.org/abs/1706.03762", "https://x.org/abs/1706.03763"),
         *(
             (PATH.format(0) + label.format("0.0004"), PATH.format(0) + label.format("0.0005"))
             for label in ("{}", "<svg><!-- {} --></svg>", "<svg><text>{}</text></svg>")

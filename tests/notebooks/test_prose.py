@@ -2,11 +2,12 @@
 
 Read are Markdown texts and the captions of figures; integers and headings are not. A typed decimal
 must be, to its digits, one that the page's cells print or have in their code, in percent too, or
-its sentence must cite: have a citation or a link.
+its sentence must cite: have a citation or a link. A page without cells has those of all chapters.
 """
 
 import re
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
+from functools import cache
 from typing import NamedTuple
 
 import nbformat
@@ -23,6 +24,8 @@ NOT_READ = re.compile(
     r"^(`{3,}|:{3,})(?:python|sh|\{(?:raw|code-block|eval-rst)\})[\s\S]*?^\1|^#.*$|^:(?!alt)\w+:.*$",
     re.MULTILINE,
 )
+FENCE = re.compile(r"^(?:`{3,}|:{3,}).*$", re.MULTILINE)
+"""Where a directive begins, or ends; its text is read."""
 ROLE = re.compile(r"\{(cite|[\w:]+)[\w:]*\}`[^`]*`|`[^`]+`|\]\([^)]*\)")
 SENTENCE = re.compile(r"(?<=[.!?:;|])\s+|\n\s*\n")
 
@@ -39,7 +42,7 @@ def read(name: str) -> Page:
     """Return the texts and the outputs of a page of the book."""
     path = ROOT / f"{name}.ipynb"
     if not path.exists():
-        return Page([(ROOT / f"{name}.md").read_text("utf-8")], "", "")
+        return Page([(ROOT / f"{name}.md").read_text("utf-8")], "", printed_anywhere())
     texts, code, printed = [], [], []
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "markdown":
@@ -53,13 +56,20 @@ def read(name: str) -> Page:
     return Page(texts, "\n".join(code), "\n".join(printed))
 
 
+@cache
+def printed_anywhere() -> str:
+    """Return what the cells of all chapters print and have in their code, for pages without."""
+    notebooks = [name for name in page_names() if (ROOT / f"{name}.ipynb").exists()]
+    return "\n".join(page.code + page.printed for page in map(read, notebooks))
+
+
 def sentences(text: str) -> list[str]:
     """Return the sentences of a Markdown text; roles, code and links are ‹cite› or gone."""
 
     def mark(match: re.Match[str]) -> str:
         return "‹cite›" if match[1] == "cite" or match[0].startswith("](") else ""
 
-    return SENTENCE.split(ROLE.sub(mark, NOT_READ.sub("", text)))
+    return SENTENCE.split(ROLE.sub(mark, FENCE.sub("", NOT_READ.sub("", text))))
 
 
 def unproved(page: Page) -> list[str]:
@@ -91,7 +101,8 @@ def test_every_decimal_is_printed_or_cited(name):
 
 
 def test_a_decimal_that_nothing_prints_is_reported():
-    text = "It is 0.84, or 1.37 %. Elsewhere 0.85 ([a source](x)). Not 0.86: see {cite}`x`."
+    text = "```{admonition} `α`\nIt is 0.84, or 1.37 %.\n```\nBy `x` 0.85 ([a source](x))."
+    text += " Not 0.86: {cite}`x`."
     assert [line.split(":")[0] for line in unproved(Page([text], "", "x = 0.8412"))] == [
         "1.37",
         "0.86",
