@@ -25,7 +25,7 @@ from experiments.records import Entry, Record, path_of, save
 
 ROOT = Path(__file__).parents[1]
 RECORD = path_of("benchmarks")
-PAGE = ROOT / "performance.md"
+PAGE = ROOT / "chapters" / "performance.md"
 
 PROSE = """\
 # Performance

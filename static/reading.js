@@ -199,7 +199,7 @@
   let symbols;
   const read = async () => {
     const root = document.documentElement.dataset.content_root ?? "./";
-    const address = new URL(`${root}notation.html`, location.href);
+    const address = new URL(`${root}chapters/notation.html`, location.href);
     const page = location.protocol === "file:" ? null : await fetched(address.pathname);
     const known = new Map();
     for (const entry of page?.querySelectorAll("dt:has(math)") ?? []) {

@@ -13,7 +13,7 @@ from experiments.compatibility import cells
 from experiments.compatibility.models import FAMILIES, MORE, SEED
 from experiments.records import Record, recorded
 
-PAGE = Path(__file__).parents[2] / "compatibility.md"
+PAGE = Path(__file__).parents[2] / "chapters" / "compatibility.md"
 
 Cells = dict[tuple[str, str, str], dict[str, str]]
 

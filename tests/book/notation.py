@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-PAGE = Path(__file__).parents[2] / "notation.md"
+PAGE = Path(__file__).parents[2] / "chapters" / "notation.md"
 
 ENTRY = re.compile(
     r"^\$(.+)\$\n: \*(.+?)\*(?:: (.+))?\. "
-    r'<span lang="zh">(.+)</span> · <span lang="ko">(.+)</span> · \[.+\]\(chapters/(\w+)\)$',
+    r'<span lang="zh">(.+)</span> · <span lang="ko">(.+)</span> · \[.+\]\((\w+)\)$',
     re.MULTILINE,
 )
 

@@ -83,8 +83,8 @@ def test_the_atlas_is_the_record():
 
 
 def test_the_page_of_heads_says_what_the_records_do():
-    source = [(ROOT / "models.md").read_text("utf-8")]
-    made.fill(None, "models", source)
+    source = [(ROOT / "chapters" / "models.md").read_text("utf-8")]
+    made.fill(None, "chapters/models", source)
     [text] = source
     assert "«" not in text
     assert text.count("<tr><td>") == 550  # a plain table, which needs no script

@@ -37,7 +37,7 @@ def test_the_record_has_every_cell_and_the_page_shows_it():
     assert {found["is"] for found in FOUND.values()} == {RIGHT, REFUSED, NONE}
     assert all("\n" not in found.get("line", "") for found in FOUND.values())
     assert page.PAGE.read_text("utf-8") == page.page(RECORD)
-    assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: compatibility\n") == 1
+    assert (ROOT / "_toc.yml").read_text("utf-8").count("- file: chapters/compatibility\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ CLASSES = {"figure": ("drawn", "drawn door"), "div": ("doors",)} | dict.fromkeys
     ("solution", "solution-start", "admonition"), ("dropdown",)
 )
 RAW_HTML = (
-    *('<script src="_static/', '<script src="../_static/', '<script defer src="_static/'),
+    *('<script src="_static/', '<script src="../_static/', '<script defer src="../_static/'),
     *('<p class="site-only">', "<noscript>", "«heads»"),
     '<div class="live ledger-filters"></div>',
 )

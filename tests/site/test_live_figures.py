@@ -216,7 +216,7 @@ def test_a_figure_follows_its_fields_and_shows_nothing_beside_what_is_refused(sh
 
 
 def test_trained_heads(shows):
-    page = shows("models")
+    page = shows("chapters/models")
     atlas = page.locator("#fig-models .live-atlas")
     name = page.locator("#fig-models .live-head")
     assert name.inner_text().startswith("SmolLM2, layer 18, head 6: finds what followed")

@@ -37,7 +37,7 @@ LIVE = {
     "chapters/policies": ["fig-policies-plane"],
     "chapters/reach": ["fig-live-reach"],
     "chapters/why": ["fig-live-variance", "fig-live-jacobian"],
-    "models": ["fig-models", "fig-models-attend"],
+    "chapters/models": ["fig-models", "fig-models-attend"],
 }
 DRAWN_BY_THE_CHAPTER = ("fig-freezing-contest", "fig-policies-plane")
 
@@ -244,7 +244,7 @@ def test_a_finger_moves_the_handle_and_otherwise_the_page(opened):
 
 
 def test_a_head_is_named_where_one_points(opened):
-    page = opened("models", reduced_motion="reduce")
+    page = opened("chapters/models", reduced_motion="reduce")
     atlas = page.locator("#fig-models .live-atlas")
     line = page.locator("#fig-models .live-head")
     atlas.scroll_into_view_if_needed()
@@ -271,7 +271,7 @@ def test_a_head_is_named_where_one_points(opened):
 
 
 def test_a_recorded_head_by_keyboard(opened):
-    page = opened("models", reduced_motion="reduce")
+    page = opened("chapters/models", reduced_motion="reduce")
     figure = page.locator("#fig-models-attend")
     found = load("real_heads_shown").find(**shown.SHOWN[0].at)
     times = figure.get_by_label("Multiplier of all logits", exact=True)

@@ -45,7 +45,7 @@ def test_a_synonym_finds_first_the_sections_that_are_meant(found, site):
     ("typed", "place"),
     [
         ("GQA", f"{QUESTIONS}#gqa-mqa-and-mla-which-d"),
-        ("what is alpha", "notation#a-row-of-attention"),
+        ("what is alpha", "chapters/notation#a-row-of-attention"),
         ("1M tokens", f"{QUESTIONS}#from-8k-to-128k-or-to-1m-tokens-which-scale"),
         ("freezing", "chapters/freezing"),
         ("exact.gradient_limit", "api/gradients#attnlib.exact.gradient_limit"),
