@@ -18,7 +18,11 @@ def command_line() -> dict[str, str]:
     return {"commands": text[text.index("\n## ") :]}
 
 
-MADE = {"chapters/census": census.made, "chapters/models": models.made, "api/command_line": command_line}
+MADE = {
+    "chapters/census": census.made,
+    "chapters/models": models.made,
+    "chapters/api/command_line": command_line,
+}
 """What is put in the place of each «name», by page."""
 
 

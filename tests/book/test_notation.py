@@ -14,7 +14,7 @@ NAMES = ROOT / "static" / "fonts" / "names.woff"
 
 def test_every_entry_of_the_page_is_read():
     text = notation.PAGE.read_text(encoding="utf-8")
-    assert len(SYMBOLS) == text.count("\n: *") == text.count("](chapters/")
+    assert len(SYMBOLS) == text.count("\n: *") == text.count("</span> · [")
 
 
 def test_the_printed_book_has_the_signs_of_all_names():

@@ -48,7 +48,7 @@ def test_a_synonym_finds_first_the_sections_that_are_meant(found, site):
         ("what is alpha", "chapters/notation#a-row-of-attention"),
         ("1M tokens", f"{QUESTIONS}#from-8k-to-128k-or-to-1m-tokens-which-scale"),
         ("freezing", "chapters/freezing"),
-        ("exact.gradient_limit", "api/gradients#attnlib.exact.gradient_limit"),
+        ("exact.gradient_limit", "chapters/api/gradients#attnlib.exact.gradient_limit"),
     ],
 )
 def test_what_is_typed_finds(found, typed, place):
