@@ -13,7 +13,7 @@ from attnlib.files import replace
 from attnlib.scores import Normal
 from book import style
 
-STATIC = Path(__file__).parent.parent / "static"
+STATIC = Path(__file__).parent / "static"
 
 
 def three_answers() -> Figure:

@@ -24,7 +24,7 @@ LONG_DASHES = (0, (9, 2))
 PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, INK)
 """Any two are 20 or more apart in CAM02-UCS, also without one of the three kinds of cones, and each
 has a contrast of 4.5:1 on white; in grey, lines also differ in dashes. Dark pages invert the
-lightness of a figure and keep its hues (static/book.css)."""
+lightness of a figure and keep its hues (book/static/book.css)."""
 
 STYLE: Any = {
     "axes.prop_cycle": cycler(color=PALETTE)

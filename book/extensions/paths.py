@@ -1,7 +1,7 @@
 """A Sphinx extension: says at the foot of the pages of the short path how it goes on.
 
 The whole book is the path of "previous" and "next". The pages of the short one are listed
-here; static/book.css marks them in the contents with a dot.
+here; book/static/book.css marks them in the contents with a dot.
 """
 
 from html import escape

@@ -2,9 +2,9 @@
 
 Each code cell shows its output, and above it a line that opens its code: a `details`, which needs
 no script. Where there are scripts its code is no part of the page, in a `noscript`, until it is
-opened: the colours of the code are half of a page's elements. `static/reading.js` adds a switch for
-all of them, which the browser remembers, marks formulas that are wider than their place, and shows
-what a link refers to.
+opened: the colours of the code are half of a page's elements. `book/static/reading.js` adds a
+switch for all of them, which the browser remembers, marks formulas that are wider than their place,
+and shows what a link refers to.
 """
 
 from typing import Any

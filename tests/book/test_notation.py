@@ -8,7 +8,7 @@ from tests.book import notation
 from tests.books import CHAPTERS, ROOT
 
 SYMBOLS = notation.symbols()
-NAMES = ROOT / "static" / "fonts" / "names.woff"
+NAMES = ROOT / "book" / "static" / "fonts" / "names.woff"
 """Of Noto Sans SC and KR the signs of the names: `pyftsubset FONT --text=… --flavor=woff`."""
 
 

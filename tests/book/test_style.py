@@ -21,7 +21,7 @@ HUE_ROTATED = (  # the CSS filter hue-rotate(180deg), Filter Effects Module Leve
 
 
 def inverted(colour):
-    """The colour that static/book.css shows on a dark page: invert(1) hue-rotate(180deg)."""
+    """The colour that book/static/book.css shows on a dark page: invert(1) hue-rotate(180deg)."""
     negative = [1.0 - channel for channel in colour]
     mixed = (sum(a * b for a, b in zip(line, negative, strict=True)) for line in HUE_ROTATED)
     return tuple(min(max(channel, 0.0), 1.0) for channel in mixed)
