@@ -54,7 +54,7 @@ figures: $(READY)  ## redraw what no chapter draws
 	$(BIN)/python -m book.drawings
 
 bench: $(READY)  ## the ratios against what a user would use instead, and the page of them
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m experiments.benchmarks
 
 clean:
 	rm -rf _build .venv

@@ -4,8 +4,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmarks import Ratio
-from benchmarks import __main__ as bench
+from experiments.benchmarks import Ratio
+from experiments.benchmarks import __main__ as bench
 from experiments.records import load
 from tests.books import ROOT
 

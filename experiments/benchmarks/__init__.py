@@ -1,7 +1,7 @@
 """Side by side with what a user would use instead; `make bench` runs them all.
 
 Each module has a function `measure`, which yields ratios as they are measured, and QUICK, arguments
-for a look at it. `python -m benchmarks NAME` prints the ratios of one.
+for a look at it. `python -m experiments.benchmarks NAME` prints the ratios of one.
 """
 
 import re
@@ -40,9 +40,9 @@ class Ratio(NamedTuple):
 def measured(name: str, quick: bool) -> dict[str, Any]:
     """Return what a benchmark says that it is and its ratios, and print them as they come.
 
-    It is here because a process of its own cannot find what `python -m benchmarks` has in its main.
+    It is here because a process of its own cannot find what `__main__` has.
     """
-    module = import_module(f"benchmarks.{name}")
+    module = import_module(f"experiments.benchmarks.{name}")
     found = []
     for ratio in module.measure(**(module.QUICK if quick else {})):
         print(f"{name}: {ratio}", flush=True)

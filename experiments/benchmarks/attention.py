@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.attention import attend
-from benchmarks import Ratio, alone, peak_growth, seconds
+from experiments.benchmarks import Ratio, alone, peak_growth, seconds
 
 LENGTH, HEADS, D = 4096, 8, 64
 QUICK = {"repeats": 1}

@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from attnlib import exact, rows, sampling, scores
-from benchmarks import Ratio, seconds
+from experiments.benchmarks import Ratio, seconds
 
 TARGET = 1e-6
 QUICK = {"count": 1000}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.probing import Monitor
-from benchmarks import Ratio, seconds
+from experiments.benchmarks import Ratio, seconds
 from experiments.lab.model import Config, Transformer, loss
 
 QUICK = {"pairs": 2, "calls": 100}

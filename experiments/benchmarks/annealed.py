@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
 from attnlib import annealed, scores
-from benchmarks import Ratio, seconds
+from experiments.benchmarks import Ratio, seconds
 
 QUICK = {"every": 100}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from attnlib.calibration import scale_gradient
-from benchmarks import Ratio, alone, grown, least_seconds
+from experiments.benchmarks import Ratio, alone, grown, least_seconds
 
 FACTORS = 5
 """Factors that a user would try for each head without gradients."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks import Ratio
+from experiments.benchmarks import Ratio
 from experiments.lab import data
 from experiments.lab.model import Config, Transformer, loss
 from experiments.lab.train import Training, train

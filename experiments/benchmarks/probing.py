@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from attnlib.probing import probe
-from benchmarks import Ratio, alone, grown, least_seconds
+from experiments.benchmarks import Ratio, alone, grown, least_seconds
 
 ROWS = 64
 PROBED, SOME = "GPT-2 small under the probe", f"GPT-2 small under the probe, rows={ROWS}"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from attnlib import rows, scores
-from benchmarks import Ratio, seconds
+from experiments.benchmarks import Ratio, seconds
 
 QUICK = {"length": 512}
 

@@ -1,6 +1,6 @@
 """Run every benchmark, each in a process of its own, and record the ratios and the page of them.
 
-    python -m benchmarks
+    python -m experiments.benchmarks
 
 writes the record and the page `performance` when all are measured. The machine should have nothing
 else to do: the page says how busy it was.
@@ -17,13 +17,12 @@ import psutil
 import torch
 import typer
 
-import benchmarks
 from attnlib.files import replace
-from benchmarks import Ratio, alone, measured
-from experiments import provenance
+from experiments import benchmarks, provenance
+from experiments.benchmarks import Ratio, alone, measured
 from experiments.records import Entry, Record, path_of, save
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECORD = path_of("benchmarks")
 PAGE = ROOT / "chapters" / "performance.md"
 
@@ -112,7 +111,7 @@ def main(
     for name in chosen or names():
         entries.append(Entry({"benchmark": name}, alone(measured, name, quick)))
     if not quick and not chosen:
-        record = Record("python -m benchmarks", {}, made, tuple(entries))
+        record = Record("python -m experiments.benchmarks", {}, made, tuple(entries))
         save(RECORD, record)
         replace(PAGE, page(record).encode("utf-8"))
 
