@@ -9,7 +9,7 @@ from IPython.display import display
 from book.values import Table
 
 if TYPE_CHECKING:
-    from ledger import Outcome
+    from claims import Outcome
 
 
 def claim_box(*identifiers: str) -> None:
@@ -17,7 +17,7 @@ def claim_box(*identifiers: str) -> None:
 
     A verdict is what the check returns when the cell runs. Raises KeyError for an unknown id.
     """
-    import ledger as claims  # with sympy: seconds, for what only makes the site
+    import claims  # with sympy: seconds, for what only makes the site
 
     for identifier in identifiers:
         show(line(claims.check(identifier)))
@@ -41,7 +41,7 @@ GROUPS = {
 
 def counts(outcomes: list["Outcome"]) -> Table:
     """Return how many claims of each source got which verdict."""
-    from ledger import SOURCES
+    from claims import SOURCES
 
     table = Table("source", "on", "claims", *GROUPS)
     for source in sorted({o.source for o in outcomes}):

@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NUMERIC = (
-    *("attnlib", "ledger", "experiments", "chapters"),
-    *("tests/library", "tests/ledger", "tests/experiments", "tests/book"),
+    *("attnlib", "claims", "experiments", "chapters"),
+    *("tests/library", "tests/claims", "tests/experiments", "tests/book"),
 )
 """What prints or compares a float."""
 

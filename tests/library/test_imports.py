@@ -26,7 +26,7 @@ def test_importing_the_library_loads_no_heavy_package(statement):
 
 
 @pytest.mark.parametrize(
-    "statement", ["from experiments.lab import comparison, data, small_models", "import ledger"]
+    "statement", ["from experiments.lab import comparison, data, small_models", "import claims"]
 )
 def test_texts_comparisons_and_claims_need_no_torch(statement):
     assert {"torch", "pooch"}.isdisjoint(modules_after(statement))

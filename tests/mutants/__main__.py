@@ -31,8 +31,8 @@ import grimp
 from tests.mutants import faults
 from tests.mutants.faults import Mutant
 
-PACKAGES = [Path("attnlib"), Path("ledger"), Path("experiments")]
-TESTS = [Path("tests", name) for name in ("library", "ledger", "experiments")]
+PACKAGES = [Path("attnlib"), Path("claims"), Path("experiments")]
+TESTS = [Path("tests", name) for name in ("library", "claims", "experiments")]
 FAILED = {1, 2}
 """How pytest ends when a test fails, or a module cannot be imported."""
 

@@ -13,7 +13,7 @@ from tests.books import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 BY_MODULE = packages_distributions()
-OURS = {"attnlib", "book", "experiments", "ledger"}
+OURS = {"attnlib", "book", "experiments", "claims"}
 
 
 def imported(source):

@@ -14,9 +14,8 @@ from scipy.special import lambertw
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import Normal
-from experiments.power_softmax import power_softmax, power_softmax_jacobian
-from ledger import symbolic
-from ledger.registry import (
+from claims import symbolic
+from claims.registry import (
     Bar,
     Decision,
     Verdict,
@@ -27,6 +26,7 @@ from ledger.registry import (
     listed,
     power_of,
 )
+from experiments.power_softmax import power_softmax, power_softmax_jacobian
 
 
 @claim("gradient.variance-any-law")

@@ -9,8 +9,8 @@ import sympy
 from attnlib import exact, rows, scores
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct
-from ledger import symbolic
-from ledger.registry import (
+from claims import symbolic
+from claims.registry import (
     Bar,
     Decision,
     claim,

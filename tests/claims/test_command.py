@@ -4,7 +4,7 @@ import json
 
 from typer.testing import CliRunner
 
-from ledger.__main__ import app
+from claims.__main__ import app
 
 
 def run(*arguments):

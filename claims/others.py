@@ -11,7 +11,7 @@ import numpy as np
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct
-from ledger.registry import (
+from claims.registry import (
     Bar,
     Decision,
     Verdict,

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 from attnlib import annealed, exact, freezing
 from attnlib.checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
-from ledger.registry import (
+from claims.registry import (
     Bar,
     Decision,
     Verdict,
@@ -26,7 +26,7 @@ from ledger.registry import (
     not_checked,
     power_of,
 )
-from ledger.symbolic import Identity
+from claims.symbolic import Identity
 
 REFERENCE = 512
 """The number of keys at which the log n factor of the posts is 1."""

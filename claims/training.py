@@ -15,6 +15,7 @@ from attnlib import exact, retrieval, rows
 from attnlib.checking import FloatArray
 from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import DotProduct, Normal
+from claims.registry import Bar, Decision, Verdict, claim, close, holds, holds_within, listed, slope
 from experiments.lab import comparison
 from experiments.lab.small_models import (
     EXPONENT,
@@ -25,7 +26,6 @@ from experiments.lab.small_models import (
     train_retrieval,
 )
 from experiments.power_softmax import power_softmax
-from ledger.registry import Bar, Decision, Verdict, claim, close, holds, holds_within, listed, slope
 
 if TYPE_CHECKING:  # the runs load torch, and the other claims need none
     from experiments.lab.sweep import Outcome

@@ -8,7 +8,7 @@ import pytest
 import sympy
 
 from attnlib.scores import Cosine, Normal
-from ledger import symbolic
+from claims import symbolic
 
 Evidence = Callable[[pytest.MonkeyPatch], None]
 

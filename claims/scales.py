@@ -15,8 +15,8 @@ from scipy.special import betainc
 from attnlib import annealed, exact, rows
 from attnlib.checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
-from ledger import symbolic
-from ledger.registry import (
+from claims import symbolic
+from claims.registry import (
     Bar,
     Decision,
     Verdict,

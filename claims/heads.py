@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnlib.checking import FloatArray
-from ledger.registry import (
+from claims.registry import (
     Bar,
     Decision,
     Verdict,

@@ -8,13 +8,13 @@ import nbformat
 import numpy as np
 import pytest
 
-import ledger as claims
+import claims
 from book.claim_boxes import box
+from claims import gradient, registry, training, variance
+from claims.registry import Verdict, claim
 from experiments.lab import small_models
-from ledger import gradient, registry, training, variance
-from ledger.registry import Verdict, claim
 from tests.books import CHAPTERS, bibliography_keys
-from tests.ledger.claim_copies import (
+from tests.claims.claim_copies import (
     FALSIFIED,
     OTHER_EVIDENCE,
     copies,

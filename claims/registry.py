@@ -102,7 +102,7 @@ class Outcome(Statement):
     evidence: str
 
 
-_WORDS = tomllib.loads(files("ledger").joinpath("statements.toml").read_text("utf-8"))
+_WORDS = tomllib.loads(files("claims").joinpath("statements.toml").read_text("utf-8"))
 SOURCES = {number: Source(**source) for number, source in _WORDS.pop("sources").items()}
 """The sources by number."""
 EVIDENCE: dict[str, str] = {}

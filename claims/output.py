@@ -9,7 +9,7 @@ from scipy.special import logsumexp, ndtr
 from attnlib import exact
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
-from ledger.registry import (
+from claims.registry import (
     Bar,
     Decision,
     claim,

@@ -7,7 +7,7 @@ import pytest
 import sympy
 
 from attnlib import rows, scores
-from ledger import symbolic
+from claims import symbolic
 
 OF_A_ROW = (symbolic.jacobian, symbolic.l1_identity)
 DISGUISED = symbolic.rules_in_disguise()

@@ -1,4 +1,4 @@
-"""The ledger on the command line: `python -m ledger`."""
+"""The ledger on the command line: `python -m claims`."""
 
 import json
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-import ledger
+import claims
 from attnlib.commands import AsJson, CommandError, OneLineCommand, application
 
 app = application("The claims of the book's sources, each with its check.")
@@ -21,11 +21,11 @@ def claims_command(
 ) -> None:
     """Check the claims of the book's sources."""
     for identifier in identifiers or []:
-        if identifier not in ledger.CLAIMS:
+        if identifier not in claims.CLAIMS:
             raise CommandError(
-                f"{identifier!r} is not a claim; the ledger has {', '.join(sorted(ledger.CLAIMS))}"
+                f"{identifier!r} is not a claim; the ledger has {', '.join(sorted(claims.CLAIMS))}"
             )
-    outcomes = [ledger.check(i) for i in identifiers] if identifiers else ledger.check_all()
+    outcomes = [claims.check(i) for i in identifiers] if identifiers else claims.check_all()
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in outcomes], ensure_ascii=False, indent=2))
         return
