@@ -4,7 +4,7 @@
 
 Each line of recorded/calibrate.jsonl is one piece, of some seconds to some minutes. The command
 goes on where it was stopped; a line that was cut off is made again. Predicted before the first run:
-calibrate_predictions.md, beside this file.
+predictions/calibrate.md.
 """
 
 import json

@@ -5,7 +5,7 @@
 Each line of recorded/kinds.jsonl is a window that a model has read: its loss, ∂L/∂log t of each
 head, the loss with all logits times t, and properties of the text. The command goes on where it
 was stopped; a line that was cut off is made again. Predicted before the first run:
-kinds_predictions.md, beside this file.
+predictions/kinds.md.
 """
 
 import re

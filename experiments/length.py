@@ -1,4 +1,4 @@
-"""What became of the predictions about heads that learn to find: experiments/predictions.md.
+"""What became of the predictions about heads that learn to find: experiments/predictions/length.md.
 
 The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict.
 A number is refuted where its mean over the seeds is outside the margin; a sign where the whole 95 %
@@ -272,8 +272,8 @@ def parts(outcomes: Iterable[Outcome]) -> list[Part]:
 
 
 def words(of: str) -> dict[int, str]:
-    """Return predictions in a few words, by number, from predictions.json."""
-    tables = json.loads(Path(__file__).with_name("predictions.json").read_text("utf-8"))
+    """Return predictions in a few words, by number, from predictions/length.json."""
+    tables = json.loads((Path(__file__).parent / "predictions" / "length.json").read_text("utf-8"))
     return {int(at): text for at, text in tables[of].items()}
 
 

@@ -1,7 +1,7 @@
-"""What became of the predictions about Transformers that learn to find: experiments/predictions.md.
+"""What became of the predictions about Transformers that learn to find.
 
-Predictions 22 to 33, as `experiments.length` has those of single heads: the runs are those of
-length_recall.toml and length_induction.toml, and losses are those of the answer.
+Predictions 22 to 33 of predictions/length.md, as `experiments.length` has those of single heads.
+The runs are those of length_recall.toml and length_induction.toml, the losses those of the answer.
 """
 
 from collections.abc import Iterable, Iterator

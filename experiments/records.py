@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # training runs load torch, and the other records need none
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
+SWEEPS = HERE / "sweeps"
 
 Fields = dict[str, Any]
 Work = Iterable[tuple[Fields, Callable[[], Any]]]
@@ -142,7 +143,7 @@ def runs(experiment: str) -> "tuple[Outcome, ...]":
     """
     from experiments.lab import sweep
 
-    described = sweep.read(HERE / f"{experiment}.toml")
+    described = sweep.read(SWEEPS / f"{experiment}.toml")
     found = sweep.outcomes(described)
     if len(found) < len(described.settings):
         raise FileNotFoundError(

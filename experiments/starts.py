@@ -3,7 +3,7 @@
     python -m experiments.starts
 
 takes half an hour of one core, and goes on where it was stopped. What is measured, and what was
-predicted, is in starts_predictions.md; starts_families.json has the models and what they have
+predicted, is in predictions/starts.md; starts_families.json has the models and what they have
 beside the defaults of their configurations. Of DeepSeek-V3's 128 heads it has 16, for memory.
 """
 

@@ -146,7 +146,7 @@ def _sweep(path: Path, table: Table) -> Sweep:
         for point in points
         for name, changed in variants.items()
     )
-    sweep = Sweep(path.parent / table["results"], settings, widen)
+    sweep = Sweep(path.parent.joinpath(table["results"]).resolve(), settings, widen)
     return _widened(sweep) if widen else sweep
 
 

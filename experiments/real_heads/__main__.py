@@ -5,7 +5,7 @@
 installs what it needs into a folder of its own, goes on where it was stopped, and takes about half
 an hour of two cores, most of it SmolLM2's, for all parts.
 
-Predicted before the first recorded run: real_heads_predictions.md, beside this folder.
+Predicted before the first recorded run: predictions/real_heads.md.
 """
 
 import sys

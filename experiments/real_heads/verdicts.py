@@ -1,6 +1,6 @@
 """What became of the predictions, by what is recorded.
 
-Each has a line with the numbers that decide it. What was predicted stands in `predictions.toml`.
+Each has a line with the numbers that decide it; predictions/real_heads.toml has what was predicted.
 """
 
 import math
@@ -20,7 +20,9 @@ from experiments.records import Entry, Record, load, path_of
 
 SEEN, LAST = 1024, 2048
 LENGTHS_OF_LOSS = parts.PRICE_LENGTHS
-PREDICTIONS = tomllib.loads((inputs.HERE / "predictions.toml").read_text("utf-8"))
+PREDICTIONS = tomllib.loads(
+    (inputs.HERE.parent / "predictions" / "real_heads.toml").read_text("utf-8")
+)
 
 Numbers = dict[str, Any]
 Judged = Iterator[tuple[str, Numbers]]

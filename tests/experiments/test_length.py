@@ -40,7 +40,7 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
 
 
 def test_every_prediction_of_the_file_has_its_parts(models):
-    text = (records.RECORDED.parent / "predictions.md").read_text(encoding="utf-8")
+    text = (records.HERE / "predictions" / "length.md").read_text(encoding="utf-8")
     heads = length.parts(records.runs("length_head"))
     of_models = length_models.parts(length_models.outcomes())
     assert {part.prediction for part in heads} == set(length.WORDS)

@@ -307,7 +307,7 @@ def test_texts_are_read_as_print(monkeypatch, tmp_path):
 
 
 def test_every_prediction_has_its_judge(monkeypatch):
-    written = Path(parts.__file__).parents[1] / "real_heads_predictions.md"
+    written = Path(parts.__file__).parents[1] / "predictions" / "real_heads.md"
     names = re.findall(r"^- ([ANPL]\d+) ", written.read_text("utf-8"), re.MULTILINE)
     assert names == [verdict.name for verdict in verdicts.all_of_them()]
     monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))

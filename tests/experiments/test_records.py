@@ -13,7 +13,7 @@ from experiments.lab import results, sweep
 from experiments.records import HERE, RECORDED, complete, load, save
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))
-SWEEPS = sorted(path.stem for path in HERE.glob("*.toml"))
+SWEEPS = sorted(path.stem for path in records.SWEEPS.glob("*.toml"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,7 +32,7 @@ def test_every_record_says_what_it_is_and_how_it_was_made(name):
 @pytest.mark.parametrize("name", SWEEPS)
 def test_every_training_run_of_a_sweep_is_recorded_and_no_other(name):
     found = records.runs(name)
-    lines = results.read(sweep.read(HERE / f"{name}.toml").results)
+    lines = results.read(sweep.read(records.SWEEPS / f"{name}.toml").results)
     assert list(lines) == [one.setting.key for one in found]
 
 
@@ -46,7 +46,7 @@ def test_a_planned_sweep_says_what_would_refute_it(path):
     assert "efuted" in text
     assert f'\nresults = "../recorded/training/{path.stem}.jsonl"' in text
     assert f"python -m experiments sweep experiments/planned/{path.name}" in text
-    assert not (HERE / path.name).exists()
+    assert not (records.SWEEPS / path.name).exists()
 
 
 def test_the_queue_has_every_planned_sweep_once_and_rates_before_what_they_are_for():
@@ -65,7 +65,7 @@ def test_the_queue_has_every_planned_sweep_once_and_rates_before_what_they_are_f
 
 
 def test_runs_of_two_experiments_are_the_same_and_there_is_no_other_file():
-    described = [sweep.read(HERE / f"{name}.toml").results for name in SWEEPS]
+    described = [sweep.read(records.SWEEPS / f"{name}.toml").results for name in SWEEPS]
     begun = {RECORDED / "training" / f"{path.stem}.jsonl" for path in PLANNED}
     assert set(RECORDED.glob("*/*.jsonl")) - begun == set(described)
     seen = {}

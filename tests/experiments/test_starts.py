@@ -12,7 +12,7 @@ from attnlib.scores import DotProduct
 from experiments import starts
 from experiments.records import HERE, load
 
-TEXT = (HERE / "starts_predictions.md").read_text("utf-8")
+TEXT = (HERE / "predictions" / "starts.md").read_text("utf-8")
 LINES = [line.strip("| ").split(" | ") for line in TEXT.splitlines()]
 WRITTEN = {line[0]: line for line in LINES if len(line) == 8 and line[2].isdigit()}
 FACTORS = {"Gemma 2 27B": (128 / 144) ** 0.5, "Granite 2B": 1 / 8}

@@ -26,7 +26,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_prediction_of_the_file_has_its_parts(name):
-    text = (records.RECORDED.parent / f"{name}.toml").read_text("utf-8")
+    text = (records.SWEEPS / f"{name}.toml").read_text("utf-8")
     numbers = set(map(int, re.findall(r"^# (\d+)\. ", text, re.MULTILINE)))
     parts = list(FILES[name][1](records.runs(name)))
     assert {part.prediction for part in parts} == numbers
