@@ -4,7 +4,7 @@
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
 maximum belongs to the approximation: the exact mean has none for normal scores.
 
-Sources 000, 002 and 003. Chapters: largest, training.
+Sources 000, 002 and 003. Chapters: normal, almost_scaled.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
     independent only given the query, e^{α²|q|²/d}/n is averaged over the query:
     (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Relative error below
     1e-12·(1 + κ(2α) − 2κ(α)), for a law of your own below 1e-8. Raises ValueError or TypeError for
-    a bad α, for n below 1 or not finite, and for shapes that do not broadcast. Chapter: largest.
+    a bad α, for n below 1 or not finite, and for shapes that do not broadcast. Chapter: normal.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512
     0.005309...
@@ -36,7 +36,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return α(1 − e^{κ(2α) − 2κ(α)}/n), broadcasting over α ≥ 0 and n ≥ 1.
 
     The sources' objective. Negative where the approximation has broken down, −∞ where it is not
-    finite. Accuracy and errors as in `collision_probability`. Chapter: largest.
+    finite. Accuracy and errors as in `collision_probability`. Chapter: normal.
 
     >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
@@ -52,7 +52,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     For `Normal` it is (n/e^{α²})^{1/2}: at α = 1 source 002's factor (n/e)^{1/2}, which gives the
     output of attention about unit variance. `exact.post_scale` has the exact factor. 0 where the
     approximation is infinite. Accuracy and errors as in `collision_probability`. Source 002;
-    chapter: training.
+    chapter: almost_scaled.
 
     >>> float(post_scale(scores.Normal(), 1.0, 256))  # √(256/e)
     9.7044...
@@ -77,7 +77,7 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
       infinite for every α > 0; ValueError above 5e7 over the scores' std.
 
     At n = 1 the objective falls from the start: there is no maximum, and 0 is returned. Raises
-    ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapter: largest.
+    ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapter: normal.
 
     >>> float(best_alpha(scores.Normal(), 512))
     2.00839...

@@ -3,7 +3,7 @@
 The criteria of the book side by side, for one law of the scores and one number of keys. They
 disagree, because they ask for different things; none of them is *the* scale.
 
-Chapter: policies.
+Chapter: scaling_rules.
 """
 
 from functools import cache
@@ -34,7 +34,7 @@ def effective_keys(n: int, *, causal: bool) -> float:
     """Return n, or under a causal mask the harmonic mean of 1, …, n.
 
     The constant α that maximises the approximate gradient, averaged over the positions of a causal
-    mask, is the best one for so many keys. Chapter: largest.
+    mask, is the best one for so many keys. Chapter: normal.
 
     >>> effective_keys(2048, causal=True)
     249.7...
@@ -62,7 +62,7 @@ def alphas(law: Law, n: int, *, causal: bool = False, entropy: bool = True) -> l
     `typical.best_alpha` simulates the α of typical rows. Where one key of n is meant,
     `retrieval.best_alpha` and `retrieval.least_alpha` say what α should be. Raises ValueError for n
     below 2 or above 2⁴⁰, TypeError for an n that is no integer and for what is no law. Chapter:
-    policies.
+    scaling_rules.
 
     >>> from attnlib.scores import Normal
     >>> for criterion in alphas(Normal(), 4096):
@@ -102,7 +102,7 @@ def same_entropy(law: Law, n: int) -> float | None:
     if log n − α²/2 were exact. It takes about eight entropies.
 
     Raises ValueError or TypeError for an n that is no whole number, or below 2, and for what is no
-    law. Chapters: freezing, policies.
+    law. Chapters: freezing, scaling_rules.
 
     >>> from attnlib.scores import Normal
     >>> same_entropy(Normal(), 512), same_entropy(Normal(), 311)

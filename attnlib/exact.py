@@ -23,7 +23,7 @@ Every function broadcasts over α and n, at n = 1 included, where the row is p =
 ValueError or TypeError for an α that is negative, NaN or too large, an n that is not a whole number
 from 1 to 2⁵³, what is no law, and shapes that do not broadcast.
 
-Chapter: exact.
+Chapter: mean_gradient.
 """
 
 from typing import NamedTuple
@@ -58,7 +58,7 @@ BLOCK = 2**17
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E Y = E Σp², broadcasting over α and n; 1 at n = 1 and 1/n at α = 0.
 
-    Chapter: exact.
+    Chapter: mean_gradient.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512 = 0.00531 is near
     0.005234...
@@ -70,7 +70,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return G = E g = α(1 − E Σp²), broadcasting over α and n; 0 at n = 1.
 
     Computed without the subtraction: relatively accurate also where E Y is nearly 1. For every law
-    with a log-concave density it increases in α, to `gradient_limit`. Chapter: exact.
+    with a log-concave density it increases in α, to `gradient_limit`. Chapter: mean_gradient.
 
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]
     [0.9948, 2.4843, 3.0436]
@@ -82,7 +82,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return Φ = E log Z, Z = Σ e^{αs}, over α and n; α E s at n = 1, log n at α = 0.
 
-    Convex in α, with slope `mean_score`. Chapter: exact.
+    Convex in α, with slope `mean_score`. Chapter: mean_gradient.
 
     >>> float(free_energy(scores.Normal(), 1.0, 512) - np.log(512))  # below ½, Jensen's bound
     0.4983...
@@ -96,7 +96,7 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
     E s at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by parts),
     for no other law at every n. Errors below 1e-10 of the largest score; range and errors as the
-    module says. Chapter: exact.
+    module says. Chapter: mean_gradient.
 
     >>> float(mean_score(scores.Normal(), 2.0, 512) / gradient(scores.Normal(), 2.0, 512))
     1.0
@@ -108,7 +108,7 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E H = −E Σ p log p = Φ − αΦ', in nats, broadcasting over α and n; 0 at n = 1.
 
-    Computed without that difference. Chapter: exact.
+    Computed without that difference. Chapter: mean_gradient.
 
     >>> float(entropy(scores.Normal(), 1.0, 512)), float(np.log(512) - 0.5)
     (5.7418..., 5.7383...)
@@ -120,7 +120,7 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
     """Return E Σ p^k for a real order k from 1 to 16, broadcasting over α and n.
 
     1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Accuracy, range and errors as
-    the module says, and ValueError for another order. Chapter: exact.
+    the module says, and ValueError for another order. Chapter: mean_gradient.
 
     >>> float(moment(scores.Normal(), 0.0, 10, order=3.0))
     0.01
@@ -142,7 +142,7 @@ def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return √(E Y): the std of an output Σ p_i v_i, for values of mean 0 and variance 1.
 
     The values must be independent of each other and of the scores. Broadcasts over α and n. Source
-    002; chapter: exact.
+    002; chapter: mean_gradient.
 
     >>> float(output_std(scores.Normal(), 0.0, 256))
     0.0625
@@ -154,7 +154,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return 1/√(E Y): the factor that gives the output of attention unit variance.
 
     Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Source 002;
-    chapter: exact.
+    chapter: mean_gradient.
 
     >>> float(post_scale(scores.Normal(), 0.0, 256))
     16.0
@@ -182,7 +182,7 @@ def backward_std(d: int, alpha: ArrayLike, n: ArrayLike) -> BackwardStd:
     Broadcasts over α and n; at n = 1 only the value has a gradient. Under a causal mask position i
     has n = i + 1 keys, and the mean squares over the positions are the means of these squares over
     n = 1 … N. A post-scale multiplies all three. Accuracy, range and errors as the module says, but
-    at d = 1 the query's std is accurate to 1e-7 only. Chapter: training.
+    at d = 1 the query's std is accurate to 1e-7 only. Chapter: almost_scaled.
 
     >>> [round(float(std), 4) for std in backward_std(64, 1.0, 256)]
     [0.1006, 0.1013, 0.1022]
@@ -205,7 +205,7 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     It is the density at 0 of the gap between the two largest scores, n(n−1) ∫ f² F^{n−2} ds with
     the density f and distribution function F of a score. For `Normal` that equals E max s, for
     `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. Relative error below 1e-10.
-    Chapter: exact.
+    Chapter: mean_gradient.
 
     >>> float(gradient_limit(scores.Normal(), 2) * np.sqrt(np.pi))
     1.0

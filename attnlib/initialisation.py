@@ -1,6 +1,6 @@
 """What real layers start with, whose queries, keys and values are made of the same tokens.
 
-Chapter: training.
+Chapter: almost_scaled.
 """
 
 from numpy.typing import ArrayLike
@@ -28,7 +28,7 @@ def alpha_at_start(
     With a norm on queries and keys after the projection α is the product of the two norms' gains,
     whatever the weights. Another scale σ than 1/√d multiplies α by σ√d. Raises ValueError or
     TypeError for sizes below 1, another initialiser and a std that is not above 0. Chapter:
-    training.
+    almost_scaled.
 
     >>> round(alpha_at_start(4096, "normal"), 2)
     1.64
@@ -60,7 +60,7 @@ def self_attention_variance(
     and w = 32, below 1 % where n is above a few times w. With `d` the length of u varies as that of
     a random query in d dimensions, and the scores' law is DotProduct(d); without, it is Normal.
     Rotary positions turn u from key to key, so that less of the last term is left. Errors as
-    `attnlib.exact`. Chapter: training.
+    `attnlib.exact`. Chapter: almost_scaled.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)
     0.092

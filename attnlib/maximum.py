@@ -6,7 +6,7 @@ which converges exponentially for smooth integrands that decay; inside, the law'
 of a sum are positive, so the results are relatively accurate also where they are tiny; φ near 1 is
 kept as 1 − φ. Where a uniform grid would be too long, panels follow the integrand.
 
-Chapters: exact, needle.
+Chapters: mean_gradient, retrieval.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@
 
 They are comparable through `Policy.alpha`, the standard deviation that the logits have when the
 entries of q and k have variance 1 (or when the cosine is that of random directions): the α of the
-book. Chapter: policies.
+book. Chapter: scaling_rules.
 """
 
 import tomllib
@@ -53,7 +53,7 @@ class Policy:
     - `learned`: whether training changes the scale; here it is at its initial value;
     - `unread`: what could not be read at its source. Empty for nearly all.
 
-    Chapter: policies.
+    Chapter: scaling_rules.
 
     >>> yarn = POLICIES["yarn"]
     >>> yarn.constants
@@ -137,7 +137,7 @@ class Policy:
         The first for dot products of q and k whose entries have mean 0 and variance 1, so that q·k
         has variance d; the second for cosines of random directions, whose variance is 1/d. So the
         Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
-        policies.
+        scaling_rules.
 
         >>> float(POLICIES["mup"].alpha(n=4096, d=256)), float(POLICIES["swin_v2"].alpha(64, 100))
         (0.5, 1.0)
@@ -153,7 +153,7 @@ class Policy:
         1 at `train_length`: what multiplies the scale that a model was trained with. A constant of
         that name in the rule is this length too, so that what grows only beyond it stays 1 below;
         a rule such as log n is below 1 there. Raises ValueError or TypeError for a length below 1
-        or where this scale is 0. Chapter: policies.
+        or where this scale is 0. Chapter: scaling_rules.
 
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
         array([0.5, 1. , 2. ])
@@ -209,7 +209,7 @@ def own(
     `function(n, d, position)` gets arrays of one shape, the number of keys that a query sees, the
     dimension and the query's position from 0, and returns what multiplies q·k (or the cosine): a
     number, or an array of that shape, from 0 on. What it returns otherwise is a ValueError or
-    TypeError where it is used. TypeError for what cannot be called. Chapter: policies.
+    TypeError where it is used. TypeError for what cannot be called. Chapter: scaling_rules.
 
     >>> mine = own(lambda n, d, position: np.log(n) / np.sqrt(d))
     >>> attended = mine.alpha(n=[2, 8], d=64)

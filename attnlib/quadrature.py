@@ -4,7 +4,7 @@ For normal scores and lengths of queries they are trapezoidal rules, which conve
 for smooth integrands that decay, over variables chosen so that they are. Any other density is cut
 into panels: Gauss's rule on each, halved until a polynomial follows the density.
 
-Chapter: exact.
+Chapter: mean_gradient.
 """
 
 from collections.abc import Callable, Sequence

@@ -23,7 +23,7 @@ Accuracy: relative error below 1e-10 for α from 0 to 100/σ (σ² the variance 
 what is below 1e-6 is accurate to 1e-16. Every function broadcasts over α, n and the needle's
 parameter; n counts the needle. It raises ValueError or TypeError for arguments as `exact` does, a
 needle that is none, a θ that is negative, above 10⁴/σ, or beyond which E e^{θs} is infinite, a gap
-beyond 10⁴σ, or beyond 1 for cosines. Chapter: needle.
+beyond 10⁴σ, or beyond 1 for cosines. Chapter: retrieval.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class Tilted:
 
     Given a row, the probability that a key is the needle is softmax(θs): its logits are θ times the
     scores. Raises ValueError or TypeError for θ negative, infinite, NaN or no number. Chapter:
-    needle.
+    retrieval.
 
     >>> Tilted(4)
     Tilted(theta=4.0)
@@ -79,7 +79,7 @@ class Tilted:
 class Fixed:
     """A needle whose score is exactly `gap`: so far above 0. The needle of the simplest estimates.
 
-    Raises ValueError or TypeError for a gap that is infinite, NaN or no number. Chapter: needle.
+    Raises ValueError or TypeError for a gap that is infinite, NaN or no number. Chapter: retrieval.
 
     >>> Fixed(6)
     Fixed(gap=6.0)
@@ -106,7 +106,7 @@ def weight(
 
     `sinks` are logits of further keys, which α does not multiply and n does not count. At α = θ a
     tilted needle has E P = `collision_probability`. As α → ∞ it tends to `accuracy`. Accuracy,
-    range and errors as the module says. Chapter: needle.
+    range and errors as the module says. Chapter: retrieval.
 
     >>> float(weight(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
@@ -117,7 +117,7 @@ def weight(
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E Y = E Σp² of rows with a needle; 1 at n = 1 and 1/n at α = 0.
 
-    At α = θ a tilted needle has E Y = E P: the weights are calibrated. Chapter: needle.
+    At α = θ a tilted needle has E Y = E P: the weights are calibrated. Chapter: retrieval.
 
     >>> float(collision_probability(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
@@ -128,7 +128,7 @@ def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLi
 def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return E[−log P], the mean loss in nats; 0 at n = 1 and log n at α = 0.
 
-    Convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: needle.
+    Convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: retrieval.
 
     >>> [round(float(x), 4) for x in loss(scores.Normal(), Tilted(4.0), [3.0, 4.0, 5.0], 512)]
     [0.7695, 0.7047, 0.7356]
@@ -139,7 +139,7 @@ def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray
 def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return P(the needle has the largest score) = E F(s_*)^{n−1}, F the distribution function.
 
-    The limit of `weight` as α → ∞. Chapter: needle.
+    The limit of `weight` as α → ∞. Chapter: retrieval.
 
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25
@@ -154,7 +154,7 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     For a tilted needle it is θ, whatever n and the law. For a fixed one it is the root of the
     slope, to 1e-9, or at gaps below 1e-5σ to half the gap over σ times the law's skewness: 0 if the
     gap is not above the mean score, or n = 1; ∞ if no score is above it.
-    Errors as the module says, and ValueError for an α above 10⁴/σ. Chapter: needle.
+    Errors as the module says, and ValueError for an α above 10⁴/σ. Chapter: retrieval.
 
     >>> best_alpha(scores.Normal(), Tilted([1.0, 4.0]), 512)
     array([1., 4.])
@@ -177,7 +177,7 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     The smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. Near log n/Δ for
     few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError or
     TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or not a number.
-    Chapter: reach.
+    Chapter: retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
@@ -209,7 +209,7 @@ def reach(
     and go: n is the last up to e¹⁰⁰. 0 where the needle has less from the start; infinite where it
     has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` as in `weight`. Broadcasts over α and
     the needle's parameter. Errors as the module says, and TypeError without exactly one of alpha
-    and policy. Chapter: reach.
+    and policy. Chapter: retrieval_range.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
     5344.0
@@ -526,7 +526,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     NaN, where it is beyond 10⁻³ to 10³.
 
     Raises ValueError or TypeError for logits that are not finite or not of shape (rows, keys) with
-    two of each or more, and a needle that is no place of a key. Chapter: needle.
+    two of each or more, and a needle that is no place of a key. Chapter: retrieval.
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3

@@ -8,7 +8,7 @@ Everything is computed from e_i = e^{α(s_i − max s)} ∈ [0, 1] and R = Σ e_
 largest. Then 1 − max p = R/(1 + R) keeps its digits when p is nearly one-hot, where 1 − p would
 have none left.
 
-Chapters: why, gradient, needle.
+Chapters: variance, gradient, retrieval.
 """
 
 from typing import NamedTuple, cast
@@ -56,7 +56,7 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     for NaN or +∞ scores, an empty axis, a row that is masked throughout, or an α that is negative,
     infinite, NaN or does not broadcast against the batch; TypeError for anything but real numbers.
 
-    Source 004; chapter: why.
+    Source 004; chapter: variance.
 
     >>> softmax([0.0, 1e308], alpha=2.0)
     array([0., 1.])
@@ -67,7 +67,7 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), shape (…, n, n). For small n: it takes n² numbers.
 
-    Sources 000 and 004; chapter: why. Raises as `softmax`.
+    Sources 000 and 004; chapter: variance. Raises as `softmax`.
 
     >>> jacobian([0.0, 0.0])
     array([[ 0.25, -0.25],
@@ -85,7 +85,7 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j|, in O(n).
 
     1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
-    below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: why. Raises as
+    below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
     `softmax`.
 
     >>> float(gradient([0.0, 0.0, 0.0, 0.0], alpha=2.0))
@@ -140,7 +140,7 @@ def collision_probability(p: ArrayLike) -> FloatArray:
 
     1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the Rényi
     entropy of order 2. `p` must be finite, not negative, and sum to 1 within 1e-5. Source 000;
-    chapter: why. Raises ValueError or TypeError otherwise.
+    chapter: variance. Raises ValueError or TypeError otherwise.
 
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5
@@ -152,7 +152,7 @@ def collision_probability(p: ArrayLike) -> FloatArray:
 def shannon_entropy(p: ArrayLike) -> FloatArray:
     """Return H = −Σ p log p along the last axis, in nats; 0 log 0 = 0.
 
-    Error below 1e-15 + 1e-13·H. Chapter: why. Raises as `collision_probability`.
+    Error below 1e-15 + 1e-13·H. Chapter: variance. Raises as `collision_probability`.
 
     >>> float(shannon_entropy([0.5, 0.5]))  # log 2
     0.693147180559945...

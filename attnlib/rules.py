@@ -4,7 +4,7 @@ Each is a function of a `Case` and of constants by name, and returns what multip
 cosine: a number, or an array of the case's shape. `policies` says which policy has which rule, with
 which constants; the calculator in the book has the rules under the same names.
 
-Chapter: policies.
+Chapter: scaling_rules.
 """
 
 from typing import Any, NamedTuple

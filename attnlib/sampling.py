@@ -7,7 +7,7 @@ work: NumPy works outside the interpreter's lock.
 
 The scores are gone when a batch is done. What the statistic says of each row is kept.
 
-Chapter: exact.
+Chapter: mean_gradient.
 """
 
 import os

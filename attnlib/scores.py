@@ -4,7 +4,7 @@ A score is the number s that the softmax sees before α under study: s = q·k/�
 products, s = cos(q, k) for normalised ones. Three laws have closed forms: the normal approximation,
 the dot product at finite d, and the cosine. A subclass of `Law` has any density.
 
-Chapter: why.
+Chapter: variance.
 """
 
 from abc import ABC, abstractmethod
@@ -295,7 +295,7 @@ class Law(ABC):
 class Normal(Law):
     """Independent standard normal scores: the limit d → ∞ of `DotProduct`.
 
-    Chapter: why.
+    Chapter: variance.
 
     >>> float(Normal().log_mgf(2.0))
     2.0
@@ -360,7 +360,7 @@ class DotProduct(Law):
     normal row with a random radius, |q|²/d = χ²_d/d, shared by all its scores: they are
     uncorrelated but not independent, Cov(s_i², s_j²) = 2/d.
 
-    Chapter: why.
+    Chapter: variance.
 
     >>> law = DotProduct(64)
     >>> law.variance, float(law.log_mgf(8.0))
@@ -470,7 +470,7 @@ class Cosine(Law):
 
     The scores of a row are independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
 
-    Chapter: largest.
+    Chapter: normal.
 
     >>> Cosine(128).variance
     0.0078125

@@ -1,6 +1,6 @@
 """Special functions that SciPy lacks, or loses digits in: what the laws of scores are made of.
 
-Chapter: why (the density of a score at finite d).
+Chapter: variance (the density of a score at finite d).
 """
 
 from functools import cache

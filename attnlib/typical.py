@@ -7,7 +7,7 @@ together, and each row for itself. Neither is *the* scale: both speak of random 
 Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed` and the errors they
 raise are those of `sampling.sample`, n from 2 on.
 
-Chapter: exact.
+Chapter: mean_gradient.
 """
 
 from functools import partial
@@ -49,7 +49,7 @@ def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: in
     the time. What is below the smallest float is 0. The mean of g is in `exact.gradient`, medians
     are those of `rows.gradient` in `sampling.sample`.
 
-    Raises ValueError or TypeError for a bad α. Chapter: exact.
+    Raises ValueError or TypeError for a bad α. Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> value, error = gradient(Normal(), [1.0, 4.0], n=512, rows=2000)
@@ -75,7 +75,7 @@ def best_alpha(law: Law, n: int, *, rows: int | None = None, seed: int = 0) -> E
     and at most 10⁵.
 
     Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where rows so few leave no
-    maximum to be seen. Chapter: exact.
+    maximum to be seen. Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> value, error = best_alpha(Normal(), 512, rows=4000)  # in units of √(2 log n), near 1
@@ -114,7 +114,7 @@ def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     taken. Relative error below 1e-6. A row whose largest scores tie has no optimum: it gets a
     number above 10⁵⁹.
 
-    Chapter: exact.
+    Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> row_optima(Normal(), 512, rows=3).shape

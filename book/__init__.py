@@ -6,6 +6,7 @@ modules are the maintainer's: each says in its first line what it makes.
 """
 
 from book.claim_boxes import claim_box, counts, ledger
+from book.documents import statements
 from book.style import (
     BLUE,
     GREEN,
@@ -38,4 +39,5 @@ __all__ = [
     "power_of_two",
     "readings",
     "set_style",
+    "statements",
 ]

@@ -1,6 +1,6 @@
 """Claims on softmax, its Jacobian and its gradient (sources 000 and 004), and on others (003).
 
-Chapters: gradient, why, largest.
+Chapters: gradient, variance, normal.
 """
 
 from functools import cache

@@ -1,6 +1,6 @@
 """Claims of others on rows of attention (sources 005 to 008), on the recorded heads of models.
 
-Chapter: heads.
+Chapter: trained_heads.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Claims on the scale of attention's output (source 002).
 
-Chapter: training.
+Chapter: almost_scaled.
 """
 
 import numpy as np

@@ -3,8 +3,8 @@
 Sides that are derivatives, integrals or limits are computed by sympy. `n` is how many scores a row
 has, small, and `Identity.proved` is True of each.
 
-Chapters: why (moments, the Jacobian), gradient (the L1 identity), largest (two moment generating
-functions), policies (scales in use that are one rule in different words).
+Chapters: variance (moments, the Jacobian), gradient (the L1 identity), normal (two moment
+generating functions), scaling_rules (scales in use that are one rule in different words).
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def product_moments(mean: float) -> Moments:
 def product_mean() -> Identity:
     """Return E(qk) = μ_q μ_k for independent q ~ N(μ_q, σ_q²), k ~ N(μ_k, σ_k²).
 
-    Source 004; chapter: why.
+    Source 004; chapter: variance.
     """
     q, k = _independent_normals()
     return Identity(E(q * k), MU_Q * MU_K)
@@ -67,7 +67,7 @@ def product_mean() -> Identity:
 def product_variance() -> Identity:
     """Return Var(qk) = (σ_q² + μ_q²)(σ_k² + μ_k²) − μ_q²μ_k² for independent normal q and k.
 
-    Source 004; chapter: why.
+    Source 004; chapter: variance.
     """
     q, k = _independent_normals()
     right = (SIGMA_Q**2 + MU_Q**2) * (SIGMA_K**2 + MU_K**2) - MU_Q**2 * MU_K**2
@@ -79,7 +79,7 @@ def product_variance_of_any_law() -> Identity:
     """Return the same variance from moments alone: E(q²)E(k²) − (E q · E k)².
 
     Independence gives E(q²k²) = E(q²)E(k²), and E(q²) = σ_q² + μ_q² for every law with these
-    moments. Chapter: why.
+    moments. Chapter: variance.
     """
     second_q, second_k = SIGMA_Q**2 + MU_Q**2, SIGMA_K**2 + MU_K**2
     expanded = SIGMA_Q**2 * SIGMA_K**2 + SIGMA_Q**2 * MU_K**2 + MU_Q**2 * SIGMA_K**2
@@ -98,7 +98,7 @@ def softmax(n: int) -> tuple[Any, Any]:
 def jacobian(n: int) -> Identity:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) as n × n matrices.
 
-    Sources 000 and 004; chapter: why.
+    Sources 000 and 004; chapter: variance.
     """
     s, p = softmax(n)
     return Identity(p.jacobian(s), ALPHA * (sympy.diag(*p) - p * p.T))
@@ -109,7 +109,7 @@ def l1_identity(n: int) -> Identity:
     """Return ½ Σ_ij |∂p_i/∂s_j| = α(1 − Σp²).
 
     The weights w_i = e^{αs_i} are positive symbols, so sympy resolves the absolute values:
-    ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: why.
+    ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: variance.
     """
     count = checking.integer("n", n, minimum=1)
     w = sympy.Matrix(sympy.symbols(f"w1:{count + 1}", positive=True))
@@ -121,7 +121,7 @@ def l1_identity(n: int) -> Identity:
 
 @cache
 def normal_mgf() -> Identity:
-    """Return E e^{αs} = e^{α²/2} for s ~ N(0, 1). Source 000; chapter: largest."""
+    """Return E e^{αs} = e^{α²/2} for s ~ N(0, 1). Source 000; chapter: normal."""
     s = sympy.Symbol("s", real=True)
     density = sympy.exp(-(s**2) / 2) / sympy.sqrt(2 * sympy.pi)
     mean = sympy.integrate(sympy.exp(ALPHA * s) * density, (s, -sympy.oo, sympy.oo))
@@ -133,7 +133,7 @@ def cosine_mgf(d: int) -> Identity:
     """Return E e^{αs} of the cosine law in its elementary form, for d = 3, 5 or 7.
 
     sinh α/α, 3(α cosh α − sinh α)/α³ and 15((α² + 3) sinh α − 3α cosh α)/α⁵. The density is
-    ∝ (1 − s²)^{(d−3)/2}. Chapter: largest. Raises ValueError for another d.
+    ∝ (1 − s²)^{(d−3)/2}. Chapter: normal. Raises ValueError for another d.
     """
     sinh, cosh = sympy.sinh(ALPHA), sympy.cosh(ALPHA)
     forms = {
@@ -151,7 +151,7 @@ def cosine_mgf(d: int) -> Identity:
 
 
 def cosine_mgf_is_elementary(d: int) -> bool:
-    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: largest.
+    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: normal.
 
     >>> cosine_mgf_is_elementary(3), cosine_mgf_is_elementary(4)
     (True, False)
@@ -174,7 +174,7 @@ def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
     - T5's unscaled score has the variance 1 at its start: a query is a sum over the width D of
       inputs of variance 1 times weights of variance 1/(Dd).
 
-    Chapters: policies, questions.
+    Chapters: scaling_rules, questions.
 
     >>> all(identity.proved for identity in rules_in_disguise(2).values())
     True

@@ -2,7 +2,7 @@
 
 `of` is a length in tokens, for SmolLM2, or the name of another model.
 
-Chapter: calibrate.
+Chapter: calibration.
 """
 
 from functools import cache

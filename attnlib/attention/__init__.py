@@ -12,7 +12,7 @@ are multiplied in float32 and rounded once.
 `options` says what a call may be told, `shapes` what it is, `by_query` what a query that sees n
 keys gets, `arithmetic` multiplies; `foreign` and `registered` are made of it.
 
-Chapter: policies.
+Chapter: scaling_rules.
 """
 
 from attnlib.extras import brought_by

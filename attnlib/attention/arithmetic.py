@@ -88,7 +88,7 @@ def attend(
     policy for cosines without `normalize_qk`, one for dot products with it, and `normalize_qk` with
     `alpha` or nothing; "exact" with a scale for each query; a scale or factor of another shape, and
     numbers that are negative, too large or NaN. What else does not fit together is an error of
-    PyTorch's. Chapter: policies.
+    PyTorch's. Chapter: scaling_rules.
 
     >>> q = k = v = torch.eye(2)
     >>> attend(q, k, v, alpha=0.0)

@@ -80,7 +80,7 @@ def rescale(
     passes around the function too, and is off meanwhile (torch.backends.mha, in all threads).
 
     Raises as `attend`, here or in the model's call; ValueError where there is nothing to change.
-    Chapter: policies.
+    Chapter: scaling_rules.
 
     >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
     >>> x = torch.ones(1, 3, 8)
@@ -245,7 +245,7 @@ class _Rescaled(Mode):
 
 
 def is_rescaled() -> bool:
-    """Return whether this thread is inside a `rescale` context. Chapter: policies.
+    """Return whether this thread is inside a `rescale` context. Chapter: scaling_rules.
 
     >>> is_rescaled()
     False

@@ -53,7 +53,7 @@ def register(
     `from_pretrained(folder, attn_implementation=register(…))` sets the scale again.
 
     Raises as `attend` for the policy, ModuleNotFoundError without transformers 5.
-    Chapter: policies.
+    Chapter: scaling_rules.
 
     >>> register(factor="ssmax", train_length=1024)  # for a trained model: its own scale there
     'attnlib-ssmax-over-that-at-1024-keys'

@@ -1,6 +1,6 @@
 """Which scale does a trained model want? Its own loss says: for every head, at every length.
 
-Chapter: calibrate.
+Chapter: calibration.
 """
 
 from attnlib.calibration.fit import ScaleFit, fit_scales

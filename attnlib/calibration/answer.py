@@ -74,7 +74,7 @@ def answer(
     """Return what a model of language wants at a length, from windows of one text.
 
     Every second window is fitted to, the others judge; all count for the gradients. The loss is
-    the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibrate.
+    the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibration.
     """
     found = windows(ids, checking.integer("length", length, minimum=2), texts)
     memory = memory or Memory()

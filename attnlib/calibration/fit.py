@@ -49,7 +49,7 @@ class ScaleFit:
     """Factors t for the logits of every head, as `fit_scales` finds them.
 
     log t = a + b·r(n) with r = log(n/n₀) for the law "log", log of the rule over its value at n₀
-    for a policy, and 0 for "constant". Chapter: calibrate.
+    for a policy, and 0 for "constant". Chapter: calibration.
     """
 
     layers: list[str]
@@ -180,7 +180,7 @@ def fit_scales(
     interval over texts is above 0. Texts, `loss` and errors as for `scale_gradient`. `report` is
     called after each step with what was computed and its loss. A `memory` keeps each pass in a
     file: called again with the same model and texts, token ids, a fit goes on where it was stopped.
-    Chapter: calibrate.
+    Chapter: calibration.
     """
     checking.choice("per", per, ("model", "layer", "head"))
     steps = checking.integer("steps", steps, minimum=1)

@@ -19,7 +19,7 @@ class ScaleGradient:
     """∂L/∂log t of each head at t = 1, as `scale_gradient` measures it.
 
     A negative number says that the loss falls as the head's logits grow. Heads that a layer does
-    not have are NaN. Chapter: calibrate.
+    not have are NaN. Chapter: calibration.
     """
 
     layers: list[str]
@@ -98,7 +98,7 @@ def scale_gradient(
 
     Raises ValueError for no batches, and a loss that is no finite number or that does not depend on
     attention; RuntimeError for attention that is written out or cannot be reached, by its name.
-    Chapter: calibrate.
+    Chapter: calibration.
     """
     passes = [read(model, batch, loss or own_loss) for batch in batches]
     if not passes:

@@ -33,7 +33,7 @@ ROWS = 256
 class Needles:
     """Statistics of each head's rows with a target, as `needles` measures them; sums over rows.
 
-    Arrays over (texts, layers, heads). Chapter: needle.
+    Arrays over (texts, layers, heads). Chapter: retrieval.
     """
 
     layers: list[str]
@@ -128,7 +128,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     depends on targets alone, not on what the model does with them; at most 256 of a text, spread
     evenly. Texts are token ids, (1, tokens), with which the model is called; intervals are over
     texts. What of it cannot be seen is said as `probe` does. Raises ValueError for targets and
-    texts that are not so. Chapter: needle.
+    texts that are not so. Chapter: retrieval.
     """
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeated

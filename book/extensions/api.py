@@ -2,7 +2,7 @@
 
 The docstrings of attnlib are plain text with `names` in backticks. Here they become what autodoc
 reads: names of documented objects become links, others code, formulas are kept as they stand, and
-in "Chapter: exact." the names of chapters become links. Each chapter in turn ends with the
+in "Chapter: mean_gradient." the names of chapters become links. Each chapter in turn ends with the
 functions whose docstrings name it.
 """
 

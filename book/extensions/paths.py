@@ -11,9 +11,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 SHORT_PATH = [
-    *("chapters/short_answer", "chapters/why", "chapters/undivided", "chapters/freezing"),
-    *("chapters/needle", "chapters/reach", "chapters/length", "chapters/policies"),
-    *("chapters/calibrate", "chapters/questions"),
+    *("chapters/short_answer", "chapters/variance", "chapters/unscaled", "chapters/freezing"),
+    *("chapters/retrieval", "chapters/retrieval_range", "chapters/length_extrapolation"),
+    *("chapters/scaling_rules", "chapters/calibration", "chapters/questions"),
 ]
 """The pages of the short path, in their order."""
 

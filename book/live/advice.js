@@ -71,20 +71,20 @@ export function reason({ known, unit, g, v }) {
   if (known === "nothing")
     return [
       `It is ${unit ? "√d on the cosine" : "1/√d"}. In a `,
-      ["decoder of four layers with heads of 64", "training"],
+      ["decoder of four layers with heads of 64", "almost_scaled"],
       ", at one learning rate, none of the four other scales that we tried trained better.",
     ];
   if (known === "theta")
     return [
       "It has the ",
-      ["least mean loss", "needle"],
+      ["least mean loss", "retrieval"],
       ", α = Δ, for every number of keys, if the key’s score varies as the others do: no rule in n is needed.",
     ];
   return [
     `For this target alone the head wants ${digits(g / v)} times its logits: `,
-    ["the ratio of calibration", "needle"],
+    ["the ratio of calibration", "retrieval"],
     ". A head may do more than find one key: ask ",
-    ["the model’s own loss", "calibrate"],
+    ["the model’s own loss", "calibration"],
     " before you change it.",
   ];
 }

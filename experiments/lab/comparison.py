@@ -3,7 +3,7 @@
 Runs of the same seed start from the same parameters and see the same batches, so a difference of
 two variants is taken within a seed, and its confidence interval over the seeds.
 
-Source 002. Chapter: training.
+Source 002. Chapter: almost_scaled.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A confidence interval: its middle `mean`, and `half_width`. Chapter: training."""
+    """A confidence interval: its middle `mean`, and `half_width`. Chapter: almost_scaled."""
 
     mean: FloatArray
     half_width: FloatArray
@@ -38,7 +38,7 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     Student's: it assumes that the values are independent and normal, and is wide for few of them:
     4.3 standard errors with three. As one of several `comparisons` it is wider, so that all of them
     hold together with at least 95 % (Bonferroni's correction). Raises ValueError for what is not
-    finite. Chapter: training.
+    finite. Chapter: almost_scaled.
 
     >>> mean, half_width = interval([1.0, 2.0, 3.0])
     >>> float(mean), float(half_width)
@@ -52,7 +52,10 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
 
 
 def by_variant(outcomes: "Iterable[Outcome]") -> dict[tuple[str, int], list[Any]]:
-    """Return the runs by variant and steps, each in the order of its seeds. Chapter: length."""
+    """Return the runs by variant and steps, each in the order of its seeds.
+
+    Chapter: length_extrapolation.
+    """
     found: dict[tuple[str, int], list[Any]] = {}
     for setting, run in outcomes:
         found.setdefault((setting.variant, setting.training.steps), []).append(run)
@@ -60,14 +63,18 @@ def by_variant(outcomes: "Iterable[Outcome]") -> dict[tuple[str, int], list[Any]
 
 
 def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
-    """Return the learning rates of a sweep, shape (rates,), in its order. Chapter: training."""
+    """Return the learning rates of a sweep, shape (rates,), in its order.
+
+    Chapter: almost_scaled.
+    """
     return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
 
 
 def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_loss") -> FloatArray:
     """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
 
-    A run that diverged has the loss ∞. Raises KeyError where a run is missing. Chapter: training.
+    A run that diverged has the loss ∞. Raises KeyError where a run is missing.
+    Chapter: almost_scaled.
     """
     found = {
         (one.setting.training.learning_rate, one.setting.training.seed): getattr(one.run, measure)
@@ -85,7 +92,8 @@ def losses_at_best(
     """Return the losses of a variant at its own best learning rate, shape (seeds,).
 
     The rate of each seed is the one whose mean loss over the *other* seeds is smallest, so that
-    choosing does not make the losses smaller than they are. Raises as `losses`. Chapter: training.
+    choosing does not make the losses smaller than they are. Raises as `losses`.
+    Chapter: almost_scaled.
     """
     found = losses(outcomes, variant, measure)
     seeds = range(found.shape[1])
@@ -102,7 +110,7 @@ def harm(
     """Return the loss of the variant `changed` less that of `against`, shape (rates, seeds).
 
     In nats a byte, and above 0 where the change is for the worse; 0 where both diverged. Raises as
-    `losses`. Chapter: training.
+    `losses`. Chapter: almost_scaled.
     """
     one, other = losses(outcomes, changed, measure), losses(outcomes, against, measure)
     return np.subtract(one, other, out=np.zeros_like(one), where=(one != other))

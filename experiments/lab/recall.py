@@ -19,7 +19,7 @@ After training the head is measured at other lengths: its gap g, the variance of
 and their mean under softmax, its weight, its loss, the multiplier t* of all its logits that its
 loss wants, and its loss under the laws in dispute, each over what it is at n₀.
 
-Chapter: length.
+Chapter: length_extrapolation.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -76,7 +76,7 @@ class Task(Descent):
     """What is to be found, how it is learned, and where that is tested.
 
     A batch is of sets of keys, each with eight queries, or of sequences. Raises ValueError or
-    TypeError that names a field, its value and what is allowed. Chapter: length.
+    TypeError that names a field, its value and what is allowed. Chapter: length_extrapolation.
 
     >>> Task(gap="growing", lengths=[16, 64]).lengths
     (16, 64)
@@ -103,7 +103,7 @@ class Task(Descent):
 
 
 class Found(NamedTuple):
-    """What a head has learned. Chapter: length."""
+    """What a head has learned. Chapter: length_extrapolation."""
 
     losses: list[float]
     """Of training: the means of 50 stretches, or of each step where there are fewer."""
@@ -131,7 +131,8 @@ def multipliers(n: int, length: int, d: int) -> dict[str, float]:
 def tilt(strength: float, d: int) -> float:
     """Return θ, by which a needle among random directions is tilted whose mean cosine is ϱ.
 
-    The root of κ'(θ) = ϱ, 0 < ϱ < 1, for cosines in d ≥ 3 dimensions. Chapter: length.
+    The root of κ'(θ) = ϱ, 0 < ϱ < 1, for cosines in d ≥ 3 dimensions.
+    Chapter: length_extrapolation.
 
     >>> round(tilt(0.5, 32), 3)
     21.072
@@ -162,7 +163,7 @@ def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, s
 
     Keys are uniform on the sphere. A query has the cosine w with its needle and is uniform but for
     that: w = ϱ where the gap is fixed, else of the density (1 − w²)^{(d−3)/2} e^{θw}, so that given
-    the query the needle is von Mises and Fisher's. Chapter: length.
+    the query the needle is von Mises and Fisher's. Chapter: length_extrapolation.
     """
     keys = _directions(rng, (sets, n, d))
     needle = rng.integers(0, n, (sets, QUERIES))
@@ -192,7 +193,8 @@ def sequences(
     Where the gap is fixed, what a query copies stands at one place only. Else all are drawn alike,
     and the copy is true with the chance ϱ, and any other token without it: a needle tilted by
     θ = log(63ϱ/(1 − ϱ)) among scores 0 or 1, times log n/log n₀ where the gap grows. In `recall` it
-    then stands at one place only, too, and a wrong token is one of 7 for 63. Chapter: length.
+    then stands at one place only, too, and a wrong token is one of 7 for 63.
+    Chapter: length_extrapolation.
     """
     before, induction = n - queries, task.name == "induction"
     similar = task.gap == "growing" and not induction
@@ -247,7 +249,7 @@ class Head(nn.Module):
 
     W_q and W_k start normal, of variance 1/width. The scale is `config.alpha` over √d, or the
     policy's at n₀ = `config.sequence` keys, whatever n is: in a test the laws multiply it. Chapter:
-    length.
+    length_extrapolation.
 
     >>> head = Head(Config(width=8, head_size=4, sequence=16))
     >>> head(torch.zeros(2, 3, 8), torch.zeros(2, 16, 8)).shape
@@ -283,7 +285,7 @@ def find(config: Config, task: Task) -> Found:
     Heads of a Transformer share the tokens among them: each row is measured in the head whose mean
     weight on the needle is largest at n₀, over the rows with the same token as needle. The same
     arguments give the same numbers, with one thread to the last bit. Models of one seed see the
-    same rows. Chapter: length.
+    same rows. Chapter: length_extrapolation.
 
     >>> small = Config(width=8, head_size=8, sequence=8)
     >>> found = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
@@ -458,7 +460,7 @@ def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], 
     No parameter is fitted. With the gap g of each row and κ(1) of all others, `annealed_loss` is
     the mean of log(1 + (n − 1)e^{κ − g}), which is too large near freezing. `predicted_weight` and
     `predicted_loss` are the integrals of `attnlib.retrieval`, of the logits themselves in place of
-    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Chapter: length.
+    a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Chapter: length_extrapolation.
     """
     here, gaps = np.arange(len(logits)), _gaps(logits, needle)
     others = np.delete(
@@ -503,7 +505,7 @@ def measured(
     these; `weight`, P; `loss`, −log P. `slope` is κ'(1), κ(t) = log E e^{tℓ} of the others of all
     rows together, each about the mean of its row. `best` is the multiplier t* ≥ 0 of all logits
     that makes the loss least, to 1e-6 of it; `least` the smallest one whose loss is above that by
-    0.1 at most; `laws` the loss under multipliers with names. Chapter: length.
+    0.1 at most; `laws` the loss under multipliers with names. Chapter: length_extrapolation.
 
     >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
     >>> found["gap"], found["variance"], round(found["weight"], 3)

@@ -5,18 +5,18 @@ import pytest
 from tests.notebooks.test_prose import read
 
 TAKEN = [
-    ("short_answer", "short_undivided", "undivided", "undivided_64"),
-    ("questions", "asked_undivided", "undivided", "undivided_64"),
-    ("short_answer", "short_undivided_unseen", "undivided", "undivided_64_unseen"),
-    ("questions", "asked_undivided_unseen", "undivided", "undivided_64_unseen"),
+    ("short_answer", "short_undivided", "unscaled", "undivided_64"),
+    ("questions", "asked_undivided", "unscaled", "undivided_64"),
+    ("short_answer", "short_undivided_unseen", "unscaled", "undivided_64_unseen"),
+    ("questions", "asked_undivided_unseen", "unscaled", "undivided_64_unseen"),
     *(
-        (page, f"{taken}_norm_{scale}", "undivided", glued)
+        (page, f"{taken}_norm_{scale}", "unscaled", glued)
         for page, taken in (("short_answer", "short"), ("questions", "asked"))
         for scale, glued in (("one", "norm_64"), ("over", "norm_over_64"))
     ),
-    ("short_answer", "short_output_256", "training", "output_256"),
+    ("short_answer", "short_output_256", "almost_scaled", "output_256"),
     ("short_answer", "short_bugs", "audit", "found"),
-    ("questions", "asked_harm", "training", "training_best"),
+    ("questions", "asked_harm", "almost_scaled", "training_best"),
     ("questions", "asked_too_large", "audit", "too_large"),
     ("questions", "asked_wanted_brief", "short_answer", "short_wanted_brief"),
     ("questions", "asked_wanted_long", "short_answer", "short_wanted_long"),
@@ -37,13 +37,13 @@ def test_a_number_from_another_chapter_is_the_number_there(page, name, chapter, 
 
 
 def test_the_rule_of_the_training_length_is_as_wrong_as_its_chapter_says():
-    lines = "\n".join(read("chapters/length").printed.splitlines())
+    lines = "\n".join(read("chapters/length_extrapolation").printed.splitlines())
     rule = printed("short_answer", "short_root_rule")
     assert f"t* at the training's length: wrong in {rule} cells" in lines
 
 
 def test_harms_stand_in_the_table_of_training():
-    table = "\n".join(read("chapters/training").printed.splitlines())
+    table = "\n".join(read("chapters/almost_scaled").printed.splitlines())
     for name in ("inverse_d", "annealed", "normalised"):
         assert printed("short_answer", f"short_harm_{name}") in table
 

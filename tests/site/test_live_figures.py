@@ -104,7 +104,7 @@ def test_the_calculator_opens_on_what_the_book_recommends(shows):
 
 
 def test_curve_row_formula_and_code_change_together(shows):
-    page = shows("chapters/policies")
+    page = shows("chapters/scaling_rules")
     figure = page.locator("#fig-policies-plane")
     for name, length, n, d in (("yarn", 8192, 65536, 96), ("llama_4", 4096, 10**6, 64)):
         page.get_by_label("Model or rule").select_option(name)
@@ -140,7 +140,7 @@ PARTED = (LAW, 3.0, tables.PARTING_KEYS)
 SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.1])
 
 MOVED = {
-    "exact": [
+    "mean_gradient": [
         (
             *("fig-live-parting", {"α": 3}, "still rises"),
             {
@@ -159,7 +159,7 @@ MOVED = {
             {"level that wins": 0.6, "of 4096, about": 4096 ** (1 - 0.6**2)},
         ),
     ],
-    "needle": [
+    "retrieval": [
         (
             "fig-live-needle",
             {"Strength of the needle θ": 5.5, "α": 2, "Number of keys n": 10**6},
@@ -167,7 +167,7 @@ MOVED = {
             {"mean loss, all such rows": retrieval.loss(LAW, retrieval.Tilted(5.5), 2.0, 10**6)},
         )
     ],
-    "reach": [
+    "retrieval_range": [
         (
             *("fig-live-reach", {"Gap Δ": 5, "α": 4.5}, "finds"),
             {
@@ -176,7 +176,7 @@ MOVED = {
             },
         )
     ],
-    "why": [
+    "variance": [
         (
             *("fig-live-jacobian", {"α": 20, "Gap of the two largest scores": 0.1}, ""),
             {

@@ -31,12 +31,12 @@ LAW = Normal()
 LIVE = {
     "intro": ["fig-face", "fig-landing", "fig-number"],
     "chapters/calculator": ["fig-calculator"],
-    "chapters/exact": ["fig-live-parting"],
+    "chapters/mean_gradient": ["fig-live-parting"],
     "chapters/freezing": ["fig-live-freezing", "fig-freezing-contest"],
-    "chapters/needle": ["fig-live-needle"],
-    "chapters/policies": ["fig-policies-plane"],
-    "chapters/reach": ["fig-live-reach"],
-    "chapters/why": ["fig-live-variance", "fig-live-jacobian"],
+    "chapters/retrieval": ["fig-live-needle"],
+    "chapters/scaling_rules": ["fig-policies-plane"],
+    "chapters/retrieval_range": ["fig-live-reach"],
+    "chapters/variance": ["fig-live-variance", "fig-live-jacobian"],
     "chapters/models": ["fig-models", "fig-models-attend"],
 }
 DRAWN_BY_THE_CHAPTER = ("fig-freezing-contest", "fig-policies-plane")
@@ -65,12 +65,12 @@ def test_figures_fit_in_each_width_and_scheme(opened, name):
 
 
 GROW = [
-    ("exact", "fig-live-parting", "α"),
+    ("mean_gradient", "fig-live-parting", "α"),
     ("freezing", "fig-live-freezing", "Number of keys n"),
-    ("needle", "fig-live-needle", "α"),
-    ("reach", "fig-live-reach", "α"),
-    ("why", "fig-live-jacobian", "α"),
-    ("why", "fig-live-variance", "Length of the vectors d"),
+    ("retrieval", "fig-live-needle", "α"),
+    ("retrieval_range", "fig-live-reach", "α"),
+    ("variance", "fig-live-jacobian", "α"),
+    ("variance", "fig-live-variance", "Length of the vectors d"),
 ]
 
 
@@ -180,7 +180,7 @@ def test_sixteen_keys_by_keyboard_and_finger(opened):
 
 
 def test_the_rules_are_sorted_searched_and_picked_by_keyboard(opened):
-    page = opened("chapters/policies")
+    page = opened("chapters/scaling_rules")
 
     def order():
         rows = page.locator("#table-rules tbody tr:visible input")
@@ -208,11 +208,11 @@ def test_the_rules_are_sorted_searched_and_picked_by_keyboard(opened):
 @pytest.mark.parametrize(
     ("chapter", "name", "label", "low", "high"),
     [
-        ("exact", "fig-live-parting", "α", 3, 4.5),
+        ("mean_gradient", "fig-live-parting", "α", 3, 4.5),
         ("freezing", "fig-live-freezing", "α", 4.5, 6),
         ("freezing", "fig-freezing-contest", "x, α over the critical α", 0.5, 0.7),
-        ("reach", "fig-live-reach", "α", 4, 6),
-        ("policies", "fig-policies-plane", "Target length n", 5_500, 7_500),
+        ("retrieval_range", "fig-live-reach", "α", 4, 6),
+        ("scaling_rules", "fig-policies-plane", "Target length n", 5_500, 7_500),
     ],
 )
 def test_a_pointer_is_dragged(opened, chapter, name, label, low, high):

@@ -72,10 +72,10 @@ def families(page, selector):
 
 @pytest.mark.parametrize(
     ("name", "from_folder"),
-    [("intro", False), ("chapters/why", True)]
+    [("intro", False), ("chapters/variance", True)]
     + [
         pytest.param(*case, marks=pytest.mark.slow)
-        for case in (("intro", True), ("chapters/why", False))
+        for case in (("intro", True), ("chapters/variance", False))
     ],
 )
 def test_text_has_one_face_on_a_first_visit(new_page, address, site, font_set, name, from_folder):
@@ -153,7 +153,7 @@ PAINTED = "performance.getEntriesByName('first-contentful-paint').length"
     [("intro", 390)]
     + [
         pytest.param(*case, marks=pytest.mark.slow)
-        for case in (("chapters/freezing", 1280), ("chapters/policies", 390))
+        for case in (("chapters/freezing", 1280), ("chapters/scaling_rules", 390))
     ],
 )
 def test_nothing_moves_while_a_page_is_loaded(new_page, address, name, width):
@@ -186,7 +186,7 @@ def test_the_site_works_from_a_folder(new_page, site):
     page.locator("#fig-live-variance .live").wait_for()
     assert page.locator(".math > math").count() == page.locator(".math").count() > 50
     page.locator("nav.short-path a").click()
-    page.wait_for_url("file://**/chapters/undivided.html")
+    page.wait_for_url("file://**/chapters/unscaled.html")
     page.locator("button.search-button-field").click()
     page.keyboard.type("entropy collapse")
     page.keyboard.press("Enter")
@@ -208,7 +208,7 @@ def test_the_contents_mark_the_short_path_and_an_old_address_leads_on(window, ad
     dots = page.locator("nav.bd-docs-nav a").evaluate_all(DOTTED)
     assert dots == [f"{name}.html" for name in PATH]
     page.goto(f"{address}/chapters/jacobian.html#theorem-jacobian")
-    page.wait_for_url("**/chapters/why.html#theorem-jacobian")
+    page.wait_for_url("**/chapters/variance.html#theorem-jacobian")
     assert noted == []
 
 

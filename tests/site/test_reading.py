@@ -6,7 +6,7 @@ import pytest
 
 from tests.site.checks import NARROWEST, SETTLED
 
-PAGE = "chapters/why"
+PAGE = "chapters/variance"
 TAUGHT, DRAWN = "details.code:not(.above-input)", "details.code.above-input"
 SEEN = """(selector) => [...document.querySelectorAll(`${selector} pre`)].map(
   (code) => code.checkVisibility({ contentVisibilityAuto: true })
@@ -41,7 +41,7 @@ def test_the_switch_opens_all_code_and_is_remembered(opened, address):
     assert switch.get_attribute("aria-pressed") == "true"
     assert shown(page, "details.code")
     assert all(shown(page, "details.code"))
-    page.goto(f"{address}/chapters/undivided.html")
+    page.goto(f"{address}/chapters/unscaled.html")
     assert all(shown(page, "details.code"))
     switch.focus()
     page.keyboard.press("Space")
@@ -113,7 +113,7 @@ WIDE = """() => [...document.querySelectorAll(".bd-content article div.math")].m
 
 @pytest.mark.slow
 def test_a_wide_formula_fades_where_it_goes_on_and_keys_scroll_it(opened):
-    page = opened("chapters/exact", NARROWEST)
+    page = opened("chapters/mean_gradient", NARROWEST)
     page.evaluate(SETTLED)
     formulas = page.evaluate(WIDE)
     assert any(one["more"] for one in formulas)
@@ -153,7 +153,7 @@ def preview(page):
 @pytest.mark.parametrize(
     ("chapter", "link", "words"),
     [
-        ("chapters/reach", "a[href*='needle.html#thm-']", "Theorem"),
+        ("chapters/retrieval_range", "a[href*='retrieval.html#thm-']", "Theorem"),
         pytest.param(
             *("chapters/questions", "a[href*='probe.html#fig-']", "Fig."), marks=pytest.mark.slow
         ),
@@ -188,7 +188,7 @@ def test_a_link_shows_what_it_refers_to_while_a_pointer_or_the_focus_is_on_it(
     ("chapter", "formula", "letter", "words"),
     [
         ("chapters/freezing", "α", "α", "inverse temperature"),
-        pytest.param("chapters/why", "pi", "p", "weight", marks=pytest.mark.slow),
+        pytest.param("chapters/variance", "pi", "p", "weight", marks=pytest.mark.slow),
     ],
 )
 def test_a_letter_of_a_formula_is_explained_under_the_pointer(

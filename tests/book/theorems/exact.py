@@ -173,6 +173,6 @@ def log_concave(at: Place) -> None:
         product.holds(f=f, **at_two)
 
 
-@tied(r"exact: G(\alpha) = \int")
+@tied(r"mean_gradient: G(\alpha) = \int")
 def of_two(at: Place) -> None:
     at.display().holds(relative=1e-8, G=gradient_of(2), alpha=ALPHA)

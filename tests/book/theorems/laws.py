@@ -146,7 +146,7 @@ def one_maximum(at: Place) -> None:
         assert np.all(np.diff(sides) > 0.0)
 
 
-@tied(r"largest_proofs: \alpha h' = \alpha^2")
+@tied(r"cosine_proofs: \alpha h' = \alpha^2")
 def h_bends_upwards(at: Place) -> None:
     for d, alpha in ((3, 0.8), (8, 3.0)):
         # v and w by their definitions, v' and w' by differences

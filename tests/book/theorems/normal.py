@@ -130,7 +130,7 @@ def poisson(at: Place) -> None:
     at.formula(r"\operatorname{E} H \to").holds(rough=1e-4, E=itself, m=m, Psi=_ein, **found)
 
 
-@tied(r"largest_proofs: H &= \log S")
+@tied(r"cosine_proofs: H &= \log S")
 def entropies_of_points(at: Place) -> None:
     u = np.array([0.2, 1.1, 3.0])
     powers = np.exp(-u)
@@ -139,7 +139,7 @@ def entropies_of_points(at: Place) -> None:
     at.display().holds(S=powers.sum(), S_2=(powers**2).sum(), u=u, i_in=range(3), **found)
 
 
-@tied(r"largest_proofs: \operatorname{E}\log S \to")
+@tied(r"cosine_proofs: \operatorname{E}\log S \to")
 def mean_logarithm(at: Place) -> None:
     _, alpha, _ = _points(3, 1e4)
     S = math.exp(float(exact.free_energy(Cosine(3), alpha, 1e4)) - alpha)  # noqa: N806 - as there

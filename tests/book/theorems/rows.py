@@ -45,7 +45,7 @@ EVEN = letters(np.zeros(2), 1.3)
 @tied("eq-softmax")
 @tied("eq-ratio")
 @tied("theorem-l1")
-@tied(r"exact: Y = \frac{\sum")
+@tied(r"mean_gradient: Y = \frac{\sum")
 def of_weights(at: Place) -> None:
     for row in ROWS:
         at.display().holds(DERIVATIVE if "theorem" in at.label else {}, **row)
