@@ -11,9 +11,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 SHORT_PATH = [
-    *("chapters/short_answer", "chapters/variance", "chapters/unscaled", "chapters/freezing"),
-    *("chapters/retrieval", "chapters/retrieval_range", "chapters/length_extrapolation"),
-    *("chapters/scaling_rules", "chapters/calibration", "chapters/questions"),
+    *("chapters/short_answer", "chapters/variance", "chapters/freezing", "chapters/retrieval"),
+    *("chapters/retrieval_range", "chapters/length_extrapolation", "chapters/unscaled"),
+    *("chapters/calibration", "chapters/scaling_rules", "chapters/questions"),
 ]
 """The pages of the short path, in their order."""
 
