@@ -24,8 +24,9 @@ NUMERIC = (
 
 SETTINGS = {
     "here": {},
-    "torch-default": {"ATEN_CPU_CAPABILITY": "default"},
-    "torch-avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
+    # With oneDNN's: a processor has no AMX without AVX-512, and PyTorch's bfloat16 relies on it.
+    "torch-default": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "torch-avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     "openblas-haswell": {"OPENBLAS_CORETYPE": "Haswell"},
     "openblas-skylakex": {"OPENBLAS_CORETYPE": "SkylakeX"},
     "openblas-prescott": {"OPENBLAS_CORETYPE": "Prescott"},
