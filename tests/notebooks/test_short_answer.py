@@ -10,7 +10,7 @@ TAKEN = [
     ("short_answer", "short_undivided_unseen", "unscaled", "undivided_64_unseen"),
     ("questions", "asked_undivided_unseen", "unscaled", "undivided_64_unseen"),
     *(
-        (page, f"{taken}_norm_{scale}", "unscaled", glued)
+        (page, f"{taken}_norm_{scale}", "qk_norm", glued)
         for page, taken in (("short_answer", "short"), ("questions", "asked"))
         for scale, glued in (("one", "norm_64"), ("over", "norm_over_64"))
     ),

@@ -1,0 +1,102 @@
+"""Decoders that do not divide, with and without QK-norm: their runs, and the predictions.
+
+The sweeps no_scale*.toml have the predictions in words. Chapters: unscaled, qk_norm.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.length import Part, between, number
+from experiments.records import runs
+
+SIZES = (16, 64, 256)
+"""Dimensions of a head; the width is 256 each time."""
+
+WITH_NORM = ("no_scale_norm", "no_scale_norm_wider")
+NEAR = 0.03
+"""What the predictions call no difference, in nats per byte."""
+
+
+def outcomes(*sweeps: str) -> list[Any]:
+    """Return the runs of several sweeps."""
+    return [outcome for sweep in sweeps for outcome in runs(sweep)]
+
+
+def curve(variant: str, *sweeps: str) -> NDArray[np.float64]:
+    """Return the learning rates at which a variant was run, and its losses: shape (2, rates)."""
+    recorded = outcomes(*sweeps)
+    of_variant = {outcome.setting.variant: outcome.setting.config for outcome in recorded}
+    losses = sorted(
+        (outcome.setting.training.learning_rate, outcome.run.final_loss)
+        for outcome in recorded
+        if outcome.setting.config == of_variant[variant]
+    )
+    return np.transpose(losses)
+
+
+def at_best(scale: str, d: int) -> list[Any]:
+    """Return the runs of a scale at its best rate, one a seed."""
+    return [one for one in runs("no_scale_seeds") if one.setting.variant == f"{scale}_{d}"]
+
+
+def rise(scale: str, d: int, measure: str = "final_loss") -> NDArray[np.float64]:
+    """Return the loss of a scale minus that of 1/√d, one a seed, each at its best rate."""
+    ends, others = (
+        [getattr(outcome.run, measure) for outcome in at_best(name, d)] for name in (scale, "root")
+    )
+    return np.subtract(ends, others)
+
+
+def best_with_norm(scale: str, d: int) -> Any:
+    """Return the run with QK-norm that ends lowest, of those of a scale; one seed."""
+    own = (one for one in outcomes(*WITH_NORM) if one.setting.variant == f"norm_{scale}_{d}")
+    return min(own, key=lambda one: float(one.run.final_loss))
+
+
+def rise_with_norm(scale: str, d: int, measure: str = "final_loss") -> float:
+    """Return the loss of a scale with QK-norm minus that of 1/√d, each at its best rate."""
+    ends = (getattr(best_with_norm(name, d).run, measure) for name in (scale, "root"))
+    return float(np.subtract(*ends))
+
+
+def unseen(variant: str, d: int) -> NDArray[np.float64]:
+    """Return the loss with QK-norm minus that of 1/√d, of the two seeds that chose no rate."""
+    ends = {
+        (one.setting.variant, one.setting.training.seed): one.run.final_loss
+        for one in outcomes("no_scale_norm_seeds")
+    }
+    return np.array(
+        [ends[f"norm_{variant}_{d}", seed] - ends[f"norm_root_{d}", seed] for seed in (1, 2)]
+    )
+
+
+def spreads(scale: str, d: int) -> tuple[tuple[int, ...], NDArray[np.float64]]:
+    """Return the recorded steps, and the spread of the logits over both layers there, by seed."""
+    recorded = [outcome.run for outcome in at_best(scale, d)]
+    squares = [np.square(run.spreads).mean(axis=1) for run in recorded]
+    return recorded[0].recorded_at, np.sqrt(squares)
+
+
+def predicted() -> Iterator[Part]:
+    """Yield what no_scale.toml predicted of models without QK-norm, each at its own best rate."""
+    for d in (16, 64):
+        yield between(1, f"scale 1 − 1/√d, d = {d}", rise("one", d), -NEAR, NEAR)
+    yield number(1, "scale 1 − 1/√d, d = 256", rise("one", 256), f"above {NEAR}")
+    yield between(2, "1/d − 1/√d, d = 16", rise("over", 16), -NEAR, NEAR)
+    yield number(2, "1/d − 1/√d, d = 256", rise("over", 256), "above 0")
+    for d in SIZES:
+        yield between(3, f"learned − 1/√d, d = {d}", rise("learned", d), -NEAR, NEAR)
+    for d in SIZES:
+        yield number(4, f"1/√d, last spread, d = {d}", spreads("root", d)[1][:, -1], "above 1")
+
+
+def predicted_with_norm() -> Iterator[Part]:
+    """Yield what no_scale_norm.toml predicted of models with QK-norm, one seed."""
+    for d in (64, 256):
+        yield number(1, f"1/d − 1/√d, d = {d}", rise_with_norm("over", d), "above 0.1")
+    yield number(1, "scale 1 − 1/√d, d = 256", rise_with_norm("one", 256), "above 0.1")
+    for d in SIZES:
+        yield between(2, f"learned − 1/√d, d = {d}", rise_with_norm("learned", d), -NEAR, NEAR)
