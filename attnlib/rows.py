@@ -8,7 +8,7 @@ Everything is computed from e_i = e^{α(s_i − max s)} ∈ [0, 1] and R = Σ e_
 largest. Then 1 − max p = R/(1 + R) keeps its digits when p is nearly one-hot, where 1 − p would
 have none left.
 
-Chapters: variance, gradient, retrieval.
+Chapters: variance, jacobian, gradient, retrieval.
 """
 
 from typing import NamedTuple, cast
@@ -67,7 +67,7 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), shape (…, n, n). For small n: it takes n² numbers.
 
-    Sources 000 and 004; chapter: variance. Raises as `softmax`.
+    Sources 000 and 004; chapter: jacobian. Raises as `softmax`.
 
     >>> jacobian([0.0, 0.0])
     array([[ 0.25, -0.25],
@@ -102,7 +102,7 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²), in O(n), without that sum's cancellation.
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
-    cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: gradient.
+    cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: jacobian.
     Raises as `softmax`.
 
     >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
@@ -126,7 +126,7 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
     It lies on the diagonal, since p_j ≤ 1 − p_i, and at the largest p: the others are at most ½,
     below which p(1 − p) increases, and at most 1 − max p. So it is αR/(1 + R)². Relative error
-    below 1e-12. Chapter: gradient. Raises as `softmax`.
+    below 1e-12. Chapter: jacobian. Raises as `softmax`.
 
     >>> float(largest_entry([0.0, 0.0], alpha=2.0))
     0.5

@@ -1,6 +1,6 @@
 """Claims on softmax, its Jacobian and its gradient (sources 000 and 004), and on others (003).
 
-Chapters: gradient, variance, normal.
+Chapters: gradient, jacobian, variance, normal.
 """
 
 from functools import cache

@@ -3,7 +3,7 @@
 Sides that are derivatives, integrals or limits are computed by sympy. `n` is how many scores a row
 has, small, and `Identity.proved` is True of each.
 
-Chapters: variance (moments, the Jacobian), gradient (the L1 identity), normal (two moment
+Chapters: variance (moments), jacobian, gradient (the L1 identity), normal (two moment
 generating functions), scaling_rules (scales in use that are one rule in different words).
 """
 
@@ -98,7 +98,7 @@ def softmax(n: int) -> tuple[Any, Any]:
 def jacobian(n: int) -> Identity:
     """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) as n × n matrices.
 
-    Sources 000 and 004; chapter: variance.
+    Sources 000 and 004; chapter: jacobian.
     """
     s, p = softmax(n)
     return Identity(p.jacobian(s), ALPHA * (sympy.diag(*p) - p * p.T))
@@ -109,7 +109,7 @@ def l1_identity(n: int) -> Identity:
     """Return ½ Σ_ij |∂p_i/∂s_j| = α(1 − Σp²).
 
     The weights w_i = e^{αs_i} are positive symbols, so sympy resolves the absolute values:
-    ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: variance.
+    ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: gradient.
     """
     count = checking.integer("n", n, minimum=1)
     w = sympy.Matrix(sympy.symbols(f"w1:{count + 1}", positive=True))

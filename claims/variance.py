@@ -1,6 +1,6 @@
 """Claims on the mean and variance of a dot product (sources 001, 004), and on softmax of it.
 
-Chapters: variance, gradient; of the scores that a head scales (002), almost_scaled.
+Chapters: variance, jacobian, gradient; of the scores that a head scales (002), almost_scaled.
 """
 
 import numpy as np

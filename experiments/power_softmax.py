@@ -10,7 +10,7 @@ def power_softmax(x: ArrayLike, exponent: float = 6.0, epsilon: float = 0.0) -> 
     """Return y_i = |x_i|^m / (ε + Σ_j |x_j|^m) along the last axis, m = `exponent`.
 
     With ε = 0 it is homogeneous of degree 0, y(cx) = y(x). With ε > 0 it is not, Σy is below 1, and
-    ε acts like one more key. Chapter: normal.
+    ε acts like one more key. Chapters: normal, jacobian.
 
     >>> power_softmax([1.0, -1.0, 0.0])
     array([0.5, 0.5, 0. ])
@@ -29,7 +29,8 @@ def power_softmax(x: ArrayLike, exponent: float = 6.0, epsilon: float = 0.0) -> 
 def power_softmax_jacobian(x: ArrayLike, exponent: float = 6.0, epsilon: float = 0.0) -> FloatArray:
     """Return ∂y_i/∂x_j = (δ_ij − y_i) m y_j/x_j, shape (…, n, n); 0 where x_j = 0.
 
-    With ε = 0 it is homogeneous of degree −1: J(cx) = J(x)/c, and J x = 0. Chapter: normal.
+    With ε = 0 it is homogeneous of degree −1: J(cx) = J(x)/c, and J x = 0.
+    Chapters: normal, jacobian.
 
     >>> power_softmax_jacobian([1.0, 1.0])  # m/4 = 1.5, where softmax has ¼
     array([[ 1.5, -1.5],

@@ -176,7 +176,7 @@ MOVED = {
             },
         )
     ],
-    "variance": [
+    "jacobian": [
         (
             *("fig-live-jacobian", {"α": 20, "Gap of the two largest scores": 0.1}, ""),
             {
@@ -184,6 +184,8 @@ MOVED = {
                 "largest entry of J": rows.jacobian(SCORES, 20.0).max(),
             },
         ),
+    ],
+    "variance": [
         (
             *("fig-live-variance", {"Length of the vectors d": 512}, ""),
             {"predicted: d": 512},

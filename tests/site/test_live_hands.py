@@ -36,7 +36,8 @@ LIVE = {
     "chapters/retrieval": ["fig-live-needle"],
     "chapters/scaling_rules": ["fig-policies-plane"],
     "chapters/retrieval_range": ["fig-live-reach"],
-    "chapters/variance": ["fig-live-variance", "fig-live-jacobian"],
+    "chapters/variance": ["fig-live-variance"],
+    "chapters/jacobian": ["fig-live-jacobian"],
     "chapters/models": ["fig-models", "fig-models-attend"],
 }
 DRAWN_BY_THE_CHAPTER = ("fig-freezing-contest", "fig-policies-plane")
@@ -69,7 +70,7 @@ GROW = [
     ("freezing", "fig-live-freezing", "Number of keys n"),
     ("retrieval", "fig-live-needle", "α"),
     ("retrieval_range", "fig-live-reach", "α"),
-    ("variance", "fig-live-jacobian", "α"),
+    ("jacobian", "fig-live-jacobian", "α"),
     ("variance", "fig-live-variance", "Length of the vectors d"),
 ]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnlib import rows
 from attnlib.freezing import critical_alpha
-from experiments.power_softmax import power_softmax
+from experiments.power_softmax import power_softmax, power_softmax_jacobian
 from tests.book.formulas import Place
 from tests.book.theorems.numbers import grid, highest, jacobian, of_row, slope, some_rows
 from tests.book.theorems.registry import tied
@@ -87,6 +87,20 @@ def norms(at: Place) -> None:
         assert np.isclose(row["g"], np.trace(row["J"]))
     _, (norm, twice) = at.display().values(**EVEN)
     assert np.isclose(norm, twice)
+
+
+@tied("proposition-power-bound")
+def power_bound(at: Place) -> None:
+    def values(x, m):
+        entry = np.abs(power_softmax_jacobian(x, m)).max()
+        return {"m": m, "M": entry, "X": np.abs(x).max()}
+
+    for m in (3.0, 6.0):
+        for x in some_rows():
+            at.display().holds(**values(x, m))
+        two = [1.3, 1.3 * ((m - 1) / (m + 1)) ** (1 / m)]
+        [[entry, bound]] = at.display().values(**values(two, m))
+        assert np.isclose(entry, bound)
 
 
 @tied("eq-near-tie")
