@@ -302,3 +302,13 @@
     });
   }
 }
+
+// An address may name a place that has moved to another page: moved.js knows where it is.
+{
+  const place = decodeURIComponent(location.hash.slice(1));
+  if (place && !document.getElementById(place)) {
+    const script = document.createElement("script");
+    script.src = `${document.documentElement.dataset.content_root ?? "./"}_static/moved.js`;
+    document.head.append(script);
+  }
+}

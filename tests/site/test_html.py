@@ -14,7 +14,7 @@ from fontTools.ttLib import TTFont
 from book.extensions.paths import SHORT_PATH as PATH
 from book.extensions.styles import branches_of, matching, rules, without_unread
 from tests.books import ROOT
-from tests.site.checks import CHECKS, PAGES, of_class, soup, tree
+from tests.site.checks import CHECKS, PAGES, anchors, of_class, soup, tree
 
 # --- every page -----------------------------------------------------------------------------------
 
@@ -81,6 +81,15 @@ def test_an_old_address_leads_to_where_its_text_is_now(site):
         assert old not in PAGES  # its redirect would overwrite the page without a word
         leads = soup(site / f"{old}.html").select_one("meta[http-equiv=refresh]")["content"]
         assert ((site / old).parent / leads.partition("url=")[2]).resolve().is_file()
+
+
+def test_a_place_that_moved_is_where_its_address_leads(site):
+    text = (site / "_static" / "moved.js").read_text("utf-8")
+    moved = dict(re.findall(r"^    (\w+): `([^`]+)`", text, re.MULTILINE))
+    assert len(moved) >= 5
+    for name, places in moved.items():
+        there = {pair.partition(":")[2] or pair for pair in places.split()}
+        assert there <= anchors(site / "chapters" / f"{name}.html"), name
 
 
 def cells(name):

@@ -209,6 +209,8 @@ def test_the_contents_mark_the_short_path_and_an_old_address_leads_on(window, ad
     assert dots == [f"{name}.html" for name in PATH]
     page.goto(f"{address}/chapters/why.html#theorem-moments")
     page.wait_for_url("**/chapters/variance.html#theorem-moments")
+    page.goto(f"{address}/chapters/why.html#theorem-jacobian")  # which has left that page
+    page.wait_for_url("**/chapters/jacobian.html#theorem-jacobian")
     assert noted == []
 
 

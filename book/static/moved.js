@@ -1,0 +1,35 @@
+// Places that stand on another page now, by that page; a place whose name is new is written old:new.
+"use strict";
+
+{
+  const MOVED = {
+    jacobian: `claim-comments.max-entry claim-comments.max-quarter claim-gradient.jacobian
+      claim-jacobian.bounded claim-jacobian.four claim-jacobian.one-hot
+      claim-jacobian.scale-variant claim-jacobian.vanishing-chain equation-eq-entry
+      fig-live-jacobian proposition-bounds proposition-norms proposition-received
+      proposition-structure section-lost the-jacobian-of-softmax
+      the-largest-entry-of-the-jacobian theorem-jacobian what-is-lost-and-what-is-not
+      which-norm`,
+    predictions: `what-was-predicted:models-that-do-not-divide`,
+    probe: `a-key-that-is-meant:a-target-key-that-you-know`,
+    qk_norm: `fig-undivided-gain fig-undivided-norm where-should-the-gain-begin
+      with-queries-and-keys-of-one-length:four-scales-with-qk-norm`,
+    trained_heads: `after-training:a-small-model-before-and-after-training ex-probe-outlier
+      fig-probe-one-head fig-probe-positions fig-probe-training
+      long-rows-are-softer-than-their-spread one-key-stands-out
+      predict-measure:random-scores-theory-and-measurement prop-probe-spread
+      rows-are-not-alike:rows-of-one-head-differ
+      the-character-model-before-training:a-small-model-before-and-after-training
+      what-a-spread-does-not-say:one-spread-sharp-and-flat-rows
+      what-passes-backward:the-gradient-after-training`,
+    variance: `claim-gradient.variance-any-law`,
+  };
+  const place = decodeURIComponent(location.hash.slice(1));
+  const root = document.documentElement.dataset.content_root ?? "./";
+  for (const [page, places] of Object.entries(MOVED))
+    for (const pair of places.split(/\s+/)) {
+      const [before, now = before] = pair.split(":");
+      if (before === place)
+        location.replace(new URL(`${root}chapters/${page}.html#${now}`, location.href));
+    }
+}
