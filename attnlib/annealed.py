@@ -4,7 +4,7 @@
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
 maximum belongs to the approximation: the exact mean has none for normal scores.
 
-Sources 000, 002 and 003. Chapters: normal, almost_scaled.
+Sources 000, 002 and 003. Chapters: normal, cosine, almost_scaled.
 """
 
 import numpy as np
@@ -77,7 +77,7 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
       infinite for every α > 0; ValueError above 5e7 over the scores' std.
 
     At n = 1 the objective falls from the start: there is no maximum, and 0 is returned. Raises
-    ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapter: normal.
+    ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapters: normal, cosine.
 
     >>> float(best_alpha(scores.Normal(), 512))
     2.00839...

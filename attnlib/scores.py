@@ -470,7 +470,7 @@ class Cosine(Law):
 
     The scores of a row are independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
 
-    Chapter: normal.
+    Chapter: cosine.
 
     >>> Cosine(128).variance
     0.0078125

@@ -3,7 +3,7 @@
 For normal scores and for cosines, on the entropy at that scale, and on what a decoder should do.
 Where a check has a `dimension`, the law is that of cosines in it, or the normal one without.
 
-Chapter: normal.
+Chapters: normal, cosine.
 """
 
 from typing import Any

@@ -3,7 +3,7 @@
 Sides that are derivatives, integrals or limits are computed by sympy. `n` is how many scores a row
 has, small, and `Identity.proved` is True of each.
 
-Chapters: variance (moments), jacobian, gradient (the L1 identity), normal (two moment
+Chapters: variance (moments), jacobian, gradient (the L1 identity), normal and cosine (moment
 generating functions), scaling_rules (scales in use that are one rule in different words).
 """
 
@@ -133,7 +133,7 @@ def cosine_mgf(d: int) -> Identity:
     """Return E e^{αs} of the cosine law in its elementary form, for d = 3, 5 or 7.
 
     sinh α/α, 3(α cosh α − sinh α)/α³ and 15((α² + 3) sinh α − 3α cosh α)/α⁵. The density is
-    ∝ (1 − s²)^{(d−3)/2}. Chapter: normal. Raises ValueError for another d.
+    ∝ (1 − s²)^{(d−3)/2}. Chapter: cosine. Raises ValueError for another d.
     """
     sinh, cosh = sympy.sinh(ALPHA), sympy.cosh(ALPHA)
     forms = {
@@ -151,7 +151,7 @@ def cosine_mgf(d: int) -> Identity:
 
 
 def cosine_mgf_is_elementary(d: int) -> bool:
-    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: normal.
+    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: cosine.
 
     >>> cosine_mgf_is_elementary(3), cosine_mgf_is_elementary(4)
     (True, False)

@@ -18,6 +18,7 @@ from tests.book.theorems.numbers import (
     chi_square,
     cosine,
     discrete,
+    highest,
     independent,
     normal,
     slope,
@@ -205,3 +206,17 @@ def power_law(at: Place) -> None:
     for d, n, beginning in ((3, 1e9, "n/2"), (5, 1e12, r"\sqrt{2n}")):
         assert np.isclose(at.formula(beginning).value(n=n), _best(d, n), rtol=1e-5)
         assert float(at.formula(f"d = {d}").value()) == d
+
+
+@tied("theorem-cosine-coefficient")
+def ratio_to_log_n(at: Place) -> None:
+    law, ratio = Cosine(10**6), at.formula("C(d, n) =")
+    for x in (0.3, 3.0):
+        # t and ψ by a search, R by the law itself in very many dimensions
+        best = {a: highest(lambda s, a=a: a * s + math.log1p(-s * s) / 2, 0, 1) for a in (x, 2 * x)}
+        known = {"x": x, "t": lambda a, b=best: b[a][0], "psi": lambda a, b=best: b[a][1]}
+        known["R"] = lambda a: float(law.log_mgf_ratio(a * law.d)) / law.d
+        at.display().holds(relative=1e-4, **known)
+    scale = {r"\alpha^*_\cos": _best}
+    for d, n in ((3, 50.0), (10**6, 4096.0)):
+        ratio.holds(C=lambda d, n: _best(d, n) / math.log(n), d=d, n=n, **scale)

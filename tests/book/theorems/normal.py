@@ -1,4 +1,4 @@
-"""Checks of the approximation and its maximum: largest, largest_proofs.
+"""Checks of the approximation and its maximum: normal, cosine_proofs.
 
 Optima are found by a search, means by quadrature, limits approached with many keys.
 """
