@@ -3,6 +3,11 @@
 
 {
   const MOVED = {
+    cosine: `claim-cosine.coefficient claim-cosine.density claim-cosine.explains claim-cosine.figure
+      claim-cosine.fit claim-cosine.inverse-sqrt claim-cosine.not-elementary claim-cosine.range
+      claim-cosine.rmsnorm cosines:one-best-scale-for-each-d-and-n
+      equation-eq-cosine-stationary equation-eq-root-law lemma-cosine-density theorem-bessel
+      theorem-one-maximum theorem-power theorem-root-bound`,
     jacobian: `claim-comments.max-entry claim-comments.max-quarter claim-gradient.jacobian
       claim-jacobian.bounded claim-jacobian.four claim-jacobian.one-hot
       claim-jacobian.scale-variant claim-jacobian.vanishing-chain equation-eq-entry
@@ -10,6 +15,7 @@
       proposition-structure section-lost the-jacobian-of-softmax
       the-largest-entry-of-the-jacobian theorem-jacobian what-is-lost-and-what-is-not
       which-norm`,
+    normal: `claim-normal.mgf`,
     predictions: `what-was-predicted:models-that-do-not-divide`,
     probe: `a-key-that-is-meant:a-target-key-that-you-know`,
     qk_norm: `fig-undivided-gain fig-undivided-norm where-should-the-gain-begin
