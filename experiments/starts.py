@@ -3,8 +3,9 @@
     python -m experiments.starts
 
 takes half an hour of one core, and goes on where it was stopped. What is measured, and what was
-predicted, is in predictions/starts.md; starts_families.json has the models and what they have
-beside the defaults of their configurations. Of DeepSeek-V3's 128 heads it has 16, for memory.
+predicted, is in predictions/starts.md, its numbers in starts.toml; starts_families.json has the
+models and what they have beside the defaults of their configurations. Of DeepSeek-V3's 128 heads it
+has 16, for memory.
 """
 
 import json

@@ -3,7 +3,7 @@
 Runs of the same seed start from the same parameters and see the same batches, so a difference of
 two variants is taken within a seed, and its confidence interval over the seeds.
 
-Source 002. Chapter: almost_scaled.
+Source 002. Chapters: almost_scaled_training, training_details.
 """
 
 from collections.abc import Iterable, Sequence
@@ -114,3 +114,43 @@ def harm(
     """
     one, other = losses(outcomes, changed, measure), losses(outcomes, against, measure)
     return np.subtract(one, other, out=np.zeros_like(one), where=(one != other))
+
+
+def harm_with_own_rates(
+    outcomes: "Sequence[Outcome]", changed: str, measure: str = "final_loss"
+) -> FloatArray:
+    """Return the harm against the baseline, and in a last row that of each at its own best rate.
+
+    Shape (rates + 1, seeds). Raises as `losses`.
+    Chapters: almost_scaled_training, training_details.
+    """
+    at_best = [losses_at_best(outcomes, name, measure) for name in (changed, "baseline")]
+    return np.vstack([harm(outcomes, changed, measure=measure), np.subtract(*at_best)])
+
+
+def loss_curves(
+    outcomes: "Sequence[Outcome]", variant: str, learning_rate: float, parts: int
+) -> FloatArray:
+    """Return the recorded losses of a variant at one rate, as means over equal parts of training.
+
+    Shape (seeds, parts). Raises ValueError where the losses of a run do not divide into `parts`.
+    Chapters: almost_scaled_training, training_details.
+    """
+    runs = [
+        one.run.losses
+        for one in outcomes
+        if one.setting.variant == variant and one.setting.training.learning_rate == learning_rate
+    ]
+    return np.array([np.reshape(run, (parts, -1)).mean(axis=1) for run in runs])
+
+
+def signed(differences: ArrayLike, digits: int = 2) -> str:
+    """Return the mean over the seeds with its interval as text, such as "+0.20 ± 0.04".
+
+    Raises as `interval`. Chapters: almost_scaled_training, training_details.
+
+    >>> signed([1.0, 2.0, 3.0])
+    '+2.00 ± 2.48'
+    """
+    mean, half_width = interval(differences)
+    return f"{mean:+.{digits}f} ± {half_width:.{digits}f}"

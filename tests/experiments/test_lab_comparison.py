@@ -1,5 +1,7 @@
 """Differences of variants over seeds, against formulas written out and simulated coverage."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,3 +73,23 @@ def test_the_best_rate_of_a_seed_is_that_of_the_others():
     runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
     # Seeds 1 and 2 choose rate 2; those of seeds 0 and 2 are 2.5, 2.75, of seeds 0 and 1 both 2.5.
     np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
+
+
+def test_the_last_row_of_the_harm_is_that_of_each_at_its_best_rate():
+    found = comparison.harm_with_own_rates(SWEEP, "note")
+    np.testing.assert_array_equal(found[:-1], comparison.harm(SWEEP, "note"))
+    own = [comparison.losses_at_best(SWEEP, name) for name in ("note", "baseline")]
+    np.testing.assert_array_equal(found[-1], own[0] - own[1])
+    assert found.shape == (4, 2)
+
+
+def test_curves_are_means_of_equal_parts_of_each_seed_at_one_rate():
+    runs = [outcome(name, rate, 0, 1.0) for name in ("baseline", "note") for rate in (0.5, 2.0)]
+    runs = [
+        one._replace(run=replace(one.run, losses=10.0 * number + np.arange(6)))
+        for number, one in enumerate(runs)
+    ]
+    found = comparison.loss_curves(runs, "note", 2.0, 3)
+    np.testing.assert_array_equal(found, [[30.5, 32.5, 34.5]])
+    with pytest.raises(ValueError, match="reshape"):
+        comparison.loss_curves(runs, "note", 2.0, 4)
