@@ -1,7 +1,7 @@
 """Claims on training: decided by recorded runs, and by models that are small enough to train here.
 
 The first are those with a scaled output (source 002), whose losses are in nats a byte; the second
-are of comments in source 003. Chapters: almost_scaled, gradient, normal.
+are of comments in source 003. Chapters: almost_scaled_training, gradient, normal.
 """
 
 import math

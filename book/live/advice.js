@@ -71,7 +71,7 @@ export function reason({ known, unit, g, v }) {
   if (known === "nothing")
     return [
       `It is ${unit ? "√d on the cosine" : "1/√d"}. In a `,
-      ["decoder of four layers with heads of 64", "almost_scaled"],
+      ["decoder of four layers with heads of 64", "training_details"],
       ", at one learning rate, none of the four other scales that we tried trained better.",
     ];
   if (known === "theta")

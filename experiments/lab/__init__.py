@@ -5,5 +5,5 @@
 file, `results` the file of their results, `comparison` what the variants cost. A configuration
 checks itself by `fields`. `small_models` are trained in NumPy, while a page loads.
 
-Sources 000, 002 and 003. Chapters: almost_scaled, gradient, normal, length_extrapolation.
+Sources 000, 002 and 003. Chapters: almost_scaled_training, gradient, normal, length_extrapolation.
 """

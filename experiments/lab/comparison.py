@@ -26,7 +26,10 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A confidence interval: its middle `mean`, and `half_width`. Chapter: almost_scaled."""
+    """A confidence interval: its middle `mean`, and `half_width`.
+
+    Chapter: almost_scaled_training.
+    """
 
     mean: FloatArray
     half_width: FloatArray
@@ -38,7 +41,7 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     Student's: it assumes that the values are independent and normal, and is wide for few of them:
     4.3 standard errors with three. As one of several `comparisons` it is wider, so that all of them
     hold together with at least 95 % (Bonferroni's correction). Raises ValueError for what is not
-    finite. Chapter: almost_scaled.
+    finite. Chapter: almost_scaled_training.
 
     >>> mean, half_width = interval([1.0, 2.0, 3.0])
     >>> float(mean), float(half_width)
@@ -65,7 +68,7 @@ def by_variant(outcomes: "Iterable[Outcome]") -> dict[tuple[str, int], list[Any]
 def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
     """Return the learning rates of a sweep, shape (rates,), in its order.
 
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
     """
     return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
 
@@ -74,7 +77,7 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     """Return the losses of a variant, shape (rates, seeds), both in the order of the sweep.
 
     A run that diverged has the loss ∞. Raises KeyError where a run is missing.
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
     """
     found = {
         (one.setting.training.learning_rate, one.setting.training.seed): getattr(one.run, measure)
@@ -93,7 +96,7 @@ def losses_at_best(
 
     The rate of each seed is the one whose mean loss over the *other* seeds is smallest, so that
     choosing does not make the losses smaller than they are. Raises as `losses`.
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
     """
     found = losses(outcomes, variant, measure)
     seeds = range(found.shape[1])
@@ -110,7 +113,7 @@ def harm(
     """Return the loss of the variant `changed` less that of `against`, shape (rates, seeds).
 
     In nats a byte, and above 0 where the change is for the worse; 0 where both diverged. Raises as
-    `losses`. Chapter: almost_scaled.
+    `losses`. Chapter: almost_scaled_training.
     """
     one, other = losses(outcomes, changed, measure), losses(outcomes, against, measure)
     return np.subtract(one, other, out=np.zeros_like(one), where=(one != other))

@@ -4,7 +4,7 @@ Three texts: "embedded", which this module writes itself; "tiny-shakespeare", 1,
 character models are often trained on, fetched once; and "python", 105 MB of the installed packages
 (`corpus`). A text is an array of uint8, and a byte is a token.
 
-Source 002. Chapter: almost_scaled.
+Source 002. Chapter: almost_scaled_training.
 """
 
 import hashlib
@@ -45,7 +45,10 @@ WEIGHTS, STARTS, MASKS = range(3)
 
 
 class Batch(NamedTuple):
-    """Windows of a text, and what the model should say at each position. Chapter: almost_scaled."""
+    """Windows of a text, and what the model should say at each position.
+
+    Chapter: almost_scaled_training.
+    """
 
     inputs: Tokens
     """Shape (batch, sequence)."""
@@ -58,7 +61,7 @@ def load(name: str) -> Text:
 
     tiny-shakespeare is fetched once, into tiny-shakespeare.txt in the user's cache (`ATTNLIB_CACHE`
     names another folder); a copy that lies there is not fetched. Raises ValueError for another
-    name and as `corpus.load`, OSError when it cannot be fetched. Chapter: almost_scaled.
+    name and as `corpus.load`, OSError when it cannot be fetched. Chapter: almost_scaled_training.
     """
     if checking.choice("name", name, NAMES) == EMBEDDED:
         return embedded()
@@ -107,7 +110,7 @@ def embedded(size: int = 2**18, seed: int = 0) -> Text:
 
     Who it is can only be copied, from at least 31 bytes back, and whether 's or 're comes next
     stands at least 18 bytes back. All words are drawn at random, each as often as the others. A
-    longer text of the same seed begins with the shorter one. Chapter: almost_scaled.
+    longer text of the same seed begins with the shorter one. Chapter: almost_scaled_training.
 
     >>> print(embedded(75).tobytes().decode())
     C0 under the small garden 's working (C0) by the red bridge 's resting (C0)
@@ -146,7 +149,7 @@ class Split(NamedTuple):
 def split(text: Text) -> Split:
     """Return the text without its last tenth, and that tenth, for validation.
 
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
 
     >>> [part.size for part in split(embedded(1000))]
     [900, 100]
@@ -165,7 +168,7 @@ def batches(
     the target; the other targets are −100, to be ignored. The windows depend on nothing but the
     text, `sequence`, `batch` and `seed`, so runs that differ in the model see the same ones.
 
-    Raises ValueError for a text that is shorter than a window. Chapter: almost_scaled.
+    Raises ValueError for a text that is shorter than a window. Chapter: almost_scaled_training.
 
     >>> first, _ = batches(embedded(1000), sequence=16, batch=2, steps=2, seed=0)
     >>> first.inputs.shape, bool((first.inputs[:, 1:] == first.targets[:, :-1]).all())
@@ -192,7 +195,7 @@ def validation_batch(
     """Return up to `windows` windows, evenly spaced over the text, as one batch.
 
     They do not overlap unless there is no room for that. The same for every seed. `masked` and the
-    error as in `batches`. Chapter: almost_scaled.
+    error as in `batches`. Chapter: almost_scaled_training.
 
     >>> validation_batch(embedded(1000), sequence=16, windows=9).inputs.shape
     (9, 16)

@@ -1,6 +1,6 @@
 """Gradient descent: the one loop that every model here is trained by.
 
-Chapters: almost_scaled, length_extrapolation.
+Chapters: almost_scaled_training, length_extrapolation.
 """
 
 import math

@@ -11,7 +11,7 @@ is what `attnlib.attention.attend` returns. r multiplies the weight path and not
 r·c = 1 is the baseline: the same function of the same parameters. With `weighted_bias` it is
 r · (W (c · z) + b), and the baseline's only as long as b = 0.
 
-Source 002. Chapter: almost_scaled.
+Source 002. Chapter: almost_scaled_training.
 """
 
 import math
@@ -49,7 +49,7 @@ class Config(Checked):
     """A model: its size, and what its attention does. The defaults are source 002's baseline.
 
     Raises ValueError or TypeError that names a field, its value and what is allowed. Source 002.
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
 
     >>> Config(width=128, sequence=128, post_scale="constant").heads
     2
@@ -184,7 +184,10 @@ def _best_alpha(word: str, law: Cosine | DotProduct, n: int) -> float:
 
 
 class Attention(nn.Module):
-    """The attention branch, r · W (c · z) + b or r · (W (c · z) + b). Chapter: almost_scaled."""
+    """The attention branch, r · W (c · z) + b or r · (W (c · z) + b).
+
+    Chapter: almost_scaled_training.
+    """
 
     packed_projection = "input"
     """What gives q, k and v, one after the other: for `attnlib.probing.clip`."""
@@ -279,7 +282,7 @@ def rotated(x: Tensor, base: float = 10000.0, share: float = 1.0) -> Tensor:
 class Block(nn.Module):
     """Attention, then a network of one hidden layer, each added to its input.
 
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
     """
 
     def __init__(self, config: Config) -> None:
@@ -316,7 +319,7 @@ class Transformer(nn.Module):
     embeddings normal of variance 1. Gains are 1. So variants of one size start from the same
     numbers, except that W is multiplied by `projection_gain`, W_q and W_k by the root of
     `start_factor`; source 002's model is "pytorch" with `input_norm`.
-    Source 002. Chapter: almost_scaled.
+    Source 002. Chapter: almost_scaled_training.
 
     >>> model = Transformer(Config(width=8, depth=1, head_size=4, sequence=16), seed=0)
     >>> model(torch.zeros(2, 16, dtype=torch.long)).shape
@@ -397,7 +400,7 @@ class Transformer(nn.Module):
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean of −log p(target) over the targets that are not −100, in nats a byte.
 
-    logits: (…, 256), targets: (…). Chapter: almost_scaled.
+    logits: (…, 256), targets: (…). Chapter: almost_scaled_training.
 
     >>> loss(torch.zeros(2, 16, 256), torch.zeros(2, 16, dtype=torch.long))  # log 256
     tensor(5.5452)

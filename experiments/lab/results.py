@@ -4,7 +4,7 @@ A line is a JSON object with a run's configuration (what differs from the defaul
 made with, how long it took, and what it gave. A line is written at once when its run is finished.
 The last line may have been interrupted, and then it is not there.
 
-Source 002. Chapter: almost_scaled.
+Source 002. Chapter: almost_scaled_training.
 """
 
 import math
@@ -39,7 +39,7 @@ is null in the file, and here NaN."""
 
 @dataclass(frozen=True)
 class Setting:
-    """One run of a sweep. Chapter: almost_scaled."""
+    """One run of a sweep. Chapter: almost_scaled_training."""
 
     variant: str
     """What the file calls it."""

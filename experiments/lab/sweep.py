@@ -32,7 +32,7 @@ Each finished run is a line that is added to the file of results (`results`), wh
 says which run it is. What is there is not run again, so a sweep that was stopped, in whatever way,
 goes on where it was. One sweep at a time may write to a file of results; anyone may read it.
 
-Source 002. Chapter: almost_scaled.
+Source 002. Chapter: almost_scaled_training.
 """
 
 import math
@@ -90,7 +90,7 @@ class SweepError(Exception):
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file says: where results go, and the runs. Chapter: almost_scaled."""
+    """What a file says: where results go, and the runs. Chapter: almost_scaled_training."""
 
     results: Path
     """The file of the results."""
@@ -101,7 +101,10 @@ class Sweep:
 
 
 class Outcome(NamedTuple):
-    """A finished run: its `setting`, and the `run` that it gave. Chapter: almost_scaled."""
+    """A finished run: its `setting`, and the `run` that it gave.
+
+    Chapter: almost_scaled_training.
+    """
 
     setting: Setting
     run: Run | Found
@@ -114,7 +117,7 @@ def read(path: str | Path) -> Sweep:
     """Return the sweep that the file at `path` describes.
 
     Raises SweepError, whose message is one line that begins with the path, for a file that cannot
-    be read, is not TOML, or says what cannot be. Chapter: almost_scaled.
+    be read, is not TOML, or says what cannot be. Chapter: almost_scaled_training.
     """
     path = Path(path)
     try:
@@ -168,7 +171,8 @@ def _setting(
 def best_rates(sweep: Sweep) -> dict[str, float]:
     """Return the learning rate of each variant whose mean loss over the seeds is smallest.
 
-    The loss is `Sweep.widen`. Raises SweepError where a run is missing. Chapter: almost_scaled.
+    The loss is `Sweep.widen`. Raises SweepError where a run is missing.
+    Chapter: almost_scaled_training.
     """
     means = _mean_losses(sweep)
     missing = sum(math.isnan(mean) for rates in means.values() for mean in rates.values())
@@ -246,7 +250,7 @@ def run(
     run together, one run after the other.
 
     Raises SweepError when a run fails, when another sweep is writing to the same file, and when
-    that cannot be read or written. Chapter: almost_scaled.
+    that cannot be read or written. Chapter: almost_scaled_training.
     """
     if parallel.begun():
         _run_together(sweep)
@@ -309,7 +313,7 @@ def outcomes(sweep: Sweep) -> list[Outcome]:
     """Return the finished runs of a sweep, in its order.
 
     Raises SweepError, whose message is one line, when the file of results is damaged or cannot be
-    read. Chapter: almost_scaled.
+    read. Chapter: almost_scaled_training.
     """
     lines = _read(sweep)
     try:

@@ -5,7 +5,7 @@ configuration, a seed and a text give the same numbers, on one kind of CPU to th
 whose loss grows without bound ends early and says so. On a GPU the text lies there too, and numbers
 repeat to rounding. Processes begun by torchrun share each batch (`parallel`).
 
-Source 002. Chapter: almost_scaled.
+Source 002. Chapter: almost_scaled_training.
 """
 
 import json
@@ -58,7 +58,7 @@ class Training(Descent):
     """How a model is trained on a text. The defaults are source 002's, at one learning rate.
 
     Raises ValueError or TypeError that names a field, its value and what is allowed. Source 002.
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
     """
 
     precision: str = checked("float32", checking.choice, allowed=tuple(PRECISIONS))
@@ -115,7 +115,10 @@ class Training(Descent):
 
 @dataclass(frozen=True)
 class Run:
-    """What a run gave. If it diverged, everything ends before that step. Chapter: almost_scaled."""
+    """What a run gave. If it diverged, everything ends before that step.
+
+    Chapter: almost_scaled_training.
+    """
 
     losses: FloatArray
     """Shape (steps,): of the batch of each step, before its update, in nats a byte; or the means of
@@ -181,7 +184,7 @@ def train(config: Config, training: Training, text: Text) -> Run:
 
     The result depends on the arguments, the number of threads, the processor and PyTorch's version
     only. Raises ValueError for a text too short for a window. Source 002.
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
 
     >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
     >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), data.embedded(10_000))
@@ -199,7 +202,7 @@ def train_model(
 ) -> tuple[Transformer, Run]:
     """Train as `train` does, and return the model too; `after_step` is called with each step.
 
-    Chapter: almost_scaled.
+    Chapter: almost_scaled_training.
     """
     dtype, device = getattr(torch, training.precision), torch.device(training.device)
     model = Transformer(config, training.seed, dtype).to(device)

@@ -16,7 +16,7 @@ TAKEN = [
     ),
     ("short_answer", "short_output_256", "almost_scaled", "output_256"),
     ("short_answer", "short_bugs", "audit", "found"),
-    ("questions", "asked_harm", "almost_scaled", "training_best"),
+    ("questions", "asked_harm", "almost_scaled_training", "training_best"),
     ("questions", "asked_too_large", "audit", "too_large"),
     ("questions", "asked_wanted_brief", "short_answer", "short_wanted_brief"),
     ("questions", "asked_wanted_long", "short_answer", "short_wanted_long"),
@@ -43,7 +43,7 @@ def test_the_rule_of_the_training_length_is_as_wrong_as_its_chapter_says():
 
 
 def test_harms_stand_in_the_table_of_training():
-    table = "\n".join(read("chapters/almost_scaled").printed.splitlines())
+    table = "\n".join(read("chapters/training_details").printed.splitlines())
     for name in ("inverse_d", "annealed", "normalised"):
         assert printed("short_answer", f"short_harm_{name}") in table
 

@@ -1,4 +1,4 @@
-"""Checks of the output and of gradients at initialisation: training."""
+"""Checks of the output and of gradients at initialisation: almost_scaled."""
 
 import math
 from functools import cache
@@ -62,6 +62,30 @@ def three_rules(at: Place) -> None:
 @tied("eq-output-lognormal")
 def log_normal(at: Place) -> None:
     at.display().holds(rough=4e-3, **normal_rows(3, 0.1))
+
+
+@tied("prop-output-fixed")
+def one_constant(at: Place) -> None:
+    def without_rest(n: int, alpha: float = 1.0, rest=lambda _: 0.0):
+        x = float(at.formula(r"x = e^{\alpha^2}").value(alpha=alpha))
+        known = {"x": x, "n": n, "E": itself, "Y": collisions(alpha, n), "O": rest}
+        [[left, right]] = at.display().values(**known)
+        return float(left), float(right)
+
+    for alpha in (0.5, 1.0):
+        left, right = without_rest(1000, alpha)
+        coefficient = (left - right) * 1000**2  # of the rest, which then falls like 1/n²
+        both = without_rest(10**4, alpha, lambda power, c=coefficient: c * power)
+        assert np.isclose(*both, rtol=1e-6, atol=0.0)
+    stated = at.formula(r"1 - \frac{(e - 1)(2e - 1)}{2n}")
+    factor = at.formula("(n/e)^{1/2}")
+
+    def relative(n: int) -> float:
+        return float(factor.value(n=n)) * math.sqrt(collisions(1.0, n))
+
+    coefficient = (relative(1000) - float(stated.value(n=1000, O=lambda _: 0.0))) * 1000**2
+    found = float(stated.value(n=10**4, O=lambda power: coefficient * power))
+    assert np.isclose(found, relative(10**4), rtol=1e-6, atol=0.0)
 
 
 @cache
