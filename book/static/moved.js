@@ -3,6 +3,12 @@
 
 {
   const MOVED = {
+    almost_scaled_training: `a-factor-is-a-start-and-a-learning-rate claim-training.bert claim-training.cause
+      claim-training.residual claim-training.scale-dependent claim-training.worse
+      does-the-harm-go-away equation-eq-training-branch ex-training-descent
+      fig-training-encoder fig-training-longer fig-training-sweep prop-training-residual
+      prop-training-start-rate prop-training-weight the-source-s-sweep
+      what-the-factor-does-to-training where-it-acts without-a-mask-the-remark-on-bert`,
     cosine: `claim-cosine.coefficient claim-cosine.density claim-cosine.explains claim-cosine.figure
       claim-cosine.fit claim-cosine.inverse-sqrt claim-cosine.not-elementary claim-cosine.range
       claim-cosine.rmsnorm cosines:one-best-scale-for-each-d-and-n
@@ -28,6 +34,8 @@
       the-character-model-before-training:a-small-model-before-and-after-training
       what-a-spread-does-not-say:one-spread-sharp-and-flat-rows
       what-passes-backward:the-gradient-after-training`,
+    training_details: `a-test-with-other-starts fig-training-branch fig-training-dose from-a-larger-start
+      how-large-the-branch-becomes the-exact-factor the-scales-of-the-earlier-chapters`,
     variance: `claim-gradient.variance-any-law`,
   };
   const place = decodeURIComponent(location.hash.slice(1));
