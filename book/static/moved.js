@@ -6,9 +6,10 @@
     almost_scaled_training: `a-factor-is-a-start-and-a-learning-rate claim-training.bert claim-training.cause
       claim-training.residual claim-training.scale-dependent claim-training.worse
       does-the-harm-go-away equation-eq-training-branch ex-training-descent
-      fig-training-encoder fig-training-longer fig-training-sweep prop-training-residual
-      prop-training-start-rate prop-training-weight the-source-s-sweep
-      what-the-factor-does-to-training where-it-acts without-a-mask-the-remark-on-bert`,
+      fig-training-encoder fig-training-longer fig-training-sweep how-far-it-holds
+      prop-training-residual prop-training-start-rate prop-training-weight the-source-s-sweep
+      the-start-or-the-rate what-the-factor-does-to-training where-it-acts
+      without-a-mask-the-remark-on-bert`,
     cosine: `claim-cosine.coefficient claim-cosine.density claim-cosine.explains claim-cosine.figure
       claim-cosine.fit claim-cosine.inverse-sqrt claim-cosine.not-elementary claim-cosine.range
       claim-cosine.rmsnorm cosines:one-best-scale-for-each-d-and-n
