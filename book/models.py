@@ -1,4 +1,4 @@
-"""What the page models.md shows of the records: a table of all heads, three more, and predictions.
+"""What the page models.md shows of the records: a table of all heads, and three more.
 
 The extension `book.extensions.made` puts it there while the site is built. A test compares with the
 records what is written there of all heads.
@@ -41,7 +41,7 @@ def made() -> dict[str, str]:
         name: "\n".join(f"| {' | '.join(cells)} |" for cells in table)
         for name, table in tables.items()
     }
-    return {**rows, "heads": listed(heads.heads()), "predictions": predictions()}
+    return {**rows, "heads": listed(heads.heads())}
 
 
 # --- all heads ------------------------------------------------------------------------------------
@@ -110,15 +110,6 @@ def faults() -> Rows:
     factors, costs = verdicts.factors_of_faults(), verdicts.costs_of("faults", "exhibit")
     for name in sorted(costs, key=factors.__getitem__):
         yield f"`{name}`", f"{factors[name]:.3g}", signed(costs[name].mean())
-
-
-def predictions() -> str:
-    """Return the list of the predictions: whether each is kept, and the numbers that decide it."""
-    return "".join(
-        f"- **{verdict.name}**, {'kept' if verdict.kept else '*not kept*'}: {verdict.words} "
-        f"Found: {verdict.found.replace(' -', ' −')}.\n"
-        for verdict in verdicts.all_of_them()
-    )
 
 
 def signed(nats: float) -> str:

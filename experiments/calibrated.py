@@ -1,24 +1,32 @@
-"""What experiments.calibrate has recorded, read for the chapter.
+"""What experiments.calibrate has recorded, read for the chapter, and its predictions.
 
-`of` is a length in tokens, for SmolLM2, or the name of another model.
+`of` is a length in tokens, for SmolLM2, or the name of another model. predictions/calibrate.md has
+the predictions C1 to C10 and what refutes them; `experiments.judging` says what a part is.
 
-Chapter: calibration.
+Chapters: calibration, predictions.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicHermiteSpline
+from scipy.stats import spearmanr
 
 from attnlib import files
 from attnlib.calibration import Needles, ScaleGradient
 from attnlib.checking import FloatArray
+from experiments.judging import Part, above, between, number, surely
 from experiments.lab.comparison import Interval, interval
+from experiments.real_heads import verdicts
 from experiments.records import RECORDED, Fields
 
 FITTED, JUDGING = slice(0, None, 2), slice(1, None, 2)
 """The texts that a factor is fitted to, and those that judge it."""
+OTHERS = ("AntiBERTy", "RXNMapper", "rxnfp", "MiniLM")
+FOUND, SOUGHT = 0.3, 0.1
+"""The weight on its target of a head that finds it, and of one whose t* is compared."""
 
 
 @cache
@@ -80,10 +88,15 @@ class Curves(NamedTuple):
         wants: FloatArray = best - self.at(best, 1) / self.at(best, 2).mean()
         return wants
 
-    def gain(self) -> Interval:
-        """Return what the factor of some texts gains on the others, with 95 % over texts."""
+    def gains(self) -> FloatArray:
+        """Return what the factor of some texts gains on each of the others."""
         best = np.log(self.best(FITTED))
-        return interval((self.at(0.0) - self.at(best))[JUDGING])
+        gains: FloatArray = (self.at(0.0) - self.at(best))[JUDGING]
+        return gains
+
+    def gain(self) -> Interval:
+        """Return the mean of `gains`, with 95 % over texts."""
+        return interval(self.gains())
 
 
 def curves(of: int | str) -> Curves:
@@ -96,3 +109,80 @@ def curves(of: int | str) -> Curves:
     log_t = sorted(of_shift)
     losses, slopes = np.stack([of_shift[shift] for shift in log_t], axis=-1)
     return Curves(np.array(log_t), losses, slopes)
+
+
+class Target(NamedTuple):
+    """A head of SmolLM2 with a known target at 512 tokens, and its gradients in plain text."""
+
+    kind: str
+    layer: int
+    head: int
+    weight: float
+    needle: Fields
+    """The head's line of `Needles.table`: the ratio, t* as `best_factor`, its interval."""
+    near: float
+    """∂L/∂log t at 2048 tokens."""
+    far: float
+    """∂L/∂log t at 8192 tokens."""
+
+
+def targets(kind: str) -> list[Target]:
+    """Return all heads with rows of a target: "repeat" or "previous"."""
+    found = []
+    near, far = (gradient(n).value for n in (2048, 8192))
+    for line in needles(kind, 512).table():
+        layer, head = int(line["layer"].removeprefix("layer ")), line["head"]
+        slopes = near[layer, head], far[layer, head]
+        found.append(Target(kind, layer, head, line["weight"], line, *slopes))
+    return found
+
+
+def parts() -> Iterator[Part]:
+    """Yield what calibrate.md predicted of SmolLM2 and of four smaller models."""
+    for name, lengths, low, high, most in (
+        ("C1", (512, 1024, 2048), 0.95, 1.02, 0.005),
+        ("C3", (4096, 8192), 0.93, 1.03, 0.01),
+    ):
+        yield from _one_factor(name, lengths, low, high, most)
+        if name == "C1":
+            total = gradient(512).samples.sum(axis=(1, 2))
+            yield above("C2", "∂L/∂log t at 512 tokens", total)
+    yield from _by_head()
+    [per_head], [rule] = (select(what=f"fit {name}") for name in ("head", "log"))
+    gains = np.subtract(per_head["before"], per_head["after"])
+    yield surely(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
+    yield between("C7", "b of the rule in n", rule["fit"]["b"][0][0], -0.05, 0.05)
+    some = [one for kind in ("repeat", "previous") for one in targets(kind)]
+    some = [one for one in some if one.weight >= SOUGHT]
+    best = [one.needle["best_factor"] for one in some]
+    rank = float(spearmanr(best, [-one.far for one in some]).statistic)
+    yield number("C8", "rank correlation of t* and −∂L/∂log t at 8192", rank, "below 0.4")
+    yield from _one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
+    sums = [interval(np.nansum(gradient(name).samples, axis=(1, 2))) for name in OTHERS]
+    differ = sum(abs(total.mean) > total.half_width for total in sums)
+    yield number("C10", "models whose ∂L/∂log t is not 0", float(differ), "at most 1")
+
+
+def _one_factor(
+    name: str, places: tuple[int | str, ...], low: float, high: float, most: float
+) -> Iterator[Part]:
+    for of in places:
+        where = f"{of} tokens" if isinstance(of, int) else of
+        yield between(name, f"{where}, the best factor", curves(of).best(FITTED), low, high)
+    for of in places:
+        where = f"{of} tokens" if isinstance(of, int) else of
+        yield number(name, f"{where}, its gain", curves(of).gains(), f"below {most}")
+
+
+def _by_head() -> Iterator[Part]:
+    """Which heads differ from 0 at 2048 tokens, and in which direction."""
+    of_heads = gradient(2048)
+    differ = of_heads.p_values() < 0.05
+    yield number("C4", "heads that differ from 0 at 2048", float(differ.sum()), "at least 40")
+    larger = float((of_heads.value[differ] < 0.0).mean())
+    yield between("C4", "share of these with larger logits", larger, 0.25, 0.75)
+    repeats = [one.near < 0.0 for one in targets("repeat") if one.weight >= FOUND]
+    yield number("C5", "heads that repeat, share larger", float(np.mean(repeats)), "above 0.5")
+    sinks = verdicts.heads(2048, "first").reshape(of_heads.value.shape) > FOUND
+    smaller = float((of_heads.value[sinks] > 0.0).mean())
+    yield number("C5", "sinks, share smaller", smaller, "above 0.5")

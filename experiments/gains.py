@@ -1,7 +1,7 @@
 """What became of the predictions about the gain at which QK-norm begins.
 
 Those of gain_text.toml, gain_text_longer.toml, gain_text_faster.toml and gain_recall.toml, which
-have them in words and with what refutes them; `experiments.length` says what a part is. A gain is
+have them in words and with what refutes them; `experiments.judging` says what a part is. A gain is
 given by its α, what multiplies the cosine over √d: 1 is √d on the cosine.
 """
 
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.length import FAR, START, Heads, Part, Values, above, between, graded, number
+from experiments.judging import Part, Values, above, between, graded, number
+from experiments.length import FAR, START, Heads
 
 KINDS = ("learned", "fixed")
 BRIEF, LONG = 500, 2000

@@ -1,26 +1,22 @@
 """What became of the predictions about heads that learn to find: experiments/predictions/length.md.
 
-The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict.
-A number is refuted where its mean over the seeds is outside the margin; a sign where the whole 95 %
-interval of the mean lies on the other side of 0, and it is open where the interval has both.
+The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict, as
+`experiments.judging` has them.
 """
 
 import json
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from experiments.lab.comparison import by_variant, interval
+from experiments.judging import Part, Values, above, between, near, number
+from experiments.lab.comparison import by_variant
 from experiments.lab.recall import LAWS, multipliers
 from experiments.lab.sweep import Outcome
-
-Values = NDArray[np.float64]
 
 START = 64
 LENGTHS = (16, 64, 256, 1024, 4096)
@@ -31,19 +27,6 @@ BRIEF, LONG = STEPS[0], STEPS[-1]
 
 DISTINCT = tuple(law for law in LAWS if law != "qwen")
 """The laws beyond n₀: Qwen's is SSMax's there, and its numbers are not counted a second time."""
-
-HOLDS, REFUTED, OPEN = "holds", "refuted", "open"
-
-
-class Part(NamedTuple):
-    """One number or one sign of a prediction, and what came of it."""
-
-    prediction: int
-    what: str
-    expected: str
-    mean: float
-    half_width: float
-    verdict: str
 
 
 class Heads:
@@ -65,45 +48,6 @@ class Heads:
         if name == "none":
             name = "answer_loss" if answers else "loss"
         return np.array([one[name] for one in entries])
-
-
-def between(
-    at: int, what: str, values: Values | float, low: float, high: float, expected: str = ""
-) -> Part:
-    """Return a part whose mean has to lie between two numbers; one number has no interval."""
-    mean, half = interval(values) if np.size(values) > 1 else (values, 0.0)
-    verdict = HOLDS if low <= mean <= high else REFUTED
-    return Part(at, what, expected or f"{low:.4g} to {high:.4g}", float(mean), float(half), verdict)
-
-
-def number(at: int, what: str, values: Values | float, expected: str) -> Part:
-    """Return a part whose mean has to be, say, "at least 0.3", "above 2", "below 1", "at most 0".
-
-    The number itself is allowed in each case.
-    """
-    words, _, end = expected.rpartition(" ")
-    ends = (float(end), math.inf) if words in ("at least", "above") else (-math.inf, float(end))
-    return between(at, what, values, *ends, expected)
-
-
-def near(at: int, what: str, values: Values, middle: float, margin: float) -> Part:
-    """Return a part whose mean has to be near a number."""
-    shown = f"{middle:.3g} ± {margin:.2g}"
-    return between(at, what, values, middle - margin, middle + margin, shown)
-
-
-def above(at: int, what: str, values: Values) -> Part:
-    """Return a part whose mean has to be positive."""
-    mean, half = interval(values)
-    verdict = HOLDS if mean - half > 0.0 else REFUTED if mean + half < 0.0 else OPEN
-    return Part(at, what, "> 0", float(mean), float(half), verdict)
-
-
-def graded(at: int, what: str, values: Values | float, holds: float, refuted: float) -> Part:
-    """Return a part that is open where its mean lies between two numbers."""
-    part = number(at, what, values, f"at least {holds:g}")
-    verdict = HOLDS if part.mean >= holds else REFUTED if part.mean < refuted else OPEN
-    return part._replace(expected=f"{part.expected}; refuted below {refuted:g}", verdict=verdict)
 
 
 def ends(heads: Heads) -> Iterator[Part]:
@@ -279,9 +223,3 @@ def words(of: str) -> dict[int, str]:
 
 WORDS = words("head")
 """The predictions in a few words."""
-
-
-def verdict(of: Sequence[Part]) -> str:
-    """Return the verdict of a prediction: that of its worst part."""
-    counts = Counter(part.verdict for part in of)
-    return REFUTED if counts[REFUTED] else OPEN if counts[OPEN] else HOLDS

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise, product
 
 from experiments import records
+from experiments.judging import Part, Values, above, near, number
 from experiments.lab.recall import LAWS
 from experiments.lab.sweep import Outcome
-from experiments.length import DISTINCT, FAR, START, Heads, Part, Values, above, near, number, words
+from experiments.length import DISTINCT, FAR, START, Heads, words
 
 LENGTHS = (64, 256, 1024, 4096)
 FARTHEST = LENGTHS[-1]

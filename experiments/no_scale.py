@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.length import Part, between, number
+from experiments.judging import Part, between, graded, near, number, surely
+from experiments.lab import comparison
 from experiments.records import runs
 
 SIZES = (16, 64, 256)
@@ -73,6 +74,30 @@ def unseen(variant: str, d: int) -> NDArray[np.float64]:
     )
 
 
+def over_unseen(measure: str = "final_loss") -> NDArray[np.float64]:
+    """Return by how much 1/d ends above 1/√d in heads of 256, of the five seeds 1 to 5.
+
+    None of them chose the rate; the last three were run to test it.
+    """
+    ends = {
+        (one.setting.variant, one.setting.training.seed): getattr(one.run, measure)
+        for one in outcomes("no_scale_seeds", "no_scale_unseen")
+    }
+    return np.array([ends["over_256", seed] - ends["root_256", seed] for seed in range(1, 6)])
+
+
+def as_people_train(d: int, measure: str = "final_loss") -> NDArray[np.float64]:
+    """Return the loss of scale 1 minus that of 1/√d with warm-up and decay, one a seed."""
+    ends, others = (
+        [getattr(one.run, measure) for one in _people(name, d)] for name in ("one", "root")
+    )
+    return np.subtract(ends, others)
+
+
+def _people(scale: str, d: int) -> list[Any]:
+    return [one for one in runs("people_undivided") if one.setting.variant == f"{scale}_{d}"]
+
+
 def spreads(scale: str, d: int) -> tuple[tuple[int, ...], NDArray[np.float64]]:
     """Return the recorded steps, and the spread of the logits over both layers there, by seed."""
     recorded = [outcome.run for outcome in at_best(scale, d)]
@@ -100,3 +125,35 @@ def predicted_with_norm() -> Iterator[Part]:
     yield number(1, "scale 1 − 1/√d, d = 256", rise_with_norm("one", 256), "above 0.1")
     for d in SIZES:
         yield between(2, f"learned − 1/√d, d = {d}", rise_with_norm("learned", d), -NEAR, NEAR)
+
+
+def predicted_with_norm_again() -> Iterator[Part]:
+    """Yield what no_scale_norm_seeds.toml predicted of the two seeds that chose no rate."""
+    for d in (64, 256):
+        yield near(1, f"learned − 1/√d, d = {d}", unseen("learned", d), 0.0, NEAR)
+    for d in (64, 256):
+        yield number(2, f"1/d − 1/√d, d = {d}", unseen("over", d), "above 0.1")
+
+
+def predicted_unseen() -> Iterator[Part]:
+    """Yield what no_scale_unseen.toml predicted of 1/d in heads of 256 with more seeds."""
+    gaps = over_unseen()
+    yield between(1, "1/√d − 1/d, three new seeds", -gaps[2:], 0.0, 0.05)
+    mean, half = comparison.interval(gaps)
+    nearest = max(abs(float(mean)) - float(half), 0.0)
+    yield number(2, "from 0 to the interval of five seeds", nearest, "at most 0")
+
+
+def predicted_people_rates() -> Iterator[Part]:
+    """Yield what people_undivided_rates.toml predicted of the best rates, in powers of 2."""
+    for d in (64, 256):
+        one, root = (_people(name, d)[0].setting.training.learning_rate for name in ("one", "root"))
+        yield graded(1, f"steps of 2 below 1/√d's rate, d = {d}", np.log2(root / one), 1.0, 0.0)
+
+
+def predicted_people() -> Iterator[Part]:
+    """Yield what people_undivided.toml predicted of scale 1 with warm-up and decay."""
+    for d, half in ((64, 0.145), (256, 0.17)):
+        yield number(1, f"scale 1 − 1/√d, d = {d}", as_people_train(d), f"below {half}")
+    for d in (64, 256):
+        yield surely(number(2, f"scale 1 − 1/√d, d = {d}", as_people_train(d), "above 0.02"))

@@ -4,11 +4,24 @@ A group is what one file predicted before its runs. Its parts are single numbers
 what was expected, what was found, and a verdict. Chapter: predictions.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from experiments import alarms, gains, length, length_models, no_scale, records, trained
-from experiments.length import HOLDS, REFUTED, Part
+from experiments import (
+    alarms,
+    calibrated,
+    fresh_layers,
+    gains,
+    length,
+    length_models,
+    no_scale,
+    output_factor,
+    rates,
+    records,
+    trained,
+)
+from experiments.judging import HOLDS, OPEN, REFUTED, Part
 from experiments.real_heads import verdicts
 
 
@@ -21,8 +34,8 @@ class Group(NamedTuple):
     file: str
     """Where they were written, in experiments/."""
     parts: Callable[[], Iterable[Part]]
-    words: Callable[[], dict[int, str]] = dict
-    """Predictions in a few words, by number, where the parts alone do not say them."""
+    words: Callable[[], dict[int, str] | dict[str, str]] = dict
+    """Predictions in a few words, by number or name, where the parts alone do not say them."""
 
 
 def watched() -> Iterator[Part]:
@@ -44,10 +57,32 @@ def _text() -> trained.Text:
     return trained.Text([run for name in names for run in records.runs(name)])
 
 
+def of_heads() -> Iterator[Part]:
+    """Yield the predictions about the heads of trained models."""
+    for verdict in verdicts.all_of_them():
+        yield from verdict.parts
+
+
 GROUPS = (
     Group("Models that do not divide", "unscaled", "sweeps/no_scale.toml", no_scale.predicted),
     Group(
+        *("1/d with more seeds", "unscaled", "sweeps/no_scale_unseen.toml"),
+        no_scale.predicted_unseen,
+    ),
+    Group(
+        *("Warm-up and decay: rates", "unscaled", "sweeps/people_undivided_rates.toml"),
+        no_scale.predicted_people_rates,
+    ),
+    Group(
+        *("Warm-up and decay", "unscaled", "sweeps/people_undivided.toml"),
+        no_scale.predicted_people,
+    ),
+    Group(
         *("With QK-norm", "qk_norm", "sweeps/no_scale_norm.toml", no_scale.predicted_with_norm),
+    ),
+    Group(
+        *("With QK-norm, two more seeds", "qk_norm", "sweeps/no_scale_norm_seeds.toml"),
+        no_scale.predicted_with_norm_again,
     ),
     Group(
         *("Gains of text models, 500 steps", "qk_norm", "sweeps/gain_text.toml"),
@@ -90,11 +125,48 @@ GROUPS = (
         lambda: trained.more(_text()),
         lambda: trained.MORE_WORDS,
     ),
+    *(
+        Group(f"Rates for {runs}", chapter, f"sweeps/{sweep}_rates.toml", parts)
+        for runs, chapter, sweep, parts in (
+            ("gains of text models", "qk_norm", "gain_text", rates.gain_text),
+            ("gains of recall models", "qk_norm", "gain_recall", rates.gain_recall),
+            ("recall with a rule", "length_extrapolation", "trained_law", rates.trained_law),
+            ("text with a rule", "length_extrapolation", "trained_text", rates.trained_text),
+        )
+    ),
     Group("Alarms in training", "probe", "alarms.py", watched),
+    *(
+        Group(title, "training_details", f"sweeps/{sweep}.toml", parts)
+        for title, sweep, parts in (
+            ("The factor, from the post's start", "source_start", output_factor.source_start),
+            ("From our start", "cause_seeds", output_factor.cause_seeds),
+            ("From our start, more rates", "cause_rates", output_factor.cause_rates),
+            ("Other starts of W", "dose", output_factor.dose),
+            ("Other starts, from ours", "dose_unit", output_factor.dose_unit),
+            ("Both branches", "both_branches", output_factor.both_branches),
+            ("The exact factor", "exact_source", output_factor.exact_source),
+            ("The factor, 6000 steps", "longer", output_factor.longer),
+            ("The factor, warm-up and decay", "people_factor", output_factor.people_factor),
+            ("The factor in an encoder", "encoder_slower", output_factor.encoder),
+        )
+    ),
+    Group(
+        *("Fresh layers", "almost_scaled", "predictions/starts.md", fresh_layers.parts),
+        lambda: fresh_layers.WORDS,
+    ),
+    Group("The best scale of SmolLM2", "calibration", "predictions/calibrate.md", calibrated.parts),
+    Group(
+        *("Heads of trained models", "trained_heads", "predictions/real_heads.md", of_heads),
+        lambda: {verdict.name: verdict.words for verdict in verdicts.all_of_them()},
+    ),
 )
-"""The predictions about runs of our own models; those of trained heads have a list of their own."""
+"""All predictions whose runs are there, in the order of the appendix."""
 
 
-def trained_heads() -> list[verdicts.Verdict]:
-    """Return the predictions about the heads of trained models, with their verdicts."""
-    return verdicts.all_of_them()
+def came(chapter: str) -> str:
+    """Return how many parts of the predictions of a chapter held, failed and are open, in words."""
+    parts = (part for group in GROUPS if group.chapter == chapter for part in group.parts())
+    counts = Counter(part.verdict for part in parts)
+    undecided = f" and {counts[OPEN]} are open" if counts[OPEN] else ""
+    joint = "," if undecided else " and"
+    return f"{counts[HOLDS]} parts held{joint} {counts[REFUTED]} failed{undecided}"

@@ -1,7 +1,7 @@
 """What became of the predictions about models that are trained with a rule in n.
 
 Those of trained_law.toml, trained_text.toml and trained_text_more.toml, which have them in words
-and with what refutes them; `experiments.length` says what a part is.
+and with what refutes them; `experiments.judging` says what a part is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,9 +10,10 @@ from itertools import product
 import numpy as np
 
 from experiments import length
+from experiments.judging import Part, Values, above, between, graded, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.sweep import Outcome
-from experiments.length import FAR, START, Heads, Part, Values, above, between, graded, near, number
+from experiments.length import FAR, START, Heads
 
 TASKS = ("fixed", "noise", "growing")
 RULES = ("root_log", "ssmax", "log", "own")

@@ -1,4 +1,5 @@
-// Places that stand on another page now, by that page; a place whose name is new is written old:new.
+// Places that stand on another page now, by that page. A place whose name is new is written old:new,
+// and one whose old name several pages have page/old:new, with the page it was on.
 "use strict";
 
 {
@@ -23,7 +24,12 @@
       the-largest-entry-of-the-jacobian theorem-jacobian what-is-lost-and-what-is-not
       which-norm`,
     normal: `claim-normal.mgf`,
-    predictions: `what-was-predicted:models-that-do-not-divide`,
+    predictions: `calibration/predictions:the-best-scale-of-smollm2
+      models-predictions models/predictions:heads-of-trained-models
+      predictions-counted:single-heads-that-learn-to-find section-training-predicted
+      trained_heads/predictions:heads-of-trained-models
+      training_details/what-was-predicted:the-output-factor
+      unscaled/what-was-predicted:models-that-do-not-divide`,
     probe: `a-key-that-is-meant:a-target-key-that-you-know`,
     qk_norm: `fig-undivided-gain fig-undivided-norm where-should-the-gain-begin
       with-queries-and-keys-of-one-length:four-scales-with-qk-norm`,
@@ -40,11 +46,12 @@
     variance: `claim-gradient.variance-any-law`,
   };
   const place = decodeURIComponent(location.hash.slice(1));
+  const page = location.pathname.split("/").pop().replace(/\.html$/, "");
   const root = document.documentElement.dataset.content_root ?? "./";
-  for (const [page, places] of Object.entries(MOVED))
+  for (const [goal, places] of Object.entries(MOVED))
     for (const pair of places.split(/\s+/)) {
       const [before, now = before] = pair.split(":");
-      if (before === place)
-        location.replace(new URL(`${root}chapters/${page}.html#${now}`, location.href));
+      if (before === place || before === `${page}/${place}`)
+        location.replace(new URL(`${root}chapters/${goal}.html#${now}`, location.href));
     }
 }

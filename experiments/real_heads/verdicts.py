@@ -1,6 +1,7 @@
 """What became of the predictions, by what is recorded.
 
-Each has a line with the numbers that decide it; predictions/real_heads.toml has what was predicted.
+Each has the numbers that decide it; predictions/real_heads.toml has what was predicted.
+`experiments.judging` says what a part is. Chapters: trained_heads, predictions.
 """
 
 import math
@@ -14,6 +15,7 @@ import numpy as np
 
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
+from experiments.judging import Part, between
 from experiments.real_heads import inputs, parts, rows
 from experiments.real_heads.summary import FINDS, interval
 from experiments.records import Entry, Record, load, path_of
@@ -26,24 +28,17 @@ PREDICTIONS = tomllib.loads(
 
 Numbers = dict[str, Any]
 Judged = Iterator[tuple[str, Numbers]]
-"""Names of predictions, with the numbers that decide them; "kept" is one condition more."""
+"""Names of predictions, with their numbers."""
 
 
 class Verdict(NamedTuple):
-    """Whether a prediction is kept, and by which numbers."""
+    """A prediction in words, what came of it, and what was measured beside."""
 
     name: str
     words: str
-    kept: bool
-    numbers: Numbers
-
-    @property
-    def found(self) -> str:
-        """The numbers in a line, with three digits."""
-        return ", ".join(
-            f"{name} = {' '.join(f'{number:.3g}' for number in np.ravel(value))}"
-            for name, value in self.numbers.items()
-        )
+    parts: tuple[Part, ...]
+    others: Numbers
+    """Numbers that nothing was predicted of."""
 
 
 def all_of_them() -> list[Verdict]:
@@ -52,11 +47,28 @@ def all_of_them() -> list[Verdict]:
     found = dict(chain.from_iterable(judge() for judge in judges))
     verdicts = []
     for name, predicted in PREDICTIONS.items():
-        kept = bool(np.all(found[name].pop("kept", True)))
-        for key, (low, high) in predicted.get("ends", {}).items():
-            kept &= bool(low <= np.min(found[name][key]) and np.max(found[name][key]) <= high)
-        verdicts.append(Verdict(name, predicted["words"], kept, found[name]))
+        ends: dict[str, tuple[float, float]] = predicted["ends"]
+        judged = [
+            between(name, what, value, *pair, _expected(*pair))
+            for key, pair in ends.items()
+            for what, value in _one_by_one(key, found[name][key])
+        ]
+        others = {key: value for key, value in found[name].items() if key not in ends}
+        verdicts.append(Verdict(name, predicted["words"], tuple(judged), others))
     return verdicts
+
+
+def _one_by_one(name: str, values: Any) -> list[tuple[str, float]]:
+    """Return a number by its name, or several, of lengths or of rules, by name and place."""
+    several = np.ravel(values).tolist()
+    names = [f"{name}, {at} of {len(several)}" for at in range(1, len(several) + 1)]
+    return list(zip(names if len(several) > 1 else [name], several, strict=True))
+
+
+def _expected(low: float, high: float) -> str:
+    if math.isinf(low):
+        return f"at most {high:g}"
+    return f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
 
 
 @cache
@@ -134,7 +146,7 @@ def needles() -> Judged:
     above = share(ratios["variance"] > 1.0)
     yield "N2", {"above": above, "median": np.median(ratios["variance"])}
     off = {name: np.median(abs(np.log(np.maximum(x, 1e-9)))) for name, x in ratios.items()}
-    yield "N3", {**off, "kept": off["slope"] < off["variance"]}
+    yield "N3", {**off, "slope less variance": off["slope"] - off["variance"]}
     best = best_times(repeat)
     both, ours, theirs = np.intersect1d(repeat["head"], plain["head"], return_indices=True)
     smaller = share(best_times(plain)[theirs] < best[ours]) if both.size else 0.0
@@ -209,11 +221,11 @@ def price() -> Judged:
     yield "P1", {"best": best[LENGTHS_OF_LOSS.index(256) :]}
     yield "P2", {"drift": best[-1] - best[LENGTHS_OF_LOSS.index(128)]}
     half, twice = (of_lengths[i] - of_lengths[len(of_lengths) // 2] for i in (0, -1))
-    yield "P3", {"half": half, "twice": twice, "kept": half > np.maximum(twice, 0.3)}
+    yield "P3", {"half less twice": half - twice, "half": half, "twice": twice}
     by_times = of_beyond()
     right, more = by_times[1.0], by_times[max(by_times)] - by_times[1.0]
-    numbers = {"rise": right[-1] - right[-2], "cost beyond": more[-1], "cost before": more[-3]}
-    yield "P4", {**numbers, "kept": more[-1] < more[-3]}
+    numbers = {"rise": right[-1] - right[-2], "cost beyond less before": more[-1] - more[-3]}
+    yield "P4", {**numbers, "cost beyond": more[-1], "cost before": more[-3]}
 
 
 def costs_of_layers() -> dict[float, FloatArray]:
@@ -320,5 +332,5 @@ def scales() -> Judged:
     octaves = np.median(abs(np.log2(kept / best)))
     yield "L8", {"octaves": octaves, "above": share(kept > best), "heads": rule.size}
     middle, of_all = float(np.median(rule)), best_at_lengths()[LENGTHS_OF_LOSS.index(512)]
-    nearer = abs(math.log(of_all)) < abs(math.log(of_all / middle))
-    yield "L9", {"rule": middle, "best": of_all, "kept": nearer}
+    further = abs(math.log(of_all)) - abs(math.log(of_all / middle))
+    yield "L9", {"rule": middle, "best's |log| to 1 less to the rule": further, "best": of_all}

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from attnlib import retrieval
 from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine
-from experiments import length, length_models, records
+from experiments import judging, length, length_models, records
 from experiments.lab.recall import multipliers, tilt
 
 LAW = Cosine(32)
@@ -23,19 +23,19 @@ def models():
 
 def test_a_part_holds_within_its_margin_or_on_its_side():
     for values, verdict in (([1.0, 1.2], "holds"), ([1.0, 1.4], "refuted"), ([0, 1.0], "refuted")):
-        part = length.near(1, "x", np.array(values), 1.1, 0.05)
+        part = judging.near(1, "x", np.array(values), 1.1, 0.05)
         assert (part.verdict, part.mean) == (verdict, np.mean(values))
     ends = ("above 1", "below 1.2", "at least 1.2", "at most 1")
-    found = [length.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
+    found = [judging.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
     assert found == ["holds", "holds", "refuted", "refuted"]
-    graded = [length.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
+    graded = [judging.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
     assert graded == ["holds", "open", "refuted"]
     signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))
     for values, verdict in signs:
-        assert length.above(1, "x", np.array(values)).verdict == verdict
-    part = length.near(1, "x", np.array([1.0, 1.0]), 1.0, 0.1)
-    others = [part._replace(verdict=word) for word in (length.OPEN, length.REFUTED)]
-    worst = [length.verdict([part, *others[:count]]) for count in (0, 1, 2)]
+        assert judging.above(1, "x", np.array(values)).verdict == verdict
+    part = judging.near(1, "x", np.array([1.0, 1.0]), 1.0, 0.1)
+    others = [part._replace(verdict=word) for word in (judging.OPEN, judging.REFUTED)]
+    worst = [judging.verdict([part, *others[:count]]) for count in (0, 1, 2)]
     assert worst == ["holds", "open", "refuted"]  # that of its worst part
 
 
@@ -51,9 +51,9 @@ def test_every_prediction_of_the_file_has_its_parts(models):
     assert len(set(said)) == len(said)  # no part is another's number under a second name
     by_construction = [part for part in said if part.mean == part.half_width == 0.0]
     assert [part.prediction for part in by_construction] == [12]  # a count, and it could be above 0
-    held = [part.verdict == length.HOLDS for part in heads]
+    held = [part.verdict == judging.HOLDS for part in heads]
     assert np.mean(held) > 0.9
-    assert {part.verdict for part in of_models} <= {length.HOLDS, length.OPEN}
+    assert {part.verdict for part in of_models} <= {judging.HOLDS, judging.OPEN}
     for found in (length.Heads(records.runs("length_head")).runs, models.runs):
         assert {len(runs) for runs in found.values()} == {5}  # seeds
 

@@ -1,0 +1,85 @@
+"""A prediction in parts, single numbers and signs, each with what came of it.
+
+A number is refuted where its mean over the seeds is outside the margin; a sign where the whole 95 %
+interval of the mean lies on the other side of 0, and it is open where the interval has both.
+
+Chapter: predictions.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.lab.comparison import interval
+
+Values = NDArray[np.float64]
+
+HOLDS, REFUTED, OPEN = "holds", "refuted", "open"
+
+
+class Part(NamedTuple):
+    """One number or one sign of a prediction, and what came of it."""
+
+    prediction: int | str
+    """Its number or name in the file that predicted it."""
+    what: str
+    expected: str
+    mean: float
+    half_width: float
+    verdict: str
+
+
+def between(
+    at: int | str, what: str, values: Values | float, low: float, high: float, expected: str = ""
+) -> Part:
+    """Return a part whose mean has to lie between two numbers; one number has no interval."""
+    mean, half = interval(values) if np.size(values) > 1 else (values, 0.0)
+    verdict = HOLDS if low <= mean <= high else REFUTED
+    return Part(at, what, expected or f"{low:.4g} to {high:.4g}", float(mean), float(half), verdict)
+
+
+def number(at: int | str, what: str, values: Values | float, expected: str) -> Part:
+    """Return a part whose mean has to be, say, "at least 0.3", "above 2", "below 1", "at most 0".
+
+    The number itself is allowed in each case.
+    """
+    words, _, end = expected.rpartition(" ")
+    ends = (float(end), math.inf) if words in ("at least", "above") else (-math.inf, float(end))
+    return between(at, what, values, *ends, expected)
+
+
+def near(at: int | str, what: str, values: Values, middle: float, margin: float) -> Part:
+    """Return a part whose mean has to be near a number."""
+    shown = f"{middle:.3g} ± {margin:.2g}"
+    return between(at, what, values, middle - margin, middle + margin, shown)
+
+
+def above(at: int | str, what: str, values: Values) -> Part:
+    """Return a part whose mean has to be positive."""
+    mean, half = interval(values)
+    verdict = HOLDS if mean - half > 0.0 else REFUTED if mean + half < 0.0 else OPEN
+    return Part(at, what, "> 0", float(mean), float(half), verdict)
+
+
+def surely(part: Part) -> Part:
+    """Return a part that is refuted, too, where its interval does not lie above 0."""
+    kept = part.verdict == HOLDS and part.mean > part.half_width
+    expected = f"{part.expected}, its interval above 0"
+    return part._replace(expected=expected, verdict=HOLDS if kept else REFUTED)
+
+
+def graded(at: int | str, what: str, values: Values | float, holds: float, refuted: float) -> Part:
+    """Return a part that is open where its mean lies between two numbers."""
+    part = number(at, what, values, f"at least {holds:g}")
+    verdict = HOLDS if part.mean >= holds else REFUTED if part.mean < refuted else OPEN
+    return part._replace(expected=f"{part.expected}; refuted below {refuted:g}", verdict=verdict)
+
+
+def verdict(of: Sequence[Part]) -> str:
+    """Return the verdict of a prediction: that of its worst part."""
+    counts = Counter(part.verdict for part in of)
+    return REFUTED if counts[REFUTED] else OPEN if counts[OPEN] else HOLDS
