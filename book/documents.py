@@ -5,10 +5,11 @@ import re
 from functools import cache
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from book.claim_boxes import show
 
-LEDGER = Path(__file__).parents[1] / "chapters" / "claims.ipynb"
+CHAPTERS = Path(__file__).parents[1] / "chapters"
 BOX = re.compile(r'<p class="claim-title"><strong>([\w ]+)</strong> <code>([\w.-]+)</code>')
 
 
@@ -19,32 +20,45 @@ def verdicts() -> dict[str, str]:
     The ledger is run again by the tests, with all its checks: so no page that lists verdicts has
     to repeat them.
     """
-    cells = json.loads(LEDGER.read_text("utf-8"))["cells"]
-    outputs = (output for cell in cells for output in cell.get("outputs", []))
-    boxes = (BOX.search("".join(one.get("data", {}).get("text/html", ""))) for one in outputs)
+    outputs = (output for cell in cells("claims") for output in cell.get("outputs", []))
+    boxes = (BOX.search("".join(o.get("data", {}).get("text/html", ""))) for o in outputs)
     return {box[2]: box[1] for box in boxes if box}
+
+
+@cache
+def title(page: str) -> str:
+    """Return the title of a chapter up to its first comma, colon or question mark."""
+    heading: str = cells(page)[0]["source"][0]
+    return re.match(r"# ([^,:?\n]*\??)", heading)[1]  # type: ignore[index]
+
+
+def cells(page: str) -> list[dict[str, Any]]:
+    """Return the cells of a chapter."""
+    notebook = json.loads((CHAPTERS / f"{page}.ipynb").read_text("utf-8"))
+    return list(notebook["cells"])
 
 
 def rows(*sources: str, page: str = "") -> str:
     """Return a table in HTML of the statements of some sources: verdict, statement, place.
 
-    `page` is the chapter in which the table stands; statements decided there have a link to their
-    claim without the name of a page.
+    `page` is the chapter in which the table stands: its statements are decided in "this chapter".
     """
     from claims.registry import STATEMENTS
 
     lines = []
-    for one in STATEMENTS.values():
-        if one.source in sources:
-            here = one.chapter == page
-            link = f"{'' if here else one.chapter + '.html'}#claim-{escape(one.id)}"
-            place = "this chapter" if here else one.chapter.replace("_", " ")
+    for statement in STATEMENTS.values():
+        if statement.source in sources:
+            here = statement.chapter == page
+            link = f"{'' if here else statement.chapter + '.html'}#claim-{escape(statement.id)}"
+            place = "this chapter" if here else escape(title(statement.chapter))
             lines.append(
-                f"<tr><td>{escape(verdicts()[one.id])}</td><td>{escape(one.statement)}</td>"
-                f'<td><a href="{link}">{place}</a></td></tr>'
+                f"<tr><td>{escape(verdicts()[statement.id])}</td>"
+                f'<td>{escape(statement.statement)}</td><td><a href="{link}">{place}</a></td></tr>'
             )
-    head = "<tr><th>verdict</th><th>statement</th><th>decided in</th></tr>"
-    return f'<table class="statements"><thead>{head}</thead><tbody>{"".join(lines)}</tbody></table>'
+    columns = ("verdict", "statement", "decided in")
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f'<table class="numbers statements">{body}</table>'
 
 
 def statements(*sources: str, page: str = "") -> None:

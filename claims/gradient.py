@@ -251,6 +251,38 @@ def epsilon(constant: float = 1e-6, seed: int = 31) -> Decision:
     return holds(max(changes) > Bar.ROUNDING), numbers
 
 
+@claim("comments.sparsity")
+def sparsity(
+    exponent: float = 6.0, others: float = 0.0, keys: tuple[int, ...] = (16, 1024, 32_768)
+) -> Decision:
+    """Of inputs up to 1 in size, one input of 1 gets nearly all weight if the rest are `others`."""
+    shares = []
+    for n in keys:
+        x = np.full(n, others)
+        x[0] = 1.0
+        shares.append(float(power_softmax(x, exponent)[0]))
+    softmax = [1.0 / (1.0 + (n - 1.0) * np.exp(-2.0)) for n in keys]
+    numbers = {"keys": keys, "shares": listed("{:.2f}", shares)}
+    numbers |= {"softmax": listed("{:.1g}", softmax)}
+    return holds(*(share > Bar.NINE_TENTHS for share in shares)), numbers
+
+
+@claim("comments.lipschitz")
+def lipschitz(exponent: float = 6.0, shrunk: float = 0.01, seed: int = 33) -> Decision:
+    """Inputs times `shrunk` enlarge the largest derivative of the power, and never softmax's."""
+    x = np.random.default_rng(seed).standard_normal((1000, 4))
+    x[0] = 40.0 * np.array([0.5, 0.5, -1.0, -1.0])  # two weights of 1/2, to rounding
+
+    def norm(jacobian: FloatArray) -> float:
+        return float(np.linalg.norm(jacobian, 2, axis=(-2, -1)).max())
+
+    softmax = max(norm(rows.jacobian(c * x)) for c in (1.0, shrunk))
+    power = [norm(power_softmax_jacobian(c * x, exponent)) for c in (1.0, shrunk)]
+    bounded = close(softmax, 0.5) and power[1] > 10.0 * power[0]
+    numbers = {"softmax": softmax, "growth": power[1] / power[0]}
+    return Verdict.ANSWERED if bounded else Verdict.OPEN, numbers
+
+
 @claim("comments.bounded")
 def bounded(
     every_row: bool = False,

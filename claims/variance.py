@@ -201,3 +201,33 @@ def vanishing_chain(
     numbers = {"largest": largest, "typical": typical, "rescued": rescued}
     verdict = extended_unless(as_said, largest[1] >= Bar.NINE_TENTHS and vanished)
     return verdict, {**numbers, "own": own, "mean": mean}
+
+
+@claim("variance.unit-variance")
+def unit_variance(
+    kept: float = 1.0,
+    others: tuple[float, ...] = (0.5, 2.0),
+    input_variances: tuple[float, ...] = (1.0, 4.0),
+    layers: int = 16,
+    seed: int = 4,
+) -> Decision:
+    """Layers that multiply the variance by `kept` keep signal and gradient; `others` do not.
+
+    The layers are linear, so that the gradient by the input is the product of their weights; its
+    mean square, times the width, is that of the signal. As said, only an input of variance 1 will
+    do.
+    """
+    width, networks = 32, 400
+    rng = np.random.default_rng(seed)
+
+    def gain(factor: float) -> float:
+        product = np.broadcast_to(np.eye(width), (networks, width, width))
+        for _ in range(layers):
+            product = rng.normal(0.0, np.sqrt(factor / width), product.shape) @ product
+        return float(width * np.square(product).mean())
+
+    held, lost = gain(kept), [gain(factor) for factor in others]
+    gone = [abs(np.log(each)) > np.log(10.0) for each in lost]
+    same = [close(variance * held, variance, Bar.TENTH) for variance in input_variances]
+    numbers = {"held": held, "lost": listed("{:.2g} at {:g}", lost, others), "layers": layers}
+    return extended_unless(sum(same) == 1, all(same) and all(gone)), numbers

@@ -51,6 +51,8 @@ SLOWER = but(comparison="each at its best rate", slower=True)
 # A statement changed in one place, and what its check must then say: a constant moved as little as
 # the evidence resolves, a sign flipped, roles swapped, n − 1 for n, a condition dropped or added.
 FALSIFIED = [
+    ("variance.unit-variance", "wrong", but(kept=1.05), but(others=(1.0,)), but(layers=2)),
+    ("variance.unit-variance", "holds", but(input_variances=(1.0,))),
     ("variance.mean-zero", "wrong", but(mean=0.001), but(mean=-0.2)),
     ("variance.linear", "wrong", but(slope=1.0001), but(exponent=1.05), but(offset=-1.0)),
     ("variance.product-rule", "wrong", but(factor=1.05), but(means=(0.5, 1.0))),
@@ -126,6 +128,9 @@ FALSIFIED = [
     ("comments.not-rnn", "wrong", but(gains=(2.0,)), but(norms=(False,))),
     ("comments.not-rnn", "holds within", but(gains=(0.5,), norms=(True,))),
     ("comments.epsilon", "wrong", but(constant=0.0)),
+    ("comments.sparsity", "wrong", but(exponent=0.5, others=0.5), but(others=0.9)),
+    ("comments.sparsity", "needs a condition", but(others=0.4)),
+    ("comments.lipschitz", "open", but(shrunk=1.0), but(shrunk=0.5)),
     ("comments.bounded", "wrong", but(every_row=True), but(factor=0.95)),
     ("comments.bounded", "holds", but(gaps=(1.0, 0.5))),
     ("comments.not-learning-rate", "wrong", but(alpha=1.0, steps=30), but(cure="scale")),
