@@ -1,8 +1,8 @@
 """A Sphinx extension: what readers search for in other words than the book's, and what they find.
 
-Sphinx's own search finds titles, words and entries of the index. The lines of book/synonyms.toml
-become such entries; the general index does not show them. Search engines show of each page how it
-begins.
+Sphinx's own search finds titles, words and entries of the index; search.js finds titles and entries
+by their words in any order, too. The lines of book/synonyms.toml become such entries; the general
+index does not show them. Search engines show of each page how it begins.
 """
 
 import re
@@ -16,16 +16,27 @@ from docutils import nodes
 from lxml import html
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish, english_stopwords
 
 SYNONYMS = Path(__file__).parents[1] / "synonyms.toml"
+SCRIPT = Path(__file__).with_name("search.js")
 OPENING = re.compile(r"<p>.*?</p>", re.DOTALL)
 SENTENCES = re.compile(r".{60,}?[.?!](?= |$)")
 BETWEEN = {"mfrac": "/", "msup": "^"}
+ASKING = "an can do does happens how i me my s should too we what when which why you your"
+
+
+class Questions(SearchEnglish):
+    """English, where the words that only ask a question are not searched for."""
+
+    stopwords = english_stopwords | set(ASKING.split())
+    js_splitter_code = SCRIPT.read_text("utf-8")  # what Sphinx loads before the index
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.add_css_file("find.css")
+    app.add_search_language(Questions)
     app.connect("doctree-read", add_entries)
     app.connect("html-page-context", describe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -40,7 +51,16 @@ def synonyms() -> Iterator[tuple[str, str, str]]:
 
 
 def add_entries(app: Sphinx, tree: nodes.document) -> None:
-    """Add the phrases that a page answers, after Sphinx has read its entries for the index."""
+    """Add the phrases that a page answers, after Sphinx has read its entries for the index.
+
+    Entries that are written in the page lead to the beginning of their section.
+    """
+    for written in tree.findall(addnodes.index):
+        if isinstance(section := written.parent, nodes.section):
+            written["entries"] = [
+                (kind, phrase, re.sub(r"^index-\d+$", section["ids"][0], place), main, key)
+                for kind, phrase, place, main, key in written["entries"]
+            ]
     entries = [
         ("single", phrase, anchor, "main", None)
         for phrase, page, anchor in synonyms()

@@ -17,6 +17,50 @@ FOUND = """(phrases) => phrases.map((phrase) => {
 
 QUESTIONS = "chapters/questions"
 
+FIRST = {
+    "variance": [
+        "variance of dot product",
+        "1/sqrt(d) why",
+        "Attention scores, Scaling and Softmax",
+    ],
+    "jacobian": ["softmax Jacobian", "vanishing gradient softmax", "sparsity Lipschitz x^6"],
+    "gradient": ["Su", "largest gradient"],
+    "normal": [
+        "0.84",
+        "0.84 sqrt log n",
+        "0.84 √log n",
+        "Rényi entropy",
+        "entropy invariance log n",
+    ],
+    "cosine": ["3.5 log n", "cosine similarity temperature", "AM-Softmax SimCSE"],
+    "almost_scaled": [
+        "almost-scaled",
+        "Graphcore",
+        "Orr",
+        "d_seq",
+        "sqrt(n/e)",
+        "variance of the output",
+    ],
+    "almost_scaled_training": ["almost-scaled attention in training"],
+}
+"""Words of the documents, by the chapter that the search has to show first."""
+
+ASKED = {
+    "why divide by sqrt d and not d": "variance",
+    "what temperature for cosine similarity": "cosine",
+    "does softmax gradient vanish": "jacobian",
+    "why is the output of attention too small": "almost_scaled",
+    "should scale grow with context length": "length_extrapolation",
+    "how do I check my model's scale": "audit",
+    "what is 0.84 sqrt log n": "normal",
+    "what happens if I do not divide": "unscaled",
+    "my attention kernel gives a wrong scale": "audit",
+    "what does QK norm change": "qk_norm",
+    "which heads collapse to one-hot": "questions",
+    "CLIP logit scale 100": "questions",
+}
+"""What a newcomer asks, and the page that the search has to show first."""
+
 
 @pytest.fixture(scope="module")
 def found(browser, address):
@@ -41,6 +85,25 @@ def test_a_synonym_finds_first_the_sections_that_are_meant(found, site):
         assert not anchor or anchor in anchors(site / f"{page}.html"), phrase
 
 
+def test_words_of_the_documents_and_questions_find_their_chapter_first(found):
+    meant = {word: chapter for chapter, words in FIRST.items() for word in words} | ASKED
+    firsts = [places[0].split("#")[0] for places in found(list(meant))]
+    assert dict(zip(meant, firsts, strict=True)) == {
+        phrase: f"chapters/{chapter}" for phrase, chapter in meant.items()
+    }
+
+
+def test_words_find_a_name_in_any_order_and_chapters_come_before_the_glossary(found):
+    straight, turned, hot = found(
+        ["variance of the dot product", "DOT PRODUCT VARIANCE", "one-hot"]
+    )
+    assert straight[:3] == turned[:3]
+    assert hot[:2] == [
+        "chapters/variance#what-softmax-makes-of-it",
+        "chapters/glossary#term-one-hot",
+    ]
+
+
 @pytest.mark.parametrize(
     ("typed", "place"),
     [
@@ -58,14 +121,14 @@ def test_what_is_typed_finds(found, typed, place):
 def test_the_dialog_of_a_page_leads_to_the_results(opened):
     page = opened("chapters/freezing")
     page.keyboard.press("Control+k")
-    page.keyboard.type("attention sink")
+    page.keyboard.type("softmax Jacobian")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/search.html?q=attention+sink")
+    page.wait_for_url("**/search.html?q=softmax+Jacobian")
     first = page.locator("#search-results li > a").first
     first.wait_for()
     page.get_by_text(re.compile(r"found \d+ page")).wait_for()
     first.click()
-    page.wait_for_url("**/chapters/*.html*#*sink*")
+    page.wait_for_url("**/chapters/jacobian.html*#the-jacobian-of-softmax")
 
 
 # --- the ledger -----------------------------------------------------------------------------------
