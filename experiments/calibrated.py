@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicHermiteSpline
 from scipy.stats import spearmanr
 
@@ -18,12 +19,17 @@ from attnlib import files
 from attnlib.calibration import Needles, ScaleGradient
 from attnlib.checking import FloatArray
 from experiments.judging import Part, above, between, number, surely
-from experiments.lab.comparison import Interval, interval
+from experiments.lab.comparison import interval
 from experiments.real_heads import verdicts
 from experiments.records import RECORDED, Fields
 
+KINDS = ("prose", "Bible", "Shakespeare", "Python")
+"""Of the texts of SmolLM2, in turn: the texts of one kind are no independent sample of all text."""
 FITTED, JUDGING = slice(0, None, 2), slice(1, None, 2)
-"""The texts that a factor is fitted to, and those that judge it."""
+"""The texts that a factor of the predictions is fitted to, and those that judge it.
+
+Each half has two of the four kinds, so the halves differ in kind; those of `Curves.crossed` do not.
+"""
 OTHERS = ("AntiBERTy", "RXNMapper", "rxnfp", "MiniLM")
 FOUND, SOUGHT = 0.3, 0.1
 """The weight on its target of a head that finds it, and of one whose t* is compared."""
@@ -77,7 +83,7 @@ class Curves(NamedTuple):
         found: FloatArray = spline(log_t, derivative)
         return found
 
-    def best(self, texts: slice = slice(None)) -> float:
+    def best(self, texts: slice | NDArray[np.bool_] = slice(None)) -> float:
         """Return the factor at which the mean loss of these texts is least."""
         fine = np.linspace(self.log_t[0], self.log_t[-1], 4001)
         return float(np.exp(fine[self.at(fine)[texts].mean(axis=0).argmin()]))
@@ -89,14 +95,29 @@ class Curves(NamedTuple):
         return wants
 
     def gains(self) -> FloatArray:
-        """Return what the factor of some texts gains on each of the others."""
+        """Return what the factor of the texts `FITTED` gains on each of the others."""
         best = np.log(self.best(FITTED))
         gains: FloatArray = (self.at(0.0) - self.at(best))[JUDGING]
         return gains
 
-    def gain(self) -> Interval:
-        """Return the mean of `gains`, with 95 % over texts."""
-        return interval(self.gains())
+    def halves(self) -> list[NDArray[np.bool_]]:
+        """Return two halves of the texts, each with as many texts of each of the `KINDS`."""
+        first = np.arange(len(self.losses)) // len(KINDS) % 2 == 0
+        return [first, ~first]
+
+    def crossed(self) -> FloatArray:
+        """Return what the factor of one half gains on each text of the other, both ways."""
+        gains = np.empty(len(self.losses))
+        for half in self.halves():
+            best = np.log(self.best(half))
+            gains[~half] = (self.at(0.0) - self.at(best))[~half]
+        return gains
+
+
+def by_kind(values: ArrayLike) -> FloatArray:
+    """Return the mean over the texts of each of the `KINDS`, from values of all texts, in turn."""
+    means: FloatArray = np.reshape(values, (-1, len(KINDS))).mean(axis=0)
+    return means
 
 
 def curves(of: int | str) -> Curves:

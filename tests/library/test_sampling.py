@@ -2,7 +2,6 @@
 
 import math
 import multiprocessing
-import re
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
@@ -13,7 +12,7 @@ from scipy import stats
 
 from attnlib import rows, sampling, scores
 from attnlib.scores import Normal
-from tests.books import ROOT
+from tests.books import examples
 
 N, ROWS = 64, 100_000  # 13 batches of at most 8192 rows, each in 8 chunks
 GOOD = {"law": Normal(), "n": 4, "statistic": lambda s: s[:, 0], "rows": 10, "seed": 0}
@@ -60,11 +59,8 @@ def test_threads_and_processes_give_the_same_bytes(expected):
     assert content(of_gradients(seed=4)) != expected
 
 
-def test_a_cluster_gives_the_same_bytes_and_the_readme_runs(expected):
-    text = (ROOT / "README.md").read_text("utf-8")
-    (code,) = (
-        code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "tcp:" in code
-    )
+def test_a_cluster_gives_the_same_bytes_and_its_example_runs(expected):
+    (code,) = examples("simulation")
     names = {"rows": rows, "scores": scores, "sampling": sampling}
     with LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
         for written, here in (

@@ -67,6 +67,16 @@ def test_the_short_path_goes_on_at_the_foot_of_its_pages(site):
         assert places == [(site / f"{other}.html").resolve() for other in following]
 
 
+def test_the_short_path_is_as_long_as_its_beginning_says(site):
+    """In quarters of an hour: the first page, and what the foot of each says of the next."""
+    for name in ("intro", PATH[0]):
+        assert "2¼ hours" in tree(site / f"{name}.html").find(".//article").text_content()
+    feet = (tree(site / f"{name}.html").text_content() for name in PATH)
+    minutes = [int(match[1]) for foot in feet if (match := re.search(r"\((\d+) minutes\)", foot))]
+    assert len(minutes) == len(PATH) - 1
+    assert abs(10 + sum(minutes) - 135) < 15
+
+
 def test_formulas_stay_with_what_follows_and_no_word_is_lost(site):
     page = soup(site / "chapters" / "freezing.html")
     wholes = [" ".join(whole.get_text().split()) for whole in page.select("p .whole")]

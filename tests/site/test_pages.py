@@ -186,7 +186,7 @@ def test_the_site_works_from_a_folder(new_page, site):
     page.locator("#fig-live-variance .live").wait_for()
     assert page.locator(".math > math").count() == page.locator(".math").count() > 50
     page.locator("nav.short-path a").click()
-    page.wait_for_url("file://**/chapters/freezing.html")
+    page.wait_for_url("file://**/chapters/jacobian.html")
     page.locator("button.search-button-field").click()
     page.keyboard.type("entropy collapse")
     page.keyboard.press("Enter")

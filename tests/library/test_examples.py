@@ -1,20 +1,16 @@
-"""The README's examples run as they stand."""
-
-import re
+"""The examples on the library's pages run as they stand."""
 
 import torch
 
-from tests.books import ROOT
+from tests.books import examples
 
 
 def test_the_examples_run(capsys):
-    text = (ROOT / "README.md").read_text("utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    code, in_models, *_ = blocks  # test_sampling and test_probing_report run the others
-    (in_a_test,) = (block for block in blocks if "assert_scale" in block)
+    in_models, _, in_a_test = examples("models")  # the second needs a model
     exec(in_a_test, {"torch": torch})
     exec(in_models, {})
     assert capsys.readouterr().out == "torch.Size([1, 16, 64])\n"
+    (code,) = examples("laws")
     exec(code, {})
     gradient, entropy, mean, best, typical, estimate = capsys.readouterr().out.splitlines()
     assert 0.98 < float(gradient) < 1.0
