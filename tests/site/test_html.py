@@ -50,10 +50,12 @@ def test_the_answer_comes_first_and_soon_what_shows_it(site, name):
     assert len(" ".join(before).split()) <= MOST_BEFORE
 
 
-def test_the_front_page_begins_with_its_answer_and_a_figure(site):
+def test_the_front_page_says_what_it_is_answers_and_has_doors_before_its_figure(site):
     section = tree(site / "intro.html").find(".//article/section")
-    assert [part.tag for part in section[:3]] == ["h1", "p", "figure"]
-    assert section[2].get("id") == "fig-face"
+    parts = [part for part in section if "site-only" not in part.get("class", "")]  # of the PDF
+    assert [part.tag for part in parts[:6]] == ["h1", "p", "p", "div", "p", "figure"]
+    assert "doors" in parts[3].get("class")
+    assert parts[5].get("id") == "fig-face"
 
 
 def test_the_short_path_goes_on_at_the_foot_of_its_pages(site):
