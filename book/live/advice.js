@@ -55,7 +55,9 @@ export function scales(state) {
       varies: TABLE.limits.n.some((keys) => alpha(keys) !== alpha(n)),
     });
   });
-  const recommended = found.find(({ name }) => name === (meant ? "finding" : "variance"));
+  const advised = { theta: "finding", head: state.unit ? "qk_norm" : "transformer" };
+  const advice = (meant && advised[state.known]) ?? "variance";
+  const recommended = [...found, ...inUse].find(({ name }) => name === advice);
   return { criteria: found, policies: inUse, recommended };
 }
 
@@ -72,7 +74,8 @@ export function reason({ known, unit, g, v }) {
     return [
       `It is ${unit ? "√d on the cosine" : "1/√d"}. In a `,
       ["decoder of four layers with heads of 64", "training_details"],
-      ", at one learning rate, none of the four other scales that we tried trained better.",
+      ", at one learning rate, none of the four other scales that we tried trained better. ",
+      "It is the same for every n.",
     ];
   if (known === "theta")
     return [
@@ -81,11 +84,13 @@ export function reason({ known, unit, g, v }) {
       ", α = Δ, for every number of keys, if the key’s score varies as the others do: no rule in n is needed.",
     ];
   return [
-    `For this target alone the head wants ${digits(g / v)} times its logits: `,
-    ["the ratio of calibration", "retrieval"],
-    ". A head may do more than find one key: ask ",
+    "It leaves the head as it is until you have measured ",
     ["the model’s own loss", "calibration"],
-    " before you change it.",
+    `. For this target alone, in normal noise, ${digits(g / v)} times the logits would have the least `,
+    ["loss of finding it", "retrieval"],
+    " (finding, below), but a head may do more than find one key: in SmolLM2 ",
+    ["such factors did not predict", "calibration"],
+    " where the model’s loss falls.",
   ];
 }
 
