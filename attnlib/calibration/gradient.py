@@ -28,6 +28,8 @@ class ScaleGradient:
     """The loss of each text, (texts,)."""
     samples: FloatArray
     """Of each text, (texts, layers, heads)."""
+    summed: tuple[str, ...] = ()
+    """Layers whose heads share a gain: head 0 has the sum over all of them, the others NaN."""
 
     @property
     def value(self) -> FloatArray:
