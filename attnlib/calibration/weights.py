@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from attnlib import interception
+from attnlib import checking, interception
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
 from attnlib.checking import FloatArray
@@ -93,6 +93,8 @@ def from_gradients(
     """
     model = interception.not_as_compiled(model)
     interception.check_model(model)
+    if tolerance is not None:
+        tolerance = checking.positive("tolerance", tolerance)
     if check is not None:
         _check(model, *check, tolerance)
     layers = _layers(model, tolerance)
@@ -132,9 +134,8 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
 def _layers(model: nn.Module, tolerance: float | None) -> list[Layer]:
     """Return the modules that attend; RuntimeError for the first that cannot be read."""
     owners: dict[int, list[str]] = {}
-    for name, module in model.named_modules():
-        for own, weight in module.named_parameters(recurse=False, remove_duplicate=False):
-            owners.setdefault(id(weight), []).append(f"{name}.{own}")
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        owners.setdefault(id(weight), []).append(name)
     layers, unknown = [], {}
     for name, module in model.named_modules():
         layer = _Reader(name, module, owners, tolerance).layer()
@@ -216,10 +217,11 @@ class _Reader:
         q = _into(q, 1 if gain and q.shape[1] == size else heads)
         if k is not None:
             k = _into(k, k.shape[1] // size)
-            if _apart(q, k) > self.tolerance:
+            if (apart := _apart(q, k)) > self.tolerance:
                 raise self.refused(
                     f"the weights of its queries give {q[0].sum():.6g} and those of its keys "
-                    f"{k[0].sum():.6g}: one number, where these queries meet these keys alone"
+                    f"{k[0].sum():.6g}, one number where these queries meet these keys alone: they "
+                    f"are {apart:.2g} apart, and tolerance={self.tolerance}"
                 )
         if not gain and q[1].any() and _apart(q, 0.0 * q) < self.tolerance:
             raise self.refused("its weights give 0, as where a norm without a gain follows")

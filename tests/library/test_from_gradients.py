@@ -1,0 +1,247 @@
+"""What weights and their gradients tell of each head, beside the interception and differences."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from attnlib.calibration import from_gradients, scale_gradient
+from experiments.compatibility import given, tiny
+from tests.library.test_calibration import InDouble
+
+SHARED_GAINS = {"Qwen3", "Gemma3Text", "Persimmon"}
+FAMILIES = [
+    *("Llama", "Gemma2", "DeepseekV3", "Olmo2", "Phi3", "Cohere", "GPTNeoX", "OPT", "GPT2"),
+    *("GPTBigCode", "Bert", "Albert", "ModernBert", "DistilBert", "ViT", "T5", "Whisper"),
+    *sorted(SHARED_GAINS),
+]
+DEBERTA = {"relative_attention": True, "max_relative_positions": 12, "pos_att_type": ["c2p", "p2c"]}
+X = torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    """Return a sum of what the model returns, each number with a weight of its own."""
+    output = model(**batch) if isinstance(batch, dict) else model(batch)
+    output = output if isinstance(output, torch.Tensor) else output[0]
+    weights = torch.randn(output.shape, generator=torch.Generator().manual_seed(5))
+    return (output * weights.to(output.dtype)).sum()
+
+
+def prepared(model: nn.Module) -> Any:
+    """Return the model in double precision, with gains and biases that are not 1 and 0."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 1:
+                weight.add_(0.3 * torch.randn_like(weight))
+    return model.double()
+
+
+def of_family(family: str, **options: Any) -> tuple[Any, Any]:
+    batch = given(family, padded=False).items()
+    double = {name: x.double() if x.is_floating_point() else x for name, x in batch}
+    return prepared(tiny(family, **options)), double
+
+
+def agree(model: nn.Module, batch: Any, summed: bool = False) -> None:
+    """Assert that both ways give the same, and that `check` leaves the gradients as they were."""
+    torch.manual_seed(7)  # of the dropout
+    loss(model, batch).backward()
+    before = {weight: weight.grad for weight in model.parameters()}
+    found = from_gradients(model, check=(batch, loss))
+    assert all(weight.grad is gradient for weight, gradient in before.items())
+    torch.manual_seed(7)
+    expected = scale_gradient(model, [batch], loss)
+    value = expected.value
+    rows = [
+        next(i for i, own in enumerate(found.layers) if f"{name}.".startswith(f"{own}."))
+        for name in expected.layers
+    ]
+    assert found.summed == (tuple(found.layers) if summed else ())
+    if summed:
+        value = np.where(np.arange(value.shape[1]) == 0, value.sum(axis=1, keepdims=True), np.nan)
+    np.testing.assert_allclose(found.value[rows], value, rtol=1e-6, atol=1e-6 * np.nanmax(value))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_tell_what_the_interception_measures(family):
+    agree(*of_family(family), summed=family in SHARED_GAINS)
+
+
+class OwnAttention(nn.Module):
+    """Attention as people write it: packed in blocks or by key head, with something besides."""
+
+    def __init__(self, keys: int = 4, by_key: bool = False, besides: str = "") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.n_head, self.head_dim, self.keys = 4, 8, keys
+        self.by_key, self.besides = by_key, besides
+        self.c_attn = nn.Linear(32, 8 * (4 + 2 * keys))
+        self.double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = self.c_attn(x).unflatten(-1, (-1, 8))
+        q, k, v = flat.split([4, self.keys, self.keys], dim=-2)
+        if self.by_key:
+            groups = flat.unflatten(-2, (self.keys, -1))
+            q, k, v = groups[..., :-2, :].flatten(-3, -2), groups[..., -2, :], groups[..., -1, :]
+        q, k, v = (one.transpose(1, 2) for one in (q, k, v))
+        mask = q @ X[0, :, :8].T if self.besides == "relative" else None
+        if self.besides == "norm":
+            q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        z = functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+        return z * q.sigmoid() if self.besides == "gate" else z
+
+
+@pytest.mark.parametrize("keys", [4, 2, 1])
+@pytest.mark.parametrize("by_key", [False, True])
+def test_the_order_of_a_packed_matrix_is_found(keys, by_key):
+    agree(OwnAttention(keys, by_key), X)
+
+
+@pytest.mark.parametrize("options", [{}, {"kdim": 12}, {"bias": False}, {"add_bias_kv": True}])
+def test_multi_head_attention(options):
+    class Crossed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(32, 4, dropout=0.3, batch_first=True, **options)
+
+        def forward(self, x):
+            keys = x.flip(1)[..., : self.attention.kdim]
+            return self.attention(x, keys, x, need_weights=False)[0]
+
+    agree(prepared(Crossed()), X)
+
+
+@pytest.mark.parametrize(
+    ("family", "scale", "power"), [("Bloom", "inv_norm_factor", 1), ("GPTJ", "scale_attn", -1)]
+)
+def test_attention_that_is_written_out_is_read(family, scale, power):
+    """The interception does not reach it: a layer's own scale is changed instead."""
+    model, batch = of_family(family)
+    losses = []
+    with InDouble():
+        loss(model, batch).backward()
+        found = from_gradients(model)
+        part = model.get_submodule(found.layers[1])
+        own = getattr(part, scale)
+        for step in (1e-4, -1e-4):
+            setattr(part, scale, own * np.exp(power * step))
+            losses.append(loss(model, batch).item())
+    assert found.value[1].sum() == pytest.approx((losses[0] - losses[1]) / 2e-4, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_products_of_shards_add_up_after_accumulated_gradients():
+    model, batch = of_family("Llama")
+    for row in (0, 1):
+        loss(model, {name: x[row : row + 1] for name, x in batch.items()}).backward()
+    weight = model.layers[1].self_attn.q_proj.weight
+    product = sum((w * g)[8:16].sum() for w, g in zip(weight.T, weight.grad.T, strict=True))
+    assert from_gradients(torch.compile(model)).value[1, 1] == pytest.approx(product.item())
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+class Lora(nn.Module):
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base_layer, self.weight = base, base.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base_layer(x)
+
+
+def gated(part: Any, _: Any) -> None:
+    part.q_proj.weight = nn.Parameter(torch.cat([part.q_proj.weight] * 2))
+    part.q_proj.register_forward_hook(lambda _, __, output: output[..., :32])
+
+
+def unused(part: Any, _: Any) -> None:
+    part.forward = lambda hidden_states, **_: (hidden_states, None)
+
+
+def renamed(part: Any, _: Any) -> None:
+    part.hidden = part.q_proj
+    del part.q_proj
+    part.forward = lambda hidden_states, **_: (part.hidden(hidden_states), None)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda part, other: setattr(part.q_proj, "weight", other.q_proj.weight), "one weight"),
+        (lambda part, _: setattr(part, "k_proj", part.q_proj), "k_proj.weight are one weight"),
+        (lambda part, _: setattr(part, "q_proj", Lora(part.q_proj)), "q_proj is a Lora, not a"),
+        (lambda part, _: part.q_proj.requires_grad_(False), "q_proj.weight is frozen"),
+        (unused, "q_proj.weight has no gradient: call this after a backward pass"),
+        (gated, "64 channels are not 4 heads of 8: a gate"),
+        (renamed, "what makes its queries has no name that is known"),
+    ],
+)
+def test_changed_weights_are_refused_by_name(change, says):
+    model, batch = of_family("Llama", num_key_value_heads=4)
+    change(model.layers[1].self_attn, model.layers[0].self_attn)
+    loss(model, batch).backward()
+    with pytest.raises(RuntimeError, match=rf"self_attn \(LlamaAttention\): .*{says}"):
+        from_gradients(model)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "says"),
+    [
+        ("DebertaV2", DEBERTA, r"\(DisentangledSelfAttention\): .*relative vectors, pos_key_proj"),
+        ("CodeGen", {}, r"\(CodeGenAttention\): .*one number where"),
+    ],
+)
+def test_families_are_refused_by_name(family, options, says):
+    model, batch = of_family(family, **options)
+    loss(model, batch).backward()
+    with pytest.raises(RuntimeError, match=says):
+        from_gradients(model)
+
+
+@pytest.mark.parametrize(
+    ("besides", "says"),
+    [("relative", "one number"), ("gate", "one number"), ("norm", "give 0, as where a norm")],
+)
+def test_queries_that_enter_elsewhere_are_refused(besides, says):
+    model = OwnAttention(besides=besides)
+    loss(model, X).backward()
+    with pytest.raises(RuntimeError, match=says):
+        from_gradients(model)
+
+
+def test_the_check_refuses_what_keys_cannot_tell():
+    """Queries of MLA are read without keys: here they are a gate, too."""
+    model, batch = of_family("DeepseekV3")
+    part = model.layers[1].self_attn
+    part.q_b_proj.register_forward_hook(lambda _, __, output: setattr(part, "gate", output))
+    part.o_proj.register_forward_pre_hook(lambda _, x: (x[0] * part.gate[..., :32].sigmoid(),))
+    loss(model, batch).backward()
+    from_gradients(model)
+    with pytest.raises(RuntimeError, match=r"layers.1.self_attn .*: its weights give"):
+        from_gradients(model, check=(batch, loss))
+
+
+def test_half_precision_is_given_its_tolerance():
+    model, x = OwnAttention(2).float(), X.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss(model, x).backward()
+    with pytest.raises(RuntimeError, match=r"apart, and tolerance=0\.001"):
+        from_gradients(model)
+    exact = scale_gradient(model, [x], loss).value
+    for rough in (from_gradients(model, tolerance=0.05), from_gradients(model.bfloat16())):
+        np.testing.assert_allclose(rough.value, exact, atol=0.05 * np.abs(exact).max())
+
+
+def test_bad_input_is_refused_by_name():
+    with pytest.raises(RuntimeError, match="Linear has nothing known that makes queries"):
+        from_gradients(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="model"):
+        from_gradients(None)
+    with pytest.raises(ValueError, match="tolerance"):
+        from_gradients(OwnAttention(), tolerance=-1.0)
