@@ -80,7 +80,8 @@ def from_gradients(
     are added in float32 or better. Read it after unscaling and before clipping.
 
     Queries are found by the names of their projection: separate, packed with keys and values in
-    either order, of nn.MultiheadAttention, GPT-2 or MLA; compiled, or sharded as DTensors. Where
+    either order, of nn.MultiheadAttention, GPT-2 or MLA; compiled, or sharded as DTensors. A module
+    of your own gives the name of a packed layer in `packed_projection`, and `n_head`. Where
     keys have weights of their own, their sums must agree. With `check`, a batch and a loss as
     `scale_gradient` takes them, both ways are also compared on that batch. Sums may be apart by
     `tolerance` times the root of the sum of squared products: 0.001, or 0.05 where gradients are in
@@ -195,7 +196,8 @@ class _Reader:
         attends = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
         queries = self.part(QUERIES)
         keys = self.part([PAIRS.get(queries, "")])
-        packed = self.part(PACKED) if attends and not queries else ""
+        packed = self.part([getattr(module, "packed_projection", ""), *(PACKED if attends else ())])
+        packed = "" if queries else packed
         known = multi_head or packed or (queries and (keys or attends))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
             if (known or attends) and RELATIVE.fullmatch(name):

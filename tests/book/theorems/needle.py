@@ -5,7 +5,7 @@ integrals of `retrieval`, which are checked against mpmath, or with quadrature o
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -281,3 +281,29 @@ def calibration_without_a_law(at: Place) -> None:
     rest = (p[:, 1:] * logits[:, 1:]).sum(axis=1) / (1 - p[:, 0])
     known = {"E": np.mean, "P_t": p[:, 0], "ell_*": logits[:, 0], "m_t": rest}
     at.display().holds({"L'(t)": "x"}, x=slope(mean_loss, t), relative=1e-6, **known)
+
+
+@tied("thm-calibrate-weights")
+def the_weights_tell(at: Place) -> None:
+    """A row of three keys: its queries are W x + b, and its loss is that of the first key."""
+    x, keys = np.array([0.7, -1.2]), np.array([[1.0, 0.3], [-0.4, 0.8], [0.2, -1.5]])
+    matrix, bias = np.array([[0.5, -0.3], [0.9, 0.4]]), np.array([0.6, -0.2])
+
+    def loss(weights: np.ndarray, offset: np.ndarray, log_t: float = 0.0) -> float:
+        products = np.exp(log_t) * keys @ (weights @ x + offset)
+        return -float(np.log(softmax(np.tanh(products) + np.array([0.1, 0.0, -0.4]))[0]))
+
+    def product(of: np.ndarray, other: Callable[[np.ndarray], float]) -> float:
+        steps = (1e-5 * np.eye(of.size)[i].reshape(of.shape) for i in range(of.size))
+        slopes = [(other(of + step) - other(of - step)) / 2e-5 for step in steps]
+        return float(np.dot(of.ravel(), slopes))
+
+    by_log_t = (loss(matrix, bias, 1e-5) - loss(matrix, bias, -1e-5)) / 2e-5
+    names = {
+        r"\frac{\partial\mathcal L}{\partial\log t}": "x",
+        r"\langle W, \partial\mathcal L/\partial W\rangle": "y",
+        r"\langle b, \partial\mathcal L/\partial b\rangle": "z",
+    }
+    y = product(matrix, lambda weights: loss(weights, bias))
+    z = product(bias, lambda offset: loss(matrix, offset))
+    at.display().holds(names, x=by_log_t, y=y, z=z, relative=1e-8)
