@@ -74,11 +74,12 @@ def a_number_in_place(page):
     assert "multiply q·k by 0.08839." in answer.inner_text()  # 1/√128: nothing is known
     page.get_by_text("how far the key to find stands out").click()
     page.get_by_label("Number of keys n", exact=True).fill("1000")
+    answer.get_by_text("multiply q·k by 0.3536.").wait_for()
     page.get_by_text("a trained head, measured by the probe").click()
-    answer.get_by_text("multiply q·k by 0.2652.").wait_for()
+    answer.get_by_text("multiply q·k by 0.08839.").wait_for()  # as it is
     page.get_by_role("link", name="The calculator", exact=True).click()
     status = page.locator("#fig-calculator [role=status]")
-    status.get_by_text("For n = 1000, d = 128, finding: multiply q·k by 0.2652.").wait_for()
+    status.get_by_text("For n = 1000, d = 128, Transformer: multiply q·k by 0.08839.").wait_for()
 
 
 # --- scales ---------------------------------------------------------------------------------------
