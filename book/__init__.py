@@ -7,6 +7,7 @@ modules are the maintainer's: each says in its first line what it makes.
 
 from book.claim_boxes import claim_box, counts, ledger
 from book.documents import statements
+from book.evidence import evidence
 from book.style import (
     BLUE,
     GREEN,
@@ -33,6 +34,7 @@ __all__ = [
     "Table",
     "claim_box",
     "counts",
+    "evidence",
     "figure",
     "glue",
     "ledger",

@@ -52,7 +52,8 @@ def gain_text() -> gains.Gains:
     return gains.Gains(run for name in names for run in records.runs(name))
 
 
-def _text() -> trained.Text:
+def text_models() -> trained.Text:
+    """Return all decoders that were trained with a rule in n on text."""
     names = "trained_text", "trained_text_more"
     return trained.Text([run for name in names for run in records.runs(name)])
 
@@ -117,12 +118,12 @@ GROUPS = (
     ),
     Group(
         *("Text models trained with a rule", "length_extrapolation", "sweeps/trained_text.toml"),
-        lambda: trained.text(_text()),
+        lambda: trained.text(text_models()),
         lambda: trained.TEXT_WORDS,
     ),
     Group(
         *("More of them", "length_extrapolation", "sweeps/trained_text_more.toml"),
-        lambda: trained.more(_text()),
+        lambda: trained.more(text_models()),
         lambda: trained.MORE_WORDS,
     ),
     *(

@@ -1,0 +1,30 @@
+"""The evidence of a headline, as a table of its own."""
+
+from html import escape
+
+from book.claim_boxes import show
+
+HEADINGS = {
+    "quantity": "what",
+    "pairs": "pairs",
+    "chosen": "chosen by looking",
+    "differs": "what else differs",
+    "among": "comparisons of its kind",
+    "against": "what speaks against it",
+    "covers": "holds for",
+}
+
+
+def evidence(name: str) -> None:
+    """Show what a headline rests on: one row of experiments.evidence.ROWS."""
+    from experiments.evidence import ROWS
+
+    row = ROWS[name]()
+    fields = {HEADINGS[field]: getattr(row, field) for field in HEADINGS}
+    what = fields.pop("what")
+    lines = {"what": what, "estimate, 95 %": row.shown(), **fields}
+    body = "".join(
+        f"<tr><td><strong>{escape(heading)}</strong></td><td>{escape(text)}</td></tr>"
+        for heading, text in lines.items()
+    )
+    show(f'<table class="numbers statements"><tbody>{body}</tbody></table>')

@@ -1,0 +1,368 @@
+"""What the headlines of the book rest on: one row for each, computed from the records.
+
+A row says what was measured, on how many pairs, what was chosen by looking, what else differs
+between the two sides, and what speaks against it. A sentence may say no more than its row.
+Chapters: how_sure, short_answer.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numpy.typing import ArrayLike
+
+from experiments import calibrated, gains, length, length_models, no_scale, predicted, trained
+from experiments.lab import comparison
+from experiments.lab.comparison import Interval, interval
+from experiments.records import load, runs
+
+UNSEEN = "validation_loss"
+
+
+class Row(NamedTuple):
+    """A headline's evidence, in words beside its numbers."""
+
+    quantity: str
+    estimate: Interval | str
+    """Paired, with 95 %."""
+    pairs: str
+    """How many differences, and which clusters they are."""
+    chosen: str
+    """What was chosen by looking, and on which data."""
+    differs: str
+    """What else differs between the two sides."""
+    among: str
+    """How many comparisons of its kind there are."""
+    against: str
+    covers: str
+    """The models, sizes, texts and lengths that it holds for."""
+    digits: int = 2
+
+    def shown(self) -> str:
+        """Return the estimate as text, with as many digits as show the side of 0 it is on."""
+        if isinstance(self.estimate, str):
+            return self.estimate
+        mean, half = self.estimate
+        return f"{mean:+.{self.digits}f} ± {half:.{self.digits}f}"
+
+
+ROWS: dict[str, Callable[[], Row]] = {}
+"""The rows by name."""
+
+
+def row(name: str) -> Callable[[Callable[[], Row]], Callable[[], Row]]:
+    """Register a function that computes a row."""
+
+    def register(function: Callable[[], Row]) -> Callable[[], Row]:
+        ROWS[name] = function
+        return function
+
+    return register
+
+
+WIDE = "decoders of two layers, width 256, 1000 steps at a constant rate on one text"
+DEEP = "decoders of four layers, width 128, on one text"
+
+
+def _undivided(values: ArrayLike, text: str) -> Row:
+    return Row(
+        f"final loss on {text} with q·k undivided minus with 1/√d, 64-dimensional heads, nats per "
+        "byte",
+        interval(values),
+        "3 seeds",
+        "the rate of each scale, of four or more, on the first of the seeds",
+        "the learning rate: each scale has its own best",
+        "3 scales in 3 head sizes",
+        "nothing known; with warm-up and decay the rise is larger",
+        WIDE,
+    )
+
+
+@row("undivided")
+def undivided() -> Row:
+    """The loss of decoders that do not divide, on the text they train on."""
+    return _undivided(no_scale.rise("one", 64), "the text of training")
+
+
+@row("undivided-unseen")
+def undivided_unseen() -> Row:
+    """The same on unseen text."""
+    return _undivided(no_scale.rise("one", 64, UNSEEN), "unseen text")
+
+
+@row("undivided-usual")
+def undivided_usual() -> Row:
+    """The same with warm-up and decay."""
+    return Row(
+        "the same as people train: warm-up, cosine to 0, weight decay, clipped gradients",
+        interval(no_scale.as_people_train(64)),
+        "5 seeds",
+        "the rate of each scale, of three or four, on another seed",
+        "the learning rate: each scale has its own best",
+        "2 head sizes; in 256-dimensional heads the best rate is not inside the grid",
+        "nothing known",
+        "decoders of two layers, width 256, one text",
+    )
+
+
+@row("inverse-d")
+def inverse_d() -> Row:
+    """1/d in a single wide head."""
+    return Row(
+        "final loss with 1/d minus with 1/√d, one 256-dimensional head, nats per byte",
+        interval(no_scale.over_unseen()),
+        "5 seeds",
+        "the rate of each, on another seed",
+        "the learning rate: each has its own best",
+        "3 head sizes; in the other two no difference is shown",
+        "in decoders of four layers 1/d ends higher at the rate that is best for 1/√d",
+        WIDE,
+        digits=3,
+    )
+
+
+def _policy(name: str, quantity: str, against: str) -> Row:
+    return Row(
+        quantity,
+        interval(comparison.harm(runs("policies"), name)[0]),
+        "3 seeds",
+        "the rate, on the side of 1/√d",
+        "nothing: one learning rate, the best of 1/√d",
+        "4 scales",
+        against,
+        f"{DEEP}, 1500 steps",
+    )
+
+
+@row("largest-gradient")
+def largest_gradient() -> Row:
+    """The scale that maximises the approximate gradient, in training."""
+    return _policy(
+        "annealed",
+        "final loss with the scale of the largest approximate gradient minus with 1/√d, nats per "
+        "byte",
+        "its author's argument that a larger gradient trains better",
+    )
+
+
+@row("norm")
+def norm() -> Row:
+    """QK-norm at √d."""
+    return _policy(
+        "normalised",
+        "final loss with QK-norm at √d minus without the norm at 1/√d, nats per byte",
+        "nothing known",
+    )
+
+
+def _gain(kind: str) -> Row:
+    begun = gains.Gains(runs("gain_text_longer"))
+    higher, one = (begun.loss(kind, alpha, gains.LONG) for alpha in (2.25, 1.0))
+    return Row(
+        f"loss on unseen text with a {kind} gain that begins at α = 2.25 minus one that begins at "
+        "1, under QK-norm, nats per byte",
+        interval(higher - one),
+        "3 seeds",
+        "the rate of each start, on one seed, for learned gains and 500 steps",
+        "starts of 4 and 8 have twice the learning rate of 1 and 2.25",
+        "4 starts beside 1, learned and fixed",
+        "released models and contests begin at α from 1.13 to 6",
+        f"{DEEP}, 2000 steps, rate falling to 0",
+        digits=3,
+    )
+
+
+@row("gain-learned")
+def gain_learned() -> Row:
+    """A learned gain that begins higher."""
+    return _gain("learned")
+
+
+@row("gain-fixed")
+def gain_fixed() -> Row:
+    """A fixed gain that is higher."""
+    return _gain("fixed")
+
+
+def _output(sweep: str, training: str, *, seeds: int, rates: str, covers: str) -> Row:
+    return Row(
+        f"final loss with the factor √(n/e) on attention's output minus without, {training}, nats "
+        "per byte",
+        interval(comparison.harm_with_own_rates(runs(sweep), "note")[-1]),
+        f"{seeds} seeds",
+        f"the rate of each side, of {rates}, for each seed on the others",
+        "the learning rate: each side has its own best",
+        "3 ways of training",
+        "its author found a rise at all rates; in an encoder no rise is shown",
+        covers,
+        digits=3,
+    )
+
+
+@row("output-short")
+def output_short() -> Row:
+    """The output factor after 1500 steps."""
+    covers = f"{DEEP}, its author's model at half its size"
+    training = "1500 steps at a constant rate"
+    return _output("source_start", training, seeds=5, rates="six", covers=covers)
+
+
+@row("output-constant")
+def output_constant() -> Row:
+    """The output factor after 6000 steps."""
+    return _output("longer", "6000 steps at a constant rate", seeds=3, rates="two", covers=DEEP)
+
+
+@row("output-usual")
+def output_usual() -> Row:
+    """The output factor after 6000 steps as people train."""
+    training = "6000 steps with warm-up, decay and clipping"
+    rates = "three, the best at the end of them"
+    return _output("people_factor", training, seeds=3, rates=rates, covers=DEEP)
+
+
+@row("late-recall")
+def late_recall() -> Row:
+    """Log n after training against log n in training, on recall."""
+    recall = trained.Recall(runs("trained_law"))
+    late = recall("growing_none", length.FAR, "ssmax")
+    return Row(
+        "loss of the answer at 16 times the length, log n applied after training minus log n "
+        "trained in, recall with growing needles, nats",
+        interval(late - recall("growing_log", length.FAR)),
+        "5 seeds",
+        "the rate, on another seed; a pilot had been seen",
+        "the learning rate where the best differs",
+        "3 tasks",
+        "two papers on language models report that training with log n is better",
+        "Transformers of one layer without positions",
+        digits=4,
+    )
+
+
+@row("trained-text")
+def trained_text() -> Row:
+    """A rule trained in, on text."""
+    texts = predicted.text_models()
+    return Row(
+        "loss at 16 times the length, √log n trained in minus no rule, rotary positions in a "
+        "quarter of the dimensions, nats per byte",
+        interval(texts("quarter_root_log", 16) - texts("quarter_none", 16)),
+        "3 seeds",
+        "picked out here because it is the largest",
+        "nothing",
+        "20, of which one misses 0 by chance",
+        "with the other three kinds of positions no rule lowers the loss",
+        "decoders of two layers, width 128, 1500 steps on one text",
+    )
+
+
+def _applied(task: str, needle: str) -> Row:
+    models = length.Heads(length_models.outcomes())
+    at = length_models.LONG, length.FAR
+    return Row(
+        f"loss of the answer at 16 times the length, log n applied after training minus no rule, "
+        f"recall where {needle}, nats",
+        interval(models("ssmax", task, *at) - models("none", task, *at)),
+        "5 seeds",
+        "nothing",
+        "nothing: the same models",
+        "2 tasks, 6 rules",
+        "nothing known",
+        "Transformers of one layer without positions",
+    )
+
+
+@row("applied-once")
+def applied_once() -> Row:
+    """Log n where nothing can be mistaken for the needle."""
+    return _applied("fixed", "nothing can be mistaken for the needle")
+
+
+@row("applied-noise")
+def applied_noise() -> Row:
+    """Log n where something can."""
+    return _applied("noise", "something can")
+
+
+@row("single-heads")
+def single_heads() -> Row:
+    """What the scale of single heads ends at."""
+    heads = length.Heads(runs("length_head"))
+    best = heads("best", "noise_50", length.LONG, length.START)
+    return Row(
+        "the factor of least loss of a trained single head minus 1, at its length",
+        interval(best - 1.0),
+        "5 seeds",
+        "nothing",
+        "a stronger needle takes ten times as long and ends up to a tenth off",
+        "2 strengths, 5 lengths of training",
+        "nothing known",
+        "heads of 32 × 32 that find one of 64 random keys, 10,000 steps of Adam",
+        digits=3,
+    )
+
+
+@row("smollm2-factor")
+def smollm2_factor() -> Row:
+    """Where the loss of SmolLM2 is lowest."""
+    return Row(
+        "log of the factor on all logits with the least loss, 4096 tokens",
+        interval(calibrated.by_kind(calibrated.curves(4096).wants())),
+        "4 kinds of text, four texts each",
+        "nothing",
+        "nothing",
+        "6 lengths",
+        "in American prose alone the interval contains 0 at every length",
+        "SmolLM2-135M-Instruct in 4 bits; prose, the Bible, Shakespeare, Python",
+        digits=3,
+    )
+
+
+@row("smollm2-gain")
+def smollm2_gain() -> Row:
+    """What a factor gains in SmolLM2."""
+    return Row(
+        "fall of the loss by one factor, fitted to half of the texts of each kind and judged on "
+        "the others, 4096 tokens, thousandths of a nat per token",
+        interval(1000 * calibrated.by_kind(calibrated.curves(4096).crossed())),
+        "4 kinds of text, four texts each",
+        "the factor, on the other half",
+        "nothing",
+        "6 lengths",
+        "a rule in n, fitted to two kinds and judged on the other two, gained as much",
+        "SmolLM2-135M-Instruct in 4 bits; a model trained without a rule has a gradient near 0",
+        digits=1,
+    )
+
+
+@row("reactions-gain")
+def reactions_gain() -> Row:
+    """What a factor gains in RXNMapper."""
+    return Row(
+        "the same fall in RXNMapper, nats per token",
+        interval(calibrated.curves("RXNMapper").crossed()),
+        "16 reactions of one textbook",
+        "the factor, on the other half",
+        "nothing",
+        "4 other models, of which this is the one with a gain",
+        "the reactions are not its training text",
+        "RXNMapper, short texts",
+        digits=3,
+    )
+
+
+@row("audit")
+def audit() -> Row:
+    """Faults found by the audit."""
+    exhibits = [entry for entry in load("museum").entries if "exhibit" in entry.at]
+    found = sum(bool(entry.found["audit"]) for entry in exhibits)
+    return Row(
+        "public bugs, rebuilt, in which the audit finds a fault",
+        f"{found} of {len(exhibits)}",
+        "bugs of different projects",
+        "the audit was extended until it found them: no estimate for the next bug",
+        "nothing",
+        "one",
+        "it alarms on some released models that are right, and cannot read every kernel",
+        "attention as a function of q, k, v in PyTorch, and models of transformers",
+    )
