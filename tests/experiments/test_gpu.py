@@ -111,7 +111,7 @@ def test_the_command_trains_goes_on_and_tells_which_predictions_held(tmp_path, c
     ]
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     assert sum(map(len, before.values())) < 1e6
-    assert command.main([*arguments, "0"]) == 0  # all is there
+    assert command.main([*arguments, "1e-9"]) == 0  # all is there
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
     for line in results.read(tmp_path / "length.jsonl").values():
         assert np.shape(line["readings"]) in ((3, 3), (3, 1))
@@ -133,7 +133,7 @@ def on_a_rented_machine(code, *arguments):
 def test_a_machine_that_is_rented_needs_no_more_than_five_packages(tmp_path):
     code = "import experiments.gpu.checks, runpy; "
     code += "runpy.run_module('experiments', run_name='__main__')"
-    arguments = "gpu", "runs", "--device", "cpu", "--out", tmp_path, "--minutes", 0
+    arguments = "gpu", "runs", "--device", "cpu", "--out", tmp_path, "--minutes", 1e-9
     finished = on_a_rented_machine(code, *arguments)
     assert finished.returncode == 0, finished.stderr
     assert "not begun, no time is left" in finished.stdout

@@ -413,7 +413,8 @@ def log_mgf_by_quad(law, alpha):
         top = np.max(heights, where=np.isfinite(heights), initial=-np.inf)  # ∞ at some ends
 
         def density(s):
-            return np.exp(alpha * s + law.logpdf(s) - top)
+            value = np.exp(alpha * s + law.logpdf(s) - top)
+            return value if np.isfinite(value) else 0.0  # at an end that a point was rounded to
 
         parts = [
             integrate.quad(density, *ends, limit=200, epsabs=0.0, full_output=True)[0]
