@@ -85,7 +85,9 @@ def from_gradients(
     keys have weights of their own, their sums must agree. With `check`, a batch and a loss as
     `scale_gradient` takes them, both ways are also compared on that batch. Sums may be apart by
     `tolerance` times the root of the sum of squared products: 0.001, or 0.05 where gradients are in
-    half precision, which is to be given where they were computed in it (autocast).
+    half precision, which is to be given where they were computed in it (autocast). That the sums
+    agree is necessary, not sufficient: queries that also enter beside the logits, as in a gate
+    made of the same product, are seen by `check` alone.
 
     Raises RuntimeError, with the layer's name, where the identity does not hold or cannot be read:
     relative vectors, a gate packed with queries, norms of queries without a gain, a weight that
@@ -250,6 +252,8 @@ class _Reader:
         else:
             heads = heads or channels // (size or 1)
             size = size or channels // (heads or 1)
+        if not size and not channels:
+            raise self.refused(f"its dimensions have no name that is known ({', '.join(SIZES)})")
         if not heads * size or (channels and channels != heads * size and not packed):
             raise self.refused(
                 f"{channels} channels are not {heads} heads of {size}: a gate is packed in, or "

@@ -69,13 +69,15 @@ export function chosenOf(found, state) {
 }
 
 /** Return in words why the book recommends its scale, as texts and [text, page] pairs. */
-export function reason({ known, unit, g, v }) {
+export function reason({ known, unit, d, g, v }) {
   if (known === "nothing")
     return [
-      `It is ${unit ? "√d on the cosine" : "1/√d"}. In a `,
-      ["decoder of four layers with heads of 64", "training_details"],
-      ", at one learning rate, none of the four other scales that we tried trained better. ",
-      "It is the same for every n.",
+      `It is ${unit ? "√d on the cosine" : "1/√d"}: α = 1 in heads of every size, for every n. In a `,
+      ["decoder of four layers", "training_details"],
+      unit
+        ? ", at one learning rate, it trained as well as 1/√d on q·k."
+        : ", at one learning rate, none of the four other scales that we tried trained better.",
+      ...(d < 256 || unit ? [] : [" A decoder with ", ["one head of 256", "unscaled"], " trained slightly better with 1/d."]),
     ];
   if (known === "theta")
     return [
@@ -84,7 +86,7 @@ export function reason({ known, unit, g, v }) {
       ", α = Δ, for every number of keys, if the key’s score varies as the others do: no rule in n is needed.",
     ];
   return [
-    "It leaves the head as it is until you have measured ",
+    `It leaves the head as it is, if ${unit ? "√d multiplies its cosines" : "1/√d is its scale"}, until you measure `,
     ["the model’s own loss", "calibration"],
     `. For this target alone, in normal noise, ${digits(g / v)} times the logits would have the least `,
     ["loss of finding it", "retrieval"],
