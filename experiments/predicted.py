@@ -19,6 +19,7 @@ from experiments import (
     output_factor,
     rates,
     records,
+    scale_learned,
     trained,
 )
 from experiments.judging import HOLDS, OPEN, REFUTED, Part
@@ -125,6 +126,11 @@ GROUPS = (
         *("More of them", "length_extrapolation", "sweeps/trained_text_more.toml"),
         lambda: trained.more(text_models()),
         lambda: trained.MORE_WORDS,
+    ),
+    Group(
+        *("One head comes to its scale", "learning_scale", "predictions/one_head.md"),
+        scale_learned.parts,
+        lambda: scale_learned.WORDS,
     ),
     *(
         Group(f"Rates for {runs}", chapter, f"sweeps/{sweep}_rates.toml", parts)

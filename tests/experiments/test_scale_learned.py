@@ -1,0 +1,174 @@
+"""One head on its way to its scale: theory against other roads to it, and the record."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+from scipy.optimize import minimize_scalar
+
+from experiments import one_head, records, scale_learned
+from experiments.lab.descent import descend
+from experiments.lab.model import Config
+from experiments.lab.recall import Task, batch_loss, batches
+from experiments.scale_learned import KEYS, STRENGTH, WIDTH, Ways, gamma, mean_loss, model
+
+CONFIG = Config(width=8, head_size=8, sequence=16)
+
+
+def small(**settings):
+    fields = {"strength": 0.8, "optimizer": "sgd", "decay": "none", "batch": 8}
+    return Task(**{**fields, **settings})
+
+
+def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
+    head = one_head.started(CONFIG, 3, factor=2.0).double()
+    batch = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, small())]
+    batch_loss(head, batch).backward()
+    found = one_head.state(head)
+
+    def loss(log_t, name):
+        with torch.no_grad():
+            matrix = getattr(head, name)
+            before = matrix.clone()
+            matrix.mul_(np.exp(log_t))
+            value = float(batch_loss(head, batch))
+            matrix.copy_(before)
+        return value
+
+    for name in ("query", "key"):
+        slope = (loss(1e-4, name) - loss(-1e-4, name)) / 2e-4
+        assert found["slope"] == pytest.approx(slope, rel=1e-6)
+        assert found["slope_of_keys"] == pytest.approx(slope, rel=1e-6)
+    assert found["query"] == pytest.approx(float((head.query.detach() ** 2).sum()))
+
+
+def way(rate, steps):
+    """Return the states on the way by one batch in float64, of matrices of different sizes."""
+    task = small(learning_rate=rate, steps=steps + 1)
+    head = one_head.started(CONFIG, 3).double()
+    with torch.no_grad():
+        head.query *= 1.5
+    one = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, task)]
+    runs = descend(head, task, (one for _ in range(steps + 1)), batch_loss)
+    return [one_head.state(head) for _ in runs]
+
+
+def test_sizes_follow_the_scale_gradient_and_the_difference_stays_up_to_the_rate():
+    drifts = []
+    for rate, steps in ((2.0**-3, 80), (2.0**-6, 640)):
+        states = way(rate, steps)
+        first, last = states[0], states[-1]
+        expected = -2.0 * rate * sum(state["slope"] for state in states[:-1])
+        rises = [last[name] - first[name] for name in ("query", "key")]
+        assert rises == pytest.approx([expected, expected], rel=2.0 * rate)
+        assert first["query"] - first["key"] > 4.0
+        drifts.append(abs(rises[0] - rises[1]) / abs(expected))
+    assert 5.0 < drifts[0] / drifts[1] < 11.0  # an eighth of the rate, an eighth of the drift
+
+
+def test_the_linear_flow_is_the_closed_form():
+    rng = np.random.default_rng(0)
+    pair = rng.standard_normal((2, WIDTH, WIDTH))
+    pair *= np.sqrt(WIDTH) / np.linalg.norm(pair, axis=(1, 2), keepdims=True)
+
+    def flow(_, both):
+        query, key = both.reshape(2, -1)
+        return gamma() * np.concatenate([key, query])
+
+    tau = np.linspace(0.0, 20.0, 11)
+    found = solve_ivp(flow, (0.0, 20.0), pair.ravel(), t_eval=tau, rtol=1e-10, atol=1e-12)
+    query, key = found.y.reshape(2, WIDTH * WIDTH, -1)
+    size = np.linalg.norm(query, axis=0) * np.linalg.norm(key, axis=0)
+    cosine = (query * key).sum(axis=0) / size
+    start = np.arctanh(cosine[0])
+    x = 2.0 * gamma() * tau + start
+    np.testing.assert_allclose(cosine, np.tanh(x), rtol=1e-7)
+    np.testing.assert_allclose(size / size[0], np.cosh(x) / np.cosh(start), rtol=1e-7)
+
+
+def test_small_logits_are_pulled_at_the_rate_gamma():
+    """Many fresh rows of a head with tiny logits: its gradient is −γ times the other matrix."""
+    config = Config(width=WIDTH, head_size=WIDTH, sequence=KEYS)
+    head = one_head.started(config, 0, factor=1e-6)
+    task = Task(strength=STRENGTH, batch=1024)
+    batch_loss(head, next(batches(config, task))).backward()
+    query, key = head.query.detach(), head.key.detach()
+    for matrix, other in ((head.query, key), (head.key, query)):
+        pull = float(-(matrix.grad * other).sum() / other.square().sum())
+        assert pull == pytest.approx(gamma(), rel=0.02)
+
+
+def test_the_model_grows_exponentially_and_settles_at_the_rate_of_the_curvature():
+    tau = np.linspace(0.0, 20.0, 21)
+    early = model(tau, 1e-6)
+    np.testing.assert_allclose(early, 1e-6 * np.exp(2.0 * gamma() * tau), rtol=1e-4)
+    theta = scale_learned.tilt(STRENGTH, WIDTH)
+    late = model(np.array([0.0, 30.0, 40.0, 50.0]), 0.999 * theta)
+    rates = -np.diff(np.log(theta - late[1:])) / 10.0
+    curvature = float(mean_loss().derivative(2)(theta))
+    assert rates == pytest.approx(2.0 / np.sqrt(WIDTH) * theta * curvature, rel=0.01)
+
+
+def test_the_models_delay_is_when_its_loss_has_halved():
+    for factor in (1.0, 2.0**-8):
+        tau = scale_learned.model_delay(factor)
+        alpha = model(np.array([0.0, tau]), factor * np.sqrt(WIDTH) / 2.0)[-1]
+        assert float(mean_loss()(alpha)) == pytest.approx(np.log(KEYS) / 2.0, rel=1e-5)
+
+
+def test_at_rest_loss_and_penalty_are_least():
+    curve = mean_loss(16, 0.7)
+    for decay in one_head.L2[:-1]:
+        least = minimize_scalar(
+            lambda alpha, decay=decay: float(curve(alpha)) + decay * 4.0 * alpha,
+            bounds=(0.0, 25.0), options={"xatol": 1e-8},
+        )  # fmt: skip
+        assert scale_learned.at_rest(decay) == pytest.approx(least.x, rel=1e-4)
+    assert scale_learned.at_rest(0.3) == 0.0
+    critical = gamma(16, 0.7)
+    rests = [scale_learned.at_rest(critical * share) for share in (0.99, 1.01)]
+    assert rests[0] > 0.0 == rests[1]
+
+
+# --- the record ---------------------------------------------------------------------------------
+
+
+def test_the_record_is_complete_and_begins_as_here(monkeypatch):
+    record = records.load("one_head")
+    assert [entry.at for entry in record.entries] == [at for at, _ in one_head.work()]
+    monkeypatch.setattr(one_head, "STEPS", {"sgd": 8, "adam": 8})
+    for optimizer in one_head.STEPS:
+        at = {"optimizer": optimizer, "aligned": False, "factor": 2.0**-4, "seed": 1}
+        found, here = record.find(**at), one_head.way(**at)
+        for name, values in here.items():
+            np.testing.assert_allclose(values, found[name][:3], rtol=1e-3, atol=1e-6)
+
+
+def test_what_is_read_off_a_way_is_what_the_record_has():
+    ways = Ways("sgd", 1.0)
+    one = records.load("one_head").find(optimizer="sgd", factor=1.0, aligned=False, seed=2)
+    assert len(ways.steps) == len(one["loss"])
+    late = next(step for step, loss in zip(ways.steps, one["loss"], strict=True) if loss < 2.0794)
+    assert late - 4.0 < ways.delay()[2] <= late
+    at = list(ways.steps).index(400)
+    product = (one["query"][at] * one["key"][at]) ** 0.5
+    assert ways.size[2, at] == pytest.approx(product)
+    assert ways.direction[2, at] == pytest.approx(one["trace"][at] / product)
+    with pytest.raises(ValueError, match="do not come to"):
+        ways.first(ways.direction, 2.0)
+
+
+def test_every_prediction_is_judged_by_the_numbers_in_its_file():
+    text = (records.HERE / "predictions" / "one_head.md").read_text("utf-8")
+    names = re.findall(r"^\| (H\d+) \|", text, re.MULTILINE)
+    found = Counter(part.prediction for part in scale_learned.parts())
+    assert list(found) == names == list(scale_learned.WORDS)
+    delays = [4.0 * scale_learned.model_delay(factor) for factor in one_head.FACTORS]
+    assert "21, 90, 154 and 281 steps" in text
+    assert [round(delay) for delay in delays] == [21, 90, 154, 281]
+    theta = scale_learned.tilt(0.7, 16)
+    rests = [scale_learned.at_rest(decay) / theta for decay in one_head.L2]
+    assert np.round(rests, 3).tolist() == [0.785, 0.598, 0.415, 0.186, 0.0]
