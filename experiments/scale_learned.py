@@ -60,9 +60,9 @@ def gamma(width: int = WIDTH, strength: float = STRENGTH) -> float:
 
 @cache
 def mean_loss(width: int = WIDTH, strength: float = STRENGTH) -> CubicSpline:
-    """Return the mean loss L(α) of a head that is α/√w times the identity, for 0 ≤ α ≤ 2θ."""
+    """Return the mean loss L(α) of a head that is α/√w times the identity, for 0 ≤ α ≤ 1.2 θ."""
     theta = tilt(strength, width)
-    alpha = np.linspace(0.0, 2.0 * theta, 201)
+    alpha = np.linspace(0.0, 1.2 * theta, 49)
     return CubicSpline(alpha, retrieval.loss(Cosine(width), Tilted(theta), alpha, KEYS))
 
 

@@ -9,6 +9,9 @@ import torch
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 
+from attnlib import retrieval
+from attnlib.retrieval import Tilted
+from attnlib.scores import Cosine
 from experiments import one_head, records, scale_learned
 from experiments.lab.descent import descend
 from experiments.lab.model import Config
@@ -117,6 +120,31 @@ def test_the_models_delay_is_when_its_loss_has_halved():
         tau = scale_learned.model_delay(factor)
         alpha = model(np.array([0.0, tau]), factor * np.sqrt(WIDTH) / 2.0)[-1]
         assert float(mean_loss()(alpha)) == pytest.approx(np.log(KEYS) / 2.0, rel=1e-5)
+
+
+def test_the_curve_is_the_mean_loss_between_its_points():
+    theta = scale_learned.tilt(STRENGTH, WIDTH)
+    alpha = theta * np.array([0.01, 0.287, 0.999])
+    exact = retrieval.loss(Cosine(WIDTH), Tilted(theta), alpha, KEYS)
+    np.testing.assert_allclose(mean_loss()(alpha), exact, rtol=1e-5)
+
+
+def test_an_uneven_product_halves_its_loss_later():
+    """Both matrices are one random matrix: no turning is left, and its dimensions differ."""
+    config = Config(width=WIDTH, head_size=WIDTH, sequence=KEYS)
+    delays = []
+    for even in (True, False):
+        head = one_head.started(config, 1, aligned=even)
+        task = Task(strength=STRENGTH, batch=64, optimizer="sgd", learning_rate=0.25, decay="none")
+        with torch.no_grad():
+            head.key.copy_(head.query)
+            for matrix in head.parameters():
+                matrix.mul_((2.0**-4 * WIDTH / matrix.square().sum()) ** 0.5)
+        losses = descend(head, task, batches(config, task), batch_loss)
+        delays.append(next(step for step, _, loss in losses if loss < scale_learned.HALF))
+    exact = 4.0 * scale_learned.model_delay(2.0**-4, aligned=True)
+    assert delays[0] == pytest.approx(exact, abs=6.0)
+    assert 12.0 < delays[1] - delays[0] < 30.0
 
 
 def test_at_rest_loss_and_penalty_are_least():

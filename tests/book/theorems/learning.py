@@ -74,13 +74,13 @@ def one_step(at: Place) -> None:
 @tied("prop-learn-direction")
 def direction_first(at: Place) -> None:
     """Follow the linear flow of two matrices that begin at a right angle, of one norm."""
-    size, n, w, cosine = 6, 9, 25, 0.4
+    size, n, d, cosine = 6, 9, 25, 0.4
     rng = np.random.default_rng(0)
     query, key = rng.standard_normal((2, size, size))
     key -= (key * query).sum() / square(query) * query
     key *= np.sqrt(square(query) / square(key))
-    gamma = float(at.formula(r"\gamma =").value(varrho=cosine, n=n, w=w))
-    # The pull at uniform weights: the needle less the mean of all keys, along the query, over √w.
+    gamma = float(at.formula(r"\gamma =").value(varrho=cosine, n=n, d=d))
+    # The pull at uniform weights: the needle less the mean of all keys, along the query, over √d.
     pull = (cosine - cosine / n) / 5.0
 
     def flow(_: float, both: np.ndarray) -> np.ndarray:
@@ -102,21 +102,21 @@ def direction_first(at: Place) -> None:
 @tied("eq-learn-model")
 def directions_stay(at: Place) -> None:
     """Two multiples of the identity, with a loss that knows their product alone."""
-    w = 4
-    both = [0.8 * np.eye(w)] * 2
+    d = 9
+    both = [0.8 * np.eye(d)] * 2
 
     def of_alpha(alpha: float) -> float:
         return float(np.cos(alpha))
 
     def whole(query: np.ndarray, key: np.ndarray) -> float:
-        return of_alpha(float((query * key).sum()) / w**0.5)
+        return of_alpha(float((query * key).sum()) / d**0.5)
 
     query, key = gradients(whole, *both)
-    ends = [float(((0.8 * np.eye(w) - h * query) * (0.8 * np.eye(w) - h * key)).sum()) / w**0.5
+    ends = [float(((0.8 * np.eye(d) - h * query) * (0.8 * np.eye(d) - h * key)).sum()) / d**0.5
             for h in (1e-4, -1e-4)]  # fmt: skip
-    alpha = 0.8**2 * w**0.5
+    alpha = 0.8**2 * d**0.5
     names = {r"\frac{d\alpha}{d\tau}": "x", r"\mathcal L'(\alpha)": "y"}
-    known = {"x": (ends[0] - ends[1]) / 2e-4, "y": -np.sin(alpha), "alpha": alpha, "w": w}
+    known = {"x": (ends[0] - ends[1]) / 2e-4, "y": -np.sin(alpha), "alpha": alpha, "d": d}
     at.display().holds(names, relative=1e-7, **known)
 
 
