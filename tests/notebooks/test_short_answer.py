@@ -18,8 +18,8 @@ TAKEN = [
     ("short_answer", "short_bugs", "audit", "found"),
     ("questions", "asked_harm", "almost_scaled_training", "training_best"),
     ("questions", "asked_too_large", "audit", "too_large"),
-    ("questions", "asked_wanted_brief", "short_answer", "short_wanted_brief"),
-    ("questions", "asked_wanted_long", "short_answer", "short_wanted_long"),
+    ("questions", "asked_best_brief", "short_answer", "short_best_brief"),
+    ("questions", "asked_best_long", "short_answer", "short_best_long"),
 ]
 """A page and its name for a number; the chapter that it is from, and the name there."""
 
