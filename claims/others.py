@@ -10,7 +10,7 @@ import numpy as np
 
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
-from attnlib.scores import DotProduct
+from attnlib.scores import DotProduct, Normal
 from claims.registry import (
     Bar,
     Decision,
@@ -56,18 +56,21 @@ def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
 
 
 @claim("su.noise")
-def noise(means: tuple[float, ...] = (1.0, 0.0), n: int = 1024, seed: int = 0) -> Decision:
-    """The claim: noise of std 1 on the logits hardly changes outputs of values with these means."""
+def noise(alphas: tuple[float, ...] = (1.0, 4.0), n: int = 1024, seed: int = 0) -> Decision:
+    """The claim: noise of std 1 on the logits, of which the scores make α, hardly moves outputs.
+
+    Outputs are measured in standard deviations of a value.
+    """
     rng = np.random.default_rng(seed)
     scores, values, added = rng.standard_normal((3, 400, n))
-    before, after = rows.softmax(scores), rows.softmax(scores + added)
 
-    def changed(mean: float) -> float:
-        one, other = ((p * (values + mean)).sum(axis=1) for p in (before, after))
-        return float(np.sqrt(np.mean((other - one) ** 2) / np.mean(one**2)))
+    def moved(alpha: float) -> float:
+        change = rows.softmax(alpha * scores + added) - rows.softmax(scores, alpha)
+        return float(np.sqrt(np.mean((change * values).sum(axis=1) ** 2)))
 
-    found = [changed(mean) for mean in means]
-    shown = listed("{:.2f} of its size where the values have mean {:g}", found, means)
+    found = [moved(alpha) for alpha in alphas]
+    sharing = [1.0 / float(exact.collision_probability(Normal(), alpha, n)) for alpha in alphas]
+    shown = listed("{:.2f} at α = {:g}, where {:.0f} keys share the weight", found, alphas, sharing)
     rule = math.sqrt(math.expm1(1.0))
     return holds_within(*(one < Bar.TENTH for one in found)), {"found": shown, "rule": rule}
 
@@ -138,7 +141,7 @@ def unshared(
 def thirty(share: float = 0.3, at: float = 70_000, of: float = 220_000) -> Decision:
     """The claim: the logits stay below the cap from this share of the steps on."""
     found = at / of
-    return holds_within(close(found, share, Bar.TENTH)), {"found": found}
+    return holds_within(close(found, share, Bar.TENTH)), {"found": 100 * found}
 
 
 @claim("wortsman.quadratic")

@@ -11,6 +11,7 @@ from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct
 from claims import symbolic
 from claims.registry import (
+    RAISED,
     Bar,
     Decision,
     claim,
@@ -71,7 +72,8 @@ def linear(slope: float = 1.0, exponent: float = 1.0, offset: float = 0.0) -> De
 @claim("output.pre-scaled")
 def scale(exponent: float = -0.5) -> Decision:
     """The claim is that Z = d^exponent gives variance 1."""
-    return holds(close(variance_at(exponent), 1.0)), {"power": 2.0 * exponent + 1.0}
+    power = f"{2.0 * exponent + 1.0:g}".translate(RAISED)
+    return holds(close(variance_at(exponent), 1.0)), {"power": power}
 
 
 @claim("variance.product-rule")
@@ -110,7 +112,7 @@ def product_moments(mean_factor: float = 1.0, last_sign: int = -1) -> Decision:
 def multiply(words: float = 0.5, formula: float = -0.5) -> Decision:
     """By its words d^words gives variance 1; the source's own formula has d^formula."""
     agree = (close(variance_at(exponent), 1.0) for exponent in (words, formula))
-    return holds(*agree), {"power": 2.0 * words + 1.0}
+    return holds(*agree), {"power": f"{2.0 * words + 1.0:g}".translate(RAISED)}
 
 
 @claim("jacobian.components")
@@ -157,7 +159,7 @@ def one_hot(
     rng = np.random.default_rng(seed)
     largest = [weights(rng, d, VECTORS, exponent).max(axis=1) for d in dimensions]
     shares = [float(np.mean(weight > Bar.NINE_TENTHS)) for weight in largest]
-    numbers = {"shares": listed("{:.2f} (d = {})", shares, dimensions)}
+    numbers = {"shares": listed("{:.0f} % (d = {})", [100 * one for one in shares], dimensions)}
     return holds(*(share > Bar.HALF for share in shares)), numbers
 
 
