@@ -276,7 +276,8 @@ def not_rnn(
         for gain in gains
     }
     verdict = extended_unless(level, kept, Verdict.HOLDS_WITHIN)
-    return verdict, {"own": shown[gains[0]], "ours": shown[gains[-1]]}
+    first, last = gains[0], gains[-1]
+    return verdict, {"first": first, "own": shown[first], "last": last, "ours": shown[last]}
 
 
 @claim("comments.not-learning-rate")

@@ -142,7 +142,7 @@ FALSIFIED = [
         "training.worse",
         "open",
         but(experiments=("encoder", "encoder_longer")),
-        but(experiments=("source_start",), changed="larger", against="smaller"),
+        but(experiments=("source_start", "cause"), changed="larger", against="smaller"),
     ),
     ("training.bert", "holds within", but(experiments=("learning_rate", "cause"))),
     ("training.residual", "wrong", but(power_of_two="eight_with_bias")),
