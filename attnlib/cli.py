@@ -432,7 +432,7 @@ SHOWN = 10
 
 
 def _print_wanting(found: "Answer") -> None:
-    """Print the heads that are told from 0, those with the largest gradients first."""
+    """Print the heads significantly different from 0, the largest gradients first."""
     larger, smaller = found.gradient.wanting()
     heads = found.gradient.p_values().size
     typer.echo(
@@ -453,7 +453,8 @@ def _print_wanting(found: "Answer") -> None:
 def _apply(fit: "ScaleFit", network: Any, tokenizer: Any, folder: Path) -> None:
     """Save the model with its factors, where they gain and its weights can hold them."""
     if not fit.recommended:
-        raise CommandError(f"{folder} is not written: the gain is not told from 0", 1)
+        reason = "the gain is not significantly different from 0"
+        raise CommandError(f"{folder} is not written: {reason}", 1)
     done = fit.apply(network)
     if done.registered is not None:
         done.undo()

@@ -5,6 +5,7 @@ page says what the record says.
 """
 
 import html
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -121,10 +122,28 @@ def listed() -> str:
     return listing("census", "All layers", head, "\n".join(lines))
 
 
+REASONS = {
+    r".* requires the (\w+) library.*": r"needs the package \1",
+    r"'NoneType' and .*": "its code raises None to a power",
+    r"Exactly 1 of .*": "needs exactly one of three inputs",
+    r"`get_seq_length` .*": "asks a layer without attention for the length of its cache",
+    r".*\(\) missing (\d) required .*": r"needs \1 inputs more",
+}
+"""What errors say that the record cuts off."""
+
+
+def reason(line: str) -> str:
+    """Return why a layer gave no row, without its class and that of its model."""
+    said = line.rpartition(": ")[2]
+    for pattern, words in REASONS.items():
+        said = re.sub(pattern, words, said)
+    return said
+
+
 def missing() -> str:
     """Return the families of which nothing was measured and why, a line for each."""
     lines = [
-        f"- {one.at['family']}: {'; '.join(one.found['not'])}"
+        f"- {one.at['family']}: {'; '.join(dict.fromkeys(map(reason, one.found['not'])))}"
         for one in records.load("census").entries
         if one.found["not"] and not one.found["rows"]
     ]

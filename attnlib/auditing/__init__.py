@@ -71,7 +71,7 @@ def audit(
     not said may be as it is. With `rotates` it turns q and k by position, and only a query's own
     key is asked.
 
-    Also a finding: a scale at heads of 80, 96, 129 and 144 that belongs to a padded size; another
+    Also a finding: a scale at 80, 96, 129 or 144 dimensions that belongs to a padded size; another
     scale for one or some queries of a cache, or for values of another size; and gradients with
     respect to q, k, v, and the parameters of a module, that are not those of the forward pass.
 

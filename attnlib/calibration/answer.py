@@ -28,7 +28,7 @@ class Answer:
         """Return the verdict in a line."""
         low, high = self.fit.gain_interval
         advice = "a change is worth it" if self.fit.recommended else "leave it"
-        gain = f"gain {self.fit.gain.value:+.4f} nats a token, {low:+.4f} to {high:+.4f}"
+        gain = f"gain {self.fit.gain.value:+.4f} nats per token, {low:+.4f} to {high:+.4f}"
         if self.fit.per != "model":
             return f"at {self.length}: a factor per {self.fit.per}, {gain}: {advice}"
         factor = float(np.nanmax(self.fit.factor(self.length)))

@@ -95,7 +95,7 @@ class ScaleFit:
 
     @property
     def recommended(self) -> bool:
-        """Whether the gain is told from 0."""
+        """Whether the gain is significantly different from 0."""
         return self.gain_interval[0] > 0.0
 
     def __str__(self) -> str:

@@ -48,7 +48,7 @@ class ScaleGradient:
     def p_values(self) -> FloatArray:
         """Return each head's chance of so large a mean if it is 0, by Student's t, times the heads.
 
-        Bonferroni's correction: below .05 a head is told from 0 among all of them.
+        Bonferroni's correction: below .05 a head's is significantly different from 0 among all.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.abs(self.value) / self.standard_error
@@ -59,7 +59,7 @@ class ScaleGradient:
     def wanting(self, level: float = 0.05) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the heads that want larger logits and those that want smaller ones.
 
-        Two arrays of (layer, head), each head told from 0 at `level` among all of them.
+        Two arrays of (layer, head), each significantly not 0 at `level` among all heads.
         """
         told = self.p_values() < checking.positive("level", level)
         return np.argwhere(told & (self.value < 0)), np.argwhere(told & (self.value > 0))

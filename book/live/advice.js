@@ -73,7 +73,7 @@ export function reason({ known, unit, d, g, v }) {
   if (known === "nothing")
     return [
       `It is ${unit ? "√d on the cosine" : "1/√d"}: α = 1 in heads of every size, for every n. In a `,
-      ["decoder of four layers", "training_details"],
+      ["decoder of four layers with 64-dimensional heads", "training_details"],
       unit
         ? ", at one learning rate, it trained as well as 1/√d on q·k."
         : ", at one learning rate, none of the four other scales that we tried trained better.",

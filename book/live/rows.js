@@ -37,11 +37,12 @@ export function sampleRow(n, S = TABLE.arrivals) {
   const masses = scores.map(() => 1);
   if (n > kept) {
     const edge = scores[kept - 1];
-    let missing = n * (1 - S[kept - 1] / total);
+    const density = (n - kept) / (1 - S[kept - 1] / total); // all masses add up to n
+    let missing = n - kept;
     for (let i = 0; SCORES[i] < edge; i++) {
       scores.push(SCORES[i]);
-      masses.push(n * MASSES[i]);
-      missing -= n * MASSES[i];
+      masses.push(density * MASSES[i]);
+      missing -= density * MASSES[i];
     }
     scores.push(edge); // what the last step of the grid has too much or too little
     masses.push(missing);

@@ -47,7 +47,7 @@ def page(record: Record) -> str:
         **shown,
         **{name: kinds[name] for name in (cells.RIGHT, cells.REFUSED, cells.WRONG)},
         families=len(FAMILIES),
-        more=len(MORE),
+        all=len(FAMILIES) + len(MORE),
         tries=len(found) - kinds[cells.NONE],
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )

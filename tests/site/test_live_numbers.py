@@ -68,7 +68,7 @@ def sample_row(n, alpha, arrived):
     """Return the largest weights, and Σp², of a row of n normal scores made from arrivals.
 
     The k-th score is exceeded with chance S_k/S_{n+1}. The rest of a long row is replaced by its
-    mean, n e^{α²/2} Φ(s − α) below the smallest of them.
+    mean, e^{α²/2} Φ(s − α)/Φ(s) times their number, below the smallest s of them.
     """
     kept = arrived.size - 1
     count = min(n, kept)
@@ -78,7 +78,8 @@ def sample_row(n, alpha, arrived):
     rest = np.zeros(2)
     if n > kept:
         order = np.array([1.0, 2.0]) * alpha
-        logs = np.log(n) + order**2 / 2.0 + log_ndtr(scores[-1] - order) - order * scores[0]
+        left = (n - kept) / (1.0 - arrived[kept - 1] / total)
+        logs = np.log(left) + order**2 / 2.0 + log_ndtr(scores[-1] - order) - order * scores[0]
         rest = np.exp(logs)
     mass = powers.sum() + rest[0]
     return powers / mass, ((powers**2).sum() + rest[1]) / mass**2
@@ -92,6 +93,8 @@ def test_the_sample_row(call, n):
         kept = found["weights"][: weights.size]
         np.testing.assert_allclose(kept, weights, rtol=2e-3, atol=1e-12)
         assert found["collision"] == pytest.approx(collision, rel=2e-3)
+        if alpha == 0.0:  # n equal keys, not one more
+            assert 1 / found["collision"] == pytest.approx(n, rel=1e-9)
         assert found["gradient"] == pytest.approx(alpha * (1 - found["collision"]))
 
 
