@@ -33,8 +33,9 @@ class Answer:
             return f"at {self.length}: a factor per {self.fit.per}, {gain}: {advice}"
         factor = float(np.nanmax(self.fit.factor(self.length)))
         ends = self.fit.interval
-        half = "" if ends is None else f" ± {(ends[1] - ends[0]) / 2:.2f}"
-        return f"at {self.length} this model wants ×{factor:.2f}{half} ({gain}): {advice}"
+        between = "" if ends is None else f", {ends[0]:.2f} to {ends[1]:.2f}"
+        verdict = f"at {self.length} this model wants ×{factor:.2f}{between} ({gain}): {advice}"
+        return verdict + self.fit.doubt
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

@@ -37,11 +37,17 @@ STEP = 0.1
 SMALLEST = 1e-6
 """What stands for the factor 0 that log n gives a row of one key, whose weight is 1 anyway."""
 
+TOLERANCE = 1e-4
+"""A fit ends where its gradient is so small beside the first, and nothing is left to fall."""
+
+OUTSIDE = 1e-3
+"""How far t may lie outside its interval before a fit says so, as a share."""
+
 PATIENCE = 2
 """How many steps may pass without a lower loss on the texts that only say when to stop."""
 
 HELD_OUT = 4
-"""One text of so many, of those to fit to, only says when to stop."""
+"""One text of so many, of those to fit several numbers to, only says when to stop."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,25 @@ class ScaleFit:
         """Whether the gain is significantly different from 0."""
         return self.gain_interval[0] > 0.0
 
+    @property
+    def doubt(self) -> str:
+        """Where t lies outside its interval, that it does and why; else nothing."""
+        low, high = self.interval or (0.0, math.inf)
+        t = math.exp(np.nanmax(self.a))
+        if low * (1.0 - OUTSIDE) <= t <= high * (1.0 + OUTSIDE):
+            return ""
+        return (
+            f"; t = {t:.3g} lies outside its interval, {low:.3g} to {high:.3g}: it was stopped by "
+            f"`steps`, or at a factor of {math.exp(LARGEST):.0f}"
+        )
+
     def __str__(self) -> str:
         low, high = self.gain_interval
         what = f"a fit per {self.per}, {self.law}"
-        gain = f"gains {self.gain.value:+.4f} nats ({low:+.4f} to {high:+.4f}, 95 %)"
+        gain = f"gains {self.gain.value:+.3g} nats ({low:+.3g} to {high:+.3g}, 95 %)"
         advice = "worth a change" if self.recommended else "leave the model as it is"
-        return f"{what}: {gain} on {self.before.size} texts that it has not seen: {advice}"
+        texts = f"on {self.before.size} texts that it has not seen"
+        return f"{what}: {gain} {texts}: {advice}{self.doubt}"
 
     def apply(self, model: nn.Module, name: str = "attnlib-fitted") -> Applied:
         """Put the factors into the model, for good; `undo` of what is returned takes them back.
@@ -174,12 +193,13 @@ def fit_scales(
     whose rule over its value at n₀ is multiplied by e^a. n₀ is `train_length`, by default the most
     keys that a query of the texts sees.
 
-    L-BFGS (scipy), from t = 1, at most `steps` steps and |log t| at most log 8 at n₀. Of four or
-    more texts to fit to every fourth only says when to stop. `test` has texts that are used for
-    neither: the gain is their fall of the loss, text by text. `recommended` is whether its 95 %
-    interval over texts is above 0. Texts, `loss` and errors as for `scale_gradient`. `report` is
-    called after each step with what was computed and its loss. A `memory` keeps each pass in a
-    file: called again with the same model and texts, token ids, a fit goes on where it was stopped.
+    L-BFGS (scipy), from t = 1, at most `steps` steps and |log t| at most log 8 at n₀; the unit of
+    the loss does not count. Where more than one number is fitted, of four or more texts every
+    fourth only says when to stop. `test` has texts that are used for neither: the gain is their
+    fall of the loss, text by text. `recommended` is whether its 95 % interval over texts is above
+    0. Texts, `loss` and errors as for `scale_gradient`. `report` is called after each step with
+    what was computed and its loss. A `memory` keeps each pass in a file: called again with the same
+    model and texts, token ids, a fit goes on where it was stopped.
     Chapter: calibration.
     """
     checking.choice("per", per, ("model", "layer", "head"))
@@ -204,8 +224,9 @@ def fit_scales(
         train_length=train_length,
         memory=memory or Memory(),
     )
-    held = texts[HELD_OUT - 1 :: HELD_OUT]
-    used = [text for i, text in enumerate(texts) if i % HELD_OUT != HELD_OUT - 1]
+    every = HELD_OUT if fitting.parameters > 1 else len(texts) + 1
+    held = texts[every - 1 :: every]
+    used = [text for i, text in enumerate(texts) if i % every != every - 1]
     best = fitting.fit(used, held, steps, report or (lambda what, value: None))
     before = np.array([fitting.loss_of(text, None) for text in unused])
     after = np.array([fitting.loss_of(text, best) for text in unused])
@@ -311,15 +332,19 @@ class Fitting:
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
         """Return the parameters of the least loss, as the texts that are held out see it."""
-        best = np.zeros(self.parameters)
+        best, unit = np.zeros(self.parameters), (0.0, 0.0)
         least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
         waited = 0
 
         def value(u: FloatArray) -> tuple[float, FloatArray]:
+            nonlocal unit
             found = [self.slope(text, STEP * u) for text in used]
             loss = float(np.mean([one for one, _ in found]))
+            gradient: FloatArray = np.mean([slope for _, slope in found], axis=0)
             report("fit", loss)
-            return loss, STEP * np.mean([slope for _, slope in found], axis=0)
+            if not unit[1]:  # the first step takes one number to STEP, whatever the loss counts
+                unit = loss, float(np.abs(gradient).max()) or 1.0
+            return (loss - unit[0]) / unit[1] / STEP, gradient / unit[1]
 
         def after_step(intermediate_result: Any) -> None:
             nonlocal best, least, waited
@@ -343,7 +368,7 @@ class Fitting:
             method="L-BFGS-B",
             bounds=[(-LARGEST / STEP, LARGEST / STEP)] * best.size,
             callback=after_step,
-            options={"maxiter": steps},
+            options={"maxiter": steps, "ftol": TOLERANCE**2, "gtol": TOLERANCE},
         )
         return best
 

@@ -53,7 +53,8 @@ class Multiplied(interception.Watching):
         heads = query.shape[-3] if query.ndim > 2 else 1
         place = Place(*self.count_call(module), heads, query.shape[-1])
         factor = self.factor(place, query, keys_seen(query, key, mask, is_causal))
-        return query * factor.to(query.dtype).unsqueeze(-1)
+        wide = torch.promote_types(query.dtype, torch.float32)  # a factor in half is a staircase
+        return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype)
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return what a model of transformers gets when it asks for a function of attention."""

@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from attnlib.calibration import fit_scales, needles, repeated_tokens, scale_gradient
+from attnlib.calibration.answer import Answer
 from attnlib.calibration.passes import own_loss, read
 from attnlib.policies import POLICIES
 
@@ -224,7 +225,7 @@ def test_the_best_factor_of_a_needle_is_found_within_its_interval():
         assert fit.recommended
     assert inside >= 17  # 19 are expected; fewer than 17 of 20 happen once in sixty
     low, high = np.transpose(ends)
-    error = (high - low).mean() / 2.0 / stats.t.ppf(0.975, 5)  # six of eight texts are fitted to
+    error = (high - low).mean() / 2.0 / stats.t.ppf(0.975, 7)
     assert 0.5 < ((low + high) / 2.0).std(ddof=1) / error < 2.0
 
 
@@ -237,8 +238,10 @@ def test_a_text_that_says_when_to_stop_is_not_fitted_to():
             fitted.append(next(i for i, one in enumerate(rows) if one is text))
         return found_loss(model, text)
 
-    fit_scales(OneHead(), rows[:4], rows[4:], loss=seen, steps=2)
+    fit_scales(OneHead(), rows[:4], rows[4:], loss=seen, steps=2, law="log")
     assert set(fitted) == {0, 1, 2}
+    fit_scales(OneHead(), rows[:4], rows[4:], loss=seen, steps=2)  # one number: no need
+    assert set(fitted) == {0, 1, 2, 3}
     assert fit_scales(OneHead(), rows[:2], rows[4:], loss=found_loss).interval is not None
 
 
@@ -328,6 +331,51 @@ def test_three_heads_with_a_wrong_scale_are_put_right():
     assert fit.recommended
     assert fit.after.mean() - right < 0.1 * (fit.before.mean() - right)
     np.testing.assert_allclose(fit.factor(24)[1], [1 / 1.3, 1 / 1.3, 1 / 1.3, 1.0], atol=0.08)
+
+
+class Packed(nn.Module):
+    """Attention that makes queries, keys and values in one layer of no name that is known."""
+
+    def __init__(self):
+        super().__init__()
+        self.wqkv = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        return x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def packed():
+    torch.manual_seed(0)
+    xs = torch.randn(8, 2, 9, 32).double().unbind()
+    return nn.Sequential(Packed(), Packed()).double(), list(xs)
+
+
+def squared(model, x):
+    return model(x).square().mean()
+
+
+@pytest.mark.parametrize("per", ["model", "head"])
+def test_a_fit_does_not_depend_on_the_unit_of_the_loss(per):
+    model, xs = packed()
+    fits = [
+        fit_scales(model, xs[:4], xs[4:], loss=lambda m, x, c=c: c * squared(m, x), per=per)
+        for c in (1.0, 0.1, 0.01, 0.001)
+    ]
+    assert fits[0].factor(9).min() < 0.5
+    for fit in fits[1:]:
+        np.testing.assert_allclose(fit.factor(9), fits[0].factor(9), rtol=1e-3)
+
+
+def test_a_fit_says_when_its_factor_is_outside_its_interval():
+    rows = [needle_rows(np.random.default_rng(seed), 4.0, 2.0) for seed in range(6)]
+    short, full = (
+        fit_scales(OneHead(), rows[:3], rows[3:], loss=found_loss, steps=steps) for steps in (1, 12)
+    )
+    assert short.factor(64)[0, 0] > 1.001 * short.interval[1]
+    for text in (str(short), str(Answer(64, scale_gradient(OneHead(), rows, found_loss), short))):
+        assert "lies outside its interval" in text
+    assert "interval" not in str(full)
 
 
 def test_a_fit_is_json():
