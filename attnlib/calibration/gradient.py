@@ -96,7 +96,8 @@ def scale_gradient(
     a mapping of arguments for a model of transformers with a loss of its own.
 
     The model runs as it is, in training or evaluation; no weight gets a gradient, and the outputs
-    are bitwise its own. Memory is that of a training step without gradients of weights.
+    are bitwise its own. Memory is that of a training step without gradients of weights. Activations
+    may be computed again (torch.utils.checkpoint), and compiled parts run as they are written.
 
     Raises ValueError for no batches, and a loss that is no finite number or that does not depend on
     attention; RuntimeError for attention that is written out or cannot be reached, by its name.

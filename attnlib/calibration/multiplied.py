@@ -43,8 +43,13 @@ class Multiplied(interception.Watching):
 
     def __init__(self, model: nn.Module, factor: Factor) -> None:
         super().__init__(model)
-        self.factor = factor
+        self.model, self.factor = model, factor
         self.inside = False
+
+    def belongs(self, module: Any) -> bool:
+        """Return whether the module is a part of the model that runs; backward in any thread."""
+        again = id(module) in self.names and interception.in_backward_pass()
+        return super().belongs(module) or again
 
     def multiplied(
         self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
@@ -83,7 +88,8 @@ class Multiplied(interception.Watching):
     @interception.not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a function of PyTorch returns here."""
-        if self.inside or not self.running:
+        again = interception.in_backward_pass()  # of a function of a module's, maybe, with none
+        if self.inside or not (self.running or again):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             before = self.calls.total()
@@ -98,7 +104,8 @@ class Multiplied(interception.Watching):
             return result
         if func is functional.scaled_dot_product_attention:
             query, key, _, mask, _, causal, *_ = given = Arguments(*args, **kwargs)
-            query = self.multiplied(self.running[-1], query, key, mask, causal)
+            module = self.running[-1] if self.running else self.model
+            query = self.multiplied(module, query, key, mask, causal)
             return func(**given._replace(query=query)._asdict())
         return func(*args, **kwargs)
 
@@ -108,6 +115,7 @@ def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
     """Run the model in this context, with the logits of each call times its factor."""
     mode = Multiplied(model, factor)
     with ExitStack() as stack:
+        stack.enter_context(interception.eagerly())
         stack.enter_context(FAST_PATH_OFF)
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
             from transformers import AttentionInterface

@@ -4,11 +4,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils import checkpoint
 
+from attnlib import interception
 from attnlib.calibration.multiplied import Place, multiplied
 from attnlib.checking import FloatArray
 
@@ -17,6 +20,13 @@ Loss = Callable[[nn.Module, Any], Tensor]
 
 LogFactor = Callable[[Place, FloatArray], FloatArray]
 """From a place and n of each query, (…, 1, queries), to log t of its heads, (…, heads, queries)."""
+
+
+GRADIENTS = interception.seen_from_inside(torch.autograd.grad)
+"""Activations that are computed again in it are seen."""
+
+AGAIN = 1e-3
+"""How far the length of queries that are computed again may be from what it was, as a share."""
 
 
 class Part(NamedTuple):
@@ -67,16 +77,32 @@ def read(
     Raises RuntimeError where attention cannot be reached, ValueError for a loss that is no number.
     """
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
+    lengths: dict[Place, float] = {}
 
-    def factor(place: Place, _: Tensor, keys: Tensor) -> Tensor:
-        if place not in leaves:  # a backward pass may compute activations again
-            logs = log_factor(place, keys.double().cpu().numpy())
-            shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
-            leaf = torch.from_numpy(np.broadcast_to(logs, shape).copy()).to(keys.device)
-            leaves[place] = leaf.requires_grad_(gradient), keys
-        return leaves[place][0].exp()
+    def factor(place: Place, query: Tensor, keys: Tensor) -> Tensor:
+        length = float(torch.linalg.vector_norm(query.detach(), dtype=torch.float64))
+        if interception.in_backward_pass():  # activations are computed again, in another order
+            place = min(lengths, key=lambda known: abs(lengths[known] - length))
+            if abs(lengths[place] - length) > AGAIN * length:
+                raise RuntimeError(f"{place.layer}: what is computed again has other queries")
+            return leaves[place][0].exp()
+        if gradient and not torch.is_grad_enabled():
+            raise RuntimeError(
+                f"{place.layer} attends under torch.no_grad, or in a checkpoint other than "
+                "torch.utils.checkpoint: the loss has no derivative by its logits"
+            )
+        logs = log_factor(place, keys.double().cpu().numpy())
+        shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
+        leaf = torch.from_numpy(np.broadcast_to(logs, shape).copy()).to(keys.device)
+        leaves[place], lengths[place] = (leaf.requires_grad_(gradient), keys), length
+        return leaf.exp()
 
-    with frozen(model), torch.set_grad_enabled(gradient), multiplied(model, factor) as mode:
+    with (
+        frozen(model),
+        torch.set_grad_enabled(gradient),
+        mock.patch.object(checkpoint, "CheckpointFunction", _NotReentrant),
+        multiplied(model, factor) as mode,
+    ):
         value = loss(model, text)
         number = _number(value)
         if not leaves or mode.silent():
@@ -87,7 +113,7 @@ def read(
             )
         try:
             wanted = [leaf for leaf, _ in leaves.values()]
-            gradients = torch.autograd.grad(value, wanted) if gradient else ()
+            gradients = GRADIENTS(value, wanted) if gradient else ()
         except NotImplementedError as error:  # flex attention on a CPU
             [layer, *_] = (place.layer for place in leaves)
             raise RuntimeError(
@@ -99,6 +125,15 @@ def read(
         for (place, (_, keys)), found in zip(leaves.items(), gradients, strict=gradient)
     ]
     return Pass(number, parts)
+
+
+class _NotReentrant:
+    """Stands in for a checkpoint with use_reentrant=True, which no leaf gets a gradient through."""
+
+    @staticmethod
+    def apply(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+        run = checkpoint.checkpoint
+        return run(function, *args, use_reentrant=False, preserve_rng_state=preserve)
 
 
 @contextmanager

@@ -70,13 +70,14 @@ def probe(
     the number of keys. Sums over the rows are kept, not the rows: `attnlib.probing.measure.measure`
     has those of a call, which `attnlib.probing.observer.Observer` hands to a function of yours.
 
-    What it cannot see, attention that is written out, another kernel or a graph of torch.compile,
-    it names: in a UserWarning at its end, or a RuntimeError if it has seen no call at all; so it
-    does with a `mask` and `targets` that fit no call. To measure a model under another scale, enter
-    `attnlib.attention.rescale` inside (RuntimeError the other way round); its post_scale comes
-    after what is measured. A UserWarning names the layers that have computed NaN or infinity, or
-    logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a module; ValueError for
-    a mask, targets or a number of rows that are not as above. Chapter: probe.
+    Compiled parts run as they are written. What it cannot see, attention that is written out or
+    another kernel, it names: in a UserWarning at its end, or a RuntimeError if it has seen no call
+    at all; so it does with a `mask` and `targets` that fit no call. To measure a model under
+    another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round); its
+    post_scale comes after what is measured. A UserWarning names the layers that have computed NaN
+    or infinity, or logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a
+    module; ValueError for a mask, targets or a number of rows that are not as above. Chapter:
+    probe.
 
     >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
     >>> with probe(layer) as report:
@@ -96,7 +97,7 @@ def probe(
     report = Report(theory=theory, targets=targets is not None)
     see = into(report, rows, np.random.default_rng(0))
     observer = Observer(model, see, Reader(mask, targets))
-    with observer.at_work():
+    with interception.eagerly(), observer.at_work():
         yield report
     observer.finish()
     if report.not_finite:

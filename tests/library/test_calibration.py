@@ -1,6 +1,7 @@
 """Scale gradients, fits and needles: against differences, closed forms and models that we know."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from attnlib.calibration import fit_scales, needles, repeated_tokens, scale_gradient
 from attnlib.calibration.answer import Answer
 from attnlib.calibration.passes import own_loss, read
 from attnlib.policies import POLICIES
+from attnlib.probing import probe
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {**SIZES, "intermediate_size": 48, "max_position_embeddings": 64}
@@ -96,6 +99,28 @@ def needle_rows(rng: np.random.Generator, alpha: float, theta: float) -> torch.T
     scores = rng.normal(size=(200, 64))
     scores[:, 0] += theta
     return torch.from_numpy(alpha * scores)
+
+
+class Packed(nn.Module):
+    """Attention that makes queries, keys and values in one layer of no name that is known."""
+
+    def __init__(self):
+        super().__init__()
+        self.wqkv = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        return x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def packed():
+    torch.manual_seed(0)
+    xs = torch.randn(8, 2, 9, 32).double().unbind()
+    return nn.Sequential(Packed(), Packed()).double(), list(xs)
+
+
+def squared(model, x):
+    return model(x).square().mean()
 
 
 # --- gradients -----------------------------------------------------------------------------------
@@ -312,6 +337,62 @@ def test_activations_that_are_computed_again_have_the_same_factors():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+class Checkpointed(nn.Module):
+    """One layer three times, or only what it does in itself, whose activations are not kept."""
+
+    def __init__(self, layer, kind):
+        super().__init__()
+        self.layer, self.kind = layer, kind
+
+    def forward(self, x):
+        for _ in range(3):
+            run = self.layer if self.kind == "module" else self.layer.forward
+            if self.kind == "none":
+                x = run(x)
+            else:
+                x = checkpoint(run, x, use_reentrant=self.kind == "reentrant")
+        return x
+
+
+@pytest.mark.parametrize("kind", ["module", "function", "reentrant"])
+def test_a_checkpoint_outside_transformers_has_the_same_gradient(kind):
+    [layer, _], xs = packed()
+    found, expected = (
+        scale_gradient(Checkpointed(layer, one), xs[:2], squared) for one in (kind, "none")
+    )
+    np.testing.assert_allclose(found.samples.sum(axis=1), expected.samples.sum(axis=1), rtol=1e-12)
+    fits = [
+        fit_scales(Checkpointed(layer, one), xs[:2], xs[2:4], loss=squared, steps=3, per="head")
+        for one in (kind, "none")
+    ]
+    np.testing.assert_allclose(fits[0].after, fits[1].after, rtol=1e-9)
+
+
+def test_attention_under_no_grad_is_named():
+    model, xs = packed()
+    forward = model[1].forward
+    model[1].forward = torch.no_grad()(forward)
+    with pytest.raises(RuntimeError, match=r"^1 attends under torch\.no_grad"):
+        scale_gradient(model, xs[:1], squared)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler has its own
+def test_compiled_blocks_run_as_they_are_written():
+    model, xs = packed()
+    expected = scale_gradient(model, xs[:2], squared)
+    model[0] = torch.compile(model[0], backend="eager")
+    model[1].compile(backend="eager")
+    squared(model, xs[0])
+    found = scale_gradient(model, xs[:2], squared)
+    np.testing.assert_allclose(found.samples, expected.samples, rtol=1e-12)
+    with warnings.catch_warnings(record=True) as caught, probe(model) as report:
+        warnings.simplefilter("always")
+        model(xs[0])
+    assert len(report.table()) == 8
+    assert not [one for one in caught if "not measured" in str(one.message)]
+    torch._dynamo.reset()
+
+
 def test_three_heads_with_a_wrong_scale_are_put_right():
     """A model is to say what it said before three of its heads were changed."""
     model = tiny("Llama", "sdpa")
@@ -331,28 +412,6 @@ def test_three_heads_with_a_wrong_scale_are_put_right():
     assert fit.recommended
     assert fit.after.mean() - right < 0.1 * (fit.before.mean() - right)
     np.testing.assert_allclose(fit.factor(24)[1], [1 / 1.3, 1 / 1.3, 1 / 1.3, 1.0], atol=0.08)
-
-
-class Packed(nn.Module):
-    """Attention that makes queries, keys and values in one layer of no name that is known."""
-
-    def __init__(self):
-        super().__init__()
-        self.wqkv = nn.Linear(32, 96)
-
-    def forward(self, x):
-        q, k, v = self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
-        return x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-
-
-def packed():
-    torch.manual_seed(0)
-    xs = torch.randn(8, 2, 9, 32).double().unbind()
-    return nn.Sequential(Packed(), Packed()).double(), list(xs)
-
-
-def squared(model, x):
-    return model(x).square().mean()
 
 
 @pytest.mark.parametrize("per", ["model", "head"])
