@@ -4,7 +4,7 @@ The lowest floor of the library: it imports nothing of ours.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any
 
@@ -142,6 +142,26 @@ def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEG
     if not minimum <= number <= maximum:
         raise ValueError(f"{name} must be from {minimum} to {maximum}, got {name}={_short(number)}")
     return number
+
+
+def batches(name: str, value: Any) -> list[Any]:
+    """Return a list of what `value` holds; one batch in its place is refused.
+
+    >>> batches("train", "text")
+    Traceback (most recent call last):
+    TypeError: train must be a list of batches, each as the loss takes it, got one str: give [batch]
+    """
+    if (
+        isinstance(value, str | Mapping)
+        or hasattr(value, "shape")
+        or not isinstance(value, Iterable)
+    ):
+        shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+        raise TypeError(
+            f"{name} must be a list of batches, each as the loss takes it, got one "
+            f"{type(value).__name__}{shape}: give [batch]"
+        )
+    return list(value)
 
 
 def generator(name: str, value: Any) -> np.random.Generator:

@@ -47,7 +47,7 @@ def rescale(
     factor: str | Policy | Rule | ArrayLike | Tensor | None = None,
     train_length: float | None = None,
     normalize_qk: bool = False,
-    layers: Iterable[int] | None = None,
+    layers: Iterable[int | str] | None = None,
 ) -> "_Context":
     """Return a context in which every scaled_dot_product_attention call runs at another scale.
 
@@ -64,8 +64,9 @@ def rescale(
     is given.
 
     `layers` are those that change: modules that attend, counted from 0 as they first do so in the
-    context. Where they are given, models under torch.compile run as they are written: in a graph
-    layers cannot be told apart. PyTorch warns of the hooks that do it. By default all change.
+    context, or by name, as `probe` names them. Where they are given, models under torch.compile run
+    as they are written: in a graph layers cannot be told apart. PyTorch warns of the hooks that do
+    it. By default all change.
 
     It reaches every way to that function in this thread: from torch.nn.functional, an import of
     the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and models under
@@ -102,12 +103,18 @@ def rescale(
     return _Context(partial(_Rescaled, options, relative, _places(layers)))
 
 
-def _places(layers: Iterable[int] | None) -> set[int] | None:
+def _places(layers: Iterable[int | str] | None) -> set[int | str] | None:
     if layers is None:
         return None
-    if not isinstance(layers, Iterable):
-        raise TypeError(f"layers must be integers from 0 on, got layers={layers!r:.80}")
-    places = {checking.integer("layers", place, minimum=0) for place in layers}
+    if isinstance(layers, str) or not isinstance(layers, Iterable):
+        raise TypeError(
+            f"layers must be a list of integers from 0 on or names, such as [{layers!r:.80}], got "
+            f"layers={layers!r:.80}"
+        )
+    places = {
+        one if isinstance(one, str) else checking.integer("layers", one, minimum=0)
+        for one in layers
+    }
     if not places:
         raise ValueError("layers must name one or more, got none")
     return places
@@ -137,6 +144,8 @@ class _Context(ContextDecorator):
         mode.__exit__(kind, error, trace)
         mode.watch_no_more()
         FAST_PATH_OFF.__exit__()
+        if ENTERED.modes:  # the outer one would have changed them
+            ENTERED.modes[-1].calls += mode.calls
         if mode.calls == 0 and error is None:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
@@ -161,7 +170,7 @@ class _Rescaled(Mode):
     """Hands a model's calls of scaled_dot_product_attention to `scaled`."""
 
     def __init__(
-        self, options: Options, relative: Policy | Factor | None, layers: set[int] | None
+        self, options: Options, relative: Policy | Factor | None, layers: set[int | str] | None
     ) -> None:
         super().__init__()
         self.options, self.relative, self.layers = options, relative, layers
@@ -204,8 +213,12 @@ class _Rescaled(Mode):
             return True
         if not self.running:
             return 0 in self.layers
-        module = self.running[-1]
-        return self.found.setdefault(module, len(self.found)) in self.layers
+        outer, module = self.running[0], self.running[-1]
+        place: int | str = self.found.setdefault(module, len(self.found))
+        if any(isinstance(one, str) for one in self.layers):
+            names = {part: name for name, part in outer.named_modules()}
+            return not self.layers.isdisjoint({place, names[module]})
+        return place in self.layers
 
     def changed(self, options: Options) -> Options:
         """Return the options of a call that changes, as far as the context leaves them."""

@@ -19,7 +19,7 @@ class Call(NamedTuple):
 
 
 def of_queries(call: Call) -> torch.Size:
-    """Return the shape (…, L) of the queries that come out; RuntimeError where there is none."""
+    """Return the shape (…, L) of the queries that come out; ValueError where there is none."""
     q, k, v, attn_mask, *_ = call
     if type(attn_mask).__name__ == "CausalBias":  # it has no numbers to count keys by
         raise TypeError("attn_mask must be a plain tensor, got a CausalBias: pass is_causal=True")
@@ -28,7 +28,16 @@ def of_queries(call: Call) -> torch.Size:
         leading[1:] = (torch.Size((*shape[:-1], *leading[0][-1:])) for shape in leading[1:])
     common = leading[0]
     if not common == leading[1] == leading[2]:  # hardly ever: it takes ten times as long
-        common = torch.broadcast_shapes(*leading)  # type: ignore[no-untyped-call]
+        try:
+            common = torch.broadcast_shapes(*leading)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            shapes = ", ".join(
+                f"{name} {tuple(t.shape)}" for name, t in zip("qkv", call[:3], strict=True)
+            )
+            raise ValueError(
+                f"q, k and v must broadcast before their last two axes, got {shapes}; heads that "
+                "share keys are (batch, heads, n, d) with enable_gqa=True"
+            ) from error
     shape = torch.Size((*common, q.shape[-2]))
     if attn_mask is not None and not broadcasts(attn_mask.shape, (*shape, k.shape[-2])):
         wanted, got = (*shape, k.shape[-2]), tuple(attn_mask.shape)

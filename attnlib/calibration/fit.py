@@ -15,7 +15,7 @@ from torch import nn
 from attnlib import checking
 from attnlib.attention.options import named_policy
 from attnlib.calibration.applied import Applied, fold, registered
-from attnlib.calibration.gradient import by_head
+from attnlib.calibration.gradient import by_head, same_heads
 from attnlib.calibration.memory import Memory, Slope
 from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import Loss, Pass, own_loss, read
@@ -208,7 +208,8 @@ def fit_scales(
     if isinstance(law, Policy) or law not in ("constant", "log"):
         rule = named_policy("law", law)
         law = cast(Policy, rule).name
-    texts, unused, loss = list(train), list(test), loss or own_loss
+    texts, unused = checking.batches("train", train), checking.batches("test", test)
+    loss = loss or own_loss
     if not texts or len(unused) < 2:
         raise ValueError(
             f"train must hold a text or more and test two or more, got {len(texts)} and "
@@ -269,6 +270,7 @@ class Fitting:
         first = read(model, texts[0], loss)
         sizes = {part.place.layer: part.place.d for part in first.parts}
         self.layers, self.dimensions = list(sizes), list(sizes.values())
+        self.heads: dict[tuple[str, int], int] = {}
         self.there = np.isfinite(by_head(first, self.layers))
         most = max(float(part.keys.max()) for part in first.parts)
         given = train_length is not None
@@ -290,6 +292,7 @@ class Fitting:
         at = {layer: i for i, layer in enumerate(self.layers)}
 
         def log_factor(place: Place, keys: FloatArray) -> FloatArray:
+            same_heads(self.heads, place)
             if x is None:
                 return np.zeros(())
             row, heads = at[place.layer], slice(place.heads)

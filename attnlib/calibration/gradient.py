@@ -10,6 +10,7 @@ from scipy.special import stdtr
 from torch import nn
 
 from attnlib import checking
+from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import Loss, Pass, own_loss, read
 from attnlib.checking import FloatArray
 
@@ -103,15 +104,28 @@ def scale_gradient(
     attention; RuntimeError for attention that is written out or cannot be reached, by its name.
     Chapter: calibration.
     """
-    passes = [read(model, batch, loss or own_loss) for batch in batches]
+    passes = [read(model, one, loss or own_loss) for one in checking.batches("batches", batches)]
     if not passes:
         raise ValueError("batches must hold one or more, got none")
     layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))
+    heads: dict[tuple[str, int], int] = {}
+    for part in (part for one in passes for part in one.parts):
+        same_heads(heads, part.place)
     return ScaleGradient(
         layers,
         np.array([one.loss for one in passes]),
         np.stack([by_head(one, layers) for one in passes]),
     )
+
+
+def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
+    """Note the heads of a call; ValueError where it has had another number of them before."""
+    before = known.setdefault(place[:2], place.heads)
+    if before != place.heads:
+        raise ValueError(
+            f"batches must be of one size: {place.layer} has queries of {before} heads in one and "
+            f"of {place.heads} in another, as where they are of shape (batch · heads, n, d)"
+        )
 
 
 def by_head(one: Pass, layers: list[str], power: int = 0) -> FloatArray:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import interception
+from attnlib import checking, interception
 from attnlib.checking import FloatArray
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
@@ -133,7 +133,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeated
     found: list[dict[str, FloatArray]] = []
-    for ids in texts:
+    for ids in checking.batches("texts", texts):
         if ids.ndim != 2 or ids.shape[0] != 1:
             raise ValueError(f"texts must be of shape (1, tokens), got {tuple(ids.shape)}")
         sums: dict[str, FloatArray] = {}

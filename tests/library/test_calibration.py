@@ -221,6 +221,33 @@ def test_bad_input_is_refused_by_name(call, says):
         call()
 
 
+@pytest.mark.parametrize("given", [ONES, ONES.numpy(), {"input_ids": ONES}, "text", 1])
+def test_one_batch_in_place_of_a_list_is_refused(given):
+    model, lists = OneHead(), [ONES, ONES]
+    for name, call in {
+        "batches": lambda: scale_gradient(model, given, found_loss),
+        "train": lambda: fit_scales(model, given, lists, loss=found_loss),
+        "test": lambda: fit_scales(model, lists, given, loss=found_loss),
+        "texts": lambda: needles(model, given, "previous"),
+    }.items():
+        with pytest.raises(TypeError, match=rf"{name} must be a list of .* give \[batch\]"):
+            call()
+
+
+def test_batches_whose_heads_lie_in_the_first_axis_are_refused_if_unequal():
+    class Flat(nn.Module):
+        def forward(self, x):
+            return functional.scaled_dot_product_attention(x, x, x)
+
+    xs = [torch.randn(size, 5, 4) for size in (8, 4, 8)]
+    for call in (
+        lambda: scale_gradient(Flat(), xs, squared),
+        lambda: fit_scales(Flat(), xs[:1], xs[1:], loss=squared, per="head"),
+    ):
+        with pytest.raises(ValueError, match=r"of 8 heads in one and of 4 .* \(batch · heads, n"):
+            call()
+
+
 def test_attention_that_is_written_out_is_named():
     class WrittenAttention(nn.Module):
         def forward(self, x):

@@ -184,6 +184,12 @@ def test_what_it_cannot_reach_is_said():
         model(X, X, X)
 
 
+def test_a_context_around_another_has_seen_its_calls():
+    with warnings.catch_warnings(), rescale(factor=2.0), rescale(factor=3.0):
+        warnings.simplefilter("error")
+        scaled_dot_product_attention(X, X, X)
+
+
 def test_it_reaches_attend():
     options = {"policy": "chiang_cholak", "post_scale": 2.0}
     with rescale("mup"):
@@ -325,6 +331,8 @@ def test_some_layers_change_and_the_others_do_not(layers):
     with rescale(factor=3.0, layers=layers):
         for _ in range(2):  # the second run counts as the first does
             torch.testing.assert_close(model(ids)[0], output)
+    with rescale(factor=3.0, layers=[f"layers.{place}.self_attn" for place in layers]):
+        torch.testing.assert_close(model(ids)[0], output)
     with rescale(factor=3.0, layers=[7]):
         torch.testing.assert_close(model(ids)[0], unchanged)
     with rescale(factor=3.0, layers=layers):  # computed again in the backward pass
@@ -363,6 +371,8 @@ def test_a_factor_of_each_head_changes_that_head_alone(key_heads):
         ("train_length", "for a factor", {"alpha": 2.0, "train_length": 4}),
         ("factor", "-1", {"factor": -1.0}),
         ("layers", "one or more", {"factor": 2.0, "layers": []}),
+        ("layers", "such as [0]", {"factor": 2.0, "layers": 0}),
+        ("layers", "such as ['attn']", {"factor": 2.0, "layers": "attn"}),
     ],
 )
 def test_a_context_without_a_meaning_is_refused_at_once(name, shown, told):
