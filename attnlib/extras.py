@@ -22,7 +22,8 @@ def brought_by(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        what = f"{error.name} is missing" if error.name else error
         raise MissingExtraError(
-            f'{error.name} is missing; pip install "attnlib[{extra}]" brings what this needs',
+            f'{what}; pip install "attnlib[{extra}]" brings what this needs',
             name=error.name,
         ) from error

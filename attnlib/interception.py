@@ -13,7 +13,7 @@ import threading
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -73,6 +73,14 @@ def eagerly(*, load: bool = False) -> Iterator[None]:
             "it outside, and give a Monitor what torch.compile has returned, or use its callback"
         )
     with stance:
+        yield
+
+
+@contextmanager
+def parts_eagerly(model: nn.Module) -> Iterator[None]:
+    """Run the parts of a model that are compiled as they are written."""
+    compiled = any(is_compiled(part) or part._compiled_call_impl for part in model.modules())
+    with eagerly() if compiled else nullcontext():
         yield
 
 

@@ -7,7 +7,10 @@ what it likes.
 import os
 import pickle
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 
 def open_model(
@@ -29,15 +32,16 @@ def open_model(
     if name.endswith(".gguf"):
         where, options["gguf_file"] = os.path.split(os.path.abspath(name))
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
-        kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
-        model, found = kind.from_pretrained(
-            where,
-            attn_implementation="sdpa",
-            weights_only=True,
-            output_loading_info=True,
-            **options,
-        )
+        with _asked_once(where):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
+            kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
+            model, found = kind.from_pretrained(
+                where,
+                attn_implementation="sdpa",
+                weights_only=True,
+                output_loading_info=True,
+                **options,
+            )
     except Exception as error:  # its loaders raise whatever their parts raise
         raise ValueError(f"{name} cannot be loaded: {_reason(error)}") from error
     missing = sorted(found["missing_keys"])
@@ -50,6 +54,21 @@ def open_model(
     return tokenizer, model.eval()
 
 
+@contextmanager
+def _asked_once(where: str) -> Iterator[None]:
+    """Load from the cache where the hub does not answer: its client asks six times a file."""
+    import huggingface_hub as hub
+
+    wait = hub.constants.DEFAULT_ETAG_TIMEOUT
+    with ExitStack() as stack:
+        if not os.path.exists(where) and not hub.constants.HF_HUB_OFFLINE:
+            try:
+                hub.get_session().head(hub.constants.ENDPOINT, timeout=wait)
+            except Exception:  # of httpx or of requests, by its version
+                stack.enter_context(mock.patch.object(hub.constants, "HF_HUB_OFFLINE", True))
+        yield
+
+
 def _reason(error: Exception) -> str:
     """Return why a model cannot be opened. PyTorch and transformers advise to trust it."""
     text = str(error)
@@ -59,4 +78,5 @@ def _reason(error: Exception) -> str:
         return "its weights are a pickle of more than tensors, or broken; safetensors are data only"
     if "ignore_mismatched_sizes" in text:
         return "its weights do not have the shapes that its configuration asks for"
-    return next(iter(text.splitlines()), type(error).__name__)
+    lines = [line.strip() for line in text.splitlines()] or [type(error).__name__]
+    return " ".join(lines) if lines[0].endswith(":") else lines[0]

@@ -1,5 +1,6 @@
 """Somebody else's model at another scale."""
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
@@ -149,12 +150,16 @@ class _Context(ContextDecorator):
         if mode.calls == 0 and error is None:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
-                "has changed nothing; a model of transformers wants attn_implementation='sdpa', "
-                "one that refuses it model.set_attn_implementation(attnlib.attention.register(…)), "
-                "and one that does not support setting it cannot be changed",
+                "has changed nothing" + (_IN_TRANSFORMERS if "transformers" in sys.modules else ""),
                 stacklevel=2,
             )
 
+
+_IN_TRANSFORMERS = (
+    "; a model of transformers wants attn_implementation='sdpa', one that refuses it "
+    "model.set_attn_implementation(attnlib.attention.register(…)), and one that does not support "
+    "setting it cannot be changed"
+)
 
 _SEEN_FROM_INSIDE = [
     (MULTI_HEAD, MULTI_HEAD_FROM_INSIDE),

@@ -88,8 +88,8 @@ class Multiplied(interception.Watching):
     @interception.not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a function of PyTorch returns here."""
-        again = interception.in_backward_pass()  # of a function of a module's, maybe, with none
-        if self.inside or not (self.running or again):
+        # In a backward pass a function of a module may be computed again, and no module runs.
+        if self.inside or not (self.running or interception.in_backward_pass()):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             before = self.calls.total()
@@ -115,7 +115,7 @@ def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
     """Run the model in this context, with the logits of each call times its factor."""
     mode = Multiplied(model, factor)
     with ExitStack() as stack:
-        stack.enter_context(interception.eagerly())
+        stack.enter_context(interception.parts_eagerly(model))
         stack.enter_context(FAST_PATH_OFF)
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
             from transformers import AttentionInterface

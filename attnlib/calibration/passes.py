@@ -103,22 +103,22 @@ def read(
         mock.patch.object(checkpoint, "CheckpointFunction", _NotReentrant),
         multiplied(model, factor) as mode,
     ):
-        value = loss(model, text)
-        number = _number(value)
-        if not leaves or mode.silent():
-            raise RuntimeError(_unseen(model, mode.silent()))
-        if gradient and not value.requires_grad:
-            raise ValueError(
-                "loss must depend on the model's attention, got one without a gradient"
-            )
         try:
+            value = loss(model, text)
+            number = _number(value)
+            if not leaves or mode.silent():
+                raise RuntimeError(_unseen(model, mode.silent()))
+            if gradient and not value.requires_grad:
+                raise ValueError(
+                    "loss must depend on the model's attention, got one without a gradient"
+                )
             wanted = [leaf for leaf, _ in leaves.values()]
             gradients = GRADIENTS(value, wanted) if gradient else ()
         except NotImplementedError as error:  # flex attention on a CPU
-            [layer, *_] = (place.layer for place in leaves)
+            layer = next((place.layer for place in leaves), type(model).__name__)
+            way = "; attn_implementation='sdpa' has one" if hasattr(model, "config") else ""
             raise RuntimeError(
-                f"{layer} attends by a kernel without a backward pass here: for a model of "
-                f"transformers, use attn_implementation='sdpa' ({error})"
+                f"{layer} attends by a kernel without a backward pass here ({error}){way}"
             ) from error
     parts = [
         Part(place, found.cpu().numpy(), keys.expand(found.shape).double().cpu().numpy())

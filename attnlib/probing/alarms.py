@@ -88,9 +88,9 @@ def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
             f"α has grown to {now['alpha_to_critical']:.1f} α_c and the largest logit from "
             f"{first['largest_logit']:.3g} to {now['largest_logit']:.3g} {since}: beyond "
             f"√(2 log n) rows freeze, and {now['effective_keys']:.1f} of {now['keys']:.0f} keys "
-            f"share the weight. A gain of {gain:.2f} on its logits would undo that, or QK-clip "
+            f"share the weight. A gain of {gain:.2g} on its logits would undo that, or QK-clip "
             f"with limit={first['largest_logit']:.3g}, which multiplies its queries and keys by "
-            f"{math.sqrt(gain):.2f} each; or a lower learning rate",
+            f"{math.sqrt(gain):.2g} each; or a lower learning rate",
         )
     fall = first["largest_weight"] / now["largest_weight"]
     if now["keys"] >= LONG and now["alpha_to_critical"] <= DILUTED and fall >= FALLEN:

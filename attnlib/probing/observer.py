@@ -97,7 +97,7 @@ def probe(
     report = Report(theory=theory, targets=targets is not None)
     see = into(report, rows, np.random.default_rng(0))
     observer = Observer(model, see, Reader(mask, targets))
-    with interception.eagerly(), observer.at_work():
+    with interception.parts_eagerly(model), observer.at_work():
         yield report
     observer.finish()
     if report.not_finite:
@@ -222,8 +222,9 @@ class Observer(interception.Watching):
         """Yield which parts have run without a call that can be seen, and what to do."""
         if self.compiled and not self.way_to_be_seen:
             yield (
-                "a part is compiled, and a graph cannot be seen into: run it under "
-                "torch.compiler.set_stance('force_eager')"
+                "a graph of torch.compile has run, which cannot be seen into: a function that is "
+                "compiled runs as it is written under torch.compiler.set_stance('force_eager'); "
+                "flex_attention is another kernel, which is not measured"
             )
         silent = self.silent()
         if silent or (self.compiled and self.way_to_be_seen):

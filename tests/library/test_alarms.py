@@ -42,6 +42,12 @@ GROWING = {"alpha_to_critical": (0.8, 1.0, 1.21), "largest_logit": (20.0, 25.0, 
 FADING = {"alpha_to_critical": 0.49, "largest_weight": (0.055, 0.03, 0.02)}
 
 
+def test_a_small_gain_is_no_nought():
+    [(_, why)] = told(GROWING | {"largest_logit": (0.1, 1.0, 1e3)})
+    assert "A gain of 0.0001 on" in why
+    assert "by 0.01 each" in why
+
+
 @pytest.mark.parametrize(
     ("name", "columns"),
     [

@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
@@ -261,6 +262,24 @@ def test_attention_that_is_written_out_is_named():
         scale_gradient(WrittenAttention(), [x], summed)
     with pytest.raises(RuntimeError, match="Linear has run no attention"):
         scale_gradient(nn.Linear(2, 2), [x], summed)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_flex_attention_on_a_cpu_is_named_for_what_it_is():
+    [ids] = texts(1)
+    model = tiny("Llama", "flex_attention").float()
+    with pytest.raises(RuntimeError, match=r"self_attn attends by a kernel .*'sdpa' has one"):
+        scale_gradient(model, [ids])
+
+    class Flex(nn.Module):
+        def forward(self, x):
+            return flex_attention(x, x, x)
+
+    nested = "measured no attention in Sequential.* flex_attention is another kernel"
+    model = nn.Sequential(Flex())
+    with pytest.raises(RuntimeError, match=nested), probe(model):
+        model(torch.randn(1, 2, 128, 16))
+    torch._dynamo.reset()
 
 
 # --- fits ----------------------------------------------------------------------------------------

@@ -78,6 +78,9 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     (tmp_path / "short").write_text("to see")
     assert "Warning: 50% of the tokens of" in run(folder, "--text", tmp_path / "short").output
     refused("cannot be loaded", tmp_path, "--text", text)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused("(1) a `tokenizers` library", empty, "--text", text)
     refused("nobody/nothing cannot be loaded", "nobody/nothing", "--text", text)
     refused("device type", folder, "--text", text, "--device", "tpu", status=1)
 
@@ -220,3 +223,17 @@ def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding
     table = json.loads(wrong.stdout)
     assert {one["where"] for one in table["findings"]} == {"h.0.attn", "h.1.attn"}
     assert all(one["found"] == "0.5" for one in table["findings"])
+
+
+def test_a_hub_that_is_out_of_reach_is_asked_once(monkeypatch, text):
+    asked = []
+
+    class OutOfReach:
+        def head(self, address, timeout):
+            asked.append(address)
+            raise OSError
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.get_session", OutOfReach)
+    refused("nobody/nothing cannot be loaded", "nobody/nothing", "--text", text)
+    assert len(asked) == 1

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from attnlib.extras import brought_by
+
 
 def modules_after(statement):
     code = f"import sys\n{statement}\nprint(*sys.modules)"
@@ -65,3 +67,9 @@ def test_what_is_missing_names_the_extra_that_brings_it(statements):
             rf"{missing}\S* is missing; pip install \"attnlib\[{extra}\]\" brings what this needs"
         )
         assert re.fullmatch(named, line)
+
+
+def test_what_is_missing_without_a_name_is_said_as_it_was():
+    said = pytest.raises(ModuleNotFoundError, match=r"^Could not import X; pip")
+    with said, brought_by("probe"):
+        raise ModuleNotFoundError("Could not import X")

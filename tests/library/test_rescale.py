@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 import threading
 import warnings
 from functools import partial
@@ -176,7 +177,11 @@ def test_pytorchs_shortcut_is_left_as_it_was_after_errors_too(before):
         torch.backends.mha.set_fastpath_enabled(True)
 
 
-def test_what_it_cannot_reach_is_said():
+def test_what_it_cannot_reach_is_said(monkeypatch):
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    with pytest.warns(UserWarning, match="has changed nothing$"), rescale(alpha=2.0):
+        (X @ X.mT).softmax(-1) @ X
+    monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.warns(UserWarning, match=r"no call of .*='sdpa', .*register\("), rescale(alpha=2.0):
         (X @ X.mT).softmax(-1) @ X
     model, _ = built("MultiheadAttention")
