@@ -37,6 +37,21 @@ Trust = Annotated[
 ]
 
 
+class Dtype(StrEnum):
+    """What a model may compute in."""
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+
+Device = Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")]
+DtypeGiven = Annotated[
+    Dtype | None, typer.Option(help="What the model computes in; by default as it is saved.")
+]
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"attnlib {attnlib.__version__}")
@@ -199,7 +214,9 @@ def _print(title: str, lines: list[dict[str, Any]]) -> None:
 
 @app.command("policies")
 def policies_command(
-    name: Annotated[str, typer.Argument(help="A rule by name, such as ssmax or yarn.")],
+    name: Annotated[
+        str, typer.Argument(help="A rule by name, such as ssmax or yarn; without, all are listed.")
+    ] = "",
     d: Annotated[int, typer.Option("--d", min=1, max=2**20, help="Dimension of a head.")] = 128,
     as_json: AsJson = False,
 ) -> None:
@@ -207,10 +224,15 @@ def policies_command(
     from attnlib import checking
     from attnlib.policies import POLICIES
 
+    if not name:
+        formulas = {known: policy.formula for known, policy in POLICIES.items()}
+        lines = [f"{known:<21}{formula}" for known, formula in formulas.items()]
+        typer.echo(json.dumps(formulas, ensure_ascii=False) if as_json else "\n".join(lines))
+        return
     with _in_one_line(ValueError, TypeError):
         policy = POLICIES[checking.choice("name", name, tuple(POLICIES))]
-    lines = [{"n": n, **_by_policy(name, n, d)} for n in LENGTHS]
-    numbers = [{key: line[key] for key in ("n", "scale", "alpha")} for line in lines]
+    shown_at = [{"n": n, **_by_policy(name, n, d)} for n in LENGTHS]
+    numbers = [{key: line[key] for key in ("n", "scale", "alpha")} for line in shown_at]
     if as_json:
         told: dict[str, Any] = {"name": name, "applied_to": policy.applied_to}
         told["formula"] = policy.formula
@@ -239,7 +261,8 @@ def probe_command(
     text: Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")],
     tokens: Annotated[int, typer.Option(min=2, help="It reads at most so many tokens.")] = 512,
     trust_remote_code: Trust = False,
-    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")] = "cpu",
+    device: Device = "cpu",
+    dtype: DtypeGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the attention of a model while it reads a text.
@@ -255,7 +278,7 @@ def probe_command(
         content = text.read_text("utf-8")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        tokenizer, network = _opened(model, trust_remote_code)
+        tokenizer, network = _opened(model, trust_remote_code, device, dtype)
         longest = getattr(network.config, "max_position_embeddings", None) or tokens
         options = {"truncation": True, "max_length": min(tokens, longest)}
         ids = tokenizer(content, return_tensors="pt", **options)["input_ids"]
@@ -265,7 +288,7 @@ def probe_command(
         if unknown > UNKNOWN:
             said = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
             warnings.warn(f"{said}: the tokenizer does not know them", stacklevel=1)
-        report = _probed(model, network, ids, device)
+        report = _probed(model, network, ids.to(device))
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
     if as_json:
@@ -280,12 +303,29 @@ def _say_what_to_install() -> None:
         import transformers  # noqa: F401
 
 
-def _opened(model: str, trust_remote_code: bool, language: bool = False) -> tuple[Any, Any]:
-    """Return a model's tokenizer and the model."""
+@contextmanager
+def _shown(what: str) -> Iterator[Any]:
+    """Show what is done, in a terminal; it can be updated."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(what) as status:
+        yield status
+
+
+def _opened(
+    model: str, trust_remote_code: bool, device: str, dtype: Dtype | None, language: bool = False
+) -> tuple[Any, Any]:
+    """Return a model's tokenizer and the model, on a device."""
+    import torch
+
     from attnlib import opening
 
-    with _in_one_line(ValueError):
-        return opening.open_model(model, trust_remote_code=trust_remote_code, language=language)
+    code: Any = {"trust_remote_code": trust_remote_code, "language": language}
+    with _in_one_line(ValueError), _shown(f"opening {model}"):
+        tokenizer, network = opening.open_model(model, **code)
+    with _in_one_line(RuntimeError, AssertionError, status=1):
+        network.to(device=device, dtype=None if dtype is None else getattr(torch, dtype))
+    return tokenizer, network
 
 
 def _inputs(network: Any, ids: Any) -> dict[str, Any]:
@@ -295,16 +335,16 @@ def _inputs(network: Any, ids: Any) -> dict[str, Any]:
     return dict.fromkeys(both, ids)
 
 
-def _probed(model: str, network: Any, ids: Any, device: str) -> "Report":
+def _probed(model: str, network: Any, ids: Any) -> "Report":
     """Return what the probe sees of a model that reads these tokens."""
     import torch
 
     from attnlib.probing import probe
 
     try:
-        network.to(device)
-        with torch.no_grad(), probe(network) as report:
-            network(**_inputs(network, ids.to(device)))
+        told = _shown(f"{model} reads {ids.shape[-1]} tokens")
+        with told, torch.no_grad(), probe(network) as report:
+            network(**_inputs(network, ids))
     except Exception as error:  # a model raises what its parts raise
         kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
         raise CommandError(f"{kind}{error}", 1) from error
@@ -327,6 +367,8 @@ def audit_command(
         typer.Option(help="What is meant to multiply q·k; by default what its configuration says."),
     ] = None,
     trust_remote_code: Trust = False,
+    device: Device = "cpu",
+    dtype: DtypeGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Find which number multiplies the scores in a model, and whether it is the one that was meant.
@@ -340,9 +382,10 @@ def audit_command(
 
     from attnlib import auditing
 
-    _, network = _opened(model, trust_remote_code)
-    ids = torch.arange(AUDITED)[None] % network.config.get_text_config().vocab_size
-    with _in_one_line(ValueError, RuntimeError, status=1, about=f"{model}: "):
+    _, network = _opened(model, trust_remote_code, device, dtype)
+    ids = torch.arange(AUDITED, device=device)[None] % network.config.get_text_config().vocab_size
+    errors = _in_one_line(ValueError, RuntimeError, status=1, about=f"{model}: ")
+    with errors, _shown(f"asking the attention of {model}, layer by layer"):
         report = auditing.audit(network, _inputs(network, ids), expected=expected)
     typer.echo(report.to_json() if as_json else str(report))
     if not report.passed:
@@ -378,6 +421,8 @@ def calibrate_command(
         Path | None, typer.Option(help="Keep finished passes here, and go on from them.")
     ] = None,
     trust_remote_code: Trust = False,
+    device: Device = "cpu",
+    dtype: DtypeGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure which scale a language model wants: its logits larger or smaller, at each length.
@@ -387,8 +432,6 @@ def calibrate_command(
     want a change by themselves. A run that was stopped goes on where it was.
     """
     _say_what_to_install()
-    from rich.console import Console
-
     from attnlib.calibration.answer import answer
     from attnlib.calibration.memory import Memory, digest
 
@@ -396,11 +439,11 @@ def calibrate_command(
         counts = [int(length) for length in lengths.split(",")]
     with _in_one_line(OSError, UnicodeDecodeError, about=f"{text} cannot be read: "):
         content = text.read_text("utf-8")
-    tokenizer, network = _opened(model, trust_remote_code, language=True)
+    tokenizer, network = _opened(model, trust_remote_code, device, dtype, language=True)
     ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
-    kept = memory or _cache() / f"calibrate-{digest(model, ids)}.jsonl"
+    kept = memory or _cache() / f"calibrate-{digest(model, ids, *filter(None, [dtype]))}.jsonl"
     answers = []
-    with Console(stderr=True).status("reading") as status:
+    with _shown("reading") as status:
         for length in counts:
             passes = count(1)
 
@@ -409,7 +452,7 @@ def calibrate_command(
 
             options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
             with _in_one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-                found = answer(network, ids, length, memory=Memory(kept), **options)
+                found = answer(network, ids.to(device), length, memory=Memory(kept), **options)
             answers.append(found)
             if not as_json:
                 typer.echo(str(found))

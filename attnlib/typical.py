@@ -10,6 +10,7 @@ raise are those of `sampling.sample`, n from 2 on.
 Chapter: mean_gradient.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -66,13 +67,20 @@ def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: in
     return Estimate(value, value * error)
 
 
-def best_alpha(law: Law, n: int, *, rows: int | None = None, seed: int = 0) -> Estimate:
+def best_alpha(
+    law: Law,
+    n: int,
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    report: Callable[[float], None] | None = None,
+) -> Estimate:
     """Return the α that maximises exp(E log g) over rows of n ≥ 2 random scores.
 
     By the secant method on the mean of ∂log g/∂log α over the same rows at every step. The standard
     error of the root is that of the mean, over its fall: for `Normal` near 0.75/√rows of the value.
     By default `rows` is as large as some seconds allow: about 10⁸ scores, but at least 4000 rows,
-    and at most 10⁵.
+    and at most 10⁵. `report` is called with each α before a pass over the rows.
 
     Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where rows so few leave no
     maximum to be seen. Chapter: mean_gradient.
@@ -92,7 +100,10 @@ def best_alpha(law: Law, n: int, *, rows: int | None = None, seed: int = 0) -> E
     start = _where_to_look(law, keys, rows=pilot, seed=seed)
 
     def slope(log_alpha: float) -> Estimate:
-        statistic = partial(_slopes, alpha=float(np.exp(log_alpha)))
+        alpha = float(np.exp(log_alpha))
+        if report is not None:
+            report(alpha)
+        statistic = partial(_slopes, alpha=alpha)
         return sampling.sample(law, keys, statistic, rows=count, seed=seed).mean()
 
     found = root_scalar(lambda x: float(slope(x).value), x0=start, x1=start + NEAR, xtol=1e-4)

@@ -79,6 +79,13 @@ def test_one_policy_by_name():
         assert alpha == pytest.approx(float(POLICIES["yarn"].alpha(n, 64)), rel=1e-3)
 
 
+def test_policies_without_a_name_are_listed():
+    lines = run("policies").output.splitlines()
+    assert [line.split()[0] for line in lines] == list(POLICIES)
+    formulas = {name: policy.formula for name, policy in POLICIES.items()}
+    assert json.loads(run("policies", "--json").output) == formulas
+
+
 def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
     result = run(*SCALE, "--all")
     assert result.exit_code == 0

@@ -123,3 +123,54 @@ def test_what_is_wrong_is_one_line(options, said, folder, text, tmp_path):
     assert result.exit_code
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_it_computes_in_another_type_where_it_is_told(folder, text, tmp_path, monkeypatch):
+    from attnlib.calibration import answer
+
+    types = []
+
+    def noted(network, ids, length, **rest):
+        types.append((network.dtype, network.device.type, ids.device.type))
+        raise ValueError("seen")
+
+    monkeypatch.setattr(answer, "answer", noted)
+    place = ["--text", text, "--memory", tmp_path / "kept", "--device", "meta"]
+    assert "seen" in run(folder, *place, "--dtype", "bfloat16").stderr
+    assert types == [(torch.bfloat16, "meta", "meta")]
+    refused = run(folder, "--text", text, "--device", "nowhere")
+    assert refused.exit_code == 1
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_an_audit_runs_in_another_type(folder, monkeypatch):
+    from attnlib import auditing
+
+    given = []
+
+    def noted(network, inputs, **rest):
+        given.append((network.dtype, inputs["input_ids"].device.type))
+        raise ValueError("seen")
+
+    monkeypatch.setattr(auditing, "audit", noted)
+    result = CliRunner().invoke(
+        app, ["audit", str(folder), "--dtype", "float64", "--device", "meta"]
+    )
+    assert "seen" in result.stderr
+    assert given == [(torch.float64, "meta")]
+
+
+def test_what_is_done_is_shown(folder, text, monkeypatch):
+    import rich.console
+
+    shown = []
+
+    class Shown(rich.console.Console):
+        def status(self, what, **rest):
+            shown.append(what)
+            return super().status(what, **rest)
+
+    monkeypatch.setattr(rich.console, "Console", Shown)
+    CliRunner().invoke(app, ["probe", str(folder), "--text", str(text)])
+    CliRunner().invoke(app, ["audit", str(folder)])
+    assert [what.split()[0] for what in shown] == ["opening", str(folder), "opening", "asking"]
