@@ -357,6 +357,8 @@ def _probed(model: str, network: Any, ids: Any) -> "Report":
 
 AUDITED = 16
 """Tokens that a model is shown while its attention is noted."""
+NOT_KNOWN = 3
+"""The exit status where it is not known what is meant."""
 
 
 @app.command("audit")
@@ -364,8 +366,11 @@ def audit_command(
     model: ModelName,
     expected: Annotated[
         float | None,
-        typer.Option(help="What is meant to multiply q·k; by default what its configuration says."),
+        typer.Option(
+            help="What is meant to multiply q·k; by default what its configuration or family says."
+        ),
     ] = None,
+    facts: Annotated[bool, typer.Option("--facts", help="Print what else was found.")] = False,
     trust_remote_code: Trust = False,
     device: Device = "cpu",
     dtype: DtypeGiven = None,
@@ -375,7 +380,7 @@ def audit_command(
 
     Every attention layer, eager and fused, from its outputs alone, beside the model's
     configuration; then the implementations beside one another. The exit status is 1 where there is
-    a finding.
+    a finding, and 3 where there is none and it is not known what is meant.
     """
     _say_what_to_install()
     import torch
@@ -386,10 +391,11 @@ def audit_command(
     ids = torch.arange(AUDITED, device=device)[None] % network.config.get_text_config().vocab_size
     errors = _in_one_line(ValueError, RuntimeError, status=1, about=f"{model}: ")
     with errors, _shown(f"asking the attention of {model}, layer by layer"):
-        report = auditing.audit(network, _inputs(network, ids), expected=expected)
+        inputs = _inputs(network, ids)
+        report = auditing.audit(network, inputs, expected=expected, verbose=facts)
     typer.echo(report.to_json() if as_json else str(report))
     if not report.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(NOT_KNOWN if report.passed is None else 1)
 
 
 # --- attnlib calibrate ----------------------------------------------------------------------------

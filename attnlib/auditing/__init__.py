@@ -49,6 +49,7 @@ def audit(
     length: int = 1024,
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
+    verbose: bool = False,
 ) -> Report:
     """Find from outputs alone what an attention does, and hold it against what was meant.
 
@@ -60,7 +61,9 @@ def audit(
     With `inputs`, what a model of transformers is called with, each call of attention of its
     modules is audited, eager and fused, or in an implementation that was registered and is in use,
     against the model's configuration or `expected`; then the implementations are compared on the
-    inputs, unless `expected` is a policy.
+    inputs, unless `expected` is a policy. Without `expected` the configuration says what is meant,
+    or else the census of transformers' families, never the module; where neither does, the report
+    is no pass and no failure: `passed` is None. With `verbose` the report prints its facts too.
 
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
@@ -98,10 +101,11 @@ def audit(
     if inputs is not None:
         checking.instance("attention", attention, nn.Module)
         model = cast(nn.Module, attention)
-        if isinstance(inputs, Mapping):
-            return audit_model(model, partial(model, **inputs), scale, length)
-        given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        return audit_model(model, partial(model, *given), scale, length)
+        named = inputs if isinstance(inputs, Mapping) else {}
+        given = () if named else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        report = audit_model(model, partial(model, *given, **named), scale, length)
+        report.verbose = verbose
+        return report
     size = _size(d, heads, key_heads)
     checking.instance("dtype", dtype, torch.dtype)
     if not dtype.is_floating_point:
@@ -121,7 +125,9 @@ def audit(
         causal_from=causal_from,
         rotates=checking.flag("rotates", rotates),
     )
-    return CallableAudit(Subject(attention, size, dtype, device), meant, length).run()
+    report = CallableAudit(Subject(attention, size, dtype, device), meant, length).run()
+    report.verbose = verbose
+    return report
 
 
 def _size(d: int | None, heads: int, key_heads: int | None) -> Size:
@@ -137,14 +143,17 @@ def _size(d: int | None, heads: int, key_heads: int | None) -> Size:
     return Size(heads, shared, checking.integer("d", d, minimum=4))
 
 
-def assert_scale(attention: Callable[..., Any], **arguments: Any) -> None:
+def assert_scale(
+    attention: Callable[..., Any], *, expected: float | str | Policy | Rule, **arguments: Any
+) -> None:
     """Raise AssertionError with the report where an audit has findings: a line for a test.
 
-    The arguments and errors are those of `audit`. Chapter: audit.
+    Without `expected` nothing would be tested: it must be given. The arguments and
+    errors are those of `audit`. Chapter: audit.
 
     >>> from torch.nn.functional import scaled_dot_product_attention
     >>> assert_scale(scaled_dot_product_attention, d=64, expected=1 / 8)
     """
-    report = audit(attention, **arguments)
-    if not report.passed:
+    report = audit(attention, expected=expected, **arguments)
+    if report.findings:
         raise AssertionError(f"\n{report}")

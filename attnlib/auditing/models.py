@@ -8,7 +8,8 @@ module itself multiplies q by shows in the length of q beside that of its projec
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,13 +19,15 @@ from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected
+from attnlib.auditing.meant import meant_by
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
 from attnlib.projections import FUSED, NORMS, PROJECTIONS
 
 NAME = "attnlib-audit"
-IMPLEMENTATIONS = ("sdpa", "eager", "flex_attention")
+IMPLEMENTATIONS = ("sdpa", "eager")
+"""What is compared beside what is in use; others are compiled, which takes minutes."""
 
 QUERIES, KEYS = (*NORMS, *PROJECTIONS, "q_b_proj"), (*NORMS.values(), *PROJECTIONS.values())
 """What the modules are called whose outputs are the queries and keys, the last of them first."""
@@ -59,7 +62,7 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        mask: Tensor | None,
+        attention_mask: Tensor | None = None,  # some hand it by name
         **rest: Any,
     ) -> Any:
         size = Size(query.shape[1], key.shape[1], query.shape[3])
@@ -67,7 +70,7 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
         before = multiplied_before(module, query, key, outputs)
         observed[names[module]] = ObservedCall(module, size, rest.get("scaling"), options, before)
         kernel, *_ = _implementations(module).values()
-        return kernel(module, query, key, value, mask, **rest)
+        return kernel(module, query, key, value, attention_mask, **rest)
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
@@ -155,43 +158,18 @@ def _eager(
     return function(module, query, key, value, mask, **rest)
 
 
-def meant_by(module: nn.Module, config: Any, d: int) -> tuple[float, str]:
-    """Return what should multiply q·k by the configuration, and where it says so."""
-    rotated = _by_rotation(config) ** 2
-    for name, power in (("query_pre_attn_scalar", -0.5), ("attention_multiplier", 1.0)):
-        number = getattr(config, name, None)
-        if number is not None:
-            return rotated * float(number) ** power, name
-    if hasattr(config, "d_kv"):
-        return 1.0, "the family of T5 does not scale"
-    return rotated * d**-0.5, "1/√d, d the head size"
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in one thread: for tensors as small as questions more of them wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-def _by_rotation(config: Any) -> float:
-    """Return what the rotation multiplies q and k by: YaRN's factor and LongRoPE's, or 1.
-
-    That of YaRN is .1 m log f + 1, f the factor by which the context grows, or a ratio of two; that
-    of LongRoPE √(1 + log f / log n₀), n₀ the context before. Latent attention (DeepSeek), of which
-    a part is rotated, has the lower of the two in its scale instead.
-    """
-    rotary = getattr(config, "rope_parameters", None) or {}
-    if rotary.get("attention_factor") is not None:
-        return float(rotary["attention_factor"])
-    kind, before = rotary.get("rope_type"), rotary.get("original_max_position_embeddings")
-    if kind == "yarn":
-        grown = math.log(max(rotary["factor"], 1.0))
-        over, under = (rotary.get(name) for name in ("mscale", "mscale_all_dim"))
-        if getattr(config, "kv_lora_rank", None):
-            return float(0.1 * (under or 0.0) * grown + 1.0)
-        if over and under:
-            return float((0.1 * over * grown + 1.0) / (0.1 * under * grown + 1.0))
-        return 0.1 * grown + 1.0
-    if kind == "longrope" and before:
-        grown = rotary.get("factor") or config.max_position_embeddings / before
-        return math.sqrt(1.0 + math.log(grown) / math.log(before)) if grown > 1.0 else 1.0
-    return 1.0
-
-
+@_one_thread()
 def audit_model(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
@@ -205,9 +183,9 @@ def audit_model(
         )
     audited: dict[Any, dict[str, Report]] = {}
     for name, call in observed.items():
-        meant, said = meant_by(call.module, call.module.config, call.size.dimension)
-        wanted = meant if expected is None else expected
-        said = said if expected is None else "expected"
+        wanted, said = expected, "expected"
+        if wanted is None:
+            wanted, said = meant_by(call.module, call.size.dimension)
         options = tuple(call.options), call.options.get("softcap")
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
@@ -228,12 +206,16 @@ def _compare(
     kernel: str,
     part: Report,
     call: ObservedCall,
-    meant: float | Policy,
+    meant: float | Policy | None,
     said: str,
 ) -> None:
     """Hold the scale of a call in one implementation, in all rows, against what was meant."""
-    if (scale := part.scale) is not None:
-        wanted, times = np.full(scale.keys.shape, meant), call.before or 1.0
+    times = call.before or 1.0
+    if (scale := part.scale) is not None and meant is None:
+        found = f"{name}: found {times * scale.value[-1]:.4g} ({said})"
+        report.unknown += [found] if found not in report.unknown else []
+    elif scale is not None:
+        wanted = np.full(scale.keys.shape, meant)
         if isinstance(meant, Policy):
             wanted = meant.scale(n=scale.keys, d=call.size.dimension, position=scale.position)
         value, low, high = (times * end for end in (scale.value, scale.low, scale.high))

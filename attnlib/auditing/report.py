@@ -91,10 +91,15 @@ class Report:
     parts: dict[str, "Report"] = field(default_factory=dict)
     """The reports of a model's calls, by layer."""
 
+    unknown: list[str] = field(default_factory=list)
+    """What was found where it is not known what is meant, by call."""
+    verbose: bool = False
+    """Whether facts are printed."""
+
     @property
-    def passed(self) -> bool:
-        """Whether there is no finding."""
-        return not self.findings
+    def passed(self) -> bool | None:
+        """Whether there is no finding; None where there is none and what is meant is not known."""
+        return None if self.unknown and not self.findings else not self.findings
 
     def add(
         self,
@@ -113,6 +118,7 @@ class Report:
             "passed": self.passed,
             "scale": None if self.scale is None else self.scale._asdict(),
             "facts": self.facts,
+            "unknown": self.unknown,
             "findings": [finding._asdict() for finding in self.findings],
             "parts": {name: part._table() for name, part in self.parts.items()},
         }
@@ -128,13 +134,23 @@ class Report:
         return json.dumps(self._table(), default=numbers, ensure_ascii=False, indent=1)
 
     def __str__(self) -> str:
-        lines = [] if self.scale is None else [f"scale: {self.scale}"]
-        lines += [f"{name}: {said}" for name, said in self.facts.items()]
-        lines += [f"{name}: {part.scale}" for name, part in self.parts.items()]
-        if self.passed:
-            return "\n".join([*lines, "", "nothing found"])
-        lines += ["", f"{counted(len(self.findings), 'finding')}:"]
-        return "\n".join([*lines, *(f"- {finding}" for finding in self.findings)])
+        lines = [f"{counted(len(self.findings), 'finding')}:"] if self.findings else []
+        lines += [f"- {finding}" for finding in self.findings]
+        lines += [f"not known what is meant: {found}" for found in self.unknown]
+        lines = lines or ["passed: nothing found"]
+        scales: dict[str, list[str]] = {}
+        for name, part in {"itself": self, **self.parts}.items():
+            if part.scale is not None:
+                scales.setdefault(str(part.scale), []).append(name)
+        for scale, names in scales.items():
+            where = ", ".join(names) if self.verbose else counted(len(names), "call")
+            lines.append(f"scale: {scale}" + (f", in {where}" if self.parts else ""))
+        if self.verbose:
+            lines += [f"{name}: {said}" for name, said in self.facts.items()]
+        elif self.facts:
+            told = "verbose=True or --facts prints them"
+            lines.append(f"{counted(len(self.facts), 'fact')} asked: {told}")
+        return "\n".join(lines)
 
 
 def counted(number: int, what: str) -> str:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from attnlib.attention import attend, register
-from attnlib.auditing import assert_scale, audit, models
+from attnlib.auditing import assert_scale, audit
 from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
 from experiments.museum import attention as museum
@@ -22,8 +22,7 @@ from experiments.museum.audits import UNREACHED
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    monkeypatch.setattr(models, "IMPLEMENTATIONS", ("sdpa", "eager"))  # flex compiles for seconds
+def quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         yield
@@ -367,6 +366,8 @@ def test_a_finding_fails_a_test():
     assert_scale(plain, d=64, expected=0.125, length=64)
     with pytest.raises(AssertionError, match=r"scale: expected 0\.25, found 0\.125 ± 1e-05"):
         assert_scale(plain, d=64, expected=0.25, length=64)
+    with pytest.raises(TypeError, match="expected"):
+        assert_scale(plain, d=64)
 
 
 # --- models --------------------------------------------------------------------------------------

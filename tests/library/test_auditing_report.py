@@ -32,16 +32,29 @@ def scale(applied_to, *values):
 
 def test_a_report_is_printed_in_lines():
     report = Report(scale("cosine", 7.0, 8.0), {"cap": "none"})
-    assert str(report) == "scale: 8 ± 0.01 times cos(q, k), of n\ncap: none\n\nnothing found"
-    report.parts = {"layer": Report(scale("dot product", 0.25))}
+    line = "scale: 8 ± 0.01 times cos(q, k), of n"
+    told = "1 fact asked: verbose=True or --facts prints them"
+    assert str(report).splitlines() == ["passed: nothing found", line, told]
+    report.verbose = True
+    assert str(report).splitlines() == ["passed: nothing found", line, "cap: none"]
+    report.parts = {name: Report(scale("dot product", 0.25)) for name in "ab"}
     report.add("scale", "1", "8", "a row", where="head 2")
-    assert str(report).splitlines()[2:] == [
-        "layer: 0.25 ± 0.01 times q·k, of n",
-        "",
+    assert str(report).splitlines() == [
         "1 finding:",
         "- scale: head 2: expected 1, found 8 (a row)",
+        f"{line}, in itself",
+        "scale: 0.25 ± 0.01 times q·k, of n, in a, b",
+        "cap: none",
     ]
-    assert str(Report()) == "\nnothing found"
+    assert str(Report()) == "passed: nothing found"
+
+
+def test_what_is_not_known_neither_passes_nor_fails():
+    report = Report(unknown=["a: found 1 (nobody says it)"])
+    assert report.passed is None
+    assert str(report) == "not known what is meant: a: found 1 (nobody says it)"
+    report.add("cap", "none", "50")
+    assert report.passed is False
 
 
 def test_a_report_as_json_has_null_for_what_is_not_finite():

@@ -216,8 +216,11 @@ def test_a_layer_that_computes_nan_is_named(altered, folder, text):
 def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding(folder):
     right = CliRunner().invoke(app, ["audit", str(folder)])
     assert right.exit_code == 0, right.output
-    assert "h.0.attn: 0.5" in right.stdout  # 1/√4
-    assert right.stdout.endswith("nothing found\n")
+    passed, scale, _ = right.stdout.splitlines()
+    assert passed == "passed: nothing found"
+    assert scale.startswith("scale: 0.5 ")  # 1/√4
+    facts = CliRunner().invoke(app, ["audit", str(folder), "--facts"])
+    assert "in h.0.attn, h.1.attn" in facts.stdout
     wrong = CliRunner().invoke(app, ["audit", str(folder), "--expected", "0.25", "--json"])
     assert wrong.exit_code == 1
     table = json.loads(wrong.stdout)

@@ -1,0 +1,64 @@
+"""What should multiply q·k in a model: by its configuration, or else by the family.
+
+Never by the module that is audited. The families are those of the census, in `meant.toml`.
+"""
+
+import math
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+IN_CONFIGURATIONS = {"query_pre_attn_scalar": -0.5, "attention_multiplier": 1.0}
+"""Settings that say it, and the power of each."""
+
+
+@cache
+def _rules() -> tuple[str, dict[str, tuple[str, float, float]]]:
+    """Return the version of transformers, and the rule, factor and power of d of each class."""
+    table = tomllib.loads(Path(__file__).with_name("meant.toml").read_text("utf-8"))
+    return table["transformers"], {
+        name: (rule["is"], rule["factor"], rule["power"])
+        for rule in table["rules"]
+        for name in rule["classes"].split()
+    }
+
+
+def meant_by(module: Any, d: int) -> tuple[float | None, str]:
+    """Return what should multiply q·k, and what says so; None where that is not known."""
+    config, kind = getattr(module, "config", None), type(module)
+    rotated = by_rotation(config) ** 2
+    for name, power in IN_CONFIGURATIONS.items():
+        number = getattr(config, name, None)
+        if number is not None:
+            return rotated * float(number) ** power, name
+    version, rules = _rules()
+    if kind.__module__.startswith("transformers.models.") and kind.__name__ in rules:
+        rule, factor, power = rules[kind.__name__]
+        return rotated * factor * d**power, f"{rule}, d the head size: transformers {version}"
+    return None, "neither the configuration nor the census of families says it"
+
+
+def by_rotation(config: Any) -> float:
+    """Return what the rotation multiplies q and k by: YaRN's factor and LongRoPE's, or 1.
+
+    That of YaRN is .1 m log f + 1, f the factor by which the context grows, or a ratio of two; that
+    of LongRoPE √(1 + log f / log n₀), n₀ the context before. Latent attention (DeepSeek), of which
+    a part is rotated, has the lower of the two in its scale instead.
+    """
+    rotary = getattr(config, "rope_parameters", None) or {}
+    if rotary.get("attention_factor") is not None:
+        return float(rotary["attention_factor"])
+    kind, before = rotary.get("rope_type"), rotary.get("original_max_position_embeddings")
+    if kind == "yarn":
+        grown = math.log(max(rotary["factor"], 1.0))
+        over, under = (rotary.get(name) for name in ("mscale", "mscale_all_dim"))
+        if getattr(config, "kv_lora_rank", None):
+            return float(0.1 * (under or 0.0) * grown + 1.0)
+        if over and under:
+            return float((0.1 * over * grown + 1.0) / (0.1 * under * grown + 1.0))
+        return 0.1 * grown + 1.0
+    if kind == "longrope" and before:
+        grown = rotary.get("factor") or config.max_position_embeddings / before
+        return math.sqrt(1.0 + math.log(grown) / math.log(before)) if grown > 1.0 else 1.0
+    return 1.0

@@ -1,0 +1,128 @@
+"""What is meant: by the configuration, by the census of families, and never by what is audited."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from attnlib import cli
+from attnlib.auditing import audit, models
+from attnlib.auditing.meant import meant_by
+from experiments.census import meant
+from experiments.compatibility import given, tiny
+
+IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
+WIDTHS = {
+    "vocab_size": 60,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+OF_THIS_YEAR = {
+    "Gemma4Text": {"hidden_size_per_layer_input": 0, "sliding_window": 4, "global_head_dim": 16},
+    "Gemma3nText": {
+        "sliding_window": 4,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 60,
+        "num_kv_shared_layers": 0,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "activation_sparsity_pattern": [0.0, 0.0],
+        "laurel_rank": 4,
+    },
+    "EmbeddingGemma2Text": {"sliding_window": 4},
+    "InklingText": {"sliding_window": 4},
+    "Afmoe": {  # hands its mask by name
+        "sliding_window": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+}
+
+
+def made(family):
+    import transformers
+
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(**WIDTHS, **OF_THIS_YEAR[family])
+    kind = getattr(transformers, f"{family}Model")
+    return kind._from_config(config, attn_implementation="eager").eval()
+
+
+def test_the_file_is_what_the_census_says():
+    assert meant.PATH.read_text("utf-8") == meant.written()
+
+
+@pytest.mark.parametrize("family", OF_THIS_YEAR)
+def test_a_scale_that_is_not_one_over_root_d_is_known_and_its_fault_found(family):
+    model = made(family)
+    report = audit(model, IDS, length=64)
+    assert report.passed, report
+    part = next(one for one in model.modules() if hasattr(one, "scaling"))
+    right, d = part.scaling, part.head_dim
+    part.scaling = d**-0.5 if right != d**-0.5 else 1.0
+    findings = audit(model, IDS, length=64).findings
+    assert {one.code for one in findings} == {"scale"}
+    assert {one.where for one in findings} == {"layers.0.self_attn"}
+    assert float(findings[0].expected.split()[0]) == pytest.approx(right, rel=1e-3)
+
+
+class OfNobody(nn.Module):
+    config = None
+
+
+def test_what_neither_says_is_not_known():
+    found, said = meant_by(OfNobody(), 64)
+    assert found is None
+    assert said.startswith("neither the configuration nor the census")
+
+
+def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
+    model = tiny("Llama")
+    monkeypatch.setattr(models, "meant_by", lambda module, d: (None, "nobody says it"))
+    report = audit(model, IDS, length=64)
+    assert report.passed is None
+    assert report.findings == []
+    first = str(report).splitlines()[0]
+    expected = f"found {8**-0.5:.4g} (nobody says it)"
+    assert first == f"not known what is meant: layers.0.self_attn: {expected}"
+    assert audit(model, IDS, expected=8**-0.5, length=64).passed
+    assert audit(model, IDS, expected=1.0, length=64).passed is False
+    monkeypatch.setattr(cli, "_opened", lambda *_: (None, model))
+    result = CliRunner().invoke(cli.app, ["audit", "of nobody"])
+    assert result.exit_code == cli.NOT_KNOWN, result.output
+
+
+def test_no_kernel_is_compiled_that_nobody_uses(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda *given, **named: compiled.append(given))
+    report = audit(tiny("Llama"), given("Llama", False), length=64)
+    assert compiled == []
+    assert not any("flex" in fact for fact in report.facts)
+
+
+def test_the_threads_are_as_before():
+    before = torch.get_num_threads()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        audit(tiny("Llama"), IDS, length=64)
+    assert torch.get_num_threads() == before
+
+
+def test_a_passing_report_of_a_model_has_three_lines():
+    passed, scale, more = str(audit(tiny("Llama"), IDS, length=64)).splitlines()
+    assert passed == "passed: nothing found"
+    assert scale == "scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls"
+    assert more == "1 fact asked: verbose=True or --facts prints them"
+    told = str(audit(tiny("Llama"), IDS, length=64, verbose=True)).splitlines()
+    assert told[1].endswith("in layers.0.self_attn, layers.1.self_attn")
+    assert told[2].startswith("eager beside sdpa: ")
