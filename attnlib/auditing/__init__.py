@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from attnlib import checking
 from attnlib.extras import brought_by
 from attnlib.policies import Policy, Rule, own
@@ -42,7 +44,10 @@ def audit(
     key_heads: int | None = None,
     cap: float | None = None,
     window: int | None = None,
-    sink: bool | None = None,
+    sink: bool | float | Sequence[float] | None = None,
+    slopes: float | Sequence[float] | None = None,
+    top_k: int | None = None,
+    nan_rows: bool = False,
     factor: float = 1.0,
     causal_from: str | None = None,
     rotates: bool = False,
@@ -68,8 +73,11 @@ def audit(
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
     bound of a soft cap, math.inf for none; `window`, the keys that a query sees, its own among
-    them; `sink`, whether weights add up to less than 1; `factor` on the output; `causal_from`, to
-    which key, "first" or "last", queries are aligned that are fewer than keys. Where `expected` is
+    them; `sink`, whether weights add up to less than 1, or the logit of what takes the rest, a
+    number or one a head; `slopes`, by how much a key's logit is lower with each place farther
+    (ALiBi), a number or one a head; `top_k`, how many keys their contents choose; `nan_rows`, that
+    rows which a mask hides whole may be NaN; `factor` on the output; `causal_from`, to which key,
+    "first" or "last", queries are aligned that are fewer than keys. Where `expected` is
     given, a cap, a window or a sink that is not said is a finding too; without `expected` what is
     not said may be as it is. With `rotates` it turns q and k by position, and only a query's own
     key is asked.
@@ -120,7 +128,10 @@ def audit(
         scale,
         cap=none if cap is None else checking.number("cap", cap),
         window=none if window is None else checking.integer("window", window, minimum=1),
-        sink=no_sink if sink is None else checking.flag("sink", sink),
+        sink=no_sink if sink is None else sink if sink is False else sink is True or _each(sink),
+        slopes=None if slopes is None else _each(slopes),
+        top_k=None if top_k is None else checking.integer("top_k", top_k, minimum=2),
+        nan_rows=checking.flag("nan_rows", nan_rows),
         factor=checking.positive("factor", factor),
         causal_from=causal_from,
         rotates=checking.flag("rotates", rotates),
@@ -128,6 +139,11 @@ def audit(
     report = CallableAudit(Subject(attention, size, dtype, device), meant, length).run()
     report.verbose = verbose
     return report
+
+
+def _each(numbers: float | Sequence[float]) -> tuple[float, ...]:
+    """Return a number, or one for each head."""
+    return tuple(map(float, np.atleast_1d(np.asarray(numbers, dtype=np.float64))))
 
 
 def _size(d: int | None, heads: int, key_heads: int | None) -> Size:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnlib.auditing import questions
+from attnlib.auditing import causes, questions
 from attnlib.auditing.backward import gradients
 from attnlib.auditing.questions import SHORT, Slope, joined
 from attnlib.auditing.report import Report, Scale, counted, shown
-from attnlib.auditing.response import Interval, Subject
+from attnlib.auditing.response import Interval, Subject, equal_keys
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
 
@@ -40,7 +40,14 @@ class Expected:
     scale: float | Policy | None
     cap: float | None = None
     window: float | None = None
-    sink: bool | None = None
+    sink: bool | tuple[float, ...] | None = None
+    """Whether there is one, or its logit, in each head."""
+    slopes: tuple[float, ...] | None = None
+    """By how much the logit of a key is lower with each place farther, in each head."""
+    top_k: int | None = None
+    """How many keys are chosen by their contents."""
+    nan_rows: bool = False
+    """Whether rows that a mask hides whole may be NaN."""
     factor: float = 1.0
     causal_from: str | None = None
     """"first" or "last": to which key queries are aligned where they are fewer."""
@@ -58,22 +65,32 @@ class CallableAudit:
         self.report = Report()
         self.d = subject.size.dimension
         self.short = min(SHORT, self.d)
+        if expected.top_k is not None:  # fewer keys are all seen
+            self.short = min(self.short, expected.top_k)
+            self.length = min(length, expected.top_k)
+        self.cap_found = math.inf
 
     def run(self) -> Report:
         """Return the report of all checks; the first ones may leave nothing more to ask."""
-        if self.dropout():
+        if self.dropout() or self.no_softmax():
             return self.report
         visible = questions.visible_keys(self.subject, self.short, self.short)
         self.subject.sees_past = self.visible(visible)
+        if any(one.found.endswith("inverted") for one in self.report.findings):
+            return self.report
+        if not visible[-1].any():
+            self.report.add("window", "keys that are seen", "none", "the last of equal rows")
+            return self.report
         self.here = questions.slope(self.subject, self.short, [self.short - 1])
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
             return self.report
         self.precision()
         self.scale()
-        self.everywhere()
-        if not self.expected.one_size:
-            self.sizes()
+        if self.short == SHORT:
+            self.everywhere()
+            if not self.expected.one_size:
+                self.sizes()
         self.cap()
         self.total()
         window = self.window()
@@ -86,6 +103,68 @@ class CallableAudit:
         self.cache(window)
         self.backward()
         return self.report
+
+    def no_softmax(self) -> bool:
+        """Say why answers are not those of a softmax over all keys; return whether they are not."""
+        subject, n, eps = self.subject, min(SHORT, self.d), self.subject.eps
+        q, k = equal_keys(subject, n, n)
+        equal = subject.weights(q, k, torch.arange(n))
+        self.nearer = None if self.expected.rotates else causes.by_distance(equal, eps)
+        if not np.isfinite(equal).all():
+            row = int(np.flatnonzero(~np.isfinite(equal).all(axis=(0, -1)))[0])
+            self.report.add("hidden", "numbers", "NaN", f"row {row} of equal keys")
+            return True
+        cause = causes.layout(subject, equal)
+        found = None if cause else causes.dense(subject, n, equal)
+        few = None
+        if found is not None:
+            few = causes.few_keys(found, equal)
+            cause = causes.axis(found)
+            if cause is None and few is None:
+                cause = causes.no_softmax(subject, found)
+            if cause is None and few is None and not self.expected.rotates:
+                cause = causes.by_more_than_products(subject, n)
+        if cause is not None:
+            self.report.add(*cause)
+            return True
+        return self.few_keys(few) or self.bias()
+
+    def few_keys(self, few: tuple[int, int] | None) -> bool:
+        """Say how many keys their contents choose; return whether that was not meant."""
+        meant = self.expected.top_k
+        if few is None:
+            if meant is not None and meant < min(SHORT, self.d):
+                self.report.add("few keys", counted(meant, "key"), "all keys", "random keys")
+            return False
+        low, high = few
+        found = f"{low} keys" if low == high else f"{low} to {high} keys"
+        self.report.facts["keys by content"] = found
+        if low == high == meant:
+            return False
+        keys = "all keys" if meant is None else counted(meant, "key")
+        self.report.add("few keys", keys, f"{found} by their contents", "random keys")
+        return True
+
+    def bias(self) -> bool:
+        """Hold a bias by distance against what was meant; nothing after it is in doubt."""
+        meant, found = self.expected.slopes, self.nearer
+        heads = self.subject.size.heads
+        slopes, even = found or (np.zeros(heads), True)
+        told = ", ".join(f"{slope:.4g}" for slope in slopes)
+        told = told if even else f"no line, about {told}"
+        if found is not None:
+            self.report.facts["bias by distance"] = f"{told} a place, by head"
+        if meant is None and (found is None or self.expected.scale is None):
+            return False
+        wanted = np.resize(meant or (0.0,), heads)
+        if even and agree(wanted, slopes, slopes).all():
+            return False
+        expected = ", ".join(f"{slope:.4g}" for slope in wanted) if meant else "no bias by distance"
+        ratio = slopes / np.where(wanted, wanted, np.nan)
+        why = f"{ratio[0]:.4g} times" if meant and np.ptp(ratio) < 0.01 else "by head"
+        why = "the sign is wrong" if np.allclose(ratio, -1.0, rtol=0.01) else why
+        self.report.add("bias", expected, told, f"{why}, nearer keys of equal ones")
+        return False
 
     def dropout(self) -> bool:
         """Ask twice; return whether weights are dropped at random."""
@@ -106,6 +185,13 @@ class CallableAudit:
         ahead = np.array([np.flatnonzero(row).max(initial=-1) - i for i, row in enumerate(visible)])
         if (ahead[: n - 1] == 0).all():
             self.report.facts["sees"] = "the keys up to its own"
+            return True
+        future = np.triu(np.ones((n, n), dtype=bool), 1)
+        if any(
+            (visible[:-1] == (future | own)[:-1]).all() for own in (False, np.eye(n, dtype=bool))
+        ):
+            told = f"row 0 sees {counted(counts[0], 'key')}"
+            self.report.add("causal", "keys up to its own", "those after: inverted", told)
             return True
         for row, found, wrong in (
             (0, "one key more", (ahead[: n - 2] == 1).all()),
@@ -282,7 +368,7 @@ class CallableAudit:
         cap, meant = questions.cap(self.subject, self.short), self.expected.cap
         found = self.report.facts["soft cap"] = "none" if cap is None else shown(cap)
         if cap is not None:
-            self.report.facts["precision"] = "unknown"
+            self.report.facts["precision"], self.cap_found = "unknown", cap.value
         if meant is None:
             return
         if meant == math.inf:
@@ -294,27 +380,47 @@ class CallableAudit:
 
     def total(self) -> None:
         """Find a sink, and a factor on the output."""
-        factor, sink = questions.total(self.subject, SHORT, self.unit)
-        found = "none" if sink is None else f"a logit of {shown(sink)}"
+        subject, meant = self.subject, self.expected.sink
+        block = None if subject.sees_past else questions.blocks(subject, self.unit, self.cap_found)
+        if block is not None:
+            found = f"zeros counted to the end of blocks of {block}"
+            self.report.add("padding", "keys that are there", found, "equal rows of 9 to 17 keys")
+            return
+        n, seen = self.short, np.full(subject.size.heads, float(self.short))
+        if self.nearer is not None and self.nearer[1]:
+            seen = np.exp(-self.nearer[0][:, None] * np.arange(n)).sum(axis=-1)
+        factor, sink, error = questions.total(subject, n, self.unit, self.cap_found, seen)
+        found = "none"
+        if sink is not None:
+            low, high = float((sink - error).min()), float((sink + error).max())
+            found = f"a logit of {shown(Interval(float(np.median(sink)), low, high))}"
+            if np.ptp(sink) > 2.0 * error.max() + AGREES:
+                found = f"logits of {', '.join(f'{one:.4g}' for one in sink)}"
         self.report.facts["sink"] = found
         self.report.facts["factor on the output"] = shown(factor)
         whole = "weights that add up to 1"
-        if self.expected.sink is False and sink is not None:
+        if meant is False and sink is not None:
             self.report.add("sink", whole, found, "equal rows")
-        if self.expected.sink is True and sink is None:
+        elif meant and sink is None:
             self.report.add("sink", "a sink", whole, "equal rows")
+        elif isinstance(meant, tuple) and sink is not None:
+            wanted = np.resize(meant, sink.shape)
+            if (np.abs(sink - wanted) > error + AGREES * np.maximum(1.0, np.abs(wanted))).any():
+                told = ", ".join(f"{one:g}" for one in meant)
+                self.report.add("sink", f"a logit of {told}", found, "equal rows")
         if not agree(self.expected.factor, factor.low, factor.high):
-            meant = f"a factor of {self.expected.factor:g}"
-            self.report.add("values", meant, shown(factor), "v = 1")
+            meant_factor = f"a factor of {self.expected.factor:g}"
+            self.report.add("values", meant_factor, shown(factor), "v = 1")
 
     def window(self) -> int:
         """Return how many keys the last query sees."""
-        size, meant, n = (
-            questions.window(self.subject, self.length),
-            self.expected.window,
-            self.length,
-        )
-        found = self.report.facts["window"] = "none" if size == n else counted(size, "key")
+        meant, n = self.expected.window, self.length
+        if self.nearer is not None:  # a bias leaves far keys no weight
+            steepest = float(np.abs(self.nearer[0]).max())
+            n = min(n, max(self.short, int(60.0 / max(steepest, 1e-9))))
+        size = questions.window(self.subject, n)
+        none = "none" if n == self.length else f"none up to {n} keys: those farther weigh nothing"
+        found = self.report.facts["window"] = none if size == n else counted(size, "key")
         if meant is not None and size != min(meant, n):
             keys = "all keys" if meant == math.inf else counted(int(meant), "key")
             self.report.add("window", keys, found, f"n = {n}")
@@ -333,10 +439,14 @@ class CallableAudit:
 
     def mask(self) -> None:
         """Ask what an argument does that hides keys, or is added."""
-        report, answer = self.report, questions.mask(self.subject, SHORT)
+        report, answer = self.report, questions.mask(self.subject, self.short)
         report.facts["a mask of True and False"] = f"True: {answer.true_means}"
         if answer.true_means == "nothing":
             report.add("hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
+        report.facts["a row that a mask hides whole"] = answer.hidden_row
+        strict = self.expected.scale is not None and not self.expected.nan_rows
+        if answer.hidden_row == "NaN" and strict:
+            report.add("hidden", "numbers", "NaN", "a row that a mask hides whole")
         if answer.total < 1.0 - 0.02:
             total = f"{answer.total:.4g}"
             report.add("padding", "weights that add up to 1", total, "with a mask")
@@ -347,6 +457,7 @@ class CallableAudit:
         report.facts["a mask of numbers"] = found
         if times is not None and not agree(1.0, times.low, times.high):
             reason = "it is not heeded" if abs(times.value) < AGREES else "it is multiplied"
+            reason = "it is inverted" if agree(-1.0, times.low, times.high) else reason
             report.add("mask", "a mask that is added as it is", found, reason)
 
     def padding(self, policy: Policy) -> None:
@@ -398,6 +509,10 @@ class CallableAudit:
                 self.report.facts[f"{name}, many keys"] = "not taken"
                 return
             self.report.facts[f"{name}, many keys"] = f"sees {seen} of {n}"
+            if self.subject.sees_past and seen == queries and self.expected.causal_from != "last":
+                told = f"not taken: it is aligned to the first key, sees {seen} of {n}"
+                self.report.facts[f"{name}, many keys"] = told
+                continue
             wanted = min(n, window)
             if seen != wanted and queries == 1:
                 expected, found = counted(wanted, "key"), counted(seen, "key")

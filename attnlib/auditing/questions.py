@@ -20,6 +20,8 @@ from attnlib.checking import FloatArray
 
 SHORT = 16
 """Rows that are looked at key by key."""
+NONE = 1e-36
+"""A weight that is not above this is that of a hidden key: a large sink leaves small ones."""
 STEEP = 1e-4
 """Types whose numbers are coarser than this are asked for larger differences of logits."""
 CURVED = 2e-3
@@ -32,7 +34,7 @@ def visible_keys(subject: Subject, queries: int, keys: int, **options: object) -
     """Return which of equal keys each query sees: (queries, keys), True where one has weight."""
     q, k = equal_keys(subject, queries, keys)
     weights = subject.weights(q, k, torch.arange(keys), **options)
-    return np.asarray((weights > 1e-3 / keys).any(axis=0))
+    return np.asarray((weights > NONE).any(axis=0))
 
 
 class Slope(NamedTuple):
@@ -170,30 +172,69 @@ def cap(subject: Subject, length: int) -> Interval | None:
     return None
 
 
-def total(subject: Subject, length: int, unit: float) -> tuple[Interval, Interval | None]:
-    """Return what the weights of a row add up to: a factor, and a sink's logit or None.
+class Total(NamedTuple):
+    """What the weights of a row add up to."""
+
+    factor: Interval
+    sink: FloatArray | None
+    """The logit of each head's sink."""
+    error: FloatArray
+
+
+def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArray) -> Total:
+    """Return a factor on the weights of a row, and the logits of sinks or None.
 
     Rows of equal logits are asked, of about −4, 0 and as much as there is above; `unit` is what
-    the logits grow by per unit of q·k, for q and k of length √d. A factor is the same for all. A
+    the logits grow by per unit of q·k, for q and k of length √d, `cap` bounds them, and `seen` is
+    for how many keys of its own a row counts in each head. A factor is the same for all rows. A
     sink, a key without value, takes less the larger the logits are.
     """
     d, eps = subject.size.dimension, 4.0 * subject.eps
     most = math.sqrt(d) if subject.normalises else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
-    totals = []
-    for shift in (-most / 4.0, 0.0, most):
+
+    def asked(shift: float) -> tuple[float, FloatArray]:
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
         v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
-        totals.append(subject.output(given.q, given.k, v)[:, -1].mean(axis=-1))
-    low, none, high = totals
-    if (np.abs(low / high - 1.0) < 4.0 * eps).all():
-        return _of_heads(high, eps * high), None
-    # s = c n/(n + e^{b − t}) at two logits t gives b and c, in each head.
-    ratio, t = none / low, -unit * most / 4.0 * math.sqrt(d)
-    missing = length * (ratio - 1.0) / np.maximum(math.exp(-t) - ratio, 1e-300)
-    b = np.log(np.maximum(missing, 1e-300))
-    width = 8.0 * eps * ratio / np.maximum(np.abs(ratio - 1.0), eps)
-    c = none * (length + missing) / length
-    return _of_heads(c, c * (eps + missing / (length + missing) * width)), _of_heads(b, width)
+        logit = unit * shift * math.sqrt(d)
+        logit = logit if cap == math.inf else cap * math.tanh(logit / cap)
+        return logit, subject.output(given.q, given.k, v)[:, -1].mean(axis=-1)
+
+    least, low = asked(-math.copysign(most, unit) / 4.0)
+    for _ in range(4):  # until a sink takes little
+        largest, high = asked(math.copysign(most, unit))
+        if subject.normalises or (np.abs(asked(0.0)[1] / high - 1.0) < 0.5).all():
+            break
+        most *= 2.0
+    if (low <= NONE).any():
+        least, low = asked(0.0)
+    if (np.abs(low / high - 1.0) < 4.0 * eps).all() or not (low > 0.0).all():
+        return Total(_of_heads(high, eps * high), None, eps * high)
+    # 1/s = (1 + e^{b − t}/n)/c at two logits t gives b and c, in each head.
+    by, above = math.exp(-least) - math.exp(-largest), 1.0 / high
+    grows = np.maximum(1.0 / low - above, 1e-300) / by
+    start = np.maximum(above - grows * math.exp(-largest), 1e-300)
+    error = eps * (1.0 / low + above) / by
+    factor_error = (eps * above + error * math.exp(-largest)) / start
+    sink = np.log(seen * grows / start)
+    factor = _of_heads(1.0 / start, factor_error / start)
+    return Total(factor, sink, error / grows + factor_error)
+
+
+BLOCKS = (8, 16, 32, 64, 128, 256, 512)
+"""Of keys, in which a kernel may count, as zeros, keys that are not there."""
+
+
+def blocks(subject: Subject, unit: float, cap: float) -> int | None:
+    """Return the block of keys to whose end zeros are counted, or None."""
+    counted = {}
+    for n in (9, 12, 17):
+        seen = np.full(subject.size.heads, float(n))
+        sink = total(subject, n, unit, cap, seen).sink
+        counted[n] = 0.0 if sink is None else float(np.exp(np.median(sink)))
+    for block in BLOCKS:
+        if all(math.isclose(m, -n % block, rel_tol=0.02) for n, m in counted.items()):
+            return block
+    return None
 
 
 def _of_heads(value: FloatArray, error: FloatArray) -> Interval:
@@ -211,21 +252,26 @@ class Mask(NamedTuple):
     """What multiplies a number in the mask before it is added to a logit; None if it takes none."""
     total: float
     """What the weights add up to where a mask hides no key, over that without a mask."""
+    hidden_row: str
+    """What a row gives that a mask hides whole: "NaN", "0", or "numbers"; "unknown"."""
 
 
+@np.errstate(invalid="ignore", divide="ignore")  # rows that are hidden whole
 def mask(subject: Subject, length: int) -> Mask:
-    """Hide the first key from all queries, and add 2 to the logit of another."""
+    """Hide the first key from all queries, add 2 to the logit of another, and hide a whole row."""
     given = contents(subject, length, length, torch.tensor([length - 1]), 0.0)
     groups = torch.arange(length).clamp(max=2)
     shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
     added = torch.zeros(1, 1, length, length, dtype=subject.dtype, device=subject.device)
 
-    def masked(mask: torch.Tensor) -> FloatArray | None:
+    def masked(mask: torch.Tensor, row: int = -1) -> FloatArray | None:
         with suppress(ValueError):  # it may not take a mask of this kind
-            return subject.weights(given.q, given.k, groups, **{str(subject.mask): mask})[:, -1]
+            options = {str(subject.mask): mask}
+            return subject.weights(given.q, given.k, groups, **options)[:, row]
         return None
 
-    usual = subject.weights(given.q, given.k, groups)[:, -1].sum(axis=-1)
+    each = subject.weights(given.q, given.k, groups)[:, -1]
+    usual = each.sum(axis=-1)
     before = masked(added)
     shares = [
         float((answer.sum(axis=-1) / usual).min())
@@ -235,16 +281,22 @@ def mask(subject: Subject, length: int) -> Mask:
     total = min((share for share in shares if share > 0.0), default=1.0)  # 0 where True hides
     shown[..., 0], added[..., 1] = False, 2.0
     hidden, after = masked(shown), masked(added)
-    true_means = "not taken"
+    true_means, row = "not taken", "unknown"
     if hidden is not None:
-        true_means = "hidden" if (hidden[:, 1:] < 1e-6).all() else "nothing"
-        true_means = "seen" if (hidden[:, 0] < 1e-6).all() else true_means
+        left = hidden / each < 1e-6
+        true_means = "hidden" if left[:, 1:].all() else "nothing"
+        true_means = "seen" if left[:, 0].all() else true_means
+        shown[:], shown[..., length // 2, :] = true_means != "hidden", true_means == "hidden"
+        whole = masked(shown, length // 2)
+        if whole is not None and true_means != "nothing":
+            row = "0" if not whole.any() else "numbers"
+            row = row if np.isfinite(whole).all() else "NaN"
     if before is None or after is None:
-        return Mask(true_means, None, min(total, 1.0))
+        return Mask(true_means, None, min(total, 1.0), row)
     change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
     times, eps = change / 2.0, 4.0 * subject.eps
     multiplier = Interval(float(np.median(times)), times.min() - eps, times.max() + eps)
-    return Mask(true_means, multiplier, min(total, 1.0))
+    return Mask(true_means, multiplier, min(total, 1.0), row)
 
 
 def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.ndarray:
@@ -271,7 +323,7 @@ def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.nda
         values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]
         for kind, gain in enumerate((after[:, : len(here)] - before[:, : len(here)], values)):
             best = gain.argmax(axis=-1)
-            sure = gain.max(axis=-1) > 1e-6
+            sure = gain.max(axis=-1) > 1e-6 * values.sum(axis=-1)
             found[sure, kind] = here[best[sure]]
     return found
 
@@ -300,7 +352,9 @@ def window(subject: Subject, length: int) -> int:
         place = np.searchsorted(edges, np.arange(length), side="right") - 1
         groups = torch.from_numpy(np.where(place < 0, parts, np.minimum(place, parts)))
         weights = subject.weights(q, k, groups)[:, -1, :parts].max(axis=0)
-        seen = int(np.flatnonzero(weights > 1e-3 / length)[0])
+        if not (weights > NONE).any():
+            return 0
+        seen = int(np.flatnonzero(weights > NONE)[0])
         first, size = int(edges[seen]), int(edges[seen + 1] - edges[seen])
     return length - first
 

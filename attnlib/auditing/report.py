@@ -12,6 +12,10 @@ from attnlib.checking import FloatArray
 
 CODES = {
     "scale": "another number multiplies q·k, or the cosine",
+    "layout": "q, k and v are read with other axes than (batch, heads, tokens, d)",
+    "softmax": "weights are no softmax over keys: along another axis, or none",
+    "few keys": "each query sees a few keys that their contents choose",
+    "bias": "logits depend on the distance of a key, with another slope or where none was meant",
     "law": "the scale does not follow the law in n or position",
     "heads": "heads have different scales",
     "cosine": "the scale multiplies a cosine where a product was meant, or the other way round",

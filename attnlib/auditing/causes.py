@@ -1,0 +1,177 @@
+"""Questions that come first: whether the answers are a softmax over keys at all, and which.
+
+The weights of a softmax compete, and the ratio of two does not change with a third key. Queries and
+keys at random show along which axis weights add up, and whether a few keys are chosen.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from attnlib.auditing.response import Subject, equal_keys
+from attnlib.checking import FloatArray
+
+GAINS = (1.0, 0.25, 0.0625, 4.0, 16.0, 64.0, 256.0)
+"""By which random queries and keys are multiplied until weights differ, and not too much."""
+DIFFER = 0.1
+SMALL = 1e-4
+"""Weights that are smaller may be 0 by rounding alone."""
+PARTS = 2
+"""A softmax that is merged from parts, with another scale, has other ratios between them only."""
+LINEAR = 0.01
+"""By which share of its largest a bias may be off a line in the distance."""
+
+
+class Cause(NamedTuple):
+    """Why the answers are not those of a softmax over all keys."""
+
+    code: str
+    expected: str
+    found: str
+    evidence: str = ""
+
+
+class Dense(NamedTuple):
+    """The weights, (heads, queries, keys), of random queries and keys."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    weights: FloatArray
+
+
+def layout(subject: Subject, equal: FloatArray) -> Cause | None:
+    """Say whether queries read values at their own place only; `equal`: weights of equal keys."""
+    n = equal.shape[-1]
+    own = (equal > 0.0) == np.eye(n, dtype=bool)
+    if n < 2 or not own.all():
+        return None
+    q, k = equal_keys(subject, n, n)
+    v = torch.zeros(subject.size.key_heads, n, subject.value_size, dtype=torch.float64)
+    for head in range(min(subject.size.key_heads, subject.value_size)):
+        v[head, :, head] = 1.0
+    several = (subject.output(q, k, v)[0, 0] > 0.0).sum() > 1
+    axes = "it attends over heads: its axes are (b, n, h, d)" if several else "its own place only"
+    return Cause("layout", "axes (b, h, n, d)", axes, "each query reads values of its own place")
+
+
+def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
+    """Ask random queries and keys; None where no weight depends on them."""
+    heads, key_heads, d = subject.size
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(heads, n, d, generator=generator, dtype=torch.float64)
+    k = torch.randn(key_heads, n, d, generator=generator, dtype=torch.float64)
+    best = None
+    for gain in GAINS:
+        weights = subject.weights(gain * q, k, torch.arange(n))
+        if not np.isfinite(weights).all():
+            continue
+        usual = equal[:, -1] if equal[:, -1].any() else np.ones_like(equal[:, -1])
+        at = (usual > 0.0) & (weights[:, -1] != 0.0)
+        seen = weights[:, -1][at] / usual[at]
+        if seen.size and np.ptp(seen) > DIFFER * np.abs(seen).max():
+            best = Dense(gain * q, k, weights)
+            if (np.abs(seen) > SMALL).all():
+                break
+        elif best is not None:
+            break
+    return best
+
+
+def axis(found: Dense) -> Cause | None:
+    """Say whether weights add up to 1 along another axis than that of keys."""
+    weights = found.weights
+    for along, name in ((-2, "queries"), (0, "heads")):
+        sums, rows = weights.sum(axis=along), weights.sum(axis=-1)
+        varies = np.ptp(rows) > 0.02 * rows.max()
+        if (along or len(weights) > 1) and varies and np.allclose(sums, 1.0, rtol=0.01):
+            told = f"weights add up to 1 over {name}"
+            return Cause("softmax", "a softmax over keys", f"a softmax over {name}", told)
+    return None
+
+
+def no_softmax(subject: Subject, found: Dense) -> Cause | None:
+    """Say whether weights do not compete, or the ratio of two depends on a third key."""
+    expected = "a softmax over keys"
+    weights, n = found.weights[:, -1], found.k.shape[-2]
+    if (weights < -SMALL * np.abs(weights).max()).any():
+        return Cause("softmax", expected, "no softmax: some weights are below 0", "random keys")
+    share = subject.size.heads // subject.size.key_heads
+    rough = 16.0 * subject.eps + 1e-3
+    alone = True
+    for gain in (0.25, 1.0, 4.0, 16.0, 64.0):
+        k = found.k.clone()
+        k[:, 0] = gain * found.q[::share, -1] / found.q[::share, -1].norm(dim=-1, keepdim=True)
+        k[:, 0] *= subject.size.dimension**0.5
+        after = subject.weights(found.q, k, torch.arange(n))[:, -1]
+        if not np.isfinite(after).all():
+            break
+        kept = (weights[:, 1:] > SMALL) & (after[:, 1:] > SMALL)
+        if not kept.any():
+            alone = False
+            break
+        change = np.log(np.where(kept, after[:, 1:], 1.0) / np.where(kept, weights[:, 1:], 1.0))
+        parts = [
+            (np.diff(np.sort(row[some])) > rough).sum()
+            for row, some in zip(change, kept, strict=True)
+        ]
+        if max(parts) > PARTS:
+            told = "the ratio of two weights changes with a third key"
+            return Cause("softmax", expected, "no softmax over keys", told)
+        alone = alone and bool(np.abs(change).max() < rough)
+    if alone and not np.allclose(after[:, 0], weights[:, 0], rtol=DIFFER):
+        told = "a weight does not change with other keys, as a sigmoid's does not"
+        return Cause("softmax", expected, "no softmax: each key is weighed by itself", told)
+    return None
+
+
+def by_more_than_products(subject: Subject, n: int) -> Cause | None:
+    """Say whether keys with the same product with the query and the same length weigh otherwise."""
+    d = subject.size.dimension
+    if d < 8:
+        return None
+    q, k = equal_keys(subject, n, n)
+    k = k.clone()
+    across = torch.zeros(d, dtype=torch.float64)
+    across[4:7] = (d / 6.0) ** 0.5 * torch.tensor([2.0, -1.0, -1.0], dtype=torch.float64)
+    groups = (torch.arange(n) == n - 1).long()
+    odds = []
+    for sign in (1.0, -1.0):
+        k[:, -1] = sign * across
+        weights = subject.weights(q, k, groups)[:, -1]
+        odds.append(weights[:, 1] / np.maximum(weights[:, 0], 1e-300))
+    if np.allclose(odds[0], odds[1], rtol=64.0 * subject.eps + 1e-4):
+        return None
+    told = "keys of one length and one product with the query have other weights"
+    return Cause("softmax", "a softmax of q·k", "no softmax of q·k: perhaps linear attention", told)
+
+
+def few_keys(found: Dense, equal: FloatArray) -> tuple[int, int] | None:
+    """Return how many keys rows see at least and at most, if their contents choose them."""
+    weights, seen = found.weights, equal > 0.0
+    chosen = weights != 0.0
+    rows = seen.sum(axis=-1) > chosen.sum(axis=-1)
+    smallest = np.where(chosen, np.abs(weights), np.inf).min(axis=-1)
+    sure = rows & (smallest > SMALL)
+    if not sure.any():
+        return None
+    count = chosen.sum(axis=-1)[sure]
+    return int(count.min()), int(count.max())
+
+
+def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool] | None:
+    """Return by how much logits grow with each place nearer, by head, and whether evenly.
+
+    None where equal keys weigh the same.
+    """
+    last = equal[:, -1]
+    seen = (last > 0.0).all(axis=0)
+    if seen.sum() < 3:
+        return None
+    logs, place = np.log(last[:, seen]), np.flatnonzero(seen).astype(float)
+    if np.ptp(logs, axis=-1).max() < 64.0 * eps + 1e-3:
+        return None
+    slopes, starts = np.polyfit(place, logs.T, 1)
+    off = np.abs(logs - (slopes[:, None] * place + starts[:, None])).max(axis=-1)
+    even = off <= LINEAR * np.ptp(logs, axis=-1) + 64.0 * eps
+    return slopes, bool(even.all())

@@ -1,0 +1,226 @@
+"""Causes: what is no softmax over all keys is named for what it is, and what is right passes."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch.nn import functional
+
+from attnlib.auditing import assert_scale, audit
+
+kernel = functional.scaled_dot_product_attention
+
+
+@pytest.fixture(autouse=True)
+def strict():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
+
+
+def scored(q, k):
+    return q @ k.mT * q.shape[-1] ** -0.5
+
+
+def other_layout(q, k, v):
+    return kernel(*(x.transpose(1, 2) for x in (q, k, v))).transpose(1, 2)
+
+
+def along(axis):
+    return lambda q, k, v: scored(q, k).softmax(axis) @ v
+
+
+def sigmoid(q, k, v):
+    return scored(q, k).sigmoid() @ v / k.shape[2]
+
+
+def linear(q, k, v):
+    q, k = (functional.elu(x) + 1.0 for x in (q, k))
+    weights = q @ k.mT
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def linear_without_a_map(q, k, v):
+    return q @ (k.mT @ v)
+
+
+def differential(q, k, v):
+    (q, q2), (k, k2) = (x.chunk(2, -1) for x in (q, k))
+    return (scored(q, k).softmax(-1) - 0.3 * scored(q2, k2).softmax(-1)) @ v
+
+
+def top(count):
+    def attention(q, k, v):
+        scores = scored(q, k)
+        if count < k.shape[2]:
+            least = scores.topk(count, -1).values[..., -1:]
+            scores = scores.masked_fill(scores < least, -math.inf)
+        return scores.softmax(-1) @ v
+
+    return attention
+
+
+def in_blocks(block):
+    def attention(q, k, v):
+        return kernel(q, *(functional.pad(x, (0, 0, 0, -k.shape[2] % block)) for x in (k, v)))
+
+    return attention
+
+
+def biased(*slopes):
+    def attention(q, k, v):
+        place = torch.arange(k.shape[2])
+        distance = (place[-q.shape[2] :, None] - place).abs()
+        bias = -torch.tensor(slopes)[:, None, None] * distance
+        return kernel(q, k, v, attn_mask=bias.to(q.dtype))
+
+    return attention
+
+
+def sees_the_future(q, k, v):
+    hidden = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+    return scored(q, k).masked_fill(hidden, -1e9).softmax(-1) @ v
+
+
+def hides_all(q, k, v):
+    hidden = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).triu()
+    return scored(q, k).masked_fill(hidden, -math.inf).softmax(-1) @ v
+
+
+def nan_rows(q, k, v, attn_mask=None):
+    scores = scored(q, k)
+    if attn_mask is not None:
+        hides = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, -math.inf) if hides else scores + attn_mask
+    return scores.softmax(-1) @ v
+
+
+def inverted(q, k, v, attn_mask=None):
+    if attn_mask is not None:
+        attn_mask = attn_mask.float() * (-1e9 if attn_mask.dtype == torch.bool else -1.0)
+    return kernel(q, k, v, attn_mask=attn_mask)
+
+
+@pytest.mark.parametrize(
+    ("attention", "code", "found"),
+    [
+        (other_layout, "layout", "it attends over heads: its axes are (b, n, h, d)"),
+        (along(-2), "softmax", "a softmax over queries"),
+        (along(1), "softmax", "a softmax over heads"),
+        (sigmoid, "softmax", "no softmax: each key is weighed by itself"),
+        (linear, "softmax", "no softmax of q·k: perhaps linear attention"),
+        (linear_without_a_map, "softmax", "no softmax: some weights are below 0"),
+        (differential, "softmax", "no softmax"),
+        (top(4), "few keys", "4 keys by their contents"),
+        *((in_blocks(block), "padding", f"blocks of {block}") for block in (8, 16, 64, 256)),
+        (biased(0.5), "bias", "0.5, 0.5"),
+        (biased(0.01), "bias", "0.01, 0.01"),
+        (biased(0.5, 0.25), "bias", "0.5, 0.25"),
+        (sees_the_future, "causal", "those after: inverted"),
+        (hides_all, "hidden", "NaN"),
+        (nan_rows, "hidden", "NaN"),
+        (inverted, "mask", "-1 ± "),
+    ],
+)
+def test_a_cause_is_named(attention, code, found):
+    report = audit(attention, d=64, expected="transformer", length=64)
+    assert code in {one.code for one in report.findings}, report
+    assert found in next(one.found for one in report.findings if one.code == code)
+    assert "scale" not in {one.code for one in report.findings}, report
+
+
+@pytest.mark.parametrize(
+    ("attention", "meant"),
+    [
+        (biased(0.5), {"slopes": 0.5}),
+        (biased(0.5, 0.01), {"slopes": (0.5, 0.01)}),
+        (top(8), {"top_k": 8}),
+        (nan_rows, {"nan_rows": True}),
+    ],
+)
+def test_what_is_right_and_declared_passes(attention, meant):
+    report = audit(attention, d=64, expected="transformer", length=64, **meant)
+    assert report.passed, report
+    assert report.scale.interval.value == pytest.approx(0.125, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("attention", "meant", "code"),
+    [
+        (biased(-0.5), {"slopes": 0.5}, "bias"),
+        (biased(0.25), {"slopes": 0.5}, "bias"),
+        (kernel, {"slopes": 0.5}, "bias"),
+        (top(8), {"top_k": 4}, "few keys"),
+        (kernel, {"top_k": 4}, "few keys"),
+    ],
+)
+def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
+    report = audit(attention, d=64, expected="transformer", length=64, **meant)
+    assert code in {one.code for one in report.findings}, report
+
+
+def test_a_slope_says_both_numbers():
+    (finding,) = audit(biased(-0.5), d=64, expected=0.125, slopes=0.5, length=64).findings
+    told = (
+        "bias: expected 0.5, 0.5, found -0.5, -0.5 (the sign is wrong, nearer keys of equal ones)"
+    )
+    assert str(finding) == told
+
+
+# --- sinks and caps ------------------------------------------------------------------------------
+
+
+def sunk(*sinks, cap=None, factor=1.0):
+    def attention(q, k, v):
+        logits = scored(q, k)
+        logits = logits if cap is None else cap * (logits / cap).tanh()
+        last = torch.tensor(sinks)[:, None, None].to(q.dtype).expand(*logits.shape[:3], 1)
+        return factor * torch.cat([logits, last], -1).softmax(-1)[..., :-1] @ v
+
+    return attention
+
+
+@pytest.mark.parametrize("cap", [None, 50.0])
+@pytest.mark.parametrize("sinks", [(10.0,), (-2.0,), (1.5, 0.3), (25.0, -1.0)])
+def test_a_sink_that_was_meant_passes_and_another_is_found_with_both_numbers(sinks, cap):
+    meant = {"d": 64, "expected": 0.125, "length": 64, "cap": math.inf if cap is None else cap}
+    report = audit(sunk(*sinks, cap=cap), sink=sinks, **meant)
+    assert report.passed, report
+    other = tuple(sink + 0.5 for sink in sinks)
+    (finding,) = audit(sunk(*other, cap=cap), sink=sinks, **meant).findings
+    assert finding.code == "sink"
+    assert finding.expected == f"a logit of {', '.join(f'{one:g}' for one in sinks)}"
+    assert f"{other[0]:g}" in finding.found
+
+
+def test_a_wrong_cap_is_found_beside_a_sink():
+    attention = sunk(2.0, cap=30.0)
+    told = {"d": 64, "expected": 0.125, "length": 64, "sink": 2.0}
+    (finding,) = audit(attention, cap=50.0, **told).findings
+    assert finding.code == "cap"
+    assert finding.expected == "a soft cap of 50"
+    assert float(finding.found.split()[0]) == pytest.approx(30.0, rel=0.01)
+
+
+# --- code for training ---------------------------------------------------------------------------
+
+
+def test_plain_causal_attention_passes():
+    def causal(q, k, v):
+        return kernel(q, k, v, is_causal=True)
+
+    assert_scale(causal, d=64, expected=0.125, length=64)
+    facts = audit(causal, d=64, expected=0.125, length=64).facts
+    assert facts["one query, many keys"].startswith("not taken: it is aligned to the first key")
+    (finding,) = audit(causal, d=64, expected=0.125, causal_from="last", length=64).findings
+    assert finding.code == "cache"
+
+
+def test_a_local_window_that_is_declared_passes():
+    def local(q, k, v):
+        place = torch.arange(k.shape[2])
+        distance = place[: q.shape[2], None] - place
+        return kernel(q, k, v, attn_mask=(distance >= 0) & (distance < 24))
+
+    assert_scale(local, d=64, expected=0.125, window=24, length=64)
