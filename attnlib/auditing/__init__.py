@@ -53,6 +53,7 @@ def audit(
     rotates: bool = False,
     length: int = 1024,
     dtype: torch.dtype = torch.float32,
+    kv_dtype: torch.dtype | None = None,
     device: str = "cpu",
     verbose: bool = False,
 ) -> Report:
@@ -77,7 +78,8 @@ def audit(
     number or one a head; `slopes`, by how much a key's logit is lower with each place farther
     (ALiBi), a number or one a head; `top_k`, how many keys their contents choose; `nan_rows`, that
     rows which a mask hides whole may be NaN; `factor` on the output; `causal_from`, to which key,
-    "first" or "last", queries are aligned that are fewer than keys. Where `expected` is
+    "first" or "last", queries are aligned that are fewer than keys. `kv_dtype` is a coarser type in
+    which the attention keeps keys and values, float8 or int8. Where `expected` is
     given, a cap, a window or a sink that is not said is a finding too; without `expected` what is
     not said may be as it is. With `rotates` it turns q and k by position, and only a query's own
     key is asked.
@@ -118,6 +120,8 @@ def audit(
     checking.instance("dtype", dtype, torch.dtype)
     if not dtype.is_floating_point:
         raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
+    if kv_dtype is not None:
+        checking.instance("kv_dtype", kv_dtype, torch.dtype)
     if not callable(attention):
         raise TypeError(f"attention must be callable, got a {type(attention).__name__}")
     if causal_from is not None:
@@ -136,7 +140,9 @@ def audit(
         causal_from=causal_from,
         rotates=checking.flag("rotates", rotates),
     )
-    report = CallableAudit(Subject(attention, size, dtype, device), meant, length).run()
+    subject = Subject(attention, size, dtype, device)
+    subject.keep_in(kv_dtype)
+    report = CallableAudit(subject, meant, length).run()
     report.verbose = verbose
     return report
 

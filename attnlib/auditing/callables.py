@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -85,6 +86,7 @@ class CallableAudit:
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
             return self.report
+        self.stored()
         self.precision()
         self.scale()
         if self.short == SHORT:
@@ -520,21 +522,42 @@ class CallableAudit:
             elif seen == wanted:
                 self.same("cache", slope, asked)
 
+    def stored(self) -> None:
+        """Find keys that are stored in 8 bits, which powers of two alone are not changed by."""
+        if self.subject.stored is not None:
+            return
+        other = copy(self.subject)
+        other.keep_in(torch.float8_e4m3fn)
+        exact = questions.slope(other, self.short, [self.short - 1])
+        right, found = exact.over_heads(0), self.here.over_heads(0)
+        if exact.straight and not agree(right.value, found.low, found.high):
+            if min(questions.powers(self.subject, self.short)) < 1.5:  # a cosine
+                return
+            ratio = f"{found.value / right.value:.4g} times the scale of powers of two"
+            told = "about 4, as of float8: kv_dtype declares it"
+            self.report.add("precision", "keys of all their digits", told, ratio)
+            self.subject, self.here, self.unit = other, exact, right.value
+
     def precision(self) -> None:
         """Ask how logits are kept; what is rounded more than its type widens all intervals."""
         answer = questions.precision(self.subject, self.unit, self.short)
         self.report.facts["precision"] = f"{answer.bits:.0f} binary digits of a logit"
-        needed = BITS[self.subject.dtype]
+        eps = self.subject.eps
+        needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
+        needed = 6.0 if self.subject.stored == torch.int8 else needed
         if not answer.finite:
             found = "NaN or infinity"
             self.report.add("precision", "finite weights", found, "logits up to 1000")
         elif answer.bits < needed - 1.5:
             digits = f"{needed} binary digits"
             self.report.add("precision", digits, f"{answer.bits:.1f}", "two keys with large logits")
-            self.subject.eps = max(self.subject.eps, 4.0 * 2.0**-answer.bits)
+            self.subject.eps = max(eps, 4.0 * 2.0**-answer.bits)
 
     def backward(self) -> None:
         """Hold derivatives against differences of what the forward pass gives."""
+        if self.subject.stored is not None:
+            self.report.facts["backward"] = f"unknown: stored in {self.subject.stored}"
+            return
         found = gradients(self.subject, self.short, float(np.median(self.here.value)))
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])

@@ -118,6 +118,7 @@ def slope(
     # where logits do not move: a law that is flat on one side has no wider interval.
     margin = 6.0 * eps / np.min(products, axis=0)
     value = (above + below) / 2.0
+    margin = margin + subject.stored_error * np.abs(value)
     apart = np.abs(above - below)
     position = np.asarray(rows, dtype=np.float64)
     return Slope(
@@ -195,7 +196,8 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     def asked(shift: float) -> tuple[float, FloatArray]:
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
         v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
-        logit = unit * shift * math.sqrt(d)
+        product = float(given.q[0, 0] @ given.k[0, 0])
+        logit = unit * (shift * math.sqrt(d) if subject.normalises else product)
         logit = logit if cap == math.inf else cap * math.tanh(logit / cap)
         return logit, subject.output(given.q, given.k, v)[:, -1].mean(axis=-1)
 
@@ -262,7 +264,8 @@ def mask(subject: Subject, length: int) -> Mask:
     given = contents(subject, length, length, torch.tensor([length - 1]), 0.0)
     groups = torch.arange(length).clamp(max=2)
     shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
-    added = torch.zeros(1, 1, length, length, dtype=subject.dtype, device=subject.device)
+    kind = torch.float32 if subject.dtype.itemsize == 1 else subject.dtype
+    added = torch.zeros(1, 1, length, length, dtype=kind, device=subject.device)
 
     def masked(mask: torch.Tensor, row: int = -1) -> FloatArray | None:
         with suppress(ValueError):  # it may not take a mask of this kind

@@ -50,6 +50,7 @@ class Subject:
         self.dtype = dtype
         self.device = device
         self.eps = float(torch.finfo(dtype).eps)
+        self.stored: torch.dtype | None = dtype if dtype.itemsize == 1 else None
         try:
             known = set(inspect.signature(function).parameters)
         except (TypeError, ValueError):  # a function of PyTorch's, written in C++, has none
@@ -59,8 +60,24 @@ class Subject:
             for names in (MASKS, CAUSAL, GROUPED)
         )
         self.value_size = size.dimension
+        self.stored_error = 0.0  # of a product, by how keys are stored
         self.sees_past = False  # found out by asking: whether it is causal by itself,
         self.normalises = False  # and whether q and k are brought to length 1
+
+    def keep_in(self, stored: torch.dtype | None) -> None:
+        """Ask numbers that keys and values have when they are stored in a coarser type.
+
+        Powers of two are exact in floating types of 8 bits, by whatever scale they are stored, and
+        within 1 % in int8. The output's type says how it is rounded.
+        """
+        self.stored = stored or self.stored
+        self.stored_error = 0.01 if self.stored == torch.int8 else 0.0
+        if self.dtype.itemsize == 1:
+            q, k = equal_keys(self, 2, 2)
+            given = [
+                t[None].to(self.dtype).to(self.device) for t in (q, k, k[..., : self.value_size])
+            ]
+            self.eps = float(torch.finfo(self.answer(given, {}).dtype).eps)
 
     def resized(self, *, d: int | None = None, values: int | None = None) -> "Subject":
         """Return the same, asked with other sizes of q and k, or of v."""
@@ -141,6 +158,8 @@ def contents(
     heads, key_heads, d = subject.size
     across = (along + 3) % d
     length = math.sqrt(d)
+    if subject.stored is not None:
+        return _of_powers(subject, queries, keys, special, x, shift, stretch, along, lengthen)
     room = max(length, 2.0 * abs(shift))
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
     q[..., along] = length * stretch[0]
@@ -149,11 +168,45 @@ def contents(
     component[special] = shift + torch.as_tensor(x, dtype=torch.float64)
     k[..., along] = component * stretch[1]
     k[..., across] = (room**2 - component**2).clamp(min=0.0).sqrt() * stretch[1]
+    return _measured(subject, q, k, special, lengthen)
+
+
+def _of_powers(
+    subject: Subject,
+    queries: int,
+    keys: int,
+    special: Tensor,
+    x: FloatArray | float,
+    shift: float,
+    stretch: tuple[float, float],
+    along: int,
+    lengthen: float,
+) -> Contents:
+    """Return the same of powers of two, each along an axis of its own."""
+    heads, key_heads, d = subject.size
+
+    def power(number: Any) -> Tensor:
+        given = torch.as_tensor(number, dtype=torch.float64)
+        return given.sign() * torch.exp2(given.abs().clamp(min=1e-30).log2().round())
+
+    length = float(power(math.sqrt(d) / 2.0))
+    more = max(1.0, float(power(abs(shift) / 16.0)))  # q is longer before keys leave their range
+    q = torch.zeros(heads, queries, d, dtype=torch.float64)
+    q[..., along] = q[..., (along + 1) % d] = length * more * stretch[0]
+    k = torch.zeros(key_heads, keys, d, dtype=torch.float64)
+    k[..., along] = power(shift / more)
+    k[:, special, (along + 1) % d] = power(torch.as_tensor(x) / more)
+    k[..., (along + 3) % d] = float(power(max(length, float(k.abs().max()))))
+    return _measured(subject, q, k * stretch[1], special, lengthen)
+
+
+def _measured(subject: Subject, q: Tensor, k: Tensor, special: Tensor, lengthen: float) -> Contents:
+    """Return queries and keys as the callable gets them, and their products."""
     k[:, special] *= lengthen
     q, k = (t.to(subject.dtype).double() for t in (q, k))  # as the callable gets them
     product = torch.einsum("d,md->m", q[0, 0], k[0])
     cosine = product / (q[0, 0].norm() * k[0].norm(dim=-1))
-    ordinary = torch.ones(keys, dtype=torch.bool)
+    ordinary = torch.ones(k.shape[-2], dtype=torch.bool)
     ordinary[special] = False
     other = int(ordinary.nonzero()[0]) if bool(ordinary.any()) else int(special[0])
     above = ((t[special] - t[other]).numpy() for t in (product, cosine))

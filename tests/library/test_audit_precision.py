@@ -1,0 +1,72 @@
+"""Keys and values that are stored in 8 bits: the scale within 2 %, apart from rounding."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from attnlib.auditing import audit
+
+kernel = functional.scaled_dot_product_attention
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+def largest(dtype):
+    return (torch.iinfo if dtype == torch.int8 else torch.finfo)(dtype).max
+
+
+def cached(dtype, axes, times=1.0):
+    """Return attention whose keys and values are stored with a scale for some axes."""
+
+    def store(x):
+        scale = x.abs().amax(axes, keepdim=True).clamp(min=1e-12) / largest(dtype)
+        x = x / scale
+        kept = (x.round() if dtype == torch.int8 else x).to(dtype)
+        return kept.float() * scale
+
+    return lambda q, k, v: kernel(q * times, store(k), store(v))
+
+
+AXES = {"tensor": (-3, -2, -1), "head": (-2, -1), "token": (-1,)}
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2, torch.int8], ids=str)
+@pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
+def test_a_cache_of_8_bits_passes_and_a_wrong_scale_is_found(dtype, axes):
+    told = {"d": 128, "expected": 128**-0.5, "length": 64, "kv_dtype": dtype}
+    report = audit(cached(dtype, axes), **told)
+    assert report.passed, report
+    value, low, high = report.scale.interval
+    assert high - low < 0.025 * value
+    wrong = audit(cached(dtype, axes, 1.1), **told)
+    assert [one.code for one in wrong.findings] == ["scale"]
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2], ids=str)
+def test_tensors_of_float8_are_taken(dtype):
+    def attention(q, k, v):
+        assert q.dtype == k.dtype == v.dtype == dtype
+        return kernel(q.float(), k.float(), v.float())
+
+    report = audit(attention, d=64, expected=0.125, length=64, dtype=dtype)
+    assert report.passed, report
+    assert report.scale.interval.value == pytest.approx(0.125, rel=1e-3)
+    found = audit(attention, d=64, expected=1.0, length=64, dtype=dtype).findings
+    assert [one.code for one in found] == ["scale"]
+
+
+def test_scales_of_keys_that_are_ignored_or_applied_twice_are_found():
+    def attention(power):
+        return lambda q, k, v: kernel(q, 0.25**power * (k / 0.25).to(E4M3).float(), v)
+
+    told = {"d": 64, "expected": 0.125, "length": 64, "kv_dtype": E4M3}
+    assert audit(attention(1), **told).passed
+    for power, times in ((0, 4.0), (2, 0.25)):
+        (finding,) = audit(attention(power), **told).findings
+        assert finding.code == "scale"
+        assert finding.evidence.startswith(f"{times:g} times what was meant")
+
+
+def test_a_cache_of_8_bits_that_was_not_declared_is_no_wrong_scale():
+    report = audit(cached(E4M3, (-1,)), d=128, expected=128**-0.5, length=64)
+    assert "precision" in {one.code for one in report.findings}
+    assert "scale" not in {one.code for one in report.findings}
