@@ -28,6 +28,7 @@ with brought_by("torch"):
     from attnlib.attention.options import named_policy
     from attnlib.auditing.callables import CallableAudit, Expected
     from attnlib.auditing.models import audit_model
+    from attnlib.auditing.modules import audit_module
     from attnlib.auditing.report import CODES, Finding, Report, Scale
     from attnlib.auditing.response import Size, Subject
 
@@ -69,7 +70,9 @@ def audit(
     against the model's configuration or `expected`; then the implementations are compared on the
     inputs, unless `expected` is a policy. Without `expected` the configuration says what is meant,
     or else the census of transformers' families, never the module; where neither does, the report
-    is no pass and no failure: `passed` is None. With `verbose` the report prints its facts too.
+    is no pass and no failure: `passed` is None. Of any other module the scale of each call is read
+    off what it hands to PyTorch's attention, or writes out before a softmax, and held against that
+    of other layers too. With `verbose` the report prints its facts too.
 
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
@@ -113,7 +116,11 @@ def audit(
         model = cast(nn.Module, attention)
         named = inputs if isinstance(inputs, Mapping) else {}
         given = () if named else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        report = audit_model(model, partial(model, *given, **named), scale, length)
+        run = partial(model, *given, **named)
+        if hasattr(model, "set_attn_implementation"):
+            report = audit_model(model, run, scale, length)
+        else:
+            report = audit_module(model, run, scale)
         report.verbose = verbose
         return report
     size = _size(d, heads, key_heads)

@@ -20,20 +20,16 @@ from torch import Tensor, nn
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected
 from attnlib.auditing.meant import meant_by
+from attnlib.auditing.projected import SAME, multiplied_before, outputs_of
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
-from attnlib.projections import FUSED, NORMS, PROJECTIONS
 
 NAME = "attnlib-audit"
 IMPLEMENTATIONS = ("sdpa", "eager")
 """What is compared beside what is in use; others are compiled, which takes minutes."""
 
-QUERIES, KEYS = (*NORMS, *PROJECTIONS, "q_b_proj"), (*NORMS.values(), *PROJECTIONS.values())
-"""What the modules are called whose outputs are the queries and keys, the last of them first."""
 OPTIONS = ("softcap", "s_aux")
-SAME = 1e-2
-"""Ratios of lengths that differ by less are one number."""
 
 
 class ObservedCall(NamedTuple):
@@ -75,59 +71,14 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     was = model.config._attn_implementation
-    hooks = [
-        module.register_forward_hook(lambda part, _, output: outputs.__setitem__(part, output))
-        for name, module in model.named_modules()
-        if name.rpartition(".")[2] in (*QUERIES, *KEYS, *FUSED)
-    ]
     try:
         model.set_attn_implementation(NAME)
-        with torch.no_grad():
+        with torch.no_grad(), outputs_of(model, outputs):
             run()
     finally:
-        for hook in hooks:
-            hook.remove()
         model.set_attn_implementation(was)
         AttentionInterface.register(NAME, sdpa_attention_forward)  # which keeps no model alive
     return observed
-
-
-def multiplied_before(
-    module: nn.Module, query: Tensor, key: Tensor, outputs: dict[nn.Module, Tensor]
-) -> float | None:
-    """Return |q| |k| over the same of what was projected: a rotation leaves lengths alone.
-
-    query, key: (batch, heads, tokens, d). None where no projection fits, or the ratio varies.
-    """
-
-    def output_of(names: tuple[str, ...]) -> Tensor | None:
-        parts = (getattr(module, name, None) for name in names)
-        return next((outputs[part] for part in parts if part in outputs), None)
-
-    def ratio(tensor: Tensor, projected: Tensor) -> float:
-        batch, heads, tokens, d = tensor.shape
-        if projected.shape != tensor.shape:
-            projected = projected.reshape(batch, tokens, heads, d).transpose(1, 2)
-        ratios = tensor.double().norm(dim=-1) / projected.double().norm(dim=-1)
-        middle = float(ratios.median())
-        return middle if bool(((ratios / middle - 1.0).abs() < SAME).all()) else math.nan
-
-    batch, heads, tokens, d = query.shape
-    key_heads = key.shape[1]
-    q, k, fused = output_of(QUERIES), output_of(KEYS), output_of(FUSED)
-    pairs = [] if q is None or k is None else [(q, k)]
-    if fused is not None and fused.numel() == batch * tokens * (heads + 2 * key_heads) * d:
-        flat = fused.reshape(batch, tokens, heads + 2 * key_heads, d)
-        pairs.append((flat[:, :, :heads], flat[:, :, heads : heads + key_heads]))
-        if heads == key_heads:  # q, k and v of a head side by side
-            by_head = fused.reshape(batch, tokens, heads, 3, d)
-            pairs.append((by_head[:, :, :, 0], by_head[:, :, :, 1]))
-    for q, k in pairs:
-        if q.numel() == query.numel() and k.numel() == key.numel():
-            both = ratio(query, q) * ratio(key, k)
-            if math.isfinite(both):
-                return both
-    return None
 
 
 def _implementations(module: Any) -> dict[str, Callable[..., Any]]:

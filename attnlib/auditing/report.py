@@ -18,6 +18,7 @@ CODES = {
     "bias": "logits depend on the distance of a key, with another slope or where none was meant",
     "law": "the scale does not follow the law in n or position",
     "heads": "heads have different scales",
+    "layers": "layers of one kind have different scales",
     "cosine": "the scale multiplies a cosine where a product was meant, or the other way round",
     "cap": "a soft cap is missing, has another bound, or was not meant",
     "mask": "a mask is not added as it is",
