@@ -34,7 +34,7 @@ class Answer:
         factor = float(np.nanmax(self.fit.factor(self.length)))
         ends = self.fit.interval
         between = "" if ends is None else f", {ends[0]:.2f} to {ends[1]:.2f}"
-        verdict = f"at {self.length} this model wants ×{factor:.2f}{between} ({gain}): {advice}"
+        verdict = f"at {self.length}: ×{factor:.2f}{between} ({gain}): {advice}"
         return verdict + self.fit.doubt
 
     def to_dict(self) -> dict[str, Any]:

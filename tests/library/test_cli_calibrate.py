@@ -73,8 +73,8 @@ def test_a_verdict_for_each_length_then_the_heads(folder, text, tmp_path):
     result = run(folder, "--text", text, "--lengths", "16,32", "--memory", tmp_path / "kept")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("at 16 this model wants ×")
-    assert lines[1].startswith("at 32 this model wants ×")
+    assert lines[0].startswith("at 16: ×")
+    assert lines[1].startswith("at 32: ×")
     assert "Of 4 heads" in result.stdout
     assert all(len(line) <= 100 for line in lines)
 

@@ -27,12 +27,15 @@ def wheel(tmp_path_factory):
     return path
 
 
+DATA = {"attnlib/py.typed", "attnlib/policies.toml", "attnlib/auditing/meant.toml"}
+
+
 def test_it_holds_the_library_and_nothing_else(wheel):
     assert wheel.name == f"attnlib-{attnlib.__version__}-py3-none-any.whl"
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "attnlib").rglob("*.py")}
     about = {name for name in names if ".dist-info/" in name}
-    assert names - about == ours | {"attnlib/py.typed", "attnlib/policies.toml"}
+    assert names - about == ours | DATA
     assert any(name.endswith("licenses/LICENSE") for name in about)
 
 

@@ -163,7 +163,7 @@ WIDTHS = (390, 1280)
 NARROWEST = 320
 """CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""
 
-MOST_ELEMENTS = 4000
+MOST_ELEMENTS = 4500
 """A page has fewer of them when it opens; code that is folded and live figures below come later."""
 
 PATIENCE = 120_000
