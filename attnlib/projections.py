@@ -1,4 +1,4 @@
-"""What modules call the parts that make their queries and keys."""
+"""What modules call the parts that make their queries and keys, and the number of heads."""
 
 PROJECTIONS = {
     "q_proj": "k_proj",
@@ -22,3 +22,6 @@ NORMS = {
     "q_ln": "k_ln",
 }
 """Norms of queries after the projection, and of keys."""
+
+HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
+"""The number of heads."""

@@ -22,7 +22,7 @@ from attnlib import checking, interception
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
 from attnlib.checking import FloatArray
-from attnlib.projections import FUSED, NORMS, PROJECTIONS
+from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS
 
 PAIRS = {
     **PROJECTIONS,
@@ -37,9 +37,8 @@ QUERIES = (*PAIRS, "q_b_proj", "q_attn")
 PACKED = (*FUSED, "to_qkv", "W_pack", "wqkv", "linear_qkv")
 """Linear layers of queries, keys and values at once."""
 
-HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
 SIZES = ("qk_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
-"""What modules call the number of their heads, and the dimensions of one."""
+"""What modules call the dimensions of a head."""
 
 RELATIVE = re.compile(r"distance_embedding|linear_pos|pos_\w*proj|rel_pos_[hw]|r|r_\w+")
 """What modules call vectors of relative positions that queries meet."""

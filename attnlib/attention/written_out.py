@@ -1,0 +1,393 @@
+"""Attention that writes its softmax out: from the product of queries and keys to the weights.
+
+A record starts at each matrix product of three axes or more whose keys are computed, not learned.
+What is done to that product, elementwise, in place or to its shape, is added. A softmax over the
+last axis of what has a record is a call of attention: a router's logits and a classifier's come
+from a learned matrix and have none. The record can be run again with the product times t, where
+biases, caps and masks stay as they are. It holds no intermediate result, but what was computed of
+something else: queries, keys, masks.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from operator import getitem
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from attnlib.interception import HIDDEN
+from attnlib.projections import HEADS
+
+PRODUCTS = re.compile("__r?matmul__|matmul|bmm|baddbmm_?|einsum")
+ENDS = re.compile(
+    "linear|conv.d|.*_norm|embedding|log_softmax|.*_loss|cross_entropy|grad|scaled_.*"
+)
+"""Functions whose results have no record."""
+IN_PLACE = re.compile(".*[^_]_|__setitem__|__i(add|sub|mul|truediv|div|pow|and|or)__")
+EXCHANGES = re.compile("transpose|permute|mT|T|swap.*|move.*|flip|roll|gather|index_select|take.*")
+RESHAPES = re.compile("view.*|reshape.*|.*flatten|.*squeeze")
+LONGEST = 64
+"""So many functions in a row are followed."""
+
+Valued = Callable[[Tensor, Tensor], None]
+"""Is told the values, and the output, where weights meet values."""
+
+
+@dataclass(eq=False)
+class Step:
+    """A function that was called on the way; steps stand in its arguments for their results."""
+
+    function: Any
+    name: str
+    args: Any
+    kwargs: Any
+    product: "Step | None" = None  # where the record starts; None for itself
+    length: int = 0
+    dimension: int = 0  # d of the product
+    shape: torch.Size = field(default_factory=torch.Size)
+    ordered: bool = True  # whether the rows are those of the product, in their order
+    lost: str = ""  # why it cannot be run again
+    autocast: tuple[str, bool] | None = None
+    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+
+    def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
+        """Return what the function returns with the product times `times`; `made` keeps it."""
+        if self in made:
+            return made[self]
+        args, kwargs = (
+            _mapped(given, lambda x: x.run(times, made) if isinstance(x, Step) else x)
+            for given in (self.args, self.kwargs)
+        )
+        multiplied = self.product is None and times is not None
+        if multiplied and self.name.startswith("baddbmm"):
+            args = args[0].clone(), (args[1] * times).to(args[1].dtype), *args[2:]
+        elif IN_PLACE.fullmatch(self.name):
+            args = args[0].clone(), *args[1:]
+        device, cast = self.autocast or ("cpu", torch.is_autocast_enabled("cpu"))
+        as_it_was = torch.is_autocast_enabled(device) == cast
+        with nullcontext() if as_it_was else torch.autocast(device, enabled=cast):
+            made[self] = result = self.function(*args, **kwargs)
+        if multiplied and not self.name.startswith("baddbmm"):
+            made[self] = (result * times).to(result.dtype)
+        elif self.name == "__setitem__":
+            made[self] = args[0]
+        return made[self]
+
+    def problem(self) -> str:
+        """Return why it cannot be run again, or nothing."""
+        if self.lost or any(_version(tensor) != number for tensor, number in self.versions):
+            return self.lost or "what its logits are computed from is written over on the way"
+        before = (step.problem() for step in _flat((self.args, self.kwargs), Step))
+        return next(filter(None, before), "")
+
+
+class Layout(NamedTuple):
+    """The shape of logits, and the number of heads that the modules around say, or 0."""
+
+    shape: torch.Size
+    heads: int
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether they are (batch, queries, heads, keys)."""
+        return len(self.shape) == 4 and self.shape[-2] == self.heads != self.shape[-3]
+
+    def by_head(self, x: Tensor) -> Tensor:
+        """Return a tensor of that shape, or another last two axes, as (…, heads, queries, keys).
+
+        Heads flattened into the batch come apart where their number is known; else they are one.
+        """
+        *leading, _, _ = self.shape
+        if self.exchanged:
+            return x.transpose(-2, -3)
+        if self.heads and leading[-1] != self.heads:
+            x = x.expand(*leading, *x.shape[-2:])
+            for count in range(2, len(leading) + 1):
+                if math.prod(leading[-count:]) == self.heads:
+                    return x.reshape(*leading[:-count], self.heads, *x.shape[-2:])
+            if len(leading) == 1 and leading[0] % self.heads == 0:
+                return x.reshape(-1, self.heads, *x.shape[-2:])
+        return x.unsqueeze(-3) if len(leading) == 1 else x
+
+
+@dataclass(eq=False)
+class WrittenOut:
+    """A call of attention, as its softmax gets it."""
+
+    logits: Tensor
+    step: Step
+    module: nn.Module | None  # the inmost that runs, but for nn.Softmax
+    layout: Layout
+    valued: Valued | None = None
+
+    @property
+    def start(self) -> Step:
+        """The product."""
+        return self.step.product or self.step
+
+    def seen(self) -> Tensor:
+        """Return which keys each query sees, (…, heads, queries, keys)."""
+        # With the logit that it was added to, a mask of −10⁴ is above that.
+        return self.layout.by_head(self.logits.detach() > HIDDEN / 2.0)
+
+    def again(self, times: float | Tensor) -> Tensor:
+        """Return the logits with the product times a number, or one of each query.
+
+        `times` broadcasts to (…, heads, queries). ValueError where it differs among queries, and
+        the code has moved those on the way.
+        """
+        if isinstance(times, Tensor):
+            if times.numel() > 1:
+                rows = self.layout.by_head(self.logits.detach()[..., :1])
+                times = times.unsqueeze(-1).expand(rows.shape)
+                times = times.transpose(-2, -3) if self.layout.exchanged else times
+            shape = *self.start.shape[:-1], 1
+            if times.numel() > 1 and not (self.step.ordered and times.numel() == math.prod(shape)):
+                raise ValueError(
+                    f"{type(self.module).__name__} exchanges axes between its product and its "
+                    "softmax, where its logits can be multiplied by one number for all, not by "
+                    "one for each head or query"
+                )
+            times = times.reshape(shape if times.numel() > 1 else ())
+        result: Tensor = self.step.run(times, {})
+        return result
+
+
+class Recorder:
+    """Keeps the records of one thread. `running` returns which modules run, the inmost last."""
+
+    def __init__(self, running: Callable[[], Sequence[nn.Module]]) -> None:
+        self.running = running
+        self.steps: Any = WeakTensorKeyDictionary()
+        self.weights: Any = WeakTensorKeyDictionary()
+        self.unreached: dict[nn.Module | None, str] = {}
+        """Modules whose attention is seen and cannot be run again, and why."""
+
+    def call(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        change: Callable[[WrittenOut], Tensor | None],
+    ) -> Any:
+        """Return what a function returns; `change` may give a call of attention other logits."""
+        name = getattr(function, "__name__", "")
+        if name == "__get__":  # of an attribute
+            name = getattr(function.__self__, "__name__", "")
+        known = {id(x): step for x in _flat((args, kwargs), Tensor) if (step := self._of(x))}
+        call = None
+        if known and name in ("softmax", "exp"):
+            call = self._attention(name, *args, **kwargs)
+        if call is not None:
+            logits = change(call)
+            if logits is not None:
+                args, kwargs = (logits, *args[1:]), {**kwargs}
+                kwargs.pop("input", None)
+        result = function(*args, **kwargs)
+        if call is not None:
+            self.weights[result] = call.valued, call.layout.shape
+        else:
+            self._follow(function, name, args, kwargs, result, known)
+        return result
+
+    def _attention(
+        self, name: str, input: Any = None, dim: Any = None, *_: Any, **__: Any
+    ) -> WrittenOut | None:
+        """Return the call of attention that a softmax is, or None."""
+        step = self._of(input)
+        if step is None or input.ndim < 3:
+            return None
+        running = [one for one in self.running() if type(one) is not nn.Softmax]
+        module = running[-1] if running else None
+        why = step.problem()
+        if name == "exp":
+            why = why or "it makes its weights of exp and a sum"
+        elif dim not in (-1, input.ndim - 1):
+            why = f"its softmax is over axis {dim}, not over the last"
+        if why:
+            self.unreached[module] = why
+            return None
+        return WrittenOut(input, step, module, Layout(input.shape, _heads(running)))
+
+    def _of(self, x: Any) -> Any:
+        """Return the record of a tensor, or None."""
+        step, version = self.steps.get(x, (None, 0)) if isinstance(x, Tensor) else (None, 0)
+        if step is not None and _version(x) != version:
+            why = "its logits are written into through another view"
+            return Step(None, "", (), {}, step.product or step, lost=why, shape=step.shape)
+        return step
+
+    def _follow(
+        self, function: Any, name: str, args: Any, kwargs: Any, result: Any, known: dict[int, Step]
+    ) -> None:
+        """Add a function to the records; `known` are those of its arguments, by id."""
+        tensors = list(_flat((args, kwargs), Tensor))
+        is_product = PRODUCTS.fullmatch(name) is not None
+        if self.weights and self._weighs(name, is_product, args, tensors, result):
+            return
+        dimension = _dimension(name, args, result) if is_product else 0
+        if dimension:
+            known = {}
+        before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
+        if before is None and not dimension:
+            return
+        longest = max((step.length for step in known.values()), default=-1)
+        if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
+            return
+        given, named = (_mapped(x, lambda x: known.get(id(x), x)) for x in (args, kwargs))
+        named.pop("out", None)
+        step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
+        written = args[0] if IN_PLACE.fullmatch(name) else None
+        result = result if written is None else written
+        if before is not None:
+            step.product = before.product or before
+            lost = next((one.lost for one in known.values() if one.lost), "")
+            if is_product or ENDS.fullmatch(name):
+                if not isinstance(result, Tensor) or result.ndim < 4:
+                    return
+                step.lost = lost or f"its logits go through {name} before the softmax"
+            elif lost:
+                step.lost = lost
+            elif any((one.product or one) is not step.product for one in known.values()):
+                step.lost = "its logits are made of two products"
+            elif "dropout" in name and _drops(*args, **kwargs):
+                step.lost = "its logits are dropped at random"
+            elif written is not None and id(written) not in known:
+                step.lost = "its logits are put together in place"
+        step.versions = [(x, _version(x)) for x in _flat((given, named), Tensor)]
+        device = tensors[0].device.type
+        step.autocast = device, torch.is_autocast_enabled(device)
+        parts = [(result, step)]
+        if isinstance(result, list | tuple):
+            parts = [
+                (part, Step(getitem, "getitem", (step, i), {}, step.product, step.length))
+                for i, part in enumerate(result)
+            ]
+        for part, one in parts:
+            if isinstance(part, Tensor):
+                one.shape = part.shape
+                if before is not None:
+                    same = before.shape[:-1] == one.shape[:-1] and not EXCHANGES.fullmatch(name)
+                    kept = before.shape[-1:] == one.shape[-1:] and RESHAPES.fullmatch(name)
+                    one.ordered = before.ordered and bool(same or kept)
+                self.steps[part] = one, _version(part)
+
+    def _weighs(
+        self, name: str, is_product: bool, args: Any, tensors: list[Tensor], result: Any
+    ) -> bool:
+        """Return whether a function is of weights; follow them to their product with values."""
+        kept = [self.weights.get(one) for one in tensors]
+        found = next((one for one in kept if one is not None), None)
+        if found is None or not isinstance(result, Tensor):
+            return found is not None
+        valued, shape = found
+        if not is_product:
+            if result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
+                self.weights[result] = found
+        elif valued is not None and len(tensors) == 2 and kept[0] and tensors[0].shape == shape:
+            pair: Any = tensors[1], result
+            pair = _plain(args[0], *pair) if name == "einsum" else pair
+            if pair is not None:
+                valued(*pair)
+        return True
+
+
+def running_modules() -> list[nn.Module]:
+    """Return the modules whose methods run in this thread, the inmost last."""
+    frame: Any = sys._getframe(1)
+    found: list[nn.Module] = []
+    while frame is not None:
+        module = frame.f_locals.get("self")
+        if isinstance(module, nn.Module) and module not in found:
+            found.insert(0, module)
+        frame = frame.f_back
+    return found
+
+
+def _heads(running: list[nn.Module]) -> int:
+    """Return the number of heads that the inmost of the modules says that says one."""
+    numbers = (getattr(module, name, 0) for module in reversed(running) for name in HEADS)
+    return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
+
+
+def _dimension(name: str, args: Any, result: Any) -> int:
+    """Return d if this is a product of queries with keys that are computed, else 0."""
+    operands = list(_flat(args, Tensor))[-2:]
+    if not isinstance(result, Tensor) or result.ndim < 3 or len(operands) < 2:
+        return 0
+    rows, columns = operands[::-1] if name == "__rmatmul__" else operands
+    dimension = rows.shape[-1]
+    if name == "einsum":
+        first, second, output = _letters(args[0])
+        own = [letter for letter in output if (letter in first) != (letter in second)]
+        if len({letter in first for letter in own}) < 2:
+            return 0
+        if own[-1] in first:
+            first, second, rows, columns = second, first, columns, rows
+        summed = (set(first) & set(second)) - set(output)
+        sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
+        dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
+    learned = any(isinstance(x, nn.Parameter) for x in (columns, columns._base))
+    return 0 if learned or columns.ndim < 3 else dimension
+
+
+def _letters(equation: Any) -> tuple[str, str, str]:
+    """Return the letters of two operands and of the result of torch.einsum, or nothing."""
+    inputs, _, output = str(equation).replace(" ", "").replace("...", ".").partition("->")
+    first, comma, second = inputs.partition(",")
+    return (first, second, output) if comma and "," not in second else ("", "", "")
+
+
+def _plain(equation: str, values: Tensor, result: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return values (…, keys, size) and the output (…, queries, size) of torch.einsum, or None."""
+    first, second, output = _letters(equation)
+    batch, query, key = first[:-2], first[-2:-1], first[-1:]
+    size = "".join(set(output) - set(first))
+    shared = "".join(letter for letter in batch if letter in second)
+    to = shared + key + size, batch + query + size
+    if not batch.startswith(shared) or any(
+        sorted(one) != sorted(other) for one, other in zip((second, output), to, strict=True)
+    ):
+        return None
+    values, result = (
+        torch.einsum(f"{one}->{other}".replace(".", "..."), x)
+        for one, other, x in zip((second, output), to, (values, result), strict=True)
+    )
+    for _ in batch[len(shared) :]:
+        values = values.unsqueeze(-3)
+    return values, result
+
+
+def _drops(_: Any, p: float = 0.5, training: bool = True, *__: Any, **named: Any) -> bool:
+    return p > 0.0 and bool(named.get("train", training))
+
+
+def _version(tensor: Tensor) -> int:
+    with suppress(RuntimeError):  # under inference_mode none is counted
+        return tensor._version
+    return 0
+
+
+def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """Return arguments with what they hold changed."""
+    if isinstance(x, dict):
+        return {name: _mapped(value, change) for name, value in x.items()}
+    if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
+        parts = [_mapped(one, change) for one in x]
+        return parts if isinstance(x, list) else tuple(parts)
+    return change(x)
+
+
+def _flat(x: Any, kind: type[Any]) -> Iterator[Any]:
+    """Yield what is of a kind in arguments."""
+    if isinstance(x, kind):
+        yield x
+    elif isinstance(x, list | tuple | dict):
+        for one in x.values() if isinstance(x, dict) else x:
+            yield from _flat(one, kind)

@@ -1,0 +1,299 @@
+"""Attention that writes its softmax out, in the ways of public code, against the same code times t.
+
+Each of `ZOO` takes q, k, v (2, 4, 9, 8) in float64 and t, which its own code multiplies q·k by.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from attnlib.attention.written_out import Recorder
+from attnlib.interception import Mode
+
+B, H, L, D = 2, 4, 9, 8
+Q, K, V = torch.randn(3, B, H, L, D, generator=torch.Generator().manual_seed(0)).double()
+BIAS = torch.randn(H, L, L, generator=torch.Generator().manual_seed(1)).double()
+CAUSAL = torch.ones(L, L).tril().bool()
+SLOPES = 2.0 ** -torch.arange(1.0, H + 1.0).double()
+LOWEST = torch.finfo(torch.float64).min
+
+
+def matmul(q, k, v, t):
+    return torch.matmul(torch.softmax(torch.matmul(q, k.transpose(-2, -1)) * t / D**0.5, dim=-1), v)
+
+
+def scaled_before(q, k, v, t):
+    return ((q * D**-0.5) @ k.mT * t + BIAS).softmax(-1) @ v
+
+
+def flattened_bmm(q, k, v, t):
+    q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+    logits = torch.bmm(q * D**-0.5, k.transpose(1, 2)) * t
+    logits = logits.view(B, H, L, L) + torch.zeros(L, L).double().masked_fill(~CAUSAL, LOWEST)
+    weights = functional.softmax(logits.view(B * H, L, L), dim=-1)
+    return torch.bmm(weights, v).view(B, H, L, D)
+
+
+def alibi_baddbmm(q, k, v, t):
+    bias = (SLOPES[:, None, None] * torch.arange(L)).repeat(B, 1, 1)
+    logits = torch.baddbmm(
+        bias, q.flatten(0, 1), k.flatten(0, 1).mT, beta=1.0, alpha=D**-0.5 * t
+    ).view(B, H, L, L)
+    logits = torch.where(CAUSAL, logits, torch.tensor(LOWEST))
+    return functional.dropout(functional.softmax(logits, dim=-1), 0.1, False) @ v
+
+
+def einsum(q, k, v, t):
+    logits = torch.einsum("b h i d, b h j d -> b h i j", q, k) * D**-0.5 * t
+    logits = logits.masked_fill(~CAUSAL, -torch.finfo(logits.dtype).max)
+    return torch.einsum("bhij,bhjd->bhid", logits.softmax(dim=-1), v)
+
+
+def tokens_first(q, k, v, t):
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    logits = torch.einsum("bnhd,bmhd->bhnm", q, k).div(D**0.5) * t
+    return torch.einsum("bhnm,bmhd->bnhd", nn.Softmax(dim=-1)(logits), v).transpose(1, 2)
+
+
+def crossed(q, k, v, t):
+    logits = q[:, :, :5] @ (k * D**-0.25).mT * D**-0.25 * t
+    return nn.Softmax(-1)(logits.float()).type_as(v) @ v
+
+
+def grouped_keys(q, k, v, t):
+    k, v = (x[:, :2].repeat_interleave(2, dim=1) for x in (k, v))
+    return ((q @ k.mT) * (t * D**-0.5) + LOWEST * (~CAUSAL).double()).softmax(-1) @ v
+
+
+def shared_keys(q, k, v, t):
+    logits = torch.einsum("bhid,bjd->bhij", q, k[:, 0]) * D**-0.5 * t
+    return torch.einsum("bhij,bjd->bhid", logits.softmax(-1), v[:, 0])
+
+
+def in_place(q, k, v, t):
+    logits = (q @ k.mT) * t
+    logits /= D**0.5
+    logits += BIAS
+    logits.masked_fill_(~CAUSAL, -math.inf)
+    return torch.softmax(logits, dim=-1, dtype=torch.float32).to(v.dtype) @ v
+
+
+def by_index(q, k, v, t):
+    logits = q @ k.mT * (t * D**-0.5)
+    logits[..., ~CAUSAL] = -1e9
+    logits = logits - logits.max(dim=-1, keepdim=True).values
+    return logits.softmax(-1) @ v
+
+
+def capped(q, k, v, t):
+    return (20.0 * torch.tanh(q @ k.mT * t / D**0.5 / 20.0) + BIAS).softmax(-1) @ v
+
+
+def windows(q, k, v, t):
+    logits = (q * D**-0.5) @ k.transpose(-2, -1) * t + BIAS.unsqueeze(0)
+    logits = logits.view(1, B, H, L, L) + torch.zeros(1, B, 1, L, L)
+    return functional.softmax(logits.view(-1, H, L, L), dim=-1) @ v
+
+
+def sinks(q, k, v, t):
+    logits = q @ k.mT * (t * D**-0.5)
+    logits = torch.cat([logits, torch.ones(B, H, L, 1).double()], dim=-1)
+    return functional.softmax(logits, dim=-1)[..., :-1] @ v
+
+
+def topmost(q, k, v, t):
+    logits = q @ k.mT * (t * D**-0.5)
+    least = logits.topk(4, dim=-1)[0][..., -1, None]
+    return logits.masked_fill(logits < least, -math.inf).softmax(-1) @ v
+
+
+ZOO = [
+    *(matmul, scaled_before, flattened_bmm, alibi_baddbmm, einsum, tokens_first, crossed),
+    *(grouped_keys, shared_keys, in_place, by_index, capped, windows, sinks, topmost),
+]
+
+
+class Multiply(Mode):
+    """Multiplies all products, by a number or one for each query."""
+
+    def __init__(self, times=None):
+        super().__init__()
+        self.times, self.seen, self.recorder = times, [], Recorder(list)
+        self.values = None
+
+    def valued(self, *values):
+        self.values = values
+
+    def changed(self, call):
+        self.seen.append(call)
+        call.valued = self.valued
+        return None if self.times is None else call.again(self.times)
+
+    def called(self, func, args, kwargs):
+        return self.recorder.call(func, args, kwargs, self.changed)
+
+
+@pytest.mark.parametrize("code", ZOO)
+def test_the_product_times_t_is_the_code_with_t_written_in(code):
+    with Multiply() as watch:
+        output = code(Q, K, V, 1.0)
+    assert torch.equal(output, code(Q, K, V, 1.0))
+    (call,) = watch.seen
+    assert call.start.dimension == D
+    with Multiply(1.7):
+        output = code(Q, K, V, 1.0)
+    rounding = 1e-6 if code in (crossed, in_place) else 1e-14
+    torch.testing.assert_close(output, code(Q, K, V, 1.7), rtol=rounding, atol=rounding)
+
+
+@pytest.mark.parametrize("code", ZOO)
+def test_gradients_pass_through_the_record(code):
+    def outputs(t, q):
+        with Multiply(t):
+            return code(q, K, V, 1.0)
+
+    t, q = (x.requires_grad_() for x in (torch.tensor(1.3).double(), Q.clone()))
+    if code in (crossed, in_place):  # they compute weights in float32
+        loss, other = (run(t, q).sum() for run in (outputs, lambda t, q: code(q, K, V, t)))
+        for ours, theirs in zip(
+            *(torch.autograd.grad(x, (t, q)) for x in (loss, other)), strict=True
+        ):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        return
+    assert torch.autograd.gradcheck(outputs, (t, q), fast_mode=True)
+
+
+@pytest.mark.parametrize("code", [matmul, flattened_bmm, alibi_baddbmm, einsum, windows])
+def test_heads_and_queries_can_have_numbers_of_their_own(code):
+    times = torch.rand(H, L, generator=torch.Generator().manual_seed(3)).double() + 0.5
+
+    class Module(nn.Module):
+        heads = H
+
+        def forward(self):
+            return code(Q, K, V, 1.0)
+
+    watch = Multiply(times)
+    module = Module()
+    watch.recorder.running = lambda: [module]
+    with watch:
+        output = module()
+    torch.testing.assert_close(output, code(Q * times[..., None], K, V, 1.0))
+
+
+# --- what is none, and what cannot be run again -------------------------------------------------
+
+X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(4))
+EXPERTS = nn.Parameter(torch.randn(8, 6, generator=torch.Generator().manual_seed(5)))
+
+NONE = {
+    "router": lambda: nn.Linear(8, 3)(X).softmax(-1),
+    "router without a module": lambda: (X @ EXPERTS).softmax(-1),
+    "router by einsum": lambda: torch.einsum("bnd,de->bne", X, EXPERTS).softmax(-1),
+    "router of each sequence": lambda: torch.bmm(X, EXPERTS.expand(2, 8, 6)).softmax(-1),
+    "classes": lambda: functional.layer_norm(X @ X.mT @ X, (8,)).softmax(-1),
+    "pooling over channels": lambda: X.mean(1, keepdim=True).softmax(-1) * X,
+    "linear attention": lambda: X.softmax(-1) @ (X.exp().mT @ X) / X.exp().sum(-1, keepdim=True),
+    "after attention": lambda: nn.Linear(8, 3)(matmul_of(X)).softmax(-1),
+}
+
+
+def matmul_of(x):
+    return torch.log_softmax(x @ x.mT, -1) @ x
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_a_softmax_that_is_no_attention_is_not_taken_for_it(name):
+    with Multiply(2.0) as watch:
+        output = NONE[name]
+        torch.manual_seed(0)
+        output = output()
+    assert not watch.seen
+    assert not watch.recorder.unreached
+    torch.manual_seed(0)
+    assert torch.equal(output, NONE[name]())
+
+
+def written_through_a_view(q, k):
+    logits = q @ k.mT
+    logits.view(B, H, L, L)[..., ~CAUSAL] = -math.inf
+    return logits.softmax(-1)
+
+
+def loop(q, k):
+    logits = torch.empty(B, H, L, L)
+    for head in range(H):
+        logits[:, head] = q[:, head] @ k[:, head].mT
+    return logits.softmax(-1)
+
+
+def written_over(q, k):
+    q = q.clone()
+    logits = q @ k.mT
+    q.zero_()
+    return logits.softmax(-1)
+
+
+UNREACHED = {
+    "exp and a sum": lambda q, k: (q @ k.mT).exp(),
+    "axis 2": lambda q, k: (k @ q.mT).softmax(2),
+    "conv2d": lambda q, k: nn.Conv2d(H, H, 1).double()(q @ k.mT).softmax(-1),
+    "linear": lambda q, k: (
+        nn.Linear(H, H).double()((q @ k.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(-1)
+    ),
+    "two products": lambda q, k: (q @ k.mT + k @ q.mT).softmax(-1),
+    "at random": lambda q, k: functional.dropout(q @ k.mT).softmax(-1),
+    "another view": written_through_a_view,
+    "put together": loop,
+    "written over": written_over,
+}
+
+
+@pytest.mark.parametrize("why", UNREACHED)
+def test_what_cannot_be_run_again_is_named(why):
+    with Multiply(2.0) as watch:
+        UNREACHED[why](Q, K)
+    assert not watch.seen
+    (reason,) = watch.recorder.unreached.values()
+    assert why in reason
+
+
+def test_axes_that_are_exchanged_take_one_number():
+    def code(t):
+        logits = torch.einsum("bhid,bhjd->bijh", Q, K).permute(0, 3, 1, 2) * t
+        return logits.softmax(-1) @ V
+
+    with Multiply(2.0):
+        output = code(1.0)
+    torch.testing.assert_close(output, code(2.0))
+    with Multiply(torch.ones(H, L)), pytest.raises(ValueError, match="one number for all"):
+        code(1.0)
+
+
+@pytest.mark.parametrize("code", [matmul, flattened_bmm, einsum, tokens_first, shared_keys])
+def test_values_are_had_where_weights_meet_them(code):
+    with Multiply() as watch:
+        output = code(Q, K, V, 1.0)
+    (call,) = watch.seen
+    values, found = (call.layout._replace(heads=H).by_head(x) for x in watch.values)
+    assert torch.equal(found, output)
+    weights = call.layout._replace(heads=H).by_head(call.logits.softmax(-1))
+    torch.testing.assert_close(weights @ values, output)
+
+
+def test_nothing_outlives_the_logits():
+    with Multiply() as watch:
+        logits = torch.matmul(Q, K.mT)
+        for _ in range(3):
+            logits = logits + BIAS
+            logits *= 0.5
+        assert len(watch.recorder.steps) == 1
+        weights = logits.softmax(-1)
+        watch.seen.clear()
+        del logits
+        assert len(watch.recorder.steps) == 0
+        del weights
+        assert len(watch.recorder.weights) == 0
