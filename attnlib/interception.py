@@ -204,6 +204,12 @@ class Watching(Mode):
         self.seen[name] = None
         return name, number
 
+    def shown(self, module: nn.Module | None) -> str:
+        """Return the name of a module that attends and cannot be reached, and its class."""
+        name = "" if module is None else self.names[id(module)]
+        self.seen[name] = None
+        return f"{name or 'the model'} ({self.kinds[name]})"
+
     def silent(self) -> list[str]:
         """Return the modules that look like attention, ran, and made no call, the inmost ones."""
         around_a_call = {part for name in self.seen for part in _around(name)}

@@ -16,6 +16,7 @@ from attnlib.attention import shapes
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
 from attnlib.attention.options import Factor, Options, validate
 from attnlib.attention.shapes import Call
+from attnlib.attention.written_out import WrittenOut
 from attnlib.interception import OPERATOR
 from attnlib.policies import Policy, Rule
 
@@ -176,6 +177,17 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
     if kernel_scale < torch.finfo(wide).tiny:  # a kernel multiplies the −∞ of is_causal by it
         q, kernel_scale = q * 0.0, 1.0
     return Plan(q, k, kernel_scale, factor, shape)
+
+
+def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
+    """Return what multiplies the product of attention that writes its softmax out."""
+    seen = call.seen()
+    if isinstance(relative, Policy):
+        empty = call.logits.new_empty(1, 1)
+        q, k = (empty.expand(length, call.start.dimension) for length in seen.shape[-2:])
+        relative = each_query("alpha", relative, q, k, seen, False, True)
+    wide = torch.promote_types(call.logits.dtype, torch.float32)
+    return _fitting("factor", relative, relative, seen.shape[:-1], wide, seen.device)
 
 
 def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:

@@ -1,7 +1,6 @@
 """Somebody else's model at another scale."""
 
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
@@ -14,13 +13,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 
 from attnlib import checking, interception
-from attnlib.attention.arithmetic import ENTERED, UNSEEN, scaled
+from attnlib.attention.arithmetic import ENTERED, UNSEEN, scaled, times_of_each
 from attnlib.attention.options import (
     Factor,
     Options,
@@ -29,6 +24,7 @@ from attnlib.attention.options import (
     warn_of_replaced,
 )
 from attnlib.attention.shapes import Call
+from attnlib.attention.written_out import Recorder, WrittenOut, running_modules
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
@@ -50,7 +46,7 @@ def rescale(
     normalize_qk: bool = False,
     layers: Iterable[int | str] | None = None,
 ) -> "_Context":
-    """Return a context in which every scaled_dot_product_attention call runs at another scale.
+    """Return a context in which all attention runs at another scale.
 
     What would this model do under that policy? Nothing in the model is touched. The arguments as in
     `attend`, and they replace the scale that the model passes, so that α = 1 changes a model whose
@@ -66,23 +62,27 @@ def rescale(
 
     `layers` are those that change: modules that attend, counted from 0 as they first do so in the
     context, or by name, as `probe` names them. Where they are given, models under torch.compile run
-    as they are written: in a graph layers cannot be told apart. PyTorch warns of the hooks that do
-    it. By default all change.
+    as they are written: in a graph layers cannot be told apart. By default all change.
 
-    It reaches every way to that function in this thread: from torch.nn.functional, an import of
-    the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and models under
-    torch.compile, which are compiled once more for the context (within a compiled function the
-    context breaks the graph). What a model does to q before the call, it still does. Of nested
-    contexts the innermost counts. Run the backward pass inside too where activations are recomputed
-    in it.
+    It reaches every way to scaled_dot_product_attention in this thread: from torch.nn.functional,
+    an import of the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and
+    models under torch.compile, which are compiled once more for the context (within a compiled
+    function the context breaks the graph). What a model does to q before the call, it still does.
+    Of nested contexts the innermost counts. Run the backward pass inside too where activations are
+    recomputed in it. The shortcut of nn.TransformerEncoder in inference passes around the function,
+    and is off meanwhile (torch.backends.mha, in all threads).
 
-    It cannot reach attention that is written out or uses another kernel. So the context warns at
-    its end if it has seen no call, and nn.MultiheadAttention with need_weights=True, which is
-    written out, is refused (RuntimeError). The shortcut of nn.TransformerEncoder in inference
-    passes around the function too, and is off meanwhile (torch.backends.mha, in all threads).
+    A `factor` also reaches attention that writes its softmax out: a softmax over the last axis of
+    a product (matmul, bmm, baddbmm, einsum) of three axes or more, whatever is done to that on the
+    way. The product is computed once more, times the factor; biases, caps and masks stay. Such code
+    has its scale in itself, so that a policy and an alpha are refused there (RuntimeError).
 
-    Raises as `attend`, here or in the model's call; ValueError where there is nothing to change.
-    Chapter: scaling_rules.
+    It cannot reach another kernel, weights made of exp and a sum, and softmaxes in a graph of
+    torch.compile. The context warns at its end of what it has seen and could not change, by module
+    and reason, and if it has seen no attention.
+
+    Raises as `attend`, here or in the model's call; ValueError where there is nothing to change,
+    and at the end where one of the `layers` never came. Chapter: scaling_rules.
 
     >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
     >>> x = torch.ones(1, 3, 8)
@@ -129,7 +129,7 @@ class _Context(ContextDecorator):
 
     def __enter__(self) -> Self:
         mode = self._mode()
-        mode.watch()
+        mode.start()
         ENTERED.modes.append(mode)
         FAST_PATH_OFF.__enter__()
         mode.__enter__()  # type: ignore[no-untyped-call]
@@ -143,16 +143,41 @@ class _Context(ContextDecorator):
     ) -> None:
         mode = ENTERED.modes.pop()
         mode.__exit__(kind, error, trace)
-        mode.watch_no_more()
+        mode.stop()
         FAST_PATH_OFF.__exit__()
         if ENTERED.modes:  # the outer one would have changed them
             ENTERED.modes[-1].calls += mode.calls
-        if mode.calls == 0 and error is None:
+        if error is not None:
+            return
+        unreached = mode.recorder.lines(_kind)
+        if mode.softmax_in_graph:
+            unreached.append(
+                "a softmax in a graph of torch.compile, if it is one of attention: "
+                "torch.compiler.set_stance('force_eager') runs models as they are written"
+            )
+        if unreached:
+            warnings.warn(f"not changed: {'; '.join(unreached)}", stacklevel=2)
+        if mode.calls == 0:
             warnings.warn(
-                "rescale has seen no call of scaled_dot_product_attention in this thread, so it "
-                "has changed nothing" + (_IN_TRANSFORMERS if "transformers" in sys.modules else ""),
+                "rescale has seen no call of scaled_dot_product_attention in this thread, and no "
+                "softmax of what a product of queries and keys has given, so it has changed nothing"
+                + (_IN_TRANSFORMERS if "transformers" in sys.modules else ""),
                 stacklevel=2,
             )
+        missing = (mode.layers or set()) - mode.came
+        if missing:
+            raise ValueError(
+                f"layers must be some of those that attend, got layers with {_listed(missing)}; "
+                f"those that came are {_listed(mode.came) or 'none'}"
+            )
+
+
+def _listed(layers: set[int | str]) -> str:
+    return ", ".join(map(repr, sorted(layers, key=lambda one: (isinstance(one, str), one))))
+
+
+def _kind(module: nn.Module | None) -> str:
+    return "a function" if module is None else type(module).__name__
 
 
 _IN_TRANSFORMERS = (
@@ -180,50 +205,34 @@ class _Rescaled(Mode):
         super().__init__()
         self.options, self.relative, self.layers = options, relative, layers
         self.calls = 0
-        self.thread = threading.get_ident()
-        self.running: list[nn.Module] = []
+        self.softmax_in_graph = False
+        self.recorder = Recorder(running_modules)
         self.found: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-        self.hooks: list[Any] = []
+        self.came: set[int | str] = set()
 
-    def watch(self) -> None:
-        """Note which modules run, where layers are to be told apart."""
+    def start(self) -> None:
+        """Run models as they are written, where layers are to be told apart."""
         if self.layers is not None:
             self.eagerly = interception.eagerly(load=True)
             self.eagerly.__enter__()
-            self.hooks = [
-                register_module_forward_pre_hook(self.enter_module),
-                register_module_forward_hook(self.leave_module, always_call=True),
-            ]
 
-    def watch_no_more(self) -> None:
-        """Leave modules alone."""
-        while self.hooks:
-            self.hooks.pop().remove()
+    def stop(self) -> None:
+        """Run models as they did."""
         if self.layers is not None:
             self.eagerly.__exit__(None, None, None)
 
-    def enter_module(self, module: nn.Module, _: Any) -> None:
-        """Note that a module starts."""
-        if threading.get_ident() == self.thread:
-            self.running.append(module)
-
-    def leave_module(self, module: nn.Module, *_: Any) -> None:
-        """Note that a module has ended."""
-        if threading.get_ident() == self.thread:
-            self.running.pop()
-
-    def here(self) -> bool:
-        """Return whether the layer that attends is one of those that change."""
+    def here(self, module: nn.Module | None = None) -> bool:
+        """Return whether the module that attends, by default the inmost, is to change."""
         if self.layers is None:
             return True
-        if not self.running:
-            return 0 in self.layers
-        outer, module = self.running[0], self.running[-1]
-        place: int | str = self.found.setdefault(module, len(self.found))
-        if any(isinstance(one, str) for one in self.layers):
-            names = {part: name for name, part in outer.named_modules()}
-            return not self.layers.isdisjoint({place, names[module]})
-        return place in self.layers
+        modules = running_modules()
+        module = module or next(reversed(modules), None)
+        came: set[int | str] = {0}
+        if module is not None:
+            names = {part: name for name, part in modules[0].named_modules()}
+            came = {self.found.setdefault(module, len(self.found)), names.get(module, "")}
+        self.came |= came
+        return not self.layers.isdisjoint(came)
 
     def changed(self, options: Options) -> Options:
         """Return the options of a call that changes, as far as the context leaves them."""
@@ -241,6 +250,20 @@ class _Rescaled(Mode):
             warn_of_replaced(own, call.q.shape[-1], "rescale")
         return scaled(call, self.changed(options), UNSEEN, self.relative)
 
+    def written(self, call: WrittenOut) -> Tensor | None:
+        """Return the logits that a softmax gets as the context has it."""
+        self.calls += 1
+        if ENTERED.modes[-1] is not self or not self.here(call.module):
+            return None
+        if self.relative is not None:
+            return call.again(times_of_each(self.relative, call))
+        other = isinstance(call.module, nn.MultiheadAttention)
+        raise RuntimeError(
+            f"{_kind(call.module)} writes its softmax out, where its scale is in its own code: "
+            "rescale(factor=…) multiplies that, a policy or an alpha cannot replace it"
+            + ("; pass need_weights=False" if other else "")
+        )
+
     @not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a function of PyTorch returns here."""
@@ -256,10 +279,14 @@ class _Rescaled(Mode):
                 if func is MULTI_HEAD and self.calls == before:
                     raise RuntimeError(
                         "nn.MultiheadAttention writes attention out with need_weights=True, where "
-                        "rescale cannot reach it: pass need_weights=False"
+                        "rescale cannot reach it in a graph: pass need_weights=False"
                     )
                 return result
-        return func(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            if func in (torch.softmax, Tensor.softmax, functional.softmax) and args[0].ndim > 2:
+                self.softmax_in_graph = True
+            return func(*args, **kwargs)
+        return self.recorder.call(func, args, kwargs, self.written)
 
 
 def is_rescaled() -> bool:

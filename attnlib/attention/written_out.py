@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -31,12 +32,18 @@ ENDS = re.compile(
 """Functions whose results have no record."""
 IN_PLACE = re.compile(".*[^_]_|__setitem__|__i(add|sub|mul|truediv|div|pow|and|or)__")
 EXCHANGES = re.compile("transpose|permute|mT|T|swap.*|move.*|flip|roll|gather|index_select|take.*")
+SCALES = re.compile("(__r?i?)?(mul|truediv|div|multiply|divide)_*")
 RESHAPES = re.compile("view.*|reshape.*|.*flatten|.*squeeze")
+KEEPS = re.compile(
+    f"{RESHAPES.pattern}|{EXCHANGES.pattern}|(__r?i?)?(add|sub|masked_fill)_*|where|to|float|double|"
+    "half|bfloat16|type.*|contiguous|__setitem__|cat|expand.*|dropout|clone|(__)?getitem(__)?"
+)
+"""What leaves the number that multiplies the product."""
 LONGEST = 64
 """So many functions in a row are followed."""
 
-Valued = Callable[[Tensor, Tensor], None]
-"""Is told the values, and the output, where weights meet values."""
+Valued = Callable[[Tensor, Tensor | None], None]
+"""Is told the values, and the output but under dropout, where weights meet values."""
 
 
 @dataclass(eq=False)
@@ -78,6 +85,19 @@ class Step:
         elif self.name == "__setitem__":
             made[self] = args[0]
         return made[self]
+
+    def scale(self) -> float:
+        """Return what multiplies the product, NaN where that is not a number."""
+        if self.product is None:
+            return float(self.kwargs.get("alpha", 1.0)) if self.name.startswith("baddbmm") else 1.0
+        [before, *others] = _flat((self.args, self.kwargs), Step)
+        own: float = math.nan if others else before.scale()
+        if not SCALES.fullmatch(self.name):
+            return own if KEEPS.fullmatch(self.name) else math.nan
+        number = next((x for x in self.args if x is not before), math.nan)
+        if isinstance(number, Tensor):
+            number = number.item() if number.numel() == 1 else math.nan
+        return own / number if "div" in self.name else own * number
 
     def problem(self) -> str:
         """Return why it cannot be run again, or nothing."""
@@ -124,7 +144,7 @@ class WrittenOut:
     step: Step
     module: nn.Module | None  # the inmost that runs, but for nn.Softmax
     layout: Layout
-    valued: Valued | None = None
+    valued: Valued = lambda values, output: None
 
     @property
     def start(self) -> Step:
@@ -157,6 +177,37 @@ class WrittenOut:
             times = times.reshape(shape if times.numel() > 1 else ())
         result: Tensor = self.step.run(times, {})
         return result
+
+    def operands(self) -> tuple[Tensor, Tensor] | None:
+        """Return queries and keys (…, heads, length, d), None where they lie in another way."""
+        start, shape = self.start, self.layout.shape
+        pair: tuple[Any, Any] = (None, None)
+        if start.name == "einsum":
+            first, second, output = _letters(start.args[0])
+            one, two = list(_flat(start.args, Tensor))
+            if output[-1] in first:
+                first, second, one, two = second, first, two, one
+            summed = "".join(sorted((set(first) & set(second)) - set(output)))
+            pair = (
+                _ordered(one, first, output[:-1] + summed),
+                _ordered(two, second, output[:-2] + output[-1] + summed),
+            )
+        elif "r" not in start.name:
+            one, two = list(_flat(start.args, Tensor))[-2:]
+            pair = one, two.mT
+        q, k = pair
+        if q is None or k is None or not self.step.ordered or k.shape[-2] != shape[-1]:
+            return None
+        q, k = (x.expand(*start.shape[:-2], *x.shape[-2:]) for x in (q, k))
+        return self.layout.by_head(q.reshape(*shape[:-1], -1)), self.layout.by_head(
+            k.reshape(*shape[:-2], *k.shape[-2:])
+        )
+
+    def queries(self) -> Tensor:
+        """Return the queries, (…, heads, queries, d), or as they lie."""
+        operands = self.operands()
+        found: Tensor = next(_flat(self.start.args, Tensor)) if operands is None else operands[0]
+        return found
 
 
 class Recorder:
@@ -196,6 +247,10 @@ class Recorder:
             self._follow(function, name, args, kwargs, result, known)
         return result
 
+    def lines(self, shown: Callable[[Any], str]) -> list[str]:
+        """Return what could not be run again, a line for each module."""
+        return [f"{shown(module)}: {why}" for module, why in self.unreached.items()]
+
     def _attention(
         self, name: str, input: Any = None, dim: Any = None, *_: Any, **__: Any
     ) -> WrittenOut | None:
@@ -229,7 +284,7 @@ class Recorder:
         """Add a function to the records; `known` are those of its arguments, by id."""
         tensors = list(_flat((args, kwargs), Tensor))
         is_product = PRODUCTS.fullmatch(name) is not None
-        if self.weights and self._weighs(name, is_product, args, tensors, result):
+        if self.weights and self._weighs(name, args, kwargs, tensors, result):
             return
         dimension = _dimension(name, args, result) if is_product else 0
         if dimension:
@@ -279,7 +334,7 @@ class Recorder:
                 self.steps[part] = one, _version(part)
 
     def _weighs(
-        self, name: str, is_product: bool, args: Any, tensors: list[Tensor], result: Any
+        self, name: str, args: Any, kwargs: Any, tensors: list[Tensor], result: Any
     ) -> bool:
         """Return whether a function is of weights; follow them to their product with values."""
         kept = [self.weights.get(one) for one in tensors]
@@ -287,14 +342,19 @@ class Recorder:
         if found is None or not isinstance(result, Tensor):
             return found is not None
         valued, shape = found
-        if not is_product:
+        if not PRODUCTS.fullmatch(name):
+            dropped = "dropout" in name and _drops(*args, **kwargs)
             if result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
-                self.weights[result] = found
-        elif valued is not None and len(tensors) == 2 and kept[0] and tensors[0].shape == shape:
-            pair: Any = tensors[1], result
-            pair = _plain(args[0], *pair) if name == "einsum" else pair
-            if pair is not None:
-                valued(*pair)
+                self.weights[result] = (partial(_dropped, valued), shape) if dropped else found
+        elif len(tensors) == 2 and kept[0] and tensors[0].shape == shape:
+            values: Any = tensors[1]
+            if name == "einsum":
+                first, second, output = _letters(args[0])
+                size = "".join(set(output) - set(first))
+                values = _ordered(values, second, first[:-2] + first[-1:] + size)
+                result = result if output == first[:-1] + size else None
+            if values is not None:
+                valued(values, result)
         return True
 
 
@@ -344,27 +404,23 @@ def _letters(equation: Any) -> tuple[str, str, str]:
     return (first, second, output) if comma and "," not in second else ("", "", "")
 
 
-def _plain(equation: str, values: Tensor, result: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return values (…, keys, size) and the output (…, queries, size) of torch.einsum, or None."""
-    first, second, output = _letters(equation)
-    batch, query, key = first[:-2], first[-2:-1], first[-1:]
-    size = "".join(set(output) - set(first))
-    shared = "".join(letter for letter in batch if letter in second)
-    to = shared + key + size, batch + query + size
-    if not batch.startswith(shared) or any(
-        sorted(one) != sorted(other) for one, other in zip((second, output), to, strict=True)
-    ):
+def _ordered(x: Tensor, letters: str, to: str) -> Tensor | None:
+    """Return an operand of torch.einsum with other axes; those that it has not are of size 1."""
+    present = "".join(letter for letter in to if letter in letters)
+    missing = [i for i, letter in enumerate(to) if letter not in letters]
+    if sorted(present) != sorted(letters) or ("." in to and missing):
         return None
-    values, result = (
-        torch.einsum(f"{one}->{other}".replace(".", "..."), x)
-        for one, other, x in zip((second, output), to, (values, result), strict=True)
-    )
-    for _ in batch[len(shared) :]:
-        values = values.unsqueeze(-3)
-    return values, result
+    x = torch.einsum(f"{letters}->{present}".replace(".", "..."), x)
+    for i in missing:
+        x = x.unsqueeze(i)
+    return x
 
 
-def _drops(_: Any, p: float = 0.5, training: bool = True, *__: Any, **named: Any) -> bool:
+def _dropped(valued: Valued, values: Tensor, _: Any) -> None:
+    valued(values, None)
+
+
+def _drops(_: Any = None, p: float = 0.5, training: bool = True, *__: Any, **named: Any) -> bool:
     return p > 0.0 and bool(named.get("train", training))
 
 

@@ -1,10 +1,10 @@
 """Factors for the logits of a trained model, fitted on some texts and judged on others."""
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -184,6 +184,7 @@ def fit_scales(
     steps: int = 12,
     report: Report | None = None,
     memory: Memory | None = None,
+    partial: bool = False,
 ) -> ScaleFit:
     """Return the factors of all logits at which the model's own loss on `train` is least.
 
@@ -197,9 +198,9 @@ def fit_scales(
     the loss does not count. Where more than one number is fitted, of four or more texts every
     fourth only says when to stop. `test` has texts that are used for neither: the gain is their
     fall of the loss, text by text. `recommended` is whether its 95 % interval over texts is above
-    0. Texts, `loss` and errors as for `scale_gradient`. `report` is called after each step with
-    what was computed and its loss. A `memory` keeps each pass in a file: called again with the same
-    model and texts, token ids, a fit goes on where it was stopped.
+    0. Texts, `loss`, `partial` and errors as for `scale_gradient`. `report` is called after each
+    step with what was computed and its loss. A `memory` keeps each pass in a file: called again
+    with the same model and texts, token ids, a fit goes on where it was stopped.
     Chapter: calibration.
     """
     checking.choice("per", per, ("model", "layer", "head"))
@@ -224,6 +225,7 @@ def fit_scales(
         rule=rule,
         train_length=train_length,
         memory=memory or Memory(),
+        partial=partial,
     )
     every = HELD_OUT if fitting.parameters > 1 else len(texts) + 1
     held = texts[every - 1 :: every]
@@ -264,10 +266,12 @@ class Fitting:
         rule: Policy | None = None,
         train_length: float | None = None,
         memory: Memory,
+        partial: bool = False,
     ) -> None:
-        self.model, self.loss, self.law, self.rule = model, loss, law, rule
+        self.law, self.rule = law, rule
         self.memory = memory
-        first = read(model, texts[0], loss)
+        self.read = functools.partial(read, model, loss=loss, partial=partial)
+        first = self.read(texts[0])
         sizes = {part.place.layer: part.place.d for part in first.parts}
         self.layers, self.dimensions = list(sizes), list(sizes.values())
         self.heads: dict[tuple[str, int], int] = {}
@@ -300,7 +304,7 @@ class Fitting:
             found: FloatArray = a[row, heads, None] + b[row, heads, None] * grown
             return found
 
-        return read(self.model, text, self.loss, log_factor, gradient=gradient)
+        return self.read(text, log_factor=log_factor, gradient=gradient)
 
     @property
     def parameters(self) -> int:
@@ -318,7 +322,7 @@ class Fitting:
     def slope(self, text: Any, x: FloatArray) -> Slope:
         """Return the loss of a text and its gradient in the parameters."""
         about = "slope", self.law, self.n0, self.shape, text, x
-        return self.memory.recall(partial(self._slope, text, x), *about)
+        return self.memory.recall(functools.partial(self._slope, text, x), *about)
 
     def _slope(self, text: Any, x: FloatArray) -> Slope:
         one = self.pass_of(text, x, gradient=True)

@@ -84,6 +84,8 @@ def scale_gradient(
     model: nn.Module,
     batches: Iterable[Any],
     loss: Loss | None = None,
+    *,
+    partial: bool = False,
 ) -> ScaleGradient:
     """Return ∂L/∂log t of every layer and head, for logits times t, at t = 1.
 
@@ -101,10 +103,15 @@ def scale_gradient(
     may be computed again (torch.utils.checkpoint), and compiled parts run as they are written.
 
     Raises ValueError for no batches, and a loss that is no finite number or that does not depend on
-    attention; RuntimeError for attention that is written out or cannot be reached, by its name.
+    attention; RuntimeError for attention that cannot be reached, by its name: `partial` leaves it
+    out. It reaches PyTorch's scaled_dot_product_attention, what transformers registers, and a
+    softmax over the last axis of a product of three axes or more, of queries and keys.
     Chapter: calibration.
     """
-    passes = [read(model, one, loss or own_loss) for one in checking.batches("batches", batches)]
+    passes = [
+        read(model, one, loss or own_loss, partial=partial)
+        for one in checking.batches("batches", batches)
+    ]
     if not passes:
         raise ValueError("batches must hold one or more, got none")
     layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))

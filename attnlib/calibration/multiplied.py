@@ -2,7 +2,8 @@
 
 The queries of each call of attention are multiplied, whatever computes it: a call of PyTorch's
 scaled_dot_product_attention, or what a model of transformers gets from its registry (fused, eager
-or flex). Times 1 leaves every bit of the output as it was.
+or flex). Where the softmax is written out, the product of queries and keys is. Times 1 leaves every
+bit of the output as it was.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,12 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib import interception
+from attnlib.attention.written_out import Recorder, WrittenOut
 from attnlib.interception import (
     FAST_PATH_OFF,
     HIDDEN,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
     Arguments,
+)
+
+UNSEEN = (
+    "it attends without PyTorch's scaled_dot_product_attention, transformers' registry, or a "
+    "softmax of what a product of queries and keys has given"
 )
 
 
@@ -45,6 +52,7 @@ class Multiplied(interception.Watching):
         super().__init__(model)
         self.model, self.factor = model, factor
         self.inside = False
+        self.recorder = Recorder(lambda: self.running)
 
     def belongs(self, module: Any) -> bool:
         """Return whether the module is a part of the model that runs; backward in any thread."""
@@ -60,6 +68,19 @@ class Multiplied(interception.Watching):
         factor = self.factor(place, query, keys_seen(query, key, mask, is_causal))
         wide = torch.promote_types(query.dtype, torch.float32)  # a factor in half is a staircase
         return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype)
+
+    def written(self, call: WrittenOut) -> Tensor:
+        """Return the logits that a softmax gets, their product times the factor."""
+        keys = call.seen().sum(-1).clamp(min=1)
+        module = self.running[-1] if self.running else self.model
+        name, number = self.count_call(call.module or module)
+        place = Place(name, number, keys.shape[-2], call.start.dimension)
+        return call.again(self.factor(place, call.queries(), keys))
+
+    def unreached(self) -> list[str]:
+        """Return the modules whose attention was not multiplied, and why."""
+        lines = self.recorder.lines(self.shown)
+        return lines + [f"{name}: {UNSEEN}" for name in self.silent()]
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return what a model of transformers gets when it asks for a function of attention."""
@@ -92,22 +113,16 @@ class Multiplied(interception.Watching):
         if self.inside or not (self.running or interception.in_backward_pass()):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
-            before = self.calls.total()
             with self:
-                result = MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
-            if self.calls.total() == before:
-                name = self.names[id(self.running[-1])] or self.model_name
-                raise RuntimeError(
-                    f"{name} writes attention out with need_weights=True, where its logits cannot "
-                    "be reached: pass need_weights=False"
-                )
-            return result
+                return MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
         if func is functional.scaled_dot_product_attention:
             query, key, _, mask, _, causal, *_ = given = Arguments(*args, **kwargs)
             module = self.running[-1] if self.running else self.model
             query = self.multiplied(module, query, key, mask, causal)
             return func(**given._replace(query=query)._asdict())
-        return func(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            return func(*args, **kwargs)
+        return self.recorder.call(func, args, kwargs, self.written)
 
 
 @contextmanager

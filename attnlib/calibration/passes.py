@@ -70,11 +70,18 @@ def unit(place: Place, keys: FloatArray) -> FloatArray:
 
 
 def read(
-    model: nn.Module, text: Any, loss: Loss, log_factor: LogFactor = unit, *, gradient: bool = True
+    model: nn.Module,
+    text: Any,
+    loss: Loss,
+    log_factor: LogFactor = unit,
+    *,
+    gradient: bool = True,
+    partial: bool = False,
 ) -> Pass:
     """Return the loss of a text with each head's logits times t, and ∂L/∂log t of each query.
 
-    Raises RuntimeError where attention cannot be reached, ValueError for a loss that is no number.
+    Raises RuntimeError where attention cannot be reached, unless `partial`, and where none can;
+    ValueError for a loss that is no number.
     """
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
     lengths: dict[Place, float] = {}
@@ -106,8 +113,13 @@ def read(
         try:
             value = loss(model, text)
             number = _number(value)
-            if not leaves or mode.silent():
-                raise RuntimeError(_unseen(model, mode.silent()))
+            unreached = mode.unreached()
+            if not leaves:
+                unreached.append(f"{type(model).__name__} has run no attention that can be reached")
+            elif unreached and not partial:
+                unreached.append("partial=True leaves such layers out")
+            if not leaves or (unreached and not partial):
+                raise RuntimeError("; ".join(unreached))
             if gradient and not value.requires_grad:
                 raise ValueError(
                     "loss must depend on the model's attention, got one without a gradient"
@@ -156,12 +168,3 @@ def _number(value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"loss must be a finite number, got loss={number}")
     return number
-
-
-def _unseen(model: nn.Module, silent: list[str]) -> str:
-    if not silent:
-        return f"{type(model).__name__} has run no attention that attnlib can reach"
-    return (
-        f"{', '.join(silent[:3])} attends without PyTorch's scaled_dot_product_attention or "
-        "transformers' registry, where its logits cannot be reached"
-    )

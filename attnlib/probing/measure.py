@@ -34,7 +34,11 @@ class Queries(NamedTuple):
 
 
 class Call(NamedTuple):
-    """The arguments of a call, and what is known of its queries."""
+    """The arguments of a call, and what is known of its queries.
+
+    Where attention writes its softmax out, `mask` is what its logits have beside scale · q·k; with
+    the scale NaN, which is then no number, it is all of them.
+    """
 
     query: Tensor
     key: Tensor
@@ -96,6 +100,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         leading = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
         heads, dimension = leading[-1] if leading else 1, q.shape[-1]
         scale = 1.0 / math.sqrt(dimension) if call.scale is None else float(call.scale)
+        factor = 0.0 if math.isnan(scale) else scale  # not known: the mask has the logits
         z = q.new_full((q.shape[-2], v.shape[-1]), math.nan) if output is None else output.to(wide)
         about = call.queries or Queries()
 
@@ -114,7 +119,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
             for t in known
         )
         found = [
-            _sequence(q[i], k[i], v[i], z[i], mask, past, scale, real[i], target[i])
+            _sequence(q[i], k[i], v[i], z[i], mask, past, factor, real[i], target[i])
             for i, mask in enumerate(masks)
         ]
         rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
@@ -139,7 +144,7 @@ def logits(call: Call) -> Tensor:
         if call.enable_gqa:
             k = k.repeat_interleave(q.shape[-3] // k.shape[-3], -3)
         scale = q.shape[-1] ** -0.5 if call.scale is None else call.scale
-        scores = scale * (q @ k.mT)
+        scores = (0.0 if math.isnan(scale) else scale) * (q @ k.mT)
         past = 0 if call.is_causal else causal_bias(call.mask, *scores.shape[-2:])
         mask = call.mask
         if past is not None:

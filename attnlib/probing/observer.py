@@ -4,6 +4,7 @@
 whatever else is to be known of the calls of a foreign model can be asked in the same way.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from torch.nn import functional
 
 from attnlib import checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.interception import ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, Arguments
+from attnlib.attention.written_out import Recorder, WrittenOut
+from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, Arguments
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
@@ -38,13 +40,14 @@ def probe(
     rows: int | None = None,
     theory: bool = True,
 ) -> Iterator[Report]:
-    """Measure every scaled_dot_product_attention call of the model inside the context.
+    """Measure the attention of the model inside the context.
 
     Nothing in the model is touched; outputs, gradients and random numbers are bitwise those of a
     run without it, but that modules leave PyTorch's fast path (nn.TransformerEncoder in evaluation,
     without gradients), which rounds otherwise and returns 0 for padding. Several runs count
-    together. It sees the function under every name, in this thread, in nn.MultiheadAttention and
-    the modules made of it, and in models of transformers with attn_implementation="sdpa". Masks of
+    together. It sees scaled_dot_product_attention under every name, in this thread, in
+    nn.MultiheadAttention and the modules made of it, and attention that writes its softmax out: a
+    softmax over the last axis of a product of three axes or more, of queries and keys. Masks of
     every kind, is_causal, grouped queries and scales are honoured: a number of −10⁴ or less in a
     mask hides a key, others add to the logits. The weights are those before dropout. Of
     the axes of q before its last two, the last is the heads, the others are sequences.
@@ -70,9 +73,9 @@ def probe(
     the number of keys. Sums over the rows are kept, not the rows: `attnlib.probing.measure.measure`
     has those of a call, which `attnlib.probing.observer.Observer` hands to a function of yours.
 
-    Compiled parts run as they are written. What it cannot see, attention that is written out or
-    another kernel, it names: in a UserWarning at its end, or a RuntimeError if it has seen no call
-    at all; so it does with a `mask` and `targets` that fit no call. To measure a model under
+    Compiled parts run as they are written. What it cannot see, another kernel or weights of exp and
+    a sum, it names: in the report and a UserWarning at its end, or a RuntimeError if it has seen no
+    call at all; so it does with a `mask` and `targets` that fit no call. To measure a model under
     another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round); its
     post_scale comes after what is measured. A UserWarning names the layers that have computed NaN
     or infinity, or logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a
@@ -99,7 +102,7 @@ def probe(
     observer = Observer(model, see, Reader(mask, targets))
     with interception.parts_eagerly(model), observer.at_work():
         yield report
-    observer.finish()
+    report.not_measured = observer.finish()
     if report.not_finite:
         names = listed(report.not_finite)
         warnings.warn(
@@ -131,6 +134,7 @@ class Observer(interception.Watching):
         super().__init__(model)
         self.see = see
         self.reader = Reader() if reader is None else reader
+        self.recorder: Recorder | None = Recorder(lambda: self.running)
         self.way_to_be_seen = interception.way_to_be_seen(model)
         self.tokens: list[Tokens] = []  # of the modules that run
         self.unmeasured: dict[str, str] = {}
@@ -166,14 +170,53 @@ class Observer(interception.Watching):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             return self.multi_head(*args, **kwargs)
+        if self.recorder is not None and func not in ATTENTION:
+            return self.recorder.call(func, args, kwargs, self.written)
         result = func(*args, **kwargs)
         if func in ATTENTION:
             self.attention(result, Arguments(*args, **kwargs))
         return result
 
+    def written(self, call: WrittenOut) -> None:
+        """Tell a call that writes its softmax out, as soon as its weights meet values.
+
+        Its logits, which it may have let go, are then computed again.
+        """
+        module, tokens = call.module or self.running[-1], self.tokens[-1]
+        name, number = self.count_call(module)
+        operands, scale, step, layout = call.operands(), call.step.scale(), call.step, call.layout
+        reason = _why_not(call.logits, call.logits)
+        if not reason and operands is None:
+            reason = "its queries and keys have an order of axes that is not known"
+        self.unmeasured[name] = reason or "its weights meet no values in a product that is known"
+        if reason or operands is None:
+            return
+        q, k = operands
+
+        @torch.no_grad()
+        def valued(values: Tensor, output: Tensor | None) -> None:
+            if step.problem():
+                self.unmeasured[name] = step.problem()
+                return
+            v = layout.by_head(values)
+            logits = layout.by_head(step.run(None, {})) if output is None or scale != scale else q
+            z = logits.softmax(-1).to(v.dtype) @ v if output is None else layout.by_head(output)
+            if scale != scale:
+                mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
+            else:
+                mask = layout.by_head(step.run(0.0, {}))
+            told = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
+            told = told._replace(queries=self.reader.queries(tokens, told))
+            del self.unmeasured[name]
+            self.see(name or self.model_name, number, told, z)
+            self.measured = True
+
+        call.valued = valued
+
     def multi_head(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and see its attention."""
         before = self.calls.total()
+        recorder, self.recorder = self.recorder, None
         with self:
             result = MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
         if self.calls.total() == before:
@@ -181,6 +224,7 @@ class Observer(interception.Watching):
             kwargs = {**kwargs, "need_weights": False, "training": False}
             with torch.no_grad(), self:
                 MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+        self.recorder = recorder
         return result
 
     def attention(self, result: Tensor, given: Arguments) -> None:
@@ -201,9 +245,10 @@ class Observer(interception.Watching):
         self.see(name or self.model_name, number, call, result)
         self.measured = True
 
-    def finish(self) -> None:
+    def finish(self) -> list[str]:
         """Name what was not seen: a warning, or an error if nothing was seen at all."""
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
+        lines += self.recorder.lines(self.shown) if self.recorder else []
         lines += self._unseen()
         if not self.measured:
             lines = lines or [
@@ -217,6 +262,7 @@ class Observer(interception.Watching):
             warnings.warn(f"not measured: {'; '.join(lines)}", stacklevel=4)
         if unused := self.reader.unused():
             warnings.warn(f"not used: {'; '.join(unused)}", stacklevel=4)
+        return lines
 
     def _unseen(self) -> Iterator[str]:
         """Yield which parts have run without a call that can be seen, and what to do."""
@@ -231,8 +277,8 @@ class Observer(interception.Watching):
             way = f"; {self.way_to_be_seen}" if self.way_to_be_seen else ""
             yield (
                 f"{listed(silent) or 'its attention'} ran without calling "
-                "scaled_dot_product_attention: attention that is written out or uses another "
-                f"kernel cannot be seen{way}"
+                "scaled_dot_product_attention or a softmax of a product of queries and keys: "
+                f"another kernel cannot be seen{way}"
             )
 
 

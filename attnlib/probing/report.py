@@ -22,7 +22,8 @@ DEFINITIONS = {
     "keys are left out of everything",
     "keys": "n, the number of keys that a row sees: mean over the rows",
     "dimension": "d, the length of a query",
-    "scale": "what multiplies q·k",
+    "scale": "what multiplies q·k; NaN where attention writes its softmax out and that is not one "
+    "number",
     "score_std": "standard deviation of q·k/√d over the keys of a row, n − 1 in its denominator: "
     "root of the mean of its square over the rows",
     "alpha": "effective α, standard deviation of the logits (scale · q·k, plus what a mask adds) "
@@ -79,6 +80,8 @@ class Report:
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self.not_finite: list[str] = []
         """The layers whose numbers are NaN or infinite, in the order of the calls."""
+        self.not_measured: list[str] = []
+        """Modules whose attention was not measured, and why."""
         self._theory = theory
         self._columns = {**DEFINITIONS, **TARGET_DEFINITIONS} if targets else DEFINITIONS
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
@@ -120,11 +123,14 @@ class Report:
             }
             for line in self._lines()
         ]
-        content = {"definitions": self.definitions, "heads": heads}
+        content: dict[str, Any] = {"definitions": self.definitions, "heads": heads}
+        if self.not_measured:
+            content["not_measured"] = self.not_measured
         return json.dumps(content, ensure_ascii=False, indent=1)
 
     def __repr__(self) -> str:
-        return summary.text(self._lines())
+        missing = f"\n\nNot measured: {'; '.join(self.not_measured)}" if self.not_measured else ""
+        return summary.text(self._lines()) + missing
 
     def _heads(self) -> list["_Head"]:
         return [

@@ -249,19 +249,83 @@ def test_batches_whose_heads_lie_in_the_first_axis_are_refused_if_unequal():
             call()
 
 
-def test_attention_that_is_written_out_is_named():
-    class WrittenAttention(nn.Module):
-        def forward(self, x):
-            return (x @ x.mT).softmax(-1) @ x
+def square(model, x):
+    return model(x).square().mean()
 
-    def summed(model, x):
-        return model(x).sum()
 
-    x = torch.ones(1, 3, 2)
-    with pytest.raises(RuntimeError, match=r"\(WrittenAttention\) attends without"):
-        scale_gradient(WrittenAttention(), [x], summed)
-    with pytest.raises(RuntimeError, match="Linear has run no attention"):
-        scale_gradient(nn.Linear(2, 2), [x], summed)
+class XCA(nn.Module):
+    num_heads = 4
+
+    def __init__(self, fused=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.qkv = nn.Linear(32, 96)
+        self.fused, self.t = fused, torch.ones(4)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        hidden = ~torch.ones(9, 9, dtype=torch.bool).tril()
+        if self.fused:
+            z = functional.scaled_dot_product_attention(q, k, v, ~hidden)
+        else:
+            logits = q @ k.mT * (8**-0.5 * self.t[:, None, None].to(q))
+            z = logits.masked_fill(hidden, -1e9).softmax(-1) @ v
+        return x + z.transpose(1, 2).flatten(2)
+
+
+class Performer(nn.Module):
+    def forward(self, x):
+        weights = (x @ x.mT).exp()
+        return weights / weights.sum(-1, keepdim=True) @ x
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def test_written_out_attention_has_the_gradient_of_a_call():
+    model = nn.Sequential(XCA(), XCA(fused=True)).double()
+    texts = [drawn(2, 9, 32, seed=i) for i in range(2)]
+    found = scale_gradient(model, texts, square)
+    assert found.layers == ["0", "1"]
+    fused = scale_gradient(nn.Sequential(XCA(True), XCA(True)).double(), texts, square)
+    np.testing.assert_allclose(found.samples, fused.samples, rtol=1e-9)
+    losses = []
+    for h in (1e-4, -1e-4):
+        model[0].t = torch.tensor([1.0, 1.0 + h, 1.0, 1.0], dtype=torch.float64)
+        losses.append([square(model, x).item() for x in texts])
+    differences = np.subtract(*losses) / 2e-4
+    np.testing.assert_allclose(found.samples[:, 0, 1], differences, rtol=1e-6)
+    model[0].t = torch.ones(4)
+    fits = [
+        fit_scales(m, texts, texts, loss=square, law=law, per="layer").a
+        for m in (model, nn.Sequential(XCA(True), XCA(True)).double())
+        for law in ("constant", "log")
+    ]
+    np.testing.assert_allclose(fits[:2], fits[2:], rtol=1e-5)
+
+
+def test_a_fit_is_put_into_a_model_that_writes_its_softmax_out():
+    model, texts = XCA().double(), [drawn(2, 9, 32, seed=i) for i in range(4)]
+    fit = fit_scales(model, texts, texts, loss=square, per="head")
+    done = fit.apply(model)
+    found = [square(model, x).item() for x in texts]
+    np.testing.assert_allclose(found, fit.after, rtol=1e-9)
+    done.undo()
+    np.testing.assert_array_equal([square(model, x).item() for x in texts], fit.before)
+
+
+def test_attention_that_cannot_be_reached_is_named():
+    model, x = nn.Sequential(XCA(), Performer()).double(), drawn(2, 9, 32)
+    for call in (
+        lambda **more: scale_gradient(model, [x], square, **more),
+        lambda **more: fit_scales(model, [x], [x, x], loss=square, steps=1, **more),
+    ):
+        with pytest.raises(RuntimeError, match=r"1 \(Performer\): .* exp .*; partial=True"):
+            call()
+        assert call(partial=True).layers == ["0"]
+    with pytest.raises(RuntimeError, match="Linear has run no attention that can"):
+        scale_gradient(nn.Linear(32, 2).double(), [x], square)
 
 
 @pytest.mark.filterwarnings("ignore")

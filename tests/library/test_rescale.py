@@ -180,10 +180,10 @@ def test_pytorchs_shortcut_is_left_as_it_was_after_errors_too(before):
 def test_what_it_cannot_reach_is_said(monkeypatch):
     monkeypatch.delitem(sys.modules, "transformers", raising=False)
     with pytest.warns(UserWarning, match="has changed nothing$"), rescale(alpha=2.0):
-        (X @ X.mT).softmax(-1) @ X
+        X @ X.mT @ X
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.warns(UserWarning, match=r"no call of .*='sdpa', .*register\("), rescale(alpha=2.0):
-        (X @ X.mT).softmax(-1) @ X
+        X @ X.mT @ X
     model, _ = built("MultiheadAttention")
     with pytest.raises(RuntimeError, match="need_weights=False"), rescale(alpha=2.0):
         model(X, X, X)
@@ -193,6 +193,87 @@ def test_a_context_around_another_has_seen_its_calls():
     with warnings.catch_warnings(), rescale(factor=2.0), rescale(factor=3.0):
         warnings.simplefilter("error")
         scaled_dot_product_attention(X, X, X)
+
+
+# --- attention that writes its softmax out -------------------------------------------------------
+
+
+class XCA(nn.Module):
+    """Nothing in the name of the class says what it does."""
+
+    num_heads = 4
+
+    def __init__(self, scale=8**-0.5, fused=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.wqkv = nn.Linear(32, 96)
+        self.scale, self.fused = scale, fused
+
+    def forward(self, x):
+        q, k, v = self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        if self.fused:
+            z = scaled_dot_product_attention(q, k, v, scale=self.scale)
+        else:
+            z = (q @ k.mT * self.scale).softmax(-1) @ v
+        return x + z.transpose(1, 2).flatten(2)
+
+
+def stack(*scales, fused=(False, True)):
+    return nn.Sequential(*(XCA(s * 8**-0.5, f) for s, f in zip(scales, fused, strict=True)))
+
+
+Y32 = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(2))
+
+
+def test_written_out_attention_is_rescaled_as_a_call_is():
+    model = stack(1.0, 1.0)
+    for layers, scales in ((None, (3.0, 3.0)), ([0], (3.0, 1.0)), ([1], (1.0, 3.0))):
+        with rescale(factor=2.0), rescale(factor=3.0, layers=layers):  # the innermost counts
+            found = model(Y32)
+        torch.testing.assert_close(found, stack(*scales)(Y32))
+    fused = stack(1.0, 1.0, fused=(True, True))
+    for factor in ("ssmax", torch.tensor([[1.0], [2.0], [3.0], [0.5]])):
+        length = {"train_length": 4} if isinstance(factor, str) else {}
+        with rescale(factor=factor, **length):
+            torch.testing.assert_close(model(Y32), fused(Y32))
+    for absolute in ({"alpha": 2.0}, {"policy": "mup"}):
+        with pytest.raises(RuntimeError, match="XCA writes its softmax out"), rescale(**absolute):
+            model(Y32)
+
+
+def test_a_rule_counts_the_keys_that_a_mask_leaves():
+    q, k, v = numbers(3, HEADS, LENGTH, WIDTH)
+    hidden = ~torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+    for lowest in (-math.inf, -1e4, torch.finfo(torch.float32).min):
+        with rescale(factor="ssmax", train_length=4):
+            found = (q @ k.mT * 0.3).masked_fill(hidden, lowest).softmax(-1) @ v
+            expected = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+        torch.testing.assert_close(found, expected)
+
+
+def test_weights_of_multi_head_attention_are_rescaled():
+    model, _ = built("MultiheadAttention")
+    hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    for rule in ({"factor": 2.0}, {"factor": "ssmax", "train_length": 4}):
+        with rescale(**rule):
+            outputs = [
+                model(X, X, X, attn_mask=hidden, need_weights=need)[0] for need in (True, False)
+            ]
+        torch.testing.assert_close(*outputs)
+
+
+def test_what_was_seen_and_not_changed_is_named():
+    class Performer(nn.Module):
+        def forward(self, x):
+            weights = (x @ x.mT).exp()
+            return weights / weights.sum(-1, keepdim=True) @ x
+
+    model = nn.Sequential(XCA(), Performer())
+    with pytest.warns(UserWarning, match="not changed: Performer: .* exp"), rescale(factor=2.0):
+        model(Y32)
+    never = r"got layers with 7, 'x'; those that came are 0, 1, '0', '1'"
+    with pytest.raises(ValueError, match=never), rescale(factor=9.0, layers=[0, 7, "x"]):
+        stack(1.0, 1.0)(Y32)
 
 
 def test_it_reaches_attend():
@@ -338,7 +419,7 @@ def test_some_layers_change_and_the_others_do_not(layers):
             torch.testing.assert_close(model(ids)[0], output)
     with rescale(factor=3.0, layers=[f"layers.{place}.self_attn" for place in layers]):
         torch.testing.assert_close(model(ids)[0], output)
-    with rescale(factor=3.0, layers=[7]):
+    with pytest.raises(ValueError, match="with 7; those"), rescale(factor=3.0, layers=[7]):
         torch.testing.assert_close(model(ids)[0], unchanged)
     with rescale(factor=3.0, layers=layers):  # computed again in the backward pass
         found = gradients(model)

@@ -278,10 +278,18 @@ def test_values_are_had_where_weights_meet_them(code):
     with Multiply() as watch:
         output = code(Q, K, V, 1.0)
     (call,) = watch.seen
-    values, found = (call.layout._replace(heads=H).by_head(x) for x in watch.values)
-    assert torch.equal(found, output)
-    weights = call.layout._replace(heads=H).by_head(call.logits.softmax(-1))
-    torch.testing.assert_close(weights @ values, output)
+    layout, (values, found) = call.layout._replace(heads=H), watch.values
+    assert (found is None) == (code is tokens_first)
+    assert found is None or torch.equal(layout.by_head(found), output)
+    weights = layout.by_head(call.logits.softmax(-1))
+    torch.testing.assert_close(weights @ layout.by_head(values), output)
+    call.layout = layout
+    q, k = call.operands()
+    scale = call.step.scale()
+    assert scale == pytest.approx(1.0 if code is flattened_bmm else D**-0.5)
+    bias = layout.by_head(call.step.run(0.0, {}))
+    shown = layout.by_head(call.logits)
+    torch.testing.assert_close(scale * (q @ k.mT) + bias, shown)
 
 
 def test_nothing_outlives_the_logits():
