@@ -212,18 +212,18 @@ class Watching(Mode):
 
     def silent(self) -> list[str]:
         """Return the modules that look like attention, ran, and made no call, the inmost ones."""
-        around_a_call = {part for name in self.seen for part in _around(name)}
+        around_a_call = {part for name in self.seen for part in around(name)}
         silent = [
             name
             for name in self.ran
             if name not in around_a_call
-            and not any(part in self.seen and part in self.ran for part in _around(name))
+            and not any(part in self.seen and part in self.ran for part in around(name))
         ]
-        inmost = [name for name in silent if not any(name in _around(one)[1:] for one in silent)]
+        inmost = [name for name in silent if not any(name in around(one)[1:] for one in silent)]
         return [f"{name or 'the model'} ({self.kinds[name]})" for name in inmost]
 
 
-def _around(name: str) -> list[str]:
+def around(name: str) -> list[str]:
     """Return a module's name and those of the modules around it, out to the model's, ""."""
     parts = name.split(".") if name else []
     return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]

@@ -31,12 +31,9 @@ def of_queries(call: Call) -> torch.Size:
         try:
             common = torch.broadcast_shapes(*leading)  # type: ignore[no-untyped-call]
         except RuntimeError as error:
-            shapes = ", ".join(
-                f"{name} {tuple(t.shape)}" for name, t in zip("qkv", call[:3], strict=True)
-            )
             raise ValueError(
-                f"q, k and v must broadcast before their last two axes, got {shapes}; heads that "
-                "share keys are (batch, heads, n, d) with enable_gqa=True"
+                f"q {(*q.shape,)}, k {(*k.shape,)}, v {(*v.shape,)} must broadcast before their "
+                "last two axes; heads that share keys are (batch, heads, n, d) with enable_gqa=True"
             ) from error
     shape = torch.Size((*common, q.shape[-2]))
     if attn_mask is not None and not broadcasts(attn_mask.shape, (*shape, k.shape[-2])):

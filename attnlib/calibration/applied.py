@@ -8,19 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnlib import interception
 from attnlib.attention.registered import eager_attention
 from attnlib.calibration.multiplied import Place, is_causal, keys_seen, multiplied
 from attnlib.calibration.passes import Loss
+from attnlib.calibration.weights import PACKED, QUERIES
 from attnlib.checking import FloatArray
-from attnlib.projections import FUSED, NORMS, PROJECTIONS
+from attnlib.projections import NORMS
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")
-"""Of nn.MultiheadAttention: what makes the queries, or its first third does."""
+"""Of nn.MultiheadAttention."""
 
 TOLERANCE = 1e-4
 """How far queries may be from those that are meant, relative to the largest."""
 
-Change = Callable[[], None]
+ORDERS = ("norm", "queries first", "by key")
+"""Where factors go: into the norms, or into projections whose rows are all queries, all keys, all
+values, or by key head its queries, its key, its value."""
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Applied:
     def undo(self) -> None:
         """Undo it."""
         with torch.no_grad():
-            for tensor, copy in self._kept:
+            for tensor, copy in reversed(self._kept):
                 tensor.copy_(copy)
         if self.registered is not None:
             self._model.set_attn_implementation(self.before)
@@ -47,24 +51,27 @@ class Applied:
 def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss) -> Applied | None:
     """Multiply weights that make queries by factors, one for each head of each layer.
 
-    A projection is multiplied, or the gains of a norm that follows it. Rotary positions and grouped
-    queries keep that exact. What was meant is compared with the queries that come out of a text;
-    None, and the model is as it was, where they differ.
+    A projection is multiplied, alone or packed with keys and values in either order, or the gains
+    of a norm that follows it. Rotary positions and grouped queries keep that exact. What was meant
+    is compared with the queries and the loss of a text; None, and the model is as it was, where
+    they differ.
     """
-    meant = _queries(model, text, loss, factors)
-    for norms in (True, False):
+    meant, expected = _queries(model, text, loss, factors)
+    sizes = {place.layer: place.d for place in meant}
+    for order in ORDERS:
         done = Applied([])
         for layer, factor in factors.items():
-            changed = _change(model.get_submodule(layer), factor, norms)
-            if changed is None:
+            changes = _changes(model, layer, factor, sizes[layer], order)
+            if not changes:
                 break
-            tensors, multiply = changed
-            done._kept += [(tensor, tensor.detach().clone()) for tensor in tensors]
+            done._kept += [(tensor, tensor.detach().clone()) for tensor, _ in changes]
             with torch.no_grad():
-                multiply()
+                for tensor, times in changes:
+                    tensor.mul_(times.reshape(-1, *[1] * (tensor.ndim - 1)))
             done.folded.append(layer)
         else:
-            if _alike(meant, _queries(model, text, loss, {})):
+            found, value = _queries(model, text, loss, {})
+            if _alike(meant, found) and abs(value - expected) <= TOLERANCE * abs(expected):
                 return done
         done.undo()
     return None
@@ -72,8 +79,8 @@ def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss
 
 def _queries(
     model: nn.Module, text: Any, loss: Loss, factors: dict[str, FloatArray]
-) -> dict[Place, Tensor]:
-    """Return the queries of each call times their factors."""
+) -> tuple[dict[Place, Tensor], float]:
+    """Return the queries of each call times their factors, and the loss."""
     found: dict[Place, Tensor] = {}
 
     def factor(place: Place, query: Tensor, _: Tensor) -> Tensor:
@@ -83,8 +90,7 @@ def _queries(
         return times
 
     with torch.no_grad(), multiplied(model, factor):
-        loss(model, text)
-    return found
+        return found, float(loss(model, text))
 
 
 def _alike(meant: dict[Place, Tensor], found: dict[Place, Tensor]) -> bool:
@@ -94,50 +100,50 @@ def _alike(meant: dict[Place, Tensor], found: dict[Place, Tensor]) -> bool:
     )
 
 
-def _change(module: Any, factor: FloatArray, norms: bool) -> tuple[list[Tensor], Change] | None:
-    """Return the tensors that make queries and what multiplies them, or None."""
-    heads = factor.size
-    if norms:
-        gain = next((getattr(module, name) for name in NORMS if hasattr(module, name)), None)
-        weight = getattr(gain, "weight", None)
-        if not isinstance(weight, Tensor):
-            return None
-        return _rows([weight], factor if np.ptp(factor) else factor[:1])
-    for name in (*PROJECTIONS, *WEIGHTS, *FUSED):
-        made = getattr(module, name, None)
-        if isinstance(made, Tensor):  # nn.MultiheadAttention
-            part = made[: int(module.embed_dim)]
-            packed: Any = module.in_proj_bias
-            rows = [part] if packed is None else [part, packed[: int(module.embed_dim)]]
-            return _rows(rows, factor)
-        weight, bias = getattr(made, "weight", None), getattr(made, "bias", None)
-        if not isinstance(weight, Tensor):
+def _changes(
+    model: nn.Module, layer: str, factor: FloatArray, size: int, order: str
+) -> list[tuple[Tensor, Tensor]]:
+    """Return the tensors that make the queries of a layer, with what multiplies their rows."""
+    for around in interception.around(layer):  # a part of a module may attend for it
+        module: Any = model.get_submodule(around)
+        own = getattr(module, "packed_projection", "")
+        names = NORMS if order == "norm" else (own, *QUERIES, *WEIGHTS, *PACKED)
+        parts = (getattr(module, name, None) for name in names)
+        made: Any = next((part for part in parts if part is not None), None)
+        if made is None:
             continue
+        if isinstance(made, Tensor):  # nn.MultiheadAttention
+            given = [made, module.in_proj_bias]
+        else:
+            given = [getattr(made, name, None) for name in ("weight", "bias")]
+        tensors = [one for one in given if isinstance(one, Tensor)]
         if type(made).__name__ == "Conv1D":
-            weight = weight.T
-        rows = [weight] if bias is None else [weight, bias]
-        if name in FUSED:
-            size = getattr(module, "head_dim", None) or weight.shape[0] // (3 * heads)
-            rows = [one[: heads * size] for one in rows]
-        return _rows(rows, factor)
-    return None
+            tensors[0] = tensors[0].T
+        times = [_times(factor, one.shape[0], size, order) for one in tensors]
+        return [
+            (tensor, torch.from_numpy(each).to(tensor))
+            for tensor, each in zip(tensors, times, strict=True)
+            if each is not None
+        ]
+    return []
 
 
-def _rows(tensors: list[Tensor], factor: FloatArray) -> tuple[list[Tensor], Change] | None:
-    """Return what multiplies the rows of each head."""
-    if any(tensor.shape[0] % factor.size for tensor in tensors):
+def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArray | None:
+    """Return what multiplies each channel, where the queries lie in this order among them."""
+    heads, number = factor.size, channels // size
+    if order == "norm" and number < heads:  # of all heads
+        return None if np.ptp(factor) else np.full(channels, factor[0])
+    if number < heads or channels % size:
         return None
-
-    def multiply() -> None:
-        for tensor in tensors:
-            times = (
-                torch.from_numpy(factor)
-                .to(tensor)
-                .repeat_interleave(tensor.shape[0] // factor.size)
-            )
-            tensor.mul_(times.reshape(-1, *[1] * (tensor.ndim - 1)))
-
-    return tensors, multiply
+    times = np.ones(number)
+    groups = (number - heads) // 2
+    if number == heads or order != "by key":
+        times[:heads] = factor
+    elif groups < 1 or heads % groups:
+        return None
+    else:
+        times.reshape(groups, -1)[:, :-2] = factor.reshape(groups, -1)
+    return np.repeat(times, size)
 
 
 def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name: str) -> Applied:
@@ -145,11 +151,6 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
 
     `factor(layer, n)` is over (…, heads, queries). What computes attention is what did before.
     """
-    if not hasattr(model, "set_attn_implementation"):
-        raise ValueError(
-            f"{type(model).__name__} is not of transformers: only factors that do not depend on n, "
-            "which its weights can take, can be put into it"
-        )
     from transformers import AttentionInterface, AttentionMaskInterface
 
     before = model.config._attn_implementation

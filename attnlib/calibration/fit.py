@@ -128,10 +128,13 @@ class ScaleFit:
         """Put the factors into the model, for good; `undo` of what is returned takes them back.
 
         Factors that do not depend on n are multiplied into the weights and biases that make the
-        queries, or into the gains of a norm after them, where the queries are then what they
-        should be. Else a model of transformers gets `name` as its function of attention, which a
-        saved model does not keep. Raises ValueError where neither can be.
+        queries, or into the gains of a norm after them: of projections by names in use, or named in
+        a module's `packed_projection`, alone or packed with keys and values in either order, where
+        the queries and the loss are then what they should be. Else a model of transformers gets
+        `name` as its function of attention, which a saved model does not keep. Raises ValueError
+        where neither can be.
         """
+        why = "factors that depend on n do not fit into its weights"
         if not np.nan_to_num(self.b).any():
             factors = {
                 layer: np.exp(row[np.isfinite(row)])
@@ -140,6 +143,12 @@ class ScaleFit:
             done = fold(model, factors, self.text, self.loss)
             if done is not None:
                 return done
+            why = (
+                f"what makes the queries of {self.layers[0]} or another layer has no name that is "
+                "known, or does not scale them: name it in the module's packed_projection"
+            )
+        if not hasattr(model, "set_attn_implementation"):
+            raise ValueError(f"{type(model).__name__} is not of transformers, and {why}")
         return registered(model, self._of_layer, name)
 
     def to_json(self) -> str:

@@ -350,6 +350,6 @@ def test_what_does_not_fit_together_is_an_error(wrong, told):
 
 def test_leading_axes_that_do_not_broadcast_are_named():
     q, k, v = (draw(8, 5, 4), draw(4, 5, 4), draw(4, 5, 4))
-    shown = r"q \(8, 5, 4\), k \(4, 5, 4\), v \(4, 5, 4\); heads that .*enable_gqa=True"
+    shown = r"q \(8, 5, 4\), k \(4, 5, 4\), v \(4, 5, 4\) must .* heads that .*enable_gqa=True"
     with pytest.raises(ValueError, match=shown):
         attend(q, k, v, alpha=2.0)
