@@ -26,10 +26,10 @@ from attnlib.interception import HIDDEN
 from attnlib.projections import HEADS
 
 PRODUCTS = re.compile("__r?matmul__|matmul|bmm|baddbmm_?|einsum")
-ENDS = re.compile(
-    "linear|conv.d|.*_norm|embedding|log_softmax|.*_loss|cross_entropy|grad|scaled_.*"
-)
+ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
 """Functions whose results have no record."""
+OTHER_WEIGHTS = re.compile("relu.*|.*sigmoid|softplus|square")
+"""Functions that make weights of logits without a softmax."""
 IN_PLACE = re.compile(".*[^_]_|__setitem__|__i(add|sub|mul|truediv|div|pow|and|or)__")
 EXCHANGES = re.compile("transpose|permute|mT|T|swap.*|move.*|flip|roll|gather|index_select|take.*")
 SCALES = re.compile("(__r?i?)?(mul|truediv|div|multiply|divide)_*")
@@ -39,6 +39,10 @@ KEEPS = re.compile(
     "half|bfloat16|type.*|contiguous|__setitem__|cat|expand.*|dropout|clone|(__)?getitem(__)?"
 )
 """What leaves the number that multiplies the product."""
+BROADCASTS = re.compile(
+    f"{SCALES.pattern}|(__r?i?)?(add|sub|masked_fill)_*|where|to|float|double|half|bfloat16|clone"
+)
+"""What works on each logit for itself."""
 LONGEST = 64
 """So many functions in a row are followed."""
 
@@ -86,6 +90,32 @@ class Step:
             made[self] = args[0]
         return made[self]
 
+    def bias(self) -> Tensor | None:
+        """Return the logits without the product, of a shape that broadcasts to theirs, if any."""
+        start, small = self.product or self, True
+        if start is self and not self.name.startswith("baddbmm"):
+            return None
+        path, step = [], self
+        while step is not start and small:
+            path.append(step)
+            [step, *others] = _flat((step.args, step.kwargs), Step)
+            small = not others and BROADCASTS.fullmatch(path[-1].name) is not None
+        if not small or start.name.startswith("baddbmm"):
+            result: Tensor = self.run(0.0, {})
+            return result
+        result = next(_flat(start.args, Tensor)).new_zeros(()).expand((1,) * len(self.shape))
+        for step in reversed(path):
+            args, kwargs = (
+                _mapped(given, partial(_instead, result)) for given in (step.args, step.kwargs)
+            )
+            function = step.function
+            if IN_PLACE.fullmatch(step.name):  # there the result has the shape of the product
+                inside = step.name.startswith("__i")
+                name = step.name.replace("__i", "__") if inside else step.name.rstrip("_")
+                function = getattr(Tensor, name)
+            result = function(*args, **kwargs)
+        return result
+
     def scale(self) -> float:
         """Return what multiplies the product, NaN where that is not a number."""
         if self.product is None:
@@ -98,6 +128,12 @@ class Step:
         if isinstance(number, Tensor):
             number = number.item() if number.numel() == 1 else math.nan
         return own / number if "div" in self.name else own * number
+
+    def other_weights(self) -> bool:
+        """Return whether weights without a softmax have been made on the way."""
+        made = OTHER_WEIGHTS.fullmatch(self.name) is not None
+        before = _flat((self.args, self.kwargs), Step)
+        return made or any(step.other_weights() for step in before)
 
     def problem(self) -> str:
         """Return why it cannot be run again, or nothing."""
@@ -211,12 +247,16 @@ class WrittenOut:
 
 
 class Recorder:
-    """Keeps the records of one thread. `running` returns which modules run, the inmost last."""
+    """Keeps the records of one thread. `running` returns which modules run, the inmost last.
 
-    def __init__(self, running: Callable[[], Sequence[nn.Module]]) -> None:
-        self.running = running
+    With `changes`, what has a gradient of its own (torch.autograd.Function) is out of reach.
+    """
+
+    def __init__(self, running: Callable[[], Sequence[nn.Module]], *, changes: bool = True) -> None:
+        self.running, self.changes = running, changes
         self.steps: Any = WeakTensorKeyDictionary()
         self.weights: Any = WeakTensorKeyDictionary()
+        self.others: Any = WeakTensorKeyDictionary()  # softmaxes of what has no record
         self.unreached: dict[nn.Module | None, str] = {}
         """Modules whose attention is seen and cannot be run again, and why."""
 
@@ -243,6 +283,8 @@ class Recorder:
         result = function(*args, **kwargs)
         if call is not None:
             self.weights[result] = call.valued, call.layout.shape
+        elif name == "softmax" and not known:
+            self.others[result] = self._module()
         else:
             self._follow(function, name, args, kwargs, result, known)
         return result
@@ -258,17 +300,45 @@ class Recorder:
         step = self._of(input)
         if step is None or input.ndim < 3:
             return None
-        running = [one for one in self.running() if type(one) is not nn.Softmax]
-        module = running[-1] if running else None
+        running, module = self.running(), self._module()
         why = step.problem()
         if name == "exp":
             why = why or "it makes its weights of exp and a sum"
         elif dim not in (-1, input.ndim - 1):
             why = f"its softmax is over axis {dim}, not over the last"
+        elif self.changes and not torch.is_grad_enabled():
+            start = step.product or step
+            if any(operand.requires_grad for operand in _flat(start.args, Tensor)):
+                why = why or "its gradient is its own, a torch.autograd.Function's"
         if why:
             self.unreached[module] = why
             return None
         return WrittenOut(input, step, module, Layout(input.shape, _heads(running)))
+
+    def _module(self) -> nn.Module | None:
+        """Return the inmost module that runs, but for nn.Softmax."""
+        modules = (one for one in reversed(self.running()) if type(one) is not nn.Softmax)
+        return next(modules, None)
+
+    def _unexplained(
+        self, is_product: bool, tensors: list[Tensor], result: Any, known: dict[int, Step]
+    ) -> None:
+        """Note weights that average values, where their logits have no record.
+
+        A router's weights and those of one learned query are no matrix with a row a query, and in
+        linear attention the values come from a product themselves.
+        """
+        module = next(self.others[one] for one in tensors if one in self.others)
+        weights, values = tensors[0], tensors[-1]
+        averaged = weights in self.others and weights.ndim == values.ndim
+        learned = isinstance(values, nn.Parameter) or id(values) in known
+        if not is_product:
+            if isinstance(result, Tensor) and result.shape == weights.shape:
+                self.others[result] = module
+        elif averaged and weights.shape[-2] > 1 and not learned:
+            self.unreached[module] = (
+                "its softmax is not of a product with three axes or more of queries and keys"
+            )
 
     def _of(self, x: Any) -> Any:
         """Return the record of a tensor, or None."""
@@ -287,6 +357,10 @@ class Recorder:
         if self.weights and self._weighs(name, args, kwargs, tensors, result):
             return
         dimension = _dimension(name, args, result) if is_product else 0
+        if is_product and any(step.other_weights() for step in known.values()):
+            self.unreached[self._module()] = "its weights are no softmax of its logits"
+        if self.others and any(one in self.others for one in tensors):
+            self._unexplained(is_product, tensors, result, known)
         if dimension:
             known = {}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
@@ -360,17 +434,19 @@ class Recorder:
 
 def running_modules() -> list[nn.Module]:
     """Return the modules whose methods run in this thread, the inmost last."""
-    frame: Any = sys._getframe(1)
-    found: list[nn.Module] = []
-    while frame is not None:
-        module = frame.f_locals.get("self")
-        if isinstance(module, nn.Module) and module not in found:
-            found.insert(0, module)
-        frame = frame.f_back
-    return found
+    frames: list[Any] = [sys._getframe(1)]
+    while frames[-1].f_back is not None:
+        frames.append(frames[-1].f_back)
+    # Reading f_locals keeps what a frame holds, so those that hold logits are left alone.
+    calls = (i for i, frame in enumerate(frames) if frame.f_code is _CALL)
+    modules = (frame.f_locals.get("self") for frame in reversed(frames[next(calls, 0) :]))
+    return list(dict.fromkeys(module for module in modules if isinstance(module, nn.Module)))
 
 
-def _heads(running: list[nn.Module]) -> int:
+_CALL = nn.Module._call_impl.__code__
+
+
+def _heads(running: Sequence[nn.Module]) -> int:
     """Return the number of heads that the inmost of the modules says that says one."""
     numbers = (getattr(module, name, 0) for module in reversed(running) for name in HEADS)
     return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
@@ -414,6 +490,10 @@ def _ordered(x: Tensor, letters: str, to: str) -> Tensor | None:
     for i in missing:
         x = x.unsqueeze(i)
     return x
+
+
+def _instead(result: Tensor, x: Any) -> Any:
+    return result if isinstance(x, Step) else x
 
 
 def _dropped(valued: Valued, values: Tensor, _: Any) -> None:

@@ -106,6 +106,8 @@ def measure(call: Call, output: Tensor | None) -> Measured:
 
         masks: list[Tensor | None] = [None]
         past = 0 if call.is_causal else causal_bias(call.mask, q.shape[-2], k.shape[-2])
+        if call.mask is not None and past is None and _is_causal(call.mask, q, k):
+            past = 0
         if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
             masks = [full[index] for index in np.ndindex(*leading[:-1])]
@@ -154,6 +156,15 @@ def logits(call: Call) -> Tensor:
         if mask.dtype != torch.bool:
             scores, mask = scores + mask.clamp(min=HIDDEN), mask > HIDDEN
         return scores.masked_fill(~mask, -math.inf)
+
+
+def _is_causal(mask: Tensor, q: Tensor, k: Tensor) -> bool:
+    """Return whether a mask of all sequences and heads lets query i see the keys up to i."""
+    if mask.numel() != q.shape[-2] * k.shape[-2] or q.shape[-2] != k.shape[-2]:
+        return False
+    visible = mask if mask.dtype == torch.bool else mask > HIDDEN
+    causal = torch.equal(visible, torch.ones_like(visible).tril_())
+    return causal and (mask.dtype == torch.bool or not mask.tril().any())
 
 
 def _sequence(

@@ -134,7 +134,7 @@ class Observer(interception.Watching):
         super().__init__(model)
         self.see = see
         self.reader = Reader() if reader is None else reader
-        self.recorder: Recorder | None = Recorder(lambda: self.running)
+        self.recorder: Recorder | None = Recorder(lambda: self.running, changes=False)
         self.way_to_be_seen = interception.way_to_be_seen(model)
         self.tokens: list[Tokens] = []  # of the modules that run
         self.unmeasured: dict[str, str] = {}
@@ -201,10 +201,12 @@ class Observer(interception.Watching):
             v = layout.by_head(values)
             logits = layout.by_head(step.run(None, {})) if output is None or scale != scale else q
             z = logits.softmax(-1).to(v.dtype) @ v if output is None else layout.by_head(output)
+            mask: Tensor | None
             if scale != scale:
                 mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
             else:
-                mask = layout.by_head(step.run(0.0, {}))
+                bias = step.bias()
+                mask = None if bias is None else layout.by_head(bias)
             told = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
             told = told._replace(queries=self.reader.queries(tokens, told))
             del self.unmeasured[name]

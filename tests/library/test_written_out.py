@@ -205,6 +205,26 @@ def matmul_of(x):
     return torch.log_softmax(x @ x.mT, -1) @ x
 
 
+def through_a_function(x):
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return (x @ x.mT).softmax(-1) @ x
+
+    return Attention.apply(x.clone().requires_grad_())
+
+
+UNKNOWN = {
+    "not of a product with three axes": lambda x: (x[0] @ x[0].mT).softmax(-1) @ x[0],
+    "its softmax is not of a product": lambda x: (-torch.cdist(x, x)).softmax(-1) @ x,
+    "softmax is not of": lambda x: (x[:, :, None] * x[:, None]).sum(-1).softmax(-1) @ x,
+    "no softmax": lambda x: (x @ x.mT).sigmoid() @ x,
+    "no softmax of its logits": lambda x: functional.normalize((x @ x.mT).relu(), 1, -1) @ x,
+    "exp and a sum": lambda x: (x @ x.mT).log_softmax(-1).exp() @ x,
+    "its gradient is its own": through_a_function,
+}
+
+
 @pytest.mark.parametrize("name", NONE)
 def test_a_softmax_that_is_no_attention_is_not_taken_for_it(name):
     with Multiply(2.0) as watch:
@@ -290,6 +310,36 @@ def test_values_are_had_where_weights_meet_them(code):
     bias = layout.by_head(call.step.run(0.0, {}))
     shown = layout.by_head(call.logits)
     torch.testing.assert_close(scale * (q @ k.mT) + bias, shown)
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_weights_that_cannot_be_reached_are_named(name):
+    with Multiply(2.0) as watch:
+        UNKNOWN[name](X)
+    assert not watch.seen
+    assert name in watch.recorder.unreached[None]
+
+
+@pytest.mark.parametrize(
+    ("scores", "bias"),
+    [
+        (lambda s: s / 2.0 + torch.zeros(L, L).double().masked_fill(~CAUSAL, -1e30), True),
+        (lambda s: s.mul_(0.5).masked_fill_(~CAUSAL, -math.inf), True),
+        (lambda s: (s * 0.5).masked_fill(~CAUSAL, -1e9).clone(), True),
+        (lambda s: s * 0.5, True),
+        (lambda s: s, False),
+    ],
+)
+def test_what_is_added_to_the_product_takes_no_room_of_its_heads(scores, bias):
+    with Multiply() as watch:
+        logits = scores(torch.matmul(Q, K.mT))
+        logits.softmax(-1)
+    added = watch.seen[0].step.bias()
+    assert (added is not None) is bias
+    if bias:
+        assert added.numel() <= L * L
+        scale = watch.seen[0].step.scale()
+        torch.testing.assert_close(scale * (Q @ K.mT) + added, logits)
 
 
 def test_nothing_outlives_the_logits():
