@@ -9,9 +9,10 @@ from string import ascii_lowercase
 import torch
 
 from attnlib.files import replace
+from experiments import packages
 from experiments.compatibility import cells
 from experiments.compatibility.models import FAMILIES, MORE, SEED
-from experiments.records import Record, recorded
+from experiments.records import Record, load, recorded
 
 PAGE = Path(__file__).parents[2] / "chapters" / "compatibility.md"
 
@@ -49,6 +50,7 @@ def page(record: Record) -> str:
         families=len(FAMILIES),
         all=len(FAMILIES) + len(MORE),
         tries=len(found) - kinds[cells.NONE],
+        packages="".join(packages.table(load("packages"))),
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )
 

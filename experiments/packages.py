@@ -1,0 +1,378 @@
+"""Record what attnlib does with public packages of PyTorch that are not transformers.
+
+They are installed, at the versions below, into a folder of their own that is deleted at the end.
+Each model is small, with random weights, in double precision but for what its code rounds.
+`rescale` is compared with the package's own code at another scale, `scale_gradient` with a
+difference of the losses of that, `probe` with the weights of attention that a hook sees.
+"""
+
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attnlib.attention import rescale
+from attnlib.calibration import scale_gradient
+from attnlib.probing import probe
+from experiments.records import Record, recorded
+
+PACKAGES = {
+    "x-transformers": "2.31.10",
+    "vit-pytorch": "1.26.11",
+    "timm": "1.0.31",
+    "torchvision": "0.28.0",
+    "diffusers": "0.42.1",
+    "fair-esm": "2.0.0",
+    "open_clip_torch": "3.3.0",
+    "perceiver-pytorch": "0.11.0",
+    "local-attention": "1.11.2",
+}
+THEIRS = (
+    *("einops", "einx", "loguru", "frozendict", "ftfy", "wcwidth", "importlib_metadata", "zipp"),
+    *("hyper-connections", "torch-einops-utils", "assoc-scan"),
+)
+"""What they import, besides what attnlib has."""
+
+FACTOR, STEP = 1.5, 0.01
+TOLERANCE = 1e-4
+"""How far a number may be from its reference, relative to the largest: some have softmaxes in
+float32, where the difference of losses has fewer digits."""
+
+
+class Case(NamedTuple):
+    """A model, its input, the module that attends, and what of it multiplies the scores."""
+
+    model: nn.Module
+    inputs: tuple[Any, ...]
+    attends: nn.Module
+    scale: str | list[Tensor]  # an attribute, or weights and biases that make the queries
+    weights: str = ""  # its method that returns the weights, where they go through no dropout
+
+
+def _part(model: nn.Module, kind: str) -> Any:
+    """Return the first module of a class."""
+    return next(part for part in model.modules() if type(part).__name__ == kind)
+
+
+def x_transformers() -> Case:
+    """Return a decoder with rotary positions."""
+    from x_transformers import Decoder, TransformerWrapper
+
+    layers = Decoder(dim=32, depth=2, heads=4, attn_dim_head=8, rotary_pos_emb=True)
+    model = TransformerWrapper(num_tokens=50, max_seq_len=24, attn_layers=layers)
+    part = _part(model, "Attend")
+    part.scale = 8**-0.5
+    return Case(model, (torch.randint(50, (2, 12)),), part, "scale")
+
+
+def vit_pytorch() -> Case:
+    """Return a vision transformer."""
+    from vit_pytorch import ViT
+
+    model = ViT(
+        image_size=16, patch_size=4, num_classes=5, dim=32, depth=2, heads=4, mlp_dim=32, dim_head=8
+    )
+    part = _part(model, "Attention")
+    return Case(model, (torch.randn(2, 3, 16, 16),), part, "scale")
+
+
+def timm() -> Case:
+    """Return a vision transformer with a norm of queries, not fused."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    model = VisionTransformer(16, 4, embed_dim=32, depth=2, num_heads=4, qk_norm=True)
+    for block in model.blocks:
+        block.attn.fused_attn = False
+    part = model.blocks[0].attn
+    return Case(model, (torch.randn(2, 3, 16, 16),), part, "scale")
+
+
+def timm_swin() -> Case:
+    """Return a Swin transformer: shifted windows, a bias by position."""
+    from timm.models.swin_transformer import SwinTransformer
+
+    model = SwinTransformer(
+        img_size=16, patch_size=2, embed_dim=16, depths=(2,), num_heads=(2,), window_size=4
+    )
+    for block in model.layers[0].blocks:
+        block.attn.fused_attn = False
+    part = model.layers[0].blocks[1].attn
+    return Case(model, (torch.randn(2, 3, 16, 16),), part, "scale")
+
+
+def torchvision() -> Case:
+    """Return a Swin transformer whose scale stands in a function."""
+    from torchvision.models.swin_transformer import SwinTransformer
+
+    model = SwinTransformer([2, 2], 16, [2], [2], [4, 4], stochastic_depth_prob=0.0)
+    part = model.features[1][1].attn
+    queries = [part.qkv.weight[:16], part.qkv.bias[:16]]
+    return Case(model, (torch.randn(2, 3, 16, 16),), part, queries)
+
+
+def diffusers() -> Case:
+    """Return cross attention of the processor that writes it out."""
+    from diffusers.models.attention_processor import Attention, AttnProcessor
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attn = Attention(32, 24, heads=4, dim_head=8, processor=AttnProcessor())
+
+        def forward(self, x: Tensor, y: Tensor) -> Any:
+            return self.attn(x, encoder_hidden_states=y)
+
+    model = Block()
+    return Case(
+        model,
+        (torch.randn(2, 9, 32), torch.randn(2, 7, 24)),
+        model.attn,
+        "scale",
+        "get_attention_scores",
+    )
+
+
+def fair_esm() -> Case:
+    """Return ESM-2, with rotary positions."""
+    from esm.model.esm2 import ESM2
+
+    model = ESM2(num_layers=2, embed_dim=32, attention_heads=4)
+    part = model.layers[0].self_attn
+    return Case(model, (torch.randint(4, 24, (2, 12)),), part, "scaling")
+
+
+def open_clip() -> Case:
+    """Return the text encoder of CLIP."""
+    from open_clip.transformer import TextTransformer
+
+    model = TextTransformer(
+        context_length=12, vocab_size=50, width=32, heads=4, layers=2, output_dim=16
+    )
+    part = model.transformer.resblocks[0].attn
+    queries = [part.in_proj_weight[:32], part.in_proj_bias[:32]]
+    return Case(model, (torch.randint(50, (2, 12)),), part, queries)
+
+
+def perceiver() -> Case:
+    """Return a Perceiver: latent queries of an array."""
+    from perceiver_pytorch import PerceiverIO
+
+    model = PerceiverIO(
+        dim=16, queries_dim=16, depth=1, num_latents=6, latent_dim=16, latent_heads=2,
+        latent_dim_head=8, cross_heads=2, cross_dim_head=8, logits_dim=5,
+    )  # fmt: skip
+    part = _part(model, "Attention")
+    return Case(model, (torch.randn(2, 9, 16),), part, "scale")
+
+
+def local_attention() -> Case:
+    """Return a transformer with attention in windows."""
+    from local_attention import LocalTransformer
+
+    model = LocalTransformer(
+        num_tokens=50, dim=32, depth=2, heads=4, dim_head=8, max_seq_len=32,
+        local_attn_window_size=8, causal=True,
+    )  # fmt: skip
+    part = _part(model, "LocalAttention")
+    part.scale = 8**-0.5
+    return Case(model, (torch.randint(50, (2, 16)),), part, "scale")
+
+
+CASES: dict[str, tuple[str, Callable[[], Case]]] = {
+    "decoder": ("x-transformers", x_transformers),
+    "ViT": ("vit-pytorch", vit_pytorch),
+    "ViT, not fused": ("timm", timm),
+    "Swin, not fused": ("timm", timm_swin),
+    "Swin": ("torchvision", torchvision),
+    "AttnProcessor": ("diffusers", diffusers),
+    "ESM-2": ("fair-esm", fair_esm),
+    "CLIP, text": ("open_clip_torch", open_clip),
+    "Perceiver IO": ("perceiver-pytorch", perceiver),
+    "windows": ("local-attention", local_attention),
+}
+
+
+@contextmanager
+def scaled(case: Case, t: float) -> Iterator[None]:
+    """Run the package's own code with the scores of the module that attends times t."""
+    if isinstance(case.scale, str):
+        before = getattr(case.attends, case.scale)
+        if isinstance(before, nn.Parameter):  # a logarithm
+            case.attends.register_parameter(
+                case.scale, nn.Parameter(before + torch.tensor(t).log())
+            )
+        else:
+            setattr(case.attends, case.scale, before * t)
+        yield
+        setattr(case.attends, case.scale, before)
+    else:
+        with torch.no_grad():
+            kept = [tensor.clone() for tensor in case.scale]
+            for tensor in case.scale:
+                tensor.mul_(t)
+            yield
+            for tensor, values in zip(case.scale, kept, strict=True):
+                tensor.copy_(values)
+
+
+def loss(model: nn.Module, inputs: Any) -> Tensor:
+    """Return a loss of a model's output."""
+    output = model(*inputs)
+    if isinstance(output, dict):
+        output = output["logits"]
+    mean: Tensor = output.sin().mean()
+    return mean
+
+
+@contextmanager
+def weights_of(case: Case) -> Iterator[list[Tensor]]:
+    """Keep the weights of the module that attends: what it drops at random, or a method returns."""
+    part: Any = case.attends
+    kept: list[Tensor] = []
+    inside: list[bool] = []
+    hooks = [
+        part.register_forward_pre_hook(lambda *_: inside.append(True)),
+        part.register_forward_hook(lambda *_: inside.clear()),
+    ]
+
+    def dropped(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if inside:
+            kept.append(x.detach())
+        return dropout(x, *args, **kwargs)
+
+    def returned(*args: Any) -> Any:
+        kept.append(method(*args).detach())
+        return kept[-1]
+
+    dropout, method = functional.dropout, getattr(part, case.weights or "forward")
+    with (
+        mock.patch.object(functional, "dropout", dropped),
+        mock.patch.object(part, case.weights or "_", returned, create=True),
+    ):
+        yield kept
+    for hook in hooks:
+        hook.remove()
+
+
+def probed(case: Case) -> float | None:
+    """Return how far collision probabilities by head are from those of the weights."""
+    with torch.no_grad(), weights_of(case) as kept:
+        case.model(*case.inputs)
+    if not kept:  # in a kernel
+        return None
+    with torch.no_grad(), probe(case.model) as report:
+        case.model(*case.inputs)
+    table = report.table()
+    name = name_of(case)
+    lines = [i for i, layer in enumerate(table["layer"]) if layer == name]
+    found = np.asarray(table["collision_probability"])[lines]
+    weights = kept[0].reshape(-1, len(found), *kept[0].shape[-2:])  # heads are the inner axis
+    rows = (weights > 0.0).sum(-1) >= 2
+    squares = torch.where(rows, weights.square().sum(-1), 0.0)
+    expected = (squares.sum((0, 2)) / rows.sum((0, 2))).numpy()
+    return float(np.abs(found - expected).max() / expected.max())
+
+
+def name_of(case: Case) -> str:
+    """Return the name of the module that attends."""
+    names: dict[nn.Module, str] = {part: name for name, part in case.model.named_modules()}
+    return names[case.attends]
+
+
+def rescaled(case: Case) -> float:
+    """Return how far a loss under `rescale` is from that of the package's own scale."""
+    with torch.no_grad():
+        own = loss(case.model, case.inputs)
+        with scaled(case, FACTOR):
+            expected = loss(case.model, case.inputs)
+        with rescale(factor=FACTOR, layers=[name_of(case)]):
+            found = loss(case.model, case.inputs)
+    return float(abs(found - expected) / abs(expected - own))
+
+
+def differentiated(case: Case) -> float:
+    """Return how far ∂L/∂log t of the module is from a difference of losses."""
+    gradient = scale_gradient(case.model, [case.inputs], loss)
+    found = np.nansum(gradient.value[gradient.layers.index(name_of(case))])
+    with torch.no_grad():
+        values = []
+        for step in (-2.0, -1.0, 1.0, 2.0):
+            with scaled(case, math.exp(step * STEP)):
+                values.append(float(loss(case.model, case.inputs)))
+    expected = float(np.dot(values, [1.0, -8.0, 8.0, -1.0])) / (12.0 * STEP)
+    return float(abs(found - expected) / abs(expected))
+
+
+TOOLS = {"probe": probed, "rescale": rescaled, "scale_gradient": differentiated}
+
+
+def answers(name: str) -> dict[str, Any]:
+    """Return what each tool does with a case: how far it is off, or why it refuses."""
+    found: dict[str, Any] = {}
+    for tool, check in TOOLS.items():
+        torch.manual_seed(0)
+        try:
+            found[tool] = check(CASES[name][1]())
+        except (RuntimeError, ValueError) as error:
+            found[tool] = str(error)
+    return found
+
+
+def without_operators() -> None:
+    """Declare operators of torchvision's compiled part, which is built for another torch.
+
+    None of the models calls them, but its import registers shapes for them.
+    """
+    for name in ("nms", "qnms"):
+        torch.library.define(
+            f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        )
+
+
+def table(record: Record) -> Iterator[str]:
+    """Yield the lines of a table of what is recorded."""
+    yield f"| package | model | {' | '.join(f'`{tool}`' for tool in TOOLS)} |\n"
+    yield f"|---|---|{'---|' * len(TOOLS)}\n"
+    for entry in record.entries:
+        package = f"{entry.at['package']} {PACKAGES[entry.at['package']]}"
+        marks = [mark(entry.found[tool]) for tool in TOOLS]
+        yield f"| {package} | {entry.at['model']} | {' | '.join(marks)} |\n"
+
+
+def mark(answer: float | str | None) -> str:
+    """Return what a cell of the table shows."""
+    if answer is None:
+        return "–"
+    if isinstance(answer, str):
+        return answer
+    return f"✓ {answer:.0e}" if answer < TOLERANCE else f"✗ {answer:.0e}"
+
+
+def main() -> None:
+    """Install the packages, record what is not recorded yet, and delete them."""
+    torch.set_default_dtype(torch.float64)
+    with tempfile.TemporaryDirectory() as folder:
+        pins = [f"{name}=={version}" for name, version in PACKAGES.items()]
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
+        subprocess.run([*command, *pins, *THEIRS], check=True)
+        sys.path.append(folder)
+        without_operators()
+        work = (
+            ({"package": CASES[name][0], "model": name}, partial(answers, name)) for name in CASES
+        )
+        settings = {"packages": PACKAGES, "factor": FACTOR, "step": STEP}
+        recorded("packages", work, settings, "torch")
+
+
+if __name__ == "__main__":
+    main()
