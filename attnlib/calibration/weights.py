@@ -23,6 +23,7 @@ from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
 from attnlib.checking import FloatArray
 from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS
+from attnlib.weight_gradients import TOLERANCE, apart, in_groups
 
 PAIRS = {
     **PROJECTIONS,
@@ -43,9 +44,8 @@ SIZES = ("qk_head_dim", "head_dim", "attention_head_size", "head_size", "key_val
 RELATIVE = re.compile(r"distance_embedding|linear_pos|pos_\w*proj|rel_pos_[hw]|r|r_\w+")
 """What modules call vectors of relative positions that queries meet."""
 
-TOLERANCE, HALF_TOLERANCE = 1e-3, 0.05
-"""How far sums may be apart, over what they would be if their products had random signs. Half
-precision leaves them up to 0.03 apart, as seen in 61 small models."""
+HALF_TOLERANCE = 0.05
+"""Half precision leaves sums up to 0.03 apart, as seen in 61 small models."""
 
 
 class Layer(NamedTuple):
@@ -126,8 +126,8 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(around, key=lambda layer: len(layer.name))
         expected = np.array([value[np.isfinite(value)], 0.0 * value[np.isfinite(value)]])
-        expected = _into(expected, 1) if layer.summed else expected
-        if expected.shape != layer.sums.shape or _apart(layer.sums, expected) > layer.tolerance:
+        expected = in_groups(expected, 1) if layer.summed else expected
+        if expected.shape != layer.sums.shape or apart(layer.sums, expected) > layer.tolerance:
             raise _refused(
                 name, layer.module, f"its weights give {layer.sums[0]}, its logits {expected[0]}"
             )
@@ -168,20 +168,6 @@ def _number(names: tuple[str, ...], *places: Any) -> int:
     return next((value for value in values if type(value) is int), 0)
 
 
-def _into(sums: FloatArray, groups: int) -> FloatArray:
-    """Return sums over so many groups of neighbours."""
-    grouped: FloatArray = sums.reshape(2, groups, -1).sum(axis=2)
-    return grouped
-
-
-def _apart(queries: FloatArray, keys: FloatArray) -> float:
-    """Return how far sums are apart, in units of random signs; of all heads if keys lie across."""
-    groups = keys.shape[1] if queries.shape[1] % keys.shape[1] == 0 else 1
-    (q, q_square), (k, k_square) = _into(queries, groups), _into(keys, groups)
-    unit = float((q_square + k_square).sum())
-    return float(np.sqrt(np.square(q - k).sum() / unit)) if unit else 0.0
-
-
 class _Reader:
     """Reads what makes the queries and keys of one module."""
 
@@ -217,16 +203,16 @@ class _Reader:
             q, k = self.unpacked(q, heads, size)
         if key_gain or keys:
             k = self.linear(key_gain or keys, norm=bool(key_gain))
-        q = _into(q, 1 if gain and q.shape[1] == size else heads)
+        q = in_groups(q, 1 if gain and q.shape[1] == size else heads)
         if k is not None:
-            k = _into(k, k.shape[1] // size)
-            if (apart := _apart(q, k)) > self.tolerance:
+            k = in_groups(k, k.shape[1] // size)
+            if (difference := apart(q, k)) > self.tolerance:
                 raise self.refused(
                     f"the weights of its queries give {q[0].sum():.6g} and those of its keys "
                     f"{k[0].sum():.6g}, one number where these queries meet these keys alone: they "
-                    f"are {apart:.2g} apart, and tolerance={self.tolerance}"
+                    f"are {difference:.2g} apart, and tolerance={self.tolerance}"
                 )
-        if not gain and q[1].any() and _apart(q, 0.0 * q) < self.tolerance:
+        if not gain and q[1].any() and apart(q, 0.0 * q) < self.tolerance:
             raise self.refused("its weights give 0, as where a norm without a gain follows")
         return Layer(self.name, module, heads, q, self.tolerance)
 
@@ -302,7 +288,7 @@ class _Reader:
             (parts[:, :heads], parts[:, heads : heads + groups]),
             (by_key[:, :, :-2].reshape(2, heads, size), by_key[:, :, -2]),
         ]
-        q, k = min(orders, key=lambda order: _apart(order[0].sum(-1), order[1].sum(-1)))
+        q, k = min(orders, key=lambda order: apart(order[0].sum(-1), order[1].sum(-1)))
         return q.reshape(2, -1), k.reshape(2, -1)
 
     def sums(
