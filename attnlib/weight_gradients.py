@@ -58,8 +58,8 @@ def by_head(
     if not difference <= checking.positive("tolerance", tolerance):
         raise ValueError(
             f"queries and keys must have the same sums, got some {difference:.2g} apart, where "
-            f"tolerance is {tolerance:g}: the arrays are not those of queries and keys, `axis` is another,"
-            " or queries enter beside the logits"
+            f"tolerance is {tolerance:g}: the arrays are not those of queries and keys, `axis` is "
+            "another, or queries enter beside the logits"
         )
     result: FloatArray = q[0]
     return result

@@ -313,7 +313,7 @@ class Recorder:
         if why:
             self.unreached[module] = why
             return None
-        return WrittenOut(input, step, module, Layout(input.shape, _heads(running)))
+        return WrittenOut(input, step, module, Layout(input.shape, number_of_heads(running)))
 
     def _module(self) -> nn.Module | None:
         """Return the inmost module that runs, but for nn.Softmax."""
@@ -446,8 +446,8 @@ def running_modules() -> list[nn.Module]:
 _CALL = nn.Module._call_impl.__code__
 
 
-def _heads(running: Sequence[nn.Module]) -> int:
-    """Return the number of heads that the inmost of the modules says that says one."""
+def number_of_heads(running: Sequence[nn.Module]) -> int:
+    """Return the number of heads that the inmost module with such a number has, or 0."""
     numbers = (getattr(module, name, 0) for module in reversed(running) for name in HEADS)
     return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib import interception
-from attnlib.attention.written_out import Recorder, WrittenOut
+from attnlib.attention.written_out import Recorder, WrittenOut, number_of_heads
 from attnlib.interception import (
     FAST_PATH_OFF,
     HIDDEN,
@@ -63,11 +63,16 @@ class Multiplied(interception.Watching):
         self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
     ) -> Tensor:
         """Return the queries of a call times their factor."""
+        keys = keys_seen(query, key, mask, is_causal)
+        shape, heads = query.shape, number_of_heads(self.running)
+        if query.ndim == 3 and heads and shape[0] % heads == 0:  # flattened into the batch
+            query = query.reshape(-1, heads, *query.shape[1:])
+            keys = keys.reshape(-1, heads, *keys.shape[1:]) if keys.shape[0] == shape[0] else keys
         heads = query.shape[-3] if query.ndim > 2 else 1
         place = Place(*self.count_call(module), heads, query.shape[-1])
-        factor = self.factor(place, query, keys_seen(query, key, mask, is_causal))
+        factor = self.factor(place, query, keys)
         wide = torch.promote_types(query.dtype, torch.float32)  # a factor in half is a staircase
-        return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype)
+        return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype).reshape(shape)
 
     def written(self, call: WrittenOut) -> Tensor:
         """Return the logits that a softmax gets, their product times the factor."""

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from attnlib import checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.attention.written_out import Recorder, WrittenOut
+from attnlib.attention.written_out import Recorder, WrittenOut, number_of_heads
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, Arguments
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.report import Report
@@ -243,6 +243,7 @@ class Observer(interception.Watching):
                 result = functional.scaled_dot_product_attention(**without)
         call = Call(*given[:4], *given[5:])
         call, result = _unpacked(module, call, result)
+        call, result = _unflattened(number_of_heads(self.running), call, result)
         call = call._replace(queries=self.reader.queries(tokens, call))
         self.see(name or self.model_name, number, call, result)
         self.measured = True
@@ -310,6 +311,19 @@ def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tens
     if isinstance(mask, Tensor) and mask.ndim == 4 and mask.shape[1] != 1:
         mask = by_head(mask)
     return call._replace(query=by_head(q), mask=mask, enable_gqa=True), by_head(result)
+
+
+def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
+    """Return a call with an axis of heads, where they are flattened into the batch."""
+    size = call.query.shape[0]
+    tensors = call.query, call.key, call.value
+    if not heads or size % heads or any(t.ndim != 3 or t.shape[0] != size for t in tensors):
+        return call, result
+    q, k, v, result = (t.reshape(-1, heads, *t.shape[1:]) for t in (*tensors, result))
+    mask = call.mask
+    if isinstance(mask, Tensor) and mask.ndim == 3 and mask.shape[0] == size:
+        mask = mask.reshape(-1, heads, *mask.shape[1:])
+    return call._replace(query=q, key=k, value=v, mask=mask), result
 
 
 def _why_not(query: Tensor, key: Tensor) -> str:

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -10,6 +11,7 @@ from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
 from attnlib.attention import rescale
+from attnlib.calibration import scale_gradient
 from attnlib.probing import DEFINITIONS, measure, probe
 from attnlib.probing.random_scores import RandomScores
 
@@ -346,3 +348,34 @@ def test_another_scale_of_written_out_attention_is_measured():
     np.testing.assert_allclose(tables[0]["scale"], 1.5)
     for column in ("scale", "alpha", "score_std", "entropy", "output_std"):
         np.testing.assert_allclose(tables[0][column], tables[1][column], rtol=1e-4)
+
+
+class Flattened(nn.Module):
+    num_heads = 4
+
+    def __init__(self, flat):
+        super().__init__()
+        self.flat = flat
+        self.qkv = nn.Linear(32, 96)
+
+    def forward(self, x):
+        qkv = self.qkv(x).view(*x.shape[:2], 3, 4, 8).permute(2, 0, 3, 1, 4)
+        q, k, v = (t.flatten(0, 1) if self.flat else t for t in qkv)
+        z = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return z.reshape(len(x), 4, -1, 8).transpose(1, 2).flatten(2)
+
+
+def test_heads_that_are_flattened_into_the_batch_are_told_apart():
+    texts = [torch.randn(b, 9, 32, generator=torch.Generator().manual_seed(b)) for b in (2, 3, 2)]
+    tables, slopes = [], []
+    for flat in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(Flattened(flat))
+        with probe(model) as report:
+            for x in texts:
+                model(x)
+        tables.append(report.table())
+        loss = lambda model, x: model(x).square().mean()  # noqa: E731
+        slopes.append(scale_gradient(model, texts, loss).value)
+    pd.testing.assert_frame_equal(*tables)
+    np.testing.assert_allclose(*slopes, rtol=1e-5)
