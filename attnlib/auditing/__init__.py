@@ -44,7 +44,7 @@ def audit(
     heads: int = 2,
     key_heads: int | None = None,
     cap: float | None = None,
-    window: int | None = None,
+    window: int | tuple[int, int] | None = None,
     sink: bool | float | Sequence[float] | None = None,
     slopes: float | Sequence[float] | None = None,
     top_k: int | None = None,
@@ -77,15 +77,15 @@ def audit(
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
     bound of a soft cap, math.inf for none; `window`, the keys that a query sees, its own among
-    them; `sink`, whether weights add up to less than 1, or the logit of what takes the rest, a
-    number or one a head; `slopes`, by how much a key's logit is lower with each place farther
-    (ALiBi), a number or one a head; `top_k`, how many keys their contents choose; `nan_rows`, that
-    rows which a mask hides whole may be NaN; `factor` on the output; `causal_from`, to which key,
-    "first" or "last", queries are aligned that are fewer than keys. `kv_dtype` is a coarser type in
-    which the attention keeps keys and values, float8 or int8. Where `expected` is
-    given, a cap, a window or a sink that is not said is a finding too; without `expected` what is
-    not said may be as it is. With `rotates` it turns q and k by position, and only a query's own
-    key is asked.
+    them, or these and how many after it; `sink`, whether weights add up to less than 1, or the
+    logit of what takes the rest, a number or one a head; `slopes`, by how much a key's logit is
+    lower with each place farther (ALiBi), a number or one a head; `top_k`, how many keys their
+    contents choose; `nan_rows`, that rows which a mask hides whole may be NaN; `factor` on the
+    output; `causal_from`, to which key, "first" or "last", queries are aligned that are fewer than
+    keys. `kv_dtype` is a coarser type in which the attention keeps keys and values, float8 or int8.
+    Where `expected` is given, a cap, a window or a sink that is not said is a finding too; without
+    it what is not said may be as it is. With `rotates` it turns q and k by position, and only a
+    query's own key is asked.
 
     Also a finding: a scale at 80, 96, 129 or 144 dimensions that belongs to a padded size; another
     scale for one or some queries of a cache, or for values of another size; and gradients with
@@ -135,10 +135,12 @@ def audit(
         checking.choice("causal_from", causal_from, ("first", "last"))
     # What is not said is not meant where a scale is, and else may be as it is.
     none, no_sink = (None, None) if scale is None else (math.inf, False)
+    past, ahead = window if isinstance(window, tuple) else (window, None)
     meant = Expected(
         scale,
         cap=none if cap is None else checking.number("cap", cap),
-        window=none if window is None else checking.integer("window", window, minimum=1),
+        window=none if past is None else checking.integer("window", past, minimum=1),
+        ahead=None if ahead is None else checking.integer("window", ahead, minimum=0),
         sink=no_sink if sink is None else sink if sink is False else sink is True or _each(sink),
         slopes=None if slopes is None else _each(slopes),
         top_k=None if top_k is None else checking.integer("top_k", top_k, minimum=2),

@@ -52,7 +52,7 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step))
 
     def log_weight(of: int = 0) -> Tensor:
-        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, of].double())
+        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, -1 - of].double())
 
     def log_odds() -> Tensor:
         return log_weight(0) - log_weight(1)
@@ -60,7 +60,7 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     places = [
         _Place("q", q, (0, 0, -1, 1), step, log_odds),
         _Place("k", k, (0, 0, -1, 0), step, log_odds),
-        _Place("v", v, (0, 0, -1, 0), STEP, log_odds),
+        _Place("v", v, (0, 0, -1, -1), STEP, log_odds),
     ]
     function = subject.function
     learned = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
@@ -90,7 +90,7 @@ def _inputs(subject: Subject, length: int, x: float) -> list[Tensor]:
     k = given.k.clone()
     k[:, -1, 1], k[:, -1, 3] = k[:, -1, 3], 0.0
     v = torch.zeros(len(k), length, subject.value_size, dtype=torch.float64)
-    v[:, -1, 0] = v[:, :-1, 1] = 1.0
+    v[:, -1, -1] = v[:, :-1, -2] = 1.0
     return [t[None].to(subject.dtype).to(subject.device) for t in (given.q, k, v)]
 
 

@@ -30,7 +30,7 @@ PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
-BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 15}
+BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
 """How many digits of a logit have to count."""
 
 
@@ -41,6 +41,8 @@ class Expected:
     scale: float | Policy | None
     cap: float | None = None
     window: float | None = None
+    ahead: int | None = None
+    """How many keys after its own a query sees."""
     sink: bool | tuple[float, ...] | None = None
     """Whether there is one, or its logit, in each head."""
     slopes: tuple[float, ...] | None = None
@@ -122,6 +124,8 @@ class CallableAudit:
         if found is not None:
             few = causes.few_keys(found, equal)
             cause = causes.axis(found)
+            if cause is None:
+                cause = causes.other_rows(subject, found)
             if cause is None and few is None:
                 cause = causes.no_softmax(subject, found)
             if cause is None and few is None and not self.expected.rotates:
@@ -426,6 +430,17 @@ class CallableAudit:
         if meant is not None and size != min(meant, n):
             keys = "all keys" if meant == math.inf else counted(int(meant), "key")
             self.report.add("window", keys, found, f"n = {n}")
+        with suppress(ValueError):  # it may not take fewer queries than keys
+            alone = questions.window(self.subject, n, queries=1)
+            if n > self.short and alone not in (1, size):  # 1: aligned to the first key
+                told = counted(alone, "key")
+                self.report.add("cache", counted(size, "key"), told, f"one query of {n} keys")
+        ahead = self.expected.ahead
+        if ahead is not None:
+            seen = questions.window(self.subject, n, after=True) - 1
+            if seen != min(ahead, n - 1):
+                keys = f"{counted(ahead, 'key')} after its own"
+                self.report.add("window", keys, str(seen), f"the first query, n = {n}")
         return size
 
     def groups(self, seen: int) -> None:
@@ -449,6 +464,9 @@ class CallableAudit:
         strict = self.expected.scale is not None and not self.expected.nan_rows
         if answer.hidden_row == "NaN" and strict:
             report.add("hidden", "numbers", "NaN", "a row that a mask hides whole")
+        if not (answer.even and questions.mask(self.subject, self.length).even):
+            told = f"shares of keys change, n = {self.length}"
+            report.add("hidden", "weights as without a mask", told, "a mask that hides no key")
         if answer.total < 1.0 - 0.02:
             total = f"{answer.total:.4g}"
             report.add("padding", "weights that add up to 1", total, "with a mask")
@@ -558,7 +576,15 @@ class CallableAudit:
         if self.subject.stored is not None:
             self.report.facts["backward"] = f"unknown: stored in {self.subject.stored}"
             return
-        found = gradients(self.subject, self.short, float(np.median(self.here.value)))
+        unit = float(np.median(self.here.value))
+        found = gradients(self.subject, self.short, unit)
+        if self.report.facts.get("values of another size") == "taken":
+            wide = self.subject.resized(values=2 * self.d)
+            with suppress(ValueError):
+                found += [
+                    one._replace(of=f"{one.of}, values of size {2 * self.d}")
+                    for one in gradients(wide, self.short, unit)
+                ]
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
         for one in found:
@@ -569,7 +595,7 @@ class CallableAudit:
             ratio = one.backward / (one.forward or math.nan)
             evidence = f"{ratio:.4g} times its derivative with respect to {one.of}"
             told, wanted = f"{one.backward:.4g}", f"{one.forward:.4g}"
-            if one.of in ("q", "k"):
+            if one.of.split(",")[0] in ("q", "k"):
                 told, wanted = f"the scale {ratio * scale:.4g}", f"{scale:.4g}"
                 evidence += _reason(ratio * scale, scale, self.d)
             self.report.add("backward", f"{wanted}, as forward", told, evidence)

@@ -90,6 +90,17 @@ def axis(found: Dense) -> Cause | None:
     return None
 
 
+def other_rows(subject: Subject, found: Dense) -> Cause | None:
+    """Say whether another last query changes other rows of the output than its own."""
+    q = found.q.clone()
+    q[:, -1] *= -1.0
+    after = subject.weights(q, found.k, torch.arange(found.k.shape[-2]))
+    if np.allclose(after[:, :-1], found.weights[:, :-1], rtol=0.0, atol=64.0 * subject.eps):
+        return None
+    told = "outputs stand in rows of other queries"
+    return Cause("layout", "outputs in the rows of their queries", told, "another last query")
+
+
 def no_softmax(subject: Subject, found: Dense) -> Cause | None:
     """Say whether weights do not compete, or the ratio of two depends on a third key."""
     expected = "a softmax over keys"
@@ -124,6 +135,12 @@ def no_softmax(subject: Subject, found: Dense) -> Cause | None:
     if alone and not np.allclose(after[:, 0], weights[:, 0], rtol=DIFFER):
         told = "a weight does not change with other keys, as a sigmoid's does not"
         return Cause("softmax", expected, "no softmax: each key is weighed by itself", told)
+    order = (found.k @ found.q[::share, -1, :, None]).argsort(dim=-2)
+    k = torch.take_along_dim(found.k, order, dim=-2)
+    rising = subject.weights(found.q, k, torch.arange(n))[::share, -1]
+    if (np.ptp(rising, axis=-1) < rough * rising.max(axis=-1)).all():
+        told = "keys in rising order weigh the same"
+        return Cause("softmax", expected, "weights by the largest logit so far", told)
     return None
 
 

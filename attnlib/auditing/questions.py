@@ -256,6 +256,8 @@ class Mask(NamedTuple):
     """What the weights add up to where a mask hides no key, over that without a mask."""
     hidden_row: str
     """What a row gives that a mask hides whole: "NaN", "0", or "numbers"; "unknown"."""
+    even: bool
+    """Whether all keys keep their shares where a mask hides none."""
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # rows that are hidden whole
@@ -276,11 +278,10 @@ def mask(subject: Subject, length: int) -> Mask:
     each = subject.weights(given.q, given.k, groups)[:, -1]
     usual = each.sum(axis=-1)
     before = masked(added)
-    shares = [
-        float((answer.sum(axis=-1) / usual).min())
-        for answer in (masked(shown), before)
-        if answer is not None
-    ]
+    answers = [answer for answer in (masked(shown), before) if answer is not None]
+    shares = [float((answer.sum(axis=-1) / usual).min()) for answer in answers]
+    kept = [answer / each for answer in answers if (answer.sum(axis=-1) > 0.0).all()]
+    even = all((np.nanmin(x, -1) > 0.99 * np.nanmax(x, -1)).all() for x in kept)
     total = min((share for share in shares if share > 0.0), default=1.0)  # 0 where True hides
     shown[..., 0], added[..., 1] = False, 2.0
     hidden, after = masked(shown), masked(added)
@@ -295,11 +296,11 @@ def mask(subject: Subject, length: int) -> Mask:
             row = "0" if not whole.any() else "numbers"
             row = row if np.isfinite(whole).all() else "NaN"
     if before is None or after is None:
-        return Mask(true_means, None, min(total, 1.0), row)
+        return Mask(true_means, None, min(total, 1.0), row, even)
     change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
     times, eps = change / 2.0, 4.0 * subject.eps
     multiplier = Interval(float(np.median(times)), times.min() - eps, times.max() + eps)
-    return Mask(true_means, multiplier, min(total, 1.0), row)
+    return Mask(true_means, multiplier, min(total, 1.0), row, even)
 
 
 def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.ndarray:
@@ -345,16 +346,22 @@ def dropout(subject: Subject, length: int) -> float | None:
     return None
 
 
-def window(subject: Subject, length: int) -> int:
-    """Return how many keys up to its own the last query sees; `length` where it sees all."""
-    q, k = equal_keys(subject, length, length)
+def window(
+    subject: Subject, length: int, *, queries: int | None = None, after: bool = False
+) -> int:
+    """Return how many keys up to its own the last query sees; `length` where it sees all.
+
+    `queries` are the last ones only, and `after` counts the first query's keys from its own on.
+    """
+    q, k = equal_keys(subject, queries or length, length)
     first, size = 0, length
     while size > 1:  # in which part is the first key that it sees?
         parts = min(subject.size.dimension - 1, size)
         edges = first + np.arange(parts + 1) * size // parts
         place = np.searchsorted(edges, np.arange(length), side="right") - 1
         groups = torch.from_numpy(np.where(place < 0, parts, np.minimum(place, parts)))
-        weights = subject.weights(q, k, groups)[:, -1, :parts].max(axis=0)
+        groups, row = (groups.flip(0), 0) if after else (groups, -1)
+        weights = subject.weights(q, k, groups)[:, row, :parts].max(axis=0)
         if not (weights > NONE).any():
             return 0
         seen = int(np.flatnonzero(weights > NONE)[0])

@@ -152,7 +152,9 @@ REPORTS = {
         {"d": 256, "window": 512, "length": 1024},
     ),
     "transformers-47010": Report(
-        partial(looking_ahead, ahead=3), partial(looking_ahead, ahead=4), {"d": 64, "window": 16}
+        partial(looking_ahead, ahead=3),
+        partial(looking_ahead, ahead=4),
+        {"d": 64, "window": (16, 4)},
     ),
     "vllm-ascend-15503": Report(up_to_512, attend, {"d": 64, "length": 1024}),
     "onnxim-33": Report(

@@ -15,7 +15,7 @@ import torch
 from attnlib.auditing import CODES
 from experiments.lab import data, fields
 from experiments.lab.model import Config
-from experiments.museum import EXHIBITS, __main__, audits, costs
+from experiments.museum import EXHIBITS, __main__, audits, costs, unseen
 from experiments.museum.exhibits import LABELS
 from experiments.records import load
 
@@ -194,6 +194,33 @@ def test_nothing_was_found_where_nothing_is_wrong(recorded):
     counts = [entry.found for entry in recorded.entries if "alarms" in entry.at]
     assert sum(count["audits"] for count in counts) > 100
     assert sum(count["alarms"] for count in counts) == 0
+
+
+def test_what_is_recorded_of_unseen_reports_is_of_the_list_and_the_first_trial_stays():
+    first, now = load("museum.unseen_first"), load("museum.unseen")
+    for record in (first, now):
+        assert [entry.at["report"] for entry in record.entries] == list(unseen.LABELS)
+        assert record.settings["reports"] == unseen.LABELS
+    assert [sum(entry.found[part] for entry in first.entries) for part in ("found", "named")] == [
+        10,
+        7,
+    ]
+    known = {label[part] for label in LABELS.values() for part in label if part == "link"}
+    assert not known & {label["link"] for label in unseen.LABELS.values()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        entry.at["report"]
+        for entry in load("museum.unseen_first").entries
+        if not entry.found["named"]
+    ],
+)
+def test_a_report_that_was_missed_is_found_as_recorded_and_the_right_version_passes(name):
+    found, recorded = unseen.tried(name), load("museum.unseen").find(report=name)
+    assert {**found, "said": None} == {**recorded, "said": None}
+    assert found["found"] and not found["alarms"]
 
 
 @pytest.fixture(scope="module")
