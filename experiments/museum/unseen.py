@@ -2,12 +2,14 @@
 
     python -m experiments.museum.unseen
 
-`unseen.toml` lists them, and says which code would name the cause; it was written first. Each is
+`unseen.toml` lists them, and says which code would name the cause; it was written first. Five that
+were known before follow there. Each is
 rebuilt here from its description, as it was and as it is right. The record
 `museum.unseen_first.json` is of the audit before anything was mended for these reports, and
 `museum.unseen.json` of the audit since.
 """
 
+import math
 import tomllib
 from collections.abc import Callable
 from functools import partial
@@ -21,10 +23,12 @@ from torch.nn import functional
 from attnlib.auditing import audit
 from experiments.museum.attention import Attend, attend, bias, grouped, mix, places, scaled
 from experiments.museum.exhibits import root
-from experiments.museum.faults import windowed
+from experiments.museum.faults import SINK, windowed, yarn
 from experiments.records import Fields, Work, recorded
 
 LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+KNOWN: dict[str, Fields] = LABELS.pop("known")
+"""Faults that were known before the trial."""
 
 
 class Report(NamedTuple):
@@ -135,6 +139,12 @@ def joined(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return output.reshape(batch, n, heads, size).transpose(1, 2)
 
 
+def scaled_by(d: int, found: float, meant: float) -> Report:
+    """Return a report of another number that multiplies q·k."""
+    right = partial(attend, scale=meant)
+    return Report(partial(attend, scale=found), right, {"d": d, "expected": meant})
+
+
 REPORTS = {
     "attorch-14": Report(partial(attend, scale=0.5), attend, {"d": 64}),
     "hip-ep-621": Report(partial(attend, scale=root(192)), attend, {"d": 128}),
@@ -181,6 +191,17 @@ REPORTS = {
         {"d": 128, "kv_dtype": torch.int8},
     ),
     "transformer-from-scratch-6": Report(joined, attend, {"d": 64, "heads": 4}),
+    "gemma-triton-flash-attn-6": scaled_by(256, 1.0 / 16.0, 1.0),
+    "sglang-33558": scaled_by(128, yarn(128) ** 4 * root(128), yarn(128) ** 2 * root(128)),
+    "megatron-1501": scaled_by(192, root(40), root(192)),
+    "flashinfer-4979": Report(
+        partial(attend, scale=4.0 * root(128), values=2.0), attend, {"d": 128}
+    ),
+    "rocm-libraries-12229": Report(
+        partial(attend, sink=SINK + math.log(2.0)),
+        partial(attend, sink=SINK),
+        {"d": 64, "sink": SINK},
+    ),
 }
 """By the names in `unseen.toml`."""
 
@@ -190,13 +211,13 @@ def tried(name: str) -> Fields:
 
     It is found if there is a finding, and named if a finding has the code that was expected.
     """
-    report = REPORTS[name]
+    report, label = REPORTS[name], {**LABELS, **KNOWN}[name]
     told = {"expected": root(report.told["d"]), "nan_rows": True, "length": 64, **report.told}
     said, right = (audit(one, **told).findings for one in (report.broken, report.right))
     return {
-        **LABELS[name],
+        **label,
         "found": bool(said),
-        "named": LABELS[name]["expected"] in {finding.code for finding in said},
+        "named": label["expected"] in {finding.code for finding in said},
         "said": [str(finding) for finding in said],
         "alarms": [str(finding) for finding in right],
     }
@@ -204,8 +225,9 @@ def tried(name: str) -> Fields:
 
 def work() -> Work:
     """Yield all that is recorded, and how it is found."""
-    for name in REPORTS:
-        yield {"report": name}, partial(tried, name)
+    for kind, names in (("report", LABELS), ("known", KNOWN)):
+        for name in names:
+            yield {kind: name}, partial(tried, name)
 
 
 if __name__ == "__main__":
