@@ -26,6 +26,8 @@ from attnlib.interception import HIDDEN
 from attnlib.projections import HEADS
 
 PRODUCTS = re.compile("__r?matmul__|matmul|bmm|baddbmm_?|einsum")
+OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
+"""What a product calls its operands, in their order."""
 ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
 """Functions whose results have no record."""
 OTHER_WEIGHTS = re.compile("relu.*|.*sigmoid|softplus|square")
@@ -239,6 +241,14 @@ class WrittenOut:
             k.reshape(*shape[:-2], *k.shape[-2:])
         )
 
+    def obstacle(self) -> str:
+        """Return why queries and keys are not known, or nothing."""
+        if self.operands() is not None:
+            return ""
+        if self.start.shape[-1] < self.layout.shape[-1]:
+            return "its logits have more columns than keys, as with a sink"
+        return "its queries and keys have an order of axes that is not known"
+
     def queries(self) -> Tensor:
         """Return the queries, (…, heads, queries, d), or as they lie."""
         operands = self.operands()
@@ -271,6 +281,9 @@ class Recorder:
         name = getattr(function, "__name__", "")
         if name == "__get__":  # of an attribute
             name = getattr(function.__self__, "__name__", "")
+        if PRODUCTS.fullmatch(name):
+            kwargs = {**kwargs}
+            args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
         known = {id(x): step for x in _flat((args, kwargs), Tensor) if (step := self._of(x))}
         call = None
         if known and name in ("softmax", "exp"):
@@ -420,9 +433,13 @@ class Recorder:
             dropped = "dropout" in name and _drops(*args, **kwargs)
             if result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
                 self.weights[result] = (partial(_dropped, valued), shape) if dropped else found
-        elif len(tensors) == 2 and kept[0] and tensors[0].shape == shape:
+        elif len(tensors) == 2 and kept[0] and tensors[0].shape[-2:] == shape[-2:]:
             values: Any = tensors[1]
-            if name == "einsum":
+            if tensors[0].shape != shape:  # heads are flattened behind the softmax
+                if values.shape[:-2].numel() != shape[:-2].numel():
+                    return True
+                values, result = (x.reshape(*shape[:-2], *x.shape[-2:]) for x in (values, result))
+            elif name == "einsum":
                 first, second, output = _letters(args[0])
                 size = "".join(set(output) - set(first))
                 values = _ordered(values, second, first[:-2] + first[-1:] + size)

@@ -185,9 +185,7 @@ class Observer(interception.Watching):
         module, tokens = call.module or self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
         operands, scale, step, layout = call.operands(), call.step.scale(), call.step, call.layout
-        reason = _why_not(call.logits, call.logits)
-        if not reason and operands is None:
-            reason = "its queries and keys have an order of axes that is not known"
+        reason = _why_not(call.logits, call.logits) or call.obstacle()
         self.unmeasured[name] = reason or "its weights meet no values in a product that is known"
         if reason or operands is None:
             return

@@ -80,6 +80,8 @@ def shown(line: str) -> str:
     """Return a line with … for what is the model's in it."""
     line = re.sub(r"(attention in )\w+\. (\S+ \(\w+\).*? ran)", r"\1…. … ran", line)
     line = re.sub(r"(attention in )\w+\.", r"\1….", line)
+    line = re.sub(r"\w+(?= writes its softmax out)", "…", line)
+    line = re.sub(r"(attention in ….) \S+: ([^;]*)(; \S+: \2)*$", r"\1 …: \2", line)
     line = re.sub(r"\b\w+(Model|Stack|For\w+)\b(?= (refuses|has|does))", "…", line)
     return re.sub(r" \(see https.*?\)", "", line)
 

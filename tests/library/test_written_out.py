@@ -39,9 +39,8 @@ def flattened_bmm(q, k, v, t):
 
 def alibi_baddbmm(q, k, v, t):
     bias = (SLOPES[:, None, None] * torch.arange(L)).repeat(B, 1, 1)
-    logits = torch.baddbmm(
-        bias, q.flatten(0, 1), k.flatten(0, 1).mT, beta=1.0, alpha=D**-0.5 * t
-    ).view(B, H, L, L)
+    batches = {"batch1": q.flatten(0, 1), "batch2": k.flatten(0, 1).mT}
+    logits = bias.baddbmm(**batches, beta=1.0, alpha=D**-0.5 * t).view(B, H, L, L)
     logits = torch.where(CAUSAL, logits, torch.tensor(LOWEST))
     return functional.dropout(functional.softmax(logits, dim=-1), 0.1, False) @ v
 
