@@ -361,28 +361,103 @@ NOT_KNOWN = 3
 """The exit status where it is not known what is meant."""
 
 
+UNANSWERED = 4
+"""The exit status where an engine has questions to answer first."""
+ASKED_OF = {
+    "MODEL": {"expected", "trust_remote_code", "dtype"},
+    "--write": {"expected", "cap", "window", "sink", "d", "heads", "kv_heads", "length", "dtype"},
+    "--read": {"expected", "cap", "window", "sink"},
+    "--tensors": {"expected", "dtype"},
+}
+"""Which options each kind of audit takes."""
+
+
 @app.command("audit")
 def audit_command(
-    model: ModelName,
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Argument(help="A model's name on Hugging Face, its folder or GGUF file.")
+    ] = "",
+    write: Annotated[
+        Path | None, typer.Option(help="Write questions to an engine into this new folder.")
+    ] = None,
+    read: Annotated[
+        Path | None, typer.Option(help="Judge the engine's answers in this folder.")
+    ] = None,
+    tensors: Annotated[
+        Path | None,
+        typer.Option(help="Find the softmax that explains q, k, v and output in this safetensors."),
+    ] = None,
     expected: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            help="What is meant to multiply q·k; by default what its configuration or family says."
+            help="What is meant to multiply q·k, a number or a policy; by default what a model's "
+            "configuration or family says."
         ),
     ] = None,
+    d: Annotated[int, typer.Option("--d", help="Dimension of a head, for --write.")] = 128,
+    heads: Annotated[int, typer.Option(help="Heads of queries, for --write.")] = 8,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Heads of keys, for --write; by default as of queries.")
+    ] = None,
+    length: Annotated[int, typer.Option(help="Keys at most, for --write.")] = 256,
+    cap: Annotated[float | None, typer.Option(help="The soft cap that an engine has.")] = None,
+    window: Annotated[int | None, typer.Option(help="Keys that its queries see at most.")] = None,
+    sink: Annotated[float | None, typer.Option(help="The logit of its sink.")] = None,
     facts: Annotated[bool, typer.Option("--facts", help="Print what else was found.")] = False,
     trust_remote_code: Trust = False,
     device: Device = "cpu",
     dtype: DtypeGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find which number multiplies the scores in a model, and whether it is the one that was meant.
+    """Find which number multiplies the scores, and whether it is the one that was meant.
 
-    Every attention layer, eager and fused, from its outputs alone, beside the model's
-    configuration; then the implementations beside one another. The exit status is 1 where there is
-    a finding, and 3 where there is none and it is not known what is meant.
+    Of a MODEL: every attention layer, eager and fused, from its outputs alone, beside the model's
+    configuration; then the implementations beside one another. Of an engine in any language:
+    --write asks it in files, for its scale, cap, sink, window and heads, and --read judges what it
+    wrote beside them. Of tensors that were recorded: --tensors.
+
+    The exit status is 1 where there is a finding, 3 where there is none and it is not known what is
+    meant, and 4 where --read has added questions.
     """
     _say_what_to_install()
+    every = {"MODEL": model, "--write": write, "--read": read, "--tensors": tensors}
+    ways = {way: str(given) for way, given in every.items() if given}
+    if len(ways) != 1:
+        raise CommandError(f"give one of {', '.join(ASKED_OF)}, got {' and '.join(ways) or 'none'}")
+    ((way, place),) = ways.items()
+    for name in set.union(*ASKED_OF.values()) - ASKED_OF[way]:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise CommandError(f"--{name.replace('_', '-')} does not go with {way}")
+    meant: dict[str, Any] = {"expected": _meant(expected)}
+    more = {"cap": cap, "window": window, "sink": sink}
+    meant |= {name: number for name, number in more.items() if number is not None}
+    if way == "MODEL":
+        report = _audited(model, trust_remote_code, device, dtype, meant["expected"])
+    else:
+        sizes = {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
+        report = _by_files(way, Path(place), sizes, dtype, meant)
+    report.verbose = report.verbose or facts
+    typer.echo(report.to_json() if as_json else str(report))
+    for name in ("not asked", "not answered"):
+        if name in report.facts and not as_json and not report.verbose:
+            typer.echo(f"{name}: {report.facts[name]}")
+    if not report.passed:
+        raise typer.Exit(NOT_KNOWN if report.passed is None else 1)
+
+
+def _meant(expected: str | None) -> float | str | None:
+    """Return the number that a text is, or the text: a policy's name."""
+    with suppress(TypeError, ValueError):
+        return float(expected or "")
+    return expected
+
+
+def _audited(
+    model: str, trust_remote_code: bool, device: str, dtype: Dtype | None, expected: Any
+) -> Any:
+    """Return the report on a model."""
     import torch
 
     from attnlib import auditing
@@ -392,10 +467,28 @@ def audit_command(
     errors = _in_one_line(ValueError, RuntimeError, status=1, about=f"{model}: ")
     with errors, _shown(f"asking the attention of {model}, layer by layer"):
         inputs = _inputs(network, ids)
-        report = auditing.audit(network, inputs, expected=expected, verbose=facts)
-    typer.echo(report.to_json() if as_json else str(report))
-    if not report.passed:
-        raise typer.Exit(NOT_KNOWN if report.passed is None else 1)
+        return auditing.audit(network, inputs, expected=expected)
+
+
+def _by_files(
+    way: str, place: Path, sizes: dict[str, Any], dtype: Dtype | None, meant: dict[str, Any]
+) -> Any:
+    """Return the report on an engine's answers or recorded tensors; questions end the command."""
+    import torch
+
+    from attnlib.auditing import recorded
+
+    kind = None if dtype is None else getattr(torch, dtype)
+    with _in_one_line(ValueError, TypeError, OSError):
+        if way == "--tensors":
+            return recorded.recorded(place, expected=meant["expected"], dtype=kind)
+        if way == "--read":
+            with _in_one_line(recorded.UnansweredError, status=UNANSWERED):
+                return recorded.read(place, **meant)
+        with _shown("asking"):
+            number = recorded.write(place, **sizes, dtype=kind or torch.float32, **meant)
+    typer.echo(f"{number} questions are in {place}; its README.md says how to answer them")
+    raise typer.Exit
 
 
 # --- attnlib calibrate ----------------------------------------------------------------------------

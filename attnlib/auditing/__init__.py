@@ -5,7 +5,8 @@
 
 `response` chooses queries, keys and values that make the output tell, `questions` asks for one
 thing each, `backward` for gradients, `callables` holds the answers against what was meant, `models`
-finds the calls of a model and what its configuration says, and `report` shows it.
+finds the calls of a model and what its configuration says, and `report` shows it. `recorded` asks
+by files.
 
 Chapter: audit.
 """
@@ -26,6 +27,7 @@ with brought_by("torch"):
     from torch import Tensor, nn
 
     from attnlib.attention.options import named_policy
+    from attnlib.auditing.arrays import ARRAYS, of_tensors
     from attnlib.auditing.callables import CallableAudit, Expected
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.modules import audit_module
@@ -56,6 +58,7 @@ def audit(
     dtype: torch.dtype = torch.float32,
     kv_dtype: torch.dtype | None = None,
     device: str = "cpu",
+    arrays: str = "torch",
     verbose: bool = False,
 ) -> Report:
     """Find from outputs alone what an attention does, and hold it against what was meant.
@@ -83,9 +86,10 @@ def audit(
     contents choose; `nan_rows`, that rows which a mask hides whole may be NaN; `factor` on the
     output; `causal_from`, to which key, "first" or "last", queries are aligned that are fewer than
     keys. `kv_dtype` is a coarser type in which the attention keeps keys and values, float8 or int8.
-    Where `expected` is given, a cap, a window or a sink that is not said is a finding too; without
-    it what is not said may be as it is. With `rotates` it turns q and k by position, and only a
-    query's own key is asked.
+    `arrays` is "numpy" or "jax" where the attention takes and returns those; their gradients are
+    not asked. Where `expected` is given, a cap, a window or a sink that is not said is a finding
+    too; without it what is not said may be as it is. With `rotates` it turns q and k by position,
+    and only a query's own key is asked.
 
     Also a finding: a scale at 80, 96, 129 or 144 dimensions that belongs to a padded size; another
     scale for one or some queries of a cache, or for values of another size; and gradients with
@@ -149,7 +153,8 @@ def audit(
         causal_from=causal_from,
         rotates=checking.flag("rotates", rotates),
     )
-    subject = Subject(attention, size, dtype, device)
+    kind = checking.choice("arrays", arrays, ARRAYS)
+    subject = Subject(of_tensors(attention, kind), size, dtype, device)
     subject.keep_in(kv_dtype)
     report = CallableAudit(subject, meant, length).run()
     report.verbose = verbose

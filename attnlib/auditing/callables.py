@@ -300,7 +300,7 @@ class CallableAudit:
             "scale" if constant else "law",
             f"{right:.4g}" if constant else f"{told}, {right:.4g} {at}",
             shown(found),
-            evidence + _reason(found.value, right, self.d),
+            evidence + reason(found.value, right, self.d),
         )
 
     def everywhere(self) -> None:
@@ -597,7 +597,7 @@ class CallableAudit:
             told, wanted = f"{one.backward:.4g}", f"{one.forward:.4g}"
             if one.of.split(",")[0] in ("q", "k"):
                 told, wanted = f"the scale {ratio * scale:.4g}", f"{scale:.4g}"
-                evidence += _reason(ratio * scale, scale, self.d)
+                evidence += reason(ratio * scale, scale, self.d)
             self.report.add("backward", f"{wanted}, as forward", told, evidence)
 
 
@@ -629,7 +629,7 @@ def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
     return f"changes with n: {ends}"
 
 
-def _reason(found: float, wanted: float, d: int) -> str:
+def reason(found: float, wanted: float, d: int) -> str:
     """Return what would explain a number, if something simple does."""
     default = d**-0.5
     known = {

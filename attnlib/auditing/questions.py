@@ -15,6 +15,7 @@ from attnlib.auditing.response import (
     contents,
     equal_keys,
     log_odds,
+    near,
 )
 from attnlib.checking import FloatArray
 
@@ -137,7 +138,7 @@ def _moving(change: Callable[[float], FloatArray], goal: float, most: float) -> 
     for _ in range(8):
         moved = float(np.median(np.abs(change(x))))
         factor = min(max(goal / moved, 0.125), 8.0) if moved > 0.0 else 8.0
-        if 0.5 < factor < 2.0 or (factor > 1.0 and x >= most):
+        if 0.4 < factor < 2.5 or (factor > 1.0 and x >= most):
             break
         x = min(x * factor, most)
     return x
@@ -160,14 +161,16 @@ def cap(subject: Subject, length: int) -> Interval | None:
     last = [length - 1]
     straight = slope(subject, length, last).over_heads(0)
     unit = straight.value * math.sqrt(subject.size.dimension)
-    for logit in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
-        bent = slope(subject, length, last, shift=logit / unit).over_heads(0)
+    for wanted in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
+        shift = float(near(wanted / unit))
+        logit = shift * unit
+        bent = slope(subject, length, last, shift=shift).over_heads(0)
         ratio = bent.value / straight.value
         # Above and below the two bend apart, and their mean does not; logits are rounded.
         error = CURVED + (straight.high - straight.low) / straight.value
         error += 4.0 * subject.eps * logit
         ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
-        if ends[2] < 1.0 and (ends[0] < 0.9 or logit == 64.0):
+        if ends[2] < 1.0 and (ends[0] < 0.9 or wanted == 64.0):
             bounds = [logit / math.acosh(max(end, 1e-12) ** -0.5) for end in ends]
             return Interval(bounds[0], min(bounds), max(bounds))
     return None
@@ -194,6 +197,7 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     most = math.sqrt(d) if subject.normalises else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
 
     def asked(shift: float) -> tuple[float, FloatArray]:
+        shift = float(near(shift))
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
         v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
         product = float(given.q[0, 0] @ given.k[0, 0])

@@ -19,6 +19,9 @@ from attnlib.checking import FloatArray
 
 Attention = Callable[..., Any]
 
+DIGITS = 5
+"""Binary digits of the products that are asked: answers that differ by rounding ask the same."""
+
 MASKS = ("attn_mask", "attention_mask", "mask", "bias", "attn_bias")
 """What a mask or a bias is called in signatures, the first that is there."""
 CAUSAL = ("is_causal", "causal")
@@ -31,6 +34,12 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+
+def near(number: Any) -> Any:
+    """Return the nearest number, or numbers, of a few binary digits: twice or −x is as exact."""
+    mantissa, exponent = np.frexp(np.asarray(number, dtype=np.float64))
+    return np.ldexp(np.round(mantissa * 2.0**DIGITS), exponent - DIGITS)
 
 
 class Size(NamedTuple):
@@ -151,13 +160,14 @@ def contents(
 ) -> Contents:
     """Return queries of length √d and keys of length √d whose products with them are chosen.
 
-    The component of a special key along the query is x, of the others `shift`, each up to √d;
-    what is left of their length lies at a right angle to it. The query has the component `along`
-    only. `stretch` multiplies q and k, `lengthen` special keys alone.
+    The component of a special key along the query is x, of the others `shift`, each up to √d and
+    of a few binary digits; what is left of their length lies at a right angle to it. The query has
+    the component `along` only. `stretch` multiplies q and k, `lengthen` special keys alone.
     """
     heads, key_heads, d = subject.size
     across = (along + 3) % d
     length = math.sqrt(d)
+    x, shift = near(x), float(near(shift))
     if subject.stored is not None:
         return _of_powers(subject, queries, keys, special, x, shift, stretch, along, lengthen)
     room = max(length, 2.0 * abs(shift))

@@ -1,0 +1,334 @@
+"""An audit by files: questions that an engine in any language answers, and recorded tensors.
+
+`write` asks a softmax that is as meant, and saves what it was asked. `read` asks the answers in the
+folder; a question that is not there it adds, so that the engine can answer it before the next
+`read`: an engine that is as meant needs one round, others two or three.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from attnlib import checking, files
+from attnlib.checking import FloatArray
+from attnlib.extras import brought_by
+from attnlib.policies import Policy
+
+with brought_by("probe"):
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load, save
+    from torch import Tensor
+
+    from attnlib.attention.options import named_policy
+    from attnlib.auditing import audit
+    from attnlib.auditing.callables import agree, reason
+    from attnlib.auditing.explained import Explanation, Softmax, explain
+    from attnlib.auditing.report import Report, Scale, shown
+
+ANSWER = ".output.safetensors"
+SETTINGS = "audit.json"
+README = """\
+# Questions to an attention
+
+Each NNNN.safetensors has q, of shape (queries, {heads}, size), and k and v, (keys, {key_heads}, \
+size).
+The size is that of a head, mostly {d}. All are {dtype}.
+For each, compute your attention as it is in the engine, with its scale and its causal mask, but
+without turning q and k by position. Queries that are fewer than keys are the last ones.
+Write the output, (queries, {heads}, size of v), as "output" into NNNN.output.safetensors.
+Leave out what the engine cannot take, such as other sizes of heads: the report names it.
+Then run: attnlib audit --read THIS_FOLDER --expected transformer
+It may add questions. Then answer those too, and run it again.
+Not asked: masks as arguments, gradients, equal answers twice, more than {length} keys.
+"""
+
+
+class UnansweredError(Exception):
+    """Questions were added that the engine has to answer first."""
+
+
+class Answers:
+    """A callable that answers as an engine did, by files, and keeps what it was not yet asked."""
+
+    def __init__(self, folder: Path, length: int, stand_in: Callable[..., Tensor]) -> None:
+        self.folder, self.length, self.stand_in = folder, length, stand_in
+        questions = [p for p in sorted(folder.glob("*.safetensors")) if ANSWER not in p.name]
+        self.names = {sha256(path.read_bytes()).digest(): path.name for path in questions}
+        self.new: dict[bytes, bytes] = {}
+        self.refused: set[str] = set()
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Return the engine's answer, or the stand-in's where the question is new."""
+        if k.shape[-2] > self.length:
+            raise ValueError(f"files do not ask more than {self.length} keys")
+        content = save(dict(zip("qkv", _as_filed(q, k, v), strict=True)))
+        name = self.names.get(digest := sha256(content).digest())
+        if name is None:
+            self.new[digest] = content
+            return self.stand_in(q, k, v)
+        answer = self.folder / _answer(name)
+        if not answer.exists():
+            self.refused.add(name)
+            raise ValueError(f"{answer} is missing")
+        return _output(answer, *_as_filed(q, v)).transpose(0, 1)[None]
+
+    def save(self) -> list[str]:
+        """Write the new questions, and return the names of their files."""
+        first = len(self.names) + 1
+        named = {f"{i:04}.safetensors": c for i, c in enumerate(self.new.values(), first)}
+        for name, content in named.items():
+            files.replace(self.folder / name, content)
+        return list(named)
+
+
+def write(
+    folder: str | Path,
+    *,
+    d: int,
+    heads: int = 2,
+    key_heads: int | None = None,
+    length: int = 256,
+    dtype: torch.dtype = torch.float32,
+    **meant: Any,
+) -> int:
+    """Write the questions of an audit into a new folder, with a README; return how many.
+
+    `meant` are arguments of `audit` that say what is meant, by default 1/√d; `read` may say another
+    and then adds questions. Raises ValueError where the folder is not empty. Chapter: audit.
+    """
+    path = Path(folder)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{folder} must be an empty folder or not be there")
+    length = checking.integer("length", length, minimum=64)
+    size: dict[str, Any] = {"d": d, "heads": heads, "key_heads": key_heads or heads}
+    asked = Answers(path, length, _as_meant(True, meant))
+    for causal in (True, False):
+        asked.stand_in = _as_meant(causal, meant)
+        audit(asked, **size, length=length, dtype=dtype, **meant)
+    others, asked.new = asked.new, {}
+    asked(*_probe(size, dtype))
+    asked.new |= others
+    settings = {**size, "length": length, "dtype": str(dtype).removeprefix("torch.")}
+    files.replace(path / SETTINGS, json.dumps(settings).encode())
+    names = asked.save()
+    files.replace(path / "README.md", README.format(**settings).encode())
+    return len(names)
+
+
+def read(folder: str | Path, **meant: Any) -> Report:
+    """Return the report of an audit of the answers in a folder that `write` made.
+
+    `meant` are arguments of `audit`. Raises UnansweredError where it had to add questions, and
+    ValueError for a file that is no answer. Chapter: audit.
+    """
+    path = Path(folder)
+    try:
+        settings = json.loads((path / SETTINGS).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{folder} has no {SETTINGS}: it must be from --write") from error
+    dtype = getattr(torch, settings.pop("dtype"))
+    asked = Answers(path, settings["length"], _as_meant(True, meant))
+    answered = [name for name in asked.names.values() if (path / _answer(name)).exists()]
+    if not answered:
+        raise ValueError(f"{folder} has no answer: write 0001{ANSWER} and so on, see its README.md")
+    for name in answered:  # all before any is judged
+        question = load((path / name).read_bytes())
+        _output(path / _answer(name), question["q"], question["v"])
+    asked.stand_in = _like_it(path, meant) or asked.stand_in
+    report = audit(asked, **settings, dtype=dtype, **meant)
+    if asked.new:
+        names = asked.save()
+        more = f"{names[0]} to {names[-1]}"
+        raise UnansweredError(f"{folder} has new questions: answer {more}, and read again")
+    report.facts["not asked"] = f"masks, gradients, the same twice, over {asked.length} keys"
+    if asked.refused:
+        report.facts["not answered"] = ", ".join(sorted(asked.refused))
+    return report
+
+
+def recorded(file: str | Path, *, expected: Any = None, dtype: torch.dtype | None = None) -> Report:
+    """Return which softmax explains the q, k, v and output in a file, or that none does.
+
+    The axes are (tokens, heads, size) or (batch, heads, tokens, size). `dtype` is the coarsest type
+    in the computation, by default that of the tensors. Chapter: audit.
+    """
+    given = _recorded(Path(file))
+    eps = max(torch.finfo(dtype or t.dtype).eps for t in given)
+    q, k, v, output = _by_head(given)
+    report, found = Report(verbose=True), explain(q, k, v, output, eps)
+    if found is None:
+        kinds = "one multiplier of q·k or the cosine, causal or not, a cap, a sink"
+        report.add("softmax", "a softmax", "no softmax of these explains this", kinds)
+        return report
+    of = "cosine" if found.cosine else "dot product"
+    (scale, low, high), n = (np.array([end]) for end in found.scale), np.array([float(k.shape[1])])
+    report.scale = Scale(of, n, n - 1.0, scale, low, high, "one for all rows")
+    report.facts = _facts(found, one_query=q.shape[1] == 1)
+    if expected is not None:
+        wanted = _rule(expected)(n, n - 1.0, q.shape[-1])[0]
+        if _kind(expected) != of:
+            report.add("cosine", f"a scale of the {_kind(expected)}", f"of the {of}")
+        elif not agree(wanted, low, high).all():
+            why = f"{scale[0] / wanted:.4g} times what was meant"
+            why += reason(scale[0], wanted, q.shape[-1])
+            report.add("scale", f"{wanted:.4g}", shown(found.scale), why)
+    return report
+
+
+def _facts(found: Explanation, one_query: bool) -> dict[str, str]:
+    """Return in words what else a softmax has."""
+    none = f"none seen: logits have the size {found.logit:.3g}"
+    sinks = ", ".join(map(shown, found.sink or ()))
+    return {
+        "causal": "unknown: one query" if one_query else "yes" if found.causal else "no",
+        "soft cap": none if found.cap is None else shown(found.cap),
+        "sink": f"a logit of {sinks}" if sinks else "none seen",
+        "not explained": f"{found.residual:.1g} of the output",
+    }
+
+
+def _probe(size: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
+    """Return random q, k and v, the first question: it says which attention stands in next."""
+    random = torch.Generator().manual_seed(0)
+    heads = size["heads"], size["key_heads"], size["key_heads"]
+    q, k, v = (torch.randn(1, h, 24, size["d"], generator=random) for h in heads)
+    return [t.to(dtype) for t in (2.0 * q, k, v)]
+
+
+def _policy(expected: Any) -> Policy | None:
+    """Return the policy that is meant, by default 1/√d; None for a number."""
+    if isinstance(expected, float | int):
+        return None
+    return cast(Policy, named_policy("expected", expected or "transformer"))
+
+
+def _kind(expected: Any) -> str:
+    """Return what the scale that is meant multiplies."""
+    policy = _policy(expected)
+    return "dot product" if policy is None else policy.applied_to
+
+
+def _rule(expected: Any) -> Callable[..., Any]:
+    """Return what multiplies, as a function of n, the position and d."""
+    policy = _policy(expected)
+    if policy is None:
+        return lambda n, position, d: np.full(np.shape(n), expected)
+    return lambda n, position, d: policy.scale(n=n, d=d, position=position)
+
+
+def _stand_in(kind: Softmax, rule: Callable[..., Any], *more: Any) -> Callable[..., Tensor]:
+    """Return an attention of tensors with a rule for the scale, a cap and a sink."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        m, n = q.shape[-2], k.shape[-2]
+        place = np.arange(n - m, n, dtype=float)
+        seen = place + 1.0 if kind.causal else np.full(m, float(n))
+        scale = np.reshape(rule(seen, place, q.shape[-1]), (-1, 1))
+        given = (t[0].detach().double().numpy() for t in (q, k, v))
+        return torch.from_numpy(kind.output(*given, scale, *more))[None].to(q.dtype)
+
+    return attention
+
+
+def _as_meant(causal: bool, meant: dict[str, Any]) -> Callable[..., Tensor]:
+    """Return an attention with what is meant."""
+    expected, sink = meant.get("expected"), meant.get("sink")
+    kind = Softmax(_kind(expected) == "cosine", causal, meant.get("window"))
+    sink = None if sink is None or sink is False else 0.0 if sink is True else sink
+    return _stand_in(kind, _rule(expected), meant.get("cap"), sink)
+
+
+def _like_it(folder: Path, meant: dict[str, Any]) -> Callable[..., Tensor] | None:
+    """Return a softmax that explains the engine's first answer; None where there is none."""
+    name = "0001.safetensors"
+    if not (folder / _answer(name)).exists():
+        return None
+    question = load((folder / name).read_bytes())
+    given = [
+        *(question[part] for part in "qkv"),
+        _loaded(folder / _answer(name), "output")["output"],
+    ]
+    eps = torch.finfo(question["q"].dtype).eps
+    q, k, v, output = _by_head(given)
+    found = explain(q, k, v, output, eps)
+    if found is None:
+        return None
+    d, rule = question["q"].shape[-1], _rule(meant.get("expected"))
+    kind = Softmax(found.cosine, found.causal, meant.get("window"))
+    cap = None if found.cap is None else found.cap.value
+    sink = None if found.sink is None else [one.value for one in found.sink]
+    if found.cosine != (_kind(meant.get("expected")) == "cosine"):
+        constant = found.scale.value * (1.0 if found.cosine else d**0.5)
+        rule, times = _rule("transformer"), constant
+    else:
+        times = found.scale.value / rule(24.0, 23.0, d)
+    return _stand_in(kind, lambda n, at, size: times * rule(n, at, size), cap, sink)
+
+
+def _as_filed(*tensors: Tensor) -> list[Tensor]:
+    """Return tensors of the axes (1, heads, tokens, size) as (tokens, heads, size)."""
+    return [t[0].detach().transpose(0, 1).contiguous() for t in tensors]
+
+
+def _by_head(given: list[Tensor]) -> Iterator[FloatArray]:
+    """Return tensors of a file as arrays of the axes (heads, tokens, size)."""
+    for t in given:
+        yield (t.transpose(0, 1) if t.ndim == 3 else t.flatten(0, 1)).double().numpy()
+
+
+def _answer(name: str) -> str:
+    return name.removesuffix(".safetensors") + ANSWER
+
+
+def _loaded(path: Path, *names: str) -> dict[str, Tensor]:
+    """Return tensors of a file by name. Raises ValueError where one is missing or not of floats."""
+    try:
+        tensors = load(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} is no file of safetensors: {error}") from error
+    for name in names:
+        if name not in tensors:
+            has = ", ".join(tensors) or "none"
+            raise ValueError(f"{path} must have the tensors {', '.join(names)}, has {has}")
+        if not tensors[name].is_floating_point():
+            raise ValueError(f"{path}: {name} must be of floats, got {tensors[name].dtype}")
+    return {name: tensors[name] for name in names}
+
+
+def _output(path: Path, q: Tensor, v: Tensor) -> Tensor:
+    """Return the answer to a question of the axes (tokens, heads, size)."""
+    output = _loaded(path, "output")["output"]
+    wanted = (*q.shape[:2], v.shape[-1])
+    if output.shape != wanted:
+        meaning = "(queries, heads, size of v)"
+        raise ValueError(f"{path}: output must be {wanted}, {meaning}, got {tuple(output.shape)}")
+    if torch.finfo(output.dtype).eps > torch.finfo(q.dtype).eps:
+        had = f"as q, {q.dtype}, or finer, got {output.dtype}: or ask with --dtype"
+        raise ValueError(f"{path}: output must be {had}")
+    return output
+
+
+def _recorded(path: Path) -> list[Tensor]:
+    """Return q, k, v and output, whose shapes fit together."""
+    q, k, v, output = given = list(_loaded(path, "q", "k", "v", "output").values())
+    heads, tokens = (-2, -3) if q.ndim == 3 else (-3, -2)
+    fits = q.ndim in (3, 4) and k.ndim == v.ndim == q.ndim == output.ndim and k.shape[0] > 0
+    if fits:
+        fits = q.shape[-1] == k.shape[-1] and q.shape[heads] % k.shape[heads] == 0
+        fits = fits and k.shape[:-1] == v.shape[:-1] and q.shape[tokens] <= k.shape[tokens]
+        fits = fits and output.shape == (*q.shape[:-1], v.shape[-1])
+        fits = fits and (q.ndim == 3 or len(q) == len(k))
+    if not fits:
+        shapes = ", ".join(map(str, (tuple(t.shape) for t in given)))
+        raise ValueError(
+            f"{path}: q and output must be (tokens, heads, size) or (batch, heads, tokens, size), "
+            f"k and v alike with as many tokens or more, got q, k, v, output of {shapes}"
+        )
+    if not all(bool(t.isfinite().all()) for t in given):
+        raise ValueError(f"{path}: q, k, v and output must be finite")
+    return given

@@ -1,0 +1,167 @@
+"""An engine that is asked by files, recorded tensors, and callables of other arrays."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
+
+from attnlib.auditing import audit
+from attnlib.cli import app
+
+SIZES = ["--d", 32, "--heads", 4, "--kv-heads", 2, "--length", 64]
+
+
+def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True):
+    """Attend in llama.cpp's shapes, (n, heads, d), with NumPy alone."""
+    k, v = (part.repeat(q.shape[1] // part.shape[1], axis=1) for part in (k, v))
+    logits = np.einsum("qhd,khd->hqk", q, k) * np.float32(times / q.shape[-1] ** 0.5)
+    if cap:
+        logits = cap * np.tanh(logits / cap)
+    m, n = logits.shape[1:]
+    if causal:
+        logits = np.where(np.tril(np.ones((m, n)), n - m) > 0, logits, -np.inf)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    total = weights.sum(axis=-1, keepdims=True)
+    if sink is not None:
+        total = total + np.exp(sink - logits.max(axis=-1, keepdims=True))
+    return np.einsum("hqk,khd->qhd", (weights / total).astype(v.dtype), v)
+
+
+def engine(folder, skip=(), **fault):
+    """Answer all questions in a folder, but those of some sizes."""
+    for path in folder.glob("????.safetensors"):
+        given = load_file(path)
+        if given["q"].shape[-1] not in skip:
+            out = attention(**given, **fault)
+            save_file({"output": out}, path.with_suffix(".output.safetensors"))
+
+
+class Contains(str):
+    """A text that equals those that contain it."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        return str(self) in other
+
+
+def told(*arguments):
+    """Return the exit status of `attnlib audit` and what it prints."""
+    result = CliRunner().invoke(app, ["audit", *map(str, arguments)])
+    return result.exit_code, result.output + str(result.exception or "")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audit") / "questions"
+    assert told("--write", folder, *SIZES)[0] == 0
+    return folder
+
+
+@pytest.fixture
+def folder(written, tmp_path):
+    for path in written.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("fault", "meant", "rounds", "status", "words"),
+    [
+        ({}, ["transformer"], 1, 0, "passed: nothing found"),
+        ({}, ["0.1767767"], 1, 0, "passed: nothing found"),
+        ({"causal": False}, ["transformer"], 1, 0, "passed: nothing found"),
+        ({"times": 2.0}, ["transformer"], 2, 1, "expected 0.1768, found 0.3535"),
+        ({"cap": 30.0}, ["transformer", "--cap", 50], 1, 1, "expected a soft cap of 50, found 30"),
+        ({"cap": 50.0}, ["transformer", "--cap", 50], 1, 0, "passed: nothing found"),
+        ({"sink": 1.5}, ["transformer", "--sink", 1.5], 1, 0, "passed: nothing found"),
+    ],
+)
+def test_an_engine_is_judged_by_its_answers(folder, fault, meant, rounds, status, words):
+    command = "--read", folder, "--expected", *meant
+    engine(folder, **fault)
+    for _ in range(rounds - 1):
+        assert told(*command) == (4, Contains("has new questions: answer 0"))
+        engine(folder, **fault)
+    assert told(*command) == (status, Contains(words))
+
+
+def test_what_an_engine_does_not_take_is_named(folder):
+    engine(folder, skip=(80, 96, 129, 144))
+    status, said = told("--read", folder, "--expected", "transformer")
+    names = [p.name for p in folder.glob("????.safetensors") if load_file(p)["q"].shape[-1] > 32]
+    assert status == 0
+    assert set(said.split("not answered: ")[1].strip().split(", ")) <= set(names)
+
+
+def test_wrong_files_are_named_with_shapes(folder, tmp_path):
+    assert "must be an empty folder" in told("--write", folder)[1]
+    assert "0001.output.safetensors" in told("--read", folder)[1]
+    answer = folder / "0001.output.safetensors"
+    save_file({"out": np.zeros((24, 4, 32), np.float32)}, answer)
+    assert f"{answer} must have the tensors output, has out" in told("--read", folder)[1]
+    save_file({"output": np.zeros((4, 24, 32), np.float32)}, answer)
+    status, said = told("--read", folder)
+    assert status == 2
+    assert f"{answer}: output must be (24, 4, 32), (queries, heads, size of v)" in said
+    save_file({"output": np.zeros((24, 4, 32), np.float16)}, answer)
+    assert "torch.float32, or finer, got torch.float16" in told("--read", folder)[1]
+    (folder / "audit.json").unlink()
+    assert "has no audit.json" in told("--read", folder)[1]
+    assert "give one of" in told("gpt2", "--read", folder)[1]
+    assert "--cap does not go with MODEL" in told("gpt2", "--cap", 3)[1]
+
+
+def record(path, dtype=np.float32, output=None, **kind):
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((20, h, 32)).astype(dtype) for h in (4, 2, 2))
+    q = q * dtype(3)
+    out = attention(q, k, v, **kind).astype(dtype) if output is None else output(q, k, v)
+    save_file({"q": q, "k": k, "v": v, "output": out}, path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ({}, ["scale: 0.1767", "causal: yes", "soft cap: none seen", "sink: none seen"]),
+        ({"causal": False, "dtype": np.float16}, ["0.17", "causal: no", "soft cap: none seen"]),
+        ({"times": 2.0, "cap": 50.0}, ["scale: 0.3536", "causal: yes", "soft cap: 50 ±"]),
+        ({"sink": 1.5}, ["scale: 0.17", "causal: yes", "sink: a logit of 1.5 ±"]),
+    ],
+)
+def test_recorded_tensors_are_explained(tmp_path, kind, words):
+    record(tmp_path / "file", **kind)
+    status, said = told("--tensors", tmp_path / "file")
+    assert status == 0
+    assert all(word in said for word in words), said
+
+
+def test_recorded_tensors_may_have_no_explanation_or_another_scale(tmp_path):
+    path = tmp_path / "file"
+    record(path, output=lambda q, k, v: q[:, :, ::-1].copy())
+    assert told("--tensors", path)[0] == 1
+    assert "no softmax of these explains this" in told("--tensors", path)[1]
+    record(path, times=2.0)
+    status, said = told("--tensors", path, "--expected", "transformer")
+    assert (status, "2 times what was meant" in said) == (1, True)
+    record(path, output=lambda q, k, v: q[1:])
+    assert "got q, k, v, output of (20, 4, 32), (20, 2, 32)" in told("--tensors", path)[1]
+
+
+def heads_first(q, k, v):
+    return attention(*(part[0].swapaxes(0, 1) for part in (q, k, v))).swapaxes(0, 1)[None]
+
+
+@pytest.mark.parametrize("arrays", ["numpy", "jax"])
+def test_callables_of_other_arrays_are_asked(monkeypatch, arrays):
+    if arrays == "jax":  # in its place a module with the one function that is called
+        stub = types.SimpleNamespace(asarray=np.asarray)
+        monkeypatch.setitem(sys.modules, "jax", types.SimpleNamespace(numpy=stub))
+        monkeypatch.setitem(sys.modules, "jax.numpy", stub)
+    asked = {"heads": 4, "key_heads": 2, "length": 64, "arrays": arrays}
+    assert audit(heads_first, d=32, expected="transformer", **asked).passed
+    (finding,) = audit(heads_first, d=32, expected=1.0, **asked).findings
+    assert finding.code == "scale"
