@@ -1,5 +1,6 @@
 """An engine that is asked by files, recorded tensors, and callables of other arrays."""
 
+import shutil
 import sys
 import types
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from attnlib.auditing import audit
 from attnlib.cli import app
 
+SKIPPED = (80, 96, 129, 144)
 SIZES = ["--d", 32, "--heads", 4, "--kv-heads", 2, "--length", 64]
 
 
@@ -31,7 +33,6 @@ def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True):
 
 
 def engine(folder, skip=(), **fault):
-    """Answer all questions in a folder, but those of some sizes."""
     for path in folder.glob("????.safetensors"):
         given = load_file(path)
         if given["q"].shape[-1] not in skip:
@@ -39,17 +40,7 @@ def engine(folder, skip=(), **fault):
             save_file({"output": out}, path.with_suffix(".output.safetensors"))
 
 
-class Contains(str):
-    """A text that equals those that contain it."""
-
-    __hash__ = str.__hash__
-
-    def __eq__(self, other):
-        return str(self) in other
-
-
 def told(*arguments):
-    """Return the exit status of `attnlib audit` and what it prints."""
     result = CliRunner().invoke(app, ["audit", *map(str, arguments)])
     return result.exit_code, result.output + str(result.exception or "")
 
@@ -63,38 +54,35 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def folder(written, tmp_path):
-    for path in written.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
+    return shutil.copytree(written, tmp_path / "questions")
 
 
 @pytest.mark.parametrize(
     ("fault", "meant", "rounds", "status", "words"),
     [
         ({}, ["transformer"], 1, 0, "passed: nothing found"),
-        ({}, ["0.1767767"], 1, 0, "passed: nothing found"),
         ({"causal": False}, ["transformer"], 1, 0, "passed: nothing found"),
-        ({"times": 2.0}, ["transformer"], 2, 1, "expected 0.1768, found 0.3535"),
+        ({"times": 2.0}, ["transformer"], 2, 1, "expected 0.1768, found 0.3536"),
         ({"cap": 30.0}, ["transformer", "--cap", 50], 1, 1, "expected a soft cap of 50, found 30"),
         ({"cap": 50.0}, ["transformer", "--cap", 50], 1, 0, "passed: nothing found"),
-        ({"sink": 1.5}, ["transformer", "--sink", 1.5], 1, 0, "passed: nothing found"),
+        ({"sink": 1.5}, ["0.1767767", "--sink", 1.5], 1, 0, "passed: nothing found"),
     ],
 )
 def test_an_engine_is_judged_by_its_answers(folder, fault, meant, rounds, status, words):
     command = "--read", folder, "--expected", *meant
     engine(folder, **fault)
     for _ in range(rounds - 1):
-        assert told(*command) == (4, Contains("has new questions: answer 0"))
+        assert told(*command)[0] == 4
         engine(folder, **fault)
-    assert told(*command) == (status, Contains(words))
+    code, said = told(*command)
+    assert (code, words in said) == (status, True), said
 
 
 def test_what_an_engine_does_not_take_is_named(folder):
-    engine(folder, skip=(80, 96, 129, 144))
+    engine(folder, skip=SKIPPED)
     status, said = told("--read", folder, "--expected", "transformer")
-    names = [p.name for p in folder.glob("????.safetensors") if load_file(p)["q"].shape[-1] > 32]
-    assert status == 0
-    assert set(said.split("not answered: ")[1].strip().split(", ")) <= set(names)
+    named = said.split("not answered: ")[1].strip().split(", ")
+    assert (status, {load_file(folder / name)["q"].shape[-1] for name in named}) == (0, {*SKIPPED})
 
 
 def test_wrong_files_are_named_with_shapes(folder, tmp_path):
@@ -104,9 +92,11 @@ def test_wrong_files_are_named_with_shapes(folder, tmp_path):
     save_file({"out": np.zeros((24, 4, 32), np.float32)}, answer)
     assert f"{answer} must have the tensors output, has out" in told("--read", folder)[1]
     save_file({"output": np.zeros((4, 24, 32), np.float32)}, answer)
-    status, said = told("--read", folder)
-    assert status == 2
-    assert f"{answer}: output must be (24, 4, 32), (queries, heads, size of v)" in said
+    assert told("--read", folder)[0] == 2
+    assert (
+        f"{answer}: output must be (24, 4, 32), (queries, heads, size of v)"
+        in told("--read", folder)[1]
+    )
     save_file({"output": np.zeros((24, 4, 32), np.float16)}, answer)
     assert "torch.float32, or finer, got torch.float16" in told("--read", folder)[1]
     (folder / "audit.json").unlink()
@@ -142,11 +132,10 @@ def test_recorded_tensors_are_explained(tmp_path, kind, words):
 def test_recorded_tensors_may_have_no_explanation_or_another_scale(tmp_path):
     path = tmp_path / "file"
     record(path, output=lambda q, k, v: q[:, :, ::-1].copy())
-    assert told("--tensors", path)[0] == 1
-    assert "no softmax of these explains this" in told("--tensors", path)[1]
+    status, said = told("--tensors", path)
+    assert (status, "no softmax of these explains this" in said) == (1, True)
     record(path, times=2.0)
-    status, said = told("--tensors", path, "--expected", "transformer")
-    assert (status, "2 times what was meant" in said) == (1, True)
+    assert "2 times what was meant" in told("--tensors", path, "--expected", "transformer")[1]
     record(path, output=lambda q, k, v: q[1:])
     assert "got q, k, v, output of (20, 4, 32), (20, 2, 32)" in told("--tensors", path)[1]
 
