@@ -235,8 +235,8 @@ def way_to_be_seen(model: nn.Module) -> str:
     for part in parts:
         if not part._supports_sdpa:
             return (
-                f"{type(part).__name__} refuses that function: attn_implementation='eager' and "
-                "output_attentions=True give its weights; attnlib.rows measures them over their sum"
+                f"{type(part).__name__} refuses that function: attn_implementation='eager' writes "
+                "its softmax out, which can be seen"
             )
     if all(part.config._attn_implementation == "sdpa" for part in parts):
         return ""
