@@ -4,6 +4,7 @@ import multiprocessing
 import resource
 import sys
 import warnings
+from argparse import ArgumentParser
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.census import families, watched
+from experiments.census import audited, families, watched
 from experiments.census.families import Change
 from experiments.census.watched import Found
 from experiments.records import Work, recorded
@@ -203,4 +204,11 @@ def digits(value: float) -> float:
 
 if __name__ == "__main__":
     families.files("llama")  # what all families import is imported once
-    recorded("census", work(), {"places": families.PLACES}, "torch", "transformers")
+    asked = ArgumentParser(prog="python -m experiments.census")
+    asked.add_argument("--audit", action="store_true", help="audit each family instead")
+    asked.add_argument("--part", default="1/1", help="K/N: every Nth family, from the Kth")
+    given = asked.parse_args()
+    if given.audit:
+        audited.record(given.part)
+    else:
+        recorded("census", work(), {"places": families.PLACES}, "torch", "transformers")

@@ -90,7 +90,41 @@ class Product(NamedTuple):
         return [float(one.max() / one.min().clamp(min=1e-12)) for one in sizes]
 
 
-class Watched(Watching):
+class WithoutWeights(Mode):
+    """A mode in which `projected` says what a product with a weight gives."""
+
+    weights: set[int]
+    """Where the numbers of the weights are."""
+
+    def of_weight(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what stands for a product with a weight; None for all else."""
+        name = getattr(func, "__name__", "")
+        if "grouped_mm" in name:
+            return self.projected(args[0], (*args[0].shape[:-1], args[1].shape[-1]), args[1])
+        if func is functional.linear:
+            return self.projected(args[0], (*args[0].shape[:-1], args[1].shape[0]), args[1])
+        if func is functional.embedding and args[1].numel() > BIG and args[1].requires_grad:
+            return self.projected(args[0], (*args[0].shape, args[1].shape[1]), args[1])
+        if name in CONVOLUTIONS or (name in PROJECTIONS and any(map(self.is_weight, args))):
+            tensors = [one for one in args if isinstance(one, Tensor)]
+            given = next((one for one in tensors if not self.is_weight(one)), None)
+            weight = next((one for one in tensors if self.is_weight(one)), None)
+            named = {key: on_meta(one) for key, one in kwargs.items()}
+            return self.projected(given, func(*map(on_meta, args), **named).shape, weight)
+        return None
+
+    def is_weight(self, one: Any) -> bool:
+        """Return whether a tensor is a view of a weight."""
+        return isinstance(one, Tensor) and (
+            one.device.type == "cpu" and one.untyped_storage().data_ptr() in self.weights
+        )
+
+    def projected(self, given: Tensor | None, shape: Any, weight: Any) -> Tensor:
+        """Return what stands for the product of `given` and a weight."""
+        raise NotImplementedError
+
+
+class Watched(Watching, WithoutWeights):
     """A mode that finds what multiplies q·k in each softmax of a model.
 
     Projections give signs, or with `other` signs whose size grows over the features, and then a
@@ -117,16 +151,9 @@ class Watched(Watching):
         if func is functional.scaled_dot_product_attention:
             with self:
                 return written_out(*args, **kwargs)
-        if "grouped_mm" in name:
-            return self.projected(args[0], (*args[0].shape[:-1], args[1].shape[-1]))
-        if func is functional.linear:
-            return self.projected(args[0], (*args[0].shape[:-1], args[1].shape[0]))
-        if func is functional.embedding and args[1].numel() > BIG and args[1].requires_grad:
-            return self.projected(args[0], (*args[0].shape, args[1].shape[1]))
-        if name in CONVOLUTIONS or (name in PROJECTIONS and any(map(self.is_weight, args))):
-            given = (one for one in args if isinstance(one, Tensor) and not self.is_weight(one))
-            named = {key: on_meta(one) for key, one in kwargs.items()}
-            return self.projected(next(given, None), func(*map(on_meta, args), **named).shape)
+        stand_in = self.of_weight(func, args, kwargs)
+        if stand_in is not None:
+            return stand_in
         result = func(*args, **kwargs)
         if name in PRODUCTS:
             return self.product(args, kwargs, result)
@@ -137,13 +164,7 @@ class Watched(Watching):
             return result + self.sigmoids[-1]
         return result
 
-    def is_weight(self, one: Any) -> bool:
-        """Return whether a tensor is a view of a weight."""
-        return isinstance(one, Tensor) and (
-            one.device.type == "cpu" and one.untyped_storage().data_ptr() in self.weights
-        )
-
-    def projected(self, given: Tensor | None, shape: Any) -> Tensor:
+    def projected(self, given: Tensor | None, shape: Any, _: Any = None) -> Tensor:
         """Return ±1 in the place of what a projection gives; see whether a gate came before."""
         if given is not None and self.last and "v" in self.last[0]:
             on_values, *on_gates = depends(given, [self.last[1], *self.sigmoids])

@@ -1,0 +1,365 @@
+"""Record what the audit says of each family, as released and with a fault put in.
+
+    python -m experiments.census --audit [--part 2/4]
+
+Each model of the census is built as there, small and without weights. Where the census puts ±1 in
+the place of a product with a weight, here each row of a weight has one number, ±1, in a place of
+its own: a linear map of what came before, so that implementations can be compared. The faults
+are put in where the module hands q, k and its scale to a function of attention, or to a softmax,
+and the audit looks for them as in any model.
+"""
+
+import math
+import multiprocessing
+import re
+import resource
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from functools import partial, wraps
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlib.auditing import Report, audit
+from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from experiments import provenance
+from experiments.census import families
+from experiments.census.watched import WithoutWeights
+from experiments.records import Record, complete, load, path_of
+
+NAME = "audited_families"
+SECONDS, MEMORY = 20, 10 << 30
+"""Of the processor for an audit, and bytes for a family."""
+LENGTH = 32
+"""No law in n is looked for."""
+NOISE = torch.randn(1 << 20, generator=torch.Generator().manual_seed(2))
+NORM = re.compile(r"^(q|k|qk|query|key)_?\w*norm|norm_?(q|k)$|^(q|k)_ln$|^qk_?l2", re.IGNORECASE)
+"""The names of norms of queries and keys, of a latent vector (q_a_layernorm) not among them."""
+
+
+class Sparse(WithoutWeights):
+    """A mode in which each row of a weight has one number, ±1."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+        self.maps: dict[Any, tuple[int, Tensor, Tensor]] = {}
+
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the function returns with such weights."""
+        if func is MULTI_HEAD:
+            with self:
+                return MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+        stand_in = self.of_weight(func, args, kwargs)
+        return func(*args, **kwargs) if stand_in is None else stand_in
+
+    def projected(self, given: Tensor | None, shape: Any, weight: Any) -> Tensor:
+        """Return numbers of `given` with signs; of tokens, a vector of noise for each."""
+        by_token = given is not None and given.shape[:-1] == tuple(shape[:-1])
+        if given is None or not given.is_floating_point():
+            given, by_token = NOISE[: shape[-1]] if given is None else given, False
+        into = shape[-1] if by_token else math.prod(shape)
+        of = given.shape[-1] if by_token else given.numel()
+        key = weight.data_ptr(), tuple(weight.shape), into, of
+        if key not in self.maps:
+            draw = torch.Generator().manual_seed(len(self.maps))
+            places = torch.randint(of, (into,), generator=draw)
+            signs = torch.randint(2, (into,), generator=draw) * 2.0 - 1.0
+            self.maps[key] = len(self.maps), places, signs
+        number, places, signs = self.maps[key]
+        if not given.is_floating_point():
+            rows = given.long()[..., None] * 1009 + torch.arange(shape[-1]) + 7919 * number
+            return NOISE[rows % len(NOISE)]
+        mixed = given[..., places] if by_token else given.flatten()[places].reshape(shape)
+        return mixed * (signs if by_token else signs.reshape(shape)).to(given.dtype)
+
+
+class Place(NamedTuple):
+    """A layer of attention that the audit has seen."""
+
+    model: Any
+    inputs: dict[str, Tensor]
+    name: str
+    module: nn.Module
+
+
+def audited(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the audit says of each model of a family, and of each fault."""
+    resource.setrlimit(resource.RLIMIT_CPU, (10 * SECONDS, 10 * SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    released, places = [], []
+    for model, inputs in runnable(family):
+        answer, report = asked(model, inputs)
+        released.append({"model": type(model).__name__, **answer})
+        modules = dict(model.named_modules())
+        names = [name.partition(" (")[0] for name in (report.parts if report else ())]
+        places += [Place(model, inputs, one, modules[one]) for one in names if one in modules]
+    return {"released": released, "faults": faults(places, rows)}
+
+
+def runnable(family: str) -> Iterator[tuple[Any, dict[str, Tensor]]]:
+    """Yield the models that show each kind of attention of a family, and what they read."""
+    for file in families.files(family):
+        wanted = {kind.__name__ for kind in families.attention_of(file)}
+        done: set[Any] = set()
+        for kind in families.models_of(file):
+            if kind.config_class in done or (done and not wanted):
+                continue
+            with suppress(Exception):
+                model = families.made(kind)
+                readers = list(read(model))
+                if readers:
+                    done.add(kind.config_class)
+                for part, inputs in readers:
+                    wanted -= {type(one).__name__ for one in part.modules()}
+                    yield part, inputs
+
+
+def read(model: Any) -> Iterator[tuple[Any, dict[str, Tensor]]]:
+    """Yield the model, or those parts of it that run, and what they read."""
+    names = {module: name for name, module in model.named_modules()}
+    ran: list[str] = []
+    for part in families.readers(model):
+        if any(f"{names[part]}.".startswith(one) for one in ran):
+            continue
+        for inputs in families.inputs(part):
+            if "position_ids" in inputs:
+                continue  # the census leaves out positions
+            draw = torch.Generator().manual_seed(3)
+            inputs = {
+                name: torch.randn(one.shape, generator=draw) if one.is_floating_point() else one
+                for name, one in inputs.items()
+            }
+            with suppress(Exception), Sparse(part), torch.no_grad():
+                part(**inputs)
+                ran.append(f"{names[part]}." if names[part] else "")
+                yield part, inputs
+                break
+        if "" in ran:
+            return
+
+
+def asked(model: Any, inputs: dict[str, Tensor]) -> tuple[dict[str, Any], Report | None]:
+    """Return what the audit says in some words, and its report."""
+    start = time.process_time()
+    report = None
+    try:
+        with limited(), Sparse(model):
+            report = audit(model, inputs, length=LENGTH)
+        answer: dict[str, Any] = {True: "passed", False: "findings", None: "not known"}[
+            report.passed
+        ]
+        found: dict[str, Any] = {"is": answer}
+        found["codes"] = sorted({f"{one.code} {one.where}" for one in report.findings})
+        lines = [str(one) for one in report.findings] or list(report.unknown)
+        found["lines"] = [line[:200] for line in lines[:4]]
+    except TimeoutError:
+        found = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
+    except (RuntimeError, ValueError) as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        own = trace is not None and "/attnlib/" in trace.tb_frame.f_code.co_filename
+        found = {"is": "refused" if own else "traceback", "lines": [said(error)]}
+    except Exception as error:
+        found = {"is": "traceback", "lines": [said(error)]}
+    return {**found, "seconds": round(time.process_time() - start, 2)}, report
+
+
+def said(error: BaseException) -> str:
+    """Return what an error says."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Raise TimeoutError where what is inside takes too long."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def faults(places: list[Place], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the audit says of each fault that the family can have."""
+    found: dict[str, Any] = {}
+    if places:
+        found["doubled"] = with_scale(places[-1], 2.0)
+    for place in reversed(places):
+        kind = type(place.module).__name__
+        of_kind = [row for row in rows if row["kind"] == kind]
+        times = {row["d"]: row["d"] ** -0.5 / row["scale"] for row in of_kind}
+        if any(abs(one - 1.0) > 5e-3 for one in times.values()) and "1/√d" not in found:
+            found["1/√d"] = with_scale(place, times)
+        normed = of_kind and all("norm" in row and set(row["norm"]) != {"no"} for row in of_kind)
+        if normed and "no norm" not in found:
+            found["no norm"] = without_norm(place)
+    return found
+
+
+def with_scale(place: Place, times: dict[int, float] | float) -> dict[str, Any]:
+    """Return what the audit says where one layer multiplies q·k by so much more, for each d."""
+    with multiplied(place.module, times) as by:
+        answer, _ = asked(place.model, place.inputs)
+    return judged(answer, place, by=by)
+
+
+def without_norm(place: Place) -> dict[str, Any]:
+    """Return what the audit says where one layer leaves out its norms of q and k."""
+    module = place.module
+    norms = {name: part for name, part in module.named_children() if NORM.search(name)}
+    if not norms:
+        return {"is": "not put in", "lines": ["the norm is no module"], "layer": place.name}
+    for name in norms:
+        setattr(module, name, AsItIs())
+    try:
+        answer, _ = asked(place.model, place.inputs)
+    finally:
+        for name, part in norms.items():
+            setattr(module, name, part)
+    return judged(answer, place, norms=sorted(norms))
+
+
+def judged(answer: dict[str, Any], place: Place, **more: Any) -> dict[str, Any]:
+    """Return an answer with the layer and kind, and whether a finding names the layer."""
+    named = any(place.name in one for one in answer.get("codes", ()))
+    kind = type(place.module).__name__
+    return {**answer, "named": named, "layer": place.name, "kind": kind, **more}
+
+
+class AsItIs(nn.Module):
+    """Takes the place of a norm."""
+
+    def forward(self, x: Tensor, *_: Any, **__: Any) -> Tensor:
+        """Return what is given."""
+        return x
+
+
+@contextmanager
+def multiplied(module: nn.Module, times: dict[int, float] | float) -> Iterator[list[str]]:
+    """While a module runs, multiply the scale that it hands over, or the logits of its softmax.
+
+    Yields a list of where that was done, and by what.
+    """
+    from transformers import AttentionInterface
+
+    def factor(d: int | None) -> float:
+        of = times if isinstance(times, dict) else {d: times}
+        return of[d] if d in of else next(iter(of.values()))
+
+    running: list[bool] = []
+    done: list[str] = []
+    hooks = [
+        module.register_forward_pre_hook(lambda *_: running.append(True)),
+        module.register_forward_hook(lambda *_: running.clear(), always_call=True),
+    ]
+    get = AttentionInterface.get_interface
+
+    def interface(registry: Any, *names: Any, **named: Any) -> Any:
+        function = get(registry, *names, **named)
+        if not running:
+            return function
+
+        def called(part: Any, query: Tensor, *args: Any, scaling: Any = None, **rest: Any) -> Any:
+            own = query.shape[-1] ** -0.5 if scaling is None else scaling
+            running.clear()
+            by = factor(query.shape[-1])
+            done[:] = ["scaling", f"{by:.4g}"]
+            return function(part, query, *args, scaling=own * by, **rest)
+
+        return called
+
+    def of_logits(softmax: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(softmax)  # modes go by its name
+        def called(*args: Any, **named: Any) -> Any:
+            logits, *others = args or (named.pop("input"),)
+            if running and logits.dim() > 2:
+                running.clear()
+                done[:] = ["softmax", f"{factor(None):.4g}"]
+                logits = torch.where(logits > HIDDEN, logits * factor(None), logits)
+            return softmax(logits, *others, **named)
+
+        return called
+
+    def of_fused(fused: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(fused)
+        def called(query: Tensor, *args: Any, scale: float | None = None, **named: Any) -> Any:
+            if running:
+                running.clear()
+                by = factor(query.shape[-1])
+                done[:] = ["fused", f"{by:.4g}"]
+                scale = (query.shape[-1] ** -0.5 if scale is None else scale) * by
+            return fused(query, *args, scale=scale, **named)
+
+        return called
+
+    patches: list[tuple[Any, str, Any]] = [
+        (AttentionInterface, "get_interface", interface),
+        (torch, "softmax", of_logits(torch.softmax)),
+        (torch.Tensor, "softmax", of_logits(torch.Tensor.softmax)),
+        (nn.functional, "softmax", of_logits(nn.functional.softmax)),
+        (
+            nn.functional,
+            "scaled_dot_product_attention",
+            of_fused(nn.functional.scaled_dot_product_attention),
+        ),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    try:
+        for owner, name, patch in patches:
+            setattr(owner, name, patch)
+        yield done
+    finally:
+        for owner, name, was in before:
+            setattr(owner, name, was)
+        for hook in hooks:
+            hook.remove()
+
+
+def apart(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Audit a family in a process of its own, in limited time and memory."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
+        try:
+            return process.submit(audited, family, rows).result()
+        except BrokenProcessPool:
+            line = f"not done in {10 * SECONDS} s and 10 GB"
+            return {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
+
+
+def record(part: str = "1/1") -> Record:
+    """Record the families of a part, K of N, that are not recorded yet."""
+    number, parts = map(int, part.split("/"))
+    rows = {one.at["family"]: one.found["rows"] for one in load("census").entries}
+    families_with_rows = [name for name, found in rows.items() if found]
+    path = path_of(NAME)
+    before = {one.at["family"] for one in load(path).entries} if path.exists() else set()
+    work = [
+        ({"family": name}, partial(apart, name, rows[name]))
+        for i, name in enumerate(families_with_rows)
+        if i % parts == number - 1 or name in before
+    ]
+    return complete(
+        path,
+        work,
+        command="python -m experiments.census --audit",
+        settings={"length": LENGTH, "seconds": SECONDS},
+        made=provenance.made("numpy", "scipy", "torch", "transformers", threads=1),
+    )
