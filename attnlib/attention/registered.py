@@ -2,9 +2,11 @@
 
 import inspect
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, cast
 
@@ -18,6 +20,9 @@ from attnlib.checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.interception import LOOKS_LIKE_ATTENTION, constant_in_graphs
 from attnlib.policies import Policy, Rule, own
+
+EAGER = re.compile(r"get_interface\(\s*[\w.]+,\s*(\w+)")
+"""How a module names the function that is for it if no other is in use."""
 
 
 def register(
@@ -234,9 +239,14 @@ def _all_support_sdpa(file: str) -> bool:
     return all(one._supports_sdpa for one in models if one.__module__ == file)
 
 
+@cache
 def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:
-    """Return the attention that the file of this module writes out, if it does."""
-    return getattr(sys.modules[kind.__module__], "eager_attention_forward", None)
+    """Return the attention that the file of this module writes out for it, if it does."""
+    named = None
+    with suppress(OSError, TypeError):  # there is no source
+        named = EAGER.search(inspect.getsource(kind))
+    name = named[1] if named else "eager_attention_forward"
+    return getattr(sys.modules[kind.__module__], name, None)
 
 
 def mask_of_numbers(

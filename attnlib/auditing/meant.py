@@ -4,6 +4,7 @@ Never by the module that is audited. The families are those of the census, in `m
 """
 
 import math
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -13,15 +14,36 @@ IN_CONFIGURATIONS = {"query_pre_attn_scalar": -0.5, "attention_multiplier": 1.0}
 """Settings that say it, and the power of each."""
 
 
+NORM_OF_BOTH = re.compile(r"qk_?\w*norm|norm_qk|use_\w*qk", re.IGNORECASE)
+"""Settings that say whether q and k are normalised."""
+
+
 @cache
-def _rules() -> tuple[str, dict[str, tuple[str, float, float]]]:
-    """Return the version of transformers, and the rule, factor and power of d of each class."""
-    table = tomllib.loads(Path(__file__).with_name("meant.toml").read_text("utf-8"))
-    return table["transformers"], {
+def _table() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("meant.toml").read_text("utf-8"))
+
+
+@cache
+def _rules() -> dict[str, tuple[str, float, float]]:
+    """Return the rule, factor and power of d of each class."""
+    return {
         name: (rule["is"], rule["factor"], rule["power"])
-        for rule in table["rules"]
+        for rule in _table()["rules"]
         for name in rule["classes"].split()
     }
+
+
+def norm_is_meant(module: Any) -> bool:
+    """Return whether q and k should be normalised: by the family, unless a setting turns it off."""
+    if not _of_transformers(type(module)):
+        return False
+    settings = getattr(getattr(module, "config", None), "__dict__", {})
+    off = any(NORM_OF_BOTH.search(name) and not value for name, value in settings.items())
+    return type(module).__name__ in _table()["normed"].split() and not off
+
+
+def _of_transformers(kind: type) -> bool:
+    return kind.__module__.startswith("transformers.models.")
 
 
 def meant_by(module: Any, d: int) -> tuple[float | None, str]:
@@ -32,10 +54,10 @@ def meant_by(module: Any, d: int) -> tuple[float | None, str]:
         number = getattr(config, name, None)
         if number is not None:
             return rotated * float(number) ** power, name
-    version, rules = _rules()
-    if kind.__module__.startswith("transformers.models.") and kind.__name__ in rules:
-        rule, factor, power = rules[kind.__name__]
-        return rotated * factor * d**power, f"{rule}, d the head size: transformers {version}"
+    if _of_transformers(kind) and kind.__name__ in _rules():
+        rule, factor, power = _rules()[kind.__name__]
+        told = f"{rule}, d the head size: transformers {_table()['transformers']}"
+        return rotated * factor * d**power, told
     return None, "neither the configuration nor the census of families says it"
 
 

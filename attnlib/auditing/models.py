@@ -8,7 +8,7 @@ module itself multiplies q by shows in the length of q beside that of its projec
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected
-from attnlib.auditing.meant import meant_by
-from attnlib.auditing.projected import SAME, multiplied_before, outputs_of
+from attnlib.auditing.meant import meant_by, norm_is_meant
+from attnlib.auditing.modules import audit_module
+from attnlib.auditing.projected import SAME, Outputs, kept_length, multiplied_before, outputs_of
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
@@ -29,6 +30,8 @@ NAME = "attnlib-audit"
 IMPLEMENTATIONS = ("sdpa", "eager")
 """What is compared beside what is in use; others are compiled, which takes minutes."""
 
+FEW_HEADS = 2
+"""Of keys are asked where that can be: the others go the same way."""
 OPTIONS = ("softcap", "s_aux")
 
 
@@ -41,6 +44,10 @@ class ObservedCall(NamedTuple):
     options: dict[str, Any]
     before: float | None
     """What q·k was multiplied by before; None where that cannot be told."""
+    kept: str
+    """Which of q and k have no norm, as far as lengths tell."""
+    dtype: torch.dtype
+    device: str
 
 
 def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedCall]:
@@ -51,7 +58,7 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
 
     names = {module: name for name, module in model.named_modules()}
     observed: dict[str, ObservedCall] = {}
-    outputs: dict[nn.Module, Tensor] = {}
+    outputs: Outputs = {}
 
     def attention(
         module: nn.Module,
@@ -64,7 +71,16 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
         size = Size(query.shape[1], key.shape[1], query.shape[3])
         options = {name: rest[name] for name in OPTIONS if rest.get(name) is not None}
         before = multiplied_before(module, query, key, outputs)
-        observed[names[module]] = ObservedCall(module, size, rest.get("scaling"), options, before)
+        observed[names[module]] = ObservedCall(
+            module,
+            size,
+            rest.get("scaling"),
+            options,
+            before,
+            kept_length(module, query, key, outputs),
+            query.dtype,
+            str(query.device),
+        )
         kernel, *_ = _implementations(module).values()
         return kernel(module, query, key, value, attention_mask, **rest)
 
@@ -128,10 +144,7 @@ def audit_model(
     report = Report()
     observed = observed_calls(model, run)
     if not observed:
-        raise RuntimeError(
-            f"{type(model).__name__} hands no queries and keys to the registry of attention "
-            "functions of transformers: audit its attention as a callable"
-        )
+        return audit_module(model, run, expected)
     audited: dict[Any, dict[str, Report]] = {}
     for name, call in observed.items():
         wanted, said = expected, "expected"
@@ -141,6 +154,9 @@ def audit_model(
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
             audited[key] = _by_kernel(call, length)
+        if call.kept and norm_is_meant(call.module):
+            told = "its length is that of the projection, times one number"
+            report.add("norm", f"{call.kept} normalised", "no norm", told, where=name)
         if call.before is None:
             report.facts[name] = "what multiplies q or k before attention is unknown"
         for kernel, part in audited[key].items():
@@ -192,6 +208,11 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
         sink="s_aux" in call.options,
         one_size=True,
     )
+
+    def asked(function: Callable[..., Tensor], size: Size) -> Report:
+        subject = Subject(function, size, call.dtype, call.device)
+        return CallableAudit(subject, expected, length).run()
+
     for kernel, function in _implementations(call.module).items():
         if kernel == "sdpa" and call.options:
             continue  # transformers refuses it
@@ -207,11 +228,31 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
             output: Tensor = function(call.module, q, k, v, attn_mask, **options)[0]
             return output.transpose(1, 2)
 
-        weight = next(call.module.parameters())
-        subject = Subject(attention, call.size, weight.dtype, str(weight.device))
-        reports[kernel] = CallableAudit(subject, expected, length).run()
+        try:
+            reports[kernel] = asked(attention, _fewer_heads(call.size))
+        except ValueError:  # it wants as many as there are
+            reports[kernel] = asked(attention, call.size)
         reports[kernel].facts["kernel"] = kernel
     return reports
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Yield the tensors that a model gives, in their order."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, Mapping | Sequence) and not isinstance(output, str):
+        for part in output.values() if isinstance(output, Mapping) else output:
+            yield from _tensors(part)
+
+
+def _is_real(one: Tensor) -> bool:
+    return one.is_floating_point() and one.numel() > 1
+
+
+def _fewer_heads(size: Size) -> Size:
+    """Return a size of two heads of keys at most, each read by as many heads of queries."""
+    fewer = min(size.key_heads, FEW_HEADS)
+    return Size(size.heads // size.key_heads * fewer, fewer, size.dimension)
 
 
 def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
@@ -225,7 +266,7 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
                 # transformers warns of its own ways to call flex attention
                 with torch.no_grad(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    outputs[name] = run()[0].double()
+                    outputs[name] = next(filter(_is_real, _tensors(run())))
             except Exception as error:  # of the model, of transformers or of a compiler
                 report.facts[name] = f"refused: {' '.join(str(error).split()):.80}"
     finally:
@@ -233,10 +274,10 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
     if not outputs:
         return
     first, *others = outputs
-    spread = float(outputs[first].std())
-    eps = torch.finfo(next(model.parameters()).dtype).eps
+    spread = float(outputs[first].double().std())
+    eps = torch.finfo(outputs[first].dtype).eps
     for name in others:
-        apart = float((outputs[first] - outputs[name]).abs().max()) / spread
+        apart = float((outputs[first].double() - outputs[name].double()).abs().max()) / spread
         report.facts[f"{name} beside {first}"] = f"{apart:.1g} of the output's spread apart"
         if not apart < 1e4 * eps:
             report.add("kernels", f"what {first} gives", f"{apart:.1g} apart", name)

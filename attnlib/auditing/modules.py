@@ -4,6 +4,7 @@ PyTorch's function is taken at its word: its scale is an argument. Where attenti
 the logits are held against the product of q and k that they were made of.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.auditing.meant import meant_by
-from attnlib.auditing.projected import multiplied_before, outputs_of
+from attnlib.auditing.projected import Outputs, multiplied_before, outputs_of
 from attnlib.auditing.report import Report, Scale
 from attnlib.interception import (
     ATTENTION,
@@ -47,7 +48,7 @@ class Seen(NamedTuple):
 class _Watch(Watching):
     """A mode that notes the scale of each call of attention."""
 
-    def __init__(self, model: nn.Module, outputs: dict[nn.Module, Tensor]) -> None:
+    def __init__(self, model: nn.Module, outputs: Outputs) -> None:
         super().__init__(model)
         self.outputs = outputs
         self.products: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -71,7 +72,10 @@ class _Watch(Watching):
             tensors = [one for one in args if isinstance(one, Tensor)]
             if len(tensors) >= 2 and result.dim() > 2:
                 q, k = tensors[-2:]
-                k = k if name == "einsum" else k.transpose(-2, -1)
+                if name == "einsum":
+                    q, k = _in_order(args[0], q, k)
+                else:
+                    k = k.transpose(-2, -1)
                 self.products = [*self.products[1 - REMEMBERED :], (q, k, result.detach().clone())]
         elif name == "softmax" and result.dim() > 2:
             logits = kwargs.get("input", args[0] if args else None)
@@ -86,8 +90,10 @@ class _Watch(Watching):
     def observed(self, q: Tensor, k: Tensor, scale: float, doubt: str) -> None:
         """Note a call with its queries and keys, (…, tokens, d)."""
         before = None
+        if q.dim() == k.dim() == 3:  # the heads of one text
+            q, k = q[None], k[None]
         if q.dim() == k.dim() == 4:
-            before = multiplied_before(self.running[-1], q, k, self.outputs)
+            before = multiplied_before(self.running[-1], q, _unrepeated(k), self.outputs)
         doubt = doubt or ("" if before else "what multiplies q or k before attention is unknown")
         self.note(q.shape[-1], k.shape[-2], scale * (before or 1.0), doubt)
 
@@ -96,6 +102,26 @@ class _Watch(Watching):
         name, number = self.count_call(self.running[-1])
         name = f"{name} ({number + 1})" if number else name
         self.found[name or "the module"] = Seen(self.running[-1], d, keys, scale, doubt)
+
+
+def _in_order(equation: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return q and k of an einsum with axes in the order of the logits, and d last, if it tells."""
+    text = equation if isinstance(equation, str) else ""
+    left, right, out = [*text.replace("->", ",").replace(" ", "").split(","), "", ""][:3]
+    summed = set(left) & set(right) - set(out)
+    if "." in text or len(summed) != 1 or len(out) < 3:
+        return q, k
+    (d,) = summed
+    for_q, for_k = out[:-1] + d, out[:-2] + out[-1] + d
+    if set(for_q) != set(left) or set(for_k) != set(right):
+        return q, k
+    return q.permute(*map(left.index, for_q)), k.permute(*map(right.index, for_k))
+
+
+def _unrepeated(k: Tensor) -> Tensor:
+    """Return keys without the copies that make one head for each of the queries."""
+    changes = int((k[:, 1:] != k[:, :-1]).flatten(2).any(-1).any(0).sum())
+    return k[:, :: max(1, k.shape[1] // (changes + 1))]
 
 
 def _slope(logits: Tensor, product: Tensor) -> tuple[float, float]:
@@ -134,7 +160,6 @@ def audit_module(
         ends = value * (1.0 - EXACT / 10), value * (1.0 + EXACT / 10)
         law = seen.doubt or "as it is called"
         report.parts[name] = Report(Scale("dot product", keys, keys - 1.0, value, *ends, law))
-        kinds.setdefault((type(seen.module), seen.d, seen.doubt), {})[name] = seen.scale
         meant, said = expected, "expected"
         if meant is None:
             meant, said = meant_by(seen.module, seen.d)
@@ -142,13 +167,14 @@ def audit_module(
             meant = float(meant.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
         if meant is None or seen.doubt:
             report.unknown.append(f"{name}: found {seen.scale:.4g} ({seen.doubt or said})")
+            kinds.setdefault((type(seen.module), seen.d, seen.doubt), {})[name] = seen.scale
         elif not np.isclose(seen.scale, meant, rtol=SAME):
             times = f"{seen.scale / meant:.4g} times what was meant"
             report.add("scale", f"{meant:.4g} ({said})", f"{seen.scale:.4g}", times, where=name)
     for scales in kinds.values():
-        usual = float(np.median(list(scales.values())))
+        usual, _ = Counter(float(f"{scale:.3g}") for scale in scales.values()).most_common(1)[0]
         for name, scale in scales.items():
-            if expected is None and not np.isclose(scale, usual, rtol=SAME):
+            if not np.isclose(scale, usual, rtol=SAME):
                 told = f"{usual:.4g}, as in other layers"
                 report.add("layers", told, f"{scale:.4g}", f"of {len(scales)} layers", where=name)
     return report

@@ -1,30 +1,32 @@
-"""What a module multiplies q and k by between their projections, or norms, and attention."""
+"""What a module multiplies q and k by between their projections, or norms, and attention.
+
+Parts are not known by their names: the length of a query is one number times that of its
+projection, in every head and token, since a rotation leaves lengths alone; chance does not do this.
+"""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor, nn
 
-from attnlib.projections import FUSED, NORMS, PROJECTIONS
-
-QUERIES, KEYS = (*NORMS, *PROJECTIONS, "q_b_proj"), (*NORMS.values(), *PROJECTIONS.values())
-"""What the modules are called whose outputs are the queries and keys, the last of them first."""
 SAME = 1e-2
 """Ratios of lengths that differ by less are one number."""
+Outputs = dict[nn.Module, list[Tensor]]
 
 
 @contextmanager
-def outputs_of(
-    model: nn.Module, outputs: dict[nn.Module, Tensor] | None = None
-) -> Iterator[dict[nn.Module, Tensor]]:
-    """Note what the projections and norms of queries and keys give."""
-    noted: dict[nn.Module, Tensor] = {} if outputs is None else outputs
-    hooks = [
-        module.register_forward_hook(lambda part, _, output: noted.__setitem__(part, output))
-        for name, module in model.named_modules()
-        if name.rpartition(".")[2] in (*QUERIES, *KEYS, *FUSED)
-    ]
+def outputs_of(model: nn.Module, outputs: Outputs | None = None) -> Iterator[Outputs]:
+    """Note what projections and norms give."""
+    noted: Outputs = {} if outputs is None else outputs
+
+    def note(part: nn.Module, _: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.is_floating_point():
+            noted.setdefault(part, []).append(output.detach())
+
+    leaves = [part for part in model.modules() if not any(True for _ in part.children())]
+    hooks = [part.register_forward_hook(note) for part in leaves]
     try:
         yield noted
     finally:
@@ -33,38 +35,53 @@ def outputs_of(
 
 
 def multiplied_before(
-    module: nn.Module, query: Tensor, key: Tensor, outputs: dict[nn.Module, Tensor]
+    module: nn.Module, query: Tensor, key: Tensor, outputs: Outputs
 ) -> float | None:
-    """Return |q| |k| over the same of what was projected: a rotation leaves lengths alone.
+    """Return |q| |k| over the same of what was projected, or normalised after.
 
-    query, key: (batch, heads, tokens, d). None where no projection fits, or the ratio varies.
+    query, key: (batch, heads, tokens, d). None where the ratio to no part's output is one number.
     """
+    ratios = [_ratio(module, tensor, outputs, norms=True) for tensor in (query, key)]
+    return None if None in ratios else math.prod(filter(None, ratios))
 
-    def output_of(names: tuple[str, ...]) -> Tensor | None:
-        parts = (getattr(module, name, None) for name in names)
-        return next((outputs[part] for part in parts if part in outputs), None)
 
-    def ratio(tensor: Tensor, projected: Tensor) -> float:
-        batch, heads, tokens, d = tensor.shape
-        if projected.shape != tensor.shape:
-            projected = projected.reshape(batch, tokens, heads, d).transpose(1, 2)
-        ratios = tensor.double().norm(dim=-1) / projected.double().norm(dim=-1)
-        middle = float(ratios.median())
-        return middle if bool(((ratios / middle - 1.0).abs() < SAME).all()) else math.nan
+def kept_length(module: nn.Module, query: Tensor, key: Tensor, outputs: Outputs) -> str:
+    """Return which of q and k are their projections times one number, so that none has a norm."""
+    tensors = {"q": query, "k": key}
+    kept = [name for name, one in tensors.items() if _ratio(module, one, outputs, norms=False)]
+    return " and ".join(kept)
 
-    batch, heads, tokens, d = query.shape
-    key_heads = key.shape[1]
-    q, k, fused = output_of(QUERIES), output_of(KEYS), output_of(FUSED)
-    pairs = [] if q is None or k is None else [(q, k)]
-    if fused is not None and fused.numel() == batch * tokens * (heads + 2 * key_heads) * d:
-        flat = fused.reshape(batch, tokens, heads + 2 * key_heads, d)
-        pairs.append((flat[:, :, :heads], flat[:, :, heads : heads + key_heads]))
-        if heads == key_heads:  # q, k and v of a head side by side
-            by_head = fused.reshape(batch, tokens, heads, 3, d)
-            pairs.append((by_head[:, :, :, 0], by_head[:, :, :, 1]))
-    for q, k in pairs:
-        if q.numel() == query.numel() and k.numel() == key.numel():
-            both = ratio(query, q) * ratio(key, k)
-            if math.isfinite(both):
-                return both
+
+def _ratio(module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool) -> float | None:
+    """Return the ratio of lengths to what a part gives, if it is the same for all."""
+    same = SAME if norms else 64.0 * torch.finfo(tensor.dtype).eps
+    lengths = tensor.double().norm(dim=-1)
+    for part in module.modules():
+        if not norms and "norm" in type(part).__name__.lower():
+            continue
+        for output in reversed(outputs.get(part, [])):
+            for projected in _by_head(output, tensor.shape):
+                ratios = lengths / projected.double().norm(dim=-1)
+                middle = float(ratios.median())
+                if bool(((ratios / middle - 1.0).abs() < same).all()):
+                    return middle
     return None
+
+
+def _by_head(output: Tensor, shape: torch.Size) -> Iterator[Tensor]:
+    """Yield what may be q or k in an output: all of it, or a part beside others, by head or not."""
+    batch, heads, tokens, d = shape
+    if output.shape == shape:
+        yield output
+    size = batch * tokens * heads * d
+    if not size or (output.numel() % size and output.numel() % (batch * tokens * d)):
+        return
+    slots = output.numel() // (batch * tokens * d)
+    if slots < heads:
+        return
+    each = output.reshape(batch, tokens, slots, d)
+    for first in range(0, slots - heads + 1, heads):
+        yield each[:, :, first : first + heads].transpose(1, 2)
+    if heads > 1 and slots > heads and slots % heads == 0:
+        by_head = each.unflatten(2, (heads, slots // heads))
+        yield from (one.transpose(1, 2) for one in by_head.unbind(3))

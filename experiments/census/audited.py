@@ -66,7 +66,8 @@ class Sparse(WithoutWeights):
             given, by_token = NOISE[: shape[-1]] if given is None else given, False
         into = shape[-1] if by_token else math.prod(shape)
         of = given.shape[-1] if by_token else given.numel()
-        key = weight.data_ptr(), tuple(weight.shape), into, of
+        of_weight = () if weight is None else (weight.data_ptr(), tuple(weight.shape))
+        key = of_weight, into, of
         if key not in self.maps:
             draw = torch.Generator().manual_seed(len(self.maps))
             places = torch.randint(of, (into,), generator=draw)
@@ -84,7 +85,7 @@ class Place(NamedTuple):
     """A layer of attention that the audit has seen."""
 
     model: Any
-    inputs: dict[str, Tensor]
+    inputs: dict[str, Any]
     name: str
     module: nn.Module
 
@@ -101,45 +102,43 @@ def audited(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         released.append({"model": type(model).__name__, **answer})
         modules = dict(model.named_modules())
         names = [name.partition(" (")[0] for name in (report.parts if report else ())]
+        names = ["" if name == "the module" else name for name in names]
         places += [Place(model, inputs, one, modules[one]) for one in names if one in modules]
     return {"released": released, "faults": faults(places, rows)}
 
 
-def runnable(family: str) -> Iterator[tuple[Any, dict[str, Tensor]]]:
-    """Yield the models that show each kind of attention of a family, and what they read."""
+def runnable(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield models, or layers, that show each kind of attention of a family; what they read."""
     for file in families.files(family):
-        wanted = {kind.__name__ for kind in families.attention_of(file)}
-        done: set[Any] = set()
+        kinds = {kind.__name__: kind for kind in families.attention_of(file)}
+        wanted, done = set(kinds), set()
         for kind in families.models_of(file):
             if kind.config_class in done or (done and not wanted):
                 continue
             with suppress(Exception):
-                model = families.made(kind)
-                readers = list(read(model))
-                if readers:
+                for part, inputs in read(families.made(kind)):
                     done.add(kind.config_class)
-                for part, inputs in readers:
                     wanted -= {type(one).__name__ for one in part.modules()}
                     yield part, inputs
+        for name in sorted(wanted):
+            for layer, call in families.alone(kinds[name], file):
+                given = random(call.keywords)
+                if runs(layer, given):
+                    yield layer, given
+                    break
 
 
-def read(model: Any) -> Iterator[tuple[Any, dict[str, Tensor]]]:
+def read(model: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield the model, or those parts of it that run, and what they read."""
     names = {module: name for name, module in model.named_modules()}
     ran: list[str] = []
     for part in families.readers(model):
+        part.config.use_cache = False
         if any(f"{names[part]}.".startswith(one) for one in ran):
             continue
-        for inputs in families.inputs(part):
-            if "position_ids" in inputs:
-                continue  # the census leaves out positions
-            draw = torch.Generator().manual_seed(3)
-            inputs = {
-                name: torch.randn(one.shape, generator=draw) if one.is_floating_point() else one
-                for name, one in inputs.items()
-            }
-            with suppress(Exception), Sparse(part), torch.no_grad():
-                part(**inputs)
+        for inputs in map(random, families.inputs(part)):
+            # the places of the census are far apart
+            if "position_ids" not in inputs and runs(part, inputs):
                 ran.append(f"{names[part]}." if names[part] else "")
                 yield part, inputs
                 break
@@ -147,7 +146,26 @@ def read(model: Any) -> Iterator[tuple[Any, dict[str, Tensor]]]:
             return
 
 
-def asked(model: Any, inputs: dict[str, Tensor]) -> tuple[dict[str, Any], Report | None]:
+def random(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs with random numbers in them."""
+    draw = torch.Generator().manual_seed(3)
+
+    def filled(one: Any) -> Any:  # a tuple is a rotation
+        is_float = isinstance(one, Tensor) and one.is_floating_point()
+        return torch.randn(one.shape, generator=draw) if is_float else one
+
+    return {name: filled(one) for name, one in inputs.items()}
+
+
+def runs(module: nn.Module, inputs: dict[str, Any]) -> bool:
+    """Return whether a module runs on these inputs."""
+    with suppress(Exception), Sparse(module), torch.no_grad():
+        module(**inputs)
+        return True
+    return False
+
+
+def asked(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Report | None]:
     """Return what the audit says in some words, and its report."""
     start = time.process_time()
     report = None

@@ -183,7 +183,7 @@ def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
         "pixel_values": [(1, *picture), (1, *film)],
         "pixel_values_videos": [(1, *film)],
         "input_features": [(1, mel, sound), (1, 128, mel)],
-        "input_values": [(1, 16000), (1, 1, 16000)],
+        "input_values": [(1, 16000), (1, 1, 16000), (1, told("max_length", otherwise=64), mel)],
         "inputs_embeds": [(1, TOKENS, width)],
         "hidden_states": [(1, TOKENS, width), (TOKENS, width)],
     }

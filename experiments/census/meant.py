@@ -34,6 +34,15 @@ def classes(census: Record) -> dict[str, list[str]]:
     return names
 
 
+def normed(census: Record) -> list[str]:
+    """Return the classes of attention that normalise q and k in all that was measured of them."""
+    found: dict[str, list[bool]] = {}
+    for entry in census.entries:
+        for row in entry.found["rows"]:
+            found.setdefault(row["kind"], []).append("no" not in row.get("norm", ["no"]))
+    return sorted(kind for kind, each in found.items() if all(each))
+
+
 def followed(family: str, row: dict[str, Any]) -> set[str]:
     """Return the rules that a row of the census follows, the rotation of its family aside."""
     if any(name.endswith(LEARNED) for name in row["parameters"]):
@@ -74,6 +83,12 @@ def written() -> str:
         wrapped = textwrap.fill(" ".join(names), 98)
         lines += ["", "[[rules]]", f'is = "{rule}"', f"factor = {factor!r}", f"power = {power}"]
         lines += [f'classes = """\n{wrapped}"""']
+    wrapped = textwrap.fill(" ".join(normed(census)), 98)
+    normed_lines = [
+        "# Classes that normalise q and k in every layer.",
+        f'normed = """\n{wrapped}"""',
+    ]
+    lines[4:4] = normed_lines
     return "\n".join(lines) + "\n"
 
 
