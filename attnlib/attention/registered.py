@@ -22,7 +22,6 @@ from attnlib.interception import LOOKS_LIKE_ATTENTION, constant_in_graphs
 from attnlib.policies import Policy, Rule, own
 
 EAGER = re.compile(r"get_interface\(\s*[\w.]+,\s*(\w+)")
-"""How a module names the function that is for it if no other is in use."""
 
 
 def register(
@@ -239,14 +238,23 @@ def _all_support_sdpa(file: str) -> bool:
     return all(one._supports_sdpa for one in models if one.__module__ == file)
 
 
-@cache
 def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:
     """Return the attention that the file of this module writes out for it, if it does."""
+    return getattr(sys.modules[kind.__module__], _eager_name(kind), None)
+
+
+@constant_in_graphs
+def _eager_name(kind: type) -> str:
+    """Return what the module names as the function for it if no other is in use."""
+    return _named_in(kind)
+
+
+@cache
+def _named_in(kind: Any) -> str:
     named = None
     with suppress(OSError, TypeError):  # there is no source
         named = EAGER.search(inspect.getsource(kind))
-    name = named[1] if named else "eager_attention_forward"
-    return getattr(sys.modules[kind.__module__], name, None)
+    return named[1] if named else "eager_attention_forward"
 
 
 def mask_of_numbers(

@@ -83,5 +83,5 @@ def _by_head(output: Tensor, shape: torch.Size) -> Iterator[Tensor]:
     for first in range(0, slots - heads + 1, heads):
         yield each[:, :, first : first + heads].transpose(1, 2)
     if heads > 1 and slots > heads and slots % heads == 0:
-        by_head = each.unflatten(2, (heads, slots // heads))
+        by_head = each.reshape(batch, tokens, heads, slots // heads, d)
         yield from (one.transpose(1, 2) for one in by_head.unbind(3))

@@ -111,18 +111,22 @@ def runnable(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield models, or layers, that show each kind of attention of a family; what they read."""
     for file in families.files(family):
         kinds = {kind.__name__: kind for kind in families.attention_of(file)}
-        wanted, done = set(kinds), set()
+        wanted = set(kinds)
+        done: set[Any] = set()
         for kind in families.models_of(file):
             if kind.config_class in done or (done and not wanted):
                 continue
             with suppress(Exception):
                 for part, inputs in read(families.made(kind)):
+                    has = {type(one).__name__ for one in part.modules()}
+                    if kinds and not kinds.keys() & has:
+                        continue  # a part without attention, or with other layers only
                     done.add(kind.config_class)
-                    wanted -= {type(one).__name__ for one in part.modules()}
+                    wanted -= has
                     yield part, inputs
         for name in sorted(wanted):
             for layer, call in families.alone(kinds[name], file):
-                given = random(call.keywords)
+                given = random(getattr(call, "keywords", {}))
                 if runs(layer, given):
                     yield layer, given
                     break
@@ -172,10 +176,8 @@ def asked(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Report | 
     try:
         with limited(), Sparse(model):
             report = audit(model, inputs, length=LENGTH)
-        answer: dict[str, Any] = {True: "passed", False: "findings", None: "not known"}[
-            report.passed
-        ]
-        found: dict[str, Any] = {"is": answer}
+        words = {True: "passed", False: "findings", None: "not known"}
+        found: dict[str, Any] = {"is": words[report.passed]}
         found["codes"] = sorted({f"{one.code} {one.where}" for one in report.findings})
         lines = [str(one) for one in report.findings] or list(report.unknown)
         found["lines"] = [line[:200] for line in lines[:4]]
@@ -280,8 +282,9 @@ def multiplied(module: nn.Module, times: dict[int, float] | float) -> Iterator[l
     from transformers import AttentionInterface
 
     def factor(d: int | None) -> float:
-        of = times if isinstance(times, dict) else {d: times}
-        return of[d] if d in of else next(iter(of.values()))
+        if not isinstance(times, dict):
+            return times
+        return times.get(d or 0, next(iter(times.values())))
 
     running: list[bool] = []
     done: list[str] = []
