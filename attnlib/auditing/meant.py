@@ -16,6 +16,7 @@ IN_CONFIGURATIONS = {"query_pre_attn_scalar": -0.5, "attention_multiplier": 1.0}
 
 NORM_OF_BOTH = re.compile(r"qk_?\w*norm|norm_qk|use_\w*qk", re.IGNORECASE)
 """Settings that say whether q and k are normalised."""
+NO_NORM = "its length is that of the projection, times one number"
 
 
 @cache

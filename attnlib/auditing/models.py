@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected
-from attnlib.auditing.meant import meant_by, norm_is_meant
+from attnlib.auditing.meant import NO_NORM, meant_by, norm_is_meant
 from attnlib.auditing.modules import audit_module
 from attnlib.auditing.projected import SAME, Outputs, kept_length, multiplied_before, outputs_of
 from attnlib.auditing.report import Report
@@ -155,8 +155,7 @@ def audit_model(
         if key not in audited:
             audited[key] = _by_kernel(call, length)
         if call.kept and norm_is_meant(call.module):
-            told = "its length is that of the projection, times one number"
-            report.add("norm", f"{call.kept} normalised", "no norm", told, where=name)
+            report.add("norm", f"{call.kept} normalised", "no norm", NO_NORM, where=name)
         if call.before is None:
             report.facts[name] = "what multiplies q or k before attention is unknown"
         for kernel, part in audited[key].items():

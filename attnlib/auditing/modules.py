@@ -1,7 +1,7 @@
 """The audit of any module: what it hands to PyTorch's attention, or writes out before a softmax.
 
 PyTorch's function is taken at its word: its scale is an argument. Where attention is written out,
-the logits are held against the product of q and k that they were made of.
+the logits are differentiated by the product of q and k that they were made of.
 """
 
 from collections import Counter
@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.auditing.meant import meant_by
-from attnlib.auditing.projected import Outputs, multiplied_before, outputs_of
+from attnlib.auditing.meant import NO_NORM, meant_by, norm_is_meant
+from attnlib.auditing.projected import Outputs, kept_length, multiplied_before, outputs_of
 from attnlib.auditing.report import Report, Scale
 from attnlib.interception import (
     ATTENTION,
     FAST_PATH_OFF,
     HIDDEN,
+    LOOKS_LIKE_ATTENTION,
     MULTI_HEAD,
     Arguments,
     Watching,
@@ -29,7 +30,7 @@ PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum", "baddbmm"}
 REMEMBERED = 8
 """Products that a softmax may be of."""
 EXACT = 1e-3
-"""Logits that are farther from a multiple of q·k have something added."""
+"""Derivatives that differ by less are one number."""
 SAME = 5e-3
 
 
@@ -43,15 +44,32 @@ class Seen(NamedTuple):
     """What multiplies q·k in the call and, as far as projections tell it, before."""
     doubt: str
     """What is not known of it, or ""."""
+    kept: str
+    """Which of q and k have no norm, as far as lengths tell."""
+
+
+class Product(NamedTuple):
+    """A product that may be one of q and k."""
+
+    q: Tensor
+    k: Tensor
+    added: Tensor
+    """Zeros that were added to it, by which logits are differentiated."""
+    factor: float
+    """What multiplies q·k in the product itself."""
 
 
 class _Watch(Watching):
-    """A mode that notes the scale of each call of attention."""
+    """A mode that notes the scale of each call of attention.
+
+    From a product to the softmax derivatives are kept: what is added to q·k does not change them.
+    """
 
     def __init__(self, model: nn.Module, outputs: Outputs) -> None:
         super().__init__(model)
         self.outputs = outputs
-        self.products: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.products: list[Product] = []
+        self.depth = 0  # of the module in which derivatives are kept
         self.found: dict[str, Seen] = {}
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -62,46 +80,83 @@ class _Watch(Watching):
             return result
         if func is MULTI_HEAD:  # PyTorch's own divides by √d in each of its ways
             key, width, heads = (args[1], args[3], args[4])
-            self.note(width // heads, len(key), (width // heads) ** -0.5, "")
+            self.note(self.running[-1], width // heads, len(key), (width // heads) ** -0.5)
         elif func in ATTENTION:
             given = Arguments(*args, **kwargs)
             d = given.query.shape[-1]
             own = d**-0.5 if given.scale is None else float(given.scale)
             self.observed(given.query, given.key, own, "")
         elif name in PRODUCTS and isinstance(result, Tensor):
-            tensors = [one for one in args if isinstance(one, Tensor)]
-            if len(tensors) >= 2 and result.dim() > 2:
-                q, k = tensors[-2:]
-                if name == "einsum":
-                    q, k = _in_order(args[0], q, k)
-                else:
-                    k = k.transpose(-2, -1)
-                self.products = [*self.products[1 - REMEMBERED :], (q, k, result.detach().clone())]
-        elif name == "softmax" and result.dim() > 2:
-            logits = kwargs.get("input", args[0] if args else None)
-            for q, k, product in reversed(self.products):
-                if isinstance(logits, Tensor) and product.shape == logits.shape:
-                    slope, off = _slope(logits.detach(), product)
-                    self.observed(q, k, slope, "" if off < EXACT else "something is added to q·k")
-                    self.products = []
-                    break
+            return self.product(name, args, kwargs, result)
+        elif name == "softmax" and self.products:
+            self.softmax(kwargs.get("input", args[0] if args else None))
+            return result.detach()
         return result
+
+    def product(self, name: str, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
+        """Remember a product of two tensors, and keep derivatives by it."""
+        given = (*args, *kwargs.values())
+        flat = [one for part in given for one in (part if isinstance(part, list) else [part])]
+        tensors = [one for one in flat if isinstance(one, Tensor)]
+        if len(tensors) < 2 or result.dim() < 3 or not result.is_floating_point():
+            return result
+        q, k = tensors[-2:]
+        q, k = _in_order(args[0], q, k) if name == "einsum" else (q, k.transpose(-2, -1))
+        looks = [bool(LOOKS_LIKE_ATTENTION.search(type(one).__name__)) for one in self.running]
+        self.depth = looks.index(True) + 1 if any(looks) else len(self.running)
+        torch.set_grad_enabled(True)
+        added = torch.zeros_like(result, requires_grad=True)
+        product = Product(q.detach(), k.detach(), added, kwargs.get("alpha", 1.0))
+        self.products = [*self.products[1 - REMEMBERED :], product]
+        return result.detach() + added
+
+    def leave_module(self, module: nn.Module, *more: Any) -> None:
+        """Note that a module has ended, and no longer keep derivatives after attention."""
+        super().leave_module(module, *more)
+        if len(self.running) < self.depth:
+            self.depth = 0
+            torch.set_grad_enabled(False)
+
+    def softmax(self, logits: Any) -> None:
+        """Differentiate logits by the products that they are made of; the first is q·k."""
+        products, self.products = self.products, []
+        if not isinstance(logits, Tensor) or not logits.requires_grad or logits.dim() < 3:
+            return
+        total = logits.double().where(logits > HIDDEN, 0.0).sum()
+        slopes = torch.autograd.grad(total, [one.added for one in products], allow_unused=True)
+        torch.set_grad_enabled(False)
+        for product, slope in zip(products, slopes, strict=True):
+            if slope is not None and slope.any():
+                each = slope[slope != 0.0].double()
+                middle = float(each.median())
+                even = bool(((each / middle - 1.0).abs() < EXACT).all())
+                doubt = "" if even else "what multiplies q·k is not one number"
+                self.observed(product.q, product.k, middle * product.factor, doubt)
+                return
 
     def observed(self, q: Tensor, k: Tensor, scale: float, doubt: str) -> None:
         """Note a call with its queries and keys, (…, tokens, d)."""
-        before = None
-        if q.dim() == k.dim() == 3:  # the heads of one text
-            q, k = q[None], k[None]
-        if q.dim() == k.dim() == 4:
-            before = multiplied_before(self.running[-1], q, _unrepeated(k), self.outputs)
+        inmost = (one for one in reversed(self.running) if not _is_pytorchs(one))
+        module = next(inmost, self.running[-1])
+        before, kept = None, ""
+        if q.dim() == k.dim() in (3, 4):
+            k_once = _unrepeated(k)
+            before = multiplied_before(module, q, k_once, self.outputs)
+            kept = kept_length(module, q, k_once, self.outputs)
         doubt = doubt or ("" if before else "what multiplies q or k before attention is unknown")
-        self.note(q.shape[-1], k.shape[-2], scale * (before or 1.0), doubt)
+        self.note(module, q.shape[-1], k.shape[-2], scale * (before or 1.0), doubt, kept)
 
-    def note(self, d: int, keys: int, scale: float, doubt: str) -> None:
+    def note(
+        self, module: nn.Module, d: int, keys: int, scale: float, doubt: str = "", kept: str = ""
+    ) -> None:
         """Note a call under the name of its module."""
-        name, number = self.count_call(self.running[-1])
+        name, number = self.count_call(module)
         name = f"{name} ({number + 1})" if number else name
-        self.found[name or "the module"] = Seen(self.running[-1], d, keys, scale, doubt)
+        self.found[name or "the module"] = Seen(module, d, keys, scale, doubt, kept)
+
+
+def _is_pytorchs(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.nn.")
 
 
 def _in_order(equation: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,22 +175,10 @@ def _in_order(equation: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 
 def _unrepeated(k: Tensor) -> Tensor:
     """Return keys without the copies that make one head for each of the queries."""
+    if k.dim() == 3:
+        return k
     changes = int((k[:, 1:] != k[:, :-1]).flatten(2).any(-1).any(0).sum())
     return k[:, :: max(1, k.shape[1] // (changes + 1))]
-
-
-def _slope(logits: Tensor, product: Tensor) -> tuple[float, float]:
-    """Return by what q·k was multiplied, from differences in rows, and how far logits are off."""
-    seen = logits > HIDDEN
-    count = seen.sum(-1, keepdim=True).clamp(min=1)
-    y, x = (
-        torch.where(seen, part.double(), 0.0)
-        - torch.where(seen, part.double(), 0.0).sum(-1, True) / count
-        for part in (logits, product)
-    )
-    y, x = (torch.where(seen, part, 0.0) for part in (y, x))
-    slope = float((x * y).sum() / (x * x).sum().clamp(min=1e-300))
-    return slope, float((y - slope * x).abs().max() / y.abs().max().clamp(min=1e-300))
 
 
 def audit_module(
@@ -163,11 +206,15 @@ def audit_module(
         meant, said = expected, "expected"
         if meant is None:
             meant, said = meant_by(seen.module, seen.d)
+        if seen.kept and norm_is_meant(seen.module):
+            report.add("norm", f"{seen.kept} normalised", "no norm", NO_NORM, where=name)
         if isinstance(meant, Policy):
             meant = float(meant.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
         if meant is None or seen.doubt:
             report.unknown.append(f"{name}: found {seen.scale:.4g} ({seen.doubt or said})")
-            kinds.setdefault((type(seen.module), seen.d, seen.doubt), {})[name] = seen.scale
+            if seen.scale:
+                shapes = tuple(part.shape for part in seen.module.parameters())
+                kinds.setdefault((type(seen.module), shapes, seen.doubt), {})[name] = seen.scale
         elif not np.isclose(seen.scale, meant, rtol=SAME):
             times = f"{seen.scale / meant:.4g} times what was meant"
             report.add("scale", f"{meant:.4g} ({said})", f"{seen.scale:.4g}", times, where=name)

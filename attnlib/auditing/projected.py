@@ -39,7 +39,8 @@ def multiplied_before(
 ) -> float | None:
     """Return |q| |k| over the same of what was projected, or normalised after.
 
-    query, key: (batch, heads, tokens, d). None where the ratio to no part's output is one number.
+    query, key: (batch, heads, tokens, d), or with one axis for both.
+    None where the ratio to no part's output is one number.
     """
     ratios = [_ratio(module, tensor, outputs, norms=True) for tensor in (query, key)]
     return None if None in ratios else math.prod(filter(None, ratios))
@@ -61,7 +62,8 @@ def _ratio(module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool) -> 
             continue
         for output in reversed(outputs.get(part, [])):
             for projected in _by_head(output, tensor.shape):
-                ratios = lengths / projected.double().norm(dim=-1)
+                there = projected.double().norm(dim=-1)
+                ratios = (lengths / there)[(there > 0.0) | (lengths > 0.0)]
                 middle = float(ratios.median())
                 if bool(((ratios / middle - 1.0).abs() < same).all()):
                     return middle
@@ -69,19 +71,21 @@ def _ratio(module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool) -> 
 
 
 def _by_head(output: Tensor, shape: torch.Size) -> Iterator[Tensor]:
-    """Yield what may be q or k in an output: all of it, or a part beside others, by head or not."""
-    batch, heads, tokens, d = shape
+    """Yield what may be q or k in an output: all of it, or a part beside others, by head or not.
+
+    shape: (batch, heads, tokens, d), or (batch · heads, tokens, d).
+    """
     if output.shape == shape:
         yield output
-    size = batch * tokens * heads * d
-    if not size or (output.numel() % size and output.numel() % (batch * tokens * d)):
+    *several, tokens, d = shape
+    batch = several[0] if len(several) == 2 else output.shape[0] if output.dim() > 2 else 1
+    heads = math.prod(several) // batch
+    if not heads or math.prod(several) % batch or output.numel() % (batch * tokens * d):
         return
     slots = output.numel() // (batch * tokens * d)
-    if slots < heads:
-        return
     each = output.reshape(batch, tokens, slots, d)
     for first in range(0, slots - heads + 1, heads):
-        yield each[:, :, first : first + heads].transpose(1, 2)
+        yield each[:, :, first : first + heads].transpose(1, 2).reshape(shape)
     if heads > 1 and slots > heads and slots % heads == 0:
         by_head = each.reshape(batch, tokens, heads, slots // heads, d)
-        yield from (one.transpose(1, 2) for one in by_head.unbind(3))
+        yield from (one.transpose(1, 2).reshape(shape) for one in by_head.unbind(3))

@@ -9,6 +9,7 @@ are put in where the module hands q, k and its scale to a function of attention,
 and the audit looks for them as in any model.
 """
 
+import inspect
 import math
 import multiprocessing
 import re
@@ -286,6 +287,7 @@ def multiplied(module: nn.Module, times: dict[int, float] | float) -> Iterator[l
             return times
         return times.get(d or 0, next(iter(times.values())))
 
+    asks = "get_interface(" in inspect.getsource(type(module))
     running: list[bool] = []
     done: list[str] = []
     hooks = [
@@ -312,7 +314,9 @@ def multiplied(module: nn.Module, times: dict[int, float] | float) -> Iterator[l
         @wraps(softmax)  # modes go by its name
         def called(*args: Any, **named: Any) -> Any:
             logits, *others = args or (named.pop("input"),)
-            if running and logits.dim() > 2:
+            axis = named.get("dim", others[0] if others else -1)
+            written_out = running and not asks
+            if written_out and logits.dim() > 2 and axis in (-1, logits.dim() - 1):
                 running.clear()
                 done[:] = ["softmax", f"{factor(None):.4g}"]
                 logits = torch.where(logits > HIDDEN, logits * factor(None), logits)

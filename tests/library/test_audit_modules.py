@@ -62,10 +62,10 @@ def test_layers_are_compared_where_nobody_says_what_is_meant(way):
     assert finding.where == "2"
 
 
-def test_a_bias_leaves_it_unknown():
-    report = audit(Layer("biased"), X, expected="transformer")
-    assert report.passed is None
-    assert "something is added to q·k" in report.unknown[0]
+def test_a_bias_does_not_matter():
+    assert audit(Layer("biased"), X, expected="transformer").passed
+    (finding,) = audit(Layer("biased", scale=1.0), X, expected="transformer").findings
+    assert finding.code == "scale"
 
 
 def test_pytorchs_own_module_and_one_without_attention():
