@@ -36,6 +36,8 @@ class Constant(NamedTuple):
     value: float
     meaning: str
     minimum: float = 0.0
+    beyond: float | None = None
+    """Of a length beyond which the rule grows: what it is for contexts of n, less n."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,9 @@ class Policy:
     def relative(self, train_length: float) -> "Policy":
         """Return the policy whose scale is this one's at n keys over this one's at `train_length`.
 
-        1 at `train_length`: what multiplies the scale that a model was trained with. A constant of
-        that name in the rule is this length too, so that what grows only beyond it stays 1 below;
-        a rule such as log n is below 1 there. Raises ValueError or TypeError for a length below 1
+        1 at `train_length`: what multiplies the scale that a model was trained with. The length in
+        the rule beyond which it grows is moved there, so that it is 1 before; a rule such as log n
+        is below 1 there. Raises ValueError or TypeError for a length below 1
         or where this scale is 0. Chapter: scaling_rules.
 
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
@@ -162,8 +164,8 @@ class Policy:
         """
         length = checking.number("train_length", train_length)
         checking.finite("train_length", length, minimum=1.0)
-        known = "train_length" in self.constants
-        policy = self.with_constants(train_length=length) if known else self
+        begins = {s.name: s.beyond for s in self.settings if s.beyond is not None}
+        policy = self.with_constants(**{name: length + more for name, more in begins.items()})
         return replace(
             policy,
             name=f"{self.name} over that at {length:g} keys",

@@ -231,8 +231,10 @@ def test_a_rule_relative_to_a_length_and_a_rule_of_ones_own():
     assert policies.own(np.hypot) == policies.own(np.hypot)  # a key of `attention`'s tables
     assert_refused("train_length", "positive", POLICIES["ssmax"].relative(1).scale, 8, 64)
     assert_refused("train_length", "0.5", POLICIES["ssmax"].relative, 0.5)
-    late = POLICIES["llama_4"].relative(8192)  # its last position there is 8191
-    same(late.scale(16384, 64, [0, 8191]), [1 / (1 + 0.1 * LOG(2)), 1.0])
+    for name in ("llama_4", "ministral_3", "inkling"):  # each begins to grow where training ended
+        moved = POLICIES[name].relative(16).scale(n=100, d=64, position=[0, 15, 99])
+        same(moved[:2], 1.0)
+        assert moved[2] > 1.1, name
     mine = policies.own(lambda n, d, position: n * d + position, "cosine")
     assert (mine.name, mine.applied_to) == ("<lambda>", "cosine")
     same(mine.scale([2, 3], 16), [33.0, 50.0])
