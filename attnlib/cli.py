@@ -313,16 +313,16 @@ def _shown(what: str) -> Iterator[Any]:
 
 
 def _opened(
-    model: str, trust_remote_code: bool, device: str, dtype: Dtype | None, language: bool = False
+    model: str, trust_remote_code: bool, device: str, dtype: Dtype | None, **options: bool
 ) -> tuple[Any, Any]:
-    """Return a model's tokenizer and the model, on a device."""
+    """Return a model's tokenizer and the model, on a device; see `open_model`."""
     import torch
 
     from attnlib import opening
 
-    code: Any = {"trust_remote_code": trust_remote_code, "language": language}
+    options["trust_remote_code"] = trust_remote_code
     with _in_one_line(ValueError), _shown(f"opening {model}"):
-        tokenizer, network = opening.open_model(model, **code)
+        tokenizer, network = opening.open_model(model, **options)
     with _in_one_line(RuntimeError, AssertionError, status=1):
         network.to(device=device, dtype=None if dtype is None else getattr(torch, dtype))
     return tokenizer, network
@@ -462,7 +462,7 @@ def _audited(
 
     from attnlib import auditing
 
-    _, network = _opened(model, trust_remote_code, device, dtype)
+    _, network = _opened(model, trust_remote_code, device, dtype, words=False)
     ids = torch.arange(AUDITED, device=device)[None] % network.config.get_text_config().vocab_size
     errors = _in_one_line(ValueError, RuntimeError, status=1, about=f"{model}: ")
     with errors, _shown(f"asking the attention of {model}, layer by layer"):

@@ -14,12 +14,13 @@ from unittest import mock
 
 
 def open_model(
-    name: str, *, trust_remote_code: bool = False, language: bool = False
+    name: str, *, trust_remote_code: bool = False, language: bool = False, words: bool = True
 ) -> tuple[Any, Any]:
     """Return the tokenizer and the model of a name on Hugging Face, of a folder, or of a GGUF file.
 
     A file that ends in .gguf is read by transformers with the packages gguf and accelerate.
-    With `language` the model is one that says the next token, and has a loss. Code that the model
+    With `language` the model is one that says the next token, and has a loss. Without `words` the
+    tokenizer is None. Code that the model
     brings is run with `trust_remote_code` only. Weights are read from safetensors, from GGUF, or
     from a pickle of tensors and nothing else. Raises ValueError, with the reason in a line, for
     what cannot be opened; warns where weights are missing.
@@ -33,7 +34,8 @@ def open_model(
         where, options["gguf_file"] = os.path.split(os.path.abspath(name))
     try:
         with _asked_once(where):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
+            load = transformers.AutoTokenizer.from_pretrained
+            tokenizer = load(where, **options) if words else None
             kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
             model, found = kind.from_pretrained(
                 where,
