@@ -47,10 +47,13 @@ def _of_transformers(kind: type) -> bool:
     return kind.__module__.startswith("transformers.models.")
 
 
-def meant_by(module: Any, d: int) -> tuple[float | None, str]:
-    """Return what should multiply q·k, and what says so; None where that is not known."""
+def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, str]:
+    """Return what should multiply q·k, and what says so; None where that is not known.
+
+    Layers whose q and k are not `turned` have nothing of what the rotation multiplies by.
+    """
     config, kind = getattr(module, "config", None), type(module)
-    rotated = by_rotation(config) ** 2
+    rotated = by_rotation(config, _layer_type(module)) ** 2 if turned else 1.0
     for name, power in IN_CONFIGURATIONS.items():
         number = getattr(config, name, None)
         if number is not None:
@@ -62,7 +65,14 @@ def meant_by(module: Any, d: int) -> tuple[float | None, str]:
     return None, "neither the configuration nor the census of families says it"
 
 
-def by_rotation(config: Any) -> float:
+def _layer_type(module: Any) -> str:
+    """Return which of the kinds of layers in its configuration a module is in, or ""."""
+    types = getattr(getattr(module, "config", None), "layer_types", None) or []
+    number = getattr(module, "layer_idx", None)
+    return str(types[number]) if isinstance(number, int) and number < len(types) else ""
+
+
+def by_rotation(config: Any, layer_type: str = "") -> float:
     """Return what the rotation multiplies q and k by: YaRN's factor and LongRoPE's, or 1.
 
     That of YaRN is .1 m log f + 1, f the factor by which the context grows, or a ratio of two; that
@@ -70,6 +80,7 @@ def by_rotation(config: Any) -> float:
     a part is rotated, has the lower of the two in its scale instead.
     """
     rotary = getattr(config, "rope_parameters", None) or {}
+    rotary = rotary.get(layer_type) or rotary
     if rotary.get("attention_factor") is not None:
         return float(rotary["attention_factor"])
     kind, before = rotary.get("rope_type"), rotary.get("original_max_position_embeddings")

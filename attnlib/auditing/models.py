@@ -21,7 +21,7 @@ from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected
 from attnlib.auditing.meant import NO_NORM, meant_by, norm_is_meant
 from attnlib.auditing.modules import audit_module
-from attnlib.auditing.projected import SAME, Outputs, kept_length, multiplied_before, outputs_of
+from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
@@ -42,10 +42,7 @@ class ObservedCall(NamedTuple):
     size: Size
     scaling: float | None
     options: dict[str, Any]
-    before: float | None
-    """What q·k was multiplied by before; None where that cannot be told."""
-    kept: str
-    """Which of q and k have no norm, as far as lengths tell."""
+    before: Before
     dtype: torch.dtype
     device: str
 
@@ -54,7 +51,7 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
     """Run the model once and return what each of its modules hands to attention, by name."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
-    from transformers.masking_utils import sdpa_mask
+    from transformers.masking_utils import eager_mask, sdpa_mask
 
     names = {module: name for name, module in model.named_modules()}
     observed: dict[str, ObservedCall] = {}
@@ -70,23 +67,23 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
     ) -> Any:
         size = Size(query.shape[1], key.shape[1], query.shape[3])
         options = {name: rest[name] for name in OPTIONS if rest.get(name) is not None}
-        before = multiplied_before(module, query, key, outputs)
+        before = before_attention(module, query, key, outputs)
         observed[names[module]] = ObservedCall(
             module,
             size,
             rest.get("scaling"),
             options,
             before,
-            kept_length(module, query, key, outputs),
             query.dtype,
             str(query.device),
         )
         kernel, *_ = _implementations(module).values()
         return kernel(module, query, key, value, attention_mask, **rest)
 
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
     was = model.config._attn_implementation
+    AttentionInterface.register(NAME, attention)
+    # some models change the mask, and want it as they have it
+    AttentionMaskInterface.register(NAME, eager_mask if was == "eager" else sdpa_mask)
     try:
         model.set_attn_implementation(NAME)
         with torch.no_grad(), outputs_of(model, outputs):
@@ -149,14 +146,14 @@ def audit_model(
     for name, call in observed.items():
         wanted, said = expected, "expected"
         if wanted is None:
-            wanted, said = meant_by(call.module, call.size.dimension)
+            wanted, said = meant_by(call.module, call.size.dimension, call.before.turned)
         options = tuple(call.options), call.options.get("softcap")
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
             audited[key] = _by_kernel(call, length)
-        if call.kept and norm_is_meant(call.module):
-            report.add("norm", f"{call.kept} normalised", "no norm", NO_NORM, where=name)
-        if call.before is None:
+        if call.before.kept and norm_is_meant(call.module):
+            report.add("norm", f"{call.before.kept} normalised", "no norm", NO_NORM, where=name)
+        if call.before.times is None:
             report.facts[name] = "what multiplies q or k before attention is unknown"
         for kernel, part in audited[key].items():
             _compare(report, name, kernel, part, call, wanted, said)
@@ -176,7 +173,7 @@ def _compare(
     said: str,
 ) -> None:
     """Hold the scale of a call in one implementation, in all rows, against what was meant."""
-    times = call.before or 1.0
+    times = call.before.times or 1.0
     if (scale := part.scale) is not None and meant is None:
         found = f"{name}: found {times * scale.value[-1]:.4g} ({said})"
         report.unknown += [found] if found not in report.unknown else []

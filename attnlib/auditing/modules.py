@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.auditing.meant import NO_NORM, meant_by, norm_is_meant
-from attnlib.auditing.projected import Outputs, kept_length, multiplied_before, outputs_of
+from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import Report, Scale
 from attnlib.interception import (
     ATTENTION,
@@ -33,6 +33,8 @@ EXACT = 1e-3
 """Derivatives that differ by less are one number."""
 SAME = 5e-3
 
+NOTHING = Before()
+
 
 class Seen(NamedTuple):
     """A call of attention."""
@@ -44,8 +46,7 @@ class Seen(NamedTuple):
     """What multiplies q·k in the call and, as far as projections tell it, before."""
     doubt: str
     """What is not known of it, or ""."""
-    kept: str
-    """Which of q and k have no norm, as far as lengths tell."""
+    before: Before
 
 
 class Product(NamedTuple):
@@ -138,21 +139,26 @@ class _Watch(Watching):
         """Note a call with its queries and keys, (…, tokens, d)."""
         inmost = (one for one in reversed(self.running) if not _is_pytorchs(one))
         module = next(inmost, self.running[-1])
-        before, kept = None, ""
+        before = Before()
         if q.dim() == k.dim() in (3, 4):
-            k_once = _unrepeated(k)
-            before = multiplied_before(module, q, k_once, self.outputs)
-            kept = kept_length(module, q, k_once, self.outputs)
-        doubt = doubt or ("" if before else "what multiplies q or k before attention is unknown")
-        self.note(module, q.shape[-1], k.shape[-2], scale * (before or 1.0), doubt, kept)
+            before = before_attention(module, q, _unrepeated(k), self.outputs)
+        times = before.times
+        doubt = doubt or ("" if times else "what multiplies q or k before attention is unknown")
+        self.note(module, q.shape[-1], k.shape[-2], scale * (times or 1.0), doubt, before)
 
     def note(
-        self, module: nn.Module, d: int, keys: int, scale: float, doubt: str = "", kept: str = ""
+        self,
+        module: nn.Module,
+        d: int,
+        keys: int,
+        scale: float,
+        doubt: str = "",
+        before: Before = NOTHING,
     ) -> None:
         """Note a call under the name of its module."""
         name, number = self.count_call(module)
         name = f"{name} ({number + 1})" if number else name
-        self.found[name or "the module"] = Seen(module, d, keys, scale, doubt, kept)
+        self.found[name or "the module"] = Seen(module, d, keys, scale, doubt, before)
 
 
 def _is_pytorchs(module: nn.Module) -> bool:
@@ -205,9 +211,9 @@ def audit_module(
         report.parts[name] = Report(Scale("dot product", keys, keys - 1.0, value, *ends, law))
         meant, said = expected, "expected"
         if meant is None:
-            meant, said = meant_by(seen.module, seen.d)
-        if seen.kept and norm_is_meant(seen.module):
-            report.add("norm", f"{seen.kept} normalised", "no norm", NO_NORM, where=name)
+            meant, said = meant_by(seen.module, seen.d, seen.before.turned)
+        if seen.before.kept and norm_is_meant(seen.module):
+            report.add("norm", f"{seen.before.kept} normalised", "no norm", NO_NORM, where=name)
         if isinstance(meant, Policy):
             meant = float(meant.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
         if meant is None or seen.doubt:

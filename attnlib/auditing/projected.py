@@ -7,6 +7,7 @@ projection, in every head and token, since a rotation leaves lengths alone; chan
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,27 +35,32 @@ def outputs_of(model: nn.Module, outputs: Outputs | None = None) -> Iterator[Out
             hook.remove()
 
 
-def multiplied_before(
-    module: nn.Module, query: Tensor, key: Tensor, outputs: Outputs
-) -> float | None:
-    """Return |q| |k| over the same of what was projected, or normalised after.
+class Before(NamedTuple):
+    """What was done to q and k before attention."""
 
-    query, key: (batch, heads, tokens, d), or with one axis for both.
-    None where the ratio to no part's output is one number.
-    """
-    ratios = [_ratio(module, tensor, outputs, norms=True) for tensor in (query, key)]
-    return None if None in ratios else math.prod(filter(None, ratios))
+    times: float | None = None
+    """|q| |k| over the same of what was projected, or normalised after; None if not one number."""
+    turned: bool = False
+    """Whether q, as far as it is known, is not that output times one number: it was rotated."""
+    kept: str = ""
+    """Which of q and k are their projections times one number, so that none has a norm."""
 
 
-def kept_length(module: nn.Module, query: Tensor, key: Tensor, outputs: Outputs) -> str:
-    """Return which of q and k are their projections times one number, so that none has a norm."""
+def before_attention(module: nn.Module, query: Tensor, key: Tensor, outputs: Outputs) -> Before:
+    """Return what was done to q and k, (batch, heads, tokens, d), or with one axis for both."""
+    q, k = (_matching(module, tensor, outputs, norms=True) for tensor in (query, key))
     tensors = {"q": query, "k": key}
-    kept = [name for name, one in tensors.items() if _ratio(module, one, outputs, norms=False)]
-    return " and ".join(kept)
+    kept = [name for name, one in tensors.items() if _matching(module, one, outputs, norms=False)]
+    if q is None or k is None:
+        return Before(kept=" and ".join(kept))
+    apart = float((query - q[0] * q[1]).abs().max() / query.abs().max())
+    return Before(q[0] * k[0], apart > 2.0 * SAME, " and ".join(kept))
 
 
-def _ratio(module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool) -> float | None:
-    """Return the ratio of lengths to what a part gives, if it is the same for all."""
+def _matching(
+    module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool
+) -> tuple[float, Tensor] | None:
+    """Return the ratio of lengths to what a part gives, if it is the same for all, and that."""
     same = SAME if norms else 64.0 * torch.finfo(tensor.dtype).eps
     lengths = tensor.double().norm(dim=-1)
     for part in module.modules():
@@ -66,7 +72,7 @@ def _ratio(module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool) -> 
                 ratios = (lengths / there)[(there > 0.0) | (lengths > 0.0)]
                 middle = float(ratios.median())
                 if bool(((ratios / middle - 1.0).abs() < same).all()):
-                    return middle
+                    return middle, projected
     return None
 
 

@@ -207,8 +207,9 @@ if __name__ == "__main__":
     asked = ArgumentParser(prog="python -m experiments.census")
     asked.add_argument("--audit", action="store_true", help="audit each family instead")
     asked.add_argument("--part", default="1/1", help="K/N: every Nth family, from the Kth")
+    asked.add_argument("--again", default="", help="families to audit once more, with commas")
     given = asked.parse_args()
     if given.audit:
-        audited.record(given.part)
+        audited.record(given.part, given.again)
     else:
         recorded("census", work(), {"places": families.PLACES}, "torch", "transformers")

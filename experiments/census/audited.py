@@ -1,6 +1,6 @@
 """Record what the audit says of each family, as released and with a fault put in.
 
-    python -m experiments.census --audit [--part 2/4]
+    python -m experiments.census --audit [--part 2/4] [--again gemma4,llama4]
 
 Each model of the census is built as there, small and without weights. Where the census puts ±1 in
 the place of a product with a weight, here each row of a weight has one number, ±1, in a place of
@@ -33,7 +33,7 @@ from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 from experiments import provenance
 from experiments.census import families
 from experiments.census.watched import WithoutWeights
-from experiments.records import Record, complete, load, path_of
+from experiments.records import Record, complete, load, path_of, save
 
 NAME = "audited_families"
 SECONDS, MEMORY = 20, 10 << 30
@@ -403,28 +403,39 @@ def apart(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Audit a family in a process of its own, in limited time and memory."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
         try:
-            return process.submit(alone, family, rows).result()
+            found = process.submit(alone, family, rows).result()
         except BrokenProcessPool:
             line = f"not done in {10 * SECONDS} s and 10 GB"
-            return {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
+            found = {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
+    return {**found, "commit": provenance.commit()}
 
 
-def record(part: str = "1/1") -> Record:
-    """Record the families of a part, K of N, that are not recorded yet."""
+def record(part: str = "1/1", again: str = "") -> Record:
+    """Record the families of a part, K of N, that are not recorded yet, and some once more.
+
+    Families that were done stay as they are when code has changed: each has the commit that it
+    was done with.
+    """
     number, parts = map(int, part.split("/"))
     rows = {one.at["family"]: one.found["rows"] for one in load("census").entries}
-    families_with_rows = [name for name, found in rows.items() if found]
     path = path_of(NAME)
-    before = {one.at["family"] for one in load(path).entries} if path.exists() else set()
-    work = [
-        ({"family": name}, partial(apart, name, rows[name]))
-        for i, name in enumerate(families_with_rows)
-        if i % parts == number - 1 or name in before
-    ]
+    done = load(path) if path.exists() else None
+    if done:
+        kept = [one for one in done.entries if one.at["family"] not in again.split(",")]
+        save(path, done._replace(entries=tuple(kept)))
+        done = load(path)
+    before = {one.at["family"] for one in done.entries} if done else set()
+    wanted = [name for name, found in rows.items() if found]
+    made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
+    del made["commit"]
     return complete(
         path,
-        work,
+        [
+            ({"family": name}, partial(apart, name, rows[name]))
+            for i, name in enumerate(wanted)
+            if i % parts == number - 1 or name in before
+        ],
         command="python -m experiments.census --audit",
         settings={"length": LENGTH, "seconds": SECONDS},
-        made=provenance.made("numpy", "scipy", "torch", "transformers", threads=1),
+        made=made,
     )
