@@ -151,6 +151,56 @@ def missing() -> str:
     return "\n".join(lines).translate(written)
 
 
+FAULTS = {
+    "doubled": "the scale of one layer doubled",
+    "1/√d": "1/√d in place of another scale",
+    "no norm": "the norm of q and k left out",
+}
+"""What was put into models before they were audited."""
+
+
+def released(found: Any) -> str:
+    """Return the worst of what the audit says of the models of a family."""
+    order = ("findings", "traceback", "too long", "refused", "not known", "passed")
+    return min((one["is"] for one in found["released"]), key=order.index, default="did not run")
+
+
+def fault(found: Any) -> str:
+    """Return whether the audit found a fault in its layer, or why not."""
+    if found["is"] == "findings" and found["named"]:
+        return "found"
+    return {"passed": "missed", "findings": "found elsewhere"}.get(found["is"], str(found["is"]))
+
+
+def audits() -> str:
+    """Return a table of what the audit says of the families, as Markdown."""
+    entries = records.load("census_audit").entries
+
+    def line(name: str, right: set[str], answers: list[tuple[str, str]]) -> str:
+        rest: dict[str, list[str]] = {}
+        for family, answer in answers:
+            if answer not in right:
+                rest.setdefault(answer, []).append(family)
+        told = "; ".join(
+            f"{answer}: {', '.join(names) if len(names) < 9 else len(names)}"
+            for answer, names in sorted(rest.items())
+        )
+        share = f"{len(answers) - sum(map(len, rest.values()))} of {len(answers)}"
+        return f"| {name} | {share} | {told} |".replace("_", "\\_")
+
+    as_they_are = [(one.at["family"], released(one.found)) for one in entries]
+    lines = [
+        "| | no alarm, or found | the rest |",
+        "|---|---|---|",
+        line("as released", {"passed", "not known"}, as_they_are),
+    ]
+    for name, title in FAULTS.items():
+        faults = ((one.at["family"], one.found["faults"].get(name)) for one in entries)
+        answers = [(family, fault(found)) for family, found in faults if found]
+        lines.append(line(title, {"found"}, answers))
+    return "\n".join(lines)
+
+
 def made() -> dict[str, str]:
     """Return what is put into the page, by name: its numbers, its table, what is missing."""
     record = records.load("census")
@@ -175,6 +225,10 @@ def made() -> dict[str, str]:
         "torch": record.made["torch"],
         "table": listed(),
         "missing": missing(),
+        "audits": audits(),
+        "not-known": str(
+            sum(released(one.found) == "not known" for one in records.load("census_audit").entries)
+        ),
     }
 
 

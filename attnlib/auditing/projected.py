@@ -71,7 +71,7 @@ def _matching(
                 there = projected.double().norm(dim=-1)
                 ratios = (lengths / there)[(there > 0.0) | (lengths > 0.0)]
                 middle = float(ratios.median())
-                if bool(((ratios / middle - 1.0).abs() < same).all()):
+                if len(ratios) and bool(((ratios / middle - 1.0).abs() < same).all()):
                     return middle, projected
     return None
 

@@ -35,7 +35,7 @@ from experiments.census import families
 from experiments.census.watched import WithoutWeights
 from experiments.records import Record, complete, load, path_of, save
 
-NAME = "audited_families"
+NAME = "census_audit"
 SECONDS, MEMORY = 20, 10 << 30
 """Of the processor for an audit, and bytes for a family."""
 LENGTH = 32
@@ -422,13 +422,14 @@ def record(part: str = "1/1", again: str = "") -> Record:
     done = load(path) if path.exists() else None
     if done:
         kept = [one for one in done.entries if one.at["family"] not in again.split(",")]
-        save(path, done._replace(entries=tuple(kept)))
-        done = load(path)
+        made_before = {name: value for name, value in done.made.items() if name != "commit"}
+        done = done._replace(entries=tuple(kept), made=made_before)
+        save(path, done)
     before = {one.at["family"] for one in done.entries} if done else set()
     wanted = [name for name, found in rows.items() if found]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]
-    return complete(
+    found = complete(
         path,
         [
             ({"family": name}, partial(apart, name, rows[name]))
@@ -439,3 +440,5 @@ def record(part: str = "1/1", again: str = "") -> Record:
         settings={"length": LENGTH, "seconds": SECONDS},
         made=made,
     )
+    save(path, found._replace(made={**made, "commit": provenance.commit()}))
+    return load(path)

@@ -19,7 +19,7 @@ SWEEPS = sorted(path.stem for path in records.SWEEPS.glob("*.toml"))
 @pytest.mark.parametrize("name", NAMES)
 def test_every_record_says_what_it_is_and_how_it_was_made(name):
     record = load(name)
-    module = record.command.removeprefix("python -m ")
+    module = record.command.removeprefix("python -m ").split()[0]
     assert importlib.util.find_spec(module), record.command
     recorder = module.removeprefix("experiments.")
     assert name == recorder or name.startswith(f"{recorder}_")  # a record for each part

@@ -1,0 +1,61 @@
+"""The audit of released families: what was recorded is found again, and nothing is alarming."""
+
+import pytest
+from torch import nn
+
+from experiments.census import audited
+from experiments.records import load, path_of
+
+ROWS = {entry.at["family"]: entry.found["rows"] for entry in load("census").entries}
+QUICK = ("t5", "bert", "qwen3")
+SLOW = ("bloom", "convbert", "deberta", "gemma3n", "gemma4", "gpt2", "granite", "inkling")
+SLOW += ("llama4", "olmo2", "swinv2", "whisper")
+FAMILIES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+
+
+def without_seconds(found):
+    released = [{**one, "seconds": 0} for one in found["released"]]
+    return released, {name: {**one, "seconds": 0} for name, one in found["faults"].items()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_is_audited_as_recorded(family):
+    with audited.remembered():
+        found = audited.audited(family, ROWS[family])
+    assert {one["is"] for one in found["released"]} <= {"passed", "not known"}
+    assert found["faults"]["doubled"]["named"]
+    assert without_seconds(found) == without_seconds(load(audited.NAME).find(family=family))
+
+
+def test_a_record_goes_on_where_it_was_and_parts_add_up(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(audited, "path_of", lambda name: tmp_path / f"{name}.json")
+    monkeypatch.setattr(audited, "apart", lambda name, rows: asked.append(name) or {})
+    wanted = [name for name, rows in ROWS.items() if rows]
+    assert len(audited.record("1/4").entries) == len(asked) == len(wanted[::4])
+    assert {one.at["family"] for one in audited.record("2/2").entries} >= set(asked)
+    before = len(asked)
+    audited.record(again=wanted[0])
+    assert asked.count(wanted[0]) == 2
+    assert set(asked) == set(wanted)
+    assert len(asked) == len(wanted) + 1 > before
+
+
+def test_an_audit_that_does_not_end_and_one_that_fails_are_told_apart(monkeypatch):
+    def endless(*_, **__):
+        while True:
+            pass
+
+    def broken(*_, **__):
+        raise KeyError("x")
+
+    monkeypatch.setattr(audited, "SECONDS", 0.1)
+    for wrong, told in ((endless, "too long"), (broken, "traceback")):
+        monkeypatch.setattr(audited, "audit", wrong)
+        assert audited.asked(nn.Linear(2, 2), {})[0]["is"] == told
+
+
+def test_the_record_is_of_every_family_of_the_census():
+    entries = load(audited.NAME).entries
+    assert path_of(audited.NAME).exists()
+    assert [one.at["family"] for one in entries] == [name for name, rows in ROWS.items() if rows]
