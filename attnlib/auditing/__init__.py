@@ -73,9 +73,10 @@ def audit(
     against the model's configuration or `expected`; then the implementations are compared on the
     inputs, unless `expected` is a policy. Without `expected` the configuration says what is meant,
     or else the census of transformers' families, never the module; where neither does, the report
-    is no pass and no failure: `passed` is None. Of any other module the scale of each call is read
-    off what it hands to PyTorch's attention, or writes out before a softmax, and held against that
-    of other layers too. With `verbose` the report prints its facts too.
+    is no pass and no failure: `passed` is None. Of any other module, and where a model writes its
+    attention out, the scale of each call is read off what it hands to PyTorch's attention, or to a
+    softmax, and held against that of other layers too. Norms of q and k that a family has and a
+    layer lacks are a finding. With `verbose` the report prints its facts too.
 
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the

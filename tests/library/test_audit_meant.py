@@ -49,11 +49,20 @@ OF_THIS_YEAR = {
 }
 
 
-def made(family):
+YARN = {
+    "rope_type": "yarn",
+    "factor": 8.0,
+    "original_max_position_embeddings": 32,
+    "rope_theta": 1e4,
+}
+
+
+def made(family, **settings):
     import transformers
 
     torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(**WIDTHS, **OF_THIS_YEAR[family])
+    settings = {**WIDTHS, **OF_THIS_YEAR.get(family, {}), **settings}
+    config = getattr(transformers, f"{family}Config")(**settings)
     kind = getattr(transformers, f"{family}Model")
     return kind._from_config(config, attn_implementation="eager").eval()
 
@@ -74,6 +83,32 @@ def test_a_scale_that_is_not_one_over_root_d_is_known_and_its_fault_found(family
     assert {one.code for one in findings} == {"scale"}
     assert {one.where for one in findings} == {"layers.0.self_attn"}
     assert float(findings[0].expected.split()[0]) == pytest.approx(right, rel=1e-3)
+
+
+@pytest.mark.parametrize("left_out", [["q_norm"], ["q_norm", "k_norm"]])
+def test_a_norm_that_is_left_out_is_found(left_out):
+    model = made("Qwen3")
+    assert audit(model, IDS, length=64).passed
+    for name in left_out:
+        setattr(model.layers[1].self_attn, name, nn.Identity())
+    (finding,) = audit(model, IDS, length=64).findings
+    assert (finding.code, finding.where) == ("norm", "layers.1.self_attn")
+    named = " and ".join(name[0] for name in left_out)
+    assert finding.expected == f"{named} normalised"
+
+
+def test_a_norm_that_a_setting_turns_off_is_not_meant():
+    for on in (True, False):
+        assert audit(made("Persimmon", qk_layernorm=on), IDS, length=64).passed
+
+
+def test_yarns_factor_is_meant_where_a_layer_rotates():
+    model = made("SmolLM3", rope_parameters=YARN, no_rope_layers=[1, 0])
+    assert audit(model, IDS, length=64).passed
+    model.rotary_emb.attention_scaling = 1.0
+    (finding, *same) = audit(model, IDS, length=64).findings
+    assert {one.where for one in (finding, *same)} == {"layers.0.self_attn"}
+    assert finding.evidence.startswith("0.6853 times what was meant")  # 1/(.1 log 8 + 1)²
 
 
 class OfNobody(nn.Module):
