@@ -104,15 +104,20 @@ def sparse(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def remembered() -> Iterator[None]:
-    """Ask a function of attention once: faults do not change it, but what it is handed."""
+    """Ask a function of attention once, as it is in use: faults change what it is handed."""
     ask, known = models._by_kernel, dict[Any, Any]()
+    functions = models._implementations
 
     def asked_once(call: models.ObservedCall, length: int) -> Any:
         options = tuple(call.options), call.options.get("softcap")
         key = type(call.module), call.size, call.scaling, options
         return known.get(key) or known.setdefault(key, ask(call, length))
 
-    with mock.patch.object(models, "_by_kernel", asked_once):
+    def in_use(module: Any) -> Any:
+        return dict([next(iter(functions(module).items()))])
+
+    once = mock.patch.object(models, "_by_kernel", asked_once)
+    with once, mock.patch.object(models, "_implementations", in_use):
         yield
 
 
