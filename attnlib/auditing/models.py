@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected
 from attnlib.auditing.meant import NO_NORM, meant_by, norm_is_meant
-from attnlib.auditing.modules import audit_module
+from attnlib.auditing.modules import audit_module, compare_layers, kind_of
 from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import Report
 from attnlib.auditing.response import Size, Subject
@@ -143,6 +143,7 @@ def audit_model(
     if not observed:
         return audit_module(model, run, expected)
     audited: dict[Any, dict[str, Report]] = {}
+    kinds: dict[Any, dict[str, float]] = {}
     for name, call in observed.items():
         wanted, said = expected, "expected"
         if wanted is None:
@@ -157,7 +158,12 @@ def audit_model(
             report.facts[name] = "what multiplies q or k before attention is unknown"
         for kernel, part in audited[key].items():
             _compare(report, name, kernel, part, call, wanted, said)
-        report.parts[name] = next(iter(audited[key].values()))
+        report.parts[name] = part = next(iter(audited[key].values()))
+        if wanted is None and part.scale:
+            kind = kind_of(call.module), call.size, call.before.turned
+            scale = (call.before.times or 1.0) * float(part.scale.value[-1])
+            kinds.setdefault(kind, {})[name] = scale
+    compare_layers(report, kinds)
     if not isinstance(expected, Policy):
         _kernels(report, model, run)
     return report

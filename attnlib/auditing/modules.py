@@ -34,6 +34,7 @@ EXACT = 1e-3
 SAME = 5e-3
 
 NOTHING = Before()
+UNEVEN = "what multiplies q·k is not one number"
 
 
 class Seen(NamedTuple):
@@ -123,15 +124,19 @@ class _Watch(Watching):
         products, self.products = self.products, []
         if not isinstance(logits, Tensor) or not logits.requires_grad or logits.dim() < 3:
             return
-        total = logits.double().where(logits > HIDDEN, 0.0).sum()
+        signs = _balanced(logits.detach() > HIDDEN)
+        total = (logits.double().where(signs != 0.0, 0.0) * signs).sum()
         slopes = torch.autograd.grad(total, [one.added for one in products], allow_unused=True)
         torch.set_grad_enabled(False)
         for product, slope in zip(products, slopes, strict=True):
             if slope is not None and slope.any():
-                each = slope[slope != 0.0].double()
+                each = slope.double().flatten()
+                if len(each) == signs.numel():
+                    each = each * signs.flatten()
+                each = each[each != 0.0]
                 middle = float(each.median())
                 even = bool(((each / middle - 1.0).abs() < EXACT).all())
-                doubt = "" if even else "what multiplies q·k is not one number"
+                doubt = "" if even else UNEVEN
                 self.observed(product.q, product.k, middle * product.factor, doubt)
                 return
 
@@ -159,6 +164,13 @@ class _Watch(Watching):
         name, number = self.count_call(module)
         name = f"{name} ({number + 1})" if number else name
         self.found[name or "the module"] = Seen(module, d, keys, scale, doubt, before)
+
+
+def _balanced(seen: Tensor) -> Tensor:
+    """Return 1 and −1 in turn for the keys that are seen: what all of a row have does not count."""
+    order = seen.cumsum(-1)
+    odd_one = (order == order[..., -1:]) & (order % 2 == 1)
+    return torch.where(seen & ~odd_one, 2.0 * (order % 2) - 1.0, 0.0).double()
 
 
 def _is_pytorchs(module: nn.Module) -> bool:
@@ -218,16 +230,25 @@ def audit_module(
             meant = float(meant.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
         if meant is None or seen.doubt:
             report.unknown.append(f"{name}: found {seen.scale:.4g} ({seen.doubt or said})")
-            if seen.scale:
-                shapes = tuple(part.shape for part in seen.module.parameters())
-                kinds.setdefault((type(seen.module), shapes, seen.doubt), {})[name] = seen.scale
+            if seen.doubt != UNEVEN:
+                kinds.setdefault((kind_of(seen.module), seen.doubt), {})[name] = seen.scale
         elif not np.isclose(seen.scale, meant, rtol=SAME):
             times = f"{seen.scale / meant:.4g} times what was meant"
             report.add("scale", f"{meant:.4g} ({said})", f"{seen.scale:.4g}", times, where=name)
+    compare_layers(report, kinds)
+    return report
+
+
+def kind_of(module: nn.Module) -> Any:
+    """Return what layers have in common whose scales should be the same."""
+    return type(module), tuple(part.shape for part in module.parameters())
+
+
+def compare_layers(report: Report, kinds: dict[Any, dict[str, float]]) -> None:
+    """Add a finding for each scale that is not that of most layers of its kind."""
     for scales in kinds.values():
         usual, _ = Counter(float(f"{scale:.3g}") for scale in scales.values()).most_common(1)[0]
         for name, scale in scales.items():
             if not np.isclose(scale, usual, rtol=SAME):
                 told = f"{usual:.4g}, as in other layers"
                 report.add("layers", told, f"{scale:.4g}", f"of {len(scales)} layers", where=name)
-    return report

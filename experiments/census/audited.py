@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.auditing import Report, audit, models
-from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from attnlib.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
 from experiments import provenance
 from experiments.census import families
 from experiments.census.watched import WithoutWeights
@@ -155,8 +155,8 @@ def runnable(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
             with suppress(Exception):
                 for part, inputs in read(families.made(kind)):
                     has = {type(one).__name__ for one in part.modules()}
-                    if kinds and not kinds.keys() & has:
-                        continue  # a part without attention, or with other layers only
+                    if not any(map(LOOKS_LIKE_ATTENTION.search, has)):
+                        continue
                     done.add(kind.config_class)
                     wanted -= has
                     yield part, inputs

@@ -15,7 +15,7 @@ FAMILIES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLO
 
 def answers(found):
     models = [(one["model"], one["is"]) for one in found["released"]]
-    return models, {name: (one["is"], one["named"]) for name, one in found["faults"].items()}
+    return models, {name: (one["is"], one.get("named")) for name, one in found["faults"].items()}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
