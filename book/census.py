@@ -1,6 +1,6 @@
 """The census as a page: what multiplies q·k in each family of transformers, one layer a row.
 
-The extension `book.extensions.made` puts it into census.md while the site is built, so that the
+The extension `book.extensions.pages` puts it into census.md while the site is built, so that the
 page says what the record says.
 """
 

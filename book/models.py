@@ -1,7 +1,7 @@
 """What the page models.md shows of the records: a table of all heads, and three more.
 
-The extension `book.extensions.made` puts it there while the site is built. A test compares with the
-records what is written there of all heads.
+The extension `book.extensions.pages` puts it there while the site is built. A test compares with
+the records what is written there of all heads.
 """
 
 from collections.abc import Iterator

@@ -2,27 +2,22 @@
 
 Sphinx's own search finds titles, words and entries of the index; search.js finds titles and entries
 by their words in any order, too. The lines of book/synonyms.toml become such entries; the general
-index does not show them. Search engines show of each page how it begins.
+index does not show them.
 """
 
 import re
 import tomllib
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from lxml import html
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.search.en import SearchEnglish, english_stopwords
 
 SYNONYMS = Path(__file__).parents[1] / "synonyms.toml"
 SCRIPT = Path(__file__).with_name("search.js")
-OPENING = re.compile(r"<p>.*?</p>", re.DOTALL)
-SENTENCES = re.compile(r".{60,}?[.?!](?= |$)")
-BETWEEN = {"mfrac": "/", "msup": "^"}
 ASKING = "an can do does happens how i me my s should too we what when which why you your"
 
 
@@ -38,7 +33,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_css_file("find.css")
     app.add_search_language(Questions)
     app.connect("doctree-read", add_entries)
-    app.connect("html-page-context", describe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -67,24 +61,3 @@ def add_entries(app: Sphinx, tree: nodes.document) -> None:
         if page == app.env.docname
     ]
     tree += addnodes.index(entries=entries)
-
-
-def describe(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
-) -> None:
-    """Give a page its first sentence, or two where that is short, as its description."""
-    opening = OPENING.search(context.get("body", ""))
-    if app.builder.format == "html" and opening:
-        text = " ".join(plain(html.fragment_fromstring(opening[0])).split())
-        sentences = SENTENCES.match(text)
-        said = escape(sentences[0] if sentences else text)
-        context["metatags"] = f'<meta name="description" content="{said}" />'
-
-
-def plain(element: html.HtmlElement) -> str:
-    """Return the text of an element, formulas in one line."""
-    parts = [element.text or "", *(plain(part) + (part.tail or "") for part in element)]
-    text = BETWEEN.get(element.tag, "").join(part for part in parts if part)
-    if element.tag == "msqrt":
-        return f"√({text})" if len(element) > 1 else f"√{text}"
-    return text if element.tag != "mspace" else " "

@@ -9,7 +9,7 @@ import numpy as np
 from attnlib import annealed, criteria, exact, freezing, rows
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import drawings
-from book.extensions import made
+from book.extensions import pages
 from book.live import heads, script, tables
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
@@ -84,7 +84,7 @@ def test_the_atlas_is_the_record():
 
 def test_the_page_of_heads_says_what_the_records_do():
     source = [(ROOT / "chapters" / "models.md").read_text("utf-8")]
-    made.fill(None, "chapters/models", source)
+    pages.fill(None, "chapters/models", source)
     [text] = source
     assert "«" not in text
     assert text.count("<tr><td>") == 550  # a plain table, which needs no script

@@ -31,19 +31,13 @@ def site():
     return folder
 
 
-@pytest.fixture(scope="session", params=fonts.sets())
-def font_set(request):
-    """Return the name of the fonts that the browser has: one set always, another where slow."""
-    return request.param
-
-
 @pytest.fixture(scope="session")
-def browser(font_set, tmp_path_factory):
+def browser(tmp_path_factory):
     """Return a browser. Without one, skip on a contributor's machine, and fail in CI."""
     if chromium_path() is None:
         message = "no browser to look at the site: install Debian's package `chromium`"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(message)
-    with chromium(fonts.configuration(font_set, tmp_path_factory.mktemp("fonts"))) as browser:
+    with chromium(fonts.configuration(tmp_path_factory.mktemp("fonts"))) as browser:
         yield browser
 
 

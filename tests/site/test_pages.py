@@ -1,4 +1,4 @@
-"""Pages in a browser: in every window, in one face, without a jump, accessible, from a folder."""
+"""Pages in a browser: in every window, without a jump, accessible, from a folder."""
 
 import re
 from html import escape, unescape
@@ -6,8 +6,7 @@ from html import escape, unescape
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from book.extensions.paths import SHORT_PATH as PATH
-from tests.site import fonts
+from book.extensions.pages import SHORT_PATH as PATH
 from tests.site.checks import ALL_THERE, NARROWEST, PAGES, SETTLED, WIDTHS, findings
 
 # --- every page, telephone and desk ---------------------------------------------------------------
@@ -35,26 +34,6 @@ def test_page_shows_well_in_every_window(window, address, name):
 
 # --- letters --------------------------------------------------------------------------------------
 
-LEAVES = """() => {
-  const text = "h1, h2, p, li, a, em, i, strong, b, td, span, label, button, text";
-  const others = "math, pre, code, :lang(zh), :lang(ko), .fa-solid";
-  const kinds = new Map();
-  for (const leaf of document.body.querySelectorAll(text)) {
-    if (leaf.children.length || !leaf.textContent.trim() || leaf.closest(others)) continue;
-    if (!leaf.checkVisibility()) continue;
-    const { fontStyle, fontWeight } = getComputedStyle(leaf);
-    const kind = [leaf.localName, fontStyle, fontWeight, Boolean(leaf.closest("article"))].join();
-    kinds.set(kind, [...(kinds.get(kind) ?? []), leaf]);
-  }
-  for (const leaves of kinds.values())
-    for (const leaf of [...leaves.slice(0, 3), ...leaves.slice(-3)]) leaf.dataset.leaf = "";
-  return [...kinds.keys()];
-}"""
-"""JavaScript that marks elements of text alone, six of each kind, and returns the kinds."""
-
-SIGNS = ("DejaVu Sans", True)
-"""What the site brings for the signs that a face lacks."""
-
 
 def families(page, selector):
     """Return the fonts of each element that is selected, and whether they come with the page."""
@@ -68,53 +47,6 @@ def families(page, selector):
         for node in found["nodeIds"]
     ]
     return [{(font["familyName"], font["isCustomFont"]) for font in fonts} for fonts in drawn]
-
-
-@pytest.mark.parametrize(
-    ("name", "from_folder"),
-    [("intro", False), ("chapters/variance", True)]
-    + [
-        pytest.param(*case, marks=pytest.mark.slow)
-        for case in (("intro", True), ("chapters/variance", False))
-    ],
-)
-def test_text_has_one_face_on_a_first_visit(new_page, address, site, font_set, name, from_folder):
-    page = new_page()
-    page.goto((site / f"{name}.html").as_uri() if from_folder else f"{address}/{name}.html")
-    page.evaluate(ALL_THERE)
-    kinds = [kind.split(",") for kind in page.evaluate(LEAVES)]
-    assert {"normal", "italic"} <= {style for _, style, _, _ in kinds}
-    assert {"400", "700"} <= {weight for _, _, weight, _ in kinds}
-    used = set().union(*families(page, "[data-leaf]")) - {SIGNS}
-    assert used == {(fonts.SETS[font_set]["sans-serif"], False)}
-
-
-POWERS = """() => {
-  const leaves = [...document.querySelectorAll("article :is(p, td, text)")];
-  const powers = leaves.filter((leaf) => !leaf.children.length && /[⁴-⁹]/.test(leaf.textContent));
-  for (const leaf of powers) leaf.dataset.power = "";
-  return powers.length;
-}"""
-
-
-FRAMES = 100
-
-
-@pytest.mark.slow  # in the first set no sign lacks
-@pytest.mark.parametrize("width", WIDTHS)
-def test_powers_of_ten_are_legible_in_every_face(new_page, address, font_set, width):
-    page = new_page(width)
-    page.goto(f"{address}/chapters/freezing.html")
-    page.evaluate(ALL_THERE)
-    assert page.evaluate(POWERS) > 1
-    face = {(fonts.SETS[font_set]["sans-serif"], False)}
-    drawn = face if SIGNS[0] == fonts.SETS[font_set]["sans-serif"] else {*face, SIGNS}
-    for _ in range(FRAMES):  # a font comes late
-        found = families(page, "[data-power]")
-        if all(used == drawn for used in found):
-            break
-        page.evaluate(SETTLED)
-    assert all(used == drawn for used in found)
 
 
 def test_every_sign_of_a_formula_is_in_the_font_of_the_site(new_page, site, address):
@@ -253,7 +185,6 @@ def violations(page):
 
 
 @pytest.mark.slow
-@fonts.ONE_SET
 @pytest.mark.parametrize("name", [*PAGES, "search?q=log n", "genindex"])
 def test_page_is_accessible(opened, name):
     # With reduced motion no colour is on its way from one scheme to the other.
@@ -262,7 +193,6 @@ def test_page_is_accessible(opened, name):
 
 
 @pytest.mark.slow
-@fonts.ONE_SET
 @pytest.mark.parametrize("name", ["intro", "search", "chapters/claims"])
 def test_the_second_stop_of_the_keyboard_is_in_the_text(opened, name):
     page = opened(name, WIDTHS[0])

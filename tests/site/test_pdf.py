@@ -8,7 +8,6 @@ from bs4 import BeautifulSoup
 
 from book import pdf
 from tests.site.checks import FORMULAS, OVERFLOW, PAGES
-from tests.site.fonts import ONE_SET
 
 pytestmark = pytest.mark.slow  # a minute of printing; every week
 
@@ -45,7 +44,6 @@ def test_links_and_pictures_of_the_book_lead_somewhere(book, site):
     assert len(book.select(".cell > .cell_input")) > 100  # the code that is taught
 
 
-@ONE_SET
 def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
     page = pdf.opened(browser, address, pdf.document(site, chapters))
     assert page.evaluate("document.querySelectorAll('math').length") > 1000
@@ -53,7 +51,6 @@ def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
     page.close()
 
 
-@ONE_SET
 def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site, chapters):
     few = [chapters[0], *chapters[-2:]]
     page = pdf.opened(browser, address, pdf.document(site, few))

@@ -15,7 +15,7 @@ REPOSITORY = "https://github.com/owner/name"
 pytestmark = pytest.mark.slow  # a build in a process of its own, twice
 
 CONF = """
-extensions = ["myst_nb", "book.extensions.published"]
+extensions = ["myst_nb", "book.extensions.site"]
 html_theme = "sphinx_book_theme"
 html_title = "The Scale & Attention"
 nb_execution_mode = "off"

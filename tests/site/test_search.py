@@ -15,8 +15,6 @@ FOUND = """(phrases) => phrases.map((phrase) => {
 })"""
 """JavaScript that returns the places that Sphinx finds for each of some phrases, best first."""
 
-QUESTIONS = "chapters/questions"
-
 FIRST = {
     "variance": [
         "variance of dot product",
@@ -104,20 +102,6 @@ def test_words_find_a_name_in_any_order_and_chapters_come_before_the_glossary(fo
     ]
 
 
-@pytest.mark.parametrize(
-    ("typed", "place"),
-    [
-        ("GQA", f"{QUESTIONS}#gqa-mqa-and-mla-which-d"),
-        ("what is alpha", "chapters/notation#a-row-of-attention"),
-        ("1M tokens", f"{QUESTIONS}#from-8k-to-128k-or-to-1m-tokens-which-scale"),
-        ("freezing", "chapters/freezing"),
-        ("exact.gradient_limit", "chapters/api/gradients#attnlib.exact.gradient_limit"),
-    ],
-)
-def test_what_is_typed_finds(found, typed, place):
-    assert place in found([typed])[0][:4]
-
-
 def test_the_dialog_of_a_page_leads_to_the_results(opened):
     page = opened("chapters/freezing")
     page.keyboard.press("Control+k")
@@ -185,7 +169,7 @@ def test_the_ledger_filters_by_verdict_source_and_chapter(opened, known):
 
 @pytest.mark.slow
 def test_a_link_to_a_claim_that_is_filtered_out_shows_it(opened, known):
-    page = opened("chapters/claims?verdict=wrong#claim-variance.linear")
+    page = opened("chapters/claims?verdict=needs+a+condition#claim-variance.linear")
     page.locator("#claim-variance\\.linear").wait_for()
     assert len(shown(page)) == len(known)
-    assert page.url.endswith("claims.html#claim-variance.linear")
+    page.wait_for_url("**/claims.html#claim-variance.linear")

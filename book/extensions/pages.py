@@ -1,0 +1,181 @@
+"""A Sphinx extension: what a page of the site has beside its text.
+
+What the records and the commands say stands in the place of each «name».
+
+Each code cell shows its output, and above it a line that opens its code: a `details`, which needs
+no script. Where there are scripts its code is no part of the page, in a `noscript`, until it is
+opened: the colours of the code are half of a page's elements. `book/static/reading.js` adds a
+switch for all of them, which the browser remembers, marks formulas that are wider than their place,
+and shows what a link refers to.
+
+Search engines show how a page begins. Drawings have their sizes before they are loaded, when they
+come near: otherwise the text below them would move while one reads. The foot of a page of the short
+path says where it goes on; book/static/book.css marks these pages in the contents with a dot.
+"""
+
+import posixpath
+import re
+from html import escape
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import typer
+from docutils import nodes
+from lxml import html
+from myst_nb.sphinx_ import HideCodeCellNode
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxTranslator
+from typer.cli import get_docs_for_click
+
+from attnlib.cli import app as commands
+from book import census, models
+
+SHORT_PATH = [
+    *("chapters/short_answer", "chapters/variance", "chapters/jacobian", "chapters/freezing"),
+    *("chapters/retrieval", "chapters/retrieval_range", "chapters/unscaled"),
+    "chapters/calibration",
+]
+"""The pages of the short path, in their order."""
+
+OPENING = re.compile(r"<p>.*?</p>", re.DOTALL)
+SENTENCES = re.compile(r".{60,}?[.?!](?= |$)")
+BETWEEN = {"mfrac": "/", "msup": "^"}
+
+IMAGE = re.compile(r'<img(?![^>]*\bloading=)([^>]*?\bsrc="([^"]+)"[^>]*?)(\s*/?)>')
+SIDES = re.compile(r'<svg[^>]*?\bwidth="([\d.]+)pt"[^>]*?\bheight="([\d.]+)pt"')
+PIXELS_A_POINT = 4 / 3
+
+
+class FoldedCode(nodes.General, nodes.Element):  # type: ignore[misc]
+    """The code of a cell; one that the notebook hides has the class `above-input`."""
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Called by Sphinx."""
+    app.connect("source-read", fill)
+    app.add_node(FoldedCode, html=(open_details, close_details))
+    app.connect("doctree-resolved", fold)
+    app.add_js_file("reading.js", loading_method="defer")
+    app.connect("html-page-context", complete)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+# --- made parts -----------------------------------------------------------------------------------
+
+
+def command_line() -> dict[str, str]:
+    """Return what each command of `attnlib` is and takes."""
+    group: Any = typer.main.get_command(commands)
+    context = group.context_class(group, info_name="attnlib")
+    text = get_docs_for_click(obj=group, ctx=context, name="attnlib")
+    return {"commands": text[text.index("\n## ") :]}
+
+
+MADE = {
+    "chapters/census": census.made,
+    "chapters/models": models.made,
+    "chapters/api/command_line": command_line,
+}
+"""What is put in the place of each «name», by page."""
+
+
+def fill(_: Sphinx, page: str, source: list[str]) -> None:
+    """Fill a page that has such places."""
+    if page in MADE:
+        for name, text in MADE[page]().items():
+            source[0] = source[0].replace(f"«{name}»", text)
+
+
+# --- the code of cells ----------------------------------------------------------------------------
+
+
+def fold(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Put the code of each cell into a node that is shown folded."""
+    if app.builder.format != "html":
+        return
+    for source in list(tree.findall(nodes.container)):
+        if source.get("nb_element") != "cell_code_source":
+            continue
+        folded = FoldedCode(lines=len(source.astext().strip().splitlines()))
+        place = source
+        if isinstance(source.parent, HideCodeCellNode):
+            place = source.parent
+            folded["classes"] = ["above-input"]
+        place.parent.replace(place, folded)
+        folded += source
+
+
+def open_details(translator: SphinxTranslator, node: FoldedCode) -> None:
+    """Write the line that opens the code."""
+    classes = " ".join(["code", *node["classes"]])
+    lines = f"{node['lines']} line{'' if node['lines'] == 1 else 's'}"
+    translator.body.append(
+        f'<details class="{classes}">\n<summary>Code, {lines}</summary>\n<noscript>'
+    )
+
+
+def close_details(translator: SphinxTranslator, node: FoldedCode) -> None:
+    """Write its end."""
+    translator.body.append("</noscript></details>\n")
+
+
+# --- around the text ------------------------------------------------------------------------------
+
+
+def complete(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
+) -> None:
+    """Give a page its description, the sizes of its drawings, and the foot of the short path."""
+    if app.builder.format != "html" or "body" not in context:
+        return
+    if opening := OPENING.search(context["body"]):
+        context["metatags"] = (
+            f'<meta name="description" content="{escape(beginning(opening[0]))}" />'
+        )
+    # Pictures are copied into the site when the build ends.
+    files = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
+    context["body"] = sized(context["body"], files)
+    if page in SHORT_PATH:
+        context["body"] += foot(app, page, context)
+
+
+def beginning(paragraph: str) -> str:
+    """Return the first sentence of a paragraph in HTML, or two where that is short."""
+    text = " ".join(plain(html.fragment_fromstring(paragraph)).split())
+    sentences = SENTENCES.match(text)
+    return sentences[0] if sentences else text
+
+
+def plain(element: html.HtmlElement) -> str:
+    """Return the text of an element, formulas in one line."""
+    parts = [element.text or "", *(plain(part) + (part.tail or "") for part in element)]
+    text = BETWEEN.get(element.tag, "").join(part for part in parts if part)
+    if element.tag == "msqrt":
+        return f"√({text})" if len(element) > 1 else f"√{text}"
+    return text if element.tag != "mspace" else " "
+
+
+def sized(body: str, files: dict[str, Path]) -> str:
+    """Return a page with the sizes of its drawings; all but the first are loaded late."""
+    late = chain([""], repeat(' loading="lazy"'))
+
+    def with_size(image: re.Match[str]) -> str:
+        attributes, file = image[1], files.get(posixpath.basename(image[2]))
+        sides = SIDES.search(file.read_text("utf-8")) if file and file.suffix == ".svg" else None
+        if sides and not re.search(r"\b(?:width|height)=", attributes):
+            width, height = (PIXELS_A_POINT * float(side) for side in sides.groups())
+            attributes += f' width="{width:.0f}" height="{height:.0f}"'
+        return f"<img{attributes}{next(late)}{image[3]}>"
+
+    return IMAGE.sub(with_size, body)
+
+
+def foot(app: Sphinx, page: str, context: dict[str, Any]) -> str:
+    """Return where the short path goes on behind a page."""
+    place, following = SHORT_PATH.index(page) + 1, "it ends here."
+    for name in SHORT_PATH[place : place + 1]:
+        title = escape(app.env.titles[name].astext())
+        following = f'next <a href="{context["pathto"](name)}">{title}</a>'
+    text = f"Short path, {place} of {len(SHORT_PATH)}: {following}"
+    return f'<nav class="short-path" aria-label="Short path"><p>{text}</p></nav>'
