@@ -1,9 +1,8 @@
 """What is rounding in an output of a notebook, and what is a difference."""
 
 import pytest
-from nbformat.v4 import new_output
 
-from tests.nbval_compare import contents, first_difference, text_difference
+from tests.nbval_compare import first_difference, text_difference
 
 PATH = '<svg><path clip-path="url(#p0123456789)" d="M 10.5 {} L 20 30.25"/></svg>'
 
@@ -55,13 +54,3 @@ def test_outputs_are_compared_in_order_and_reported_briefly():
     assert first_difference([text, figure], [text, figure]) is None
     for other in ([text], [figure, text], [text, figure, figure]):
         assert len(first_difference([text, figure], other)) < 600
-
-
-def test_the_name_of_a_glued_value_is_compared():
-    data = {"text/plain": "0.5"}
-    variance, error = (
-        contents([new_output("display_data", data=data, metadata={"scrapbook": {"name": name}})])
-        for name in ("variance", "error")
-    )
-    assert first_difference(variance, variance) is None
-    assert "error" in first_difference(variance, error).split("new: ")[1]

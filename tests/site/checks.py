@@ -15,7 +15,9 @@ from tests.books import page_names
 
 PAGES = page_names()
 
-RAW_MARKUP = re.compile(r"\{(?:glue|cite|numref|ref|eq|prf|doc|term)\b[^}\n]*\}|:::|\?\?\?")
+RAW_MARKUP = re.compile(r"\{[a-z]{2}|[a-z]{2}\}|(?<!\w)\$|\$(?!\w)|`|\\[a-z]{2}|:::|\?\?\?")
+"""What only a broken role, directive or formula leaves in the text of a page."""
+
 DESCRIPTION = re.compile(r"(?!.*\.(?:svg|png|jpe?g)\s*$)\s*\S.*", re.DOTALL)
 LINKS = ("href", "src", "data", "poster")
 FILLED = ["img", "svg", "canvas", "video", "iframe"]

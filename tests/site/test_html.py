@@ -22,6 +22,8 @@ def test_page_is_sound(site, name):
     page = site / f"{name}.html"
     assert [finding for check in CHECKS for finding in check(site, page)] == []
     assert tree(page).xpath("//meta[@name='description']")  # what it is about
+    assert len(tree(page).xpath("//article//h1")) == 1
+    assert not tree(page).xpath("//figcaption//script")  # a fence that is not closed
 
 
 def test_the_short_path_goes_on_at_the_foot_of_its_pages(site):
