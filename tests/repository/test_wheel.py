@@ -101,11 +101,3 @@ def test_all_that_it_can_import_is_asked_for_by_it_or_an_extra():
     found = set().union(*(imported(path.read_text("utf-8")) for path in files))
     assert {"numpy", "torch", "pandas"} <= found
     assert found <= asked_for(*EXTRAS)
-
-
-def test_one_version():
-    citation = (ROOT / "CITATION.cff").read_text("utf-8")
-    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert f"\nversion: {attnlib.__version__}\n" in citation
-    assert f"\n## {attnlib.__version__} " in changes
-    assert PROJECT["version"] == attnlib.__version__
