@@ -2,13 +2,13 @@
 
 `place` finds a theorem or an equation by its label and `Place.formula` a formula in it, which
 `Formula.holds` compares side with side, for the numbers that a check gives to the letters. What is
-read is written down in `Place.read`: all of it can be changed, to see the check fail.
+read is written down in `Place.read`.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -96,7 +96,6 @@ class Place:
     stop: int
     proof: int  # where the proof starts
     shown: int | None = None  # where the labelled equation starts
-    planted: tuple[Formula, str] | None = None
     read: list[Formula] = field(default_factory=list, compare=False)
 
     def formulas(self) -> list[Formula]:
@@ -132,18 +131,11 @@ class Place:
         ]
         return self._noted(shown[:1], "a display", 1)[0]
 
-    def changed(self, formula: Formula, tex: str) -> "Place":
-        """Return the place with something else in a formula, which is found as it was."""
-        return replace(self, planted=(formula, tex), read=[])
-
     def _noted(self, found: list[Formula], what: str, count: int) -> list[Formula]:
         if len(found) != count:
             raise FormulaError(f"{self.label} has {what!r} {len(found)} times, not {count} times")
         self.read.extend(formula for formula in found if formula not in self.read)
-        if self.planted is None:
-            return found
-        old, tex = self.planted
-        return [replace(one, tex=tex) if one == old else one for one in found]
+        return found
 
 
 @cache

@@ -39,7 +39,3 @@ def test_runs_in_place_and_reports_errors(tmp_path, capsys):
     assert stream.text == "0\n1\n2\n"
     assert value.data["text/plain"] == f"'{tmp_path.name}'"
     assert cells[1].metadata == {}
-
-    assert not main([working])
-    assert capsys.readouterr().out == f"{working}: unchanged\n"
-    assert working.read_bytes() == written

@@ -1,6 +1,5 @@
-"""What the live figures are made of: the script, the records; and what pages say of them."""
+"""What pages say of the live figures is what they show, and that is what is recorded."""
 
-import gzip
 import json
 import re
 
@@ -10,21 +9,10 @@ from attnlib import annealed, criteria, exact, freezing, rows
 from attnlib.scores import Cosine, DotProduct, Normal
 from book import drawings
 from book.extensions import pages
-from book.live import heads, script, tables
+from book.live import heads, tables
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
 from tests.books import CHAPTERS, ROOT
-
-
-def test_every_module_is_in_a_script_that_is_small_and_stays_on_this_site(tmp_path, monkeypatch):
-    written = {name for names in script.SCRIPTS.values() for name in names}
-    assert {path.stem for path in script.HERE.glob("*.js")} == written - set(script.MADE)
-    for name in script.MADE:
-        monkeypatch.setitem(script.MADE, name, lambda: {"limits": 1})
-    for name, text in script.write(tmp_path).items():
-        assert set(re.findall(r"https?://[^\"`]*", text)) <= {"http://www.w3.org/2000/svg"}
-        assert not re.search(r"\b(?:fetch|XMLHttpRequest|eval|localStorage)\b", text)
-        assert len(gzip.compress(text.encode())) < 40_000, name  # without the numbers
 
 
 def test_the_calculator_page_says_what_its_figure_shows():

@@ -10,7 +10,7 @@ means and no function that is named by a letter.)
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -116,43 +116,6 @@ def plain(tex: str) -> str:
     return re.sub(r"\\begin\{aligned\}|\s|&", "", tex)
 
 
-class Change(NamedTuple):
-    """A sign, a number or a fraction of a formula, changed: what, where, and what comes of it."""
-
-    old: str
-    new: str
-    at: int
-    tex: str
-
-
-def changes(tex: str) -> Iterator[Change]:
-    """Change each sign of a formula, each number by one, each ≤ or ≥; turn each fraction over."""
-    for match in FRACTION.finditer(tex):
-        above, below = match["above"], match["below"]
-        if above != below:
-            new = f"{match['frac']}{{{_bare(below)}}}{{{_bare(above)}}}"
-            yield _change(tex, match, new)
-    for match in CHANGEABLE.finditer(tex):
-        old = match[0]
-        yield _change(tex, match, SWAPPED.get(old) or f"{old[:-1]}{(int(old[-1]) + 1) % 10}")
-
-
-def _change(tex: str, match: re.Match[str], new: str) -> Change:
-    return Change(match[0], new, match.start(), tex[: match.start()] + new + tex[match.end() :])
-
-
-def _bare(piece: str) -> str:
-    return piece[1:-1] if piece.startswith("{") else piece
-
-
-PIECE = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\\[a-zA-Z]+|\w"
-FRACTION = re.compile(rf"(?P<frac>\\t?frac)\s*(?P<above>{PIECE})\s*(?P<below>{PIECE})")
-SWAPPED = {"+": "-", "-": "+", r"\le": r"\ge", r"\ge": r"\le", "<": ">", ">": "<"}
-# What TeX takes for an argument is one digit: ½ in \frac12, and not twelve.
-CHANGEABLE = re.compile(
-    r"(?<=frac)\d|(?<=frac\d)\d|(?<=sqrt)\d|(?<=\^)\d|(?<=_)\d|\d[\d.]*\d|\d"
-    r"|[-+<>]|\\[lg]e(?![a-z])"
-)
 CASES = re.compile(r"\\begin\{cases\}.*?\\end\{cases\}", re.DOTALL)
 
 

@@ -23,7 +23,7 @@ from tests.book.theorems.exact import (
     normal_rows,
 )
 from tests.book.theorems.numbers import independent, itself, normal
-from tests.book.theorems.registry import EQUIVALENT, tied
+from tests.book.theorems.registry import tied
 
 MANY = 2**53
 
@@ -138,9 +138,6 @@ def mean_of_one_key(x: float, log_n: float) -> float:
     points = sorted({-30.0, min(max(edge, -30.0), 30.0), 30.0})
     total = sum(quad(integrand, a, b, limit=400)[0] for a, b in pairwise(points))
     return total / math.sqrt(2 * math.pi)
-
-
-EQUIVALENT["thm-freezing-annealed", r"\int e^{-(1-\delta)w}"] = "the integral is even in δ"
 
 
 @tied("thm-freezing-annealed")
