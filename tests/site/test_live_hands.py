@@ -1,25 +1,18 @@
 """The live figures at leisure: by keyboard, pointer and finger, in print, in every scheme."""
 
-import re
-
 import numpy as np
 import pytest
 
-from attnlib import annealed, retrieval, rows
+from attnlib import annealed
 from attnlib.policies import POLICIES
 from attnlib.scores import Normal
-from experiments.real_heads import shown
-from experiments.records import load
 from tests.site.checks import OVERFLOW, soup
 from tests.site.live import (
     addressed,
     drag,
     fits,
     line,
-    logits_of,
     moves,
-    number,
-    readings,
     settle,
     swipe,
 )
@@ -65,20 +58,9 @@ def test_figures_fit_in_each_width_and_scheme(opened, name):
     assert fits(opened(name))
 
 
-GROW = [
-    ("mean_gradient", "fig-live-parting", "α"),
-    ("freezing", "fig-live-freezing", "Number of keys n"),
-    ("retrieval", "fig-live-needle", "α"),
-    ("retrieval_range", "fig-live-reach", "α"),
-    ("jacobian", "fig-live-jacobian", "α"),
-    ("variance", "fig-live-variance", "Length of the vectors d"),
-]
-
-
-@pytest.mark.parametrize(("chapter", "name", "label"), GROW)
-def test_a_button_moves_a_field_until_it_is_stopped(opened, chapter, name, label):
-    figure = opened(f"chapters/{chapter}").locator(f"#{name}")
-    moves(figure, figure.get_by_role("button", name="grow").inner_text(), label)
+def test_a_button_moves_a_field_until_it_is_stopped(opened):
+    figure = opened("chapters/freezing").locator("#fig-live-freezing")
+    moves(figure, figure.get_by_role("button", name="grow").inner_text(), "Number of keys n")
 
 
 # --- the calculator -------------------------------------------------------------------------------
@@ -113,27 +95,6 @@ def test_the_calculator_by_keyboard_alone(opened):
     assert "scale=12,\n    is_causal=True,\n)" in page.locator(".live-code").first.inner_text()
 
 
-def test_the_calculator_by_finger_and_a_key_to_find(opened):
-    page = opened("chapters/calculator#d=64", 390, has_touch=True)
-    page.locator("label", has_text="how far the key").tap()
-    page.get_by_label("How far Δ, in standard deviations", exact=True).fill("5")
-    page.locator("label", has_text=re.compile("^ ?Transformer$")).tap()
-    addressed(page, "n=4096&d=64&theta=5&scale=transformer")
-    needle = retrieval.Tilted(5.0)
-    weight = float(retrieval.weight(LAW, needle, 1.0, 4096))
-    reach = float(retrieval.reach(LAW, needle, 1.0))
-    status = page.get_by_role("status")
-    status.get_by_text(f"half or more up to n = {reach:.0f}.").wait_for()
-    assert f"{100 * weight:.2g}\u00a0% of the weight" in status.inner_text()
-    assert line(page, "transformer") == pytest.approx([1, 0.125, 100 * weight], rel=0.06)
-    page.locator("label", has_text="a trained head").tap()
-    addressed(page, "g=12&v=4&scale=recommended")
-    assert page.evaluate(OVERFLOW) == []
-    page.locator("label", has_text="nothing:").tap()
-    settle(page)
-    assert page.locator("input[value=finding]").count() == 0
-
-
 def test_what_makes_no_sense_is_explained_and_has_no_answer(opened):
     page = opened("chapters/calculator#n=1&d=many&scale=best")
     settle(page)
@@ -155,29 +116,6 @@ def test_what_makes_no_sense_is_explained_and_has_no_answer(opened):
 
 
 # --- the front page and the rules in use ----------------------------------------------------------
-
-
-def test_sixteen_keys_by_keyboard_and_finger(opened):
-    page = opened("intro", 390, has_touch=True)
-
-    def shown():
-        counts = page.locator("#fig-landing .live-count strong").all_inner_texts()
-        return [number(text) for text in counts]
-
-    assert shown() == [1.1, 8.0]
-    page.get_by_label("q·k", exact=True).focus()
-    page.keyboard.press("ArrowRight")  # divides
-    assert shown() == [9.3, 1.0]
-    page.get_by_role("button", name="Other keys").tap()
-    assert shown() == [13.0, 1.0]
-    page.get_by_label("Head size d", exact=True).fill("1024")
-    assert shown() == [13.0, 1.0]
-    page.locator("#fig-landing label", has_text=re.compile("q·k$")).tap()
-    page.locator("#fig-landing [role=status]").get_by_text(
-        "d = 1024 and scores not divided"
-    ).wait_for()
-    page.get_by_label("Head size d", exact=True).fill("3")
-    assert not page.locator("#fig-landing .live-count").is_visible()
 
 
 def test_the_rules_are_sorted_searched_and_picked_by_keyboard(opened):
@@ -209,10 +147,7 @@ def test_the_rules_are_sorted_searched_and_picked_by_keyboard(opened):
 @pytest.mark.parametrize(
     ("chapter", "name", "label", "low", "high"),
     [
-        ("mean_gradient", "fig-live-parting", "α", 3, 4.5),
         ("freezing", "fig-live-freezing", "α", 4.5, 6),
-        ("freezing", "fig-freezing-contest", "x, α over the critical α", 0.5, 0.7),
-        ("retrieval_range", "fig-live-reach", "α", 4, 6),
         ("scaling_rules", "fig-policies-plane", "Target length n", 5_500, 7_500),
     ],
 )
@@ -239,57 +174,3 @@ def test_a_finger_moves_the_handle_and_otherwise_the_page(opened):
         swipe(page, box["x"] + 0.3 * box["width"], box["y"] + 0.7 * box["height"], (0, -120))
         page.wait_for_function("(least) => scrollY > least", arg=before + 50)
         assert float(alpha.input_value()) == moved
-
-
-# --- trained heads --------------------------------------------------------------------------------
-
-
-def test_a_head_is_named_where_one_points(opened):
-    page = opened("chapters/models", reduced_motion="reduce")
-    atlas = page.locator("#fig-models .live-atlas")
-    line = page.locator("#fig-models .live-head")
-    atlas.scroll_into_view_if_needed()
-    assert line.inner_text().startswith("SmolLM2, layer 18, head 6: finds what followed")
-    ring = atlas.locator(".ring").bounding_box()
-    middle = ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2
-    box = atlas.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    settle(page)
-    assert not line.inner_text().startswith("SmolLM2, layer 18, head 6:")
-    page.mouse.move(*middle)
-    settle(page)
-    assert line.inner_text().startswith("SmolLM2, layer 18, head 6:")
-    atlas.focus()
-    page.keyboard.press("ArrowRight")
-    assert line.inner_text().startswith("SmolLM2, layer 18, head 7:")
-    assert atlas.get_attribute("aria-valuetext").startswith("SmolLM2, layer 18, head 7:")
-    page.keyboard.press("ArrowLeft")
-    page.locator("#fig-models label", has_text="looked for").last.click()
-    assert atlas.locator(".ring").get_attribute("visibility") == "visible"
-    page.locator("#fig-models label", has_text="MiniLM").click()
-    assert atlas.locator(".point.model-1").count() == 0
-    assert atlas.locator(".point.model-0").count() == 1
-
-
-def test_a_recorded_head_by_keyboard(opened):
-    page = opened("chapters/models", reduced_motion="reduce")
-    figure = page.locator("#fig-models-attend")
-    found = load("real_heads_shown").find(**shown.SHOWN[0].at)
-    times = figure.get_by_label("Multiplier of all logits", exact=True)
-    times.fill("0.5")
-    p = rows.softmax(logits_of(found, 36), 0.5)
-    bars = figure.locator(".live-token.meant .live-percent")
-    assert bars.inner_text() == f"{100 * p[17]:.0f}"
-    times.fill("1")
-    # Another query, by the keyboard, and without the first key.
-    figure.locator("input[name=live-query][value='36']").focus()
-    page.keyboard.press("ArrowLeft")
-    figure.get_by_label("without the first key").check()
-    rest = rows.softmax(logits_of(found, 35)[1:])
-    keys = float(readings(figure)["effective keys, 1/Σp²"].split(" of ")[0])
-    assert keys == pytest.approx(1 / rows.collision_probability(rest), rel=6e-3)
-    assert readings(figure)["weight of the first key"] == "left out"
-    figure.get_by_label("Head", exact=True).select_option("10")
-    assert figure.locator(".live-token").count() == 53
-    assert figure.locator(".live-token.unseen").count() == 1
-    figure.get_by_label("without the first key").uncheck()

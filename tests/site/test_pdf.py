@@ -67,4 +67,3 @@ def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site
             titles = [item.title for item in outline.root]
         assert printed.Root.StructTreeRoot  # headings and alternative texts, for screen readers
     assert any("The Scale of Attention" in title for title in titles)
-    assert not any(title[: len(title) // 2] * 2 == title for title in titles)
