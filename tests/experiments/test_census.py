@@ -96,23 +96,3 @@ def test_a_rule_that_counts_positions_itself_is_its_files():
     found = {row["family"]: row["from 4"] for row in census.rows() if "from 4" in row}
     wanted = {"llama4": 1 + 0.1 * LOG(1 + 16 // 4), "inkling": 1 + 0.1 * LOG(16 / 4)}
     assert found == pytest.approx(wanted, rel=1e-3)
-
-
-def test_the_page_has_every_row_and_is_light():
-    page = census.made()["table"]
-    assert page.count("<tr") == len(census.rows()) + 1
-    assert len(page.encode()) < 300_000
-
-
-def test_no_reason_on_the_page_is_cut_off():
-    nothing = [one.found for one in records.load("census").entries if not one.found["rows"]]
-    errors = [line for found in nothing for line in found["not"]]
-    cut = {census.reason(line) for line in errors if len(line.partition(": ")[2]) > 98}
-    assert cut == {
-        "needs the package timm",
-        "needs the package detectron2",
-        "its code raises None to a power",
-        "needs exactly one of three inputs",
-        "asks a layer without attention for the length of its cache",
-        "needs 2 inputs more",
-    }

@@ -44,12 +44,6 @@ def test_windows_begin_at_equal_distances_at_a_line(characters):
         kinds.window(characters, "news", 2, 3, 2000)
 
 
-def test_another_text_is_refused(characters, monkeypatch):
-    monkeypatch.setitem(kinds.SHA256, "news", "0")
-    with pytest.raises(ValueError, match="'news' is not what was measured"):
-        kinds.text("news")
-
-
 def test_controls_are_made_of_prose(characters, monkeypatch):
     monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
     plain = recorder.read_by_smollm2("prose", 40, 1)
@@ -108,8 +102,3 @@ def test_it_goes_on_where_it_was(characters, monkeypatch, tmp_path):
     recorder.OUT.write_text(json.dumps({"at": pieces[1]}) + '\n{"at": {"kind": "ne')
     recorder.main()
     assert [line["at"]["window"] for line in files.lines(recorder.OUT)] == [1, 0, 2]
-
-
-def test_a_piece_is_there_once_and_kinds_come_alike():
-    at = list(recorder.pieces())
-    assert len({json.dumps(one) for one in at}) == len(at) == 24 * 15 + 12 * 12 + 12 * 12 + 3 * 4

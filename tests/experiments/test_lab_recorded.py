@@ -71,15 +71,6 @@ def test_the_first_steps_of_a_recorded_run_are_replayed(experiment, variant, sha
     np.testing.assert_allclose(losses, recorded.losses[: losses.size], rtol=tolerance)
 
 
-@pytest.mark.slow
-def test_another_learning_rate_is_not_replayed(shakespeare):
-    setting, recorded = chosen("source_start", "note")
-    rate = 1.01 * setting.training.learning_rate
-    losses = first_losses(setting, shakespeare, learning_rate=rate)
-    found = np.abs(losses / recorded.losses[: losses.size] - 1.0).max()
-    assert found > 2.0 * TOLERANCE["float32"]
-
-
 @pytest.mark.parametrize(
     ("experiment", "variant"),
     [

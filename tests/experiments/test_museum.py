@@ -5,7 +5,6 @@ By hand is one query at a time in NumPy, from the formula and what the label mea
 
 import itertools
 import math
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -127,17 +126,6 @@ def test_a_wrong_backward_pass_has_the_right_output_and_the_gradients_by_hand(ex
     for one, other in zip((found[0][0, 0, 0], found[1][0, 0, :, 0]), by_hand, strict=True):
         torch.testing.assert_close(one, other)
     assert not any(torch.allclose(*both, rtol=1e-3) for both in zip(found, meant, strict=True))
-
-
-def test_the_labels_are_whole():
-    assert len({label["link"] for label in LABELS.values()}) == len(NAMES)
-    assert list(LABELS) == list(NAMES)
-    assert {exhibit.kind for exhibit in EXHIBITS} == set(audits.CODE)
-    for name, label in LABELS.items():
-        for link in (label["link"], *label.get("also", ())):
-            assert re.fullmatch(r"[\w.-]+/[\w.-]+/(issues|pull)/\d+", link)
-        assert label["link"].rsplit("/", 1)[1] == name.rsplit("-", 1)[1]
-        assert NAMES[name].found != NAMES[name].right
 
 
 @pytest.mark.parametrize(

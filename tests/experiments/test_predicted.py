@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from experiments import predicted, records
+from experiments import judging, length, length_models, predicted, records, trained
 from experiments.judging import HOLDS, number, surely, verdict
+from experiments.lab.comparison import interval
 
 NUMBERED = re.compile(r"^# (\d+)\. ", re.MULTILINE)
 INCOMPLETE = {"predictions/kinds.md"}
@@ -89,3 +90,50 @@ def test_a_chapter_says_how_many_parts_held():
     )
     said = f"{held} parts held, {failed} failed and {undecided} are open"
     assert predicted.came("length_extrapolation") == said
+
+
+def test_a_part_holds_within_its_margin_or_on_its_side():
+    for values, expected in (([1.0, 1.2], "holds"), ([1.0, 1.4], "refuted"), ([0, 1.0], "refuted")):
+        part = judging.near(1, "x", np.array(values), 1.1, 0.05)
+        assert (part.verdict, part.mean) == (expected, np.mean(values))
+    ends = ("above 1", "below 1.2", "at least 1.2", "at most 1")
+    found = [judging.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
+    assert found == ["holds", "holds", "refuted", "refuted"]
+    graded = [judging.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
+    assert graded == ["holds", "open", "refuted"]
+    signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))
+    for values, expected in signs:
+        assert judging.above(1, "x", np.array(values)).verdict == expected
+    part = judging.near(1, "x", np.array([1.0, 1.0]), 1.0, 0.1)
+    others = [part._replace(verdict=word) for word in (judging.OPEN, judging.REFUTED)]
+    worst = [verdict([part, *others[:count]]) for count in (0, 1, 2)]
+    assert worst == ["holds", "open", "refuted"]  # that of its worst part
+
+
+def test_losses_of_models_are_those_of_the_answer():
+    models = length.Heads(length_models.outcomes())
+    for key in (("fixed", 2000, 1024), ("noise", 2000, 4096)):
+        none, law = models("none", *key), models("ssmax", *key)
+        assert none == pytest.approx([one["answer_loss"] for one in models.found(*key)])
+        assert law == pytest.approx([one["answers"]["ssmax"] for one in models.found(*key)])
+        assert not np.allclose(models("loss", *key), none)
+
+
+def test_what_ssmax_saves_is_read_off_the_lines_of_its_runs():
+    """What SSMax saves at 16 n₀ where the needle stands once, and what its heads learn."""
+    path = records.RECORDED / "heads" / "trained_law.jsonl"
+    losses, learned = {}, []
+    for line in map(json.loads, path.read_text("utf-8").splitlines()):
+        task, law = line["task"], line["model"].get("law", "none")
+        if task.get("gap") != "fixed" or "shortest" in task:
+            continue
+        if law == "none" or line["model"].get("learned_scale"):
+            (far,) = (one for one in line["measured"] if one["n"] == 1024)
+            losses[law, task.get("seed", 0)] = far["answer_loss"]
+        if line["model"].get("learned_scale"):
+            learned.append(np.abs(np.array(line["learned"][0][0]) - 1).mean())
+    saved = interval([losses["none", seed] - losses["log", seed] for seed in range(5)])
+    parts = list(trained.recall(trained.Recall(records.runs("trained_law"))))
+    for what, wanted in (("fixed, none − ssmax", saved), ("fixed, |s − 1|", interval(learned))):
+        (part,) = (part for part in parts if part.what == what)
+        assert [part.mean, part.half_width] == pytest.approx([float(x) for x in wanted])

@@ -115,13 +115,6 @@ def test_the_model_grows_exponentially_and_settles_at_the_rate_of_the_curvature(
     assert rates == pytest.approx(2.0 / np.sqrt(WIDTH) * theta * curvature, rel=0.01)
 
 
-def test_the_models_delay_is_when_its_loss_has_halved():
-    for factor in (1.0, 2.0**-8):
-        tau = scale_learned.model_delay(factor)
-        alpha = model(np.array([0.0, tau]), factor * np.sqrt(WIDTH) / 2.0)[-1]
-        assert float(mean_loss()(alpha)) == pytest.approx(np.log(KEYS) / 2.0, rel=1e-5)
-
-
 def test_the_curve_is_the_mean_loss_between_its_points():
     theta = scale_learned.tilt(STRENGTH, WIDTH)
     alpha = theta * np.array([0.01, 0.287, 0.999])
