@@ -36,8 +36,10 @@ test-all: check pdf  ## prove everything, planted faults and other kernels inclu
 	$(PYTEST) -m "slow or not slow"
 	$(MAKE) processors
 
-fresh: $(READY)  ## both commands of the README, as a stranger's machine would run them
-	$(BIN)/python -m tests.fresh
+fresh:  ## both commands of the README, on a clone that has nothing of yours: no home, no settings
+	folder=$$(mktemp -d) && git clone -q . $$folder/clone && cd $$folder/clone && \
+	env -i HOME=$$folder PATH=/usr/local/bin:/usr/bin:/bin PYTHON=$(shell command -v $(PYTHON)) \
+		sh -c 'make book && make test'; status=$$?; rm -rf $$folder; exit $$status
 
 check: $(READY)  ## lint, types, and the floors of attnlib
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

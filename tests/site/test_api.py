@@ -1,21 +1,21 @@
-"""The library's pages: complete, and tied to the chapters both ways."""
+"""The library's pages have every public function, with links to the chapters that it names."""
 
 import importlib
 import inspect
+import pkgutil
 import re
 
 import pytest
 
-from book.extensions.api import CHAPTERS_NAMED
+import attnlib
 from tests.books import ROOT
-from tests.site.checks import PAGES, anchors, of_class, tree
+from tests.site.checks import PAGES, anchors, tree
 
-SHOWN = {
-    "commands",
-    *("__main__", "checking", "extras", "files", "interception", "opening", "projections"),
-    *("maximum", "quadrature", "special"),
+INNER = {
+    *("__main__", "cli", "commands", "checking", "extras", "files", "interception", "opening"),
+    *("projections", "maximum", "quadrature", "special"),
 }
-"""What serves the modules themselves."""
+"""Modules that serve the others, and the command line, which has its own page."""
 
 SHOWN = {
     module: page
@@ -25,38 +25,21 @@ SHOWN = {
 }
 """The page of each module."""
 
-IN_LIBRARY = f"//*[{of_class('in-library')}]//a/@href"
-"""The links of a chapter to what it uses of the library."""
 
-CHAPTERS = {name.removeprefix("chapters/") for name in PAGES if name.startswith("chapters/")}
-
-
-def documented(module):
-    """Return the docstrings of the public functions and classes of a module, and their methods."""
-    found = {}
-    own = [name for name, value in vars(module).items() if inspect.getmodule(value) is module]
-    for name in getattr(module, "__all__", own):
-        value = getattr(module, name)
-        if name.startswith("_") or not (inspect.isfunction(value) or inspect.isclass(value)):
-            continue
-        found[name] = inspect.getdoc(value) or ""
-        for member, method in vars(value).items() if inspect.isclass(value) else ():
-            if inspect.isfunction(method) and not member.startswith("_") and method.__doc__:
-                found[f"{name}.{member}"] = inspect.getdoc(method)
-    return {f"{module.__name__}.{name}": text for name, text in found.items()}
+def test_every_module_has_a_page():
+    modules = {module.name for module in pkgutil.iter_modules(attnlib.__path__)}
+    assert {name.split(".")[1] for name in SHOWN if name.startswith("attnlib.")} >= modules - INNER
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_functions_and_chapters_are_tied_both_ways(site, name):
+def test_every_function_is_on_its_page_and_the_chapters_that_it_names_are_linked(site, name):
     module, page = importlib.import_module(name), site / f"{SHOWN[name]}.html"
-    functions = documented(module)
-    assert set(functions) <= anchors(page)
+    own = [key for key, value in vars(module).items() if inspect.getmodule(value) is module]
     links = set(tree(page).xpath("//article//a/@href"))
-    for function, text in {name: module.__doc__, **functions}.items():
-        for named in CHAPTERS_NAMED.findall(text):
-            chapters = CHAPTERS & set(named.replace(",", " ").split())
-            assert chapters, f"{function} names no chapter in {named!r}"
-            assert {f"../{chapter}.html" for chapter in chapters} <= links
-            for chapter in chapters if function != name else ():
-                back = tree(site / "chapters" / f"{chapter}.html").xpath(IN_LIBRARY)
-                assert function in {link.partition("#")[2] for link in back}
+    for key in getattr(module, "__all__", own):
+        value = getattr(module, key)
+        if key.startswith("_") or not (inspect.isfunction(value) or inspect.isclass(value)):
+            continue
+        assert f"{name}.{key}" in anchors(page)
+        for chapter in re.findall(r"\bChapter: (\w+)\.", inspect.getdoc(value) or ""):
+            assert f"../{chapter}.html" in links, f"{key} names the chapter {chapter!r}"
