@@ -5,7 +5,6 @@ import hashlib
 import json
 from importlib.metadata import Distribution, PackageNotFoundError
 
-import numpy as np
 import pytest
 
 from experiments.lab import corpus, data
@@ -48,22 +47,6 @@ def packages(tmp_path, monkeypatch):
 
     monkeypatch.setattr(corpus, "distribution", distribution)
     return made
-
-
-def test_validation_has_packages_of_its_own_and_no_file_counts_twice(packages):
-    text, manifest = corpus.build(corpus.pinned())
-    parts = data.split(np.frombuffer(text, dtype=np.uint8))
-    assert parts.validation.tobytes() == b"v" * 12
-    assert parts.training.size == 9 * 12
-    assert b"no" not in text
-    first = b"a" * 50 + b"b" * 50 + b"# the same in both\n"
-    whole = (first + b"t" * 40, b"t" * 40 + first)  # by the digests of their folders
-    assert parts.training.tobytes() in {one[:108] for one in whole}
-    assert [(one["name"], one["files"], one["part"]) for one in manifest["packages"]] == [
-        ("first", 3, "training"),
-        ("Second", 1, "validation"),
-        ("third", 1, "training"),
-    ]
 
 
 def test_a_pack_is_the_text_in_the_same_bytes(packages):

@@ -2,8 +2,6 @@
 
 import hashlib
 import math
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
@@ -33,55 +31,18 @@ def test_splits_and_names():
 # --- fetching ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def server():
-    """Serve b"To be, or not" on loopback; `requests` counts."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            http.requests += 1
-            self.send_response(200)
-            self.send_header("Content-Length", "13")
-            self.end_headers()
-            self.wfile.write(b"To be, or not")
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.requests = 0
-        http.url = f"http://127.0.0.1:{http.server_port}/input.txt"
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        yield http
-        http.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def cache(server, tmp_path, monkeypatch):
-    """Let the server have tiny-shakespeare, and return where it is kept."""
+def test_a_text_that_is_kept_is_read_and_without_a_network_the_error_says_what_to_do(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
     digest = hashlib.sha256(b"To be, or not").hexdigest()
-    monkeypatch.setattr(data, "SHAKESPEARE_URL", server.url)
     monkeypatch.setattr(data, "SHAKESPEARE_SHA256", digest)
-    return tmp_path / "tiny-shakespeare.txt"
-
-
-def test_a_text_is_fetched_once(server, cache):
-    for _ in range(2):
-        assert data.load(data.SHAKESPEARE).tobytes() == b"To be, or not"
-    assert server.requests == 1
-    cache.write_bytes(b"To be")  # and again where another text is in its place
-    assert data.load(data.SHAKESPEARE).size == 13
-    assert server.requests == 2
-
-
-def test_without_a_network_the_error_says_what_to_do(cache, monkeypatch):
     monkeypatch.setattr(data, "SHAKESPEARE_URL", "http://127.0.0.1:9/input.txt")
     with pytest.raises(OSError, match=r"could not be fetched from .* put a copy into") as e:
         data.load(data.SHAKESPEARE)
     assert "\n" not in str(e.value)
+    (tmp_path / "tiny-shakespeare.txt").write_bytes(b"To be, or not")
+    assert data.load(data.SHAKESPEARE).tobytes() == b"To be, or not"
 
 
 # --- batches -------------------------------------------------------------------------------------

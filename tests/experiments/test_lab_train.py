@@ -274,23 +274,6 @@ def test_weights_and_their_gradients_tell_what_the_interception_finds():
             np.testing.assert_allclose(row[1, layer], expected, rtol=1e-9, atol=1e-15)
 
 
-def test_by_gradient_descent_sizes_follow_the_scale_gradient():
-    rate = 2.0**-10
-    training = Training(
-        steps=60, batch=4, optimizer="sgd", learning_rate=rate, precision="float64",
-        record_every=20, record_scale=True,
-    )  # fmt: skip
-    run = train(replace(TINY, start_factor=16.0), training, TEXT)
-    steps = np.diff(run.recorded_at)[:, None, None]
-    rises = np.diff(run.norms, axis=0)
-    expected = -2.0 * rate * steps * run.slopes[:-1]
-    largest = np.abs(expected).max()
-    for of_what in range(2):  # of W_q and of W_k, up to the square of the rate
-        np.testing.assert_allclose(rises[:, :, of_what], expected, atol=0.02 * largest)
-    differences = run.norms[:, :, 0] - run.norms[:, :, 1]
-    assert np.abs(differences - differences[0]).max() < 0.02 * largest
-
-
 def test_recording_the_scale_changes_no_number():
     with_it = train(TINY, replace(SHORT, record_scale=True), TEXT)
     without = train(TINY, SHORT, TEXT)

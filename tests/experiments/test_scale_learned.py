@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 
 from attnlib import retrieval
@@ -72,26 +71,6 @@ def test_sizes_follow_the_scale_gradient_and_the_difference_stays_up_to_the_rate
     assert 5.0 < drifts[0] / drifts[1] < 11.0  # an eighth of the rate, an eighth of the drift
 
 
-def test_the_linear_flow_is_the_closed_form():
-    rng = np.random.default_rng(0)
-    pair = rng.standard_normal((2, WIDTH, WIDTH))
-    pair *= np.sqrt(WIDTH) / np.linalg.norm(pair, axis=(1, 2), keepdims=True)
-
-    def flow(_, both):
-        query, key = both.reshape(2, -1)
-        return gamma() * np.concatenate([key, query])
-
-    tau = np.linspace(0.0, 20.0, 11)
-    found = solve_ivp(flow, (0.0, 20.0), pair.ravel(), t_eval=tau, rtol=1e-10, atol=1e-12)
-    query, key = found.y.reshape(2, WIDTH * WIDTH, -1)
-    size = np.linalg.norm(query, axis=0) * np.linalg.norm(key, axis=0)
-    cosine = (query * key).sum(axis=0) / size
-    start = np.arctanh(cosine[0])
-    x = 2.0 * gamma() * tau + start
-    np.testing.assert_allclose(cosine, np.tanh(x), rtol=1e-7)
-    np.testing.assert_allclose(size / size[0], np.cosh(x) / np.cosh(start), rtol=1e-7)
-
-
 def test_small_logits_are_pulled_at_the_rate_gamma():
     """Many fresh rows of a head with tiny logits: its gradient is −γ times the other matrix."""
     config = Config(width=WIDTH, head_size=WIDTH, sequence=KEYS)
@@ -120,24 +99,6 @@ def test_the_curve_is_the_mean_loss_between_its_points():
     alpha = theta * np.array([0.01, 0.287, 0.999])
     exact = retrieval.loss(Cosine(WIDTH), Tilted(theta), alpha, KEYS)
     np.testing.assert_allclose(mean_loss()(alpha), exact, rtol=1e-5)
-
-
-def test_an_uneven_product_halves_its_loss_later():
-    """Both matrices are one random matrix: no turning is left, and its dimensions differ."""
-    config = Config(width=WIDTH, head_size=WIDTH, sequence=KEYS)
-    delays = []
-    for even in (True, False):
-        head = one_head.started(config, 1, aligned=even)
-        task = Task(strength=STRENGTH, batch=64, optimizer="sgd", learning_rate=0.25, decay="none")
-        with torch.no_grad():
-            head.key.copy_(head.query)
-            for matrix in head.parameters():
-                matrix.mul_((2.0**-4 * WIDTH / matrix.square().sum()) ** 0.5)
-        losses = descend(head, task, batches(config, task), batch_loss)
-        delays.append(next(step for step, _, loss in losses if loss < scale_learned.HALF))
-    exact = 4.0 * scale_learned.model_delay(2.0**-4, aligned=True)
-    assert delays[0] == pytest.approx(exact, abs=6.0)
-    assert 12.0 < delays[1] - delays[0] < 30.0
 
 
 def test_at_rest_loss_and_penalty_are_least():
