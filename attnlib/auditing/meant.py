@@ -50,10 +50,12 @@ def _of_transformers(kind: type) -> bool:
 def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, str]:
     """Return what should multiply q·k, and what says so; None where that is not known.
 
-    Layers whose q and k are not `turned` have nothing of what the rotation multiplies by.
+    Layers whose q and k are not `turned` have nothing of what the rotation multiplies by, but
+    latent attention has it in its scale.
     """
     config, kind = getattr(module, "config", None), type(module)
-    rotated = by_rotation(config, _layer_type(module)) ** 2 if turned else 1.0
+    counts = turned or getattr(config, "kv_lora_rank", None)
+    rotated = by_rotation(config, _layer_type(module)) ** 2 if counts else 1.0
     for name, power in IN_CONFIGURATIONS.items():
         number = getattr(config, name, None)
         if number is not None:

@@ -49,10 +49,6 @@ class ObservedCall(NamedTuple):
 
 def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedCall]:
     """Run the model once and return what each of its modules hands to attention, by name."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-    from transformers.masking_utils import eager_mask, sdpa_mask
-
     names = {module: name for name, module in model.named_modules()}
     observed: dict[str, ObservedCall] = {}
     outputs: Outputs = {}
@@ -80,18 +76,28 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
         kernel, *_ = _implementations(module).values()
         return kernel(module, query, key, value, attention_mask, **rest)
 
+    with _in_place(model, attention), torch.no_grad(), outputs_of(model, outputs):
+        run()
+    return observed
+
+
+@contextmanager
+def _in_place(model: Any, attention: Callable[..., Any]) -> Iterator[None]:
+    """Have a model call a function for its attention."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import eager_mask, sdpa_mask
+
     was = model.config._attn_implementation
     AttentionInterface.register(NAME, attention)
     # some models change the mask, and want it as they have it
     AttentionMaskInterface.register(NAME, eager_mask if was == "eager" else sdpa_mask)
     try:
         model.set_attn_implementation(NAME)
-        with torch.no_grad(), outputs_of(model, outputs):
-            run()
+        yield
     finally:
         model.set_attn_implementation(was)
         AttentionInterface.register(NAME, sdpa_attention_forward)  # which keeps no model alive
-    return observed
 
 
 def _implementations(module: Any) -> dict[str, Callable[..., Any]]:
@@ -119,6 +125,8 @@ def _eager(
     """Call eager attention, whose masks are numbers that are added."""
     causal = rest.pop("is_causal", getattr(module, "is_causal", False))
     mask = mask_of_numbers(mask, causal, query, key)
+    if mask is None:  # some add what they get
+        mask = query.new_zeros(1, 1, query.shape[2], key.shape[2])
     return function(module, query, key, value, mask, **rest)
 
 
@@ -238,6 +246,25 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
     return reports
 
 
+def _rounded(model: Any, run: Callable[[], Any], by: float) -> Any:
+    """Return what a model gives whose attention is rounded at random, relatively by so much."""
+    noise = torch.Generator().manual_seed(0)
+
+    def attention(module: nn.Module, *given: Any, **named: Any) -> Any:
+        kernel, *_ = _implementations(module).values()
+        output, weights = kernel(module, *given, **named)
+        signs = torch.randn(output.shape, generator=noise).to(output)
+        return output * (1.0 + by * signs), weights
+
+    with _in_place(model, attention), torch.no_grad():
+        return run()
+
+
+def _first_output(run: Callable[[], Any]) -> Tensor:
+    """Return the first tensor of real numbers that a run gives."""
+    return next(filter(_is_real, _tensors(run())))
+
+
 def _tensors(output: Any) -> Iterator[Tensor]:
     """Yield the tensors that a model gives, in their order."""
     if isinstance(output, Tensor):
@@ -268,7 +295,7 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
                 # transformers warns of its own ways to call flex attention
                 with torch.no_grad(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    outputs[name] = next(filter(_is_real, _tensors(run())))
+                    outputs[name] = _first_output(run)
             except Exception as error:  # of the model, of transformers or of a compiler
                 report.facts[name] = f"refused: {' '.join(str(error).split()):.80}"
     finally:
@@ -282,4 +309,9 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
         apart = float((outputs[first].double() - outputs[name].double()).abs().max()) / spread
         report.facts[f"{name} beside {first}"] = f"{apart:.1g} of the output's spread apart"
         if not apart < 1e4 * eps:
+            exact, rounded = (_first_output(partial(_rounded, model, run, by)) for by in (0.0, eps))
+            moved = float((exact.double() - rounded.double()).abs().max()) / spread
+            report.facts["unstable"] = f"rounding alone moves the output by {moved:.1g}"
+            if apart < 100.0 * moved:
+                continue
             report.add("kernels", f"what {first} gives", f"{apart:.1g} apart", name)

@@ -131,13 +131,11 @@ class _Watch(Watching):
         for product, slope in zip(products, slopes, strict=True):
             if slope is not None and slope.any():
                 each = slope.double().flatten()
-                if len(each) == signs.numel():
-                    each = each * signs.flatten()
-                each = each[each != 0.0]
-                middle = float(each.median())
-                even = bool(((each / middle - 1.0).abs() < EXACT).all())
-                doubt = "" if even else UNEVEN
-                self.observed(product.q, product.k, middle * product.factor, doubt)
+                signed = each * signs.flatten() if len(each) == signs.numel() else each.abs()
+                scale = _one_number(signed) or _one_number(each.abs())  # of other axes
+                doubt = "" if scale else UNEVEN
+                scale = scale or float(each[each != 0.0].abs().median())
+                self.observed(product.q, product.k, scale * product.factor, doubt)
                 return
 
     def observed(self, q: Tensor, k: Tensor, scale: float, doubt: str) -> None:
@@ -171,6 +169,13 @@ def _balanced(seen: Tensor) -> Tensor:
     order = seen.cumsum(-1)
     odd_one = (order == order[..., -1:]) & (order % 2 == 1)
     return torch.where(seen & ~odd_one, 2.0 * (order % 2) - 1.0, 0.0).double()
+
+
+def _one_number(each: Tensor) -> float | None:
+    """Return the number that all are that are not 0, if it is one."""
+    each = each[each != 0.0]
+    middle = float(each.median())
+    return middle if bool(((each / middle - 1.0).abs() < EXACT).all()) else None
 
 
 def _is_pytorchs(module: nn.Module) -> bool:
