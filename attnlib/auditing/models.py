@@ -43,6 +43,7 @@ class ObservedCall(NamedTuple):
     scaling: float | None
     options: dict[str, Any]
     before: Before
+    masked: bool
     dtype: torch.dtype
     device: str
 
@@ -70,6 +71,7 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
             rest.get("scaling"),
             options,
             before,
+            attention_mask is not None,
             query.dtype,
             str(query.device),
         )
@@ -205,7 +207,11 @@ def _compare(
             right, found = f"{wanted[row]:.4g} ({said})", f"{value[row]:.4g}"
             report.add("scale", right, found, told, where=name)
     where = f"{name}, {kernel}"
-    report.findings += [finding._replace(where=where) for finding in part.findings]
+    report.findings += [
+        finding._replace(where=where)
+        for finding in part.findings
+        if call.masked or finding.code not in ("mask", "hidden")  # where it hands none
+    ]
 
 
 def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:

@@ -120,7 +120,7 @@ class _Watch(Watching):
             torch.set_grad_enabled(False)
 
     def softmax(self, logits: Any) -> None:
-        """Differentiate logits by the products that they are made of; the first is q·k."""
+        """Differentiate logits by the products that they are made of, q·k among them."""
         products, self.products = self.products, []
         if not isinstance(logits, Tensor) or not logits.requires_grad or logits.dim() < 3:
             return
@@ -128,23 +128,36 @@ class _Watch(Watching):
         total = (logits.double().where(signs != 0.0, 0.0) * signs).sum()
         slopes = torch.autograd.grad(total, [one.added for one in products], allow_unused=True)
         torch.set_grad_enabled(False)
-        for product, slope in zip(products, slopes, strict=True):
-            if slope is not None and slope.any():
-                each = slope.double().flatten()
-                signed = each * signs.flatten() if len(each) == signs.numel() else each.abs()
-                scale = _one_number(signed) or _one_number(each.abs())  # of other axes
-                doubt = "" if scale else UNEVEN
-                scale = scale or float(each[each != 0.0].abs().median())
-                self.observed(product.q, product.k, scale * product.factor, doubt)
-                return
+        used = [
+            (product, slope.double().flatten())
+            for product, slope in zip(products, slopes, strict=True)
+            if slope is not None and slope.any()
+        ]
+        if not used:
+            return
+        befores = [self.before(product.q, product.k) for product, _ in used]
+        chosen = next((i for i, one in enumerate(befores) if one.times is not None), 0)
+        product, each = used[chosen]  # the others are of q and of positions
+        signed = each * signs.flatten() if len(each) == signs.numel() else each.abs()
+        scale = _one_number(signed) or _one_number(each.abs())  # of other axes
+        doubt = "" if scale else UNEVEN
+        scale = scale or float(each[each != 0.0].abs().median())
+        self.observed(product.q, product.k, scale * product.factor, doubt)
+
+    def owner(self) -> nn.Module:
+        """Return the inmost module that is not PyTorch's own."""
+        inmost = (one for one in reversed(self.running) if not _is_pytorchs(one))
+        return next(inmost, self.running[-1])
+
+    def before(self, q: Tensor, k: Tensor) -> Before:
+        """Return what was done to q and k before."""
+        if q.dim() != k.dim() or q.dim() not in (3, 4):
+            return NOTHING
+        return before_attention(self.owner(), q, _unrepeated(k), self.outputs)
 
     def observed(self, q: Tensor, k: Tensor, scale: float, doubt: str) -> None:
         """Note a call with its queries and keys, (…, tokens, d)."""
-        inmost = (one for one in reversed(self.running) if not _is_pytorchs(one))
-        module = next(inmost, self.running[-1])
-        before = Before()
-        if q.dim() == k.dim() in (3, 4):
-            before = before_attention(module, q, _unrepeated(k), self.outputs)
+        module, before = self.owner(), self.before(q, k)
         times = before.times
         doubt = doubt or ("" if times else "what multiplies q or k before attention is unknown")
         self.note(module, q.shape[-1], k.shape[-2], scale * (times or 1.0), doubt, before)
