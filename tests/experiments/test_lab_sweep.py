@@ -273,6 +273,25 @@ def test_a_best_rate_at_an_end_widens_the_sweep_until_it_is_inside(file):
     assert only.config.post_scale == "constant"
 
 
+def test_each_variant_is_widened_by_itself_and_the_command_runs_what_is_added(file):
+    text = CHOOSING.replace("[0.01, 0.001]", "[0.02, 0.01]").replace("[3, 4]", "[3]")
+    file.write_text(text.replace("[variants.note]", "[variants.note]\ngain_rate = 2.0"))
+    for setting in sweep.read(file).settings:
+        of_note = (setting.variant == "note") == (setting.training.learning_rate == 0.02)
+        line = {**setting.identity(), "final_loss": 1.0 + of_note}
+        files.append(file.parent / "results.jsonl", line)
+    added = [(one.variant, one.training.learning_rate) for one in sweep.read(file).settings[4:]]
+    assert added == [("baseline", 0.04), ("note", 0.005)]
+    (file.parent / "results.jsonl").unlink()
+    with ThreadPoolExecutor(1) as pool:
+        finished = sweep.run_file(file, executor=pool)
+    assert sweep.read(file).settings == tuple(outcome.setting for outcome in finished)
+    rates = sweep.best_rates(sweep.read(file))
+    for variant, rate in rates.items():
+        tried = [s.training.learning_rate for s, _ in finished if s.variant == variant]
+        assert min(tried) < rate < max(tried) or rate == 0.64
+
+
 # --- executors and kills -------------------------------------------------------------------------
 
 
