@@ -207,6 +207,17 @@ def test_the_tail_of_a_row_by_hand():
     assert np.exp(-found["half"] * gaps).sum() == pytest.approx(2.0, rel=1e-5)
 
 
+def test_the_bounds_of_the_laws_are_bounds():
+    rng = np.random.default_rng(0)
+    logits = torch.from_numpy(rng.standard_normal((20, 30, 200)) * rng.uniform(0.1, 9, (20, 1, 1)))
+    found = laws.tails(logits)
+    bound = 1.0 / (1.0 + 199.0 * np.exp(-found["range"]))
+    assert (found["largest"] <= bound * (1.0 + 1e-9)).all()
+    # It is looked for up to 2Λ only, and found there.
+    gaps = (logits.amax(-1, keepdim=True) - logits).numpy()
+    np.testing.assert_allclose(np.exp(-found["half"][..., None] * gaps).sum(-1), 2.0, rtol=1e-4)
+
+
 def test_slopes_of_laws_are_found_again():
     n, heads, texts = np.array([64, 256, 1024]), 3, 6
     exponents = np.array([0.0, -0.3, -1.0])
@@ -226,6 +237,14 @@ def test_slopes_of_laws_are_found_again():
     for name, factor in (("range", 1), ("largest", 1), ("largest_rest", 0.5), ("tail", 1)):
         np.testing.assert_allclose(found[name], [factor * exponents] * 3, atol=1e-3)
     np.testing.assert_allclose(found["output"], [exponents] * 3, atol=1e-3)
+
+
+def test_the_laws_of_a_decoder(small):
+    main.measured("laws")
+    found = load("real_heads_laws")
+    assert len(found.find(model="SmolLM2", tokens=32, length=16)["tail"]) == LAYERS * HEADS
+    growth = found.find(model="SmolLM2", tokens=32, growth="laws")
+    assert {len(one) for one in growth["largest"]} == {LAYERS * HEADS}
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -285,6 +304,13 @@ def test_every_prediction_has_its_judge(monkeypatch):
     monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))
     with pytest.raises(FileNotFoundError):
         verdicts.all_of_them()
+
+
+def test_the_least_of_a_curve():
+    times = np.array(rows.TIMES)
+    for best in (0.6, 0.9, 1.0, 1.3):
+        losses = 3.0 + np.log(times / best) ** 2
+        assert verdicts.least(times, losses) == pytest.approx(best)
 
 
 def test_records_are_small_and_say_of_which_models_they_are():

@@ -98,6 +98,17 @@ def test_the_sample_row(call, n):
         assert found["gradient"] == pytest.approx(alpha * (1 - found["collision"]))
 
 
+def test_rows_made_like_the_sample_row_have_the_exact_mean():
+    # Fresh arrivals each time, as against the one set that the page uses.
+    n, alpha = 1000, 2.0
+    drawn = np.cumsum(np.random.default_rng(2).exponential(size=(4000, tables.ARRIVALS)), axis=1)
+    found = [sample_row(n, alpha, arrived)[1] for arrived in drawn]
+    error = np.std(found) / np.sqrt(len(found))
+    expected = float(exact.collision_probability(LAW, alpha, n))
+    # The others' mean in place of their sum: too small a difference to be seen here.
+    assert abs(np.mean(found) - expected) < 4.5 * error < 0.15 * expected
+
+
 def test_one_row_and_its_jacobian(call):
     s = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
     for alpha in (0.0, 1.0, 20.0):
@@ -189,6 +200,23 @@ def test_how_far_a_scale_reaches(call):
         assert at["reach"] == pytest.approx(expected, rel=1e-5, abs=1), (gap, alpha)
     least = call("[[5, 512], [3, 4096], [0, 9]].map((c) => m.leastAlpha(...c))")
     assert least == [pytest.approx(float(retrieval.least_alpha(5.0, 512))), None, None]
+
+
+def test_the_needle_of_a_row_is_moved_by_its_strength(call):
+    moved = []
+    for n in (2, 64, 4096, 2**20):
+        for seed in range(1, 9):
+            row, still = call(
+                "[3.5, 0].map((theta) => m.rowWithNeedle(theta, ...cases))", [n, seed]
+            )
+            s, s0 = (one["scores"][one["placed"]] for one in (row, still))
+            assert s - s0 == pytest.approx(3.5)
+            # Those after the 64th are as many as in the mean, given where that one is.
+            assert sum(row["masses"]) == pytest.approx(n, abs=1 if n <= 64 else 40)
+            above = sum(m for m, x in zip(row["masses"], row["scores"], strict=True) if x > s)
+            assert row["rank"] == pytest.approx(above + 1, abs=0.5)
+            moved.append(s0)
+    assert kstest(moved, "norm").pvalue > 0.01
 
 
 # --- scales ---------------------------------------------------------------------------------------
