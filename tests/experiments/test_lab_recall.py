@@ -307,6 +307,13 @@ def test_the_best_head_is_calibrated_and_loses_what_theory_says():
     assert found[2]["laws"]["qwen"] > found[2]["loss"]
 
 
+def test_sums_over_rows_of_float32_are_those_of_float64():
+    logits = np.random.default_rng(5).standard_normal((16, 5000)).astype(np.float32) + 300.0
+    needle = np.arange(16)
+    found, wanted = (recall.measured(x, needle) for x in (logits, logits.astype(np.float64)))
+    assert found["gap"] == pytest.approx(wanted["gap"], rel=1e-12)
+
+
 @pytest.mark.parametrize("gap", [5.0, 300.0])
 def test_a_needle_far_above_all_others_is_foreseen_to_stay(gap):
     logits = np.random.default_rng(6).standard_normal((16, 50))
