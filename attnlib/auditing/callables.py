@@ -432,7 +432,8 @@ class CallableAudit:
             self.report.add("window", keys, found, f"n = {n}")
         with suppress(ValueError):  # it may not take fewer queries than keys
             alone = questions.window(self.subject, n, queries=1)
-            if n > self.short and alone not in (1, size):  # 1: aligned to the first key
+            last = questions.window(self.subject, n, queries=1, after=True)
+            if n > self.short and alone != size and last == n:  # else aligned to the first key
                 told = counted(alone, "key")
                 self.report.add("cache", counted(size, "key"), told, f"one query of {n} keys")
         ahead = self.expected.ahead
