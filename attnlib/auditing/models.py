@@ -256,9 +256,16 @@ def _rounded(model: Any, run: Callable[[], Any], by: float) -> Any:
     """Return what a model gives whose attention is rounded at random, relatively by so much."""
     noise = torch.Generator().manual_seed(0)
 
-    def attention(module: nn.Module, *given: Any, **named: Any) -> Any:
+    def attention(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None = None,
+        **rest: Any,
+    ) -> Any:
         kernel, *_ = _implementations(module).values()
-        output, weights = kernel(module, *given, **named)
+        output, weights = kernel(module, query, key, value, attention_mask, **rest)
         signs = torch.randn(output.shape, generator=noise).to(output)
         return output * (1.0 + by * signs), weights
 

@@ -180,7 +180,7 @@ class _Watch(Watching):
 def _balanced(seen: Tensor) -> Tensor:
     """Return 1 and −1 in turn for the keys that are seen: what all of a row have does not count."""
     order = seen.cumsum(-1)
-    odd_one = (order == order[..., -1:]) & (order % 2 == 1)
+    odd_one = (order == order[..., -1:]) & (order % 2 == 1) & (order > 1)
     return torch.where(seen & ~odd_one, 2.0 * (order % 2) - 1.0, 0.0).double()
 
 
