@@ -155,7 +155,7 @@ def runnable(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
             with suppress(Exception):
                 for part, inputs in read(families.made(kind)):
                     has = {type(one).__name__ for one in part.modules()}
-                    if not (kinds.keys() & has or any(map(LOOKS_LIKE_ATTENTION.search, has))):
+                    if kinds and not any(map(LOOKS_LIKE_ATTENTION.search, has)):
                         continue
                     done.add(kind.config_class)
                     wanted -= has
