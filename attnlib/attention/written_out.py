@@ -20,12 +20,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnlib.interception import HIDDEN
 from attnlib.projections import HEADS
 
-PRODUCTS = re.compile("__r?matmul__|matmul|bmm|baddbmm_?|einsum")
+PRODUCTS = re.compile("__r?matmul__|matmul|linalg_matmul|bmm|baddbmm_?|einsum")
+SOFTMAXES = ("softmax", "_softmax", "special_softmax")
+COMPOSED = ("softmin", "gumbel_softmax")
+"""Functions that make weights of logits inside, where they cannot be changed."""
 OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
 """What a product calls its operands, in their order."""
 ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
@@ -45,11 +49,16 @@ BROADCASTS = re.compile(
     f"{SCALES.pattern}|(__r?i?)?(add|sub|masked_fill)_*|where|to|float|double|half|bfloat16|clone"
 )
 """What works on each logit for itself."""
+FILLS = re.compile("__setitem__|masked_fill_*|where")
+AFTER = re.compile(
+    f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*"
+)
+"""What leaves weights as the softmax has made them."""
 LONGEST = 64
 """So many functions in a row are followed."""
 
-Valued = Callable[[Tensor, Tensor | None], None]
-"""Is told the values, and the output but under dropout, where weights meet values."""
+Valued = Callable[[Tensor, Tensor | None, bool], None]
+"""Is told the values, the output but under dropout, and whether weights have been changed."""
 
 
 @dataclass(eq=False)
@@ -66,6 +75,7 @@ class Step:
     shape: torch.Size = field(default_factory=torch.Size)
     ordered: bool = True  # whether the rows are those of the product, in their order
     lost: str = ""  # why it cannot be run again
+    learned: bool = False  # a product with columns that are learned
     autocast: tuple[str, bool] | None = None
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
@@ -123,7 +133,9 @@ class Step:
         if self.product is None:
             return float(self.kwargs.get("alpha", 1.0)) if self.name.startswith("baddbmm") else 1.0
         [before, *others] = _flat((self.args, self.kwargs), Step)
-        own: float = math.nan if others else before.scale()
+        if others or (FILLS.fullmatch(self.name) and not self._hides()):
+            return math.nan
+        own: float = before.scale()
         if not SCALES.fullmatch(self.name):
             return own if KEEPS.fullmatch(self.name) else math.nan
         number = next((x for x in self.args if x is not before), math.nan)
@@ -131,9 +143,15 @@ class Step:
             number = number.item() if number.numel() == 1 else math.nan
         return own / number if "div" in self.name else own * number
 
+    def _hides(self) -> bool:
+        """Return whether what it puts in the place of logits hides keys."""
+        values = [x for x in self.args if not isinstance(x, Step)][-1:]
+        value = self.kwargs.get("value", *values)
+        return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
+
     def other_weights(self) -> bool:
         """Return whether weights without a softmax have been made on the way."""
-        made = OTHER_WEIGHTS.fullmatch(self.name) is not None
+        made = OTHER_WEIGHTS.fullmatch(self.name) is not None and not self.learned
         before = _flat((self.args, self.kwargs), Step)
         return made or any(step.other_weights() for step in before)
 
@@ -182,7 +200,7 @@ class WrittenOut:
     step: Step
     module: nn.Module | None  # the inmost that runs, but for nn.Softmax
     layout: Layout
-    valued: Valued = lambda values, output: None
+    valued: Valued = lambda values, output, changed: None
 
     @property
     def start(self) -> Step:
@@ -281,12 +299,13 @@ class Recorder:
         name = getattr(function, "__name__", "")
         if name == "__get__":  # of an attribute
             name = getattr(function.__self__, "__name__", "")
+        name = name.partition(".")[0]  # of an overload of torch.ops
         if PRODUCTS.fullmatch(name):
             kwargs = {**kwargs}
             args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
         known = {id(x): step for x in _flat((args, kwargs), Tensor) if (step := self._of(x))}
         call = None
-        if known and name in ("softmax", "exp"):
+        if known and (name in (*SOFTMAXES, *COMPOSED) or name == "exp"):
             call = self._attention(name, *args, **kwargs)
         if call is not None:
             logits = change(call)
@@ -295,8 +314,8 @@ class Recorder:
                 kwargs.pop("input", None)
         result = function(*args, **kwargs)
         if call is not None:
-            self.weights[result] = call.valued, call.layout.shape
-        elif name == "softmax" and not known:
+            self.weights[result] = call.valued, call.layout.shape, False
+        elif name in SOFTMAXES and not any(not step.learned for step in known.values()):
             self.others[result] = self._module()
         else:
             self._follow(function, name, args, kwargs, result, known)
@@ -311,18 +330,23 @@ class Recorder:
     ) -> WrittenOut | None:
         """Return the call of attention that a softmax is, or None."""
         step = self._of(input)
-        if step is None or input.ndim < 3:
+        if step is None or step.learned or input.ndim < 3:
             return None
         running, module = self.running(), self._module()
         why = step.problem()
         if name == "exp":
             why = why or "it makes its weights of exp and a sum"
+        elif name in COMPOSED:
+            why = why or f"its weights are made by {name}"
         elif dim not in (-1, input.ndim - 1):
             why = f"its softmax is over axis {dim}, not over the last"
         elif self.changes and not torch.is_grad_enabled():
-            start = step.product or step
-            if any(operand.requires_grad for operand in _flat(start.args, Tensor)):
-                why = why or "its gradient is its own, a torch.autograd.Function's"
+            operands = _flat((step.product or step).args, Tensor)
+            if any(operand.requires_grad for operand in operands) and not _recomputed():
+                why = why or (
+                    "its weights have no gradient of autograd's: they are made in a "
+                    "torch.autograd.Function or under torch.no_grad"
+                )
         if why:
             self.unreached[module] = why
             return None
@@ -358,7 +382,9 @@ class Recorder:
         step, version = self.steps.get(x, (None, 0)) if isinstance(x, Tensor) else (None, 0)
         if step is not None and _version(x) != version:
             why = "its logits are written into through another view"
-            return Step(None, "", (), {}, step.product or step, lost=why, shape=step.shape)
+            first = step.product or step
+            learned = step.learned
+            return Step(None, "", (), {}, first, lost=why, shape=step.shape, learned=learned)
         return step
 
     def _follow(
@@ -369,7 +395,7 @@ class Recorder:
         is_product = PRODUCTS.fullmatch(name) is not None
         if self.weights and self._weighs(name, args, kwargs, tensors, result):
             return
-        dimension = _dimension(name, args, result) if is_product else 0
+        dimension, learned = _dimension(name, args, result) if is_product else (0, False)
         if is_product and any(step.other_weights() for step in known.values()):
             self.unreached[self._module()] = "its weights are no softmax of its logits"
         if self.others and any(one in self.others for one in tensors):
@@ -384,20 +410,23 @@ class Recorder:
             return
         given, named = (_mapped(x, lambda x: known.get(id(x), x)) for x in (args, kwargs))
         named.pop("out", None)
+        learned = learned or any(step.learned for step in known.values())
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
+        step.learned = learned
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
             step.product = before.product or before
             lost = next((one.lost for one in known.values() if one.lost), "")
             if is_product or ENDS.fullmatch(name):
-                if not isinstance(result, Tensor) or result.ndim < 4:
+                if not isinstance(result, Tensor) or result.ndim < 4 or learned:
                     return
                 step.lost = lost or f"its logits go through {name} before the softmax"
             elif lost:
                 step.lost = lost
             elif any((one.product or one) is not step.product for one in known.values()):
                 step.lost = "its logits are made of two products"
+                step.learned = all(one.learned for one in known.values())
             elif "dropout" in name and _drops(*args, **kwargs):
                 step.lost = "its logits are dropped at random"
             elif written is not None and id(written) not in known:
@@ -408,7 +437,18 @@ class Recorder:
         parts = [(result, step)]
         if isinstance(result, list | tuple):
             parts = [
-                (part, Step(getitem, "getitem", (step, i), {}, step.product, step.length))
+                (
+                    part,
+                    Step(
+                        getitem,
+                        "getitem",
+                        (step, i),
+                        {},
+                        step.product,
+                        step.length,
+                        learned=step.learned,
+                    ),
+                )
                 for i, part in enumerate(result)
             ]
         for part, one in parts:
@@ -428,11 +468,12 @@ class Recorder:
         found = next((one for one in kept if one is not None), None)
         if found is None or not isinstance(result, Tensor):
             return found is not None
-        valued, shape = found
+        valued, shape, changed = found
         if not PRODUCTS.fullmatch(name):
             dropped = "dropout" in name and _drops(*args, **kwargs)
             if result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
-                self.weights[result] = (partial(_dropped, valued), shape) if dropped else found
+                valued = partial(_dropped, valued) if dropped else valued
+                self.weights[result] = valued, shape, changed or not AFTER.fullmatch(name)
         elif len(tensors) == 2 and kept[0] and tensors[0].shape[-2:] == shape[-2:]:
             values: Any = tensors[1]
             if tensors[0].shape != shape:  # heads are flattened behind the softmax
@@ -441,11 +482,13 @@ class Recorder:
                 values, result = (x.reshape(*shape[:-2], *x.shape[-2:]) for x in (values, result))
             elif name == "einsum":
                 first, second, output = _letters(args[0])
+                if first[-1:] in output or first[-1:] not in second:  # heads that talk
+                    return True
                 size = "".join(set(output) - set(first))
                 values = _ordered(values, second, first[:-2] + first[-1:] + size)
                 result = result if output == first[:-1] + size else None
             if values is not None:
-                valued(values, result)
+                valued(values, result, changed)
         return True
 
 
@@ -469,25 +512,36 @@ def number_of_heads(running: Sequence[nn.Module]) -> int:
     return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
 
 
-def _dimension(name: str, args: Any, result: Any) -> int:
-    """Return d if this is a product of queries with keys that are computed, else 0."""
+def _recomputed() -> bool:
+    """Return whether this is a torch.utils.checkpoint whose pass is run again for its gradient."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not _CHECKPOINT:
+        frame = frame.f_back
+    return frame is not None
+
+
+_CHECKPOINT = CheckpointFunction.forward.__code__
+
+
+def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
+    """Return d if this is a product of queries and keys, else 0, and whether keys are learned."""
     operands = list(_flat(args, Tensor))[-2:]
     if not isinstance(result, Tensor) or result.ndim < 3 or len(operands) < 2:
-        return 0
+        return 0, False
     rows, columns = operands[::-1] if name == "__rmatmul__" else operands
     dimension = rows.shape[-1]
     if name == "einsum":
         first, second, output = _letters(args[0])
         own = [letter for letter in output if (letter in first) != (letter in second)]
         if len({letter in first for letter in own}) < 2:
-            return 0
+            return 0, False
         if own[-1] in first:
             first, second, rows, columns = second, first, columns, rows
         summed = (set(first) & set(second)) - set(output)
         sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
         dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
     learned = any(isinstance(x, nn.Parameter) for x in (columns, columns._base))
-    return 0 if learned or columns.ndim < 3 else dimension
+    return dimension, learned or columns.ndim < 3
 
 
 def _letters(equation: Any) -> tuple[str, str, str]:
@@ -513,8 +567,8 @@ def _instead(result: Tensor, x: Any) -> Any:
     return result if isinstance(x, Step) else x
 
 
-def _dropped(valued: Valued, values: Tensor, _: Any) -> None:
-    valued(values, None)
+def _dropped(valued: Valued, values: Tensor, _: Any, changed: bool) -> None:
+    valued(values, None, changed)
 
 
 def _drops(_: Any = None, p: float = 0.5, training: bool = True, *__: Any, **named: Any) -> bool:

@@ -125,7 +125,8 @@ def read(
                     "loss must depend on the model's attention, got one without a gradient"
                 )
             wanted = [leaf for leaf, _ in leaves.values()]
-            gradients = GRADIENTS(value, wanted) if gradient else ()
+            # What the loss does not reach, as weights that are logged, has the derivative 0.
+            gradients = GRADIENTS(value, wanted, materialize_grads=True) if gradient else ()
         except NotImplementedError as error:  # flex attention on a CPU
             layer = next((place.layer for place in leaves), type(model).__name__)
             way = "; attn_implementation='sdpa' has one" if hasattr(model, "config") else ""

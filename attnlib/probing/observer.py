@@ -192,9 +192,10 @@ class Observer(interception.Watching):
         q, k = operands
 
         @torch.no_grad()
-        def valued(values: Tensor, output: Tensor | None) -> None:
-            if step.problem():
-                self.unmeasured[name] = step.problem()
+        def valued(values: Tensor, output: Tensor | None, changed: bool) -> None:
+            problem = "its weights are changed after the softmax" if changed else step.problem()
+            if problem:
+                self.unmeasured[name] = problem
                 return
             v = layout.by_head(values)
             logits = layout.by_head(step.run(None, {})) if output is None or scale != scale else q
@@ -253,8 +254,8 @@ class Observer(interception.Watching):
         lines += self._unseen()
         if not self.measured:
             lines = lines or [
-                "call the model itself inside the context, in the same thread; parts that are "
-                "compiled or exported cannot be seen"
+                "If it has some, call the model itself inside the context, in the same thread; "
+                "parts that are compiled or exported cannot be seen"
             ]
             raise RuntimeError(
                 f"probe has measured no attention in {self.model_name}. {'; '.join(lines)}"

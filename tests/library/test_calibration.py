@@ -670,3 +670,19 @@ def test_targets_of_repeated_tokens_are_the_tokens_that_follow():
     [places] = _repeated(ids)
     assert places.tolist() == [-1] * 5 + [2, 3, 4, 5]
     assert [int(ids[0, at]) for at in places[5:8]] == ids[0, 6:9].tolist()
+
+
+def test_what_the_loss_does_not_reach_has_the_derivative_zero():
+    class Logs(nn.Module):
+        logged = True
+
+        def forward(self, x):
+            self.weights = (x @ x.mT).softmax(-1) @ x if self.logged else None
+            return functional.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])
+
+    model = nn.Sequential(nn.Linear(8, 8), Logs())
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+    found = scale_gradient(model, [x], lambda model, x: model(x).square().mean()).value
+    model[1].logged = False
+    expected = scale_gradient(model, [x], lambda model, x: model(x).square().mean()).value
+    np.testing.assert_array_equal(found, expected)

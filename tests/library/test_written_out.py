@@ -123,8 +123,8 @@ class Multiply(Mode):
         self.times, self.seen, self.recorder = times, [], Recorder(list)
         self.values = None
 
-    def valued(self, *values):
-        self.values = values
+    def valued(self, values, output, changed):
+        self.values, self.weights_changed = (values, output), changed
 
     def changed(self, call):
         self.seen.append(call)
@@ -186,11 +186,13 @@ def test_heads_and_queries_can_have_numbers_of_their_own(code):
 # --- what is none, and what cannot be run again -------------------------------------------------
 
 X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(4))
+TABLE = nn.Parameter(torch.randn(6, 8, generator=torch.Generator().manual_seed(6)))
 EXPERTS = nn.Parameter(torch.randn(8, 6, generator=torch.Generator().manual_seed(5)))
 
 NONE = {
     "router": lambda: nn.Linear(8, 3)(X).softmax(-1),
     "router without a module": lambda: (X @ EXPERTS).softmax(-1),
+    "layers that are learned": lambda: functional.relu(X @ EXPERTS) @ TABLE,
     "router by einsum": lambda: torch.einsum("bnd,de->bne", X, EXPERTS).softmax(-1),
     "router of each sequence": lambda: torch.bmm(X, EXPERTS.expand(2, 8, 6)).softmax(-1),
     "classes": lambda: functional.layer_norm(X @ X.mT @ X, (8,)).softmax(-1),
@@ -220,7 +222,10 @@ UNKNOWN = {
     "no softmax": lambda x: (x @ x.mT).sigmoid() @ x,
     "no softmax of its logits": lambda x: functional.normalize((x @ x.mT).relu(), 1, -1) @ x,
     "exp and a sum": lambda x: (x @ x.mT).log_softmax(-1).exp() @ x,
-    "its gradient is its own": through_a_function,
+    "made in a torch.autograd.Function": through_a_function,
+    "made of two products": lambda x: ((x @ x.mT + x @ TABLE.T) / 2).softmax(-1) @ x,
+    "two products": lambda x: torch.cat([x @ x.mT, x @ TABLE.T], -1).softmax(-1)[..., :6] @ x,
+    "made by softmin": lambda x: functional.softmin(-x @ x.mT, -1) @ x,
 }
 
 
