@@ -115,7 +115,7 @@ def audit(
     if isinstance(expected, float | int):
         scale = checking.number("expected", expected)
     elif expected is not None:
-        scale = named_policy("expected", expected) or own(cast(Rule, expected))
+        scale = named_policy("expected", expected) or _of_function(cast(Rule, expected))
     if inputs is not None:
         checking.instance("attention", attention, nn.Module)
         model = cast(nn.Module, attention)
@@ -160,6 +160,19 @@ def audit(
     report = CallableAudit(subject, meant, length).run()
     report.verbose = verbose
     return report
+
+
+def _of_function(function: Rule) -> Policy:
+    """Return what is meant as a policy; TypeError where it does not take arrays."""
+    policy = own(function)
+    try:
+        policy.alpha([2, 8], 64)
+    except TypeError as error:
+        raise TypeError(
+            "expected must be a function of arrays n, d and position, such as "
+            f"lambda n, d, position: np.log(n) / d**0.5; it raised: {error}"
+        ) from error
+    return policy
 
 
 def _each(numbers: float | Sequence[float]) -> tuple[float, ...]:

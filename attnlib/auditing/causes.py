@@ -169,7 +169,7 @@ def few_keys(found: Dense, equal: FloatArray) -> tuple[int, int] | None:
     """Return how many keys rows see at least and at most, if their contents choose them."""
     weights, seen = found.weights, equal > 0.0
     chosen = weights != 0.0
-    rows = seen.sum(axis=-1) > chosen.sum(axis=-1)
+    rows = (seen & ~chosen).any(axis=-1)  # of equal keys some may be chosen too, others
     smallest = np.where(chosen, np.abs(weights), np.inf).min(axis=-1)
     sure = rows & (smallest > SMALL)
     if not sure.any():

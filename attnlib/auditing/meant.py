@@ -63,6 +63,10 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
     if _of_transformers(kind) and kind.__name__ in _rules():
         rule, factor, power = _rules()[kind.__name__]
         told = f"{rule}, d the head size: transformers {_table()['transformers']}"
+        if getattr(config, "scale_attn_weights", True) is False:  # GPT-2 and its kin
+            factor, power, told = 1.0, 0.0, "scale_attn_weights"
+        if getattr(config, "scale_attn_by_inverse_layer_idx", False):
+            factor, told = factor / (module.layer_idx + 1.0), "scale_attn_by_inverse_layer_idx"
         return rotated * factor * d**power, told
     return None, "neither the configuration nor the census of families says it"
 

@@ -170,7 +170,13 @@ def recorded(file: str | Path, *, expected: Any = None, dtype: torch.dtype | Non
     (scale, low, high), n = (np.array([end]) for end in found.scale), np.array([float(k.shape[1])])
     report.scale = Scale(of, n, n - 1.0, scale, low, high, "one for all rows")
     report.facts = _facts(found, one_query=q.shape[1] == 1)
-    if expected is not None:
+    if expected is None:
+        report.unknown.append(f"found {shown(found.scale)} times the {of}")
+    else:
+        if found.cap is not None:
+            report.add("cap", "none", shown(found.cap), "it was not declared")
+        if found.sink:
+            report.add("sink", "none", ", ".join(map(shown, found.sink)), "it was not declared")
         wanted = _rule(expected)(n, n - 1.0, q.shape[-1])[0]
         if _kind(expected) != of:
             report.add("cosine", f"a scale of the {_kind(expected)}", f"of the {of}")

@@ -224,3 +224,21 @@ def test_a_local_window_that_is_declared_passes():
         return kernel(q, k, v, attn_mask=(distance >= 0) & (distance < 24))
 
     assert_scale(local, d=64, expected=0.125, window=24, length=64)
+
+
+def test_an_exact_top_k_is_told_where_equal_keys_tie():
+    def chosen(q, k, v):
+        logits = q @ k.mT / 8.0
+        places = logits.topk(min(8, logits.shape[-1]), -1).indices
+        hidden = torch.ones_like(logits, dtype=torch.bool).scatter(-1, places, False)
+        return logits.masked_fill(hidden, -math.inf).softmax(-1) @ v
+
+    assert_scale(chosen, d=64, expected=0.125, top_k=8, length=64)
+    codes = [finding.code for finding in audit(chosen, d=64, expected=0.125, length=64).findings]
+    assert "few keys" in codes
+
+
+@pytest.mark.parametrize("function", [lambda d: d**-0.5, lambda n, d, i: math.log(n)])
+def test_a_function_that_takes_no_arrays_is_refused(function):
+    with pytest.raises(TypeError, match="function of arrays n, d and position"):
+        audit(kernel, d=64, expected=function)

@@ -161,3 +161,15 @@ def test_a_passing_report_of_a_model_has_three_lines():
     told = str(audit(tiny("Llama"), IDS, length=64, verbose=True)).splitlines()
     assert told[1].endswith("in layers.0.self_attn, layers.1.self_attn")
     assert told[2].startswith("eager beside sdpa: ")
+
+
+@pytest.mark.parametrize("option", ["scale_attn_by_inverse_layer_idx", "scale_attn_weights"])
+def test_settings_of_gpt2_say_what_is_meant(option):
+    from transformers import GPT2Config, GPT2Model
+
+    sizes = {"n_embd": 32, "n_head": 2, "n_layer": 2, "vocab_size": 99, "n_positions": 64}
+    value = option != "scale_attn_weights"
+    model = GPT2Model(GPT2Config(**sizes, **{option: value})).eval()
+    assert audit(model, torch.arange(16)[None]).passed
+    setattr(model.config, option, not value)
+    assert not audit(model, torch.arange(16)[None]).passed
