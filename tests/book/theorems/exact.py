@@ -171,8 +171,3 @@ def log_concave(at: Place) -> None:
     # Equality for densities that are exponential where the four numbers are, of either slope.
     for f in (normal_density, math.exp, lambda s: math.exp(-s)):
         product.holds(f=f, **at_two)
-
-
-@tied(r"mean_gradient: G(\alpha) = \int")
-def of_two(at: Place) -> None:
-    at.display().holds(relative=1e-8, G=gradient_of(2), alpha=ALPHA)
