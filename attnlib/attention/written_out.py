@@ -34,7 +34,7 @@ OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
 """What a product calls its operands, in their order."""
 ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
 """Functions whose results have no record."""
-OTHER_WEIGHTS = re.compile("relu.*|.*sigmoid|softplus|square")
+OTHER_WEIGHTS = re.compile("relu.*|.*sigmoid|softplus|square|sort|cumsum")
 """Functions that make weights of logits without a softmax."""
 IN_PLACE = re.compile(".*[^_]_|__setitem__|__i(add|sub|mul|truediv|div|pow|and|or)__")
 EXCHANGES = re.compile("transpose|permute|mT|T|swap.*|move.*|flip|roll|gather|index_select|take.*")
@@ -365,14 +365,20 @@ class Recorder:
         A router's weights and those of one learned query are no matrix with a row a query, and in
         linear attention the values come from a product themselves.
         """
-        module = next(self.others[one] for one in tensors if one in self.others)
-        weights, values = tensors[0], tensors[-1]
-        averaged = weights in self.others and weights.ndim == values.ndim
+        place = next(i for i, one in enumerate(tensors) if one in self.others)
+        module, weights = self.others[tensors[place]], tensors[place]
+        values = tensors[-1] if place == 0 else tensors[0]
         learned = isinstance(values, nn.Parameter) or id(values) in known
-        if not is_product:
-            if isinstance(result, Tensor) and result.shape == weights.shape:
+        if is_product:
+            averages = place == 0 and weights.ndim == values.ndim and weights.shape[-2] > 1
+        elif len(tensors) == 2 and weights.ndim == values.ndim > 3 and weights.shape[-1] == 1:
+            rows, keys = values.shape[-3:-1]  # entries that are added up later
+            averages = rows == 1 < weights.shape[-3] and keys == weights.shape[-2]
+        else:
+            averages = False
+            if isinstance(result, Tensor) and result.numel() == weights.numel():
                 self.others[result] = module
-        elif averaged and weights.shape[-2] > 1 and not learned:
+        if averages and not learned:
             self.unreached[module] = (
                 "its softmax is not of a product with three axes or more of queries and keys"
             )

@@ -219,6 +219,10 @@ UNKNOWN = {
     "not of a product with three axes": lambda x: (x[0] @ x[0].mT).softmax(-1) @ x[0],
     "its softmax is not of a product": lambda x: (-torch.cdist(x, x)).softmax(-1) @ x,
     "softmax is not of": lambda x: (x[:, :, None] * x[:, None]).sum(-1).softmax(-1) @ x,
+    "softmax": lambda x: (
+        (x[:, :, None] * x[:, None]).sum(-1).softmax(-1)[..., None] * x[:, None]
+    ).sum(-2),
+    "no softmax of": lambda x: (x @ x.mT).sort(-1).values.cumsum(-1) @ x,
     "no softmax": lambda x: (x @ x.mT).sigmoid() @ x,
     "no softmax of its logits": lambda x: functional.normalize((x @ x.mT).relu(), 1, -1) @ x,
     "exp and a sum": lambda x: (x @ x.mT).log_softmax(-1).exp() @ x,
