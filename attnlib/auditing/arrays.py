@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def of_tensors(function: Callable[..., Any], arrays: str) -> Callable[..., Any]:
     if arrays == "torch":
         return function
     if arrays == "jax":
-        import jax.numpy as namespace  # whoever has its arrays has it
+        namespace: Any = import_module("jax.numpy")  # whoever has its arrays has it
     else:
         namespace = np
 

@@ -122,7 +122,8 @@ LAWS = ("root_log", "ssmax", "qwen", "llama_4", "yarn", "infoscale")
 
 def multipliers(n: int, length: int, d: int) -> dict[str, float]:
     """Return each of `LAWS` at n keys, over what it is at `length`, for heads of d dimensions."""
-    return {law: float(named_law(law, length).relative(length).scale(n, d)) for law in LAWS}
+    rules = {law: named_law(law, length) for law in LAWS}
+    return {law: float(rule.scale(n, d) / rule.scale(length, d)) for law, rule in rules.items()}
 
 
 # --- what is to be found --------------------------------------------------------------------------
