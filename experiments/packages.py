@@ -48,6 +48,8 @@ TOLERANCE = 1e-4
 """How far a number may be from its reference, relative to the largest: some have softmaxes in
 float32, where the difference of losses has fewer digits."""
 
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 class Case(NamedTuple):
     """A model, its input, the module that attends, and what of it multiplies the scores."""
@@ -355,7 +357,9 @@ def mark(answer: float | str | None) -> str:
         return "–"
     if isinstance(answer, str):
         return answer
-    return f"✓ {answer:.0e}" if answer < TOLERANCE else f"✗ {answer:.0e}"
+    digit, power = f"{answer:.0e}".split("e")
+    error = f"{digit}·10{str(int(power)).translate(SUPERSCRIPTS)}" if answer else "0"
+    return f"{'✓' if answer < TOLERANCE else '✗'}\u00a0{error}"
 
 
 def main() -> None:
