@@ -31,6 +31,7 @@ from attnlib.calibration import fit_scales, scale_gradient
 from attnlib.interception import eagerly
 from attnlib.probing import Monitor, probe
 from experiments import provenance
+from experiments.lab.descent import Descent, descend, on_own_stream
 from experiments.lab.model import Config, Transformer, loss
 from experiments.records import Fields, load
 
@@ -190,6 +191,18 @@ def fitted(place: Place) -> Numbers:
     return [1.0 + np.log(fit.factor(place.length)[0, :1])]
 
 
+def replayed(place: Place) -> Numbers:
+    """Return the losses of some steps, with a warm-up, decay and clipping; a GPU replays them."""
+    if place.dtype in (torch.float16, torch.bfloat16):
+        raise UnavailableError("parameters of half precision cannot take a small step")
+    model, descent = place.decoder(), Descent(steps=8, warmup=2, weight_decay=0.1, clip=1.0)
+    graphs = place.device != "cpu"
+    texts = [(place.tokens(seed),) for seed in range(descent.steps)]
+    with on_own_stream(graphs):
+        steps = descend(model, descent, texts, lambda m, t: of_bytes(m, *t), graphs=graphs)
+        return [torch.stack([value.clone() for _, _, value in steps])]
+
+
 def of_bytes(model: Callable[..., Tensor], text: Tensor) -> Tensor:
     """Return the loss of a text."""
     return loss(model(text[:, :-1]).double(), text[:, 1:])
@@ -204,6 +217,7 @@ TOOLS: dict[str, Tool] = {
     "audit": audited,
     "scale_gradient": differentiated,
     "fit_scales": fitted,
+    "steps": replayed,
 }
 COMPILED = ("attend", "rescale", "Monitor")
 """The tools that may be told of what torch.compile has compiled."""

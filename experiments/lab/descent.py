@@ -5,6 +5,7 @@ Chapters: almost_scaled_training, length_extrapolation.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -79,28 +80,114 @@ def descend(
     batches: Iterable[Batch],
     loss: Callable[[nn.Module, Batch], Tensor],
     rate: Callable[[int], float] | None = None,
+    graphs: bool = False,
 ) -> Iterator[tuple[int, Batch, Tensor]]:
     """Train `model` in place; yield each step, its batch and its loss.
 
     `rate` is a schedule in place of `descent.rate`. When a step is yielded the gradients are there,
-    and the update is still to come.
+    and the update is still to come. With `graphs` a step is replayed as two CUDA graphs (Graphs).
     """
-    groups = _groups(model, descent)
-    optimizer: torch.optim.Optimizer
-    if descent.optimizer == "sgd":
-        optimizer = torch.optim.SGD(groups)
-    else:
-        optimizer = torch.optim.AdamW(groups, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate or descent.rate)
+    steps = Graphs(model, descent, loss) if graphs else Steps(model, descent, loss)
     for step, batch in zip(range(descent.steps), batches, strict=False):
-        optimizer.zero_grad()
-        value = loss(model, batch)
+        steps.at_rate((rate or descent.rate)(step))
+        yield step, batch, steps.gradients(batch)
+        steps.update()
+
+
+def on_own_stream(graphs: bool = True) -> AbstractContextManager[Any]:
+    """Return the context in which `Graphs` can be used; with False one that does nothing."""
+    if not graphs:
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
+
+
+class Steps:
+    """The two halves of a step: the gradients, and the update."""
+
+    def __init__(
+        self, model: nn.Module, descent: Descent, loss: Callable[[nn.Module, Any], Tensor]
+    ) -> None:
+        self.model, self.descent, self.loss = model, descent, loss
+        groups = _groups(model, descent)
+        self.rates = [group["lr"] for group in groups]
+        self.optimizer = self.begun(groups)
+
+    def begun(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """Return the optimiser."""
+        if self.descent.optimizer == "sgd":
+            return torch.optim.SGD(groups)
+        return torch.optim.AdamW(groups, fused=True)
+
+    def at_rate(self, share: float) -> None:
+        """Set the learning rates to a share of the largest."""
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * share
+
+    def gradients(self, batch: Any) -> Tensor:
+        """Return the loss of a batch; its gradients are then there."""
+        self.optimizer.zero_grad()
+        value = self.loss(self.model, batch)
         value.backward()  # type: ignore[no-untyped-call]
-        yield step, batch, value.detach()
-        if descent.clip:
-            nn.utils.clip_grad_norm_(model.parameters(), descent.clip)
-        optimizer.step()
-        schedule.step()
+        return value.detach()
+
+    def update(self) -> None:
+        """Change the parameters by their gradients."""
+        if self.descent.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.descent.clip)
+        self.optimizer.step()
+
+
+class Graphs(Steps):
+    """Steps that are recorded once and replayed: small models wait for Python otherwise.
+
+    The first three steps run as they are written, so that whatever is made once is there. All of a
+    run must be within one `on_own_stream()`. Batches are tuples of tensors of one
+    shape. A graph holds addresses: the learning rates are tensors, and gradients stay in place.
+    """
+
+    WRITTEN = 3
+
+    def begun(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """Return the optimiser, its learning rates on the device."""
+        device = next(self.model.parameters()).device
+        self.seen, self.halves = 0, (torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph())
+        groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
+        if self.descent.optimizer == "sgd":
+            return torch.optim.SGD(groups, fused=True)
+        return torch.optim.AdamW(groups, fused=True, capturable=True)
+
+    def at_rate(self, share: float) -> None:
+        """Set the learning rates, in place."""
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"].fill_(rate * share)
+
+    def gradients(self, batch: Any) -> Tensor:
+        """Return the loss of a batch; its gradients are then there."""
+        self.seen += 1
+        if self.seen <= self.WRITTEN:
+            return super().gradients(batch)
+        if self.seen == self.WRITTEN + 1:
+            self.batch = [part.clone() for part in batch]
+            self.optimizer.zero_grad()
+            with self._recorded(0):
+                self.value = self.loss(self.model, self.batch)
+                self.value.backward()  # type: ignore[no-untyped-call]
+            with self._recorded(1):
+                super().update()
+        for place, part in zip(self.batch, batch, strict=True):
+            place.copy_(part)
+        self.halves[0].replay()
+        return self.value.detach()
+
+    def update(self) -> None:
+        """Change the parameters by their gradients."""
+        if self.seen <= self.WRITTEN:
+            super().update()
+        else:
+            self.halves[1].replay()
+
+    def _recorded(self, half: int) -> AbstractContextManager[Any]:
+        return torch.cuda.graph(self.halves[half], stream=torch.cuda.current_stream())
 
 
 def _groups(model: nn.Module, descent: Descent) -> list[dict[str, Any]]:

@@ -62,6 +62,7 @@ from attnlib.sampling import cores
 from experiments import provenance
 from experiments.lab import data, fields, parallel, results
 from experiments.lab.data import Text
+from experiments.lab.descent import on_own_stream
 from experiments.lab.lines import writing
 from experiments.lab.model import Config
 from experiments.lab.recall import Found, Task, find
@@ -262,7 +263,7 @@ def run(
             sweep.results.touch()
             finished = _read(sweep)
             pending = {one.key: one for one in sweep.settings if one.key not in finished}
-            pool = executor or stack.enter_context(_processes(workers or cores()))
+            pool = executor or stack.enter_context(processes(workers or cores()))
             # Without smoothing the time left comes from the mean over all runs of this call.
             options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
             done = len(sweep.settings) - len(pending)
@@ -345,7 +346,8 @@ def _work(setting: Setting) -> Table:
         run = find(config, training)
     else:
         clock, device = Clock(config, training), training.device
-        run = train_model(config, training, _loaded(setting.corpus), clock)[1]
+        with on_own_stream(training.graphs):
+            run = train_model(config, training, _loaded(setting.corpus), clock)[1]
         timing["tokens_per_second"] = clock.tokens_per_second
     timing["seconds"] = time.perf_counter() - start
     timing["processor_seconds"] = time.process_time() - processor_start
@@ -362,7 +364,8 @@ def made_on(device: str) -> Table:
     return provenance.made("numpy", "torch", threads=1, on=processor)
 
 
-def _processes(workers: int) -> ProcessPoolExecutor:
+def processes(workers: int) -> ProcessPoolExecutor:
+    """Return so many processes, which end with this one."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
 

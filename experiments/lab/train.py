@@ -84,12 +84,19 @@ class Training(Descent):
     """Where it is trained, in PyTorch's words: "cuda"."""
     autocast: bool = checked(False, checking.flag)
     """Multiply matrices in bfloat16; parameters, sums and the optimiser stay as they are."""
+    graphs: bool = checked(False, checking.flag)
+    """Replay each step on the GPU as CUDA graphs: `descent.Graphs`."""
     compile: bool = checked(False, checking.flag)
     """Compile the blocks (torch.compile); what is recorded and read runs as it is written."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         every = self.losses_every
+        if self.graphs and (self.device == "cpu" or self.compile):
+            raise ValueError(
+                f"graphs=True is for device='cuda' without compile=True, got device={self.device!r}"
+                f" and compile={self.compile}"
+            )
         if (LAST_STEPS % every and every % LAST_STEPS) or self.steps % every:
             raise ValueError(
                 f"losses_every must divide {LAST_STEPS}, or be a multiple of it, and divide "
@@ -227,7 +234,8 @@ def train_model(
     sizes = scale.Sizes(model)
     batches = batches_of(parts.training, config, training, masked)
     loss_of = partial(batch_loss, autocast=training.autocast)
-    for step, batch, value in descend(parallel.shared(model), training, batches, loss_of):
+    shared = parallel.shared(model)
+    for step, batch, value in descend(shared, training, batches, loss_of, graphs=training.graphs):
         losses[step] = parallel.mean(value)
         if training.record_scale:
             sizes(training.records(step))
