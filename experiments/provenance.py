@@ -35,12 +35,13 @@ def made(*packages: str, threads: int, on: str | None = None) -> dict[str, Any]:
 def commit() -> str | None:
     """Return the commit of this library's checkout, with "-dirty" where code differs from it.
 
-    Where there is no checkout, what ATTNLIB_COMMIT says in the environment, or None; None without
-    git too.
+    What ATTNLIB_COMMIT says in the environment comes first; None without a checkout or git.
     """
     root = Path(__file__).parents[1]
+    if named := os.environ.get("ATTNLIB_COMMIT"):
+        return named
     if not (root / ".git").exists():
-        return os.environ.get("ATTNLIB_COMMIT")
+        return None
     head = _git(root, "rev-parse", "HEAD")
     if head is None or head.returncode:
         return None
