@@ -65,6 +65,11 @@ def above(at: int | str, what: str, values: Values) -> Part:
     return Part(at, what, "> 0", float(mean), float(half), verdict)
 
 
+def decided(at: int | str, what: str, expected: str, value: float, holds: bool) -> Part:
+    """Return a part whose verdict is given; its number is what is shown of it."""
+    return Part(at, what, expected, float(value), 0.0, HOLDS if holds else REFUTED)
+
+
 def surely(part: Part) -> Part:
     """Return a part that is refuted, too, where its interval does not lie above 0."""
     kept = part.verdict == HOLDS and part.mean > part.half_width

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from experiments import (
     alarms,
     calibrated,
+    decoder_scale,
+    designed,
     fresh_layers,
     gains,
     length,
@@ -139,6 +141,28 @@ GROUPS = (
             ("gains of recall models", "qk_norm", "gain_recall", rates.gain_recall),
             ("recall with a rule", "length_extrapolation", "trained_law", rates.trained_law),
             ("text with a rule", "length_extrapolation", "trained_text", rates.trained_text),
+        )
+    ),
+    *(
+        Group(title, chapter, f"sweeps/{parts.__name__}.toml", parts)
+        for chapter, title, parts in (
+            ("qk_norm", "Where QK-norm begins, each at its best rate", designed.norm_500),
+            ("qk_norm", "The same after 2000 steps", designed.norm_2000),
+            ("qk_norm", "Their rates", designed.norm_500_rates),
+            ("qk_norm", "Their rates, 2000 steps", designed.norm_2000_rates),
+            ("unscaled", "Heads of 256, smaller rates", designed.undivided_low),
+            ("unscaled", "Rates for heads of 256", designed.undivided_low_rates),
+            ("length_extrapolation", "A rule trained in or after", designed.trained_quarter),
+            ("length_extrapolation", "Rates for it", designed.trained_quarter_rates),
+            ("training_details", "The factor, by ingredient", designed.factor_ingredients),
+            ("training_details", "The factor, 1500 steps", designed.factor_short),
+            ("training_details", "The factor, 6000 steps again", designed.factor_long),
+            ("training_details", "Rates for 1500 steps", designed.factor_short_rates),
+            ("training_details", "Rates for 6000 steps", designed.factor_long_rates),
+            ("learning_scale", "Sizes in decoders, Adam", decoder_scale.sizes_adam),
+            ("learning_scale", "Sizes, gradient descent", decoder_scale.sizes_descent),
+            ("learning_scale", "Rates for it", decoder_scale.sizes_descent_rates),
+            ("learning_scale", "Weight decay in decoders", decoder_scale.decay),
         )
     ),
     Group("Alarms in training", "probe", "alarms.py", watched),

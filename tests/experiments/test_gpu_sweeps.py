@@ -22,11 +22,9 @@ GRID = "[grid]\nlearning_rate = [0.002, 0.004]\n"
 
 
 def test_a_sweep_waits_for_its_rates_and_a_failure_is_counted(tmp_path, capsys):
-    for name, text in (("rates", RATES + COMMON + GRID), ("judged", JUDGED + COMMON)):
-        (tmp_path / f"{name}.toml").write_text(
-            text + "[variants.one]\nalpha = 2.0\n" * (name == "judged")
-        )
-    (tmp_path / "wrong.toml").write_text("seeds = []\n")
+    texts = {"rates": RATES + COMMON + GRID, "judged": JUDGED + COMMON, "wrong": "seeds = []\n"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.toml").write_text(text + "[variants.one]\nalpha = 2.0\n")
     files = [tmp_path / f"{name}.toml" for name in ("judged", "wrong", "rates")]
     assert sweeps.go(files, 1, time.monotonic() + 300.0, print) == 1
     assert "wrong.toml: there must be a key" in capsys.readouterr().out
@@ -36,6 +34,9 @@ def test_a_sweep_waits_for_its_rates_and_a_failure_is_counted(tmp_path, capsys):
     assert run["training"]["learning_rate"] == best["training"]["learning_rate"]
 
 
-def test_the_plan_has_its_sweeps():
-    planned = [path.stem for path in sweeps.planned()]
-    assert planned.index("norm_500_rates") < planned.index("norm_500")
+def test_planned_sweeps_of_a_gpu_begin_with_those_that_choose_rates(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeps, "PLANNED", tmp_path)
+    for name, text in (("a", 'rates = "b.toml"\n'), ("b", ""), ("queue", "")):
+        (tmp_path / f"{name}.toml").write_text(f'{text}[training]\ndevice = "cuda"\n')
+    (tmp_path / "c.toml").write_text("[training]\n")
+    assert [path.stem for path in sweeps.planned()] == ["b", "a"]
