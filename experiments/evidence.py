@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments import calibrated, gains, length, no_scale, predicted, trained
+from experiments import calibrated, decoder_scale, gains, length, no_scale, predicted, trained
 from experiments.lab import comparison
 from experiments.lab.comparison import Interval, interval
 from experiments.records import load, runs
@@ -322,6 +322,40 @@ def single_heads() -> Row:
 def single_heads_strong() -> Row:
     """The same with a stronger needle."""
     return _single(70, against="the seeds differ: at 64 keys hardly any loss is left to learn from")
+
+
+@row("learning-direction")
+def learning_direction() -> Row:
+    """Direction before size."""
+    small = decoder_scale.by_direction("sizes_adam", "start_256th")
+    mean, half = interval(small)
+    return Row(
+        "share of direction, not of size, in the first doubling of the spread of the logits, "
+        "second layer, Adam from the usual start",
+        interval(decoder_scale.by_direction("sizes_adam", "start_1")),
+        "5 seeds",
+        "nothing; predicted above one half",
+        "nothing",
+        "4 starts by Adam, 3 by gradient descent",
+        f"from logits 256 times smaller it is {mean:.2f} ± {half:.2f}",
+        "decoders of two layers, heads of 32 dimensions, one text, 2000 steps",
+    )
+
+
+@row("learning-size")
+def learning_size() -> Row:
+    """Sizes beside the scale gradient."""
+    return Row(
+        "part of the squared changes of the norms of W_q and W_k that the scale gradient predicts, "
+        "gradient descent from the usual start",
+        interval(decoder_scale.explained("start_1")),
+        "5 seeds, 8 heads and 80 records each",
+        "the learning rate, on another seed",
+        "nothing",
+        "3 starts",
+        "it is of plain gradient descent; under Adam only the order agrees, in part",
+        "the same decoders, 4000 steps, no weight decay",
+    )
 
 
 @row("smollm2-factor")
