@@ -17,14 +17,17 @@ import psutil
 import torch
 import typer
 
+from attnlib import files
 from attnlib.files import replace
 from experiments import benchmarks, provenance
 from experiments.benchmarks import Ratio, alone, measured
+from experiments.gpu import summary
 from experiments.records import Entry, Record, path_of, save
 
 ROOT = Path(__file__).parents[2]
 RECORD = path_of("benchmarks")
 PAGE = ROOT / "chapters" / "performance.md"
+ON_GPU = ROOT / "experiments" / "gpu" / "recorded" / "checks.jsonl"
 
 PROSE = """\
 # Performance
@@ -66,7 +69,7 @@ def page(record: Record) -> str:
         lines.append(f"\n{entry.found['what']}\n\n" + TABLE)
         lines += [row(Ratio(**ratio)) for ratio in entry.found["ratios"]]
         lines.append("```\n")
-    return "".join(lines)
+    return "".join([*lines, summary.page(files.lines(ON_GPU))])
 
 
 def row(one: Ratio) -> str:

@@ -200,7 +200,7 @@ def replayed(place: Place) -> Numbers:
     texts = [(place.tokens(seed),) for seed in range(descent.steps)]
     with on_own_stream(graphs):
         steps = descend(model, descent, texts, lambda m, t: of_bytes(m, *t), graphs=graphs)
-        return [torch.stack([value.clone() for _, _, value in steps])]
+        return [torch.stack([value.clone() for _, _, value in steps]).cpu()]
 
 
 def of_bytes(model: Callable[..., Tensor], text: Tensor) -> Tensor:
