@@ -15,6 +15,7 @@ from experiments import (
     designed,
     fresh_layers,
     gains,
+    kinds_of_text,
     length,
     length_models,
     no_scale,
@@ -186,6 +187,7 @@ GROUPS = (
         lambda: fresh_layers.WORDS,
     ),
     Group("The best scale of SmolLM2", "calibration", "predictions/calibrate.md", calibrated.parts),
+    Group("Kinds of text", "calibration", "predictions/kinds.md", kinds_of_text.parts),
     Group(
         *("Heads of trained models", "trained_heads", "predictions/real_heads.md", of_heads),
         lambda: {verdict.name: verdict.words for verdict in verdicts.all_of_them()},

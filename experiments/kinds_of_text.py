@@ -1,0 +1,283 @@
+"""What experiments.kinds has recorded, read for the chapter, and its predictions.
+
+G is the sum of ∂L/∂log t over all heads of a window. predictions/kinds.md has the predictions K1 to
+K17 and what refutes them; those whose windows are not all recorded are left out.
+
+Chapters: calibration, predictions.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from scipy.stats import f_oneway, spearmanr
+
+from attnlib import files
+from attnlib.checking import FloatArray
+from experiments import kinds
+from experiments.calibrate import PASSAGE
+from experiments.judging import HOLDS, OPEN, REFUTED, Part, above, decided, number
+from experiments.kinds import LONG, LONGEST, SHORT
+from experiments.lab.comparison import interval
+from experiments.real_heads.kinds import KINDS
+from experiments.records import Fields
+
+PROPERTIES = (
+    *("loss", "surprise", "repeated", "rare", "digits", "marks", "capitals", "characters"),
+)
+"""Of a window; *surprise* is the loss less the entropy of what the model says."""
+EVEN, ODD = slice(0, None, 2), slice(1, None, 2)
+SURE = 0.74
+"""A rank correlation over twelve kinds that one of eight properties has by chance in 5 %."""
+NAMES = [kind for kind in KINDS if kind not in kinds.CONTROLS]
+
+
+class Windows:
+    """The windows of a kind, in their order; `G` is theirs."""
+
+    def __init__(self, lines: list[Fields]) -> None:
+        self.lines = lines
+        self.gradient = np.array([line["gradient"] for line in lines])
+        self.G = np.nansum(self.gradient, axis=(1, 2))
+        self.log_t = np.array([0.0, *lines[0]["log_t"]])
+        self.losses = np.array([[line["loss"], *line["losses"]] for line in lines])
+
+    def mean(self, name: str) -> float:
+        """Return the mean of a property."""
+        if name == "surprise":
+            return float(np.mean([line["loss"] - line["entropy"] for line in self.lines]))
+        return float(np.mean([line[name] for line in self.lines]))
+
+    def curve(self, some: slice = slice(None)) -> Polynomial:
+        """Return the mean loss in log t: through all losses, with the slope at 0."""
+        powers = np.arange(len(self.log_t) + 1)
+        rows = np.vstack([self.log_t[:, None] ** powers, powers == 1])
+        values = [*self.losses[some].mean(axis=0), self.G[some].mean()]
+        return Polynomial(np.linalg.solve(rows, values))
+
+    def gains(self, log_t: float, some: slice = slice(None)) -> FloatArray:
+        """Return what each window gains by a factor, in nats per token."""
+        each = [Windows([line]).curve() for line in self.lines[some]]
+        return np.array([curve(0.0) - curve(log_t) for curve in each])
+
+
+@cache
+def windows(kind: str, tokens: int, model: str = "SmolLM2") -> Windows:
+    """Return the recorded windows of a kind."""
+    at = {"model": model, "kind": kind, "tokens": tokens}
+    some = [line for line in lines() if at.items() <= line["at"].items()]
+    return Windows(sorted(some, key=lambda line: line["at"]["window"]))
+
+
+@cache
+def lines() -> tuple[Fields, ...]:
+    """Return all lines of the record."""
+    return tuple(files.lines(kinds.OUT))
+
+
+def recorded(tokens: int, model: str = "SmolLM2") -> bool:
+    """Return whether all windows of that length are recorded."""
+    there = {json.dumps(line["at"]) for line in lines()}
+    wanted = [at for at in kinds.pieces() if (at["tokens"], at["model"]) == (tokens, model)]
+    return all(json.dumps(at) in there for at in wanted)
+
+
+def means(tokens: int, model: str = "SmolLM2") -> FloatArray:
+    """Return the mean G of each kind."""
+    return np.array([windows(kind, tokens, model).G.mean() for kind in NAMES])
+
+
+# --- factors --------------------------------------------------------------------------------------
+
+
+def best(curves: list[Polynomial]) -> float:
+    """Return the log t, within what was measured, at which the mean of curves is least."""
+    fine = np.linspace(kinds.SHIFTS[0], kinds.SHIFTS[-1], 601)
+    return float(fine[np.mean([curve(fine) for curve in curves], axis=0).argmin()])
+
+
+def own_gains(tokens: int) -> dict[str, FloatArray]:
+    """Return by kind what its own factor gains, fitted to half of its windows, on the others."""
+    gains = {}
+    for kind in NAMES:
+        of = windows(kind, tokens)
+        both = [of.gains(best([of.curve(fit)]), judge) for fit, judge in ((EVEN, ODD), (ODD, EVEN))]
+        gains[kind] = np.concatenate(both)
+    return gains
+
+
+def common_gains(tokens: int) -> FloatArray:
+    """Return by kind what one factor gains, fitted to the eleven others."""
+    curves = {kind: windows(kind, tokens).curve() for kind in NAMES}
+    return np.array(
+        [
+            curves[kind](0.0) - curves[kind](best([curves[k] for k in NAMES if k != kind]))
+            for kind in NAMES
+        ]
+    )
+
+
+def halved_gains(tokens: int) -> FloatArray:
+    """Return the mean gain of one factor, fitted to six kinds and judged on six, 462 ways."""
+    curves = {kind: windows(kind, tokens).curve() for kind in NAMES}
+    gains = []
+    for some in combinations(NAMES[1:], 5):
+        sides = (NAMES[0], *some), [kind for kind in NAMES[1:] if kind not in some]
+        for fit, judge in (sides, sides[::-1]):
+            factor = best([curves[kind] for kind in fit])
+            gains.append(np.mean([curves[kind](0.0) - curves[kind](factor) for kind in judge]))
+    return np.array(gains)
+
+
+# --- heads ----------------------------------------------------------------------------------------
+
+
+def by_head(kind: str, some: slice) -> FloatArray:
+    """Return the mean gradient of each head at 512 tokens, all heads in a row."""
+    gradient: FloatArray = windows(kind, SHORT).gradient[some].mean(axis=0).ravel()
+    return gradient
+
+
+def agreement() -> tuple[FloatArray, FloatArray]:
+    """Return the shares of heads whose signs agree: within each kind, and between each two."""
+    signs = {(kind, half.start): np.sign(by_head(kind, half)) for kind in NAMES for half in HALVES}
+    within = [np.mean(signs[kind, 0] == signs[kind, 1]) for kind in NAMES]
+    pairs = combinations(NAMES, 2)
+    between = [np.mean([signs[a, i] == signs[b, i] for i in (0, 1)]) for a, b in pairs]
+    return np.array(within), np.array(between)
+
+
+HALVES = (EVEN, ODD)
+
+
+def carried(chosen_on: slice, judged_on: slice, count: int = 10) -> float:
+    """Return the part of the variance of G between kinds that the chosen heads make up."""
+    heads = np.array([by_head(kind, chosen_on) for kind in NAMES])
+    most = np.argsort(-_covariance(heads, heads.sum(axis=1)))[:count]
+    others = np.array([by_head(kind, judged_on) for kind in NAMES])
+    total = others.sum(axis=1)
+    return float(_covariance(others[:, most], total).sum() / total.var())
+
+
+def _covariance(heads: FloatArray, total: FloatArray) -> FloatArray:
+    covariance: FloatArray = (heads - heads.mean(axis=0)).T @ (total - total.mean()) / len(total)
+    return covariance
+
+
+def ranks(tokens: int = SHORT) -> dict[str, float]:
+    """Return the rank correlation of each property with G, over the kinds."""
+    slopes = means(tokens)
+    return {
+        name: float(
+            spearmanr([windows(kind, tokens).mean(name) for kind in NAMES], slopes).statistic
+        )
+        for name in PROPERTIES
+    }
+
+
+# --- what became of the predictions ---------------------------------------------------------------
+
+
+def parts() -> Iterator[Part]:
+    """Yield what kinds.md predicted, as far as the windows are recorded."""
+    yield from _by_kind()
+    yield from _properties()
+    yield from _heads()
+    if recorded(LONG):
+        yield from _factors()
+        rank = float(spearmanr(means(SHORT), means(LONG)).statistic)
+        yield number("K15", "ρ of G at 512 and at 2,048 tokens", rank, "at least 0.7")
+        smaller = abs(means(SHORT)).mean() - abs(means(LONG)).mean()
+        yield number("K15", "mean |G|, 512 less 2,048", float(smaller), "above 0")
+    if recorded(LONGEST):
+        of = {kind: windows(kind, LONGEST).G.mean() for kind in kinds.SOME}
+        for kind in kinds.SOME[1:]:
+            yield number(
+                "K16", f"{kind} less prose, 8,192", float(of[kind] - of["prose"]), "above 0"
+            )
+    if recorded(PASSAGE, "MiniLM"):
+        other = means(PASSAGE, "MiniLM")
+        rank = float(spearmanr(means(SHORT), other).statistic)
+        yield _fisher(rank)
+
+
+def _fisher(rank: float) -> Part:
+    half = 1.96 * np.sqrt(1.06 / (len(NAMES) - 3))
+    low, high = (abs(np.tanh(np.arctanh(abs(rank)) + sign * half)) for sign in (-1.0, 1.0))
+    verdict = HOLDS if high < 0.6 else REFUTED if low > 0.6 else OPEN
+    return Part("K17", "|ρ| of G, MiniLM and SmolLM2", "below 0.6", abs(rank), 0.0, verdict)
+
+
+def _by_kind() -> Iterator[Part]:
+    samples = {kind: windows(kind, SHORT).G for kind in NAMES}
+    yield number(
+        "K1", "p of the analysis of variance", f_oneway(*samples.values()).pvalue, "below .001"
+    )
+    mean, half = interval(samples["prose"])
+    kept = abs(mean) <= half
+    narrow = half <= interval(samples["bible"]).half_width
+    verdict = REFUTED if not kept else HOLDS if narrow else OPEN
+    yield Part("K2", "G of prose", "holds 0", float(mean), float(half), verdict)
+    sides = [interval(values) for values in samples.values()]
+    up = sum(bool(mean > half) for mean, half in sides)
+    down = sum(bool(mean < -half) for mean, half in sides)
+    yield number("K3", "kinds whose G is above 0", up, "at least 6")
+    yield number("K3", "kinds whose G is below 0", down, "at most 2")
+    yield above("K4", "mean of G over the kinds", means(SHORT))
+
+
+def _properties() -> Iterator[Part]:
+    strong = {name: rank for name, rank in ranks().items() if abs(rank) >= SURE}
+    kept = not set(strong) - {"surprise"}
+    largest = max(ranks().values(), key=abs)
+    yield decided(
+        "K8", "largest ρ of eight properties", "none, or loss less entropy", largest, kept
+    )
+    for name in ("loss", "repeated"):
+        yield number("K9", f"|ρ| of {name}", abs(ranks()[name]), f"below {SURE}")
+    prose, bible = windows("prose", SHORT).G, windows("bible", SHORT).G
+    yield above("K10", "G of prose less read twice", prose - windows("twice", SHORT).G)
+    numbered = windows("numbered", SHORT).G
+    part = number(
+        "K11", "G with numbers over without", numbered.mean() / bible.mean(), "at most 0.75"
+    )
+    mean, half = interval(bible - numbered)
+    unsure = bible.mean() <= interval(bible).half_width or abs(mean) <= half
+    yield part._replace(verdict=OPEN) if unsure else part
+    yield above("K12", "G of small letters less prose", windows("lower", SHORT).G - prose)
+
+
+def _heads() -> Iterator[Part]:
+    within, between = agreement()
+    yield number(
+        "K13", "heads whose signs agree within a kind", float(within.mean()), "at least 0.7"
+    )
+    yield number("K13", "and between two kinds", float(between.mean()), "at most 0.62")
+    shares = carried(EVEN, ODD), carried(ODD, EVEN)
+    low = sum(share < 0.5 for share in shares)
+    verdict = (REFUTED, OPEN, HOLDS)[low]
+    most = float(max(shares))
+    yield Part("K14", "share of ten heads", "below 0.5 both ways", most, 0.0, verdict)
+
+
+def _factors() -> Iterator[Part]:
+    for tokens, most in ((SHORT, 0.01), (LONG, 0.005)):
+        gains = own_gains(tokens)
+        kind = max(gains, key=lambda kind: float(gains[kind].mean()))
+        mean, half = interval(gains[kind])
+        upper = max(float(np.add(*interval(values))) for values in gains.values())
+        verdict = REFUTED if mean >= most else HOLDS if upper < most else OPEN
+        what = f"largest gain of a factor a kind, {tokens} tokens ({kind})"
+        yield Part("K5", what, f"below {most}", float(mean), float(half), verdict)
+    mean, half = interval(common_gains(LONG))
+    holds = abs(mean) <= half
+    verdict = REFUTED if mean >= 0.002 or mean > half else HOLDS if holds else OPEN
+    what = f"gain of one factor, {LONG} tokens"
+    yield Part("K6", what, "below 0.002, holds 0", float(mean), float(half), verdict)
+    for tokens in (SHORT, LONG):
+        own = np.array([gain.mean() for gain in own_gains(tokens).values()])
+        part = above("K7", f"a kind's own less one for all, {tokens}", own - common_gains(tokens))
+        yield part._replace(verdict=REFUTED) if part.mean >= 0.004 else part
