@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import claims
-from attnlib.commands import AsJson, CommandError, OneLineCommand, application
+from attnlib.cli.application import AsJson, CommandError, OneLineCommand, application
 
 app = application("The claims of the book's sources, each with its check.")
 
