@@ -59,7 +59,7 @@ class UnderflowError(ValueError):
     """A log density is −∞ where it counts, because it is the logarithm of a density's float."""
 
 
-class Rule(NamedTuple):
+class Nodes(NamedTuple):
     """Increasing scores and weights, Σ w = 1, that average e^{αs} and the like over a score."""
 
     scores: FloatArray
@@ -70,14 +70,14 @@ class Rule(NamedTuple):
 # --- normal scores, lengths of queries ------------------------------------------------------------
 
 
-def normal_rule(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Rule:
+def normal_nodes(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Nodes:
     """Return the rule for standard normal scores, to where f is e^{−further} smaller."""
     width = STEP / alpha if alpha > 0.0 else np.inf
     step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
     lowest, highest = np.sqrt(2.0 * (DEPTH + further + np.array([0.0, 2.0 * log_n])))
     s = step * np.arange(-np.ceil(lowest / step), np.ceil(highest / step) + 1.0)
     weights = np.exp(logpdf(s))
-    return Rule(s, weights / weights.sum(), smoothness(alpha, log_n))
+    return Nodes(s, weights / weights.sum(), smoothness(alpha, log_n))
 
 
 def smoothness(spread: float, log_n: float) -> float:
@@ -85,7 +85,7 @@ def smoothness(spread: float, log_n: float) -> float:
     return max(1.0, spread / (1.0 + float(np.sqrt(2.0 * log_n))))
 
 
-def length_rule(d: int, log_n: float) -> Rule:
+def length_nodes(d: int, log_n: float) -> Nodes:
     """Return the rule for r = |q|/√d, r² ~ χ²_d/d.
 
     The trapezoidal rule in w with log r = w − e^{−w}, which pulls in the tail of short queries.
@@ -101,7 +101,7 @@ def length_rule(d: int, log_n: float) -> Rule:
         exponent = half * (2.0 * log_length - np.expm1(2.0 * log_length))
     kept = exponent > -DEPTH - np.where(log_length > 0.0, log_n, 0.0)
     weights = (np.exp(exponent) * (1.0 + np.exp(-w)))[kept]
-    return Rule(np.exp(log_length[kept]), weights / weights.sum())
+    return Nodes(np.exp(log_length[kept]), weights / weights.sum())
 
 
 # --- any density ---------------------------------------------------------------------------------

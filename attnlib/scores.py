@@ -21,7 +21,7 @@ from scipy.special import betainc, betaincc, lambertw, ndtr, xlog1py
 
 from attnlib import checking, quadrature
 from attnlib.checking import FloatArray
-from attnlib.quadrature import Panels, Rule, UnderflowError
+from attnlib.quadrature import Nodes, Panels, UnderflowError
 from attnlib.special import (
     BesselSeries,
     log_bessel_i_normalised,
@@ -170,15 +170,17 @@ class Law(ABC):
 
         return _elementwise(lambda x: _first_root(left, x, spread), np.log(n))
 
-    def mixture(self, log_n: float) -> "tuple[Law, Rule] | None":
-        """Return the law of a row but for a factor, and that factor's rule; None without factor.
+    def mixture(self, log_n: float) -> "tuple[Law, Nodes] | None":
+        """Return the law of a row but for a factor, and that factor's nodes; None without factor.
 
         Given the factor the scores of a row are independent. Where there is one, the methods from
         `critical_alpha` to `gap_density`, which are for independent scores, need overriding too.
         """
         return None
 
-    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+    def quadrature_nodes(
+        self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
+    ) -> Nodes:
         """Return scores and weights to average functions that vary over αs as e^{αs} does.
 
         For one of n independent scores, or one of density f(s)e^{tilt·s}/E e^{tilt·s} among them;
@@ -188,7 +190,7 @@ class Law(ABC):
         depth = quadrature.DEPTH + 2.0 * log_n + further
         scores, logs = self._nodes(tilt, depth=depth, width=width)
         weights = np.exp(logs - logs.max())
-        return Rule(scores, weights / weights.sum())
+        return Nodes(scores, weights / weights.sum())
 
     def probability_of_largest(self, theta: float, n: FloatArray) -> FloatArray:
         """Return P(one score of density f(s)e^{θs}/E e^{θs} is the largest of n), for each n."""
@@ -339,10 +341,12 @@ class Normal(Law):
         excess = np.real(lambertw(np.sqrt(np.e) * (n / 2.0))) - 0.5
         return cast(FloatArray, np.sqrt(np.maximum(excess, 0.0)))
 
-    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+    def quadrature_nodes(
+        self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
+    ) -> Nodes:
         """Return a trapezoidal rule, moved by the tilt: e^{θs} moves a normal density by θ."""
-        rule = quadrature.normal_rule(self.logpdf, alpha, log_n, further)
-        return rule._replace(scores=tilt + rule.scores)
+        nodes = quadrature.normal_nodes(self.logpdf, alpha, log_n, further)
+        return nodes._replace(scores=tilt + nodes.scores)
 
     def tail(self, s: ArrayLike) -> FloatArray:
         """Return P(score > s), elementwise; exact to rounding."""
@@ -439,9 +443,9 @@ class DotProduct(Law):
                 break
         return cast(FloatArray, np.sqrt(-self.d * np.expm1(-y) / 2.0))
 
-    def mixture(self, log_n: float) -> tuple[Law, Rule]:
-        """Return the normal law, and a rule for |q|/√d."""
-        return Normal(), quadrature.length_rule(self.d, log_n)
+    def mixture(self, log_n: float) -> tuple[Law, Nodes]:
+        """Return the normal law, and nodes for |q|/√d."""
+        return Normal(), quadrature.length_nodes(self.d, log_n)
 
     def gap_density(self, n: FloatArray) -> FloatArray:
         """Return that of normal scores times E √d/|q| = √(d/2) Γ((d−1)/2)/Γ(d/2)."""
@@ -623,13 +627,15 @@ class Cosine(Law):
             raise RuntimeError(f"Newton's method did not converge in {NEWTON_STEPS} steps: {self}")
         return cast(FloatArray, alpha)
 
-    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+    def quadrature_nodes(
+        self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
+    ) -> Nodes:
         """Return Gauss's rule on panels."""
-        rule = super().rule(alpha, log_n, tilt=tilt, further=further)
+        nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
         if self.d < SMOOTH_DIMENSION:
-            return rule
-        spread = float(np.sqrt(rule.weights @ (rule.scores - rule.weights @ rule.scores) ** 2))
-        return rule._replace(smoothness=quadrature.smoothness(alpha * spread, log_n))
+            return nodes
+        spread = float(np.sqrt(nodes.weights @ (nodes.scores - nodes.weights @ nodes.scores) ** 2))
+        return nodes._replace(smoothness=quadrature.smoothness(alpha * spread, log_n))
 
     def tail(self, s: ArrayLike) -> FloatArray:
         """Return P(score > s), elementwise: half an incomplete beta function of 1 − s²."""

@@ -97,7 +97,7 @@ def best_alpha(
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
     pilot = min(count, max(100, PILOT_NUMBERS // keys))
-    start = _where_to_look(law, keys, rows=pilot, seed=seed)
+    start = _bracket(law, keys, rows=pilot, seed=seed)
 
     def slope(log_alpha: float) -> Estimate:
         alpha = float(np.exp(log_alpha))
@@ -249,7 +249,7 @@ def _search_units(n: int) -> FloatArray:
 # --- maxima over rows ----------------------------------------------------------------------------
 
 
-def _where_to_look(law: Law, n: int, **options: Any) -> float:
+def _bracket(law: Law, n: int, **options: Any) -> float:
     """Return log α within a step of the maximum of the geometric mean."""
     gap = float(sampling.sample(law, n, _gap, **options).quantile(0.5).value)
     if gap == 0.0:

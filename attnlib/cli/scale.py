@@ -100,7 +100,7 @@ def _by_criterion(
             "alpha": None if criterion.alpha is None else criterion.alpha * unit,
             "meaning": criterion.meaning,
         }
-        for criterion in criteria.alphas(law, n, causal=causal, entropy=everything)
+        for criterion in criteria.all_criteria(law, n, causal=causal, entropy=everything)
     ]
 
 

@@ -105,7 +105,9 @@ def parting_table() -> dict[str, Any]:
 
 def meanings() -> list[dict[str, str]]:
     """Return names and meanings of the criteria."""
-    found = {entry.name: entry.meaning for entry in criteria.alphas(Normal(), KEYS[0])} | MEANINGS
+    found = {
+        entry.name: entry.meaning for entry in criteria.all_criteria(Normal(), KEYS[0])
+    } | MEANINGS
     order = "variance", "annealed", "typical", "freezing", "entropy", "finding", "least"
     return [{"name": name, "meaning": found[name]} for name in order]
 

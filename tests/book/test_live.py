@@ -12,7 +12,7 @@ from book.extensions import pages
 from book.live import heads, tables
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
-from tests.books import CHAPTERS, ROOT
+from tests.paths import CHAPTERS, ROOT
 
 
 def test_the_calculator_page_says_what_its_figure_shows():

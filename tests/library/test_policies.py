@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from attnlib import policies
 from attnlib.policies import POLICIES
-from tests.books import bibliography_keys
 from tests.library.test_bad_input import assert_all_refused, assert_refused, result_or_refusal
+from tests.paths import bibliography_keys
 
 ROOT, LOG = math.sqrt, math.log
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import attnlib
-from tests.books import ROOT
+from tests.paths import ROOT
 from tests.site.checks import PAGES, anchors, tree
 
 INNER = {

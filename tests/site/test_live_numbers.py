@@ -16,7 +16,7 @@ from book import models
 from book.live import tables
 from experiments.real_heads import shown
 from experiments.records import load
-from tests.books import ROOT
+from tests.paths import ROOT
 from tests.site.live import logits_of
 
 LAW = Normal()
