@@ -4,8 +4,8 @@ With φ(u) = P(αs + X ≤ u) = E exp(−e^{αs−u}), an expectation over a row
 over u of an average at u, the kernel's, times powers of φ. Outside it is the trapezoidal rule,
 which converges exponentially for smooth integrands that decay; inside, the law's
 `quadrature_nodes`. All terms of a sum are positive, so the results are relatively accurate also
-where they are tiny; φ near 1 is kept as 1 − φ. Where a uniform grid would be too long, panels follow
-the integrand.
+where they are tiny; φ near 1 is kept as 1 − φ. Where a uniform grid would be too long, panels
+follow the integrand.
 
 Chapters: mean_gradient, retrieval.
 """
