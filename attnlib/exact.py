@@ -14,7 +14,7 @@ p_i. So all expectations are averages over one maximum of n independent numbers.
 with B(u) = E[(u − αs) e^{αs−u} exp(−e^{αs−u})] and Euler's γ. With λ = e^{−u} these are Laplace
 transforms: φ = E e^{−λe^{αs}}.
 
-Method: that of `maximum`. For `DotProduct(d)` the scores are independent only given the query: the
+Method: that of `_gumbel`. For `DotProduct(d)` the scores are independent only given the query: the
 normal result is averaged over its length.
 
 Accuracy: relative error below 1e-10 for α from 0 to 100/σ (σ² the variance of a score) and n up to
@@ -26,18 +26,20 @@ from 1 to 2⁵³, what is no law, and shapes that do not broadcast.
 Chapter: mean_gradient.
 """
 
-from typing import NamedTuple
+from functools import singledispatch
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from attnlib import _gumbel, checking, scores
+from attnlib import _gumbel, checking, quadrature, scores
 from attnlib._gumbel import IntegrandInputs, KernelInputs, RowFunctional, gumbel_density
 from attnlib.checking import FloatArray
 from attnlib.quadrature import Nodes
-from attnlib.scores import Law
+from attnlib.scores import DotProduct, Law, Normal
+from attnlib.special import log_gamma_half_step
 
 LARGEST_SCALE = 1e4
 """The largest α, in units of one over the standard deviation of a score."""
@@ -216,8 +218,29 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     keys = checking.whole_keys(n)
     several, limit = keys > 1.0, np.zeros(keys.shape)
     distinct, position = np.unique(keys[several], return_inverse=True)
-    limit[several] = law.gap_density(distinct)[position]
+    limit[several] = _gap_density(law, distinct)[position]
     return limit
+
+
+@singledispatch
+def _gap_density(law: Law, n: FloatArray) -> FloatArray:
+    """Return the density at 0 of the gap of the two largest of n ≥ 2 independent scores."""
+    depth = quadrature.DEPTH + 2.0 * float(np.log(n.max(initial=2.0)))
+    panels = law.panels(depth=depth, fractions=quadrature.TOWARDS_AN_END)
+    log_below = np.log1p(-quadrature.panel_tail(panels))
+    logs = (2.0 * panels.log_density + panels.log_weights).ravel()
+    below = np.exp((n[:, None] - 2.0) * log_below.ravel())
+    return cast(FloatArray, n * (n - 1.0) * (below @ np.exp(logs)))
+
+
+@_gap_density.register
+def _gap_density_of_dot_products(law: DotProduct, n: FloatArray) -> FloatArray:
+    """Return that of normal scores times E √d/|q| = √(d/2) Γ((d−1)/2)/Γ(d/2)."""
+    if law.d == 1:
+        return np.full(n.shape, np.inf)
+    log_shortness = -log_gamma_half_step(np.array((law.d - 1) / 2.0))
+    shortness = float(np.sqrt(law.d / 2.0) * np.exp(log_shortness))
+    return _gap_density(Normal(), n) * shortness
 
 
 def _of_one_key(row: IntegrandInputs) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Rules of quadrature over one score: points and weights that average what `maximum` needs.
+"""Rules of quadrature over one score: points and weights that average what `_gumbel` needs.
 
 For normal scores and lengths of queries they are trapezoidal rules, which converge exponentially
 for smooth integrands that decay, over variables chosen so that they are. Any other density is cut
@@ -8,6 +8,7 @@ Chapter: mean_gradient.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -18,6 +19,8 @@ from attnlib import checking
 from attnlib.checking import FloatArray
 
 LogDensity = Callable[[FloatArray], FloatArray]
+Tilt = Callable[[float], tuple[float, float]]
+"""From α to κ(α) − αm and κ'(α) − m, m = E s."""
 
 DEPTH = 40.0
 """Terms below e^{−DEPTH} of the sum are left out."""
@@ -240,3 +243,14 @@ def panel_tail(found: Panels) -> FloatArray:
     beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)[1:]
     tail = beyond[:, None] + weights[:, :1] / _W[0] * (density @ _TO_END.T)
     return cast(FloatArray, np.clip(tail, 0.0, np.nextafter(1.0, 0.0)))
+
+
+def elementwise(function: Callable[[float], float], values: FloatArray) -> FloatArray:
+    """Return a function of one number for each of an array."""
+    return np.array([function(float(x)) for x in values.ravel()]).reshape(values.shape)
+
+
+def ratio_and_rise(tilt: Tilt, alpha: float) -> tuple[float, float]:
+    """Return R = κ(2α) − 2κ(α), and αR'."""
+    (one, first), (two, second) = tilt(alpha), tilt(2.0 * alpha)
+    return (two - 2.0 * one, 2.0 * alpha * (second - first)) if two < inf else (inf, inf)

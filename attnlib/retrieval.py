@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from attnlib import _gumbel, checking, exact, rows, scores
+from attnlib import _gumbel, checking, exact, quadrature, rows, scores
 from attnlib._gumbel import IntegrandInputs, RowFunctional, gumbel_density
 from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
@@ -415,8 +415,19 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
         parts = [_first_of(independent, _given_factor(needle, r), n) for r in factors]
         return np.tensordot(shares, parts, 1)
     if isinstance(needle, Tilted):
-        return law.probability_of_largest(_strength(needle), n)
+        return _largest_of_tilted(law, _strength(needle), n)
     return np.exp((n - 1.0) * np.log1p(-law.tail(_strength(needle))))
+
+
+def _largest_of_tilted(law: Law, theta: float, n: FloatArray) -> FloatArray:
+    """Return P(a score of density f(s)e^{θs}/E e^{θs} is the largest of n), for each n."""
+    depth = quadrature.DEPTH + 2.0 * float(np.log(n.max()))
+    panels = law.panels(theta, depth=depth, fractions=quadrature.TOWARDS_AN_END)
+    log_below = np.log1p(-quadrature.panel_tail(panels)).ravel()
+    logs = (panels.log_weights + panels.log_density + theta * panels.scores).ravel()
+    weights = np.exp(logs - logs.max())
+    below = np.exp((n[:, None] - 1.0) * log_below)
+    return cast(FloatArray, below @ (weights / weights.sum()))
 
 
 def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
