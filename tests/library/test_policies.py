@@ -133,20 +133,6 @@ def same(left, right):
     np.testing.assert_allclose(left, right, rtol=1e-13)
 
 
-def test_rules_in_disguise():
-    """Some of what `symbolic.rules_in_disguise` proves, with constants of one's own."""
-    beyond = KEYS[KEYS > 4096]
-    same(scale("longrope", beyond), scale("qwen", beyond, train_length=4096))
-    same(scale("longrope", beyond), scale("entropy_invariance", beyond, reference=4096))
-    same(scale("ssmax", s=1 / np.log(512)), scale("entropy_invariance"))
-    same(scale("ssmax", s=1.0), scale("chiang_cholak"))
-    same(scale("gpt2_by_layer", layer=48) * 48, scale("transformer"))
-    root = np.sqrt(np.log(KEYS) / np.log(512))
-    np.testing.assert_allclose(scale("infoscale", d=1e9), root / np.sqrt(1e9), rtol=1e-7)
-    same(scale("swin_v2", 64, initial=300.0), 100.0)
-    same(scale("clip", 64, largest=10.0), 10.0)
-
-
 # The last position at which a rule is what it is at the first; Beam's grows from there on.
 BEGINNINGS = {"qwen": 2047, "llama_4": 8190, "grok_2": 1024, "ministral_3": 16383}
 BEGINNINGS |= {"inkling": 127_999, "beam": 0}
