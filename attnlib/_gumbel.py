@@ -210,9 +210,9 @@ class _Maximum:
         return np.concatenate(parts) + self._quantity.offset
 
     def _row(self, u: FloatArray, keys: FloatArray) -> IntegrandInputs:
-        found = [average(u, self._quantity.kernel) for average in self._averages]
+        averages = [average(u, self._quantity.kernel) for average in self._averages]
         log_sink = -np.exp(np.minimum(self._quantity.sink - u, 7.0))
-        return IntegrandInputs(u, keys[:, None], *found[0], *found[-1], log_sink)
+        return IntegrandInputs(u, keys[:, None], *averages[0], *averages[-1], log_sink)
 
     def _graded(self, some: FloatArray, tops: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return points and weights on panels that follow the integrands of few and many keys."""
@@ -224,12 +224,12 @@ class _Maximum:
         while True:
             # Near e^{−DEPTH} the averages end, at their reach.
             depth = quadrature.DEPTH - 10.0
-            found = quadrature.panels(log_density, self._marks, self._spread, depth=depth)
-            u = found.scores.ravel()
+            panels = quadrature.panels(log_density, self._marks, self._spread, depth=depth)
+            u = panels.scores.ravel()
             reached = np.abs(self._quantity.integrand(self._row(u, some))).max(-1, keepdims=True)
             # An integrand that is higher than it looked would hide those of other numbers of keys.
             if some.size == 1 or not (reached > 8.0 * tops).any():
-                return u, np.exp(found.log_weights).ravel()
+                return u, np.exp(panels.log_weights).ravel()
             tops = np.maximum(tops, reached)
 
 

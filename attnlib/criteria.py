@@ -76,7 +76,7 @@ def all_criteria(
     """
     check_law(law)
     keys, entropy = effective_keys(n, causal=causal), checking.flag("entropy", entropy)
-    found = {
+    criteria = {
         "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1: 1/√d, on cosines √d."),
         "annealed": (
             annealed.best_alpha(law, keys),
@@ -89,10 +89,10 @@ def all_criteria(
     }
     if entropy:
         says = f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy."
-        found["entropy"] = same_entropy(law, max(2, round(keys))), says
+        criteria["entropy"] = same_entropy(law, max(2, round(keys))), says
     return [
         Criterion(name, None if alpha is None else float(alpha), says)
-        for name, (alpha, says) in found.items()
+        for name, (alpha, says) in criteria.items()
     ]
 
 

@@ -236,9 +236,9 @@ def _check_number(count: float, most: int) -> None:
         )
 
 
-def panel_tail(found: Panels) -> FloatArray:
+def panel_tail(panels: Panels) -> FloatArray:
     """Return P(score > s) at each point of panels that reach up to where there are none."""
-    weights, density = np.exp(found.log_weights), np.exp(found.log_density)
+    weights, density = np.exp(panels.log_weights), np.exp(panels.log_density)
     mass = (weights * density).sum(axis=-1)
     beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)[1:]
     tail = beyond[:, None] + weights[:, :1] / _W[0] * (density @ _TO_END.T)

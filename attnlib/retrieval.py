@@ -226,16 +226,16 @@ def reach(
             alpha=exact.checked_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
 
-        def at_scales(one: Needle, alphas: FloatArray) -> FloatArray:  # there E P only falls with n
-            return np.array([_reach(law, quantity, one, float(a)) for a in alphas])
+        def at_scales(single: Needle, alphas: FloatArray) -> FloatArray:  # E P only falls with n
+            return np.array([_reach(law, quantity, single, float(a)) for a in alphas])
 
         return _by_strength(needle, strengths, scale, at_scales)
     rule = _policy(policy)
     size = checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
     reached = np.empty(strengths.shape)
     for place, strength in np.ndenumerate(strengths):
-        one = type(needle)(float(strength))
-        reached[place] = _reach_by_rule(law, quantity, one, rule, size)
+        single = type(needle)(float(strength))
+        reached[place] = _reach_by_rule(law, quantity, single, rule, size)
     return reached
 
 
@@ -307,11 +307,11 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
 
 
 def _policy(policy: Any) -> Policy:
-    found = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
-    if found is None:
+    chosen = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
+    if chosen is None:
         kind = ValueError if isinstance(policy, str) else TypeError
         raise kind(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
-    return found
+    return chosen
 
 
 def _independent(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:

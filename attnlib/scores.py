@@ -152,9 +152,11 @@ class Law(ABC):
 
         def beyond(x: float) -> float:
             marks = [*self.landmarks, x]
-            found = quadrature.panels(self.logpdf, marks, self.spread, depth=3.0 * quadrature.DEPTH)
-            weights = np.exp(found.log_weights + found.log_density)
-            return float(weights[found.scores > x].sum())
+            panels = quadrature.panels(
+                self.logpdf, marks, self.spread, depth=3.0 * quadrature.DEPTH
+            )
+            weights = np.exp(panels.log_weights + panels.log_density)
+            return float(weights[panels.scores > x].sum())
 
         return quadrature.elementwise(beyond, checking.finite("s", s))
 
@@ -165,28 +167,28 @@ class Law(ABC):
 
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
         """Return the panels of f(s)e^{tilt·s}; the options are those of `quadrature.panels`."""
-        found = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
+        panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:
-            weights = np.exp(found.log_weights + found.log_density)
-            total, mean = weights.sum(), (weights * found.scores).sum()
+            weights = np.exp(panels.log_weights + panels.log_density)
+            total, mean = weights.sum(), (weights * panels.scores).sum()
             if abs(total - 1.0) > 1e-6:
                 raise ValueError(
                     f"logpdf must have an integral of 1, got {total:.7g} for {self!r:.80}; "
                     "narrow peaks, and what is far from 0, must be among the landmarks"
                 )
-            variance = (weights * (found.scores - mean) ** 2).sum()
+            variance = (weights * (panels.scores - mean) ** 2).sum()
             if abs(variance / self.variance - 1.0) > 0.01:
                 raise ValueError(
                     f"variance must be that of logpdf, {variance:.6g}, "
                     f"got {self.variance:g} for {self!r:.80}"
                 )
-        return found
+        return panels
 
     def _nodes(self, tilt: float = 0.0, **options: float) -> tuple[FloatArray, FloatArray]:
         """Return scores and log weights that average over f(s)e^{tilt·s}."""
-        found = self.panels(tilt, **options)
-        logs = found.log_weights + found.log_density + tilt * found.scores
-        return found.scores.ravel(), logs.ravel()
+        panels = self.panels(tilt, **options)
+        logs = panels.log_weights + panels.log_density + tilt * panels.scores
+        return panels.scores.ravel(), logs.ravel()
 
     def _is_heavy(self) -> bool:
         """Return whether −log f(s)/s still falls far out, and κ is infinite at every α > 0."""

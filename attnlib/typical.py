@@ -106,12 +106,12 @@ def best_alpha(
         statistic = partial(_slopes, alpha=alpha)
         return sampling.sample(law, keys, statistic, rows=count, seed=seed).mean()
 
-    found = root_scalar(lambda x: float(slope(x).value), x0=start, x1=start + NEAR, xtol=1e-4)
-    if not found.converged or abs(found.root - start) > 1.0:
+    search = root_scalar(lambda x: float(slope(x).value), x0=start, x1=start + NEAR, xtol=1e-4)
+    if not search.converged or abs(search.root - start) > 1.0:
         raise RuntimeError(
             f"no maximum of the geometric mean near alpha={np.exp(start):g}; more rows may show one"
         )
-    value, (beyond, noise) = np.exp(found.root), slope(found.root + NEAR)
+    value, (beyond, noise) = np.exp(search.root), slope(search.root + NEAR)
     return estimated(value, value * noise / np.abs(beyond / NEAR))
 
 

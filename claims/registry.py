@@ -213,4 +213,4 @@ def check(identifier: str) -> Outcome:
 
 def check_all() -> list[Outcome]:
     """Run every check, source by source, in the order of the statements."""
-    return [check(one) for one in sorted(STATEMENTS, key=lambda one: STATEMENTS[one].source)]
+    return [check(name) for name in sorted(STATEMENTS, key=lambda name: STATEMENTS[name].source)]
