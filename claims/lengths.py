@@ -1,7 +1,8 @@
 """Claims of other authors on the number of keys: posts and papers that the book does not follow.
 
 Su Jianlin's posts on entropy (sources 010 to 015), YaRN (017), Scalable-Softmax (018), the phases
-of Chen and others (019), of Giorlandino and Goldt (020), and scale-invariant attention (021).
+of Chen and others (019), of Giorlandino and Goldt (020), scale-invariant attention (021), and a
+repository (024).
 """
 
 import math
@@ -369,3 +370,18 @@ def recent(invariance: bool = True, tau: float = 10.0) -> Decision:
 
 
 not_checked("su.masked", "yarn.uniform", "yarn.fit", "ssmax.loss", "ssmax.needle", "anson.losses")
+
+
+@claim("chiang.log-length")
+def log_length(biases: tuple[float, ...] = (0.0, 1.0), n: int = 100, seed: int = 0) -> Decision:
+    """The claim: the layer's input of the queries times log n scales the logits by log n."""
+    rng = np.random.default_rng(seed)
+    x, query, key = rng.standard_normal((n, 8)), *rng.standard_normal((2, 8, 8))
+
+    def off(bias: float) -> float:
+        plain, scaled = ((c * x @ query + bias) @ (x @ key).T for c in (1.0, math.log(n)))
+        return float(np.abs(scaled - math.log(n) * plain).max() / np.abs(scaled).max())
+
+    found = [off(bias) for bias in biases]
+    numbers = {"worst": max(found), "factor": math.log(n)}
+    return holds(*(one < Tolerance.ROUNDING for one in found)), numbers

@@ -1,7 +1,9 @@
-"""Claims on the mean and variance of a dot product (sources 001, 004), and on softmax of it.
+"""Claims on the mean and variance of a dot product (sources 001, 004, 009), and on softmax of it.
 
 Chapters: variance, jacobian, gradient; of the scores that a head scales (002), almost_scaled.
 """
+
+import math
 
 import numpy as np
 import sympy
@@ -235,3 +237,24 @@ def unit_variance(
     same = [close(variance * held, variance, Tolerance.TENTH) for variance in input_variances]
     numbers = {"held": held, "lost": listed("{:.2g} at {:g}", lost, others), "layers": layers}
     return extended_unless(sum(same) == 1, all(same) and all(gone)), numbers
+
+
+@claim("vaswani.small-gradients")
+def small_gradients(d: int = 512, n: int = 64, scaled: bool = False, seed: int = 0) -> Decision:
+    """The claim: without 1/√d the gradient by softmax's inputs, 1 − Σp², is extremely small."""
+    alpha, law = (1.0 if scaled else math.sqrt(d)), DotProduct(d)
+    mean, usual = (float(exact.gradient(law, a, n)) / a for a in (alpha, 1.0))
+    drawn = law.sample(np.random.default_rng(seed), 1000, n)
+    typical = float(np.median(rows.gradient(drawn, alpha))) / alpha
+    as_said, as_meant = (one < Tolerance.TENTH * usual for one in (mean, typical))
+    numbers = {"mean": mean, "typical": typical, "usual": usual}
+    return extended_unless(as_said, as_meant), numbers
+
+
+@claim("vaswani.counteract")
+def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
+    """The claim: with d^exponent the gradient is not small at any d, and about the same."""
+    sizes = (16, 64, 512, 1024)
+    found = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
+    good = max(found) < (1.0 + Tolerance.HUNDREDTH) * min(found)
+    return holds_within(good), {"found": (min(found), max(found))}

@@ -1,7 +1,7 @@
-"""Claims of other authors on heads, norms and optimisers: posts and papers not followed here.
+"""Claims on how large logits get, and on what bounds them: posts and papers not followed here.
 
-The Transformer (source 009), Su Jianlin's posts on noise, key normalisation and QK-Clip (013, 014,
-016), Kimi K2 (023), small proxies of large runs (022), and two repositories (024, 025).
+Su Jianlin's posts on noise, key normalisation and QK-Clip (013, 014, 016), Kimi K2 (023), small
+proxies of large runs (022), and a repository on QK-norm (025).
 """
 
 import math
@@ -10,7 +10,7 @@ import numpy as np
 
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
-from attnlib.scores import DotProduct, Normal
+from attnlib.scores import Normal
 from claims.registry import (
     Decision,
     Tolerance,
@@ -29,27 +29,6 @@ CAP = 100.0
 
 
 # --- the Transformer ------------------------------------------------------------------------------
-
-
-@claim("vaswani.small-gradients")
-def small_gradients(d: int = 512, n: int = 64, scaled: bool = False, seed: int = 0) -> Decision:
-    """The claim: without 1/√d the gradient by softmax's inputs, 1 − Σp², is extremely small."""
-    alpha, law = (1.0 if scaled else math.sqrt(d)), DotProduct(d)
-    mean, usual = (float(exact.gradient(law, a, n)) / a for a in (alpha, 1.0))
-    drawn = law.sample(np.random.default_rng(seed), 1000, n)
-    typical = float(np.median(rows.gradient(drawn, alpha))) / alpha
-    as_said, as_meant = (one < Tolerance.TENTH * usual for one in (mean, typical))
-    numbers = {"mean": mean, "typical": typical, "usual": usual}
-    return extended_unless(as_said, as_meant), numbers
-
-
-@claim("vaswani.counteract")
-def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
-    """The claim: with d^exponent the gradient is not small at any d, and about the same."""
-    sizes = (16, 64, 512, 1024)
-    found = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
-    good = max(found) < (1.0 + Tolerance.HUNDREDTH) * min(found)
-    return holds_within(good), {"found": (min(found), max(found))}
 
 
 # --- noise and lengths ----------------------------------------------------------------------------
@@ -179,21 +158,6 @@ def decay(sign: float = -1.0, rate: float = 1e-3, strength: float = 0.1) -> Deci
     kept, of_default = 1.0 - sign * strength, 1.0 - sign * rate * strength  # s = 1, Δ = 0
     ratio = (of_default - 1.0) / (kept - 1.0)
     return holds(kept < 1.0, abs(ratio / rate - 1.0) < Tolerance.HUNDREDTH), {"kept": kept}
-
-
-@claim("chiang.log-length")
-def log_length(biases: tuple[float, ...] = (0.0, 1.0), n: int = 100, seed: int = 0) -> Decision:
-    """The claim: the layer's input of the queries times log n scales the logits by log n."""
-    rng = np.random.default_rng(seed)
-    x, query, key = rng.standard_normal((n, 8)), *rng.standard_normal((2, 8, 8))
-
-    def off(bias: float) -> float:
-        plain, scaled = ((c * x @ query + bias) @ (x @ key).T for c in (1.0, math.log(n)))
-        return float(np.abs(scaled - math.log(n) * plain).max() / np.abs(scaled).max())
-
-    found = [off(bias) for bias in biases]
-    numbers = {"worst": max(found), "factor": math.log(n)}
-    return holds(*(one < Tolerance.ROUNDING for one in found)), numbers
 
 
 @claim("henry.concentrated")
