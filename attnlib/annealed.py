@@ -7,12 +7,20 @@ maximum belongs to the approximation: the exact mean has none for normal scores.
 Sources 000, 002 and 003. Chapters: normal, cosine, almost_scaled.
 """
 
+from functools import singledispatch
+from typing import cast
+
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import lambertw
 
 from attnlib import checking, scores
+from attnlib._roots import first_roots
 from attnlib.checking import FloatArray
-from attnlib.scores import Law
+from attnlib.quadrature import ratio_and_rise
+from attnlib.scores import Cosine, DotProduct, Law, Normal
+
+NEWTON_STEPS = 50
 
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -86,7 +94,7 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     """
     scores.check_law(law)
     keys = checking.keys(n)
-    return np.where(keys == 1.0, 0.0, law.annealed_alpha(keys))
+    return np.where(keys == 1.0, 0.0, _best(law, keys))
 
 
 def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -94,4 +102,75 @@ def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray
     scores.check_law(law)
     scale, keys = checking.alpha(alpha), checking.keys(n)
     scale, keys = checking.broadcast(alpha=scale, n=keys)
-    return law.annealed_exponent(scale) - np.log(keys), scale
+    return _exponent(law, scale) - np.log(keys), scale
+
+
+@singledispatch
+def _exponent(law: Law, alpha: FloatArray) -> FloatArray:
+    """Return R, where Σp² ≈ e^R/n: κ(2α) − 2κ(α) for independent scores."""
+    return law.log_mgf_ratio(alpha)
+
+
+@_exponent.register
+def _exponent_of_dot_products(law: DotProduct, alpha: FloatArray) -> FloatArray:
+    """Return log E e^{α²|q|²/d} over the query, which has the form of κ at √2 α."""
+    with np.errstate(over="ignore"):
+        doubled = np.minimum(np.sqrt(2.0) * alpha, np.finfo(np.float64).max)
+    return law.log_mgf(doubled)
+
+
+@singledispatch
+def _best(law: Law, n: FloatArray) -> FloatArray:
+    """Return the first root of R + log(1 + αR') = log n, by quadrature."""
+    _, tilt = law.tilts()
+
+    def left(alpha: float) -> float:
+        ratio, rise = ratio_and_rise(tilt, alpha)
+        return ratio + float(np.log1p(rise))
+
+    return first_roots(law, left, np.log(n))
+
+
+@_best.register
+def _best_of_normal(law: Normal, n: FloatArray) -> FloatArray:
+    excess = np.real(lambertw(np.sqrt(np.e) * (n / 2.0))) - 0.5
+    return cast(FloatArray, np.sqrt(np.maximum(excess, 0.0)))
+
+
+@_best.register
+def _best_of_dot_products(law: DotProduct, n: FloatArray) -> FloatArray:
+    y = np.zeros_like(n)
+    for _ in range(NEWTON_STEPS):
+        growth = law.d * np.expm1(y)
+        distance = law.d * y / 2.0 + np.log1p(growth) - np.log(n)
+        step = distance / (law.d / 2.0 + (law.d + growth) / (1.0 + growth))
+        y = y - step
+        if np.abs(step).max(initial=0.0) < 1e-16:
+            break
+    return cast(FloatArray, np.sqrt(-law.d * np.expm1(-y) / 2.0))
+
+
+@_best.register
+def _best_of_cosines(law: Cosine, n: FloatArray) -> FloatArray:
+    keys = np.where(n == 1.0, 2.0, n)
+    # It lies above √d times the normal one: the tails are lighter.
+    alpha = np.sqrt(law.d) * np.maximum(_best_of_normal(Normal(), keys), 1e-3)
+    for _ in range(NEWTON_STEPS):
+        one, two = law.log_mgf_derivatives(alpha), law.log_mgf_derivatives(2.0 * alpha)
+        # R' = 2κ'(2α) − 2κ'(α), from whichever of κ' and 1 − κ' is small
+        rise = np.where(
+            one.first < 0.5,
+            two.first - one.first,
+            one.first_complement - two.first_complement,
+        )
+        slope = 2.0 * alpha * rise
+        bend = alpha * (alpha * (4.0 * two.second - 2.0 * one.second))
+        distance = law.log_mgf_ratio(alpha) + np.log1p(slope) - np.log(keys)
+        step = distance / (slope + (slope + bend) / (1.0 + slope))
+        alpha = alpha * np.exp(-step)
+        if np.abs(step).max(initial=0.0) < 1e-11:
+            break
+    # Just above n = 1 rounding alone keeps the steps from falling further.
+    if np.abs(step).max(initial=0.0) > 1e-6:
+        raise RuntimeError(f"Newton's method did not converge in {NEWTON_STEPS} steps: {law}")
+    return cast(FloatArray, alpha)

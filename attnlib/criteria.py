@@ -45,7 +45,9 @@ def effective_keys(n: int, *, causal: bool) -> float:
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
 
-def alphas(law: Law, n: int, *, causal: bool = False, entropy: bool = True) -> list[Criterion]:
+def all_criteria(
+    law: Law, n: int, *, causal: bool = False, entropy: bool = True
+) -> list[Criterion]:
     """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
 
     α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
@@ -65,7 +67,7 @@ def alphas(law: Law, n: int, *, causal: bool = False, entropy: bool = True) -> l
     scaling_rules.
 
     >>> from attnlib.scores import Normal
-    >>> for criterion in alphas(Normal(), 4096):
+    >>> for criterion in all_criteria(Normal(), 4096):
     ...     print(f"{criterion.name:9} {criterion.alpha:.1f}")
     variance  1.0
     annealed  2.4
@@ -74,7 +76,7 @@ def alphas(law: Law, n: int, *, causal: bool = False, entropy: bool = True) -> l
     """
     check_law(law)
     keys, entropy = effective_keys(n, causal=causal), checking.flag("entropy", entropy)
-    found = {
+    criteria = {
         "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1: 1/√d, on cosines √d."),
         "annealed": (
             annealed.best_alpha(law, keys),
@@ -87,10 +89,10 @@ def alphas(law: Law, n: int, *, causal: bool = False, entropy: bool = True) -> l
     }
     if entropy:
         says = f"As spread out as {REFERENCE_KEYS} keys are under 1/√d: the same mean entropy."
-        found["entropy"] = same_entropy(law, max(2, round(keys))), says
+        criteria["entropy"] = same_entropy(law, max(2, round(keys))), says
     return [
         Criterion(name, None if alpha is None else float(alpha), says)
-        for name, (alpha, says) in found.items()
+        for name, (alpha, says) in criteria.items()
     ]
 
 

@@ -14,7 +14,7 @@ p_i. So all expectations are averages over one maximum of n independent numbers.
 with B(u) = E[(u − αs) e^{αs−u} exp(−e^{αs−u})] and Euler's γ. With λ = e^{−u} these are Laplace
 transforms: φ = E e^{−λe^{αs}}.
 
-Method: that of `maximum`. For `DotProduct(d)` the scores are independent only given the query: the
+Method: that of `_gumbel`. For `DotProduct(d)` the scores are independent only given the query: the
 normal result is averaged over its length.
 
 Accuracy: relative error below 1e-10 for α from 0 to 100/σ (σ² the variance of a score) and n up to
@@ -26,18 +26,20 @@ from 1 to 2⁵³, what is no law, and shapes that do not broadcast.
 Chapter: mean_gradient.
 """
 
-from typing import NamedTuple
+from functools import singledispatch
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from attnlib import checking, maximum, scores
+from attnlib import _gumbel, checking, quadrature, scores
+from attnlib._gumbel import IntegrandInputs, KernelInputs, RowFunctional, gumbel_density
 from attnlib.checking import FloatArray
-from attnlib.maximum import Block, Quantity, Row, first
-from attnlib.quadrature import Rule
-from attnlib.scores import Law
+from attnlib.quadrature import Nodes
+from attnlib.scores import DotProduct, Law, Normal
+from attnlib.special import log_gamma_half_step
 
 LARGEST_SCALE = 1e4
 """The largest α, in units of one over the standard deviation of a score."""
@@ -129,7 +131,7 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
     if not 1.0 <= k <= LARGEST_ORDER:
         raise ValueError(f"order must be from 1 to {LARGEST_ORDER:g}, got order={k:g}")
 
-    quantity = Quantity(
+    quantity = RowFunctional(
         lambda block: np.exp(k * block.exponent - block.power - gammaln(k)),
         _of_one_key,
         order=max(k, 2.0),
@@ -216,45 +218,70 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     keys = checking.whole_keys(n)
     several, limit = keys > 1.0, np.zeros(keys.shape)
     distinct, position = np.unique(keys[several], return_inverse=True)
-    limit[several] = law.gap_density(distinct)[position]
+    limit[several] = _gap_density(law, distinct)[position]
     return limit
 
 
-def _of_one_key(row: Row) -> FloatArray:
+@singledispatch
+def _gap_density(law: Law, n: FloatArray) -> FloatArray:
+    """Return the density at 0 of the gap of the two largest of n ≥ 2 independent scores."""
+    depth = quadrature.DEPTH + 2.0 * float(np.log(n.max(initial=2.0)))
+    panels = law.panels(depth=depth, fractions=quadrature.TOWARDS_AN_END)
+    log_below = np.log1p(-quadrature.panel_tail(panels))
+    logs = (2.0 * panels.log_density + panels.log_weights).ravel()
+    below = np.exp((n[:, None] - 2.0) * log_below.ravel())
+    return cast(FloatArray, n * (n - 1.0) * (below @ np.exp(logs)))
+
+
+@_gap_density.register
+def _gap_density_of_dot_products(law: DotProduct, n: FloatArray) -> FloatArray:
+    """Return that of normal scores times E √d/|q| = √(d/2) Γ((d−1)/2)/Γ(d/2)."""
+    if law.d == 1:
+        return np.full(n.shape, np.inf)
+    log_shortness = -log_gamma_half_step(np.array((law.d - 1) / 2.0))
+    shortness = float(np.sqrt(law.d / 2.0) * np.exp(log_shortness))
+    return _gap_density(Normal(), n) * shortness
+
+
+def _of_one_key(row: IntegrandInputs) -> FloatArray:
     return row.keys * row.inner * np.exp(row.others(1.0))
 
 
-_COLLISION_PROBABILITY = Quantity(
-    lambda block: block.power * first(block), _of_one_key, logarithmic=True
+_COLLISION_PROBABILITY = RowFunctional(
+    lambda block: block.power * gumbel_density(block), _of_one_key, logarithmic=True
 )
-_COMPLEMENT = Quantity(
-    first, lambda row: row.keys * (row.keys - 1.0) * row.inner**2 * np.exp(row.others(2.0))
+_COMPLEMENT = RowFunctional(
+    gumbel_density, lambda row: row.keys * (row.keys - 1.0) * row.inner**2 * np.exp(row.others(2.0))
 )
-_FREE_ENERGY = Quantity(first, lambda row: row.u * _of_one_key(row), offset=-np.euler_gamma)
-_ENTROPY = Quantity(
-    lambda block: -block.exponent * first(block), _of_one_key, offset=-np.euler_gamma
+_FREE_ENERGY = RowFunctional(
+    gumbel_density, lambda row: row.u * _of_one_key(row), offset=-np.euler_gamma
 )
-_MEAN_SCORE = Quantity(lambda block: block.scores * first(block), _of_one_key, degree=1)
+_ENTROPY = RowFunctional(
+    lambda block: -block.exponent * gumbel_density(block), _of_one_key, offset=-np.euler_gamma
+)
+_MEAN_SCORE = RowFunctional(
+    lambda block: block.scores * gumbel_density(block), _of_one_key, degree=1
+)
 
 
-def _tilted(block: Block) -> FloatArray:
+def _tilted(block: KernelInputs) -> FloatArray:
     """Return the integrands of A_1 and A_2, then with s, then A_2 with s².
 
     s from about where it matters at this u, for only differences of scores will count.
     """
-    one = first(block)
+    one = gumbel_density(block)
     two = block.power * one
     s = (block.scores + block.alpha * block.exponent) / (1.0 + block.alpha**2)
     return np.stack([one, two, s * one, s * two, s * s * two])
 
 
-def _frobenius(row: Row) -> FloatArray:
+def _frobenius(row: IntegrandInputs) -> FloatArray:
     """Return E‖J‖_F² = E[2 Σ p_i²p_j² + Σ p_i²p_j p_k], i, j, k different."""
     one, two, *_ = row.inner
     return _of_two_and_three(row, 2.0 * two**2, two * one**2)
 
 
-def _along_the_query(row: Row) -> FloatArray:
+def _along_the_query(row: IntegrandInputs) -> FloatArray:
     """Return E|Js|²: with (s_i − s_j)² in the first sum, (s_i − s_j)(s_i − s_k) in the second."""
     one, two, s_one, s_two, ss_two = row.inner
     pairs = 2.0 * (two * ss_two - s_two**2)
@@ -262,18 +289,18 @@ def _along_the_query(row: Row) -> FloatArray:
     return _of_two_and_three(row, pairs, triples)
 
 
-def _of_two_and_three(row: Row, two: FloatArray, three: FloatArray) -> FloatArray:
+def _of_two_and_three(row: IntegrandInputs, two: FloatArray, three: FloatArray) -> FloatArray:
     n = row.keys
     each = two * np.exp(row.others(2.0)) + (n - 2.0) * three * np.exp(row.others(3.0))
     return n * (n - 1.0) / 6.0 * each  # Γ(4), for four factors p
 
 
-_FROBENIUS = Quantity(_tilted, _frobenius, logarithmic=True)
-_ALONG_THE_QUERY = Quantity(_tilted, _along_the_query, logarithmic=True)
+_FROBENIUS = RowFunctional(_tilted, _frobenius, logarithmic=True)
+_ALONG_THE_QUERY = RowFunctional(_tilted, _along_the_query, logarithmic=True)
 
 
 def _expectation(
-    law: Law, alpha: ArrayLike, n: ArrayLike, quantity: Quantity, *, only_key: ArrayLike
+    law: Law, alpha: ArrayLike, n: ArrayLike, quantity: RowFunctional, *, only_key: ArrayLike
 ) -> FloatArray:
     """Return the quantity at each α and n; `only_key` at n = 1."""
     scale, keys = _arguments(law, alpha, n)
@@ -288,29 +315,33 @@ def _expectation(
     return result
 
 
-def _over_keys(law: Law, scale: FloatArray, keys: FloatArray, quantity: Quantity) -> FloatArray:
+def _over_keys(
+    law: Law, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
+) -> FloatArray:
     """Return the quantity at each pair of α and n, for independent scores."""
     alphas, which, sizes = np.unique(scale, return_inverse=True, return_counts=True)
     result = np.empty_like(scale)
     groups = np.split(np.argsort(which, kind="stable"), np.cumsum(sizes)[:-1])
     for alpha, group in zip(alphas, groups, strict=False):
         counts, position = np.unique(keys[group], return_inverse=True)
-        result[group] = maximum.integral(law, float(alpha), counts, quantity)[position]
+        result[group] = _gumbel.integral(law, float(alpha), counts, quantity)[position]
     return result
 
 
 def _over_factors(
-    law: Law, rule: Rule, scale: FloatArray, keys: FloatArray, quantity: Quantity
+    law: Law, nodes: Nodes, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
 ) -> FloatArray:
     """Return the quantity at each pair of α and n, averaged over a factor of all scores."""
-    factors, weights, _ = rule
+    factors, weights, _ = nodes
     points = scale[:, None] * factors
     counts = np.broadcast_to(keys[:, None], points.shape)
     values = _interpolated(law, points.ravel(), counts.ravel(), quantity).reshape(points.shape)
     return values @ (weights * factors**quantity.degree)
 
 
-def _interpolated(law: Law, scale: FloatArray, keys: FloatArray, quantity: Quantity) -> FloatArray:
+def _interpolated(
+    law: Law, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
+) -> FloatArray:
     """Return the quantity at each pair of α and n, for independent scores.
 
     Many different α are interpolated: by a Chebyshev series in log α on each interval of the

@@ -45,14 +45,14 @@ def lines(path: Path) -> list[Any]:
 
     Raises ValueError, which names the line, where one is not JSON.
     """
-    found = []
+    values = []
     whole = path.read_bytes()[: _whole(path)] if path.exists() else b""
     for number, line in enumerate(whole.splitlines(), 1):
         try:
-            found.append(json.loads(line))
+            values.append(json.loads(line))
         except ValueError as error:
             raise ValueError(f"{path}, line {number} is not JSON: {error}") from error
-    return found
+    return values
 
 
 def _whole(path: Path) -> int:

@@ -14,13 +14,24 @@ corrections are powers of 1/log n near and above α_c, and no context length in 
 `exact` has the values for every n. Chapter: freezing.
 """
 
+from functools import singledispatch
+from math import inf
+from typing import cast
+
+import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib import scores
+from attnlib import checking, scores
+from attnlib._roots import first_roots, too_many_keys
 from attnlib.checking import FloatArray
+from attnlib.quadrature import elementwise
+from attnlib.scores import Cosine, DotProduct, Law, Normal
+
+LARGEST_LOG = 700.0
+"""The largest log α that is looked for."""
 
 
-def critical_alpha(n: ArrayLike, law: scores.Law | None = None) -> FloatArray:
+def critical_alpha(n: ArrayLike, law: Law | None = None) -> FloatArray:
     """Return α_c, where a row freezes, elementwise in n ≥ 1: √(2 log n) for normal scores.
 
     For another law it is the root of ακ'(α) − κ(α) = log n, κ = log E e^{αs}; for `DotProduct`,
@@ -37,6 +48,47 @@ def critical_alpha(n: ArrayLike, law: scores.Law | None = None) -> FloatArray:
     >>> float(critical_alpha(4096, scores.Cosine(64)) / 8.0)  # in standard deviations
     4.945...
     """
-    chosen = scores.Normal() if law is None else law
+    chosen = Normal() if law is None else law
     scores.check_law(chosen)
-    return chosen.critical_alpha(n)
+    return _critical(chosen, np.log(checking.keys(n)))
+
+
+@singledispatch
+def _critical(law: Law, log_n: FloatArray) -> FloatArray:
+    """Return α_c by quadrature."""
+    _, tilt = law.tilts()
+
+    def left(alpha: float) -> float:
+        value, slope = tilt(alpha)
+        return alpha * slope - value if value < inf else inf
+
+    return first_roots(law, left, log_n)
+
+
+@_critical.register(Normal)
+@_critical.register(DotProduct)
+def _critical_of_normal(law: Law, log_n: FloatArray) -> FloatArray:
+    return cast(FloatArray, np.sqrt(2.0 * log_n))
+
+
+@_critical.register
+def _critical_of_cosine(law: Cosine, log_n: FloatArray) -> FloatArray:
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    def root(log_n: float) -> float:
+        if log_n == 0.0:
+            return 0.0
+
+        def excess(log_alpha: float) -> float:
+            alpha = np.exp(log_alpha)
+            at = law.log_mgf_derivatives(alpha)
+            return float(at.deficit - alpha * at.first_complement) - log_n
+
+        # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
+        low = 0.5 * np.log(2.0 * log_n)
+        high = np.log(law.d) + 2.0 + 2.0 * log_n / (law.d - 1)
+        if high > LARGEST_LOG and excess(LARGEST_LOG) < 0.0:
+            raise too_many_keys(log_n, np.exp(LARGEST_LOG))
+        return float(np.exp(brentq(excess, low, min(high, LARGEST_LOG), xtol=1e-12)))
+
+    return elementwise(root, log_n)

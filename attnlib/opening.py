@@ -37,7 +37,7 @@ def open_model(
             load = transformers.AutoTokenizer.from_pretrained
             tokenizer = load(where, **options) if words else None
             kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
-            model, found = kind.from_pretrained(
+            model, loading = kind.from_pretrained(
                 where,
                 attn_implementation="sdpa",
                 weights_only=True,
@@ -46,7 +46,7 @@ def open_model(
             )
     except Exception as error:  # its loaders raise whatever their parts raise
         raise ValueError(f"{name} cannot be loaded: {_reason(error)}") from error
-    missing = sorted(found["missing_keys"])
+    missing = sorted(loading["missing_keys"])
     if missing:
         warnings.warn(
             f"{len(missing)} weights are not in the files of {name} and are random, "

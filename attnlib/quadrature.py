@@ -1,4 +1,4 @@
-"""Rules of quadrature over one score: points and weights that average what `maximum` needs.
+"""Rules of quadrature over one score: points and weights that average what `_gumbel` needs.
 
 For normal scores and lengths of queries they are trapezoidal rules, which converge exponentially
 for smooth integrands that decay, over variables chosen so that they are. Any other density is cut
@@ -8,6 +8,7 @@ Chapter: mean_gradient.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -18,6 +19,8 @@ from attnlib import checking
 from attnlib.checking import FloatArray
 
 LogDensity = Callable[[FloatArray], FloatArray]
+Tilt = Callable[[float], tuple[float, float]]
+"""From α to κ(α) − αm and κ'(α) − m, m = E s."""
 
 DEPTH = 40.0
 """Terms below e^{−DEPTH} of the sum are left out."""
@@ -59,7 +62,7 @@ class UnderflowError(ValueError):
     """A log density is −∞ where it counts, because it is the logarithm of a density's float."""
 
 
-class Rule(NamedTuple):
+class Nodes(NamedTuple):
     """Increasing scores and weights, Σ w = 1, that average e^{αs} and the like over a score."""
 
     scores: FloatArray
@@ -70,14 +73,14 @@ class Rule(NamedTuple):
 # --- normal scores, lengths of queries ------------------------------------------------------------
 
 
-def normal_rule(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Rule:
+def normal_nodes(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Nodes:
     """Return the rule for standard normal scores, to where f is e^{−further} smaller."""
     width = STEP / alpha if alpha > 0.0 else np.inf
     step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
     lowest, highest = np.sqrt(2.0 * (DEPTH + further + np.array([0.0, 2.0 * log_n])))
     s = step * np.arange(-np.ceil(lowest / step), np.ceil(highest / step) + 1.0)
     weights = np.exp(logpdf(s))
-    return Rule(s, weights / weights.sum(), smoothness(alpha, log_n))
+    return Nodes(s, weights / weights.sum(), smoothness(alpha, log_n))
 
 
 def smoothness(spread: float, log_n: float) -> float:
@@ -85,7 +88,7 @@ def smoothness(spread: float, log_n: float) -> float:
     return max(1.0, spread / (1.0 + float(np.sqrt(2.0 * log_n))))
 
 
-def length_rule(d: int, log_n: float) -> Rule:
+def length_nodes(d: int, log_n: float) -> Nodes:
     """Return the rule for r = |q|/√d, r² ~ χ²_d/d.
 
     The trapezoidal rule in w with log r = w − e^{−w}, which pulls in the tail of short queries.
@@ -101,7 +104,7 @@ def length_rule(d: int, log_n: float) -> Rule:
         exponent = half * (2.0 * log_length - np.expm1(2.0 * log_length))
     kept = exponent > -DEPTH - np.where(log_length > 0.0, log_n, 0.0)
     weights = (np.exp(exponent) * (1.0 + np.exp(-w)))[kept]
-    return Rule(np.exp(log_length[kept]), weights / weights.sum())
+    return Nodes(np.exp(log_length[kept]), weights / weights.sum())
 
 
 # --- any density ---------------------------------------------------------------------------------
@@ -233,10 +236,21 @@ def _check_number(count: float, most: int) -> None:
         )
 
 
-def panel_tail(found: Panels) -> FloatArray:
+def panel_tail(panels: Panels) -> FloatArray:
     """Return P(score > s) at each point of panels that reach up to where there are none."""
-    weights, density = np.exp(found.log_weights), np.exp(found.log_density)
+    weights, density = np.exp(panels.log_weights), np.exp(panels.log_density)
     mass = (weights * density).sum(axis=-1)
     beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)[1:]
     tail = beyond[:, None] + weights[:, :1] / _W[0] * (density @ _TO_END.T)
     return cast(FloatArray, np.clip(tail, 0.0, np.nextafter(1.0, 0.0)))
+
+
+def elementwise(function: Callable[[float], float], values: FloatArray) -> FloatArray:
+    """Return a function of one number for each of an array."""
+    return np.array([function(float(x)) for x in values.ravel()]).reshape(values.shape)
+
+
+def ratio_and_rise(tilt: Tilt, alpha: float) -> tuple[float, float]:
+    """Return R = κ(2α) − 2κ(α), and αR'."""
+    (one, first), (two, second) = tilt(alpha), tilt(2.0 * alpha)
+    return (two - 2.0 * one, 2.0 * alpha * (second - first)) if two < inf else (inf, inf)

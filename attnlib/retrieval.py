@@ -36,11 +36,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from attnlib import checking, exact, maximum, rows, scores
+from attnlib import _gumbel, checking, exact, quadrature, rows, scores
+from attnlib._gumbel import IntegrandInputs, RowFunctional, gumbel_density
 from attnlib.checking import FloatArray
-from attnlib.maximum import Quantity, Row, first
 from attnlib.policies import POLICIES, Policy
-from attnlib.quadrature import OUTWARD, Rule, UnderflowError
+from attnlib.quadrature import OUTWARD, Nodes, UnderflowError
 from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
 
@@ -111,7 +111,7 @@ def weight(
     >>> float(weight(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
     """
-    return _expectation(law, needle, alpha, n, _beside(_WEIGHT, sinks), 1.0)
+    return _expectation(law, needle, alpha, n, _with_sinks(_WEIGHT, sinks), 1.0)
 
 
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -218,7 +218,7 @@ def reach(
     """
     if (alpha is None) == (policy is None):
         raise TypeError("alpha or policy must be given, and not both")
-    strengths, quantity = _checked(law, needle), _beside(_WEIGHT, sinks)
+    strengths, quantity = _checked(law, needle), _with_sinks(_WEIGHT, sinks)
     if policy is None:
         if d is not None:
             raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
@@ -226,16 +226,16 @@ def reach(
             alpha=exact.checked_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
 
-        def at_scales(one: Needle, alphas: FloatArray) -> FloatArray:  # there E P only falls with n
-            return np.array([_reach(law, quantity, one, float(a)) for a in alphas])
+        def at_scales(single: Needle, alphas: FloatArray) -> FloatArray:  # E P only falls with n
+            return np.array([_reach(law, quantity, single, float(a)) for a in alphas])
 
         return _by_strength(needle, strengths, scale, at_scales)
     rule = _policy(policy)
     size = checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
     reached = np.empty(strengths.shape)
     for place, strength in np.ndenumerate(strengths):
-        one = type(needle)(float(strength))
-        reached[place] = _reach_by_rule(law, quantity, one, rule, size)
+        single = type(needle)(float(strength))
+        reached[place] = _reach_by_rule(law, quantity, single, rule, size)
     return reached
 
 
@@ -256,10 +256,10 @@ def _given_factor(needle: Needle, factor: float) -> Needle:
     return Tilted(_strength(needle) * factor) if one else Fixed(_strength(needle) / factor)
 
 
-def _rule(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Rule:
+def _rule(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Nodes:
     if isinstance(needle, Tilted):
-        return law.rule(alpha, log_n, tilt=_strength(needle), further=further)
-    return Rule(np.array([_strength(needle)]), np.ones(1))
+        return law.quadrature_nodes(alpha, log_n, tilt=_strength(needle), further=further)
+    return Nodes(np.array([_strength(needle)]), np.ones(1))
 
 
 def _rarity(needle: Needle, law: Law, alpha: float) -> float:
@@ -307,16 +307,16 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
 
 
 def _policy(policy: Any) -> Policy:
-    found = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
-    if found is None:
+    chosen = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
+    if chosen is None:
         kind = ValueError if isinstance(policy, str) else TypeError
         raise kind(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
-    return found
+    return chosen
 
 
 def _independent(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
     """Return the law of a row but for a factor, the factors, and their shares."""
-    law, (factors, shares, _) = law.mixture(log_n) or (law, Rule(np.ones(1), np.ones(1)))
+    law, (factors, shares, _) = law.mixture(log_n) or (law, Nodes(np.ones(1), np.ones(1)))
     return law, list(map(float, factors)), shares
 
 
@@ -338,33 +338,39 @@ def _by_strength(
 # --- the integrals --------------------------------------------------------------------------------
 
 
-def _beside(quantity: Quantity, sinks: ArrayLike) -> Quantity:
+def _with_sinks(quantity: RowFunctional, sinks: ArrayLike) -> RowFunctional:
     """Return the quantity with the one sink that does what these do together."""
     logits = checking.finite("sinks", sinks)
     return quantity._replace(sink=float(logsumexp(logits)) if logits.size else -np.inf)
 
 
-def _weight(row: Row) -> FloatArray:
+def _weight(row: IntegrandInputs) -> FloatArray:
     return row.needle_inner * np.exp(row.others() + row.log_sink)
 
 
-def _one_of_the_others(row: Row) -> FloatArray:
+def _other_key_squared(row: IntegrandInputs) -> FloatArray:
     return row.keys * row.inner * np.exp(row.others(1.0) + row.needle_log_cdf)
 
 
-def _loss(row: Row) -> FloatArray:
+def _loss(row: IntegrandInputs) -> FloatArray:
     return -np.expm1(row.others()) * np.exp(row.needle_log_cdf)
 
 
-_WEIGHT = Quantity(first, _weight)
-_LOSS = Quantity(lambda block: block.gumbel, _loss, rare=True)
-_SQUARES = Quantity(
-    lambda block: block.power * first(block), lambda row: _weight(row) + _one_of_the_others(row)
+_WEIGHT = RowFunctional(gumbel_density, _weight)
+_LOSS = RowFunctional(lambda block: block.gumbel, _loss, rare=True)
+_SQUARES = RowFunctional(
+    lambda block: block.power * gumbel_density(block),
+    lambda row: _weight(row) + _other_key_squared(row),
 )
 
 
 def _expectation(
-    law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike, quantity: Quantity, certain: float
+    law: Law,
+    needle: Needle,
+    alpha: ArrayLike,
+    n: ArrayLike,
+    quantity: RowFunctional,
+    certain: float,
 ) -> FloatArray:
     """Return the quantity at each α, n and strength; `certain` where there is the needle only."""
     strengths = _checked(law, needle)
@@ -381,7 +387,7 @@ def _expectation(
 
 
 def _averaged(
-    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: Quantity
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: RowFunctional
 ) -> FloatArray:
     """Return the quantity at each n, averaged over a factor of all scores if there is one."""
     law, factors, shares = _independent(law, float(np.log(keys.max())))
@@ -390,12 +396,12 @@ def _averaged(
 
 
 def _integral(
-    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: Quantity
+    law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: RowFunctional
 ) -> FloatArray:
-    known = maximum.Needle(
+    known = _gumbel.Needle(
         partial(_rule, needle, law), _rarity(needle, law, alpha) if quantity.rare else 0.0
     )
-    return maximum.integral(law, alpha, keys - 1.0, quantity, known)
+    return _gumbel.integral(law, alpha, keys - 1.0, quantity, known)
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
@@ -409,8 +415,19 @@ def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
         parts = [_first_of(independent, _given_factor(needle, r), n) for r in factors]
         return np.tensordot(shares, parts, 1)
     if isinstance(needle, Tilted):
-        return law.probability_of_largest(_strength(needle), n)
+        return _largest_of_tilted(law, _strength(needle), n)
     return np.exp((n - 1.0) * np.log1p(-law.tail(_strength(needle))))
+
+
+def _largest_of_tilted(law: Law, theta: float, n: FloatArray) -> FloatArray:
+    """Return P(a score of density f(s)e^{θs}/E e^{θs} is the largest of n), for each n."""
+    depth = quadrature.DEPTH + 2.0 * float(np.log(n.max()))
+    panels = law.panels(theta, depth=depth, fractions=quadrature.TOWARDS_AN_END)
+    log_below = np.log1p(-quadrature.panel_tail(panels)).ravel()
+    logs = (panels.log_weights + panels.log_density + theta * panels.scores).ravel()
+    weights = np.exp(logs - logs.max())
+    below = np.exp((n[:, None] - 1.0) * log_below)
+    return cast(FloatArray, below @ (weights / weights.sum()))
 
 
 def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
@@ -430,9 +447,9 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
 
     def slope(alpha: float) -> float:
         level = alpha * gap  # the same for each factor of a mixture
-        quantity = Quantity(
-            lambda block: (block.alpha * block.scores - level) * first(block),
-            _one_of_the_others,
+        quantity = RowFunctional(
+            lambda block: (block.alpha * block.scores - level) * gumbel_density(block),
+            _other_key_squared,
             rare=True,
         )
         return float(_averaged(law, needle, np.array([n]), alpha, quantity)[0])
@@ -448,13 +465,13 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     return float(brentq(slope, low, high, xtol=1e-300, rtol=1e-12))
 
 
-def _excess(law: Law, quantity: Quantity, needle: Needle, alpha: float, log_n: float) -> float:
+def _excess(law: Law, quantity: RowFunctional, needle: Needle, alpha: float, log_n: float) -> float:
     """Return E P − ½ at any n ≥ 1, whole or not."""
     keys = np.array([np.exp(log_n)])
     return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
 
 
-def _reach(law: Law, quantity: Quantity, needle: Needle, alpha: float) -> float:
+def _reach(law: Law, quantity: RowFunctional, needle: Needle, alpha: float) -> float:
     excess = partial(_excess, law, quantity, needle, alpha)
     low, high = 0.0, 1.0
     if excess(low) < 0.0:
@@ -466,7 +483,9 @@ def _reach(law: Law, quantity: Quantity, needle: Needle, alpha: float) -> float:
     return _last_whole(excess, low, high)
 
 
-def _reach_by_rule(law: Law, quantity: Quantity, needle: Needle, rule: Policy, d: int) -> float:
+def _reach_by_rule(
+    law: Law, quantity: RowFunctional, needle: Needle, rule: Policy, d: int
+) -> float:
     """Return the last n at which the rule keeps half of the weight, where it may come and go."""
     spread = float(np.sqrt(law.variance))
 

@@ -8,20 +8,19 @@ Chapter: variance.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import inf, ldexp
+from math import inf
 from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincc, lambertw, ndtr, xlog1py
+from scipy.special import betainc, betaincc, ndtr, xlog1py
 
 from attnlib import checking, quadrature
 from attnlib.checking import FloatArray
-from attnlib.quadrature import Panels, Rule, UnderflowError
+from attnlib.quadrature import Nodes, Panels, Tilt
 from attnlib.special import (
     BesselSeries,
     log_bessel_i_normalised,
@@ -29,25 +28,15 @@ from attnlib.special import (
     log_gamma_half_step,
 )
 
-Tilt = Callable[[float], tuple[float, float]]
-
 SMOOTH_DIMENSION = 100
 """From this d on the ends ±1 of the range of a cosine are too unlikely to matter."""
 
 TINY = 1e-150
 """Below it α² is lost to underflow, and the first term of a series in α is exact to rounding."""
 
-LARGEST_LOG = 700.0
-"""The largest log α that is looked for."""
-
-NEWTON_STEPS = 50
-
 LARGEST_TILT = 1e8
 """The largest α for which κ(α) is found by quadrature, in units of one over the standard deviation:
 there αs keeps eight digits after the point."""
-
-SMALLEST_TILT = 2.0**-28
-"""A κ(α) that is infinite there, in the same units, is infinite for every α > 0: heavy tails."""
 
 
 class Law(ABC):
@@ -80,7 +69,7 @@ class Law(ABC):
     @property
     def mean(self) -> float:
         """E s."""
-        return self._tilts()[0]
+        return self.tilts()[0]
 
     @property
     @abstractmethod
@@ -128,57 +117,25 @@ class Law(ABC):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} of one score, elementwise in α ≥ 0; infinite where it is."""
         a = checking.alpha(alpha)
-        mean, tilt = self._tilts()
-        return _elementwise(lambda x: tilt(x)[0] + x * mean, a)
+        mean, tilt = self.tilts()
+        return quadrature.elementwise(lambda x: tilt(x)[0] + x * mean, a)
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α), elementwise in α ≥ 0; infinite where κ(2α) is."""
         a = checking.alpha(alpha)
-        _, tilt = self._tilts()
-        return _elementwise(lambda x: _ratio_and_rise(tilt, x)[0], a)
+        _, tilt = self.tilts()
+        return quadrature.elementwise(lambda x: quadrature.ratio_and_rise(tilt, x)[0], a)
 
-    def critical_alpha(self, n: ArrayLike) -> FloatArray:
-        """Return the α where rows of n keys freeze: ακ'(α) − κ(α) = log n, elementwise in n ≥ 1.
+    def mixture(self, log_n: float) -> "tuple[Law, Nodes] | None":
+        """Return the law of a row but for a factor, and that factor's nodes; None without factor.
 
-        The left side increases. Where it stays below log n, α is infinite (the largest score has a
-        probability above 1/n), or the α from which κ is: 0 for heavy tails, where κ(α) is infinite
-        for every α > 0. Raises ValueError for an α above 5e7/σ.
-        """
-        log_n, spread, (_, tilt) = np.log(checking.keys(n)), self._spread, self._tilts()
-
-        def left(alpha: float) -> float:
-            value, slope = tilt(alpha)
-            return alpha * slope - value if value < inf else inf
-
-        return _elementwise(lambda x: _first_root(left, x, spread), log_n)
-
-    def annealed_exponent(self, alpha: FloatArray) -> FloatArray:
-        """Return R, where Σp² ≈ e^R/n: `log_mgf_ratio`, for independent scores."""
-        return self.log_mgf_ratio(alpha)
-
-    def annealed_alpha(self, n: FloatArray) -> FloatArray:
-        """Return the first maximum of α(1 − e^R/n): R + log(1 + αR') = log n, elementwise in n.
-
-        Infinite where it only grows, which needs a largest score of a probability above 1/n; 0 for
-        heavy tails, where κ(α) is infinite for every α > 0. Raises ValueError for an α above 5e7/σ.
-        """
-        spread, (_, tilt) = self._spread, self._tilts()
-
-        def left(alpha: float) -> float:
-            ratio, rise = _ratio_and_rise(tilt, alpha)
-            return ratio + float(np.log1p(rise))
-
-        return _elementwise(lambda x: _first_root(left, x, spread), np.log(n))
-
-    def mixture(self, log_n: float) -> "tuple[Law, Rule] | None":
-        """Return the law of a row but for a factor, and that factor's rule; None without factor.
-
-        Given the factor the scores of a row are independent. Where there is one, the methods from
-        `critical_alpha` to `gap_density`, which are for independent scores, need overriding too.
+        Given the factor the scores of a row are independent.
         """
         return None
 
-    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+    def quadrature_nodes(
+        self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
+    ) -> Nodes:
         """Return scores and weights to average functions that vary over αs as e^{αs} does.
 
         For one of n independent scores, or one of density f(s)e^{tilt·s}/E e^{tilt·s} among them;
@@ -188,79 +145,61 @@ class Law(ABC):
         depth = quadrature.DEPTH + 2.0 * log_n + further
         scores, logs = self._nodes(tilt, depth=depth, width=width)
         weights = np.exp(logs - logs.max())
-        return Rule(scores, weights / weights.sum())
-
-    def probability_of_largest(self, theta: float, n: FloatArray) -> FloatArray:
-        """Return P(one score of density f(s)e^{θs}/E e^{θs} is the largest of n), for each n."""
-        depth = quadrature.DEPTH + 2.0 * float(np.log(n.max()))
-        found = self._panels(theta, depth=depth, fractions=quadrature.TOWARDS_AN_END)
-        log_below = np.log1p(-quadrature.panel_tail(found)).ravel()
-        logs = (found.log_weights + found.log_density + theta * found.scores).ravel()
-        weights = np.exp(logs - logs.max())
-        below = np.exp((n[:, None] - 1.0) * log_below)
-        return cast(FloatArray, below @ (weights / weights.sum()))
+        return Nodes(scores, weights / weights.sum())
 
     def tail(self, s: ArrayLike) -> FloatArray:
         """Return P(score > s), elementwise in finite s."""
 
         def beyond(x: float) -> float:
             marks = [*self.landmarks, x]
-            found = quadrature.panels(
-                self.logpdf, marks, self._spread, depth=3.0 * quadrature.DEPTH
+            panels = quadrature.panels(
+                self.logpdf, marks, self.spread, depth=3.0 * quadrature.DEPTH
             )
-            weights = np.exp(found.log_weights + found.log_density)
-            return float(weights[found.scores > x].sum())
+            weights = np.exp(panels.log_weights + panels.log_density)
+            return float(weights[panels.scores > x].sum())
 
-        return _elementwise(beyond, checking.finite("s", s))
-
-    def gap_density(self, n: FloatArray) -> FloatArray:
-        """Return n(n−1) ∫ f² F^{n−2} ds, the density at 0 of the gap of two largest of n ≥ 2."""
-        depth = quadrature.DEPTH + 2.0 * float(np.log(n.max(initial=2.0)))
-        found = self._panels(depth=depth, fractions=quadrature.TOWARDS_AN_END)
-        log_below = np.log1p(-quadrature.panel_tail(found))
-        logs = (2.0 * found.log_density + found.log_weights).ravel()
-        below = np.exp((n[:, None] - 2.0) * log_below.ravel())
-        return cast(FloatArray, n * (n - 1.0) * (below @ np.exp(logs)))
+        return quadrature.elementwise(beyond, checking.finite("s", s))
 
     @property
-    def _spread(self) -> float:
+    def spread(self) -> float:
+        """σ, the standard deviation of a score."""
         return float(np.sqrt(checking.positive("variance", self.variance)))
 
-    def _panels(self, tilt: float = 0.0, **options: Any) -> Panels:
+    def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
         """Return the panels of f(s)e^{tilt·s}; the options are those of `quadrature.panels`."""
-        found = quadrature.panels(self.logpdf, self.landmarks, self._spread, tilt, **options)
+        panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:
-            weights = np.exp(found.log_weights + found.log_density)
-            total, mean = weights.sum(), (weights * found.scores).sum()
+            weights = np.exp(panels.log_weights + panels.log_density)
+            total, mean = weights.sum(), (weights * panels.scores).sum()
             if abs(total - 1.0) > 1e-6:
                 raise ValueError(
                     f"logpdf must have an integral of 1, got {total:.7g} for {self!r:.80}; "
                     "narrow peaks, and what is far from 0, must be among the landmarks"
                 )
-            variance = (weights * (found.scores - mean) ** 2).sum()
+            variance = (weights * (panels.scores - mean) ** 2).sum()
             if abs(variance / self.variance - 1.0) > 0.01:
                 raise ValueError(
                     f"variance must be that of logpdf, {variance:.6g}, "
                     f"got {self.variance:g} for {self!r:.80}"
                 )
-        return found
+        return panels
 
     def _nodes(self, tilt: float = 0.0, **options: float) -> tuple[FloatArray, FloatArray]:
         """Return scores and log weights that average over f(s)e^{tilt·s}."""
-        found = self._panels(tilt, **options)
-        logs = found.log_weights + found.log_density + tilt * found.scores
-        return found.scores.ravel(), logs.ravel()
+        panels = self.panels(tilt, **options)
+        logs = panels.log_weights + panels.log_density + tilt * panels.scores
+        return panels.scores.ravel(), logs.ravel()
 
     def _is_heavy(self) -> bool:
         """Return whether −log f(s)/s still falls far out, and κ is infinite at every α > 0."""
-        far = self._spread * np.array([1e100, 1e200])
+        far = self.spread * np.array([1e100, 1e200])
         with np.errstate(all="ignore"):
             rates = -self.logpdf(far) / far
         return bool(rates[1] < 0.9 * rates[0])
 
-    def _tilts(self) -> tuple[float, Tilt]:
+    def tilts(self) -> tuple[float, Tilt]:
         """Return m = E s, and the function of α that gives κ(α) − αm and κ'(α) − m."""
-        spread = self._spread
+        spread = self.spread
         s, log_f = self._nodes()
         weights = np.exp(log_f) / np.exp(log_f).sum()
         mean = float(weights @ s)
@@ -330,19 +269,12 @@ class Normal(Law):
         with np.errstate(over="ignore"):
             return cast(FloatArray, -0.5 * x * x - 0.5 * np.log(2.0 * np.pi))
 
-    def critical_alpha(self, n: ArrayLike) -> FloatArray:
-        """Return √(2 log n), elementwise in n ≥ 1."""
-        return cast(FloatArray, np.sqrt(2.0 * np.log(checking.keys(n))))
-
-    def annealed_alpha(self, n: FloatArray) -> FloatArray:
-        """Return √(W(n√e/2) − ½) with Lambert's W: (1 + 2α²)e^{α²} = n, elementwise in n."""
-        excess = np.real(lambertw(np.sqrt(np.e) * (n / 2.0))) - 0.5
-        return cast(FloatArray, np.sqrt(np.maximum(excess, 0.0)))
-
-    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+    def quadrature_nodes(
+        self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
+    ) -> Nodes:
         """Return a trapezoidal rule, moved by the tilt: e^{θs} moves a normal density by θ."""
-        rule = quadrature.normal_rule(self.logpdf, alpha, log_n, further)
-        return rule._replace(scores=tilt + rule.scores)
+        nodes = quadrature.normal_nodes(self.logpdf, alpha, log_n, further)
+        return nodes._replace(scores=tilt + nodes.scores)
 
     def tail(self, s: ArrayLike) -> FloatArray:
         """Return P(score > s), elementwise; exact to rounding."""
@@ -414,42 +346,9 @@ class DotProduct(Law):
         value = log_bessel_k_normalised((self.d - 1) / 2.0, np.where(infinite, 1.0, x))
         return cast(FloatArray, np.where(infinite, -np.inf, value) + 0.5 * np.log(self.d))
 
-    def critical_alpha(self, n: ArrayLike) -> FloatArray:
-        """Return √(2 log n), elementwise in n ≥ 1: that of a query of mean length."""
-        return Normal().critical_alpha(n)
-
-    def annealed_exponent(self, alpha: FloatArray) -> FloatArray:
-        """Return log E e^{α²|q|²/d} over the query, which has the form of κ at √2 α."""
-        with np.errstate(over="ignore"):
-            doubled = np.minimum(np.sqrt(2.0) * alpha, np.finfo(np.float64).max)
-        return self.log_mgf(doubled)
-
-    def annealed_alpha(self, n: FloatArray) -> FloatArray:
-        """Return √(d(1 − e^{−y})/2) with dy/2 + log(1 + d(e^y − 1)) = log n, elementwise in n.
-
-        That is increasing and concave in y: Newton's method from y = 0 cannot overshoot.
-        """
-        y = np.zeros_like(n)
-        for _ in range(NEWTON_STEPS):
-            growth = self.d * np.expm1(y)
-            distance = self.d * y / 2.0 + np.log1p(growth) - np.log(n)
-            step = distance / (self.d / 2.0 + (self.d + growth) / (1.0 + growth))
-            y = y - step
-            if np.abs(step).max(initial=0.0) < 1e-16:
-                break
-        return cast(FloatArray, np.sqrt(-self.d * np.expm1(-y) / 2.0))
-
-    def mixture(self, log_n: float) -> tuple[Law, Rule]:
-        """Return the normal law, and a rule for |q|/√d."""
-        return Normal(), quadrature.length_rule(self.d, log_n)
-
-    def gap_density(self, n: FloatArray) -> FloatArray:
-        """Return that of normal scores times E √d/|q| = √(d/2) Γ((d−1)/2)/Γ(d/2)."""
-        if self.d == 1:
-            return np.full(n.shape, inf)
-        log_shortness = -log_gamma_half_step(np.array((self.d - 1) / 2.0))
-        shortness = float(np.sqrt(self.d / 2.0) * np.exp(log_shortness))
-        return Normal().gap_density(n) * shortness
+    def mixture(self, log_n: float) -> tuple[Law, Nodes]:
+        """Return the normal law, and nodes for |q|/√d."""
+        return Normal(), quadrature.length_nodes(self.d, log_n)
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
         radius = np.sqrt(rng.chisquare(self.d, size=(rows, 1)) / self.d)
@@ -576,60 +475,15 @@ class Cosine(Law):
         value = normaliser + power
         return cast(FloatArray, np.where(inside, value, -np.inf))
 
-    def critical_alpha(self, n: ArrayLike) -> FloatArray:
-        """Return the root of ακ'(α) − κ(α) = log n, elementwise in n ≥ 1; error below 1e-11."""
-        return _elementwise(self._critical, np.log(checking.keys(n)))
-
-    def _critical(self, log_n: float) -> float:
-        from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-        if log_n == 0.0:
-            return 0.0
-
-        def excess(log_alpha: float) -> float:
-            alpha = np.exp(log_alpha)
-            at = self.log_mgf_derivatives(alpha)
-            return float(at.deficit - alpha * at.first_complement) - log_n
-
-        # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
-        low = 0.5 * np.log(2.0 * log_n)
-        high = np.log(self.d) + 2.0 + 2.0 * log_n / (self.d - 1)
-        if high > LARGEST_LOG and excess(LARGEST_LOG) < 0.0:
-            raise _too_many(log_n, np.exp(LARGEST_LOG))
-        return float(np.exp(brentq(excess, low, min(high, LARGEST_LOG), xtol=1e-12)))
-
-    def annealed_alpha(self, n: FloatArray) -> FloatArray:
-        """Return the root of R + log(1 + αR') = log n by Newton's method in log α, elementwise."""
-        keys = np.where(n == 1.0, 2.0, n)
-        # It lies above √d times the normal one: the tails are lighter.
-        alpha = np.sqrt(self.d) * np.maximum(Normal().annealed_alpha(keys), 1e-3)
-        for _ in range(NEWTON_STEPS):
-            one, two = self.log_mgf_derivatives(alpha), self.log_mgf_derivatives(2.0 * alpha)
-            # R' = 2κ'(2α) − 2κ'(α), from whichever of κ' and 1 − κ' is small
-            rise = np.where(
-                one.first < 0.5,
-                two.first - one.first,
-                one.first_complement - two.first_complement,
-            )
-            slope = 2.0 * alpha * rise
-            bend = alpha * (alpha * (4.0 * two.second - 2.0 * one.second))
-            distance = self.log_mgf_ratio(alpha) + np.log1p(slope) - np.log(keys)
-            step = distance / (slope + (slope + bend) / (1.0 + slope))
-            alpha = alpha * np.exp(-step)
-            if np.abs(step).max(initial=0.0) < 1e-11:
-                break
-        # Just above n = 1 rounding alone keeps the steps from falling further.
-        if np.abs(step).max(initial=0.0) > 1e-6:
-            raise RuntimeError(f"Newton's method did not converge in {NEWTON_STEPS} steps: {self}")
-        return cast(FloatArray, alpha)
-
-    def rule(self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0) -> Rule:
+    def quadrature_nodes(
+        self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
+    ) -> Nodes:
         """Return Gauss's rule on panels."""
-        rule = super().rule(alpha, log_n, tilt=tilt, further=further)
+        nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
         if self.d < SMOOTH_DIMENSION:
-            return rule
-        spread = float(np.sqrt(rule.weights @ (rule.scores - rule.weights @ rule.scores) ** 2))
-        return rule._replace(smoothness=quadrature.smoothness(alpha * spread, log_n))
+            return nodes
+        spread = float(np.sqrt(nodes.weights @ (nodes.scores - nodes.weights @ nodes.scores) ** 2))
+        return nodes._replace(smoothness=quadrature.smoothness(alpha * spread, log_n))
 
     def tail(self, s: ArrayLike) -> FloatArray:
         """Return P(score > s), elementwise: half an incomplete beta function of 1 − s²."""
@@ -655,57 +509,3 @@ def check_law(law: Law) -> None:
             f"law must be Normal(), Cosine(d), DotProduct(d) or another Law, got law={law!r:.80}"
         )
     checking.positive("variance", law.variance)
-
-
-# --- laws by quadrature --------------------------------------------------------------------------
-
-
-def _elementwise(function: Callable[[float], float], values: FloatArray) -> FloatArray:
-    return np.array([function(float(x)) for x in values.ravel()]).reshape(values.shape)
-
-
-def _ratio_and_rise(tilt: Tilt, alpha: float) -> tuple[float, float]:
-    """Return R = κ(2α) − 2κ(α), and αR'."""
-    (one, first), (two, second) = tilt(alpha), tilt(2.0 * alpha)
-    return (two - 2.0 * one, 2.0 * alpha * (second - first)) if two < inf else (inf, inf)
-
-
-def _first_root(left: Callable[[float], float], right: float, spread: float) -> float:
-    """Return the first α where `left`, from 0 at α = 0, comes to `right`; ∞ if it never does.
-
-    0 where it is infinite from the start. Raises ValueError where it comes there above
-    LARGEST_TILT/2 over the standard deviation `spread`.
-    """
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    def alpha(index: int) -> float:  # a common table, with 2α in it, of what `left` computes once
-        return ldexp(2.0 ** (index % 4 / 4), index // 4) / spread
-
-    def known(alpha: float) -> float:
-        # It may be infinite, or not known, from some α on; log n is below 1e3.
-        with suppress(UnderflowError):
-            return min(left(alpha), 1e3)
-        return 1e3
-
-    if right == 0.0:
-        return 0.0
-    index = -16
-    while known(alpha(index)) > right:
-        index -= 4
-        if alpha(index) * spread < SMALLEST_TILT and left(alpha(index)) == inf:
-            return 0.0
-    while known(alpha(index + 1)) <= right:
-        index += 1
-        if alpha(index + 5) * spread > LARGEST_TILT:
-            if left(alpha(index)) > left(alpha(index - 4)) + 1e-3:
-                raise _too_many(right, alpha(index))
-            return inf
-
-    low, high = alpha(index), alpha(index + 1)
-    root = float(brentq(lambda x: known(x) - right, low, high, xtol=1e-300, rtol=1e-14))
-    left(root * (1.0 + 1e-9))  # raises where it is not known beyond a root that is none
-    return root
-
-
-def _too_many(log_n: float, alpha: float) -> ValueError:
-    return ValueError(f"n must be one whose α is at most {alpha:.3g}, got n={np.exp(log_n):.3g}")

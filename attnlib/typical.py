@@ -97,7 +97,7 @@ def best_alpha(
     if rows is not None:
         count = checking.integer("rows", rows, minimum=100)
     pilot = min(count, max(100, PILOT_NUMBERS // keys))
-    start = _where_to_look(law, keys, rows=pilot, seed=seed)
+    start = _bracket(law, keys, rows=pilot, seed=seed)
 
     def slope(log_alpha: float) -> Estimate:
         alpha = float(np.exp(log_alpha))
@@ -106,12 +106,12 @@ def best_alpha(
         statistic = partial(_slopes, alpha=alpha)
         return sampling.sample(law, keys, statistic, rows=count, seed=seed).mean()
 
-    found = root_scalar(lambda x: float(slope(x).value), x0=start, x1=start + NEAR, xtol=1e-4)
-    if not found.converged or abs(found.root - start) > 1.0:
+    search = root_scalar(lambda x: float(slope(x).value), x0=start, x1=start + NEAR, xtol=1e-4)
+    if not search.converged or abs(search.root - start) > 1.0:
         raise RuntimeError(
             f"no maximum of the geometric mean near alpha={np.exp(start):g}; more rows may show one"
         )
-    value, (beyond, noise) = np.exp(found.root), slope(found.root + NEAR)
+    value, (beyond, noise) = np.exp(search.root), slope(search.root + NEAR)
     return estimated(value, value * noise / np.abs(beyond / NEAR))
 
 
@@ -249,7 +249,7 @@ def _search_units(n: int) -> FloatArray:
 # --- maxima over rows ----------------------------------------------------------------------------
 
 
-def _where_to_look(law: Law, n: int, **options: Any) -> float:
+def _bracket(law: Law, n: int, **options: Any) -> float:
     """Return log α within a step of the maximum of the geometric mean."""
     gap = float(sampling.sample(law, n, _gap, **options).quantile(0.5).value)
     if gap == 0.0:

@@ -24,7 +24,7 @@ def rows() -> tuple[Row, ...]:
     """Return what was found of each layer of attention, with its family."""
     entries = records.load("census").entries
     return tuple(
-        {"family": one.at["family"], **row} for one in entries for row in one.found["rows"]
+        {"family": entry.at["family"], **row} for entry in entries for row in entry.found["rows"]
     )
 
 
@@ -159,17 +159,19 @@ FAULTS = {
 """What was put into models before they were audited."""
 
 
-def released(found: Any) -> str:
+def released(audited: Any) -> str:
     """Return the worst of what the audit says of the models of a family."""
     order = ("findings", "traceback", "too long", "refused", "not known", "passed")
-    return min((one["is"] for one in found["released"]), key=order.index, default="did not run")
+    return min((one["is"] for one in audited["released"]), key=order.index, default="did not run")
 
 
-def fault(found: Any) -> str:
+def fault(audited: Any) -> str:
     """Return whether the audit found a fault in its layer, or why not."""
-    if found["is"] == "findings" and found["named"]:
+    if audited["is"] == "findings" and audited["named"]:
         return "found"
-    return {"passed": "missed", "findings": "found elsewhere"}.get(found["is"], str(found["is"]))
+    return {"passed": "missed", "findings": "found elsewhere"}.get(
+        audited["is"], str(audited["is"])
+    )
 
 
 def audits() -> str:
@@ -234,5 +236,5 @@ def made() -> dict[str, str]:
 
 def alphas(kind: str, between: str) -> str:
     """Return the α of a class of layers, each once, in the order of its rows."""
-    found = dict.fromkeys(f"{row['alpha']:.3g}" for row in rows() if row["kind"] == kind)
-    return between.join(found)
+    shown = dict.fromkeys(f"{row['alpha']:.3g}" for row in rows() if row["kind"] == kind)
+    return between.join(shown)

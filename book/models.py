@@ -1,7 +1,6 @@
-"""What the page models.md shows of the records: a table of all heads, and three more.
+"""What the page models.md shows of the records: a table of all heads, three more, and numbers.
 
-The extension `book.extensions.pages` puts it there while the site is built. A test compares with
-the records what is written there of all heads.
+The extension `book.extensions.pages` puts it there while the site is built.
 """
 
 from collections.abc import Iterator
@@ -9,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from book.live import heads
+from attnlib.rows import softmax
+from book.live import heads, tables
 from book.live.heads import Columns
 from book.values import listing
 from experiments.real_heads import verdicts
+from experiments.real_heads.summary import FINDS, LISTED
+from experiments.records import load
 
 COLUMNS = {
     "model": ("model", "{model}"),
@@ -41,7 +43,39 @@ def made() -> dict[str, str]:
         name: "\n".join(f"| {' | '.join(cells)} |" for cells in table)
         for name, table in tables.items()
     }
-    return {**rows, "heads": listed(heads.heads())}
+    return {**rows, **numbers(), "heads": listed(heads.heads())}
+
+
+def numbers() -> dict[str, str]:
+    """Return the numbers in the page's text, by name."""
+    table, record = heads.heads(), load("real_heads_atlas")
+    share = table["keys"] / table["n"]
+    words, logits, target = tables.row_of_head()
+    weights = softmax(logits)
+    own = {model.name: table["model"] == i for i, model in enumerate(heads.MODELS)}
+    return {
+        "count": str(share.size),
+        "command": record.command,
+        **{name: package["version"] for name, package in record.settings["packages"].items()},
+        **{
+            f"of {model.name}": f"{own[model.name].sum() // model.heads} × {model.heads} | "
+            f"{table['n'][own[model.name]][0]:.0f}"
+            for model in heads.MODELS
+        },
+        "least_alpha": f"{table['alpha'].min():.2f}",
+        "most_alpha": f"{table['alpha'].max():.1f}",
+        "least_share": f"{share.min():.4f}",
+        "most_share": f"{share.max():.2f}",
+        "fewer": f"{100 * np.mean(table['keys'] < table['random_keys']):.0f}",
+        "length": str(heads.NEEDLE_LENGTH),
+        "listed": str(LISTED),
+        "finds": str(FINDS),
+        "finders": str((table["weight"] >= FINDS).sum()),
+        "tokens": str(weights.size),
+        "weight": f"{weights[target]:.2f}",
+        "word": words[target],
+        "first": f"{weights[0]:.2f}",
+    }
 
 
 # --- all heads ------------------------------------------------------------------------------------

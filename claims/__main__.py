@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import claims
-from attnlib.commands import AsJson, CommandError, OneLineCommand, application
+from attnlib.cli.application import AsJson, CommandError, OneLineCommand, application
 
 app = application("The claims of the book's sources, each with its check.")
 
@@ -27,13 +27,20 @@ def claims_command(
             )
     outcomes = [claims.check(i) for i in identifiers] if identifiers else claims.check_all()
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in outcomes], ensure_ascii=False, indent=2))
+        typer.echo(
+            json.dumps([asdict(outcome) for outcome in outcomes], ensure_ascii=False, indent=2)
+        )
         return
-    for one in outcomes:
-        translation = f" ({one.translation})" if one.translation else ""
-        words = f"“{one.quote}”{translation}" if one.quote else ""
-        lines = (f"{one.id}: {one.verdict}", f"{one.source}, {one.place}", one.statement, words)
-        typer.echo("\n  ".join(line for line in (*lines, one.evidence) if line) + "\n")
+    for outcome in outcomes:
+        translation = f" ({outcome.translation})" if outcome.translation else ""
+        words = f"“{outcome.quote}”{translation}" if outcome.quote else ""
+        lines = (
+            f"{outcome.id}: {outcome.verdict}",
+            f"{outcome.source}, {outcome.place}",
+            outcome.statement,
+            words,
+        )
+        typer.echo("\n  ".join(line for line in (*lines, outcome.evidence) if line) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from attnlib.checking import FloatArray
 from attnlib.scores import Normal
 from claims import symbolic
 from claims.registry import (
-    Bar,
     Decision,
+    Tolerance,
     Verdict,
     claim,
     close,
@@ -53,7 +53,7 @@ def jacobian(
     # the complex step: e^{α(s + ih)} has the derivative in its imaginary part, exactly
     weights = np.exp(alpha * (s + 1e-100j * np.eye(keys)))
     derivative = (weights / weights.sum(axis=1, keepdims=True)).imag.T / 1e-100
-    agrees = np.abs(claimed - derivative).max() < Bar.ROUNDING * np.abs(derivative).max()
+    agrees = np.abs(claimed - derivative).max() < Tolerance.ROUNDING * np.abs(derivative).max()
     return holds(symbolic.jacobian(n).proved and agrees), {"alpha": alpha}
 
 
@@ -62,7 +62,7 @@ def scale_variant(factor: float = 10.0, shift: float = 0.0, seed: int = 14) -> D
     """The claim is that softmax(factor·s + shift) differs from softmax(s), in each row."""
     s = Normal().sample(np.random.default_rng(seed), 1000, 16)
     moved = np.abs(rows.softmax(factor * s + shift) - rows.softmax(s)).sum(axis=1) / 2.0
-    return holds(moved.min() > Bar.ROUNDING), {"mean": moved.mean(), "least": moved.min()}
+    return holds(moved.min() > Tolerance.ROUNDING), {"mean": moved.mean(), "least": moved.min()}
 
 
 @claim("jacobian.one-hot")
@@ -121,7 +121,7 @@ def both_ends(
     s = Normal().sample(np.random.default_rng(seed), 20_000, n)
     typical = [float(np.median(rows.gradient(s, a))) for a in scales]
     mean = exact.gradient(Normal(), scales, n)
-    vanishes = [max(x[0], x[2]) < Bar.TENTH * x[1] for x in (typical, mean)]
+    vanishes = [max(x[0], x[2]) < Tolerance.TENTH * x[1] for x in (typical, mean)]
     verdict = extended_unless(typical_row_only or vanishes[1], vanishes[0])
     return verdict, {"n": n, "scales": scales, "typical": typical, "mean": mean}
 
@@ -147,7 +147,7 @@ def renyi(order: float = 2.0, logarithm: bool = True, seed: int = 27) -> Decisio
     y = rows.collision_probability(p)
     entropy = np.log((p**order).sum(axis=-1)) / (1.0 - order)
     gap = float(np.abs(entropy - (-np.log(y) if logarithm else y)).max())
-    return holds(gap < Bar.ROUNDING), {}
+    return holds(gap < Tolerance.ROUNDING), {}
 
 
 @claim("gradient.no-closed-form")
@@ -206,11 +206,11 @@ def max_entry(
     best = np.array([_best_scales_by_largest_entry(n, count, seed) for n in sizes])
     inside = ((best >= low) & (best <= high)).mean(axis=0)
     correlation = pearsonr(np.log(sizes)[:, None], np.log(best), axis=0).statistic
-    alike = float(np.mean((inside > Bar.HALF) & (correlation < Bar.HALF)))
-    verdict = Verdict.WRONG if alike < Bar.TWENTIETH else Verdict.OPEN
+    alike = float(np.mean((inside > Tolerance.HALF) & (correlation < Tolerance.HALF)))
+    verdict = Verdict.WRONG if alike < Tolerance.CLOSE else Verdict.OPEN
     numbers = {"count": count, "keys": listed("{}", sizes), "alike": 100 * alike}
     numbers |= {"medians": listed("{:.1f}", np.median(best, axis=1))}
-    return Verdict.HOLDS_WITHIN if alike > Bar.HALF else verdict, numbers
+    return Verdict.HOLDS_WITHIN if alike > Tolerance.HALF else verdict, numbers
 
 
 @claim("comments.power")
@@ -235,8 +235,8 @@ def power(
     measured = by_input if rescaled else by_input + 1.0  # by the chain rule
     ys = [power_softmax(rng.standard_normal((1000, n)), exponent) for n in keys]
     sums = [exponent * float(1.0 - rows.collision_probability(y).mean()) for y in ys]
-    of_factor = max(forward, abs(measured - backward)) < Bar.ROUNDING
-    return holds(of_factor, close(sums[1], sums[0], Bar.TENTH)), {"sums": sums}
+    of_factor = max(forward, abs(measured - backward)) < Tolerance.ROUNDING
+    return holds(of_factor, close(sums[1], sums[0], Tolerance.TENTH)), {"sums": sums}
 
 
 @claim("comments.epsilon")
@@ -247,7 +247,7 @@ def epsilon(constant: float = 1e-6, seed: int = 31) -> Decision:
     plain, *others = (power_softmax(c * x, epsilon=constant) for c in factors)
     changes = [float(np.abs(one - plain).sum(axis=1).mean()) for one in others]
     numbers = {"changes": listed("{:.1e} at c = {:g}", changes, factors[1:])}
-    return holds(max(changes) > Bar.ROUNDING), numbers
+    return holds(max(changes) > Tolerance.ROUNDING), numbers
 
 
 @claim("comments.sparsity")
@@ -263,7 +263,7 @@ def sparsity(
     softmax = [1.0 / (1.0 + (n - 1.0) * np.exp(-2.0)) for n in keys]
     numbers = {"keys": keys, "shares": listed("{:.2f}", shares)}
     numbers |= {"softmax": listed("{:.1g}", softmax)}
-    return holds(*(share > Bar.NINE_TENTHS for share in shares)), numbers
+    return holds(*(share > Tolerance.NINE_TENTHS for share in shares)), numbers
 
 
 @claim("comments.lipschitz")

@@ -11,8 +11,8 @@ import numpy as np
 
 from attnlib.checking import FloatArray
 from claims.registry import (
-    Bar,
     Decision,
+    Tolerance,
     Verdict,
     claim,
     close,
@@ -82,8 +82,8 @@ def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
     limit = math.exp(spread - 3.0) / (FAR - 1.0 + math.exp(spread)) * float(FAR) ** power
     heads = recorded()["SmolLM2"]
     own = float(np.median(heads["weight"]))
-    like = abs(own + power) < Bar.TENTH
-    return extended_unless(like, close(limit, 1.0, Bar.IN_THE_LIMIT)), {
+    like = abs(own + power) < Tolerance.TENTH
+    return extended_unless(like, close(limit, 1.0, Tolerance.IN_THE_LIMIT)), {
         "beyond": 100 * np.mean(heads["range"] > math.log(LONGEST)),
         "heads": heads["range"].size,
         "range": np.median(heads["range"]),
@@ -122,7 +122,7 @@ def vanishing(
 def _most(exponents: FloatArray, sign: float) -> bool:
     """Return whether most heads surely change by this sign, and few surely otherwise."""
     low, high = np.sort(sign * exponents[1:], axis=0)
-    return bool(np.median(low) > 0.0 and np.mean(high < 0.0) < Bar.TENTH)
+    return bool(np.median(low) > 0.0 and np.mean(high < 0.0) < Tolerance.TENTH)
 
 
 def _falls(exponents: FloatArray) -> str:
@@ -152,7 +152,7 @@ def gaps(
         return float(np.mean((low > one) | (high < one)))
 
     without = missed(1.0 if exponent is None else exponent) > by_chance
-    if min(near) < 1.0 - Bar.TENTH:
+    if min(near) < 1.0 - Tolerance.TENTH:
         verdict = Verdict.WRONG
     elif exponent is None:
         verdict = Verdict.HOLDS_WITHIN if without else Verdict.OPEN
@@ -178,7 +178,7 @@ def moments(power: float = 1.0, by: str = "variance") -> Decision:
     centred = scores - scores.mean()
     error = [np.sum(((1.0 + u * centred) / scores.size - (scores == 4.0)) ** 2) for u in range(3)]
     best = 1.0 + (error[0] - error[2]) / (2.0 * (error[0] - 2.0 * error[1] + error[2]))
-    proved = close(best, centred[-1] / scores.var() ** power, Bar.ROUNDING * scores.size)
+    proved = close(best, centred[-1] / scores.var() ** power, Tolerance.ROUNDING * scores.size)
     found = needles()
     rules = {name: found["gap"] / found[name] for name in ("variance", "slope")}
     off = {  # by how many octaves a rule, kept on the grid of multipliers, misses
@@ -186,5 +186,5 @@ def moments(power: float = 1.0, by: str = "variance") -> Decision:
         for name, rule in rules.items()
     }
     numbers = {"heads": found["best"].size, "rule": np.median(rules["variance"]), "off": off}
-    verdict = extended_unless(off[by] < Bar.HALF, proved, Verdict.HOLDS_WITHIN)
+    verdict = extended_unless(off[by] < Tolerance.HALF, proved, Verdict.HOLDS_WITHIN)
     return verdict, {"best": best, **numbers, "wanted": np.median(found["best"])}

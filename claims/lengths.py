@@ -1,7 +1,8 @@
 """Claims of other authors on the number of keys: posts and papers that the book does not follow.
 
 Su Jianlin's posts on entropy (sources 010 to 015), YaRN (017), Scalable-Softmax (018), the phases
-of Chen and others (019), of Giorlandino and Goldt (020), and scale-invariant attention (021).
+of Chen and others (019), of Giorlandino and Goldt (020), scale-invariant attention (021), and a
+repository (024).
 """
 
 import math
@@ -16,8 +17,8 @@ from attnlib.checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
 from claims.registry import (
     RAISED,
-    Bar,
     Decision,
+    Tolerance,
     Verdict,
     claim,
     close,
@@ -52,7 +53,7 @@ def entropy_linear(
     """The claim is log n − H ≈ coefficient·λd at each of these λ."""
     true = [fallen(d, one) for one in multipliers]
     claimed = [coefficient * one * d for one in multipliers]
-    good = [close(*both, Bar.TWENTIETH) for both in zip(true, claimed, strict=True)]
+    good = [close(*both, Tolerance.CLOSE) for both in zip(true, claimed, strict=True)]
     return holds_within(*good), {
         "pairs": listed("{:.2f} at λ = {:g}, against {:.2f}", true, multipliers, claimed)
     }
@@ -70,7 +71,7 @@ def kappa(scales: tuple[float, ...] = (1.0, 2.0), power: float = 1.0, n: int = 3
     for alpha in scales:
         plain, kept = mean_entropy(alpha, n), mean_entropy(alpha, REFERENCE)
         shares.append((plain - mean_entropy(factor * alpha, n)) / (plain - kept))
-    good = [Bar.TENTH < share < 1.0 for share in shares]
+    good = [Tolerance.TENTH < share < 1.0 for share in shares]
     return holds_within(*good), {"shares": listed("{:.2f} at α = {:g}", shares, scales)}
 
 
@@ -85,9 +86,9 @@ def natural_log(power: float = 1.0, keys: tuple[int, ...] = (512, 4096, 10**6)) 
     passed = exact.gradient(Normal(), scales, keys) / scales
     bounds = freezing.critical_alpha(np.array(keys, dtype=float)) / scales
     in_the_limit = bool((passed <= bounds).all()) and power_of(np.log(keys), bounds) < 0.0
-    enough = 2.0 / Bar.TENTH**2 / math.log(10.0)
+    enough = 2.0 / Tolerance.TENTH**2 / math.log(10.0)
     numbers = {"passed": passed, "enough": f"{enough:.0f}".translate(RAISED)}
-    return holds(in_the_limit, (passed < Bar.TENTH).all()), numbers
+    return holds(in_the_limit, (passed < Tolerance.TENTH).all()), numbers
 
 
 def largest(law: Law, n: float) -> float:
@@ -113,8 +114,8 @@ def fast_entropy(
     entropy = np.log(total) - ahead * np.exp(lead) / total * lead
     bound = math.log(n) - share * lead * (1.0 - ahead / n)
     true = {
-        "approximation": close(claimed, fall, Bar.FIFTH),
-        "lower bound": bool((entropy >= bound - Bar.ROUNDING).all()),
+        "approximation": close(claimed, fall, Tolerance.FIFTH),
+        "lower bound": bool((entropy >= bound - Tolerance.ROUNDING).all()),
     }
     return holds(*(true[one] for one in readings)), {"fall": fall, "claimed": claimed}
 
@@ -124,7 +125,7 @@ def fast_law(laws: tuple[Law, ...] = (Cosine(3), Normal()), growth: float = 0.0)
     """The claim: s_max − s̄ grows as (log n)^growth, so that λ goes like (log n)^(1 − growth)."""
     keys = (float(2**10), float(2**40))
     found = [power_of(np.log(keys), [largest(law, n) for n in keys]) for law in laws]
-    good = [abs(one - growth) < Bar.TENTH for one in found]
+    good = [abs(one - growth) < Tolerance.TENTH for one in found]
     return holds_within(*good), {"found": listed("{:.2f}", found)}
 
 
@@ -134,8 +135,8 @@ def base_512(absorbed: bool = True, lengths: tuple[int, ...] = (4096, 32768)) ->
     keys = 2.0 ** np.arange(4, 21)
     reference, *others = (np.log(keys) / np.log(base) for base in (REFERENCE, *lengths))
     ratios = reference / others
-    small = (ratios[:, 0] - 1.0 < Bar.FIFTH).all()
-    same = np.ptp(ratios, axis=1).max() < Bar.ROUNDING
+    small = (ratios[:, 0] - 1.0 < Tolerance.FIFTH).all()
+    same = np.ptp(ratios, axis=1).max() < Tolerance.ROUNDING
     return holds(same and (absorbed or small)), {"ratios": ratios[:, 0]}
 
 
@@ -143,7 +144,7 @@ def base_512(absorbed: bool = True, lengths: tuple[int, ...] = (4096, 32768)) ->
 def eight_log(coefficient: float = 8.33, multiplier: float = 1.0) -> Decision:
     """The claim: 2·log n word vectors need d = coefficient·log n dimensions, at this λ."""
     found = [2.0 * d / fallen(d, multiplier) for d in (32, 128, 512)]
-    return holds_within(close(found, coefficient, Bar.TWENTIETH)), {"found": found}
+    return holds_within(close(found, coefficient, Tolerance.CLOSE)), {"found": found}
 
 
 @claim("su.lower-bound")
@@ -166,7 +167,7 @@ def four_log(coefficient: float = 4.0, other: float = 3.5, n: int = 256) -> Deci
     """The claim: at this n and d = 128 α* is nearer to coefficient·log n than to other·log n."""
     ratio = float(annealed.best_alpha(Cosine(128), n)) / math.log(n)
     nearer = abs(ratio - coefficient) < abs(ratio - other)
-    return holds_within(nearer and close(ratio, coefficient, Bar.TWENTIETH)), {"ratio": ratio}
+    return holds_within(nearer and close(ratio, coefficient, Tolerance.CLOSE)), {"ratio": ratio}
 
 
 @claim("su.square")
@@ -175,7 +176,7 @@ def square(coefficient: float = 0.2, ratios: tuple[float, ...] = (2.0, 8.0, 32.0
     logs = np.log(ratios)
     errors = (1.0 + 0.1 * logs) ** 2 / (1.0 + coefficient * logs) - 1.0
     shown = listed("{:.1f} % for r = {:g}", 100.0 * errors, ratios)
-    return holds_within(np.abs(errors).max() < Bar.TENTH), {"errors": shown}
+    return holds_within(np.abs(errors).max() < Tolerance.TENTH), {"errors": shown}
 
 
 @claim("su.half")
@@ -200,7 +201,7 @@ def closer(alignments: tuple[float, ...] = (1.0, -1.0), extension: float = 16.0)
 
     gains = product(distances / extension) - product(distances)
     shares = [float(np.mean(sign * gains > 0.0)) for sign in alignments]
-    good = [share > Bar.NINE_TENTHS for share in shares]
+    good = [share > Tolerance.NINE_TENTHS for share in shares]
     return holds_within(*good), {"shares": listed("{:.0f} %", [100 * one for one in shares])}
 
 
@@ -218,7 +219,7 @@ def yarn_power(power: float = 2.0, train: int = 4096) -> Decision:
     """The claim: YaRN's factor on the logits goes like (log n)^power, from 2 to 32 times L."""
     keys = np.array([2.0 * train, 32.0 * train])
     found = power_of(np.log(keys), (1.0 + 0.1 * np.log(keys / train)) ** 2)
-    return holds_within(close(found, power, Bar.FIFTH)), {"found": found}
+    return holds_within(close(found, power, Tolerance.FIFTH)), {"found": found}
 
 
 def margin(multiplier: Callable[[int], float], n: int) -> float:
@@ -234,7 +235,7 @@ def close_to_one(s: float = 0.43, keys: tuple[int, ...] = (2, 10, 100, 1000)) ->
     weights = [1.0 / (1.0 + (n - 1) * math.exp(-5.0 * s * math.log(n))) for n in keys]
     plain = [1.0 / (1.0 + (n - 1) * math.exp(-5.0)) for n in keys]
     shown = listed("{:.3f} for n = {} (softmax: {:.3f})", weights, keys, plain)
-    good = [close(one, 1.0, Bar.FIFTH) for one in weights]
+    good = [close(one, 1.0, Tolerance.FIFTH) for one in weights]
     return holds_within(*good), {"weights": shown}
 
 
@@ -256,7 +257,7 @@ def ssmax_margin(scales: tuple[float, ...] = (0.43, 1.0), multiple: float = 1.0)
     ]
     least, most = np.min(weights), np.max(weights)
     shown = listed("{} for s = {:g}", [listed("{:.2f}", row) for row in enough], scales)
-    return holds_within(least > Bar.HALF), {"least": least, "most": most, "enough": shown}
+    return holds_within(least > Tolerance.HALF), {"least": least, "most": most, "enough": shown}
 
 
 @claim("ssmax.indefinitely")
@@ -264,7 +265,7 @@ def indefinitely(grows: bool = False) -> Decision:
     """The claim: with a constant scale, or one like log n, the margin grows by log n."""
     margins = [margin(math.log if grows else lambda n: 1.0, n) for n in (100, 10**6)]
     slope = (margins[1] - margins[0]) / math.log(10**4)
-    return holds_within(close(slope, 1.0, Bar.TWENTIETH)), {"margins": margins, "slope": slope}
+    return holds_within(close(slope, 1.0, Tolerance.CLOSE)), {"margins": margins, "slope": slope}
 
 
 # --- phases ---------------------------------------------------------------------------------------
@@ -289,7 +290,7 @@ def phases(factors: tuple[float, float] = (0.5, 1.5), rho: float = 0.3) -> Decis
         return float(rho / norm)
 
     both = [cosine(factor, 1e12) for factor in factors]
-    good = close(both, [1.0, rho], Bar.IN_THE_LIMIT)
+    good = close(both, [1.0, rho], Tolerance.IN_THE_LIMIT)
     return holds(good), {"both": both}
 
 
@@ -299,7 +300,7 @@ def participation(power: float = 1.0, ratios: tuple[float, ...] = (1.5, 2.0, 3.0
     x, n = np.array(ratios)[:, None], np.array([4096.0, LARGEST])
     found = exact.collision_probability(Normal(), x * np.sqrt(2.0 * np.log(n)), n)
     near, far = (found - (1.0 - x**-power)).T
-    good = ((far > 0.0) & (far < near) & (far < Bar.TWENTIETH)).all()
+    good = ((far > 0.0) & (far < near) & (far < Tolerance.CLOSE)).all()
     return holds_within(good), {"gaps": far, "found": found[0]}
 
 
@@ -308,7 +309,7 @@ def critical_beta(value: float = math.sqrt(2.0)) -> Decision:
     """The claim: rows of n independent scores freeze at α = value·√(log n)."""
     keys = np.array([64.0, 4096.0, 10.0**9])
     found = freezing.critical_alpha(keys) / np.sqrt(np.log(keys))
-    return holds(np.abs(found - value).max() < Bar.ROUNDING), {"value_found": float(found[0])}
+    return holds(np.abs(found - value).max() < Tolerance.ROUNDING), {"value_found": float(found[0])}
 
 
 @claim("giorlandino.gradient")
@@ -346,7 +347,7 @@ def root_log(power: float = 0.5, tau: float = 10.0) -> Decision:
     off = float(np.abs(line(logs**power) - entropies).max())
     sublinear = bool(np.all(np.diff(entropies / logs) < 0.0))
     numbers = {"off": off, "ends": entropies[[0, -1]]}
-    return holds_within(sublinear and off < Bar.TWENTIETH), numbers
+    return holds_within(sublinear and off < Tolerance.CLOSE), numbers
 
 
 @claim("anson.ranges")
@@ -365,7 +366,22 @@ def recent(invariance: bool = True, tau: float = 10.0) -> Decision:
     means = 1.0 / (t / tau + 1.0) if invariance else np.ones_like(t)
     shares = [float(means[:100].sum() / means[:n].sum()) for n in (1000, 100_000)]
     blind = 1000 / 100_000  # by how much it falls if the distance does not count
-    return holds_within(shares[1] / shares[0] > blind**Bar.HALF), {"shares": shares}
+    return holds_within(shares[1] / shares[0] > blind**Tolerance.HALF), {"shares": shares}
 
 
 not_checked("su.masked", "yarn.uniform", "yarn.fit", "ssmax.loss", "ssmax.needle", "anson.losses")
+
+
+@claim("chiang.log-length")
+def log_length(biases: tuple[float, ...] = (0.0, 1.0), n: int = 100, seed: int = 0) -> Decision:
+    """The claim: the layer's input of the queries times log n scales the logits by log n."""
+    rng = np.random.default_rng(seed)
+    x, query, key = rng.standard_normal((n, 8)), *rng.standard_normal((2, 8, 8))
+
+    def off(bias: float) -> float:
+        plain, scaled = ((c * x @ query + bias) @ (x @ key).T for c in (1.0, math.log(n)))
+        return float(np.abs(scaled - math.log(n) * plain).max() / np.abs(scaled).max())
+
+    found = [off(bias) for bias in biases]
+    numbers = {"worst": max(found), "factor": math.log(n)}
+    return holds(*(one < Tolerance.ROUNDING for one in found)), numbers

@@ -10,8 +10,8 @@ from attnlib import exact
 from attnlib.checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from claims.registry import (
-    Bar,
     Decision,
+    Tolerance,
     claim,
     close,
     holds,
@@ -30,7 +30,7 @@ TEMPERATURES: FloatArray = 2.0 ** np.arange(-4.0, 4.1, 0.5)
 def under_scaled(std: float = 0.102, n: int = 256, d: int = 64) -> Decision:
     """The claim is that the output has this std, to three decimals."""
     computed, one_less = (float(exact.output_std(DotProduct(d), 1.0, m)) for m in (n, n - 1))
-    agree = abs(computed - std) < 0.0005 and computed < Bar.HALF
+    agree = abs(computed - std) < 0.0005 and computed < Tolerance.HALF
     return holds(agree), {"computed": computed, "fewer": n - 1, "one_less": one_less}
 
 
@@ -51,7 +51,7 @@ def spike(scale: float = 1.0) -> Decision:
     n = np.array([[64], [4096]])
     gaps = scale - exact.output_std(Normal(), 1.0 / t, n)
     predicted = t * exact.gradient_limit(Normal(), n) / 2.0
-    first_order = close(gaps[:, -1], predicted[:, -1], Bar.HUNDREDTH)
+    first_order = close(gaps[:, -1], predicted[:, -1], Tolerance.HUNDREDTH)
     return holds(first_order), {"few": gaps[0], "many": gaps[1]}
 
 
@@ -78,8 +78,10 @@ def lognormal(
         if n <= FIGURE_KEYS:  # beyond, log Z hardly varies
             distances[n] = _distance_of_weights(rng, alpha[0], n)
     apart = list(distances.values())
-    becomes_right = max(errors[max(sizes)] / 100, min(apart, default=0.0)) < Bar.TWENTIETH
-    near = max(errors.values()) < 100 * Bar.FIFTH and max(apart, default=0.0) < Bar.TWENTIETH
+    becomes_right = max(errors[max(sizes)] / 100, min(apart, default=0.0)) < Tolerance.CLOSE
+    near = (
+        max(errors.values()) < 100 * Tolerance.FIFTH and max(apart, default=0.0) < Tolerance.CLOSE
+    )
     return holds_within(becomes_right, becomes_right and near), {
         "errors": listed("{:.3g} % (n = {:.5g})", errors.values(), errors),
         "limits": listed("{:.2f}", critical.values()),
@@ -119,10 +121,10 @@ def factor(
         100 * (float(np.sqrt(n / constant) * exact.output_std(Normal(), 1.0 / t, n)) - 1.0)
         for t, n in ((1.0, 10**9), (0.9, 4096), (1.1, 4096))
     )
-    near = max(map(abs, errors.values())) < 100 * Bar.TWENTIETH
+    near = max(map(abs, errors.values())) < 100 * Tolerance.CLOSE
     shown = listed("{:+.1f} % (n = {})", [errors[n, 64] for n in sizes], sizes)
     numbers = {"errors": shown, "limit": abs(many), "beside": beside}
-    return holds_within(near and abs(many) < 100 * Bar.IN_THE_LIMIT), numbers
+    return holds_within(near and abs(many) < 100 * Tolerance.IN_THE_LIMIT), numbers
 
 
 @claim("output.figure")
@@ -137,8 +139,8 @@ def figure(exponent: float = 1.0, flat_exponent: float = -0.5) -> Decision:
         "log-normal, t = 1": abs(float(rule[t == 1.0][0]) - 1.0),
         "flat, t = 16": abs(n**flat_exponent / float(computed[-1]) - 1.0),
     }
-    in_place = all(errors[x] < Bar.HUNDREDTH for x in ("log-normal, t = 1", "flat, t = 16"))
-    return holds_within(max(errors.values()) < Bar.FIFTH and in_place), {
+    in_place = all(errors[x] < Tolerance.HUNDREDTH for x in ("log-normal, t = 1", "flat, t = 16"))
+    return holds_within(max(errors.values()) < Tolerance.FIFTH and in_place), {
         "errors": listed("{:.2g} % ({})", [100 * x for x in errors.values()], errors),
         "between": float(np.exp(0.5 / t[5] ** 2) / np.sqrt(n) / computed[5]),
     }

@@ -28,7 +28,7 @@ class Source(NamedTuple):
     """Where the text can be had, of a source that no chapter follows."""
 
 
-class Bar:
+class Tolerance:
     """The thresholds of the checks: what words mean in numbers, if the evidence gives no other."""
 
     ROUNDING = 1e-12
@@ -37,7 +37,7 @@ class Bar:
     """What is said of a limit is computed so far out that less than this is left to it."""
     HUNDREDTH = 0.01
     """The exponent of a power law, measured where the law is reached, is off by less."""
-    TWENTIETH = 0.05
+    CLOSE = 0.05
     """A good fit errs by less, and two curves that differ by less are one."""
     TENTH = 0.1
     """What is about right errs by less, and what has vanished is less than that of what it was."""
@@ -176,7 +176,7 @@ def extended_unless(as_said: Any, true: Any, whole: Verdict = Verdict.HOLDS) -> 
     return whole if as_said else Verdict.EXTENDED
 
 
-def close(measured: ArrayLike, claimed: ArrayLike, bar: float = Bar.ROUNDING) -> bool:
+def close(measured: ArrayLike, claimed: ArrayLike, bar: float = Tolerance.ROUNDING) -> bool:
     """Return whether numbers are the claimed ones, up to a relative error."""
     return bool((np.abs(np.divide(measured, claimed) - 1.0) < bar).all())
 
@@ -213,4 +213,4 @@ def check(identifier: str) -> Outcome:
 
 def check_all() -> list[Outcome]:
     """Run every check, source by source, in the order of the statements."""
-    return [check(one) for one in sorted(STATEMENTS, key=lambda one: STATEMENTS[one].source)]
+    return [check(name) for name in sorted(STATEMENTS, key=lambda name: STATEMENTS[name].source)]

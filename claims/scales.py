@@ -18,8 +18,8 @@ from attnlib.checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
 from claims import symbolic
 from claims.registry import (
-    Bar,
     Decision,
+    Tolerance,
     Verdict,
     claim,
     close,
@@ -61,8 +61,8 @@ def normal_approximation(
         exact.collision_probability(Normal(), a, sizes) * sizes / (factor * np.exp(exponent * a**2))
         for a in (0.5 * np.sqrt(np.log(sizes)), annealed.best_alpha(Normal(), sizes))
     )
-    right = close(low[-1], 1.0, Bar.IN_THE_LIMIT) and close(low, 1.0, Bar.TENTH)
-    there = right and close(best[:2], 1.0, Bar.TENTH)
+    right = close(low[-1], 1.0, Tolerance.IN_THE_LIMIT) and close(low, 1.0, Tolerance.TENTH)
+    there = right and close(best[:2], 1.0, Tolerance.TENTH)
     verdict = holds(right, there) if up_to_the_best else holds_within(right)
     at = annealed.best_alpha(Normal(), sizes[:2])
     ours, theirs = (one.gradient(Normal(), at, sizes[:2]) for one in (exact, annealed))
@@ -83,11 +83,11 @@ def fit(
     best, form = annealed.best_alpha(law, GRID), np.log(GRID) ** power
     error, fitted = coefficient * form / best - 1.0, _fitted(law, power)
     mean = float(np.abs(error).mean())
-    to_the_digit = abs(coefficient - fitted) < Bar.HALF * last_digit
+    to_the_digit = abs(coefficient - fitted) < Tolerance.HALF * last_digit
     numbers = {"mean": 100 * mean, "ends": 100 * error[[0, -1]], "shape": _name(power)}
     largest = float(np.abs(fitted * form / best - 1.0).max())
     refit = {"coefficient": fitted, "largest": 100 * largest}
-    return holds_within(to_the_digit and mean < Bar.TWENTIETH), {**numbers, **refit}
+    return holds_within(to_the_digit and mean < Tolerance.CLOSE), {**numbers, **refit}
 
 
 def _fitted(law: Law, power: float) -> float:
@@ -104,7 +104,7 @@ def in_range(low: float = 2.0, high: float = 3.0, dimension: int | None = None) 
     inside = (best >= low) & (best <= high)
     keys = GRID[inside] if inside.any() else [0.0]
     numbers = {"share": 100 * inside.mean(), "keys": (keys[0], keys[-1]), "ends": best[[0, -1]]}
-    return holds_within(inside.mean() >= Bar.NINE_TENTHS), numbers
+    return holds_within(inside.mean() >= Tolerance.NINE_TENTHS), numbers
 
 
 @claim("normal.recommend")
@@ -115,7 +115,7 @@ def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Dec
     s = Normal().sample(np.random.default_rng(seed), 2000, n)
     mean = exact.gradient(Normal(), alphas, n)
     median = [float(np.median(rows.gradient(s, a))) for a in alphas]
-    better = [own.mean() > Bar.NINE_TENTHS, *(size[1] > size[0] for size in (mean, median))]
+    better = [own.mean() > Tolerance.NINE_TENTHS, *(size[1] > size[0] for size in (mean, median))]
     numbers = {"n": n, "mean": mean, "more": median[1] - median[0], "share": 100 * own.mean()}
     verdict = {3: Verdict.HOLDS_WITHIN, 0: Verdict.WRONG}.get(sum(better), Verdict.OPEN)
     return verdict, {**numbers, "limit": float(exact.gradient_limit(Normal(), n))}
@@ -126,9 +126,9 @@ def recommend(scale: float = 2.5, reference: float = 1.0, seed: int = 22) -> Dec
 def figure(coefficient: float = 0.84, power: float = 0.5, dimension: int | None = None) -> Decision:
     """The fitted curve is coefficient·(log n)^power."""
     best = annealed.best_alpha(_law(dimension), GRID)
-    near = np.abs(coefficient * np.log(GRID) ** power - best) < Bar.TWENTIETH * best.max()
+    near = np.abs(coefficient * np.log(GRID) ** power - best) < Tolerance.CLOSE * best.max()
     numbers = {"ends": best[[0, -1]], "shape": _name(power), "share": 100 * near.mean()}
-    return holds_within(near.mean() > Bar.NINE_TENTHS), numbers
+    return holds_within(near.mean() > Tolerance.NINE_TENTHS), numbers
 
 
 @claim("cosine.density")
@@ -192,7 +192,7 @@ def explains(
             f"{assumed:.1f} at d = {dimension}"
         )
     at_own, at_128 = zip(*near, strict=True)
-    right = max(kept) < 100 * Bar.TENTH and (any(at_own) or all(at_128))
+    right = max(kept) < 100 * Tolerance.TENTH and (any(at_own) or all(at_128))
     numbers = {"systems": "; ".join(lines), "kept": max(kept)}
     return holds_within(right, right and all(at_own)), numbers
 
@@ -201,7 +201,7 @@ def explains(
 def coefficient_changes(changes: bool = True, dimensions: tuple[int, ...] = HEADS) -> Decision:
     """The claim, or with `changes` false its opposite: one coefficient for each d."""
     found = [_fitted(Cosine(d), 1.0) for d in dimensions]
-    different = max(found) > (1.0 + Bar.TENTH) * min(found)
+    different = max(found) > (1.0 + Tolerance.TENTH) * min(found)
     return holds(different == changes), {"found": listed("{:.2f} (d = {})", found, dimensions)}
 
 
@@ -215,7 +215,7 @@ def inverse_sqrt(
     # RMS normalisation makes |q| = |k| = √d, so q·k = d cos
     on = {"the cosine": best, "q·k": best / dimensions}
     powers = {name: power_of(dimensions[1:] - 3.0, factor[1:]) for name, factor in on.items()}
-    right = [abs(powers[name] - exponent) < Bar.HUNDREDTH for name in factors]
+    right = [abs(powers[name] - exponent) < Tolerance.HUNDREDTH for name in factors]
     numbers = {"cosine": powers["the cosine"], "product": powers["q·k"]}
     return holds_within(*right), {"n": n, "best": best, **numbers}
 
@@ -227,7 +227,7 @@ def rmsnorm(exponents: tuple[float, float] = (-0.5, -1.0), dimension: int = 128)
     # RMS normalisation makes |q| = |k| = √d, so q·k = d cos
     ratios = [30.0 * dimension ** (exponent + 1.0) / best for exponent in exponents]
     shares = [float(np.mean(_near(one))) for one in ratios]
-    fitting = sum(share >= Bar.NINE_TENTHS for share in shares)
+    fitting = sum(share >= Tolerance.NINE_TENTHS for share in shares)
     wide = (*HEADS, 512)
     roots = [float(annealed.best_alpha(Cosine(d), 4096)) / np.sqrt(d) for d in wide]
     return Verdict.ANSWERED if fitting == 1 else Verdict.OPEN, {
@@ -254,7 +254,7 @@ def slow(
     ]
     words = [f"cosine, d = {x.d}" if isinstance(x, Cosine) else "normal" for x in laws]
     slower = [one < other for one, other in zip(slopes, beside, strict=True)]
-    return holds_within(max(slopes) < Bar.TENTH, all(slower)), {
+    return holds_within(max(slopes) < Tolerance.TENTH, all(slower)), {
         "slopes": listed("{:.2f} ({})", [max(slope, 0.0) for slope in slopes], words),
         "beside": listed("{:.2f}", beside),
     }
@@ -279,7 +279,7 @@ def half_length(fraction: float = 0.5, most: float = 2 / 3) -> Decision:
         alpha = annealed.best_alpha(Normal(), fraction * length)
         top = annealed.gradient(Normal(), annealed.best_alpha(Normal(), n), n)
         loss = 1.0 - annealed.gradient(Normal(), alpha, n) / top
-        shares.append(float((loss < Bar.TWENTIETH).mean()))
+        shares.append(float((loss < Tolerance.CLOSE).mean()))
     shown = listed("{:.0f} % (L = {})", [100 * share for share in shares], lengths)
     return holds_within(min(shares) > most), {"shares": shown}
 
@@ -290,7 +290,7 @@ def _law(dimension: int | None) -> Normal | Cosine:
 
 def _near(ratio: Any) -> Any:
     """Return whether two scales are a fifth apart at most."""
-    return (ratio > 1.0 - Bar.FIFTH) & (ratio < 1.0 / (1.0 - Bar.FIFTH))
+    return (ratio > 1.0 - Tolerance.FIFTH) & (ratio < 1.0 / (1.0 - Tolerance.FIFTH))
 
 
 def _name(power: float) -> str:

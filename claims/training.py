@@ -17,8 +17,8 @@ from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import DotProduct
 from claims.registry import (
     RAISED,
-    Bar,
     Decision,
+    Tolerance,
     Verdict,
     claim,
     extended_unless,
@@ -60,7 +60,7 @@ def recorded(experiment: str) -> "Sequence[Outcome]":
     """Return the recorded runs of an experiment."""
     from experiments import records
 
-    return records.together(experiment, *FURTHER.get(experiment, ()))
+    return records.merge_runs(experiment, *FURTHER.get(experiment, ()))
 
 
 @claim("training.worse", experiments=("source_start", "learning_rate"))
@@ -236,7 +236,7 @@ def power_faster(
         "measured": [*measured.values()],
         "rate": RATES["attention"][rate],
     }
-    return holds_within(*(larger > Bar.HALF and sign for sign in signs)), shown
+    return holds_within(*(larger > Tolerance.HALF and sign for sign in signs)), shown
 
 
 @claim("comments.not-rnn")
@@ -264,9 +264,9 @@ def not_rnn(
                 )
             )
             cells.append((attention, recurrent, "normalised" if normalised else "plain", gain))
-    level = all(abs(attention) < Bar.TWENTIETH for attention, *_ in cells)
+    level = all(abs(attention) < Tolerance.CLOSE for attention, *_ in cells)
     kept = all(
-        attention > -Bar.TWENTIETH and recurrent < -Bar.TENTH
+        attention > -Tolerance.CLOSE and recurrent < -Tolerance.TENTH
         for attention, recurrent, _, gain in cells
         if gain == gains[0]
     )
@@ -299,10 +299,10 @@ def not_learning_rate(
     descent, adam = (best(alpha, RATES[one], one) for one in optimisers)
     scaled = best(1.0, [10.0], "descent")
     cured = scaled.value if cure == "scale" else min(descent.value, adam.value)
-    if cured < Bar.TENTH:
+    if cured < Tolerance.TENTH:
         verdict = Verdict.WRONG
     else:
-        stuck = cured > Bar.HALF and scaled.value < Bar.TENTH
+        stuck = cured > Tolerance.HALF and scaled.value < Tolerance.TENTH
         verdict = Verdict.HOLDS_WITHIN if stuck else Verdict.OPEN
     counts = [len(RATES[one]) for one in optimisers]
     return verdict, {"rates": counts, "descent": descent, "adam": adam, "scaled": scaled}

@@ -1,7 +1,9 @@
-"""Claims on the mean and variance of a dot product (sources 001, 004), and on softmax of it.
+"""Claims on the mean and variance of a dot product (sources 001, 004, 009), and on softmax of it.
 
 Chapters: variance, jacobian, gradient; of the scores that a head scales (002), almost_scaled.
 """
+
+import math
 
 import numpy as np
 import sympy
@@ -12,8 +14,8 @@ from attnlib.scores import DotProduct
 from claims import symbolic
 from claims.registry import (
     RAISED,
-    Bar,
     Decision,
+    Tolerance,
     claim,
     close,
     extended_unless,
@@ -128,7 +130,7 @@ def components(
         products = rng.standard_normal((1000, 1, d)) * rng.standard_normal((1000, 4, d))
         spread["terms"].append(products[:, 0, :4].std(axis=1).mean())
         spread["scores"].append(products.sum(axis=2).std(axis=1).mean())
-    return holds(*(spread[one][0] < Bar.HALF * spread[one][1] for one in readings)), spread
+    return holds(*(spread[one][0] < Tolerance.HALF * spread[one][1] for one in readings)), spread
 
 
 @claim("variance.softmax-exaggerates")
@@ -145,8 +147,8 @@ def softmax_exaggerates(
     largest = np.median(claimed.max(axis=1))
     typical = [a * typical_complement(p) for a, p in zip(alphas, (claimed, scaled), strict=True)]
     mean = exact.gradient(DotProduct(d), alphas, VECTORS)
-    true = largest > Bar.NINE_TENTHS and typical[0] <= Bar.HALF * typical[1]
-    as_said = typical_row_only or mean[0] < Bar.HALF * mean[1]
+    true = largest > Tolerance.NINE_TENTHS and typical[0] <= Tolerance.HALF * typical[1]
+    as_said = typical_row_only or mean[0] < Tolerance.HALF * mean[1]
     numbers = {"d": d, "largest": largest, "typical": typical, "mean": mean}
     return extended_unless(as_said, true), numbers
 
@@ -158,9 +160,9 @@ def one_hot(
     """Scores are multiplied by d^exponent; very close is what most rows are, at each d."""
     rng = np.random.default_rng(seed)
     largest = [weights(rng, d, VECTORS, exponent).max(axis=1) for d in dimensions]
-    shares = [float(np.mean(weight > Bar.NINE_TENTHS)) for weight in largest]
+    shares = [float(np.mean(weight > Tolerance.NINE_TENTHS)) for weight in largest]
     numbers = {"shares": listed("{:.0f} % (d = {})", [100 * one for one in shares], dimensions)}
-    return holds(*(share > Bar.HALF for share in shares)), numbers
+    return holds(*(share > Tolerance.HALF for share in shares)), numbers
 
 
 @claim("variance.ranges")
@@ -198,10 +200,12 @@ def vanishing_chain(
     mean = [float(exact.gradient(law, alpha, n)) for law, alpha in laws]
     own = [one / alpha for one, (_, alpha) in zip(mean, laws, strict=True)]
     rescued = typical_complement(weights(rng, dimensions[1], n, -0.5, count=4000))
-    vanished = typical[1] < Bar.TENTH * min(typical[0], rescued) and own[1] < Bar.HALF * own[0]
-    as_said = own_inputs_only or mean[1] < Bar.HALF * mean[0]
+    vanished = (
+        typical[1] < Tolerance.TENTH * min(typical[0], rescued) and own[1] < Tolerance.HALF * own[0]
+    )
+    as_said = own_inputs_only or mean[1] < Tolerance.HALF * mean[0]
     numbers = {"largest": largest, "typical": typical, "rescued": rescued}
-    verdict = extended_unless(as_said, largest[1] >= Bar.NINE_TENTHS and vanished)
+    verdict = extended_unless(as_said, largest[1] >= Tolerance.NINE_TENTHS and vanished)
     return verdict, {**numbers, "own": own, "mean": mean}
 
 
@@ -230,6 +234,27 @@ def unit_variance(
 
     held, lost = gain(kept), [gain(factor) for factor in others]
     gone = [abs(np.log(each)) > np.log(10.0) for each in lost]
-    same = [close(variance * held, variance, Bar.TENTH) for variance in input_variances]
+    same = [close(variance * held, variance, Tolerance.TENTH) for variance in input_variances]
     numbers = {"held": held, "lost": listed("{:.2g} at {:g}", lost, others), "layers": layers}
     return extended_unless(sum(same) == 1, all(same) and all(gone)), numbers
+
+
+@claim("vaswani.small-gradients")
+def small_gradients(d: int = 512, n: int = 64, scaled: bool = False, seed: int = 0) -> Decision:
+    """The claim: without 1/√d the gradient by softmax's inputs, 1 − Σp², is extremely small."""
+    alpha, law = (1.0 if scaled else math.sqrt(d)), DotProduct(d)
+    mean, usual = (float(exact.gradient(law, a, n)) / a for a in (alpha, 1.0))
+    drawn = law.sample(np.random.default_rng(seed), 1000, n)
+    typical = float(np.median(rows.gradient(drawn, alpha))) / alpha
+    as_said, as_meant = (one < Tolerance.TENTH * usual for one in (mean, typical))
+    numbers = {"mean": mean, "typical": typical, "usual": usual}
+    return extended_unless(as_said, as_meant), numbers
+
+
+@claim("vaswani.counteract")
+def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
+    """The claim: with d^exponent the gradient is not small at any d, and about the same."""
+    sizes = (16, 64, 512, 1024)
+    found = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
+    good = max(found) < (1.0 + Tolerance.HUNDREDTH) * min(found)
+    return holds_within(good), {"found": (min(found), max(found))}

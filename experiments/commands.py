@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from attnlib.commands import CommandError, application
+from attnlib.cli.application import CommandError, application
 from experiments import work_queue
 from experiments.gpu import command
 

@@ -56,7 +56,7 @@ def rank(some: Sequence[Branch]) -> float:
 
 def ours() -> Sequence[Outcome]:
     """Return the cross of start and rate from our start, five rates and five seeds."""
-    return records.together("cause", "cause_seeds", "cause_rates")
+    return records.merge_runs("cause", "cause_seeds", "cause_rates")
 
 
 def source_start() -> Iterator[Part]:

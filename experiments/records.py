@@ -104,7 +104,7 @@ def _line(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def complete(path: Path, work: Work, *, command: str, settings: Fields, made: Fields) -> Record:
+def resume(path: Path, work: Work, *, command: str, settings: Fields, made: Fields) -> Record:
     """Compute what the file does not hold yet of `work`, with a bar, and return the record.
 
     Every entry is written when it is done, so a recorder that was stopped goes on where it was.
@@ -128,11 +128,11 @@ def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: i
     """Compute what experiments/recorded/NAME.json does not hold yet, and return the record.
 
     `experiments.NAME` is the recorder, and `packages` are those that its numbers depend on beside
-    NumPy and SciPy. As `complete`.
+    NumPy and SciPy. As `resume`.
     """
     made = provenance.made("numpy", "scipy", *packages, threads=threads)
     command = f"python -m experiments.{name}"
-    return complete(path_of(name), work, command=command, settings=settings, made=made)
+    return resume(path_of(name), work, command=command, settings=settings, made=made)
 
 
 @cache
@@ -153,7 +153,7 @@ def runs(experiment: str) -> "tuple[Outcome, ...]":
     return tuple(found)
 
 
-def together(*experiments: str) -> "tuple[Outcome, ...]":
+def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":
     """Return the runs of several experiments, by learning rate, the largest first, and by seed.
 
     Raises FileNotFoundError as `runs`.

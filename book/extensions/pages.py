@@ -29,7 +29,7 @@ from sphinx.util.docutils import SphinxTranslator
 from typer.cli import get_docs_for_click
 
 from attnlib.cli import app as commands
-from book import census, models
+from book import census, models, page_numbers
 
 SHORT_PATH = [
     *("chapters/short_answer", "chapters/variance", "chapters/jacobian", "chapters/freezing"),
@@ -75,6 +75,8 @@ def command_line() -> dict[str, str]:
 MADE = {
     "chapters/census": census.made,
     "chapters/models": models.made,
+    "chapters/calculator": page_numbers.calculator,
+    "intro": page_numbers.front_page,
     "chapters/api/command_line": command_line,
 }
 """What is put in the place of each «name», by page."""
@@ -83,8 +85,8 @@ MADE = {
 def fill(_: Sphinx, page: str, source: list[str]) -> None:
     """Fill a page that has such places."""
     if page in MADE:
-        for name, text in MADE[page]().items():
-            source[0] = source[0].replace(f"«{name}»", text)
+        parts = MADE[page]()
+        source[0] = re.sub("«([^»]+)»", lambda place: parts[place[1]], source[0])
 
 
 # --- the code of cells ----------------------------------------------------------------------------

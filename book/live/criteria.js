@@ -1,4 +1,4 @@
-// One scale by each criterion, for rows of normal scores, as attnlib.criteria.alphas.
+// One scale by each criterion, for rows of normal scores, as attnlib.criteria.all_criteria.
 
 import { evaluate, place, unpack } from "./chebyshev.js";
 import { annealedBestAlpha, criticalAlpha } from "./normal.js";

@@ -126,11 +126,11 @@ def shown() -> dict[str, Any]:
     texts: list[list[str]] = []
     entries = []
     for head in SHOWN:
-        found = dict(record.find(**head.at))
-        tokens = found.pop("tokens")
+        recorded = dict(record.find(**head.at))
+        tokens = recorded.pop("tokens")
         if tokens not in texts:
             texts.append(tokens)
-        entries.append({**head.at, "does": head.does, "text": texts.index(tokens), **found})
+        entries.append({**head.at, "does": head.does, "text": texts.index(tokens), **recorded})
     random = [record.find(random="keys", n=n) for n in KEYS]
     return {
         "texts": texts,

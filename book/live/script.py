@@ -19,8 +19,9 @@ HERE = Path(__file__).parent
 
 MODULES = (
     *("table", "chebyshev", "normal", "criteria", "policies", "rows", "drawing", "controls"),
-    *("inputs", "advice", "snippets", "jacobian", "freezing", "contest", "parting", "finding"),
-    *("reaching", "widening", "listing", "calculator", "explorer", "face", "landing", "main"),
+    *("inputs", "advice", "snippets", "jacobian", "freezing", "contest", "mean_vs_typical"),
+    *("target_weight", "reaching", "score_histogram", "listing", "calculator", "explorer"),
+    *("front_page", "sixteen_keys", "main"),
 )
 """In an order in which each imports only from those before it."""
 

@@ -105,9 +105,11 @@ def parting_table() -> dict[str, Any]:
 
 def meanings() -> list[dict[str, str]]:
     """Return names and meanings of the criteria."""
-    found = {entry.name: entry.meaning for entry in criteria.alphas(Normal(), KEYS[0])} | MEANINGS
+    texts = {
+        entry.name: entry.meaning for entry in criteria.all_criteria(Normal(), KEYS[0])
+    } | MEANINGS
     order = "variance", "annealed", "typical", "freezing", "entropy", "finding", "least"
-    return [{"name": name, "meaning": found[name]} for name in order]
+    return [{"name": name, "meaning": texts[name]} for name in order]
 
 
 def entropy() -> dict[str, Any]:
@@ -183,10 +185,10 @@ def face() -> dict[str, Any]:
 
 def row_of_head() -> tuple[list[str], FloatArray, int]:
     """Return the tokens that a row of a recorded head sees, their logits, and which is meant."""
-    found = load("real_heads_shown").find(**shown.SHOWN[0].at)
-    query, key = shown.unpacked(found["queries"])[QUERY], shown.unpacked(found["keys"])
-    logits = found["scale"] * key[: QUERY + 1] @ query
-    return found["tokens"][: QUERY + 1], logits, found["meant"][QUERY]
+    head = load("real_heads_shown").find(**shown.SHOWN[0].at)
+    query, key = shown.unpacked(head["queries"])[QUERY], shown.unpacked(head["keys"])
+    logits = head["scale"] * key[: QUERY + 1] @ query
+    return head["tokens"][: QUERY + 1], logits, head["meant"][QUERY]
 
 
 def policies() -> list[dict[str, Any]]:

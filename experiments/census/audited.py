@@ -33,7 +33,7 @@ from attnlib.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI
 from experiments import provenance
 from experiments.census import families
 from experiments.census.watched import WithoutWeights
-from experiments.records import Record, complete, load, path_of, save
+from experiments.records import Record, load, path_of, resume, save
 
 NAME = "census_audit"
 SECONDS, MEMORY = 20, 10 << 30
@@ -434,7 +434,7 @@ def record(part: str = "1/1", again: str = "") -> Record:
     wanted = [name for name, found in rows.items() if found]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]
-    found = complete(
+    found = resume(
         path,
         [
             ({"family": name}, partial(apart, name, rows[name]))

@@ -16,7 +16,7 @@ from attnlib import checking
 from experiments.provenance import made
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.summary import SUMMARIES, summarised
-from experiments.records import Record, complete, load, path_of, save
+from experiments.records import Record, load, path_of, resume, save
 
 COMMAND = "python -m experiments.real_heads"
 THREADS = 2
@@ -29,7 +29,7 @@ def measured(name: str) -> Record:
     """
     kept = path_of(f"real_heads_{name}")
     large = name in SUMMARIES
-    found = complete(
+    found = resume(
         inputs.folder() / "measured" / kept.name if large else kept,
         parts.PARTS[name](),
         command=COMMAND,

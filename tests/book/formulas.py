@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tests.book.tex import FormulaError, Statement, evaluate, plain, statements
-from tests.books import CHAPTERS
+from tests.paths import CHAPTERS
 
 THEOREM = re.compile(
     r"^(?P<fence>`{3,})\{prf:(?!proof)\w+\}[^\n]*\n:label: (?P<label>\S+)\n.*?^(?P=fence)$"

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from book.extensions import site
-from tests.books import CHAPTERS, ROOT
+from tests.paths import CHAPTERS, ROOT
 from tests.repository.packages import asked_for, imported
 
 

@@ -4,7 +4,7 @@ import re
 
 from fontTools.ttLib import TTFont
 
-from tests.books import CHAPTERS, ROOT
+from tests.paths import CHAPTERS, ROOT
 
 NAMES = ROOT / "book" / "static" / "fonts" / "names.woff"
 """Of Noto Sans SC and KR the signs of the names: `pyftsubset FONT --text=… --flavor=woff`."""

@@ -11,9 +11,9 @@ import claims
 from book.claim_boxes import box
 from claims import registry, variance
 from claims.registry import Verdict, claim
-from tests.books import CHAPTERS, bibliography_keys
-from tests.claims.claim_copies import FALSIFIED, copies
+from tests.claims.falsified_claims import FALSIFIED, copies
 from tests.nbval_compare import text_difference
+from tests.paths import CHAPTERS, bibliography_keys
 
 BOX = re.compile(r"<strong>([a-z ]+)</strong> <code>([^<]+)</code>")
 

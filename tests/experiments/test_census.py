@@ -83,16 +83,3 @@ def test_a_rule_by_position_is_the_catalogues():
     places = records.load("census").settings["places"]
     wanted = POLICIES["beam"].scale(10**6 + 1, 128, places) / POLICIES["beam"].scale(1, 128, 0)
     assert row["by position"] == pytest.approx(list(wanted), rel=1e-3)
-
-
-def test_inkling_2_divides_its_keys_by_the_root_of_five():
-    of_it = [row for row in census.rows() if row["kind"] == "Inkling2SlidingAttention"]
-    assert [row["alpha"] for row in of_it] == pytest.approx([ROOT(2 / 5)] * len(of_it), rel=0.02)
-    [row] = [row for row in census.rows() if row["kind"] == "Inkling2FullAttention"]
-    assert row["by position"][-1] == pytest.approx(1 + 0.1 * LOG(10**6 / 128000), rel=1e-3)
-
-
-def test_a_rule_that_counts_positions_itself_is_its_files():
-    found = {row["family"]: row["from 4"] for row in census.rows() if "from 4" in row}
-    wanted = {"llama4": 1 + 0.1 * LOG(1 + 16 // 4), "inkling": 1 + 0.1 * LOG(16 / 4)}
-    assert found == pytest.approx(wanted, rel=1e-3)

@@ -27,20 +27,6 @@ def test_a_family_is_audited_as_recorded(family):
     assert answers(found) == answers(load(audited.NAME).find(family=family))
 
 
-def test_a_record_goes_on_where_it_was_and_parts_add_up(monkeypatch, tmp_path):
-    asked = []
-    monkeypatch.setattr(audited, "path_of", lambda name: tmp_path / f"{name}.json")
-    monkeypatch.setattr(audited, "apart", lambda name, rows: asked.append(name) or {})
-    wanted = [name for name, rows in ROWS.items() if rows]
-    assert len(audited.record("1/4").entries) == len(asked) == len(wanted[::4])
-    assert {one.at["family"] for one in audited.record("2/2").entries} >= set(asked)
-    before = len(asked)
-    audited.record(again=wanted[0])
-    assert asked.count(wanted[0]) == 2
-    assert set(asked) == set(wanted)
-    assert len(asked) == len(wanted) + 1 > before
-
-
 def test_an_audit_that_does_not_end_and_one_that_fails_are_told_apart(monkeypatch):
     def endless(*_, **__):
         while True:

@@ -20,7 +20,7 @@ from experiments.compatibility.cells import (
     work,
 )
 from experiments.records import load
-from tests.books import ROOT
+from tests.paths import ROOT
 
 page = import_module("experiments.compatibility.__main__")
 

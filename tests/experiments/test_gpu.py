@@ -13,7 +13,7 @@ from attnlib import files
 from experiments.gpu import checks, command, runs
 from experiments.lab import results
 from experiments.lab.model import Transformer
-from tests.books import ROOT
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -1,14 +1,11 @@
 """Kinds of text: their windows, properties, and what is measured of a window."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from attnlib import files
 from attnlib.calibration import scale_gradient
 from experiments import kinds as recorder
 from experiments.real_heads import inputs, kinds
@@ -92,13 +89,3 @@ def test_saving_memory_changes_nothing(characters):
         saving = scale_gradient(characters.module, [ids], loss)
     np.testing.assert_allclose(saving.samples, plain.samples, rtol=1e-9, atol=1e-15)
     assert not characters.module.training
-
-
-def test_it_goes_on_where_it_was(characters, monkeypatch, tmp_path):
-    pieces = [{"kind": "news", "window": number} for number in range(3)]
-    monkeypatch.setattr(recorder, "pieces", lambda: iter(pieces))
-    monkeypatch.setattr(recorder, "measured", lambda kind, window: {"loss": window})
-    monkeypatch.setattr(recorder, "OUT", tmp_path / "kinds.jsonl")
-    recorder.OUT.write_text(json.dumps({"at": pieces[1]}) + '\n{"at": {"kind": "ne')
-    recorder.main()
-    assert [line["at"]["window"] for line in files.lines(recorder.OUT)] == [1, 0, 2]

@@ -6,15 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from experiments import judging, length, length_models, predicted, records, trained
+from experiments import judging, predicted, records, trained
 from experiments.judging import HOLDS, number, surely, verdict
 from experiments.lab.comparison import interval
 
 NUMBERED = re.compile(r"^# (\d+)\. ", re.MULTILINE)
-
-
-def parts_of(file):
-    return [part for group in predicted.GROUPS if group.file == file for part in group.parts()]
 
 
 def test_every_file_with_predictions_is_in_the_list():
@@ -47,39 +43,6 @@ def test_a_number_whose_interval_holds_0_is_not_sure():
         assert part.expected == "above 0.5, its interval above 0"
 
 
-def test_what_failed_of_whole_predictions_is_what_the_chapters_found():
-    """The verdicts that chapters computed on their own before there was one list."""
-    failed = {
-        file: {
-            name
-            for name in {part.prediction for part in parts}
-            if verdict([part for part in parts if part.prediction == name]) != HOLDS
-        }
-        for file in ("calibrate.md", "starts.md", "real_heads.md")
-        if (parts := parts_of(f"predictions/{file}"))
-    }
-    assert failed["calibrate.md"] == {"C4", "C5", "C6", "C9"}
-    assert failed["starts.md"] == {3}
-    assert len(failed["real_heads.md"]) == 31 - 12
-    [output] = [part for part in parts_of("predictions/starts.md") if part.verdict != HOLDS]
-    assert output.what.startswith("GPT-2, 512 keys")
-
-
-def test_a_share_of_the_factors_rise_is_read_off_the_lines_of_its_runs():
-    path = records.RECORDED / "training" / "dose.jsonl"
-    losses = {"skip": [], "factor": [], "1": []}
-    shown = {("constant", "constant"): "skip", ("constant", None): "factor", (None, None): "1"}
-    for line in map(json.loads, path.read_text("utf-8").splitlines()):
-        model, training = line["model"], line["training"]
-        others = set(model) - {"width", "sequence", "initialisation", "input_norm"}
-        kind = model.get("post_scale"), model.get("skip_weight")
-        if training.get("learning_rate") == 2.0**-9 and others <= {"post_scale", "skip_weight"}:
-            losses[shown[kind]].append(line["final_loss"])
-    skip, factor, base = (np.mean(losses[name]) for name in ("skip", "factor", "1"))
-    [part] = [part for part in parts_of("sweeps/dose.toml") if part.what == "skip over factor, 2⁻⁹"]
-    assert part.mean == pytest.approx((skip - base) / (factor - base), rel=1e-6)
-
-
 def test_a_chapter_says_how_many_parts_held():
     assert predicted.came("probe") == "11 parts held and 0 failed"
     parts = [p for g in predicted.GROUPS if g.chapter == "length_extrapolation" for p in g.parts()]
@@ -106,15 +69,6 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
     others = [part._replace(verdict=word) for word in (judging.OPEN, judging.REFUTED)]
     worst = [verdict([part, *others[:count]]) for count in (0, 1, 2)]
     assert worst == ["holds", "open", "refuted"]  # that of its worst part
-
-
-def test_losses_of_models_are_those_of_the_answer():
-    models = length.Heads(length_models.outcomes())
-    for key in (("fixed", 2000, 1024), ("noise", 2000, 4096)):
-        none, law = models("none", *key), models("ssmax", *key)
-        assert none == pytest.approx([one["answer_loss"] for one in models.found(*key)])
-        assert law == pytest.approx([one["answers"]["ssmax"] for one in models.found(*key)])
-        assert not np.allclose(models("loss", *key), none)
 
 
 def test_what_ssmax_saves_is_read_off_the_lines_of_its_runs():

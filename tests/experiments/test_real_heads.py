@@ -12,12 +12,10 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from attnlib import exact
 from attnlib.attention import rescale
 from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import Reader
-from attnlib.scores import Normal
 from experiments import records
 from experiments.real_heads import inputs, laws, parts, rows, summary, verdicts
 from experiments.real_heads.inputs import Model, Package
@@ -25,7 +23,6 @@ from experiments.records import RECORDED, load
 
 main = import_module("experiments.real_heads.__main__")
 
-LARGEST = 1_500_000
 """Bytes of all records together, at most."""
 LAYERS, HEADS, WORDS = 2, 4, 60
 
@@ -138,12 +135,6 @@ def test_needles_of_a_text():
     assert again.tolist() == [-1, -1, -1, 1, 2, 3]
 
 
-def test_random_rows_are_exact():
-    n, alpha = np.array([17.0, 300.0, 5000.0]), np.array([0.3, 2.7, 20.0])
-    expected = exact.collision_probability(Normal(), alpha, n)
-    np.testing.assert_allclose(rows.random_collision(n, alpha), expected, rtol=1e-3)
-
-
 def test_slopes_are_derivatives(small):
     found = parts._slopes(0)
     ids = parts.window(small, 0, 2 * parts.SHORT + 1, parts.SHIFT)
@@ -239,14 +230,6 @@ def test_slopes_of_laws_are_found_again():
     np.testing.assert_allclose(found["output"], [exponents] * 3, atol=1e-3)
 
 
-def test_the_laws_of_a_decoder(small):
-    main.measured("laws")
-    found = load("real_heads_laws")
-    assert len(found.find(model="SmolLM2", tokens=32, length=16)["tail"]) == LAYERS * HEADS
-    growth = found.find(model="SmolLM2", tokens=32, growth="laws")
-    assert {len(one) for one in growth["largest"]} == {LAYERS * HEADS}
-
-
 # --- inputs ---------------------------------------------------------------------------------------
 
 
@@ -311,14 +294,3 @@ def test_the_least_of_a_curve():
     for best in (0.6, 0.9, 1.0, 1.3):
         losses = 3.0 + np.log(times / best) ** 2
         assert verdicts.least(times, losses) == pytest.approx(best)
-
-
-def test_records_are_small_and_say_of_which_models_they_are():
-    paths = sorted(RECORDED.glob("real_heads_*.json"))
-    assert sum(path.stat().st_size for path in paths) < LARGEST
-    for record in map(load, paths):
-        assert record.command == main.COMMAND
-        packages = record.settings["packages"]
-        assert {name: one["sha256"] for name, one in packages.items()} == {
-            name: package.sha256 for name, package in inputs.PACKAGES.items()
-        }

@@ -10,7 +10,7 @@ import pytest
 
 from experiments import records, work_queue
 from experiments.lab import results, sweep
-from experiments.records import HERE, RECORDED, complete, load, save
+from experiments.records import HERE, RECORDED, load, resume, save
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))
 SWEEPS = sorted(path.stem for path in records.SWEEPS.glob("*.toml"))
@@ -95,15 +95,15 @@ def test_a_recorder_says_how_to_make_it_again(tmp_path, monkeypatch):
 
 def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
     path = tmp_path / "new" / "record.json"
-    whole = complete(path, work(computed := []), **MADE)
+    whole = resume(path, work(computed := []), **MADE)
     assert computed == [2, 3, 5]
     assert whole.find(n=3) == {"square": 9, "root": 3**0.5}
     text = path.read_bytes()
-    assert complete(path, work(computed := []), **MADE) == whole
+    assert resume(path, work(computed := []), **MADE) == whole
     assert computed == []
     for lost in ({2}, {3}, {5}, {2, 5}):
         save(path, whole._replace(entries=[e for e in whole.entries if e.at["n"] not in lost]))
-        assert complete(path, work(computed := []), **MADE) == whole
+        assert resume(path, work(computed := []), **MADE) == whole
         assert set(computed) == lost
         assert path.read_bytes() == text
     assert [file.name for file in path.parent.iterdir()] == ["record.json"]
@@ -116,8 +116,8 @@ def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("key", ["command", "settings", "made"])
 def test_what_was_made_otherwise_is_made_again(tmp_path, key):
     path = tmp_path / "record.json"
-    complete(path, work([]), **MADE)
-    complete(path, work(computed := []), **{**MADE, key: "other" if key == "command" else {}})
+    resume(path, work([]), **MADE)
+    resume(path, work(computed := []), **{**MADE, key: "other" if key == "command" else {}})
     assert computed == [2, 3, 5]
 
 
@@ -133,7 +133,7 @@ WRONG = [
 @pytest.mark.parametrize(("damage", "shown"), WRONG, ids=[shown for _, shown in WRONG])
 def test_a_file_that_is_no_record_is_named(tmp_path, damage, shown):
     path = tmp_path / "record.json"
-    complete(path, work([]), **MADE)
+    resume(path, work([]), **MADE)
     table = json.loads(path.read_bytes())
     path.write_bytes(
         json.dumps({**table, **damage}).encode() if isinstance(damage, dict) else damage
@@ -141,11 +141,11 @@ def test_a_file_that_is_no_record_is_named(tmp_path, damage, shown):
     with pytest.raises(ValueError, match=rf"record\.json is not a record: {re.escape(shown)}"):
         load(path)
     with pytest.raises(ValueError, match=r"record\.json is not a record"):
-        complete(path, work([]), **MADE)
+        resume(path, work([]), **MADE)
 
 
 def test_what_is_not_finite_is_not_written(tmp_path):
     path = tmp_path / "t.json"
     with pytest.raises(ValueError, match="not JSON compliant"):
-        complete(path, [({"n": 1}, lambda: float("nan"))], **MADE)
+        resume(path, [({"n": 1}, lambda: float("nan"))], **MADE)
     assert not path.exists()

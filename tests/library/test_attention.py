@@ -83,14 +83,6 @@ def test_the_exact_post_scale_is_that_of_each_row(told, alpha):
         torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_key_that_a_mask_of_numbers_hides_is_none_of_the_n():
-    q, k, v = (draw(1, 2, 6, 4, seed=seed).float() for seed in range(3))
-    seen = torch.ones(6, 6, dtype=torch.bool).tril()
-    numbers = torch.zeros(6, 6).masked_fill(~seen, -1e4)
-    expected = attend(q, k, v, policy="ssmax", attn_mask=seen)
-    torch.testing.assert_close(attend(q, k, v, policy="ssmax", attn_mask=numbers), expected)
-
-
 # --- against PyTorch's own ---------------------------------------------------------------------
 
 TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]

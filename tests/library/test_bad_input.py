@@ -96,7 +96,7 @@ ARGUMENTS = {
     "applied_to": ("cosine", any_of("product", 3, None)),
     "best_alpha.rows": (200, but(COUNT, None) | any_of(99)),
     "causal": (False, any_of(1, 0, None, "yes", np.True_)),
-    "alphas.entropy": (False, any_of(1, 0, None, "yes", np.True_)),
+    "all_criteria.entropy": (False, any_of(1, 0, None, "yes", np.True_)),
     "count": (4, COUNT),
     "critical_alpha.law": (Normal(), but(NOT_LAW, None)),
     "critical_alpha.n": (5, KEYS),
@@ -159,9 +159,8 @@ MODULES = (
     *("rows", "scores", "annealed", "exact", "freezing", "typical", "sampling", "policies"),
     *("criteria", "initialisation", "retrieval"),
 )
-FOR_MODULES = {"annealed_alpha", "annealed_exponent", "gap_density", "mixture", "rule"}
-FOR_MODULES |= {"probability_of_largest"}
-"""Methods of a law: `exact` and `annealed` call them, and have checked what they pass."""
+FOR_MODULES = {"mixture", "panels", "quadrature_nodes"}
+"""Methods of a law: `exact` and `retrieval` call them, and have checked what they pass."""
 
 UNCHECKED = {"executor", "report"}
 """What any object may be."""

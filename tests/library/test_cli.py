@@ -49,7 +49,7 @@ def test_scale_as_json_is_what_the_library_says(law, name, causal):
     assert (answer["n"], answer["d"], answer["law"], answer["causal"]) == (600, 64, name, causal)
     assert answer["effective_keys"] == criteria.effective_keys(600, causal=causal)
     std, factor = math.sqrt(law.variance), 1.0 if name == "cosine" else 1.0 / 8.0
-    expected = criteria.alphas(law, 600, causal=causal)
+    expected = criteria.all_criteria(law, 600, causal=causal)
     for line, criterion in zip(answer["criteria"], expected, strict=True):
         assert (line["name"], line["meaning"]) == (criterion.name, criterion.meaning)
         assert line["applied_to"] == law.applied_to
@@ -91,7 +91,7 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert max(map(len, lines)) <= 80
-    for one in (*criteria.alphas(DotProduct(64), 600), *POLICIES.values()):
+    for one in (*criteria.all_criteria(DotProduct(64), 600), *POLICIES.values()):
         star = "*" if getattr(one, "learned", False) else ""
         (place,) = (i for i, line in enumerate(lines) if line.split()[:1] == [one.name + star])
         assert " ".join(one.meaning.split()[:2]) in lines[place + 1]

@@ -8,14 +8,15 @@ import pytest
 from attnlib import annealed, criteria, exact, freezing
 from attnlib.criteria import effective_keys
 from attnlib.scores import Cosine, DotProduct, Normal
-from tests.library.test_bad_input import assert_refused
 from tests.library.test_own_laws import Laplace
 
 LAWS = (Normal(), DotProduct(64), Cosine(64))
 
 
 def alphas(law, n, **options):
-    return {criterion.name: criterion.alpha for criterion in criteria.alphas(law, n, **options)}
+    return {
+        criterion.name: criterion.alpha for criterion in criteria.all_criteria(law, n, **options)
+    }
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -29,7 +30,7 @@ def test_each_criterion_meets_its_definition(law):
     entropies = exact.entropy(law, [unit, found["entropy"]], [512, 600])
     assert entropies[0] == pytest.approx(entropies[1], rel=1e-8)
     assert found["freezing"] == freezing.critical_alpha(600, law)
-    for criterion in criteria.alphas(law, 600):
+    for criterion in criteria.all_criteria(law, 600):
         assert criterion.meaning.endswith(".")
 
 
@@ -67,11 +68,3 @@ def test_too_few_keys_for_the_entropy_of_512_and_too_many():
     # So many directions in three dimensions no scale makes sharp.
     assert criteria.same_entropy(Cosine(3), 10**7) is None
     assert criteria.same_entropy(Cosine(3), 10**4) > 0.0
-
-
-def test_what_is_no_law_and_no_number_of_keys_is_refused():
-    for function in (criteria.alphas, criteria.same_entropy):
-        assert_refused("law", "None", function, None, 512)
-        assert_refused("n", "1", function, Normal(), 1)
-        assert_refused("n", str(2**40 + 1), function, Normal(), 2**40 + 1)
-    assert criteria.same_entropy(Normal(), 2) is None

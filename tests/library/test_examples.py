@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.books import examples
+from tests.paths import examples
 
 
 def test_the_examples_run(capsys):

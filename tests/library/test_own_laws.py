@@ -187,25 +187,6 @@ def test_the_density_alone_gives_what_the_closed_forms_give(copy):
     np.testing.assert_allclose(copy.mean, 0.0, atol=1e-13 / unit)
 
 
-@pytest.mark.parametrize(
-    ("law", "limit"),
-    [
-        # n(n−1) ∫ f² F^{n−2} ds with f = √2(1 − F) above the median and √2 F below it
-        (Laplace(), lambda n: ROOT2 * (1.0 - 2.0 ** (1.0 - n))),
-        (Uniform(), lambda n: n / (2.0 * ROOT3)),
-        (UniformWithoutLandmarks(), lambda n: n / (2.0 * ROOT3)),
-        (Exponential(), lambda n: np.ones_like(n)),
-    ],
-    ids=ids,
-)
-def test_the_limit_of_the_gradient_in_closed_form(law, limit):
-    n = np.array([2.0, 3.0, 10.0, 1e3, 1e6])
-    np.testing.assert_allclose(exact.gradient_limit(law, n), limit(n), rtol=1e-9)
-    assert exact.gradient_limit(law, 1) == 0.0
-    share = exact.gradient(law, 3e3, 3) / exact.gradient_limit(law, 3)
-    assert 0.99 < share < 1.01
-
-
 @pytest.mark.parametrize(("law", "mean"), list(zip(LAWS, MEANS, strict=True)), ids=ids)
 def test_one_key_and_scale_zero(law, mean):
     assert law.mean == pytest.approx(mean, rel=1e-9, abs=1e-14)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from attnlib import policies
 from attnlib.policies import POLICIES
-from tests.books import bibliography_keys
 from tests.library.test_bad_input import assert_all_refused, assert_refused, result_or_refusal
+from tests.paths import bibliography_keys
 
 ROOT, LOG = math.sqrt, math.log
 
@@ -131,20 +131,6 @@ def scale(name, n=KEYS, d=128, **constants):
 
 def same(left, right):
     np.testing.assert_allclose(left, right, rtol=1e-13)
-
-
-def test_rules_in_disguise():
-    """Some of what `symbolic.rules_in_disguise` proves, with constants of one's own."""
-    beyond = KEYS[KEYS > 4096]
-    same(scale("longrope", beyond), scale("qwen", beyond, train_length=4096))
-    same(scale("longrope", beyond), scale("entropy_invariance", beyond, reference=4096))
-    same(scale("ssmax", s=1 / np.log(512)), scale("entropy_invariance"))
-    same(scale("ssmax", s=1.0), scale("chiang_cholak"))
-    same(scale("gpt2_by_layer", layer=48) * 48, scale("transformer"))
-    root = np.sqrt(np.log(KEYS) / np.log(512))
-    np.testing.assert_allclose(scale("infoscale", d=1e9), root / np.sqrt(1e9), rtol=1e-7)
-    same(scale("swin_v2", 64, initial=300.0), 100.0)
-    same(scale("clip", 64, largest=10.0), 10.0)
 
 
 # The last position at which a rule is what it is at the first; Beam's grows from there on.

@@ -21,9 +21,9 @@ from attnlib.attention import rescale
 from attnlib.probing import DEFINITIONS, RANDOM, measure, probe, random_scores
 from attnlib.probing.random_scores import RandomScores
 from attnlib.scores import DotProduct
-from tests.books import ROOT
 from tests.library import foreign
 from tests.library.test_probing import Caller, draw
+from tests.paths import ROOT
 
 HEADS = 4
 

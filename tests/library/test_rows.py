@@ -12,7 +12,6 @@ from tests.library.reference import DIGITS, relative_error
 
 NORMS = [rows.gradient, rows.frobenius_norm, rows.largest_entry]
 SHAPED = [rows.softmax, rows.jacobian, *NORMS]
-ENTROPIES = [rows.collision_probability, rows.shannon_entropy]
 
 
 def rows_of_scores():

@@ -12,7 +12,7 @@ from scipy import stats
 
 from attnlib import rows, sampling, scores
 from attnlib.scores import Normal
-from tests.books import examples
+from tests.paths import examples
 
 N, ROWS = 64, 100_000  # 13 batches of at most 8192 rows, each in 8 chunks
 GOOD = {"law": Normal(), "n": 4, "statistic": lambda s: s[:, 0], "rows": 10, "seed": 0}

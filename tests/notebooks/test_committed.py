@@ -10,7 +10,7 @@ import re
 import nbformat
 import pytest
 
-from tests.books import CHAPTERS
+from tests.paths import CHAPTERS
 
 NAMES = sorted(path.stem for path in CHAPTERS.glob("*.ipynb"))
 GLUED = "application/papermill.record/text/plain"

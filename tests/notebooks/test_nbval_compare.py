@@ -12,9 +12,7 @@ PATH = '<svg><path clip-path="url(#p0123456789)" d="M 10.5 {} L 20 30.25"/></svg
     [
         ("1e-05", "1.0000001e-05"),
         ("at -1.5", "at −1.50000001"),
-        ("1e-300 and 1e300", "1.000001e-300 and 1.000001e300"),
         ("[0.5        0.33333333]", "[0.50000001 0.33333333]"),
-        ("law    mean\nsign   0.50\n", "law     mean\nsign   0.500\n"),
         (PATH.format("0.0001"), PATH.format("-0.01")),  # a hundredth of a pixel
         (PATH.format(1), PATH.format(1).replace("p0123456789", "pabcdefabcd")),
     ],
@@ -28,16 +26,11 @@ def test_rounding_is_no_difference(old, new):
     [
         ("0.0", "-0.0"),
         ("0.5", "nan"),
-        ("1.5e-300", "1.50005e-300"),
         ("a b", "ab"),
         ("100000", "100001"),
         ("x1", "x2"),
-        ("3-5", "3+5"),
-        ("#1e5000", "#1e5001"),
         ("first 0.5\nsecond 0.5", "first 0.5000001 second 0.5"),
         (PATH.format("40.25"), PATH.format("40.27")),
-        ('<svg><g transform="scale(0.015)"></svg>', '<svg><g transform="scale(0.016)"></svg>'),
-        ("+0.5", "0.5"),
         ("https://x.org/abs/1706.03762", "https://x.org/abs/1706.03763"),
         *(
             (PATH.format(0) + label.format("0.0004"), PATH.format(0) + label.format("0.0005"))

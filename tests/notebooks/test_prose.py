@@ -13,7 +13,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from tests.books import ROOT, page_names
+from tests.paths import ROOT, page_names
 
 GENERATED = {
     f"chapters/{name}"

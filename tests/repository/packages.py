@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.books import ROOT
+from tests.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]

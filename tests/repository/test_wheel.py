@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import attnlib
-from tests.books import ROOT
+from tests.paths import ROOT
 from tests.repository.packages import EXTRAS, PROJECT, asked_for, imported
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.books import ROOT
+from tests.paths import ROOT
 from tests.repository.packages import PROJECT
 
 FOLDER = ROOT / ".github" / "workflows"

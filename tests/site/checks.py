@@ -11,7 +11,7 @@ from lxml import html
 from playwright.sync_api import Page
 
 from book.browser import WAIT_FOR_PICTURES
-from tests.books import page_names
+from tests.paths import page_names
 
 PAGES = page_names()
 

@@ -9,7 +9,7 @@ from filelock import FileLock
 
 from book.browser import chromium, chromium_path, serve
 from book.live.script import SCRIPTS
-from tests.books import ROOT
+from tests.paths import ROOT
 from tests.site import fonts
 from tests.site.checks import PATIENCE, watch
 

@@ -1,12 +1,8 @@
 """What tests of live figures share: the numbers on a page, and hands that move them."""
 
 import re
-from itertools import product
-
-from playwright.sync_api import expect
 
 from experiments.real_heads import shown
-from tests.site.checks import ALL_THERE, OVERFLOW, PATIENCE, SETTLED, WIDTHS
 
 
 def number(text):
@@ -45,20 +41,6 @@ def addressed(page, ending):
     page.wait_for_url(re.compile(re.escape(ending) + "$"))
 
 
-def fits(page):
-    """Return whether nothing sticks out and figures have their colours, in every case."""
-    page.evaluate(ALL_THERE)
-    found = []
-    for width, scheme in product(WIDTHS, ("light", "dark")):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)
-        page.locator(f"html[data-theme={scheme}]").wait_for()
-        page.evaluate(SETTLED)
-        shown = page.locator(".live svg").first.evaluate("(box) => getComputedStyle(box).filter")
-        found.append(page.evaluate(OVERFLOW) == [] and (shown != "none") == (scheme == "dark"))
-    return all(found)
-
-
 def drag(page, figure, start, end):
     """Drag a pointer over a figure's first picture, between two places as shares of its size."""
     box = page.locator(f"#{figure} .live svg[role=img]").first
@@ -84,16 +66,3 @@ def swipe(page, x, y, by):
         devices.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
     devices.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     settle(page)
-
-
-def moves(figure, button, label):
-    """Press a figure's button, see its field move, and stop it."""
-    entry = figure.get_by_label(label, exact=True)
-    figure.get_by_role("button", name=button).click()
-    silent = figure.locator("[aria-live=off]")
-    assert silent.count() == 1  # no screen reader reads sixty results a second
-    for _ in range(2):
-        expect(entry).not_to_have_value(entry.input_value(), timeout=PATIENCE)
-    figure.get_by_role("button", name="Stop").click()
-    figure.get_by_role("button", name=button).wait_for()
-    assert silent.count() == 0

@@ -11,7 +11,7 @@ import yaml
 from fontTools.ttLib import TTFont
 
 from book.extensions.pages import SHORT_PATH as PATH
-from tests.books import ROOT
+from tests.paths import ROOT
 from tests.site.checks import CHECKS, PAGES, anchors, of_class, soup, tree
 
 # --- every page -----------------------------------------------------------------------------------

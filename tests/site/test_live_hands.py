@@ -10,9 +10,7 @@ from tests.site.checks import OVERFLOW, soup
 from tests.site.live import (
     addressed,
     drag,
-    fits,
     line,
-    moves,
     settle,
     swipe,
 )
@@ -51,16 +49,6 @@ def test_paper_has_what_a_figure_shows_and_not_what_one_presses(opened, site, na
         assert figure.locator(f":is({PRESSED}):visible").count() == 0
         # What stands there before any script has run.
         assert len(soup(site / f"{name}.html").select(f"#{id} img[alt]")) == 1
-
-
-@pytest.mark.parametrize("name", LIVE)
-def test_figures_fit_in_each_width_and_scheme(opened, name):
-    assert fits(opened(name))
-
-
-def test_a_button_moves_a_field_until_it_is_stopped(opened):
-    figure = opened("chapters/freezing").locator("#fig-live-freezing")
-    moves(figure, figure.get_by_role("button", name="grow").inner_text(), "Number of keys n")
 
 
 # --- the calculator -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.books import ROOT
+from tests.paths import ROOT
 
 SITE = "https://example.org/books/scale"
 REPOSITORY = "https://github.com/owner/name"

@@ -51,20 +51,6 @@ def test_the_switch_opens_all_code_and_is_remembered(opened, address):
 
 
 @pytest.mark.slow
-def test_code_joins_the_page_when_it_is_opened_and_can_be_copied(opened):
-    page = opened(PAGE)
-    assert page.locator("details.code pre").count() == 0
-    assert page.locator("*").count() < 4000
-    first = page.locator("details.code").first
-    first.locator("summary").click()
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    first.get_by_role("button", name="Copy").click()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == first.locator("pre").text_content()
-    assert "import" in copied
-
-
-@pytest.mark.slow
 def test_without_scripts_each_cell_opens_by_itself_and_links_have_their_colour(unwatched):
     page = unwatched(java_script_enabled=False)
     colour = "(element) => getComputedStyle(element).color"

@@ -76,8 +76,6 @@ def exponent(at: Place) -> None:
     for x in (0.3, 1.0, 1.8):
         limit = 1 + x**2 if x <= 1 else 2 * x
         at.display().holds({r"\frac{\log Z}{\log n}": "L"}, rough=1e-9, x=x, n=n, L=limit)
-        near, far = (free_energy(k)(x * critical(k)) / math.log(k) for k in (10**3, MANY))
-        assert abs(far - limit) < min(0.15, abs(near - limit) + 1e-9)
 
 
 @tied("thm-freezing-bounds")
@@ -148,11 +146,6 @@ def annealed_in_the_mean(at: Place) -> None:
     alpha = 0.3 * critical(MANY)
     formula = at.same(r"e^{\alpha^2}/n").value(n=MANY, alpha=alpha)
     assert np.isclose(collisions(alpha, MANY) / formula, at.display().value(x=0.3), rtol=1e-3)
-    between = at.formula(r"1/\sqrt3 < x < 1")
-    between.holds(x=0.8)
-    low, _, high = between.values(x=0.8)[0]
-    assert np.isclose(low, 1.0 / math.sqrt(3.0))
-    assert high == 1.0
     n = 1e300
     for x in (0.65, 0.75):
         alpha = x * critical(n)
@@ -176,11 +169,7 @@ def logarithm(at: Place) -> None:
 
 @tied("prop-freezing-typical")
 def typical(at: Place) -> None:
-    bound = 0.5
     for x, low, high in ((0.3, 0.99, 1.0), (0.7, 0.0, 0.2)):
-        side = at.same(r"x < \frac12") if x < bound else at.same(r"x > \frac12")
-        side.holds(x=x)
-        assert np.isclose(side.values(x=x)[0][-1], bound)
         alpha = x * critical(MANY)
         log_y = free_energy(MANY)(2 * alpha) - 2 * free_energy(MANY)(alpha)
         known = {"n": MANY, "alpha": alpha, "E": itself, "Y": math.exp(log_y)}
@@ -210,21 +199,6 @@ def limits(at: Place) -> None:
         known["Y"] = max(0.0, float(1 - critical(10**12) / alpha))
         known["H"] = max(0.0, math.log(10**12) - alpha**2 / 2)
         at.display().holds(rough=1e-9, **known)
-        stated = [float(values[1]) for values in at.display().values(**known)]
-        near, far = (
-            np.abs(
-                np.array(
-                    [
-                        gradient(x * critical(n), n) / critical(n),
-                        collisions(x * critical(n), n),
-                        entropy(x * critical(n), n) / math.log(n),
-                    ]
-                )
-                - stated
-            )
-            for n in (10**3, MANY)
-        )
-        assert (far < np.minimum(near, 0.1)).all()
 
 
 @cache
@@ -244,9 +218,6 @@ def frozen_rows(at: Place) -> None:
         m = 1 / x
         known |= {"m": m, "lambda_": 0.7, "L": math.exp(-math.gamma(1 - m) * 0.7**m)}
         at.formula(r"\operatorname{E}e^{-\lambda Z}").holds(process, relative=1e-6, **known)
-    condition = at.formula(r"q > \frac1x")
-    condition.holds(q=0.6, x=3.0)
-    assert np.isclose(float(condition.values(q=0.6, x=3.0)[0][1]), 1 / 3.0)
 
 
 @tied("lem-freezing-tail")

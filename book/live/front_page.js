@@ -74,7 +74,7 @@ function picture(times) {
 }
 
 /** Return what the live figure shows. */
-export function faceFigure() {
+export function frontPageFigure() {
   const { words, logits, meant, losses } = TABLE.face;
   const text = sentence();
   const said = html("p", { class: "live-count" });

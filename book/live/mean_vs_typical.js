@@ -97,7 +97,7 @@ export function partingInWords(alpha, { approximation, mean, typical }) {
 }
 
 /** Return what the live figure shows. */
-export function partingFigure() {
+export function meanVsTypicalFigure() {
   const drawn = remembered(drawingOf);
   return figure({
     state: { alpha: 1, seed: 1 },

@@ -1,7 +1,7 @@
-"""Claims of other authors on heads, norms and optimisers: posts and papers not followed here.
+"""Claims on how large logits get, and on what bounds them: posts and papers not followed here.
 
-The Transformer (source 009), Su Jianlin's posts on noise, key normalisation and QK-Clip (013, 014,
-016), Kimi K2 (023), small proxies of large runs (022), and two repositories (024, 025).
+Su Jianlin's posts on noise, key normalisation and QK-Clip (013, 014, 016), Kimi K2 (023), small
+proxies of large runs (022), and a repository on QK-norm (025).
 """
 
 import math
@@ -10,10 +10,10 @@ import numpy as np
 
 from attnlib import exact, rows
 from attnlib.checking import FloatArray
-from attnlib.scores import DotProduct, Normal
+from attnlib.scores import Normal
 from claims.registry import (
-    Bar,
     Decision,
+    Tolerance,
     Verdict,
     claim,
     close,
@@ -29,27 +29,6 @@ CAP = 100.0
 
 
 # --- the Transformer ------------------------------------------------------------------------------
-
-
-@claim("vaswani.small-gradients")
-def small_gradients(d: int = 512, n: int = 64, scaled: bool = False, seed: int = 0) -> Decision:
-    """The claim: without 1/√d the gradient by softmax's inputs, 1 − Σp², is extremely small."""
-    alpha, law = (1.0 if scaled else math.sqrt(d)), DotProduct(d)
-    mean, usual = (float(exact.gradient(law, a, n)) / a for a in (alpha, 1.0))
-    drawn = law.sample(np.random.default_rng(seed), 1000, n)
-    typical = float(np.median(rows.gradient(drawn, alpha))) / alpha
-    as_said, as_meant = (one < Bar.TENTH * usual for one in (mean, typical))
-    numbers = {"mean": mean, "typical": typical, "usual": usual}
-    return extended_unless(as_said, as_meant), numbers
-
-
-@claim("vaswani.counteract")
-def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
-    """The claim: with d^exponent the gradient is not small at any d, and about the same."""
-    sizes = (16, 64, 512, 1024)
-    found = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
-    good = max(found) < (1.0 + Bar.HUNDREDTH) * min(found)
-    return holds_within(good), {"found": (min(found), max(found))}
 
 
 # --- noise and lengths ----------------------------------------------------------------------------
@@ -72,7 +51,7 @@ def noise(alphas: tuple[float, ...] = (1.0, 4.0), n: int = 1024, seed: int = 0) 
     sharing = [1.0 / float(exact.collision_probability(Normal(), alpha, n)) for alpha in alphas]
     shown = listed("{:.2f} at α = {:g}, where {:.0f} keys share the weight", found, alphas, sharing)
     rule = math.sqrt(math.expm1(1.0))
-    return holds_within(*(one < Bar.TENTH for one in found)), {"found": shown, "rule": rule}
+    return holds_within(*(one < Tolerance.TENTH for one in found)), {"found": shown, "rule": rule}
 
 
 @claim("su.same-effect")
@@ -87,7 +66,7 @@ def same_effect(d: int = 64, n: int = 512, seed: int = 0) -> Decision:
         float(np.abs(rows.softmax(products / norm) - usual).sum(axis=1).mean()) / 2.0
         for norm in norms
     ]
-    return holds_within(max(moved) < Bar.TWENTIETH), {"moved": moved}
+    return holds_within(max(moved) < Tolerance.CLOSE), {"moved": moved}
 
 
 # --- QK-Clip --------------------------------------------------------------------------------------
@@ -103,7 +82,7 @@ def softcap(decay: float = 0.0, cap: float = 2.0) -> Decision:
         logit = (1.0 - decay) * logit + missing * (1.0 - inside**2)
         if step + 1 in (200, 2000, 20_000):
             reached.append(logit)
-    grows = min(np.diff(reached)) > Bar.HALF * cap
+    grows = min(np.diff(reached)) > Tolerance.HALF * cap
     return holds(reached[-1] > 2.0 * cap and grows), {"reached": reached}
 
 
@@ -113,7 +92,7 @@ def clip(growths: tuple[float, ...] = (1.0, 1.01)) -> Decision:
     logits = np.array([30.0, -250.0, 120.0])
     factor = CAP / np.abs(logits).max()
     found = [float(np.abs(factor * growth**2 * logits).max()) for growth in growths]
-    below = [one <= CAP * (1.0 + Bar.ROUNDING) for one in found]
+    below = [one <= CAP * (1.0 + Tolerance.ROUNDING) for one in found]
     shown = listed("{:.1f} for a factor {:g}", found, growths)
     return extended_unless(all(below), below[0]), {"found": shown}
 
@@ -134,14 +113,14 @@ def unshared(
 
     before, after = logits(0.0, 0.0, 0.0), logits(own, rotary_query, rotary_key)
     wanted = np.array([gamma, 1.0])[:, None, None] * before
-    return holds(float(np.abs(after - wanted).max()) < Bar.ROUNDING), {}
+    return holds(float(np.abs(after - wanted).max()) < Tolerance.ROUNDING), {}
 
 
 @claim("kimi.thirty")
 def thirty(share: float = 0.3, at: float = 70_000, of: float = 220_000) -> Decision:
     """The claim: the logits stay below the cap from this share of the steps on."""
     found = at / of
-    return holds_within(close(found, share, Bar.TENTH)), {"found": 100 * found}
+    return holds_within(close(found, share, Tolerance.TENTH)), {"found": 100 * found}
 
 
 @claim("wortsman.quadratic")
@@ -157,7 +136,7 @@ def quadratic(degree: float = 2.0, normed: bool = False, seed: int = 0) -> Decis
         return np.asarray(q @ k.mT)
 
     found = float(np.log2(np.abs(logits(2.0)).mean() / np.abs(logits(1.0)).mean()))
-    return holds(abs(found - degree) < Bar.ROUNDING), {"found": found}
+    return holds(abs(found - degree) < Tolerance.ROUNDING), {"found": found}
 
 
 @claim("wortsman.one-hot")
@@ -168,7 +147,7 @@ def one_hot(
     drawn = np.random.default_rng(seed).standard_normal((500, 64))
     logits = [size * part + (1.0 - part) * size * drawn + part * drawn for part in shared]
     found = [float(np.median(rows.softmax(one).max(axis=-1))) for one in logits]
-    collapsed = [one > Bar.NINE_TENTHS for one in found]
+    collapsed = [one > Tolerance.NINE_TENTHS for one in found]
     verdict = extended_unless(all(collapsed), collapsed[0], Verdict.HOLDS_WITHIN)
     return verdict, {"most": max(found), "least": min(found)}
 
@@ -178,22 +157,7 @@ def decay(sign: float = -1.0, rate: float = 1e-3, strength: float = 0.1) -> Deci
     """The claims: θ − s(ηΔ + sign·λθ) decays; θ − sη(Δ + sign·λθ) does so η times as fast."""
     kept, of_default = 1.0 - sign * strength, 1.0 - sign * rate * strength  # s = 1, Δ = 0
     ratio = (of_default - 1.0) / (kept - 1.0)
-    return holds(kept < 1.0, abs(ratio / rate - 1.0) < Bar.HUNDREDTH), {"kept": kept}
-
-
-@claim("chiang.log-length")
-def log_length(biases: tuple[float, ...] = (0.0, 1.0), n: int = 100, seed: int = 0) -> Decision:
-    """The claim: the layer's input of the queries times log n scales the logits by log n."""
-    rng = np.random.default_rng(seed)
-    x, query, key = rng.standard_normal((n, 8)), *rng.standard_normal((2, 8, 8))
-
-    def off(bias: float) -> float:
-        plain, scaled = ((c * x @ query + bias) @ (x @ key).T for c in (1.0, math.log(n)))
-        return float(np.abs(scaled - math.log(n) * plain).max() / np.abs(scaled).max())
-
-    found = [off(bias) for bias in biases]
-    numbers = {"worst": max(found), "factor": math.log(n)}
-    return holds(*(one < Bar.ROUNDING for one in found)), numbers
+    return holds(kept < 1.0, abs(ratio / rate - 1.0) < Tolerance.HUNDREDTH), {"kept": kept}
 
 
 @claim("henry.concentrated")
@@ -202,7 +166,7 @@ def concentrated(logarithm: float = 2.0, learned: bool = True) -> Decision:
     lengths = np.array([16.0, 64.0, 256.0])
     scales = np.log(lengths**2 - lengths) / math.log(logarithm) if learned else np.ones(3)
     weights = 1.0 / (1.0 + (lengths - 1.0) * np.exp(-scales))
-    good = weights.min() > Bar.NINE_TENTHS
+    good = weights.min() > Tolerance.NINE_TENTHS
     return holds_within(good), {"weights": weights, "scales": scales}
 
 
@@ -210,7 +174,7 @@ def concentrated(logarithm: float = 2.0, learned: bool = True) -> Decision:
 def demonstration(bleu: float = 0.25, loss: float = 0.31) -> Decision:
     """The claim: test BLEU is higher, and validation loss lower, by these shares."""
     found = (24.325501285684457 / 19.396893780567478 - 1.0, 1.0 - 1.0971173178 / 1.6043478648)
-    good = all(abs(a - b) < Bar.HUNDREDTH for a, b in zip(found, (bleu, loss), strict=True))
+    good = all(abs(a - b) < Tolerance.HUNDREDTH for a, b in zip(found, (bleu, loss), strict=True))
     return holds_within(good), {"found": found}
 
 

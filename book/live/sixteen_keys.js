@@ -17,7 +17,7 @@ export function sixteenKeys({ d, divided, row }) {
 }
 
 /** Return the bars of sixteen keys, which move where a style sheet lets them. */
-export function landingFigure() {
+export function sixteenKeysFigure() {
   const state = { d: 64, divided: false, row: 0 };
   const picture = sixteenBars();
   const count = html("strong");

@@ -3,7 +3,7 @@
 import { figure, remembered, whole } from "./controls.js";
 import { bars, chart, digits, grouped, percent, SHOWN, ticks } from "./drawing.js";
 import { needleAt } from "./normal.js";
-import { normals, uniforms } from "./parting.js";
+import { normals, uniforms } from "./mean_vs_typical.js";
 import { sampleRow, weigh, withNeedle } from "./rows.js";
 import { TABLE } from "./table.js";
 
@@ -25,7 +25,7 @@ export function rowWithNeedle(theta, n, seed) {
 }
 
 /** Return what the live figure shows. */
-export function findingFigure() {
+export function targetWeightFigure() {
   const rowOf = remembered(rowWithNeedle);
   const curveOf = remembered((theta, n) =>
     Array.from({ length: MEANS + 1 }, (_, i) => (LARGEST_ALPHA * i) / MEANS).map((a) => [a, at(theta, a).loss(n)]),

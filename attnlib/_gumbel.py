@@ -2,9 +2,10 @@
 
 With φ(u) = P(αs + X ≤ u) = E exp(−e^{αs−u}), an expectation over a row of n scores is an integral
 over u of an average at u, the kernel's, times powers of φ. Outside it is the trapezoidal rule,
-which converges exponentially for smooth integrands that decay; inside, the law's `rule`. All terms
-of a sum are positive, so the results are relatively accurate also where they are tiny; φ near 1 is
-kept as 1 − φ. Where a uniform grid would be too long, panels follow the integrand.
+which converges exponentially for smooth integrands that decay; inside, the law's
+`quadrature_nodes`. All terms of a sum are positive, so the results are relatively accurate also
+where they are tiny; φ near 1 is kept as 1 − φ. Where a uniform grid would be too long, panels
+follow the integrand.
 
 Chapters: mean_gradient, retrieval.
 """
@@ -17,7 +18,7 @@ import numpy as np
 
 from attnlib import quadrature
 from attnlib.checking import FloatArray
-from attnlib.quadrature import Rule, UnderflowError
+from attnlib.quadrature import Nodes, UnderflowError
 from attnlib.scores import Law
 
 ABOVE = 5.0
@@ -42,7 +43,7 @@ CACHED = 2**13
 """How many numbers are averaged at a time: they stay in the processor's cache."""
 
 
-class Block(NamedTuple):
+class KernelInputs(NamedTuple):
     """Some values of u, each against the scores that matter there: arrays (u, scores)."""
 
     alpha: float
@@ -52,15 +53,15 @@ class Block(NamedTuple):
     gumbel: FloatArray  # exp(−e^{αs−u})
 
 
-Kernel = Callable[[Block], FloatArray]
+Kernel = Callable[[KernelInputs], FloatArray]
 
 
-def first(block: Block) -> FloatArray:
+def gumbel_density(block: KernelInputs) -> FloatArray:
     """Return the kernel e^{αs−u} exp(−e^{αs−u}), whose average is the density of αs + X."""
     return block.power * block.gumbel
 
 
-class Row(NamedTuple):
+class IntegrandInputs(NamedTuple):
     """What an integrand is made of: arrays over u, and a column of the numbers of keys.
 
     A kernel that returns several arrays has as many averages.
@@ -79,11 +80,11 @@ class Row(NamedTuple):
         return np.maximum(self.keys - fewer, 0.0) * self.log_cdf
 
 
-class Quantity(NamedTuple):
+class RowFunctional(NamedTuple):
     """An expectation: the kernel to average at each u, the integrand, and what else to know."""
 
     kernel: Kernel
-    integrand: Callable[[Row], FloatArray]
+    integrand: Callable[[IntegrandInputs], FloatArray]
     offset: float = 0.0  # to add to the integral
     order: float = 2.0  # of a moment, from 2 on: kernels of high order are narrow
     rare: bool = False  # as small as the chance that a key comes before the needle
@@ -95,7 +96,7 @@ class Quantity(NamedTuple):
 class Needle(NamedTuple):
     """What the integral has to know of a needle."""
 
-    rule: Callable[[float, float, float], Rule]  # of α, log n, and how much further it goes
+    nodes: Callable[[float, float, float], Nodes]  # of α, log n, and how much further it goes
     rarity: float  # e^{−rarity} is the chance that a key comes before it
 
 
@@ -105,9 +106,9 @@ class Averages:
     Scores further than `reach` below u are taken to be far below, for which φ is 1 and a kernel 0.
     """
 
-    def __init__(self, rule: Rule, alpha: float, reach: float) -> None:
+    def __init__(self, nodes: Nodes, alpha: float, reach: float) -> None:
         self._alpha, self._reach = alpha, reach
-        self._scores, self._weights, _ = rule
+        self._scores, self._weights, _ = nodes
         self.levels = alpha * self._scores
         self._below = np.append(0.0, np.cumsum(self._weights))
         self._above = np.append(np.cumsum(self._weights[::-1])[::-1], 0.0)
@@ -126,7 +127,7 @@ class Averages:
             # From 7 on exp(−e^{αs−u}) is 0, but e^{k(αs−u)} would overflow.
             exponent = np.minimum(self.levels[index] - u[part, None], 7.0)
             power = np.exp(exponent)
-            block = Block(self._alpha, self._scores[index], exponent, power, np.exp(-power))
+            block = KernelInputs(self._alpha, self._scores[index], exponent, power, np.exp(-power))
             weights = self._weights[index]
             cdf[part] += (weights * block.gumbel).sum(axis=-1)
             complement[part] -= (weights * np.expm1(-power)).sum(axis=-1)
@@ -138,7 +139,7 @@ class Averages:
 
 
 def integral(
-    law: Law, alpha: float, keys: FloatArray, quantity: Quantity, needle: Needle | None = None
+    law: Law, alpha: float, keys: FloatArray, quantity: RowFunctional, needle: Needle | None = None
 ) -> FloatArray:
     """Return the quantity for each number of keys, which increase, of independent scores.
 
@@ -149,22 +150,27 @@ def integral(
 
 class _Maximum:
     def __init__(
-        self, law: Law, alpha: float, keys: FloatArray, quantity: Quantity, needle: Needle | None
+        self,
+        law: Law,
+        alpha: float,
+        keys: FloatArray,
+        quantity: RowFunctional,
+        needle: Needle | None,
     ) -> None:
         log_n = float(np.log(keys[-1] + (1 if needle else 0)))
         rare = needle.rarity if needle and quantity.rare else 0.0
         # Where a key before the needle may be; a moment may be of rows as rare as n^{1−order}.
         further = 2.0 * rare + min(rare, quadrature.DEPTH) + (quantity.order - 2.0) * log_n
         finer = 1.0 + (quantity.order - 2.0) / 14.0
-        rules = [law.rule(alpha * finer, log_n, further=further)]
+        nodes = [law.quadrature_nodes(alpha * finer, log_n, further=further)]
         # Further below u scores add less than e^{−DEPTH}/n to 1 − φ, and to the needle's weight.
         reach = quadrature.DEPTH + log_n
-        self._averages = [Averages(rules[0], alpha, reach + rare)]
+        self._averages = [Averages(nodes[0], alpha, reach + rare)]
         if needle:
-            rules.append(needle.rule(alpha * finer, log_n, further))
-            self._averages.append(Averages(rules[1], alpha, reach))
+            nodes.append(needle.nodes(alpha * finer, log_n, further))
+            self._averages.append(Averages(nodes[1], alpha, reach))
         sinks = [quantity.sink] if quantity.sink > -np.inf else []
-        smooth = 1.0 if sinks else max(1.0, min(rule.smoothness for rule in rules) / finer)
+        smooth = 1.0 if sinks else max(1.0, min(each.smoothness for each in nodes) / finer)
         self._step, self._is_smooth = quadrature.STEP * smooth / finer, smooth > 1.0
         # What is narrow has its place: at an end, at a needle or a sink, at a landmark.
         ends = [average.levels[[0, -1]] for average in self._averages]
@@ -203,10 +209,10 @@ class _Maximum:
         ]
         return np.concatenate(parts) + self._quantity.offset
 
-    def _row(self, u: FloatArray, keys: FloatArray) -> Row:
-        found = [average(u, self._quantity.kernel) for average in self._averages]
+    def _row(self, u: FloatArray, keys: FloatArray) -> IntegrandInputs:
+        averages = [average(u, self._quantity.kernel) for average in self._averages]
         log_sink = -np.exp(np.minimum(self._quantity.sink - u, 7.0))
-        return Row(u, keys[:, None], *found[0], *found[-1], log_sink)
+        return IntegrandInputs(u, keys[:, None], *averages[0], *averages[-1], log_sink)
 
     def _graded(self, some: FloatArray, tops: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return points and weights on panels that follow the integrands of few and many keys."""
@@ -218,12 +224,12 @@ class _Maximum:
         while True:
             # Near e^{−DEPTH} the averages end, at their reach.
             depth = quadrature.DEPTH - 10.0
-            found = quadrature.panels(log_density, self._marks, self._spread, depth=depth)
-            u = found.scores.ravel()
+            panels = quadrature.panels(log_density, self._marks, self._spread, depth=depth)
+            u = panels.scores.ravel()
             reached = np.abs(self._quantity.integrand(self._row(u, some))).max(-1, keepdims=True)
             # An integrand that is higher than it looked would hide those of other numbers of keys.
             if some.size == 1 or not (reached > 8.0 * tops).any():
-                return u, np.exp(found.log_weights).ravel()
+                return u, np.exp(panels.log_weights).ravel()
             tops = np.maximum(tops, reached)
 
 

@@ -1,7 +1,9 @@
-"""What a command line is made of: errors in one line, JSON on request."""
+"""What every command line of the project shares: errors in one line, JSON on request."""
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +21,15 @@ class CommandError(Exception):
     def __init__(self, message: str, status: int = 2) -> None:
         super().__init__(" ".join(message.split()))
         self.status = status
+
+
+@contextmanager
+def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iterator[None]:
+    """Turn errors of these classes into a line and an exit status."""
+    try:
+        yield
+    except errors as error:
+        raise CommandError(f"{about}{error}", status) from error
 
 
 class OneLineErrors:
@@ -65,5 +76,8 @@ def application(help: str) -> typer.Typer:
         rich_markup_mode=None,
     )
 
+
+WIDTH = 80
+"""Columns of a terminal."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]

@@ -2,7 +2,7 @@
 
 import { figure, whole } from "./controls.js";
 import { chart, digits } from "./drawing.js";
-import { normals } from "./parting.js";
+import { normals } from "./mean_vs_typical.js";
 
 const PAIRS = 1000;
 const LONGEST = 512;
@@ -29,7 +29,7 @@ export function momentsAt(values, d) {
 }
 
 /** Return what the live figure shows. */
-export function wideningFigure() {
+export function scoreHistogramFigure() {
   const products = growingProducts(PAIRS, 1);
   return figure({
     state: { d: 64 },

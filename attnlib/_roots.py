@@ -1,0 +1,61 @@
+"""Where a function of α that a law has by quadrature comes to log n."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf, ldexp
+
+import numpy as np
+
+from attnlib.checking import FloatArray
+from attnlib.quadrature import UnderflowError, elementwise
+from attnlib.scores import LARGEST_TILT, Law
+
+SMALLEST_TILT = 2.0**-28
+"""What is infinite at this α over the standard deviation is so for every α > 0: heavy tails."""
+
+
+def first_roots(law: Law, left: Callable[[float], float], log_n: FloatArray) -> FloatArray:
+    """Return the first α where `left`, from 0 at α = 0, comes to each log n; ∞ if it never does.
+
+    0 where it is infinite from the start. Raises ValueError where it comes there above
+    LARGEST_TILT/2 over the standard deviation.
+    """
+    spread = law.spread
+    return elementwise(lambda right: _first_root(left, right, spread), log_n)
+
+
+def too_many_keys(log_n: float, alpha: float) -> ValueError:
+    """Return the error of an n whose α is larger than this."""
+    return ValueError(f"n must be one whose α is at most {alpha:.3g}, got n={np.exp(log_n):.3g}")
+
+
+def _first_root(left: Callable[[float], float], right: float, spread: float) -> float:
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    def alpha(index: int) -> float:  # a common table, with 2α in it, of what `left` computes once
+        return ldexp(2.0 ** (index % 4 / 4), index // 4) / spread
+
+    def known(alpha: float) -> float:
+        # It may be infinite, or not known, from some α on; log n is below 1e3.
+        with suppress(UnderflowError):
+            return min(left(alpha), 1e3)
+        return 1e3
+
+    if right == 0.0:
+        return 0.0
+    index = -16
+    while known(alpha(index)) > right:
+        index -= 4
+        if alpha(index) * spread < SMALLEST_TILT and left(alpha(index)) == inf:
+            return 0.0
+    while known(alpha(index + 1)) <= right:
+        index += 1
+        if alpha(index + 5) * spread > LARGEST_TILT:
+            if left(alpha(index)) > left(alpha(index - 4)) + 1e-3:
+                raise too_many_keys(right, alpha(index))
+            return inf
+
+    low, high = alpha(index), alpha(index + 1)
+    root = float(brentq(lambda x: known(x) - right, low, high, xtol=1e-300, rtol=1e-14))
+    left(root * (1.0 + 1e-9))  # raises where it is not known beyond a root that is none
+    return root

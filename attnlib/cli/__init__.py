@@ -1,0 +1,37 @@
+"""The command line: `attnlib`, or `python -m attnlib`; a module a command."""
+
+from typing import Annotated
+
+import typer
+
+import attnlib
+from attnlib.cli import audit, calibrate, policies, probe, scale
+from attnlib.cli.application import application
+
+app = application("What attention scores should be divided by.")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"attnlib {attnlib.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """What attention scores should be divided by."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command("scale")(scale.scale)
+app.command("policies")(policies.policies)
+app.command("probe")(probe.probe)
+app.command("audit")(audit.audit)
+app.command("calibrate")(calibrate.calibrate)

@@ -1,0 +1,148 @@
+"""`attnlib audit`: which number multiplies the scores, and whether it is the intended one."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnlib.cli import model as models
+from attnlib.cli.application import AsJson, CommandError, one_line
+
+AUDITED = 16
+"""Tokens that a model is shown while its attention is noted."""
+NOT_KNOWN = 3
+"""The exit status where it is not known what is meant."""
+UNANSWERED = 4
+"""The exit status where an engine has questions to answer first."""
+OPTIONS = {
+    "MODEL": {"expected", "trust_remote_code", "dtype"},
+    "--write": {"expected", "cap", "window", "sink", "d", "heads", "kv_heads", "length", "dtype"},
+    "--read": {"expected", "cap", "window", "sink"},
+    "--tensors": {"expected", "dtype"},
+}
+"""The options that each kind of audit takes."""
+
+
+def audit(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help=models.MODEL_HELP)] = "",
+    write: Annotated[
+        Path | None, typer.Option(help="Write questions to an engine into this new folder.")
+    ] = None,
+    read: Annotated[
+        Path | None, typer.Option(help="Judge the engine's answers in this folder.")
+    ] = None,
+    tensors: Annotated[
+        Path | None,
+        typer.Option(help="Find the softmax that explains q, k, v and output in this safetensors."),
+    ] = None,
+    expected: Annotated[
+        str | None,
+        typer.Option(
+            help="What is meant to multiply q·k, a number or a policy; by default what a model's "
+            "configuration or family says."
+        ),
+    ] = None,
+    d: Annotated[int, typer.Option("--d", help="Dimension of a head, for --write.")] = 128,
+    heads: Annotated[int, typer.Option(help="Heads of queries, for --write.")] = 8,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Heads of keys, for --write; by default as of queries.")
+    ] = None,
+    length: Annotated[int, typer.Option(help="Keys at most, for --write.")] = 256,
+    cap: Annotated[float | None, typer.Option(help="The soft cap that an engine has.")] = None,
+    window: Annotated[int | None, typer.Option(help="Keys that its queries see at most.")] = None,
+    sink: Annotated[float | None, typer.Option(help="The logit of its sink.")] = None,
+    facts: Annotated[bool, typer.Option("--facts", help="Print what else was found.")] = False,
+    trust_remote_code: models.Trust = False,
+    device: models.Device = "cpu",
+    dtype: models.Dtype = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find which number multiplies the scores, and whether it is the one that was meant.
+
+    Of a MODEL: every attention layer, eager and fused, from its outputs alone, beside the model's
+    configuration; then the implementations beside one another. Of an engine in any language:
+    --write asks it in files, for its scale, cap, sink, window and heads, and --read judges what it
+    wrote beside them. Of tensors that were recorded: --tensors.
+
+    The exit status is 1 where there is a finding, 3 where there is none and it is not known what is
+    meant, and 4 where --read has added questions.
+    """
+    models.require_packages()
+    every = {"MODEL": model, "--write": write, "--read": read, "--tensors": tensors}
+    given = {kind: str(place) for kind, place in every.items() if place}
+    if len(given) != 1:
+        raise CommandError(f"give one of {', '.join(OPTIONS)}, got {' and '.join(given) or 'none'}")
+    ((kind, place),) = given.items()
+    for name in set.union(*OPTIONS.values()) - OPTIONS[kind]:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise CommandError(f"--{name.replace('_', '-')} does not go with {kind}")
+    declared: dict[str, Any] = {"expected": _number_or_policy(expected)}
+    more = {"cap": cap, "window": window, "sink": sink}
+    declared |= {name: number for name, number in more.items() if number is not None}
+    if kind == "MODEL":
+        report = _of_model(model, trust_remote_code, device, dtype, declared["expected"])
+    else:
+        sizes = {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
+        report = _of_files(kind, Path(place), sizes, dtype, declared)
+    report.verbose = report.verbose or facts
+    typer.echo(report.to_json() if as_json else str(report))
+    for name in ("not asked", "not answered"):
+        if name in report.facts and not as_json and not report.verbose:
+            typer.echo(f"{name}: {report.facts[name]}")
+    if not report.passed:
+        raise typer.Exit(NOT_KNOWN if report.passed is None else 1)
+
+
+def _number_or_policy(expected: str | None) -> float | str | None:
+    """Return the number that a text is, or the text: a policy's name."""
+    with suppress(TypeError, ValueError):
+        return float(expected or "")
+    return expected
+
+
+def _of_model(
+    model: str,
+    trust_remote_code: bool,
+    device: str,
+    dtype: models.FloatType | None,
+    expected: Any,
+) -> Any:
+    """Return the report on a model."""
+    import torch
+
+    from attnlib import auditing
+
+    _, network = models.load(model, trust_remote_code, device, dtype, words=False)
+    ids = torch.arange(AUDITED, device=device)[None] % network.config.get_text_config().vocab_size
+    errors = one_line(ValueError, RuntimeError, status=1, about=f"{model}: ")
+    with errors, models.progress(f"asking the attention of {model}, layer by layer"):
+        inputs = models.inputs(network, ids)
+        return auditing.audit(network, inputs, expected=expected)
+
+
+def _of_files(
+    kind: str,
+    place: Path,
+    sizes: dict[str, Any],
+    dtype: models.FloatType | None,
+    declared: dict[str, Any],
+) -> Any:
+    """Return the report on an engine's answers or recorded tensors; questions end the command."""
+    import torch
+
+    from attnlib.auditing import recorded
+
+    computed = models.torch_dtype(dtype)
+    with one_line(ValueError, TypeError, OSError):
+        if kind == "--tensors":
+            return recorded.recorded(place, expected=declared["expected"], dtype=computed)
+        if kind == "--read":
+            with one_line(recorded.UnansweredError, status=UNANSWERED):
+                return recorded.read(place, **declared)
+        with models.progress("asking"):
+            number = recorded.write(place, **sizes, dtype=computed or torch.float32, **declared)
+    typer.echo(f"{number} questions are in {place}; its README.md says how to answer them")
+    raise typer.Exit

@@ -1,0 +1,132 @@
+"""`attnlib calibrate`: the scale that a trained language model wants."""
+
+import json
+import os
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlib.cli import model as models
+from attnlib.cli.application import AsJson, CommandError, one_line
+
+if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
+    from attnlib.calibration.answer import Answer
+    from attnlib.calibration.fit import ScaleFit
+
+
+class Per(StrEnum):
+    """What has a factor of its own."""
+
+    MODEL = "model"
+    LAYER = "layer"
+    HEAD = "head"
+
+
+def calibrate(
+    model: models.ModelName,
+    text: models.TextFile,
+    lengths: Annotated[str, typer.Option(help="Lengths in tokens, with commas between.")] = "512",
+    per: Annotated[Per, typer.Option(help="What has a factor of its own.")] = Per.MODEL,
+    law: Annotated[
+        str, typer.Option(help="How factors depend on n: constant, log, or the name of a policy.")
+    ] = "constant",
+    texts: Annotated[int, typer.Option(min=4, help="Windows of the text, at most.")] = 16,
+    apply: Annotated[
+        Path | None,
+        typer.Option(help="Save the model here with the factors of the last length, if they gain."),
+    ] = None,
+    memory: Annotated[
+        Path | None, typer.Option(help="Keep finished passes here, and go on from them.")
+    ] = None,
+    trust_remote_code: models.Trust = False,
+    device: models.Device = "cpu",
+    dtype: models.Dtype = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure which scale a language model wants: its logits larger or smaller, at each length.
+
+    At each length the text is cut into windows. The model's own loss on every second one says how
+    much larger its logits should be, and the others say what that gains. Then come the heads that
+    want a change by themselves. A run that was stopped goes on where it was.
+    """
+    models.require_packages()
+    from attnlib.calibration.answer import answer
+    from attnlib.calibration.memory import Memory, digest
+
+    with one_line(ValueError, about="--lengths must be numbers with commas between: "):
+        counts = [int(length) for length in lengths.split(",")]
+    content = models.read_text(text)
+    tokenizer, network = models.load(model, trust_remote_code, device, dtype, language=True)
+    ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
+    kept = memory or _cache() / f"calibrate-{digest(model, ids, *filter(None, [dtype]))}.jsonl"
+    answers = []
+    with models.progress("reading") as status:
+        for length in counts:
+            passes = count(1)
+
+            def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
+                status.update(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
+
+            options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
+            with one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
+                result = answer(network, ids.to(device), length, memory=Memory(kept), **options)
+            answers.append(result)
+            if not as_json:
+                typer.echo(str(result))
+    if as_json:
+        typer.echo(json.dumps([result.to_dict() for result in answers], indent=2))
+    else:
+        _print_heads(answers[-1])
+    if apply is not None:
+        _apply(answers[-1].fit, network, tokenizer, apply)
+
+
+def _cache() -> Path:
+    folder = Path(os.environ.get("ATTNLIB_CACHE") or Path.home() / ".cache" / "attnlib")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+SHOWN = 10
+"""Heads that are printed."""
+
+
+def _print_heads(result: "Answer") -> None:
+    """Print the heads significantly different from 0, the largest gradients first."""
+    larger, smaller = result.gradient.wanting()
+    heads = result.gradient.p_values().size
+    typer.echo(
+        f"\nOf {heads} heads {len(larger)} want larger logits at {result.length} tokens, and "
+        f"{len(smaller)} smaller ones (95 %, corrected for {heads} heads)."
+    )
+    lines = [line for line in result.gradient.rows() if line["p_value"] < 0.05]
+    lines.sort(key=lambda line: -abs(line["gradient"]))
+    if not lines:
+        return
+    typer.echo(f"\n{'head':>6}{'∂L/∂log t':>12}{'±':>8}{'wants':>9}  layer")
+    for line in lines[:SHOWN]:
+        wants = "larger" if line["gradient"] < 0.0 else "smaller"
+        numbers = f"{line['gradient']:>+12.2e}{line['standard_error']:>8.0e}{wants:>9}"
+        typer.echo(f"{line['head']:>6}{numbers}  {line['layer']}")
+
+
+def _apply(fit: "ScaleFit", network: Any, tokenizer: Any, folder: Path) -> None:
+    """Save the model with its factors, where they gain and its weights can hold them."""
+    if not fit.recommended:
+        reason = "the gain is not significantly different from 0"
+        raise CommandError(f"{folder} is not written: {reason}", 1)
+    applied = fit.apply(network)
+    if applied.registered is not None:
+        applied.undo()
+        raise CommandError(
+            f"{folder} is not written: these factors do not fit into the weights; in Python "
+            "ScaleFit.apply puts them into the model while it runs",
+            1,
+        )
+    with one_line(OSError, status=1, about=f"{folder} cannot be written: "):
+        network.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    typer.echo(f"saved in {folder}, with {len(applied.folded)} layers changed")

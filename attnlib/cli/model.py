@@ -1,0 +1,83 @@
+"""The model that a command is about: its options, and how it is opened."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnlib.cli.application import one_line
+from attnlib.extras import brought_by
+
+MODEL_HELP = "A model's name on Hugging Face, its folder or GGUF file."
+ModelName = Annotated[str, typer.Argument(help=MODEL_HELP)]
+TextFile = Annotated[Path, typer.Option(help="What it reads: a text file in UTF-8.")]
+Trust = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run the code that the model brings.")
+]
+Device = Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")]
+
+
+class FloatType(StrEnum):
+    """What a model may compute in."""
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+
+Dtype = Annotated[
+    FloatType | None, typer.Option(help="What the model computes in; by default as it is saved.")
+]
+
+
+def require_packages() -> None:
+    """Raise MissingExtraError, which names the extra, without torch and transformers."""
+    with brought_by("probe"):
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+
+
+def load(
+    name: str, trust_remote_code: bool, device: str, dtype: FloatType | None, **options: bool
+) -> tuple[Any, Any]:
+    """Return a model's tokenizer and the model, on a device; see `open_model`."""
+    from attnlib import opening
+
+    options["trust_remote_code"] = trust_remote_code
+    with one_line(ValueError), progress(f"opening {name}"):
+        tokenizer, network = opening.open_model(name, **options)
+    with one_line(RuntimeError, AssertionError, status=1):
+        network.to(device=device, dtype=torch_dtype(dtype))
+    return tokenizer, network
+
+
+def torch_dtype(dtype: FloatType | None) -> Any:
+    """Return the dtype of torch, or None."""
+    import torch
+
+    return None if dtype is None else getattr(torch, dtype)
+
+
+def inputs(network: Any, ids: Any) -> dict[str, Any]:
+    """Return the arguments with which a model reads these tokens."""
+    names = ["input_ids", "decoder_input_ids"]
+    return dict.fromkeys(names if network.config.is_encoder_decoder else names[:1], ids)
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a file."""
+    with one_line(OSError, UnicodeDecodeError, about=f"{file} cannot be read: "):
+        return file.read_text("utf-8")
+
+
+@contextmanager
+def progress(task: str) -> Iterator[Any]:
+    """Show the task, in a terminal, while it is done; `update` shows another."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(task) as status:
+        yield status

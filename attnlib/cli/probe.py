@@ -1,0 +1,73 @@
+"""`attnlib probe`: the attention of a model while it reads a text."""
+
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlib.cli import model as models
+from attnlib.cli.application import AsJson, CommandError
+
+if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
+    from attnlib.probing import Report
+
+UNKNOWN = 0.1
+"""A text with more tokens that the tokenizer does not know is warned of, as a share."""
+
+
+def probe(
+    model: models.ModelName,
+    text: models.TextFile,
+    tokens: Annotated[int, typer.Option(min=2, help="It reads at most so many tokens.")] = 512,
+    trust_remote_code: models.Trust = False,
+    device: models.Device = "cpu",
+    dtype: models.Dtype = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the attention of a model while it reads a text.
+
+    Each layer (each head in JSON) beside what random scores of the same size would give: how many
+    keys share the weight, how many rows are wide, entropy and gradient; and which heads stand out.
+
+    A model is opened as data: no code of its own runs, unless you trust it, and weights are read as
+    numbers only.
+    """
+    models.require_packages()
+    content = models.read_text(text)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        tokenizer, network = models.load(model, trust_remote_code, device, dtype)
+        longest = getattr(network.config, "max_position_embeddings", None) or tokens
+        options = {"truncation": True, "max_length": min(tokens, longest)}
+        ids = tokenizer(content, return_tensors="pt", **options)["input_ids"]
+        if ids.shape[-1] < 2:
+            raise CommandError(f"{text} must have at least 2 tokens, got {ids.shape[-1]}")
+        unknown = ids.flatten().tolist().count(tokenizer.unk_token_id) / ids.numel()
+        if unknown > UNKNOWN:
+            share = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
+            warnings.warn(f"{share}: the tokenizer does not know them", stacklevel=1)
+        report = _measure(model, network, ids.to(device))
+    for warning in caught:
+        typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{report}")
+
+
+def _measure(model: str, network: Any, ids: Any) -> "Report":
+    """Return the probe's report on a model that reads these tokens."""
+    import torch
+
+    from attnlib import probing
+
+    try:
+        progress = models.progress(f"{model} reads {ids.shape[-1]} tokens")
+        with progress, torch.no_grad(), probing.probe(network) as report:
+            network(**models.inputs(network, ids))
+    except Exception as error:  # a model raises what its parts raise
+        kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+        raise CommandError(f"{kind}{error}", 1) from error
+    if report.not_finite:
+        raise CommandError(f"{model} computes NaN or infinity, first in {report.not_finite[0]}", 1)
+    return report
