@@ -10,4 +10,4 @@ Importing the package loads only NumPy and SciPy.
 from attnlib import annealed, exact, freezing, policies, rows, sampling, scores, typical
 
 __all__ = ["annealed", "exact", "freezing", "policies", "rows", "sampling", "scores", "typical"]
-__version__ = "1.0.0"
+__version__ = "2.0.0"
