@@ -1,6 +1,7 @@
 """One text through the model: its loss, and the derivatives by the logits of every head."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -83,6 +84,8 @@ def read(
     Raises RuntimeError where attention cannot be reached, unless `partial`, and where none can;
     ValueError for a loss that is no number.
     """
+    if interception.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
     lengths: dict[Place, float] = {}
 
@@ -113,13 +116,16 @@ def read(
         try:
             value = loss(model, text)
             number = _number(value)
-            unreached = mode.unreached()
+            unreached, hints = mode.unreached(), mode.hints()
             if not leaves:
+                unreached += hints
                 unreached.append(f"{type(model).__name__} has run no attention that can be reached")
             elif unreached and not partial:
                 unreached.append("partial=True leaves such layers out")
             if not leaves or (unreached and not partial):
                 raise RuntimeError("; ".join(unreached))
+            if hints:
+                warnings.warn(f"may attend and was left out: {'; '.join(hints)}", stacklevel=4)
             if gradient and not value.requires_grad:
                 raise ValueError(
                     "loss must depend on the model's attention, got one without a gradient"
