@@ -209,6 +209,7 @@ def came(chapter: str) -> str:
     """Return how many parts of the predictions of a chapter held, failed and are open, in words."""
     parts = (part for group in GROUPS if group.chapter == chapter for part in group.parts())
     counts = Counter(part.verdict for part in parts)
-    undecided = f" and {counts[OPEN]} are open" if counts[OPEN] else ""
+    verb = "is" if counts[OPEN] == 1 else "are"
+    undecided = f" and {counts[OPEN]} {verb} open" if counts[OPEN] else ""
     joint = "," if undecided else " and"
     return f"{counts[HOLDS]} parts held{joint} {counts[REFUTED]} failed{undecided}"
