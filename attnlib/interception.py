@@ -20,10 +20,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+MODULE_CALL = nn.Module._call_impl.__code__
+"""The code in which a module runs its forward."""
 
 hidden_from_modes = torch._C.DisableTorchFunction
 """A context in which no mode sees a call."""
@@ -32,6 +37,8 @@ _task = torch._C._current_graph_task_id
 _trace = torch._C._get_tracing_state
 is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
 """Whether a tensor is one of torch.func's."""
+
+TRANSFORMED = "it runs under torch.func (vmap, grad); call the model outside of it"
 
 
 def in_backward_pass() -> bool:
@@ -132,6 +139,10 @@ class Mode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        as_written = getattr(func, "_torchdynamo_inline", None)  # of a function of torch.jit
+        if as_written is not None:
+            with self:
+                return as_written(*args, **kwargs or {})
         return self.called(func, args, kwargs or {})
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -159,6 +170,15 @@ class Watching(Mode):
         self.calls: Counter[str] = Counter()  # of attention, by module, in this run of the model
         self.ran: dict[str, None] = {}  # names of modules that look like attention, in order
         self.seen: dict[str, None] = {}  # of those that made a call
+        self.forwards = {
+            code: name
+            for name, module in model.named_modules()
+            if (code := getattr(vars(type(module)).get("forward"), "__code__", None))
+        }
+        self.unexplained: set[str] = set()  # of those that got a tensor nothing seen has made
+        self.made: Any = WeakTensorKeyDictionary()  # in the modules that look like attention
+        self.constants = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+        self.looking: list[str] = []  # names of such modules that run
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -168,7 +188,7 @@ class Watching(Mode):
             torch_module.register_module_forward_hook(self.leave_module, always_call=True),
         ]
         try:
-            with self:
+            with SCRIPTS_SEEN, self:
                 yield
         finally:
             for hook in hooks:
@@ -180,7 +200,9 @@ class Watching(Mode):
             return False
         return id(module) in self.names and threading.get_ident() == self.thread
 
-    def enter_module(self, module: nn.Module, _: Any) -> None:
+    def enter_module(
+        self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
+    ) -> None:
         """Note that a module starts."""
         if not self.belongs(module):
             return
@@ -189,12 +211,42 @@ class Watching(Mode):
         self.running.append(module)
         name = self.names[id(module)]
         if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
+            named = named_arguments() if named is None else named
             self.ran[name] = None
+            self.looking.append(name)
+            for tensor in tree_leaves((args, named)):
+                if isinstance(tensor, Tensor):
+                    self.made[tensor] = True
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
         """Note that a module has ended."""
         if self.belongs(module) and self.running:
-            self.running.pop()
+            name = self.names[id(self.running.pop())]
+            if self.looking[-1:] == [name]:
+                self.looking.pop()
+
+    def note_made(self, tensors: list[Tensor], result: Any) -> None:
+        """Note what functions get and return in a module that looks like attention."""
+        if self.looking:
+            if any(x not in self.made and id(x) not in self.constants for x in tensors):
+                self.unexplained.update(self.looking)
+            for tensor in tree_leaves(result):
+                if isinstance(tensor, Tensor):
+                    self.made[tensor] = True
+
+    def called_directly(self) -> str:
+        """Return the class of what the inmost module runs by its `forward`, or nothing."""
+        module = self.running[-1]
+        own = [
+            getattr(vars(kind).get("forward"), "__code__", None) for kind in type(module).__mro__
+        ]
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code is not MODULE_CALL:
+            name = self.forwards.get(frame.f_code)
+            if name is not None and frame.f_code not in own:
+                return self.kinds[name]
+            frame = frame.f_back
+        return ""
 
     def count_call(self, module: nn.Module) -> tuple[str, int]:
         """Return the name of a module that attends, and how often it has done so in this run."""
@@ -211,12 +263,16 @@ class Watching(Mode):
         return f"{name or 'the model'} ({self.kinds[name]})"
 
     def silent(self) -> list[str]:
-        """Return the modules that look like attention, ran, and made no call, the inmost ones."""
+        """Return the modules that look like attention, ran, and made no call, the inmost ones.
+
+        In each is a tensor that no function has made that was seen, as another kernel does.
+        """
         around_a_call = {part for name in self.seen for part in around(name)}
         silent = [
             name
             for name in self.ran
-            if name not in around_a_call
+            if name in self.unexplained
+            and name not in around_a_call
             and not any(part in self.seen and part in self.ran for part in around(name))
         ]
         inmost = [name for name in silent if not any(name in around(one)[1:] for one in silent)]
@@ -337,3 +393,26 @@ def _fast_path_off() -> Iterator[None]:
 
 FAST_PATH_OFF = Shared(_fast_path_off)
 """No model takes it. Outside torch.compile a mode alone keeps models off, inside it does not."""
+
+
+@contextmanager
+def _scripts_seen() -> Iterator[None]:
+    def seen(original: Any) -> Any:
+        def call(script: Any, *args: Any, **kwargs: Any) -> Any:
+            if not torch._C._is_torch_function_mode_enabled():
+                return original(script, *args, **kwargs)
+            return handle_torch_function(script, (), *args, **kwargs)
+
+        return call
+
+    kinds: tuple[Any, ...] = torch.jit.ScriptFunction, torch.ScriptMethod
+    before = [kind.__call__ for kind in kinds]
+    for kind, original in zip(kinds, before, strict=True):
+        kind.__call__ = seen(original)
+    yield
+    for kind, original in zip(kinds, before, strict=True):
+        kind.__call__ = original
+
+
+SCRIPTS_SEEN = Shared(_scripts_seen)
+"""A mode gets calls of what torch.jit has compiled, in all threads."""

@@ -29,6 +29,7 @@ from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
+    SCRIPTS_SEEN,
     Arguments,
     Mode,
     not_compiled,
@@ -132,6 +133,7 @@ class _Context(ContextDecorator):
         mode.start()
         ENTERED.modes.append(mode)
         FAST_PATH_OFF.__enter__()
+        SCRIPTS_SEEN.__enter__()
         mode.__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -144,12 +146,13 @@ class _Context(ContextDecorator):
         mode = ENTERED.modes.pop()
         mode.__exit__(kind, error, trace)
         mode.stop()
+        SCRIPTS_SEEN.__exit__()
         FAST_PATH_OFF.__exit__()
         if ENTERED.modes:  # the outer one would have changed them
             ENTERED.modes[-1].calls += mode.calls
         if error is not None:
             return
-        unreached = mode.recorder.lines(_kind)
+        unreached = mode.recorder.lines(mode.recorder.path)
         if mode.softmax_in_graph:
             unreached.append(
                 "a softmax in a graph of torch.compile, if it is one of attention: "
@@ -157,6 +160,8 @@ class _Context(ContextDecorator):
             )
         if unreached:
             warnings.warn(f"not changed: {'; '.join(unreached)}", stacklevel=2)
+        if hints := mode.recorder.lines(mode.recorder.path, hints=True):
+            warnings.warn(f"may attend and was not changed: {'; '.join(hints)}", stacklevel=2)
         if mode.calls == 0:
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, and no "

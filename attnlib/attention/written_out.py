@@ -23,19 +23,20 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnlib.interception import HIDDEN
+from attnlib.interception import HIDDEN, MODULE_CALL, OPERATOR
 from attnlib.projections import HEADS
 
 PRODUCTS = re.compile("__r?matmul__|matmul|linalg_matmul|bmm|baddbmm_?|einsum")
 SOFTMAXES = ("softmax", "_softmax", "special_softmax")
-COMPOSED = ("softmin", "gumbel_softmax")
+COMPOSED = re.compile("softmin|(?!log).*_softmax")
 """Functions that make weights of logits inside, where they cannot be changed."""
+CONTRACTIONS = re.compile(f"{PRODUCTS.pattern}|(add)?(mm|mv)|addbmm|tensordot|inner|linear|dot")
+"""What may average values with weights."""
+KERNELS = re.compile(".*(attention|attn).*")
 OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
 """What a product calls its operands, in their order."""
 ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
 """Functions whose results have no record."""
-OTHER_WEIGHTS = re.compile("relu.*|.*sigmoid|softplus|square|sort|cumsum")
-"""Functions that make weights of logits without a softmax."""
 IN_PLACE = re.compile(".*[^_]_|__setitem__|__i(add|sub|mul|truediv|div|pow|and|or)__")
 EXCHANGES = re.compile("transpose|permute|mT|T|swap.*|move.*|flip|roll|gather|index_select|take.*")
 SCALES = re.compile("(__r?i?)?(mul|truediv|div|multiply|divide)_*")
@@ -54,6 +55,12 @@ AFTER = re.compile(
     f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*"
 )
 """What leaves weights as the softmax has made them."""
+EXPONENTIALS = re.compile("exp.*_?|__rpow__")
+MIXES = re.compile("mul_?|multiply|__r?mul__")
+"""What multiplies entry by entry."""
+MEMORY = "its keys are learned, as in attention over a memory"
+NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
+SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
 LONGEST = 64
 """So many functions in a row are followed."""
 
@@ -149,11 +156,28 @@ class Step:
         value = self.kwargs.get("value", *values)
         return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
 
-    def other_weights(self) -> bool:
-        """Return whether weights without a softmax have been made on the way."""
-        made = OTHER_WEIGHTS.fullmatch(self.name) is not None and not self.learned
-        before = _flat((self.args, self.kwargs), Step)
-        return made or any(step.other_weights() for step in before)
+    def as_weights(self) -> str:
+        """Return what it is as weights of values, nothing if it cannot be some."""
+        start = self.product or self
+        whole = self.shape.numel() >= start.shape.numel()
+        if self.learned or self.lost or start.dimension < 2 or not whole:  # d = 1: of positions
+            return ""
+        names = {step.name for step in self._path()}
+        if any(EXPONENTIALS.fullmatch(name) for name in names):
+            return "it makes its weights of exp and a sum"
+        plain = all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
+        return NO_SOFTMAX if plain else "its weights are no softmax of its logits"
+
+    def _path(self) -> set["Step"]:
+        """Return the steps behind the product."""
+        path: set[Step] = set()
+        ahead = [self]
+        while ahead:
+            step = ahead.pop()
+            if step.product is not None and step not in path:
+                path.add(step)
+                ahead += _flat((step.args, step.kwargs), Step)
+        return path
 
     def problem(self) -> str:
         """Return why it cannot be run again, or nothing."""
@@ -274,19 +298,50 @@ class WrittenOut:
         return found
 
 
+class Weights(NamedTuple):
+    """What is known of the weights of a call of attention."""
+
+    valued: Valued
+    shape: torch.Size
+    changed: bool
+
+
+class Mark(NamedTuple):
+    """What is known of a tensor without a record."""
+
+    kind: str  # "products" entry by entry, "scores" of activations, of "one", or "weights"
+    module: nn.Module | None = None
+    why: str = ""
+    sure: bool = False  # its scores are of two activations
+
+
+ORDER = ("products", "one", "scores", "weights")
+"""Kinds of marks: of several arguments the last counts."""
+
+
 class Recorder:
     """Keeps the records of one thread. `running` returns which modules run, the inmost last.
 
-    With `changes`, what has a gradient of its own (torch.autograd.Function) is out of reach.
+    With `changes`, what has a gradient of its own (torch.autograd.Function) is out of reach. `made`
+    is told the tensors that a function gets, and what it returns.
     """
 
-    def __init__(self, running: Callable[[], Sequence[nn.Module]], *, changes: bool = True) -> None:
-        self.running, self.changes = running, changes
-        self.steps: Any = WeakTensorKeyDictionary()
-        self.weights: Any = WeakTensorKeyDictionary()
-        self.others: Any = WeakTensorKeyDictionary()  # softmaxes of what has no record
+    def __init__(
+        self,
+        running: Callable[[], Sequence[nn.Module]],
+        *,
+        changes: bool = True,
+        made: Callable[[list[Tensor], Any], None] = lambda tensors, result: None,
+    ) -> None:
+        self.running, self.changes, self.made = running, changes, made
+        self.kept: Any = WeakTensorKeyDictionary()  # steps with versions, Weights, or Marks
         self.unreached: dict[nn.Module | None, str] = {}
         """Modules whose attention is seen and cannot be run again, and why."""
+        self.hints: dict[nn.Module | None, str] = {}
+        """Modules that may attend in a way that is none of these."""
+        self.reached: set[nn.Module | None] = set()
+        self.paths: dict[nn.Module | None, str] = {}
+        """Where they are in the module that was called."""
 
     def call(
         self,
@@ -300,43 +355,78 @@ class Recorder:
         if name == "__get__":  # of an attribute
             name = getattr(function.__self__, "__name__", "")
         name = name.partition(".")[0]  # of an overload of torch.ops
+        if isinstance(function, torch.ScriptMethod):
+            self._scripted(function)
+        elif KERNELS.fullmatch(name) and function is not OPERATOR:
+            self.note(f"it calls {name}, another kernel")
         if PRODUCTS.fullmatch(name):
             kwargs = {**kwargs}
             args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
-        known = {id(x): step for x in _flat((args, kwargs), Tensor) if (step := self._of(x))}
+        tensors = list(_flat((args, kwargs), Tensor))
+        kept = {id(x): one for x in tensors if (one := self._of(x)) is not None}
         call = None
-        if known and (name in (*SOFTMAXES, *COMPOSED) or name == "exp"):
+        softmax = name in SOFTMAXES or COMPOSED.fullmatch(name) is not None
+        if softmax and kept:
             call = self._attention(name, *args, **kwargs)
         if call is not None:
+            self.reached.add(call.module)
             logits = change(call)
             if logits is not None:
                 args, kwargs = (logits, *args[1:]), {**kwargs}
                 kwargs.pop("input", None)
         result = function(*args, **kwargs)
         if call is not None:
-            self.weights[result] = call.valued, call.layout.shape, False
-        elif name in SOFTMAXES and not any(not step.learned for step in known.values()):
-            self.others[result] = self._module()
-        else:
-            self._follow(function, name, args, kwargs, result, known)
+            self.kept[result] = Weights(call.valued, call.layout.shape, False)
+        elif softmax and tensors and isinstance(result, Tensor):
+            self.kept[result] = self._other_weights(tensors[0], kept.get(id(tensors[0])))
+        elif kept or not name.startswith("__get"):
+            self._follow(function, name, args, kwargs, result, tensors, kept)
+        self.made(tensors, result)
         return result
 
-    def lines(self, shown: Callable[[Any], str]) -> list[str]:
-        """Return what could not be run again, a line for each module."""
-        return [f"{shown(module)}: {why}" for module, why in self.unreached.items()]
+    def note(self, why: str, module: Any = NotImplemented, *, hint: bool = False) -> None:
+        """Keep why attention is out of reach in a module, by default the inmost that runs."""
+        module = self._module() if module is NotImplemented else module
+        (self.hints if hint else self.unreached).setdefault(module, why)
+        if module not in self.paths:
+            outmost = next(iter(self.running()), None)
+            named = () if outmost is None else outmost.named_modules()
+            self.paths[module] = next((path for path, part in named if part is module), "")
+
+    def path(self, module: nn.Module | None) -> str:
+        """Return where a module that is noted is, and its class."""
+        if module is None:
+            return "a function"
+        return f"{self.paths[module] or 'the model'} ({type(module).__name__})"
+
+    def lines(self, shown: Callable[[Any], str], *, hints: bool = False) -> list[str]:
+        """Return what could not be run again, a line for each reason."""
+        by_reason: dict[str, list[str]] = {}
+        known = self.reached.union(self.unreached)
+        for module, why in (self.hints if hints else self.unreached).items():
+            if not hints or module not in known:
+                by_reason.setdefault(why, []).append(shown(module))
+        return [f"{', '.join(modules)}: {why}" for why, modules in by_reason.items()]
+
+    def _scripted(self, method: Any) -> None:
+        """Note a module of torch.jit that attends."""
+        inlined = method.graph.copy()
+        torch._C._jit_pass_inline(inlined)
+        graph = str(inlined)
+        kernel = "aten::scaled_dot_product_attention" in graph
+        if kernel or (_IN_GRAPH.search(graph) and _PRODUCT_IN_GRAPH.search(graph)):
+            self.note("its attention is inside a module of torch.jit")
 
     def _attention(
         self, name: str, input: Any = None, dim: Any = None, *_: Any, **__: Any
     ) -> WrittenOut | None:
         """Return the call of attention that a softmax is, or None."""
         step = self._of(input)
-        if step is None or step.learned or input.ndim < 3:
+        if not isinstance(step, Step) or step.learned or input.ndim < 3:
             return None
         running, module = self.running(), self._module()
         why = step.problem()
-        if name == "exp":
-            why = why or "it makes its weights of exp and a sum"
-        elif name in COMPOSED:
+        if name not in SOFTMAXES:
             why = why or f"its weights are made by {name}"
         elif dim not in (-1, input.ndim - 1):
             why = f"its softmax is over axis {dim}, not over the last"
@@ -348,7 +438,7 @@ class Recorder:
                     "torch.autograd.Function or under torch.no_grad"
                 )
         if why:
-            self.unreached[module] = why
+            self.note(why)
             return None
         return WrittenOut(input, step, module, Layout(input.shape, number_of_heads(running)))
 
@@ -357,36 +447,84 @@ class Recorder:
         modules = (one for one in reversed(self.running()) if type(one) is not nn.Softmax)
         return next(modules, None)
 
-    def _unexplained(
-        self, is_product: bool, tensors: list[Tensor], result: Any, known: dict[int, Step]
-    ) -> None:
-        """Note weights that average values, where their logits have no record.
+    def _other_weights(self, logits: Tensor, known: Any) -> Mark:
+        """Return the mark of weights that no call of attention has made."""
+        why = "its softmax is not of a product with three axes or more of queries and keys"
+        sure = False
+        if isinstance(known, Step) and known.learned:
+            why = MEMORY
+        elif isinstance(known, Step) or (isinstance(known, Mark) and known.kind == "scores"):
+            sure = True
+        elif isinstance(known, Mark) and known.kind == "one":
+            why = "its softmax is of one activation without keys, as in a synthesizer"
+        elif _is_learned(logits):
+            why = "its softmax is of learned logits without keys, as in a random synthesizer"
+        return Mark("weights", self._module(), why, sure)
 
-        A router's weights and those of one learned query are no matrix with a row a query, and in
-        linear attention the values come from a product themselves.
+    def _averages(
+        self, name: str, args: Any, tensors: list[Tensor], result: Any, kept: dict[int, Any]
+    ) -> None:
+        """Note weights that average values, where no call of attention made them.
+
+        A router's and those of one learned query are no matrix with a row a query.
         """
-        place = next(i for i, one in enumerate(tensors) if one in self.others)
-        module, weights = self.others[tensors[place]], tensors[place]
-        values = tensors[-1] if place == 0 else tensors[0]
-        learned = isinstance(values, nn.Parameter) or id(values) in known
-        if is_product:
-            averages = place == 0 and weights.ndim == values.ndim and weights.shape[-2] > 1
-        elif len(tensors) == 2 and weights.ndim == values.ndim > 3 and weights.shape[-1] == 1:
-            rows, keys = values.shape[-3:-1]  # entries that are added up later
-            averages = rows == 1 < weights.shape[-3] and keys == weights.shape[-2]
-        else:
-            averages = False
-            if isinstance(result, Tensor) and result.numel() == weights.numel():
-                self.others[result] = module
-        if averages and not learned:
-            self.unreached[module] = (
-                "its softmax is not of a product with three axes or more of queries and keys"
-            )
+        pair = tensors[:2] if name == "linear" else tensors[-2:]
+        for place, (weights, values) in enumerate((pair, pair[::-1])):
+            mark, other = kept.get(id(weights)), kept.get(id(values))
+            if isinstance(mark, Step):
+                why = "" if _is_learned(values) else mark.as_weights()
+                if why:
+                    self.note(why, hint=why == NO_SOFTMAX)
+            elif not isinstance(mark, Mark) or not mark.why:
+                continue
+            elif not CONTRACTIONS.fullmatch(name):
+                rows, keys = values.shape[-3:-1] if values.ndim > 3 else (0, 0)
+                entries = values.ndim == weights.ndim > 3 and weights.shape[-1] == 1 == rows
+                if (mark.sure and result.numel() > weights.numel()) or (
+                    entries and weights.shape[-3] > 1 and keys == weights.shape[-2]
+                ):
+                    self.note(mark.why, mark.module)
+            elif name == "linear" and place == 0 and weights.ndim > 2 and _is_learned(values):
+                self.note(MEMORY, mark.module)
+            elif isinstance(other, Step) and not other.learned:
+                continue  # what it averages is a product itself: linear attention
+            elif mark.sure or _has_rows(name, args, weights, values, place):
+                self.note(mark.why, mark.module)
+
+    def _mark(self, name: str, tensors: list[Tensor], result: Any, marks: list[Mark]) -> None:
+        """Mark what a function without a record has made."""
+        before = max(marks, key=lambda mark: ORDER.index(mark.kind), default=None)
+        learned = len(tensors) < 2 or any(_is_learned(x) or x.numel() == 1 for x in tensors[-2:])
+        mixes = MIXES.fullmatch(name) and not learned and result.ndim > 2
+        mark = None
+        if name == "linear" or name.startswith("conv"):
+            mark = Mark("one")
+        elif CONTRACTIONS.fullmatch(name):
+            mark = None if learned else Mark("scores")
+        elif before is None or (mixes and before.kind != "weights"):
+            mark = Mark("products") if mixes else None
+        elif before.kind == "products":
+            mark = Mark("scores") if name in ("sum", "mean") else None
+        elif before.kind == "weights" and KEEPS.fullmatch(name):
+            mark = before
+        elif isinstance(result, Tensor) and result.numel() == tensors[0].numel():
+            mark = before
+            if before.kind == "scores" and EXPONENTIALS.fullmatch(name):
+                mark = Mark("scores", self._module(), "it makes its weights of exp and a sum", True)
+            elif before.kind == "one" and not (SAME.fullmatch(name) or SCALES.fullmatch(name)):
+                mark = None
+        if mark is not None:
+            for part in result if isinstance(result, list | tuple) else [result]:
+                if isinstance(part, Tensor):
+                    self.kept[part] = mark
 
     def _of(self, x: Any) -> Any:
-        """Return the record of a tensor, or None."""
-        step, version = self.steps.get(x, (None, 0)) if isinstance(x, Tensor) else (None, 0)
-        if step is not None and _version(x) != version:
+        """Return what is known of a tensor, or None."""
+        one = self.kept.get(x) if isinstance(x, Tensor) else None
+        if type(one) is not tuple:
+            return one
+        step, version = one
+        if _version(x) != version:
             why = "its logits are written into through another view"
             first = step.product or step
             learned = step.learned
@@ -394,23 +532,30 @@ class Recorder:
         return step
 
     def _follow(
-        self, function: Any, name: str, args: Any, kwargs: Any, result: Any, known: dict[int, Step]
+        self,
+        function: Any,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        tensors: list[Tensor],
+        kept: dict[int, Any],
     ) -> None:
-        """Add a function to the records; `known` are those of its arguments, by id."""
-        tensors = list(_flat((args, kwargs), Tensor))
+        """Add a function to what is known; `kept` is that of its arguments, by id."""
+        known = {i: one for i, one in kept.items() if isinstance(one, Step)}
         is_product = PRODUCTS.fullmatch(name) is not None
-        if self.weights and self._weighs(name, args, kwargs, tensors, result):
+        if len(known) < len(kept) and self._weighs(name, args, kwargs, tensors, result, kept):
             return
+        contraction = is_product or CONTRACTIONS.fullmatch(name)
+        if kept and len(tensors) > 1 and (contraction or MIXES.fullmatch(name)):
+            self._averages(name, args, tensors, result, kept)
         dimension, learned = _dimension(name, args, result) if is_product else (0, False)
-        if is_product and any(step.other_weights() for step in known.values()):
-            self.unreached[self._module()] = "its weights are no softmax of its logits"
-        if self.others and any(one in self.others for one in tensors):
-            self._unexplained(is_product, tensors, result, known)
+        if not (dimension or known):
+            self._mark(name, tensors, result, [x for x in kept.values() if isinstance(x, Mark)])
+            return
         if dimension:
             known = {}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
-        if before is None and not dimension:
-            return
         longest = max((step.length for step in known.values()), default=-1)
         if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
             return
@@ -462,16 +607,21 @@ class Recorder:
                 one.shape = part.shape
                 if before is not None:
                     same = before.shape[:-1] == one.shape[:-1] and not EXCHANGES.fullmatch(name)
-                    kept = before.shape[-1:] == one.shape[-1:] and RESHAPES.fullmatch(name)
-                    one.ordered = before.ordered and bool(same or kept)
-                self.steps[part] = one, _version(part)
+                    rows = before.shape[-1:] == one.shape[-1:] and RESHAPES.fullmatch(name)
+                    one.ordered = before.ordered and bool(same or rows)
+                self.kept[part] = one, _version(part)
 
     def _weighs(
-        self, name: str, args: Any, kwargs: Any, tensors: list[Tensor], result: Any
+        self,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        tensors: list[Tensor],
+        result: Any,
+        kept: dict[int, Any],
     ) -> bool:
         """Return whether a function is of weights; follow them to their product with values."""
-        kept = [self.weights.get(one) for one in tensors]
-        found = next((one for one in kept if one is not None), None)
+        found = next((one for one in kept.values() if isinstance(one, Weights)), None)
         if found is None or not isinstance(result, Tensor):
             return found is not None
         valued, shape, changed = found
@@ -479,8 +629,13 @@ class Recorder:
             dropped = "dropout" in name and _drops(*args, **kwargs)
             if result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
                 valued = partial(_dropped, valued) if dropped else valued
-                self.weights[result] = valued, shape, changed or not AFTER.fullmatch(name)
-        elif len(tensors) == 2 and kept[0] and tensors[0].shape[-2:] == shape[-2:]:
+                changed = changed or not AFTER.fullmatch(name)
+                self.kept[result] = Weights(valued, shape, changed)
+        elif (
+            len(tensors) == 2
+            and kept.get(id(tensors[0])) is found
+            and tensors[0].shape[-2:] == shape[-2:]
+        ):
             values: Any = tensors[1]
             if tensors[0].shape != shape:  # heads are flattened behind the softmax
                 if values.shape[:-2].numel() != shape[:-2].numel():
@@ -504,12 +659,13 @@ def running_modules() -> list[nn.Module]:
     while frames[-1].f_back is not None:
         frames.append(frames[-1].f_back)
     # Reading f_locals keeps what a frame holds, so those that hold logits are left alone.
-    calls = (i for i, frame in enumerate(frames) if frame.f_code is _CALL)
+    calls = (i for i, frame in enumerate(frames) if frame.f_code is MODULE_CALL)
     modules = (frame.f_locals.get("self") for frame in reversed(frames[next(calls, 0) :]))
     return list(dict.fromkeys(module for module in modules if isinstance(module, nn.Module)))
 
 
-_CALL = nn.Module._call_impl.__code__
+_IN_GRAPH = re.compile(r"aten::_?(log_)?softmax|aten::exp\(")
+_PRODUCT_IN_GRAPH = re.compile("aten::(matmul|bmm|baddbmm|einsum)")
 
 
 def number_of_heads(running: Sequence[nn.Module]) -> int:
@@ -546,8 +702,25 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
         summed = (set(first) & set(second)) - set(output)
         sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
         dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
-    learned = any(isinstance(x, nn.Parameter) for x in (columns, columns._base))
-    return dimension, learned or columns.ndim < 3
+    return dimension, _is_learned(columns) or columns.ndim < 3
+
+
+def _is_learned(x: Tensor) -> bool:
+    return isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
+
+
+def _has_rows(name: str, args: Any, weights: Tensor, values: Tensor, place: int) -> bool:
+    """Return whether several rows of weights, the operand at a place, average the same values."""
+    if name == "einsum":
+        own, others, output = _letters(args[0])
+        own, others = (others, own) if place else (own, others)
+        sizes = dict(zip(reversed(own), reversed(weights.shape), strict=False))
+        rows = (set(own) & set(output)) - set(others)
+        summed = (set(own) & set(others)) - set(output)
+        return bool(summed) and any(sizes.get(letter, 1) > 1 for letter in rows)
+    if weights.ndim < 2 or (place and weights.ndim < values.ndim):  # a layer made of a softmax
+        return False
+    return weights.shape[-1 if place else -2] > 1
 
 
 def _letters(equation: Any) -> tuple[str, str, str]:

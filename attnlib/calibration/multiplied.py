@@ -13,22 +13,21 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from attnlib import interception
 from attnlib.attention.written_out import Recorder, WrittenOut, number_of_heads
 from attnlib.interception import (
+    ATTENTION,
     FAST_PATH_OFF,
     HIDDEN,
     MULTI_HEAD,
     MULTI_HEAD_FROM_INSIDE,
+    TRANSFORMED,
     Arguments,
+    is_transformed,
 )
 
-UNSEEN = (
-    "it attends without PyTorch's scaled_dot_product_attention, transformers' registry, or a "
-    "softmax of what a product of queries and keys has given"
-)
+UNSEEN = "by its class's name and a tensor that nothing seen has made: another kernel"
 
 
 class Place(NamedTuple):
@@ -52,7 +51,7 @@ class Multiplied(interception.Watching):
         super().__init__(model)
         self.model, self.factor = model, factor
         self.inside = False
-        self.recorder = Recorder(lambda: self.running)
+        self.recorder = Recorder(lambda: self.running, made=self.note_made)
 
     def belongs(self, module: Any) -> bool:
         """Return whether the module is a part of the model that runs; backward in any thread."""
@@ -63,6 +62,10 @@ class Multiplied(interception.Watching):
         self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
     ) -> Tensor:
         """Return the queries of a call times their factor."""
+        self.recorder.reached.add(module)
+        if is_transformed(query):
+            self.recorder.note(TRANSFORMED, module)
+            return query
         keys = keys_seen(query, key, mask, is_causal)
         shape, heads = query.shape, number_of_heads(self.running)
         if query.ndim == 3 and heads and shape[0] % heads == 0:  # flattened into the batch
@@ -74,8 +77,11 @@ class Multiplied(interception.Watching):
         wide = torch.promote_types(query.dtype, torch.float32)  # a factor in half is a staircase
         return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype).reshape(shape)
 
-    def written(self, call: WrittenOut) -> Tensor:
+    def written(self, call: WrittenOut) -> Tensor | None:
         """Return the logits that a softmax gets, their product times the factor."""
+        if is_transformed(call.logits):
+            self.recorder.note(TRANSFORMED, call.module)
+            return None
         keys = call.seen().sum(-1).clamp(min=1)
         module = self.running[-1] if self.running else self.model
         name, number = self.count_call(call.module or module)
@@ -84,7 +90,11 @@ class Multiplied(interception.Watching):
 
     def unreached(self) -> list[str]:
         """Return the modules whose attention was not multiplied, and why."""
-        lines = self.recorder.lines(self.shown)
+        return self.recorder.lines(self.shown)
+
+    def hints(self) -> list[str]:
+        """Return the modules that may attend in another way, and why."""
+        lines = self.recorder.lines(self.shown, hints=True)
         return lines + [f"{name}: {UNSEEN}" for name in self.silent()]
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,7 +130,7 @@ class Multiplied(interception.Watching):
         if func is MULTI_HEAD:
             with self:
                 return MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
-        if func is functional.scaled_dot_product_attention:
+        if func in ATTENTION:
             query, key, _, mask, _, causal, *_ = given = Arguments(*args, **kwargs)
             module = self.running[-1] if self.running else self.model
             query = self.multiplied(module, query, key, mask, causal)

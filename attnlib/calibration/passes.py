@@ -1,6 +1,7 @@
 """One text through the model: its loss, and the derivatives by the logits of every head."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -113,13 +114,16 @@ def read(
         try:
             value = loss(model, text)
             number = _number(value)
-            unreached = mode.unreached()
+            unreached, hints = mode.unreached(), mode.hints()
             if not leaves:
+                unreached += hints
                 unreached.append(f"{type(model).__name__} has run no attention that can be reached")
             elif unreached and not partial:
                 unreached.append("partial=True leaves such layers out")
             if not leaves or (unreached and not partial):
                 raise RuntimeError("; ".join(unreached))
+            if hints:
+                warnings.warn(f"may attend and was left out: {'; '.join(hints)}", stacklevel=4)
             if gradient and not value.requires_grad:
                 raise ValueError(
                     "loss must depend on the model's attention, got one without a gradient"

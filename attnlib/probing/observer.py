@@ -15,12 +15,13 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from attnlib import checking, interception
 from attnlib.attention import is_rescaled
 from attnlib.attention.written_out import Recorder, WrittenOut, number_of_heads
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, Arguments
-from attnlib.probing.measure import Call, measure
+from attnlib.probing.measure import Call, Queries, measure
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
 from attnlib.probing.tokens import Reader, Targets, Tokens
@@ -103,6 +104,7 @@ def probe(
     with interception.parts_eagerly(model), observer.at_work():
         yield report
     report.not_measured = observer.finish()
+    report.notes = [f"{name or observer.model_name}: {x}" for name, x in observer.notes.items()]
     if report.not_finite:
         names = listed(report.not_finite)
         warnings.warn(
@@ -134,10 +136,14 @@ class Observer(interception.Watching):
         super().__init__(model)
         self.see = see
         self.reader = Reader() if reader is None else reader
-        self.recorder: Recorder | None = Recorder(lambda: self.running, changes=False)
+        self.recorder: Recorder | None = Recorder(
+            lambda: self.running, changes=False, made=self.note_made
+        )
         self.way_to_be_seen = interception.way_to_be_seen(model)
         self.tokens: list[Tokens] = []  # of the modules that run
         self.unmeasured: dict[str, str] = {}
+        self.notes: dict[str, str] = {}  # of what is measured, by module
+        self.batch = 0  # of what the model is called with
         self.measured = self.compiled = False
 
     def enter_module(
@@ -151,7 +157,10 @@ class Observer(interception.Watching):
             named = interception.named_arguments() if named is None else named
             tokens = self.reader.read(module, args, named, tokens)
         self.tokens.append(tokens)
-        super().enter_module(module, args)
+        if not self.running:
+            given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
+            self.batch = next((x.shape[0] for x in given), 0)
+        super().enter_module(module, args, named)
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
         """Note that a module has ended."""
@@ -190,6 +199,7 @@ class Observer(interception.Watching):
         if reason or operands is None:
             return
         q, k = operands
+        self.note(name, call.logits.shape[:-2], layout.heads)
 
         @torch.no_grad()
         def valued(values: Tensor, output: Tensor | None, changed: bool) -> None:
@@ -207,7 +217,7 @@ class Observer(interception.Watching):
                 bias = step.bias()
                 mask = None if bias is None else layout.by_head(bias)
             told = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
-            told = told._replace(queries=self.reader.queries(tokens, told))
+            told = told._replace(queries=self.queries(name, tokens, told))
             del self.unmeasured[name]
             self.see(name or self.model_name, number, told, z)
             self.measured = True
@@ -232,6 +242,8 @@ class Observer(interception.Watching):
         """Tell a call of scaled_dot_product_attention."""
         module, tokens = self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
+        if self.recorder is not None:
+            self.recorder.reached.add(module)
         reason = _why_not(given.query, given.key)
         if reason:
             self.unmeasured[name] = reason
@@ -241,16 +253,49 @@ class Observer(interception.Watching):
                 without = given._replace(dropout_p=0.0)._asdict()
                 result = functional.scaled_dot_product_attention(**without)
         call = Call(*given[:4], *given[5:])
+        heads = number_of_heads(self.running)
+        self.note(name, call.query.shape[:-2], heads)
         call, result = _unpacked(module, call, result)
-        call, result = _unflattened(number_of_heads(self.running), call, result)
-        call = call._replace(queries=self.reader.queries(tokens, call))
+        call, result = _unflattened(heads, call, result)
+        call = call._replace(queries=self.queries(name, tokens, call))
         self.see(name or self.model_name, number, call, result)
         self.measured = True
+
+    def note(self, name: str, leading: torch.Size, heads: int) -> None:
+        """Note what a reader of a module's lines has to know; `leading` is before the rows."""
+        lines = []
+        if directly := self.called_directly():
+            lines.append(f"{directly} runs by its `forward` alone, and counts as part of it")
+        if not heads and len(leading) == 1 and leading[0] != self.batch:
+            lines.append(
+                f"{leading[0]} matrices of weights, of a batch of {self.batch}, count as one head: "
+                "no num_heads tells how many are in the batch"
+            )
+        elif len(leading) > 2 and heads not in (leading[-1], math.prod(leading[1:])):
+            lines.append(f"the last of the axes {tuple(leading)} counts as its heads")
+        if lines:
+            self.notes[name] = "; ".join(lines)
+
+    def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
+        """Return what is known of the queries of a call; note where padding is not."""
+        known = self.reader.queries(tokens, call)
+        padded = self.reader.by_model and tokens.real is not None and not tokens.real.all()
+        if (
+            padded
+            and tokens.length == call.query.shape[-2]
+            and (known is None or known.real is None)
+        ):
+            self.notes[name] = (
+                f"{self.notes.get(name, '')}; its rows are not told by sequence: padding counts"
+            ).lstrip("; ")
+        return known
 
     def finish(self) -> list[str]:
         """Name what was not seen: a warning, or an error if nothing was seen at all."""
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
-        lines += self.recorder.lines(self.shown) if self.recorder else []
+        if self.recorder is not None:
+            lines += self.recorder.lines(self.shown)
+            lines += self.recorder.lines(self.shown, hints=True)
         lines += self._unseen()
         if not self.measured:
             lines = lines or [
@@ -280,7 +325,7 @@ class Observer(interception.Watching):
             yield (
                 f"{listed(silent) or 'its attention'} ran without calling "
                 "scaled_dot_product_attention or a softmax of a product of queries and keys: "
-                f"another kernel cannot be seen{way}"
+                f"if it attends, another kernel does, which cannot be seen{way}"
             )
 
 
@@ -332,7 +377,7 @@ def _why_not(query: Tensor, key: Tensor) -> str:
     if type(query) not in (Tensor, nn.Parameter):
         return f"its queries are a {type(query).__name__}"
     if interception.is_transformed(query):
-        return "it runs under torch.func (vmap, grad); call the model outside of it"
+        return interception.TRANSFORMED
     if query.is_nested:
         return "its queries are a nested tensor"
     if query.numel() == 0 or key.numel() == 0:

@@ -82,6 +82,8 @@ class Report:
         """The layers whose numbers are NaN or infinite, in the order of the calls."""
         self.not_measured: list[str] = []
         """Modules whose attention was not measured, and why."""
+        self.notes: list[str] = []
+        """What is not known of modules that were: their heads, their padding, their parts."""
         self._theory = theory
         self._columns = {**DEFINITIONS, **TARGET_DEFINITIONS} if targets else DEFINITIONS
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
@@ -126,11 +128,14 @@ class Report:
         content: dict[str, Any] = {"definitions": self.definitions, "heads": heads}
         if self.not_measured:
             content["not_measured"] = self.not_measured
+        if self.notes:
+            content["notes"] = self.notes
         return json.dumps(content, ensure_ascii=False, indent=1)
 
     def __repr__(self) -> str:
         missing = f"\n\nNot measured: {'; '.join(self.not_measured)}" if self.not_measured else ""
-        return summary.text(self._lines()) + missing
+        notes = f"\n\nNote: {'; '.join(self.notes)}" if self.notes else ""
+        return summary.text(self._lines()) + missing + notes
 
     def _heads(self) -> list["_Head"]:
         return [

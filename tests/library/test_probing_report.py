@@ -153,6 +153,16 @@ class LinearAttention(nn.Module):
         return x @ (x.mT @ x)
 
 
+class KernelAttention(nn.Module):
+    def forward(self, x):
+        return 2.0 * torch.from_numpy(x.detach().numpy().copy())
+
+
+class ChannelAttention(nn.Module):
+    def forward(self, x):
+        return x * x.mean(1, keepdim=True).sigmoid()
+
+
 class SelfAttention(nn.Module):
     def forward(self, x):
         return functional.scaled_dot_product_attention(x, x, x)
@@ -170,16 +180,29 @@ class Mixed(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script")
-@pytest.mark.parametrize("kind", ["LinearAttention", "SelfAttention"])
-def test_what_is_not_seen_among_what_is_gives_a_warning(kind):
-    scripted = kind == "SelfAttention"
-    model = Mixed(torch.jit.script(SelfAttention()) if scripted else LinearAttention())
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (LinearAttention, "(LinearAttention): no softmax stands between"),
+        (lambda: torch.jit.script(SelfAttention()), "(SelfAttention): its attention is inside"),
+        (KernelAttention, "(KernelAttention) ran without calling"),
+    ],
+)
+def test_what_is_not_seen_among_what_is_gives_a_warning(other, why):
+    model = Mixed(other())
     with pytest.warns(UserWarning, match="not measured") as caught, probe(model) as report:
         model(draw(1, 2, 5, 4))
     (warning,) = caught
-    assert f"not measured: other ({kind}) ran without calling" in str(warning.message)
+    assert f"not measured: other {why}" in str(warning.message)
     assert warning.filename == __file__
     assert len(report.table()) == 2
+
+
+def test_a_gate_of_channels_is_not_taken_for_attention():
+    model = Mixed(ChannelAttention())
+    with probe(model) as report:
+        model(draw(1, 2, 5, 4))
+    assert not report.not_measured
 
 
 def test_a_part_that_is_compiled_runs_as_it_is_written():
