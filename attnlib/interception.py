@@ -38,6 +38,9 @@ _trace = torch._C._get_tracing_state
 is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
 """Whether a tensor is one of torch.func's."""
 
+level_of_transforms = torch._C._functorch.maybe_current_level
+"""How many of torch.func's transforms run, None for none."""
+
 TRANSFORMED = "it runs under torch.func (vmap, grad); call the model outside of it"
 
 

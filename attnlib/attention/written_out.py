@@ -55,7 +55,7 @@ AFTER = re.compile(
     f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*"
 )
 """What leaves weights as the softmax has made them."""
-EXPONENTIALS = re.compile("exp.*_?|__rpow__")
+EXPONENTIALS = re.compile("exp2?_?|expm1_?|__rpow__")
 MIXES = re.compile("mul_?|multiply|__r?mul__")
 """What multiplies entry by entry."""
 MEMORY = "its keys are learned, as in attention over a memory"
@@ -304,6 +304,7 @@ class Weights(NamedTuple):
     valued: Valued
     shape: torch.Size
     changed: bool
+    columns: bool = False  # whether each query has a column
 
 
 class Mark(NamedTuple):
@@ -463,11 +464,12 @@ class Recorder:
 
     def _averages(
         self, name: str, args: Any, tensors: list[Tensor], result: Any, kept: dict[int, Any]
-    ) -> None:
-        """Note weights that average values, where no call of attention made them.
+    ) -> bool:
+        """Return whether weights average values; note it where no call of attention made them.
 
         A router's and those of one learned query are no matrix with a row a query.
         """
+        noted = False
         pair = tensors[:2] if name == "linear" else tensors[-2:]
         for place, (weights, values) in enumerate((pair, pair[::-1])):
             mark, other = kept.get(id(weights)), kept.get(id(values))
@@ -475,21 +477,26 @@ class Recorder:
                 why = "" if _is_learned(values) else mark.as_weights()
                 if why:
                     self.note(why, hint=why == NO_SOFTMAX)
-            elif not isinstance(mark, Mark) or not mark.why:
+                    noted = why != NO_SOFTMAX
                 continue
-            elif not CONTRACTIONS.fullmatch(name):
+            if not isinstance(mark, Mark) or not mark.why:
+                continue
+            why = mark.why
+            if not CONTRACTIONS.fullmatch(name):
                 rows, keys = values.shape[-3:-1] if values.ndim > 3 else (0, 0)
                 entries = values.ndim == weights.ndim > 3 and weights.shape[-1] == 1 == rows
-                if (mark.sure and result.numel() > weights.numel()) or (
-                    entries and weights.shape[-3] > 1 and keys == weights.shape[-2]
-                ):
-                    self.note(mark.why, mark.module)
+                entries = entries and weights.shape[-3] > 1 and keys == weights.shape[-2]
+                averages = entries or (mark.sure and result.numel() > weights.numel())
             elif name == "linear" and place == 0 and weights.ndim > 2 and _is_learned(values):
-                self.note(MEMORY, mark.module)
+                averages, why = True, MEMORY
             elif isinstance(other, Step) and not other.learned:
-                continue  # what it averages is a product itself: linear attention
-            elif mark.sure or _has_rows(name, args, weights, values, place):
-                self.note(mark.why, mark.module)
+                averages = False  # it averages a product itself: linear attention
+            else:
+                averages = mark.sure or _has_rows(name, args, weights, values, place)
+            if averages:
+                self.note(why, mark.module)
+                noted = True
+        return noted
 
     def _mark(self, name: str, tensors: list[Tensor], result: Any, marks: list[Mark]) -> None:
         """Mark what a function without a record has made."""
@@ -505,7 +512,7 @@ class Recorder:
             mark = Mark("products") if mixes else None
         elif before.kind == "products":
             mark = Mark("scores") if name in ("sum", "mean") else None
-        elif before.kind == "weights" and KEEPS.fullmatch(name):
+        elif before.kind in ("scores", "weights") and KEEPS.fullmatch(name):
             mark = before
         elif isinstance(result, Tensor) and result.numel() == tensors[0].numel():
             mark = before
@@ -547,8 +554,9 @@ class Recorder:
         if len(known) < len(kept) and self._weighs(name, args, kwargs, tensors, result, kept):
             return
         contraction = is_product or CONTRACTIONS.fullmatch(name)
-        if kept and len(tensors) > 1 and (contraction or MIXES.fullmatch(name)):
-            self._averages(name, args, tensors, result, kept)
+        meets = kept and len(tensors) > 1 and (contraction or MIXES.fullmatch(name))
+        if meets and self._averages(name, args, tensors, result, kept):
+            return
         dimension, learned = _dimension(name, args, result) if is_product else (0, False)
         if not (dimension or known):
             self._mark(name, tensors, result, [x for x in kept.values() if isinstance(x, Mark)])
@@ -569,15 +577,19 @@ class Recorder:
         if before is not None:
             step.product = before.product or before
             lost = next((one.lost for one in known.values() if one.lost), "")
+            several = any((one.product or one) is not step.product for one in known.values())
+            if several:
+                step.learned = all(one.learned for one in known.values())
             if is_product or ENDS.fullmatch(name):
                 if not isinstance(result, Tensor) or result.ndim < 4 or learned:
+                    return
+                if not set(step.product.shape[-2:]) <= set(result.shape):
                     return
                 step.lost = lost or f"its logits go through {name} before the softmax"
             elif lost:
                 step.lost = lost
-            elif any((one.product or one) is not step.product for one in known.values()):
+            elif several:
                 step.lost = "its logits are made of two products"
-                step.learned = all(one.learned for one in known.values())
             elif "dropout" in name and _drops(*args, **kwargs):
                 step.lost = "its logits are dropped at random"
             elif written is not None and id(written) not in known:
@@ -624,20 +636,34 @@ class Recorder:
         found = next((one for one in kept.values() if isinstance(one, Weights)), None)
         if found is None or not isinstance(result, Tensor):
             return found is not None
-        valued, shape, changed = found
+        valued, shape, changed, columns = found
         if not PRODUCTS.fullmatch(name):
             dropped = "dropout" in name and _drops(*args, **kwargs)
-            if result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
+            across = result.mT if result.ndim > 1 and EXCHANGES.fullmatch(name) else result
+            if (
+                across is not result
+                and across.shape == shape == tensors[0].shape
+                and (across.stride() == tensors[0].stride())
+            ):
+                self.kept[result] = found._replace(columns=not columns)
+            elif columns:
+                return True
+            elif result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
                 valued = partial(_dropped, valued) if dropped else valued
                 changed = changed or not AFTER.fullmatch(name)
                 self.kept[result] = Weights(valued, shape, changed)
-        elif (
-            len(tensors) == 2
-            and kept.get(id(tensors[0])) is found
-            and tensors[0].shape[-2:] == shape[-2:]
-        ):
-            values: Any = tensors[1]
-            if tensors[0].shape != shape:  # heads are flattened behind the softmax
+            return True
+        if columns and name == "einsum":
+            return True
+        pair = tensors
+        if columns:
+            pair, result = [x.mT for x in reversed(tensors)], result.mT
+        if len(pair) == 2 and kept.get(id(tensors[columns])) is found:
+            weights: Any = pair[0]
+            values: Any = pair[1]
+            if weights.shape[-2:] != shape[-2:]:
+                return True
+            if weights.shape != shape:  # heads are flattened behind the softmax
                 if values.shape[:-2].numel() != shape[:-2].numel():
                     return True
                 values, result = (x.reshape(*shape[:-2], *x.shape[-2:]) for x in (values, result))
@@ -689,6 +715,8 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     """Return d if this is a product of queries and keys, else 0, and whether keys are learned."""
     operands = list(_flat(args, Tensor))[-2:]
     if not isinstance(result, Tensor) or result.ndim < 3 or len(operands) < 2:
+        return 0, False
+    if result.shape[-1] == 1:  # values, averaged with one row of weights
         return 0, False
     rows, columns = operands[::-1] if name == "__rmatmul__" else operands
     dimension = rows.shape[-1]

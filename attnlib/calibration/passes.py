@@ -84,6 +84,8 @@ def read(
     Raises RuntimeError where attention cannot be reached, unless `partial`, and where none can;
     ValueError for a loss that is no number.
     """
+    if interception.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
     lengths: dict[Place, float] = {}
 

@@ -95,6 +95,8 @@ def from_gradients(
     """
     model = interception.not_as_compiled(model)
     interception.check_model(model)
+    if interception.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
     if tolerance is not None:
         tolerance = checking.positive("tolerance", tolerance)
     if check is not None:

@@ -91,6 +91,11 @@ def capped(q, k, v, t):
     return (20.0 * torch.tanh(q @ k.mT * t / D**0.5 / 20.0) + BIAS).softmax(-1) @ v
 
 
+def values_first(q, k, v, t):
+    weights = (q @ k.mT * (t * D**-0.5)).softmax(-1)
+    return (v.mT @ weights.transpose(-2, -1)).mT
+
+
 def windows(q, k, v, t):
     logits = (q * D**-0.5) @ k.transpose(-2, -1) * t + BIAS.unsqueeze(0)
     logits = logits.view(1, B, H, L, L) + torch.zeros(1, B, 1, L, L)
@@ -111,7 +116,7 @@ def topmost(q, k, v, t):
 
 ZOO = [
     *(matmul, scaled_before, flattened_bmm, alibi_baddbmm, einsum, tokens_first, crossed),
-    *(grouped_keys, shared_keys, in_place, by_index, capped, windows, sinks, topmost),
+    *(grouped_keys, shared_keys, in_place, by_index, capped, windows, sinks, topmost, values_first),
 ]
 
 
@@ -198,6 +203,10 @@ NONE = {
     "classes": lambda: functional.layer_norm(X @ X.mT @ X, (8,)).softmax(-1),
     "pooling over channels": lambda: X.mean(1, keepdim=True).softmax(-1) * X,
     "linear attention": lambda: X.softmax(-1) @ (X.exp().mT @ X) / X.exp().sum(-1, keepdim=True),
+    "mixture of experts": lambda: (
+        nn.Linear(8, 3)(X).softmax(-1)[..., None, :] @ X[..., None, :3].mT
+    ),
+    "exp beside a softmax": lambda: (X @ X.mT).exp().sum(-1),
     "after attention": lambda: nn.Linear(8, 3)(matmul_of(X)).softmax(-1),
 }
 
@@ -230,6 +239,12 @@ UNKNOWN = {
     "made of two products": lambda x: ((x @ x.mT + x @ TABLE.T) / 2).softmax(-1) @ x,
     "two products": lambda x: torch.cat([x @ x.mT, x @ TABLE.T], -1).softmax(-1)[..., :6] @ x,
     "made by softmin": lambda x: functional.softmin(-x @ x.mT, -1) @ x,
+    "learned": lambda x: (x @ TABLE.T).softmax(-1) @ TABLE,
+    "one activation": lambda x: nn.Linear(8, 6)(x.relu()).softmax(-1) @ x,
+    "with three axes": lambda x: ((x[:, :1] * x).sum(-1).softmax(-1)[..., None] * x).sum(1),
+    "another kernel": lambda x: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        *[x[:, None]] * 3
+    ),
 }
 
 
@@ -301,7 +316,9 @@ def test_axes_that_are_exchanged_take_one_number():
         code(1.0)
 
 
-@pytest.mark.parametrize("code", [matmul, flattened_bmm, einsum, tokens_first, shared_keys])
+@pytest.mark.parametrize(
+    "code", [matmul, flattened_bmm, einsum, tokens_first, shared_keys, values_first]
+)
 def test_values_are_had_where_weights_meet_them(code):
     with Multiply() as watch:
         output = code(Q, K, V, 1.0)
