@@ -433,7 +433,8 @@ class Recorder:
             why = f"its softmax is over axis {dim}, not over the last"
         elif self.changes and not torch.is_grad_enabled():
             operands = _flat((step.product or step).args, Tensor)
-            if any(operand.requires_grad for operand in operands) and not _recomputed():
+            asking = any(x.requires_grad and not _is_learned(x) for x in operands)
+            if asking and not _recomputed():
                 why = why or (
                     "its weights have no gradient of autograd's: they are made in a "
                     "torch.autograd.Function or under torch.no_grad"

@@ -240,6 +240,8 @@ def _in_blocks(
             here = slice(first, first + several), slice(start, start + at_once)
             stop = keys if past is None else max(1, min(keys, start + at_once + past))
             visible, bias = _seen_by(mask, past, here, stop, q)
+            if bias is not None and visible is not None and real is None and visible.all():
+                visible, seen[here[0]] = None, True  # a bias that hides nothing
             if mask is not None and visible is not None:
                 counted = visible if real is None else visible & real[here].unsqueeze(-1)
                 seen[here[0]] |= counted.any(dim=-2)
@@ -324,8 +326,8 @@ def _sums(
     total, length = scores.sum(dim=-1), torch.linalg.vector_norm(scores, dim=-1)
     logits = scores if factor == 1.0 else scores.mul_(factor)
     logit_total, logit_length = factor * total, abs(factor) * length
-    if bias is not None and shown is not None:
-        logits += bias * shown
+    if bias is not None:
+        logits += bias if shown is None else bias * shown
         logit_total, logit_length = logits.sum(dim=-1), torch.linalg.vector_norm(logits, dim=-1)
     if shown is not None:
         logits[..., -shown.shape[-1] :] += (shown - 1.0) * FAR

@@ -215,7 +215,8 @@ class Observer(interception.Watching):
                 mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
             else:
                 bias = step.bias()
-                mask = None if bias is None else layout.by_head(bias)
+                none = bias is None or (bias.numel() == 1 and not bias.any())
+                mask = None if bias is None or none else layout.by_head(bias)
             told = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
             told = told._replace(queries=self.queries(name, tokens, told))
             del self.unmeasured[name]
