@@ -326,7 +326,7 @@ class Observer(interception.Watching):
             yield (
                 f"{listed(silent) or 'its attention'} ran without calling "
                 "scaled_dot_product_attention or a softmax of a product of queries and keys: "
-                f"if it attends, another kernel does, which cannot be seen{way}"
+                f"another kernel cannot be seen{way}"
             )
 
 

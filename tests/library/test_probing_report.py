@@ -205,6 +205,37 @@ def test_a_gate_of_channels_is_not_taken_for_attention():
     assert not report.not_measured
 
 
+class Folded(nn.Module):
+    def forward(self, x, attention_mask=None):
+        x = x.unflatten(-1, (2, 2)).transpose(1, 2).flatten(0, 1)
+        return (x @ x.mT).softmax(-1) @ x
+
+
+class Direct(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = Folded()
+
+    def forward(self, x):
+        return self.attention.forward(x)
+
+
+def test_what_is_not_known_of_heads_padding_and_parts_is_noted():
+    x = draw(3, 5, 4)
+    model, mask = Folded(), torch.ones(3, 5, dtype=torch.long)
+    mask[0, 4] = 0
+    with probe(model) as report:
+        model(x, attention_mask=mask)
+    (note,) = report.notes
+    assert "6 matrices of weights, of a batch of 3, count as one head" in note
+    assert "padding counts" in note
+    assert note in repr(report)
+    model = Direct()
+    with probe(model) as report:
+        model(x)
+    assert "Folded runs by its `forward` alone" in report.notes[0]
+
+
 def test_a_part_that_is_compiled_runs_as_it_is_written():
     model, x = nn.Sequential(SelfAttention(), SelfAttention()), draw(1, 2, 5, 4)
     model[1].compile(backend="aot_eager", fullgraph=True)
