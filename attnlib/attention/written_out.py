@@ -32,7 +32,7 @@ COMPOSED = re.compile("softmin|(?!log).*_softmax")
 """Functions that make weights of logits inside, where they cannot be changed."""
 CONTRACTIONS = re.compile(f"{PRODUCTS.pattern}|(add)?(mm|mv)|addbmm|tensordot|inner|linear|dot")
 """What may average values with weights."""
-KERNELS = re.compile(".*(attention|attn).*")
+KERNELS = re.compile("(?!flex_).*(attention|attn).*")
 OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
 """What a product calls its operands, in their order."""
 ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
