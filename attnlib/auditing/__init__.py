@@ -13,6 +13,7 @@ Chapter: audit.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -46,7 +47,11 @@ def audit(
     heads: int = 2,
     key_heads: int | None = None,
     cap: float | None = None,
+    cosine: bool | None = None,
+    causal: bool | None = None,
     window: int | tuple[int, int] | None = None,
+    first_keys: int = 0,
+    chunk: int | None = None,
     sink: bool | float | Sequence[float] | None = None,
     slopes: float | Sequence[float] | None = None,
     top_k: int | None = None,
@@ -80,13 +85,17 @@ def audit(
 
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
     cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
-    bound of a soft cap, math.inf for none; `window`, the keys that a query sees, its own among
-    them, or these and how many after it; `sink`, whether weights add up to less than 1, or the
-    logit of what takes the rest, a number or one a head; `slopes`, by how much a key's logit is
-    lower with each place farther (ALiBi), a number or one a head; `top_k`, how many keys their
-    contents choose; `nan_rows`, that rows which a mask hides whole may be NaN; `factor` on the
+    bound of a soft cap, math.inf for none; `cosine`, whether the scale multiplies a cosine;
+    `causal`, whether queries see keys up to their own without an argument that says so; `window`,
+    the keys that a query sees, its own among them, or these and how many after it; `first_keys`,
+    how many at the beginning it sees besides (attention sinks of StreamingLLM); `chunk`, how many
+    keys have a window of their own that begins with their first (Llama 4); `sink`, whether weights
+    add up to less than 1, or the logit of what takes the rest, a number or one a head; `slopes`, by
+    how much a key's logit is lower with each place farther (ALiBi), a number or one a head;
+    `top_k`, how many keys their contents choose; `nan_rows`, that rows which a mask hides whole may be NaN; `factor` on the
     output; `causal_from`, to which key, "first" or "last", queries are aligned that are fewer than
-    keys. `kv_dtype` is a coarser type in which the attention keeps keys and values, float8 or int8.
+    keys. `kv_dtype` is a coarser type in which the attention keeps keys and values: float8, int8,
+    or one of 16 bits, in which it may compute too.
     `arrays` is "numpy" or "jax" where the attention takes and returns those; their gradients are
     not asked. Where `expected` is given, a cap, a window or a sink that is not said is a finding
     too; without it what is not said may be as it is. With `rotates` it turns q and k by position,
@@ -115,7 +124,10 @@ def audit(
     if isinstance(expected, float | int):
         scale = checking.number("expected", expected)
     elif expected is not None:
-        scale = named_policy("expected", expected) or _of_function(cast(Rule, expected))
+        if isinstance(expected, str) and _is_number(expected):
+            raise TypeError(f"expected must be a number, not its text: expected={expected!r}")
+        rule = named_policy("expected", expected)
+        scale = rule or _of_function(cast(Rule, expected), bool(cosine))
     if inputs is not None:
         checking.instance("attention", attention, nn.Module)
         model = cast(nn.Module, attention)
@@ -138,16 +150,26 @@ def audit(
         raise TypeError(f"attention must be callable, got a {type(attention).__name__}")
     if causal_from is not None:
         checking.choice("causal_from", causal_from, ("first", "last"))
+    if sink is not None and not isinstance(sink, bool):
+        sink = _each("sink", sink, heads)
     # What is not said is not meant where a scale is, and else may be as it is.
     none, no_sink = (None, None) if scale is None else (math.inf, False)
     past, ahead = window if isinstance(window, tuple) else (window, None)
+    if past == 1 and ahead:  # the last query sees one key: it is asked from behind
+        attention, (past, ahead) = _from_behind(attention), (ahead + 1, 0)
+    if chunk is not None:
+        past = checking.integer("chunk", chunk, minimum=2)
     meant = Expected(
         scale,
         cap=none if cap is None else checking.number("cap", cap),
+        cosine=cosine,
+        causal=causal,
         window=none if past is None else checking.integer("window", past, minimum=1),
+        chunk=chunk,
+        first=checking.integer("first_keys", first_keys, minimum=0),
         ahead=None if ahead is None else checking.integer("window", ahead, minimum=0),
-        sink=no_sink if sink is None else sink if sink is False else sink is True or _each(sink),
-        slopes=None if slopes is None else _each(slopes),
+        sink=no_sink if sink is None else sink,
+        slopes=None if slopes is None else _each("slopes", slopes, heads),
         top_k=None if top_k is None else checking.integer("top_k", top_k, minimum=2),
         nan_rows=checking.flag("nan_rows", nan_rows),
         factor=checking.positive("factor", factor),
@@ -162,9 +184,28 @@ def audit(
     return report
 
 
-def _of_function(function: Rule) -> Policy:
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number."""
+    with suppress(ValueError):
+        float(text)
+        return True
+    return False
+
+
+def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an attention that gets its tokens in reverse order."""
+
+    def reversed_attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        answer = attention(*(t.flip(-2) for t in (q, k, v)))
+        answer = answer[0] if isinstance(answer, tuple) else answer
+        return answer.flip(-2)
+
+    return reversed_attention
+
+
+def _of_function(function: Rule, cosine: bool) -> Policy:
     """Return what is meant as a policy; TypeError where it does not take arrays."""
-    policy = own(function)
+    policy = own(function, "cosine" if cosine else "dot product")
     try:
         policy.alpha([2, 8], 64)
     except TypeError as error:
@@ -175,9 +216,12 @@ def _of_function(function: Rule) -> Policy:
     return policy
 
 
-def _each(numbers: float | Sequence[float]) -> tuple[float, ...]:
-    """Return a number, or one for each head."""
-    return tuple(map(float, np.atleast_1d(np.asarray(numbers, dtype=np.float64))))
+def _each(name: str, numbers: float | Sequence[float], heads: int) -> tuple[float, ...]:
+    """Return a number, or one for each head; ValueError where there are more or fewer."""
+    each = tuple(map(float, np.atleast_1d(np.asarray(numbers, dtype=np.float64))))
+    if len(each) not in (1, heads):
+        raise ValueError(f"{name} must be a number or {heads}, one a head, got {len(each)}")
+    return each
 
 
 def _size(d: int | None, heads: int, key_heads: int | None) -> Size:

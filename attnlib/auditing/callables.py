@@ -2,7 +2,6 @@
 
 import math
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,8 +29,12 @@ PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
-BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
-"""How many digits of a logit have to count."""
+BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 10, torch.float64: 40}
+"""How many binary digits have to count; kernels may round float32 to ten when they multiply."""
+STORED = {torch.float8_e4m3fn: 4, torch.float8_e5m2: 3, torch.int8: 4}
+"""How many do of keys; those of int8 may be a sixteenth of its range."""
+DIGITS = {9.5: "float16", 5.5: "bfloat16", 3.5: "float8_e4m3fn", 2.5: "float8_e5m2"}
+"""Types that more digits than these may be of."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,15 @@ class Expected:
 
     scale: float | Policy | None
     cap: float | None = None
+    cosine: bool | None = None
+    """Whether the scale multiplies a cosine."""
+    causal: bool | None = None
+    """Whether queries see keys up to their own only, without an argument that says so."""
     window: float | None = None
+    chunk: int | None = None
+    """How many keys have windows of their own, that begin with their first."""
+    first: int = 0
+    """How many keys at the beginning a query sees beside its window."""
     ahead: int | None = None
     """How many keys after its own a query sees."""
     sink: bool | tuple[float, ...] | None = None
@@ -72,39 +83,51 @@ class CallableAudit:
             self.short = min(self.short, expected.top_k)
             self.length = min(length, expected.top_k)
         self.cap_found = math.inf
+        self.one_sided = False
+        """Whether only one of q and k is normalised."""
 
     def run(self) -> Report:
         """Return the report of all checks; the first ones may leave nothing more to ask."""
-        if self.dropout() or self.no_softmax():
+        if self.dropout():
+            return self.report
+        if self.no_softmax():
             return self.report
         visible = questions.visible_keys(self.subject, self.short, self.short)
         self.subject.sees_past = self.visible(visible)
+        self.causal_itself()
         if any(one.found.endswith("inverted") for one in self.report.findings):
             return self.report
         if not visible[-1].any():
             self.report.add("window", "keys that are seen", "none", "the last of equal rows")
             return self.report
+        counts = visible.sum(axis=-1)
+        if counts.max() == 1:
+            self.report.facts["scale"] = "unknown: a query sees its own key only"
+            self.window()
+            return self.report
+        self.short = int(np.flatnonzero(counts > 1)[-1]) + 1  # the last may begin a chunk
         self.here = questions.slope(self.subject, self.short, [self.short - 1])
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
             return self.report
-        self.stored()
         self.precision()
         self.scale()
         if self.short == SHORT:
-            self.everywhere()
+            if not self.one_sided:
+                self.everywhere()
             if not self.expected.one_size:
                 self.sizes()
         self.cap()
         self.total()
-        window = self.window()
+        self.window()
+        seen = int(visible[self.short - 1].sum())
         if self.subject.size.heads > 1:
-            self.groups(int(visible[-1].sum()))
+            self.groups(seen)
         if self.subject.mask:
             self.mask()
         if self.subject.causal:
             self.causal(self.subject.causal)
-        self.cache(window)
+        self.cache(seen)
         self.backward()
         return self.report
 
@@ -118,7 +141,11 @@ class CallableAudit:
             row = int(np.flatnonzero(~np.isfinite(equal).all(axis=(0, -1)))[0])
             self.report.add("hidden", "numbers", "NaN", f"row {row} of equal keys")
             return True
-        cause = causes.layout(subject, equal)
+        cause = causes.layout(subject, equal, window=self.expected.window not in (None, math.inf))
+        if cause is None and self.expected.scale is not None:
+            cause = causes.faint(equal)
+        if cause is None and not self.expected.rotates:
+            self.rounding()
         found = None if cause else causes.dense(subject, n, equal)
         few = None
         if found is not None:
@@ -166,8 +193,8 @@ class CallableAudit:
         if even and agree(wanted, slopes, slopes).all():
             return False
         expected = ", ".join(f"{slope:.4g}" for slope in wanted) if meant else "no bias by distance"
-        ratio = slopes / np.where(wanted, wanted, np.nan)
-        why = f"{ratio[0]:.4g} times" if meant and np.ptp(ratio) < 0.01 else "by head"
+        ratio = slopes / wanted if wanted.all() else np.zeros(heads)
+        why = f"{ratio[0]:.4g} times" if wanted.all() and np.ptp(ratio) < 0.01 else "by head"
         why = "the sign is wrong" if np.allclose(ratio, -1.0, rtol=0.01) else why
         self.report.add("bias", expected, told, f"{why}, nearer keys of equal ones")
         return False
@@ -200,7 +227,7 @@ class CallableAudit:
             self.report.add("causal", "keys up to its own", "those after: inverted", told)
             return True
         for row, found, wrong in (
-            (0, "one key more", (ahead[: n - 2] == 1).all()),
+            (0, "one key more", self.expected.ahead is None and (ahead[: n - 2] == 1).all()),
             (1, "not its own", (ahead[1:] == -1).all()),
         ):
             if wrong:
@@ -209,6 +236,38 @@ class CallableAudit:
                 return True
         self.report.facts["sees"] = f"{counts.min()} to {counts.max()} of {n} keys"
         return False
+
+    def causal_itself(self) -> None:
+        """Hold whether it is causal without an argument against what was meant."""
+        meant, found = self.expected.causal, self.subject.sees_past
+        known = any(one.code == "causal" for one in self.report.findings)
+        if meant is not None and meant != found and not known:
+            wanted = "the keys up to its own" if meant else "keys after its own too"
+            self.report.add("causal", wanted, self.report.facts["sees"], "equal keys")
+
+    def rounding(self) -> None:
+        """Find keys or weights that are rounded more than their type; it widens all intervals."""
+        subject = self.subject
+        bits = questions.digits(subject, self.short)
+        if bits is None:
+            return
+        stored = None if subject.stored == subject.dtype else subject.stored
+        needed = STORED.get(stored or subject.dtype, BITS.get(subject.dtype, 3))
+        self.report.facts["rounding"] = f"{bits:.0f} binary digits of keys and weights"
+        error = 2.0 ** (1.0 - bits)
+        if bits < needed - 0.5 and error > 8.0 * subject.eps:
+            name = next((name for kind, name in DIGITS.items() if bits > kind), "int8")
+            told = f"about {bits:.0f}, as of {name}"
+            told += ": kv_dtype declares it" if stored is None else ""
+            what = f"keys of {needed} binary digits" if stored else "keys of all their digits"
+            if self.expected.scale is not None:
+                self.report.add("precision", what, told, "keys of one length")
+            if stored is None and bits < 6.0:
+                subject.keep_in(torch.float8_e4m3fn if bits > 3.5 else torch.float8_e5m2)
+            elif stored is not None:
+                subject.stored_error = error
+        if subject.stored is None:
+            subject.eps = max(subject.eps, error)
 
     def scoreless(self) -> bool:
         """Return whether scores do not count at all."""
@@ -227,7 +286,8 @@ class CallableAudit:
         powers = questions.powers(subject, self.short)
         normalised = [abs(power - 1.0) < 0.1 for power in powers]
         subject.normalises = any(normalised)
-        if subject.normalises and not all(normalised):
+        self.one_sided = subject.normalises and not all(normalised)
+        if self.one_sided:
             only = f"only {'q' if normalised[0] else 'k'} normalised"
             report.add("cosine", "both q and k of length 1, or neither", only)
         if subject.normalises:
@@ -252,7 +312,7 @@ class CallableAudit:
         applied_to = "cosine" if subject.normalises else "dot product"
         scale = Scale(applied_to, slope.keys, slope.position, value, low, high, "")
         report.scale = scale._replace(law=_law(scale, self.d, self.expected.scale))
-        if self.expected.scale is not None:
+        if self.expected.scale is not None and not self.one_sided:
             self.compare(report.scale, self.expected.scale)
 
     def further(self, slope: Slope) -> Slope:
@@ -276,12 +336,16 @@ class CallableAudit:
 
     def compare(self, scale: Scale, meant: float | Policy) -> None:
         """Hold the scale against what was meant."""
-        told = "one number"
+        told, applied_to = "one number", scale.applied_to
+        if self.expected.cosine is not None:
+            applied_to = "cosine" if self.expected.cosine else "dot product"
         if isinstance(meant, Policy):
-            if meant.applied_to != scale.applied_to:
-                wrong = f"of the {scale.applied_to}"
-                self.report.add("cosine", f"a scale of the {meant.applied_to}", wrong)
-                return
+            applied_to = meant.applied_to
+        if applied_to != scale.applied_to:
+            wrong = f"of the {scale.applied_to}, {shown(scale.interval)}"
+            self.report.add("cosine", f"a scale of the {applied_to}", wrong)
+            return
+        if isinstance(meant, Policy):
             told, wanted = meant.name, meant.scale(n=scale.keys, d=self.d, position=scale.position)
         else:
             wanted = np.full(scale.keys.shape, meant)
@@ -292,14 +356,14 @@ class CallableAudit:
             worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
         found, right = scale.at(worst), float(wanted[worst])
         evidence = f"{ratio[worst]:.4g} times what was meant"
-        constant = bool(np.ptp(ratio) <= 0.01 * abs(ratio[-1]))
+        constant = agree(np.median(ratio) * wanted, scale.low, scale.high).all()
         if not constant:
             at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
             evidence += f" {at}"
         self.report.add(
             "scale" if constant else "law",
             f"{right:.4g}" if constant else f"{told}, {right:.4g} {at}",
-            shown(found),
+            shown(found) + (" times the cosine" if applied_to == "cosine" else ""),
             evidence + reason(found.value, right, self.d),
         )
 
@@ -414,46 +478,63 @@ class CallableAudit:
             if (np.abs(sink - wanted) > error + AGREES * np.maximum(1.0, np.abs(wanted))).any():
                 told = ", ".join(f"{one:g}" for one in meant)
                 self.report.add("sink", f"a logit of {told}", found, "equal rows")
+        if sink is None and self.nearer is None and self.cap_found == math.inf:
+            times = questions.rising(subject, self.length, self.unit)
+            if not agree(1.0, times / factor.high, times / factor.low):
+                total = f"{times / factor.value:.4g}"
+                why = "keys in rising order: sums are not rescaled by the largest so far"
+                self.report.add("softmax", "weights that add up to 1", total, why)
         if not agree(self.expected.factor, factor.low, factor.high):
             meant_factor = f"a factor of {self.expected.factor:g}"
             self.report.add("values", meant_factor, shown(factor), "v = 1")
 
-    def window(self) -> int:
-        """Return how many keys the last query sees."""
-        meant, n = self.expected.window, self.length
+    def window(self) -> None:
+        """Find which keys the last query sees, and whether windows begin where chunks do."""
+        meant, subject, n = self.expected, self.subject, self.length
         if self.nearer is not None:  # a bias leaves far keys no weight
             steepest = float(np.abs(self.nearer[0]).max())
             n = min(n, max(self.short, int(60.0 / max(steepest, 1e-9))))
-        size = questions.window(self.subject, n)
-        none = "none" if n == self.length else f"none up to {n} keys: those farther weigh nothing"
-        found = self.report.facts["window"] = none if size == n else counted(size, "key")
-        if meant is not None and size != min(meant, n):
-            keys = "all keys" if meant == math.inf else counted(int(meant), "key")
-            self.report.add("window", keys, found, f"n = {n}")
+        ask = partial(questions.run, subject, n, even=self.nearer is None)
+        last, before = (ask(n - back, n) for back in (1, 2))
+        found = _keys(last, n)
+        if last.last not in (n, before.last):
+            found = f"chunks of {ask(n - last.last - 1, n).last} keys"
+        self.report.facts["window"] = (
+            found
+            if found != "all keys"
+            else (
+                "none" if n == self.length else f"none up to {n} keys: those farther weigh nothing"
+            )
+        )
+        if meant.window is not None:
+            wanted = _keys(questions.Run(meant.first, min(int(min(meant.window, n)), n)), n)
+            wanted = f"chunks of {meant.chunk} keys" if (meant.chunk or n) < n else wanted
+            if found != wanted:
+                self.report.add("window", wanted, found, f"n = {n}")
         with suppress(ValueError):  # it may not take fewer queries than keys
-            alone = questions.window(self.subject, n, queries=1)
-            last = questions.window(self.subject, n, queries=1, after=True)
-            if n > self.short and alone != size and last == n:  # else aligned to the first key
-                told = counted(alone, "key")
-                self.report.add("cache", counted(size, "key"), told, f"one query of {n} keys")
-        ahead = self.expected.ahead
-        if ahead is not None:
-            seen = questions.window(self.subject, n, after=True) - 1
-            if seen != min(ahead, n - 1):
-                keys = f"{counted(ahead, 'key')} after its own"
+            alone = ask(n - 1, 1)
+            after = questions.first_key(subject, n, 0, 1, back=True)
+            if n > self.short and alone != last and after == 0:  # else aligned to the first key
+                self.report.add("cache", _keys(last, n), _keys(alone, n), f"one query of {n} keys")
+        if meant.ahead is not None:
+            seen = n - 1 - questions.first_key(subject, n, 0, n, back=True)
+            if seen != min(meant.ahead, n - 1):
+                keys = f"{counted(meant.ahead, 'key')} after its own"
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
-        return size
 
     def groups(self, seen: int) -> None:
         """Find which head of keys and of values each head of queries reads."""
         heads, key_heads, _ = self.subject.size
         read = questions.key_head_of(self.subject, self.short, seen, self.unit)
         wanted = np.arange(heads) // (heads // key_heads)
+        wrong: dict[str, str] = {}
         for kind, column in zip(("keys", "values"), read.T, strict=True):
             told = ", ".join(str(head) if head >= 0 else "?" for head in column)
             self.report.facts[f"head of {kind} of each head"] = told
             if (column != wanted).any():
-                self.report.add("groups", ", ".join(map(str, wanted)), told, f"heads of {kind}")
+                wrong[told] = f"{wrong[told]} and {kind}" if told in wrong else f"heads of {kind}"
+        for told, evidence in wrong.items():
+            self.report.add("groups", ", ".join(map(str, wanted)), told, evidence)
 
     def mask(self) -> None:
         """Ask what an argument does that hides keys, or is added."""
@@ -518,7 +599,7 @@ class CallableAudit:
             expected, found = (counted(keys[row].sum(), "key") for keys in (right, visible))
             self.report.add(code, expected, found, f"{name}, row {row}")
 
-    def cache(self, window: int) -> None:
+    def cache(self, wanted: int) -> None:
         """Ask one query of many keys, and some: a chunk of a prompt whose beginning is cached."""
         n = self.short
         for queries, name in ((1, "one query"), (n // 2, f"{n // 2} queries")):
@@ -534,28 +615,11 @@ class CallableAudit:
                 told = f"not taken: it is aligned to the first key, sees {seen} of {n}"
                 self.report.facts[f"{name}, many keys"] = told
                 continue
-            wanted = min(n, window)
             if seen != wanted and queries == 1:
                 expected, found = counted(wanted, "key"), counted(seen, "key")
                 self.report.add("cache", expected, found, asked)
             elif seen == wanted:
                 self.same("cache", slope, asked)
-
-    def stored(self) -> None:
-        """Find keys that are stored in 8 bits, which powers of two alone are not changed by."""
-        if self.subject.stored is not None:
-            return
-        other = copy(self.subject)
-        other.keep_in(torch.float8_e4m3fn)
-        exact = questions.slope(other, self.short, [self.short - 1])
-        right, found = exact.over_heads(0), self.here.over_heads(0)
-        if exact.straight and not agree(right.value, found.low, found.high):
-            if min(questions.powers(self.subject, self.short)) < 1.5:  # a cosine
-                return
-            ratio = f"{found.value / right.value:.4g} times the scale of powers of two"
-            told = "about 4, as of float8: kv_dtype declares it"
-            self.report.add("precision", "keys of all their digits", told, ratio)
-            self.subject, self.here, self.unit = other, exact, right.value
 
     def precision(self) -> None:
         """Ask how logits are kept; what is rounded more than its type widens all intervals."""
@@ -588,18 +652,36 @@ class CallableAudit:
                 ]
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
-        for one in found:
-            margin = (SLOPES + 16.0 * self.subject.eps) * abs(one.forward) + one.error
-            if not math.isfinite(one.forward) or abs(one.backward - one.forward) <= margin:
-                continue
-            self.report.facts["backward"] = "differs"
-            ratio = one.backward / (one.forward or math.nan)
-            evidence = f"{ratio:.4g} times its derivative with respect to {one.of}"
-            told, wanted = f"{one.backward:.4g}", f"{one.forward:.4g}"
-            if one.of.split(",")[0] in ("q", "k"):
+        wrong = [
+            one
+            for one in found
+            if math.isfinite(one.forward)
+            and not abs(one.backward - one.forward)
+            <= (SLOPES + 16.0 * self.subject.eps) * abs(one.forward) + one.error
+        ]
+        if not wrong:
+            return
+        self.report.facts["backward"] = "differs"
+        first, *others = wrong
+        told, wanted, evidence = f"{first.backward:.4g}", f"{first.forward:.4g}", "the derivative"
+        if first.forward:
+            ratio = first.backward / first.forward
+            evidence = f"{ratio:.4g} times its derivative"
+            if first.of.split(",")[0] in ("q", "k"):
                 told, wanted = f"the scale {ratio * scale:.4g}", f"{scale:.4g}"
                 evidence += reason(ratio * scale, scale, self.d)
-            self.report.add("backward", f"{wanted}, as forward", told, evidence)
+        evidence += f" with respect to {first.of}"
+        if others:
+            evidence += f"; also to {'; '.join(one.of for one in others)}"
+        self.report.add("backward", f"{wanted}, as forward", told, evidence)
+
+
+def _keys(seen: questions.Run, n: int) -> str:
+    """Return in words which keys a query of n keys sees."""
+    if seen.first + seen.last >= n:
+        return "all keys"
+    beside = f" and the first {seen.first}" if seen.first else ""
+    return counted(seen.last, "key") + beside
 
 
 def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:

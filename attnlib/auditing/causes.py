@@ -4,11 +4,13 @@ The weights of a softmax compete, and the ratio of two does not change with a th
 keys at random show along which axis weights add up, and whether a few keys are chosen.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from attnlib.auditing.questions import NONE
 from attnlib.auditing.response import Subject, equal_keys
 from attnlib.checking import FloatArray
 
@@ -19,6 +21,8 @@ SMALL = 1e-4
 """Weights that are smaller may be 0 by rounding alone."""
 PARTS = 2
 """A softmax that is merged from parts, with another scale, has other ratios between them only."""
+FAINT = 0.02
+"""A share of the weight of equal keys that a smaller one does not have by chance."""
 LINEAR = 0.01
 """By which share of its largest a bias may be off a line in the distance."""
 
@@ -40,8 +44,11 @@ class Dense(NamedTuple):
     weights: FloatArray
 
 
-def layout(subject: Subject, equal: FloatArray) -> Cause | None:
-    """Say whether queries read values at their own place only; `equal`: weights of equal keys."""
+def layout(subject: Subject, equal: FloatArray, *, window: bool) -> Cause | None:
+    """Say whether queries read values at their own place only, unless by a window that is meant.
+
+    `equal` are the weights of equal keys.
+    """
     n = equal.shape[-1]
     own = (equal > 0.0) == np.eye(n, dtype=bool)
     if n < 2 or not own.all():
@@ -51,8 +58,26 @@ def layout(subject: Subject, equal: FloatArray) -> Cause | None:
     for head in range(min(subject.size.key_heads, subject.value_size)):
         v[head, :, head] = 1.0
     several = (subject.output(q, k, v)[0, 0] > 0.0).sum() > 1
+    if window and not several:
+        return None
     axes = "it attends over heads: its axes are (b, n, h, d)" if several else "its own place only"
     return Cause("layout", "axes (b, h, n, d)", axes, "each query reads values of its own place")
+
+
+def faint(equal: FloatArray) -> Cause | None:
+    """Say whether some of equal keys, all alike, have a small weight: hidden, but not quite."""
+    top = equal.max(axis=-1, keepdims=True)
+    share = equal / np.maximum(top, NONE)
+    low = (share < FAINT) & (share > NONE)
+    small = share[low]
+    if not small.size or not np.isclose(share[~low & (share > NONE)], 1.0, rtol=0.01).all():
+        return None
+    exponent = -math.log(small.mean())
+    if np.ptp(np.log(small)) > 0.01 * exponent:
+        return None
+    told = f"e^-{exponent:.4g} of the weight of others"
+    why = f"as with a cap of {exponent:.4g} after the mask, or numbers in it that are too small"
+    return Cause("hidden", "hidden keys without weight", told, why)
 
 
 def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
@@ -61,6 +86,8 @@ def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(heads, n, d, generator=generator, dtype=torch.float64)
     k = torch.randn(key_heads, n, d, generator=generator, dtype=torch.float64)
+    if subject.stored is not None:
+        k = k.clamp(-2.0, 2.0)
     best = None
     for gain in GAINS:
         weights = subject.weights(gain * q, k, torch.arange(n))
@@ -147,12 +174,13 @@ def no_softmax(subject: Subject, found: Dense) -> Cause | None:
 def by_more_than_products(subject: Subject, n: int) -> Cause | None:
     """Say whether keys with the same product with the query and the same length weigh otherwise."""
     d = subject.size.dimension
-    if d < 8:
+    if d < 8 or subject.stored == torch.int8:  # which rounds them otherwise
         return None
     q, k = equal_keys(subject, n, n)
     k = k.clone()
     across = torch.zeros(d, dtype=torch.float64)
-    across[4:7] = (d / 6.0) ** 0.5 * torch.tensor([2.0, -1.0, -1.0], dtype=torch.float64)
+    size = (d / 6.0) ** 0.5 if subject.stored is None else 1.0
+    across[4:7] = size * torch.tensor([2.0, -1.0, -1.0], dtype=torch.float64)
     groups = (torch.arange(n) == n - 1).long()
     odds = []
     for sign in (1.0, -1.0):

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from attnlib.auditing.response import (
     Contents,
@@ -16,6 +18,7 @@ from attnlib.auditing.response import (
     equal_keys,
     log_odds,
     near,
+    spread,
 )
 from attnlib.checking import FloatArray
 
@@ -144,6 +147,45 @@ def _moving(change: Callable[[float], FloatArray], goal: float, most: float) -> 
     return x
 
 
+@np.errstate(divide="ignore", invalid="ignore")
+def digits(subject: Subject, length: int) -> float | None:
+    """Return how many binary digits of keys and weights count; None where that does not show.
+
+    Keys of one length have components from 1 to 2 along the query, in one order and in the other.
+    What a curve, which a cap, a sigmoid or another kernel leaves smooth, does not explain of their
+    logits, and both orders have in common, is rounding.
+    """
+    q, k = equal_keys(subject, length, length)
+    q, k, keys = torch.zeros_like(q), torch.zeros_like(k), torch.arange(length)
+    equal = subject.weights(q, k, keys)[:, -1]
+    seen = torch.from_numpy((equal > 0.0).all(axis=0))
+    if seen.sum() < 8:
+        return None
+    numbers = spread(int(seen.sum())).to(subject.dtype).double()
+
+    def logits(order: Tensor) -> FloatArray:
+        k[:, seen, 0], k[:, seen, 2] = order, (4.25 - order**2).sqrt()
+        found = subject.weights(q, k.to(subject.dtype).double(), keys)[:, -1]
+        return np.asarray(np.log(found / equal)[:, seen.numpy()].T)
+
+    for gain in 2.0 ** np.arange(-6.0, 10.0):
+        q[..., 0] = gain
+        one, other = logits(numbers), logits(numbers.flip(0))[::-1]
+        if not np.isfinite([one, other]).all():
+            return None
+        if np.ptp(one, axis=0).min() > 1.0:
+            break
+    else:
+        return None
+    x = numbers.numpy()
+    powers = np.vander(x - 1.5, 6)
+    off, again = (y - powers @ np.linalg.lstsq(powers, y, rcond=None)[0] for y in (one, other))
+    if np.abs(off - again).max() > 0.5 * np.abs(off).max() > 16.0 * subject.eps:
+        return None  # it depends on the place
+    share = np.abs(off).max(axis=-1) / (np.ptp(one, axis=0).max() / np.ptp(x) * x)
+    return float(-np.log2(max(share.max(), 2.0**-53)))
+
+
 def powers(subject: Subject, length: int) -> tuple[float, float]:
     """Return how much the logits grow where q, and where k, is twice as long: 2, or 1."""
     whole, q, k = (
@@ -194,16 +236,19 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     sink, a key without value, takes less the larger the logits are.
     """
     d, eps = subject.size.dimension, 4.0 * subject.eps
+    values = spread(d).to(subject.dtype).double()
+    off = subject.stored_error
     most = math.sqrt(d) if subject.normalises else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
 
     def asked(shift: float) -> tuple[float, FloatArray]:
         shift = float(near(shift))
         given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
-        v = torch.ones(subject.size.key_heads, length, d, dtype=torch.float64)
+        v = values.expand(subject.size.key_heads, length, -1)
         product = float(given.q[0, 0] @ given.k[0, 0])
         logit = unit * (shift * math.sqrt(d) if subject.normalises else product)
         logit = logit if cap == math.inf else cap * math.tanh(logit / cap)
-        return logit, subject.output(given.q, given.k, v)[:, -1].mean(axis=-1)
+        output = subject.output(given.q, given.k, v)[:, -1]
+        return logit, np.asarray(output.sum(axis=-1) / float(values.sum()))
 
     least, low = asked(-math.copysign(most, unit) / 4.0)
     for _ in range(4):  # until a sink takes little
@@ -214,7 +259,7 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     if (low <= NONE).any():
         least, low = asked(0.0)
     if (np.abs(low / high - 1.0) < 4.0 * eps).all() or not (low > 0.0).all():
-        return Total(_of_heads(high, eps * high), None, eps * high)
+        return Total(_of_heads(high, (eps + off) * high), None, eps * high)
     # 1/s = (1 + e^{b − t}/n)/c at two logits t gives b and c, in each head.
     by, above = math.exp(-least) - math.exp(-largest), 1.0 / high
     grows = np.maximum(1.0 / low - above, 1e-300) / by
@@ -222,8 +267,24 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     error = eps * (1.0 / low + above) / by
     factor_error = (eps * above + error * math.exp(-largest)) / start
     sink = np.log(seen * grows / start)
-    factor = _of_heads(1.0 / start, factor_error / start)
-    return Total(factor, sink, error / grows + factor_error)
+    factor = _of_heads(1.0 / start, (factor_error + off) / start)
+    return Total(factor, sink, error / grows + factor_error + 2.0 * off * abs(least))
+
+
+def rising(subject: Subject, length: int, unit: float) -> float:
+    """Return what the weights of the last row add up to where each key has a larger logit."""
+    given = contents(subject, length, length, torch.tensor([0]), 0.0)
+    q, k = torch.zeros_like(given.q), given.k.clone()
+    k[..., 0] = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
+    q[..., 0] = 1.0 if subject.normalises else float(near(8.0 / unit))
+    v = (
+        spread(subject.size.dimension)
+        .to(subject.dtype)
+        .double()
+        .expand(subject.size.key_heads, length, -1)
+    )
+    output = subject.output(q, k, v)[:, -1].sum(axis=-1) / float(v[0, 0].sum())
+    return float(output[np.argmax(np.abs(output - np.median(output)))])
 
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
@@ -273,7 +334,7 @@ def mask(subject: Subject, length: int) -> Mask:
     kind = torch.float32 if subject.dtype.itemsize == 1 else subject.dtype
     added = torch.zeros(1, 1, length, length, dtype=kind, device=subject.device)
 
-    def masked(mask: torch.Tensor, row: int = -1) -> FloatArray | None:
+    def masked(mask: Tensor, row: int = -1) -> FloatArray | None:
         with suppress(ValueError):  # it may not take a mask of this kind
             options = {str(subject.mask): mask}
             return subject.weights(given.q, given.k, groups, **options)[:, row]
@@ -291,7 +352,7 @@ def mask(subject: Subject, length: int) -> Mask:
     hidden, after = masked(shown), masked(added)
     true_means, row = "not taken", "unknown"
     if hidden is not None:
-        left = hidden / each < 1e-6
+        left = hidden / each < 1e-30
         true_means = "hidden" if left[:, 1:].all() else "nothing"
         true_means = "seen" if left[:, 0].all() else true_means
         shown[:], shown[..., length // 2, :] = true_means != "hidden", true_means == "hidden"
@@ -307,16 +368,19 @@ def mask(subject: Subject, length: int) -> Mask:
     return Mask(true_means, multiplier, min(total, 1.0), row, even)
 
 
-def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.ndarray:
+def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.ndarray:
     """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
 
     Each head of keys prefers another of the last `seen` keys, each head of values has another unit
-    vector. `sign` is that of the scale.
+    vector. `unit` is the scale.
     """
     heads, key_heads, d = subject.size
     found = np.full((heads, 2), -1)
     at_once = min(seen, d - 1)
     plain = contents(subject, length, length, torch.tensor([0]), 0.0)
+    size = math.sqrt(d) if subject.stored is None else 2.0
+    if subject.stored is not None:
+        plain.q[..., 0] = float(near(2.0 / abs(unit)))
     for first in range(0, key_heads, at_once):
         here = np.arange(first, min(first + at_once, key_heads))
         k = plain.k.clone()
@@ -325,7 +389,7 @@ def key_head_of(subject: Subject, length: int, seen: int, sign: float) -> np.nda
         for place, head in enumerate(here):
             groups[length - 1 - place] = place
             k[head, length - 1 - place, :] = 0.0
-            k[head, length - 1 - place, 0] = math.copysign(math.sqrt(d), sign)
+            k[head, length - 1 - place, 0] = math.copysign(size, unit)
             v[head, :, place] = 1.0
         before, after = (subject.weights(plain.q, t, groups)[:, -1] for t in (plain.k, k))
         values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]
@@ -350,27 +414,59 @@ def dropout(subject: Subject, length: int) -> float | None:
     return None
 
 
-def window(
-    subject: Subject, length: int, *, queries: int | None = None, after: bool = False
-) -> int:
-    """Return how many keys up to its own the last query sees; `length` where it sees all.
+class Run(NamedTuple):
+    """Which keys a query sees: so many at the beginning, and up to its own; (0, all) if all."""
 
-    `queries` are the last ones only, and `after` counts the first query's keys from its own on.
+    first: int
+    last: int
+
+
+def run(subject: Subject, length: int, place: int, queries: int, *, even: bool) -> Run:
+    """Return which keys up to its own a query sees; without `even` equal keys weigh otherwise."""
+    ask = partial(first_key, subject, length, place - length + queries, queries)
+    hidden = ask(place=place) if even else 0
+    if hidden > place:
+        return Run(0, place + 1)
+    return Run(hidden, max(0, place + 1 - ask(start=hidden)))
+
+
+def first_key(
+    subject: Subject,
+    length: int,
+    row: int,
+    queries: int,
+    *,
+    start: int = 0,
+    place: int | None = None,
+    back: bool = False,
+) -> int:
+    """Return the first key that a row sees, or where its own `place` is given, that it does not.
+
+    `length` if there is none; `back` counts from the end.
     """
-    q, k = equal_keys(subject, queries or length, length)
-    first, size = 0, length
-    while size > 1:  # in which part is the first key that it sees?
+    q, k = equal_keys(subject, queries, length)
+    first, size, keys = start, length - start, np.arange(length)
+    own = np.zeros((1, 1))
+    if place is not None:
+        own = subject.weights(q, k, torch.from_numpy(keys == place).long())[:, row, 1:]
+    while True:
         parts = min(subject.size.dimension - 1, size)
         edges = first + np.arange(parts + 1) * size // parts
-        place = np.searchsorted(edges, np.arange(length), side="right") - 1
-        groups = torch.from_numpy(np.where(place < 0, parts, np.minimum(place, parts)))
-        groups, row = (groups.flip(0), 0) if after else (groups, -1)
-        weights = subject.weights(q, k, groups)[:, row, :parts].max(axis=0)
-        if not (weights > NONE).any():
-            return 0
-        seen = int(np.flatnonzero(weights > NONE)[0])
-        first, size = int(edges[seen]), int(edges[seen + 1] - edges[seen])
-    return length - first
+        at = np.searchsorted(edges, keys, side="right") - 1
+        groups = torch.from_numpy(np.where(at < 0, parts, np.minimum(at, parts)))
+        weights = subject.weights(q, k, groups.flip(0) if back else groups)[:, row, :parts]
+        wanted = (weights > NONE).any(axis=0)
+        if place is not None:
+            sizes = np.diff(edges)
+            missing = sizes - weights / np.maximum(own, NONE)
+            wanted = (missing > 0.5 + 8.0 * subject.eps * sizes).any(axis=0)
+        if not wanted.any():
+            return length
+        part = int(np.flatnonzero(wanted)[0])
+        if parts == size:
+            return int(edges[part])
+        before = max(part - 1, 0) if place is not None else part  # a few may be lost in rounding
+        first, size = int(edges[before]), int(edges[part + 1] - edges[before])
 
 
 PARTS = np.linspace(-1.2, 1.2, 9)

@@ -74,13 +74,17 @@ class Subject:
         self.normalises = False  # and whether q and k are brought to length 1
 
     def keep_in(self, stored: torch.dtype | None) -> None:
-        """Ask numbers that keys and values have when they are stored in a coarser type.
+        """Ask many numbers at once where keys and values are stored in a type of 8 bits.
 
-        Powers of two are exact in floating types of 8 bits, by whatever scale they are stored, and
-        within 1 % in int8. The output's type says how it is rounded.
+        How far off their sum may be follows from the type, whatever scale it is stored by. A type
+        of 16 bits rounds the weights too. The output's type says how it is rounded.
         """
+        if stored is not None and stored.itemsize > 1:
+            self.eps = max(self.eps, float(torch.finfo(stored).eps))
+            return
         self.stored = stored or self.stored
-        self.stored_error = 0.01 if self.stored == torch.int8 else 0.0
+        if stored is not None and stored != self.dtype:
+            self.stored_error = sum_error(stored, self.size.dimension)
         if self.dtype.itemsize == 1:
             q, k = equal_keys(self, 2, 2)
             given = [
@@ -151,7 +155,7 @@ def contents(
     queries: int,
     keys: int,
     special: Tensor,
-    x: FloatArray | float,
+    x: float,
     *,
     shift: float = 0.0,
     stretch: tuple[float, float] = (1.0, 1.0),
@@ -167,47 +171,71 @@ def contents(
     heads, key_heads, d = subject.size
     across = (along + 3) % d
     length = math.sqrt(d)
-    x, shift = near(x), float(near(shift))
+    x, shift = float(near(x)), float(near(shift))
     if subject.stored is not None:
-        return _of_powers(subject, queries, keys, special, x, shift, stretch, along, lengthen)
+        return _of_many(subject, queries, keys, special, x, shift, stretch, along, lengthen)
     room = max(length, 2.0 * abs(shift))
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
     q[..., along] = length * stretch[0]
     k = torch.zeros(key_heads, keys, d, dtype=torch.float64)
     component = torch.full((keys,), shift, dtype=torch.float64)
-    component[special] = shift + torch.as_tensor(x, dtype=torch.float64)
+    component[special] = shift + x
     k[..., along] = component * stretch[1]
     k[..., across] = (room**2 - component**2).clamp(min=0.0).sqrt() * stretch[1]
     return _measured(subject, q, k, special, lengthen)
 
 
-def _of_powers(
+def spread(number: int) -> Tensor:
+    """Return numbers from 1 to 2, evenly spaced in their logarithm."""
+    return torch.exp2((torch.arange(number, dtype=torch.float64) + 0.5) / number)
+
+
+def parts(d: int) -> tuple[int, int]:
+    """Return along how many components keys are asked, and how many are for what all share."""
+    shared = max(1, min(15, d // 4))
+    return min(48, d - 1 - shared), shared
+
+
+def sum_error(stored: torch.dtype, d: int) -> float:
+    """Return by which share a type rounds the sum of as many numbers as are asked, at most.
+
+    Of scales such that the type's largest number is between 2 and 16: keys are about 1.
+    """
+    numbers, whole = spread(parts(d)[0]), stored == torch.int8
+    largest = (torch.iinfo if whole else torch.finfo)(stored).max
+    scale = 2.0 * torch.exp2(torch.linspace(0.0, 3.0, 257, dtype=torch.float64)[:, None]) / largest
+    kept = numbers / scale
+    kept = (kept.round() if whole else kept.float()).to(stored).double() * scale
+    return float((kept.sum(-1) / numbers.sum() - 1.0).abs().max())
+
+
+def _of_many(
     subject: Subject,
     queries: int,
     keys: int,
     special: Tensor,
-    x: FloatArray | float,
+    x: float,
     shift: float,
     stretch: tuple[float, float],
     along: int,
     lengthen: float,
 ) -> Contents:
-    """Return the same of powers of two, each along an axis of its own."""
+    """Return the same with keys of many components from 1 to 2: q alone makes products large."""
     heads, key_heads, d = subject.size
-
-    def power(number: Any) -> Tensor:
-        given = torch.as_tensor(number, dtype=torch.float64)
-        return given.sign() * torch.exp2(given.abs().clamp(min=1e-30).log2().round())
-
-    length = float(power(math.sqrt(d) / 2.0))
-    more = max(1.0, float(power(abs(shift) / 16.0)))  # q is longer before keys leave their range
+    many, shared = parts(d)
+    order = (along + torch.arange(d)) % d
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
-    q[..., along] = q[..., (along + 1) % d] = length * more * stretch[0]
     k = torch.zeros(key_heads, keys, d, dtype=torch.float64)
-    k[..., along] = power(shift / more)
-    k[:, special, (along + 1) % d] = power(torch.as_tensor(x) / more)
-    k[..., (along + 3) % d] = float(power(max(length, float(k.abs().max()))))
-    return _measured(subject, q, k * stretch[1], special, lengthen)
+    k[..., order[many + shared :]] = 2.0
+    for at, size, which in ((order[:many], x, special), (order[many : many + shared], shift, None)):
+        numbers = spread(len(at))
+        q[..., at] = float(near((abs(size) or 1.0) * math.sqrt(d) / float(numbers.sum())))
+        signed = numbers * np.sign(size)
+        if which is None:
+            k[..., at] = signed
+        else:
+            k[:, which[:, None], at] = signed
+    return _measured(subject, q * stretch[0], k * stretch[1], special, lengthen)
 
 
 def _measured(subject: Subject, q: Tensor, k: Tensor, special: Tensor, lengthen: float) -> Contents:

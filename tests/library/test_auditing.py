@@ -343,7 +343,7 @@ class WithoutTheSink(Flash):
         (squared_for_one_query, {}, "cache", "0.015625"),
         (another_in_a_chunk, {}, "cache", "0.25"),
         (by_the_values, {}, "scale", "0.17678"),
-        (coarse, {}, "precision", "9."),
+        (coarse, {}, "precision", "about 8, as of bfloat16"),
         (partial(museum.attend, cap=50.0), {"nan_rows": True}, "cap", "one of 50"),
         (partial(faults.windowed, seen=8), {}, "window", "8 keys"),
         (sunk(0.0), {}, "sink", "a logit of"),
