@@ -92,14 +92,14 @@ def audit(
     keys have a window of their own that begins with their first (Llama 4); `sink`, whether weights
     add up to less than 1, or the logit of what takes the rest, a number or one a head; `slopes`, by
     how much a key's logit is lower with each place farther (ALiBi), a number or one a head;
-    `top_k`, how many keys their contents choose; `nan_rows`, that rows which a mask hides whole may be NaN; `factor` on the
-    output; `causal_from`, to which key, "first" or "last", queries are aligned that are fewer than
-    keys. `kv_dtype` is a coarser type in which the attention keeps keys and values: float8, int8,
-    or one of 16 bits, in which it may compute too.
-    `arrays` is "numpy" or "jax" where the attention takes and returns those; their gradients are
-    not asked. Where `expected` is given, a cap, a window or a sink that is not said is a finding
-    too; without it what is not said may be as it is. With `rotates` it turns q and k by position,
-    and only a query's own key is asked.
+    `top_k`, how many keys their contents choose; `nan_rows`, that rows which a mask hides whole may
+    be NaN; `factor` on the output; `causal_from`, to which key, "first" or "last", queries are
+    aligned that are fewer than keys. `kv_dtype` is a coarser type in which the attention keeps keys
+    and values: float8, int8, or one of 16 bits, in which it may compute too. `arrays` is "numpy" or
+    "jax" where the attention takes and returns those; their gradients are not asked. Where
+    `expected` is given, a cap, a window or a sink that is not said is a finding too; without it
+    what is not said may be as it is. With `rotates` it turns q and k by position, and only a
+    query's own key is asked.
 
     Also a finding: a scale at 80, 96, 129 or 144 dimensions that belongs to a padded size; another
     scale for one or some queries of a cache, or for values of another size; and gradients with

@@ -29,10 +29,10 @@ PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
-BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 10, torch.float64: 40}
-"""How many binary digits have to count; kernels may round float32 to ten when they multiply."""
-STORED = {torch.float8_e4m3fn: 4, torch.float8_e5m2: 3, torch.int8: 4}
-"""How many do of keys; those of int8 may be a sixteenth of its range."""
+BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
+"""How many digits of a logit have to count."""
+KEPT = {**BITS, torch.float32: 10, torch.float8_e4m3fn: 4, torch.float8_e5m2: 3, torch.int8: 4}
+"""How many of keys: kernels may multiply ten, and a sixteenth of int8's range may be their size."""
 DIGITS = {9.5: "float16", 5.5: "bfloat16", 3.5: "float8_e4m3fn", 2.5: "float8_e5m2"}
 """Types that more digits than these may be of."""
 
@@ -110,6 +110,7 @@ class CallableAudit:
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
             return self.report
+        self.length_one()
         self.precision()
         self.scale()
         if self.short == SHORT:
@@ -252,9 +253,9 @@ class CallableAudit:
         if bits is None:
             return
         stored = None if subject.stored == subject.dtype else subject.stored
-        needed = STORED.get(stored or subject.dtype, BITS.get(subject.dtype, 3))
+        needed = KEPT.get(stored or subject.dtype, 3)
         self.report.facts["rounding"] = f"{bits:.0f} binary digits of keys and weights"
-        error = 2.0 ** (1.0 - bits)
+        self.report.rounding = error = 2.0 ** (1.0 - bits)
         if bits < needed - 0.5 and error > 8.0 * subject.eps:
             name = next((name for kind, name in DIGITS.items() if bits > kind), "int8")
             told = f"about {bits:.0f}, as of {name}"
@@ -280,18 +281,21 @@ class CallableAudit:
         self.report.add("scale", "scores that count", "0", "weights stay the same")
         return True
 
-    def scale(self) -> None:
-        """Find what multiplies q·k or the cosine, in several rows."""
-        subject, report = self.subject, self.report
-        powers = questions.powers(subject, self.short)
-        normalised = [abs(power - 1.0) < 0.1 for power in powers]
+    def length_one(self) -> None:
+        """Find whether q and k are brought to length 1."""
+        subject = self.subject
+        normalised = [abs(power - 1.0) < 0.1 for power in questions.powers(subject, self.short)]
         subject.normalises = any(normalised)
         self.one_sided = subject.normalises and not all(normalised)
         if self.one_sided:
             only = f"only {'q' if normalised[0] else 'k'} normalised"
-            report.add("cosine", "both q and k of length 1, or neither", only)
+            self.report.add("cosine", "both q and k of length 1, or neither", only)
         if subject.normalises:
             self.here = questions.slope(subject, self.short, [self.short - 1])
+
+    def scale(self) -> None:
+        """Find what multiplies q·k or the cosine, in several rows."""
+        subject, report = self.subject, self.report
         ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
         if subject.sees_past:
             slope = questions.slope(subject, ladder[-1] + 1, ladder)
@@ -623,11 +627,15 @@ class CallableAudit:
 
     def precision(self) -> None:
         """Ask how logits are kept; what is rounded more than its type widens all intervals."""
-        answer = questions.precision(self.subject, self.unit, self.short)
+        coarse = self.report.rounding > 1e-5
+        apart = coarse and not self.subject.normalises
+        answer = questions.precision(self.subject, self.unit, self.short, apart=apart)
         self.report.facts["precision"] = f"{answer.bits:.0f} binary digits of a logit"
         eps = self.subject.eps
         needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
         needed = 6.0 if self.subject.stored == torch.int8 else needed
+        if coarse and not apart:
+            needed = min(needed, -math.log2(self.report.rounding))
         if not answer.finite:
             found = "NaN or infinity"
             self.report.add("precision", "finite weights", found, "logits up to 1000")

@@ -78,6 +78,11 @@ def _layer_type(module: Any) -> str:
     return str(types[number]) if isinstance(number, int) and number < len(types) else ""
 
 
+def cap_meant(module: Any) -> float | None:
+    """Return the soft cap in a module's configuration."""
+    return getattr(getattr(module, "config", None), "attn_logit_softcapping", None)
+
+
 def by_rotation(config: Any, layer_type: str = "") -> float:
     """Return what the rotation multiplies q and k by: YaRN's factor and LongRoPE's, or 1.
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected
-from attnlib.auditing.meant import NO_NORM, meant_by, norm_is_meant
+from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.modules import audit_module, compare_layers, kind_of
 from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import Report
@@ -158,7 +158,7 @@ def audit_model(
         wanted, said = expected, "expected"
         if wanted is None:
             wanted, said = meant_by(call.module, call.size.dimension, call.before.turned)
-        options = tuple(call.options), call.options.get("softcap")
+        options = *call.options, call.options.get("softcap"), cap_meant(call.module)
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
             audited[key] = _by_kernel(call, length)
@@ -174,8 +174,9 @@ def audit_model(
             scale = (call.before.times or 1.0) * float(part.scale.value[-1])
             kinds.setdefault(kind, {})[name] = scale
     compare_layers(report, kinds)
-    if not isinstance(expected, Policy):
-        _kernels(report, model, run)
+    if not isinstance(expected, Policy) and not report.findings:  # else outputs differ by them
+        parts = (part for parts in audited.values() for part in parts.values())
+        _kernels(report, model, run, max(part.rounding for part in parts))
     return report
 
 
@@ -217,7 +218,7 @@ def _compare(
 def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
     """Return the reports of a module's attention, one for each implementation."""
     reports = {}
-    cap = call.options.get("softcap")
+    cap = cap_meant(call.module) or call.options.get("softcap")
     expected = Expected(
         None,
         cap=math.inf if cap is None else float(cap),
@@ -297,8 +298,8 @@ def _fewer_heads(size: Size) -> Size:
     return Size(size.heads // size.key_heads * fewer, fewer, size.dimension)
 
 
-def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
-    """Compare what the model gives in each implementation that it takes."""
+def _kernels(report: Report, model: Any, run: Callable[[], Any], rounding: float) -> None:
+    """Compare what the model gives in each implementation that it takes, as attention rounds."""
     was = model.config._attn_implementation
     outputs: dict[str, Tensor] = {}
     try:
@@ -322,7 +323,8 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any]) -> None:
         apart = float((outputs[first].double() - outputs[name].double()).abs().max()) / spread
         report.facts[f"{name} beside {first}"] = f"{apart:.1g} of the output's spread apart"
         if not apart < 1e4 * eps:
-            exact, rounded = (_first_output(partial(_rounded, model, run, by)) for by in (0.0, eps))
+            steps = (0.0, max(eps, rounding))
+            exact, rounded = (_first_output(partial(_rounded, model, run, by)) for by in steps)
             moved = float((exact.double() - rounded.double()).abs().max()) / spread
             report.facts["unstable"] = f"rounding alone moves the output by {moved:.1g}"
             if apart < 100.0 * moved:

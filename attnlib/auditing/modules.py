@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.auditing.meant import NO_NORM, meant_by, norm_is_meant
+from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import Report, Scale
 from attnlib.interception import (
@@ -48,6 +48,8 @@ class Seen(NamedTuple):
     doubt: str
     """What is not known of it, or ""."""
     before: Before
+    capped: bool
+    """Whether a tanh is between the products and the softmax."""
 
 
 class Product(NamedTuple):
@@ -142,7 +144,7 @@ class _Watch(Watching):
         scale = _one_number(signed) or _one_number(each.abs())  # of other axes
         doubt = "" if scale else UNEVEN
         scale = scale or float(each[each != 0.0].abs().median())
-        self.observed(product.q, product.k, scale * product.factor, doubt)
+        self.observed(product.q, product.k, scale * product.factor, doubt, _has_tanh(logits))
 
     def owner(self) -> nn.Module:
         """Return the inmost module that is not PyTorch's own."""
@@ -155,12 +157,14 @@ class _Watch(Watching):
             return NOTHING
         return before_attention(self.owner(), q, _unrepeated(k), self.outputs)
 
-    def observed(self, q: Tensor, k: Tensor, scale: float, doubt: str) -> None:
+    def observed(
+        self, q: Tensor, k: Tensor, scale: float, doubt: str, capped: bool = False
+    ) -> None:
         """Note a call with its queries and keys, (…, tokens, d)."""
         module, before = self.owner(), self.before(q, k)
         times = before.times
         doubt = doubt or ("" if times else "what multiplies q or k before attention is unknown")
-        self.note(module, q.shape[-1], k.shape[-2], scale * (times or 1.0), doubt, before)
+        self.note(module, q.shape[-1], k.shape[-2], scale * (times or 1.0), doubt, before, capped)
 
     def note(
         self,
@@ -170,11 +174,24 @@ class _Watch(Watching):
         scale: float,
         doubt: str = "",
         before: Before = NOTHING,
+        capped: bool = False,
     ) -> None:
         """Note a call under the name of its module."""
         name, number = self.count_call(module)
         name = f"{name} ({number + 1})" if number else name
-        self.found[name or "the module"] = Seen(module, d, keys, scale, doubt, before)
+        self.found[name or "the module"] = Seen(module, d, keys, scale, doubt, before, capped)
+
+
+def _has_tanh(logits: Tensor) -> bool:
+    """Return whether a tanh is among what has been done to logits."""
+    steps = [logits.grad_fn]
+    while steps:
+        step = steps.pop()
+        if step is not None:
+            if step.name() == "TanhBackward0":
+                return True
+            steps += [before for before, _ in step.next_functions]
+    return False
 
 
 def _balanced(seen: Tensor) -> Tensor:
@@ -244,6 +261,9 @@ def audit_module(
             meant, said = meant_by(seen.module, seen.d, seen.before.turned)
         if seen.before.kept and norm_is_meant(seen.module):
             report.add("norm", f"{seen.before.kept} normalised", "no norm", NO_NORM, where=name)
+        cap = cap_meant(seen.module)
+        if cap is not None and not seen.capped:
+            report.add("cap", f"a soft cap of {cap:g}", "none", "the configuration", where=name)
         if isinstance(meant, Policy):
             meant = float(meant.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
         if meant is None or seen.doubt:

@@ -482,11 +482,11 @@ class Precision(NamedTuple):
     """Whether logits of a thousand give finite weights."""
 
 
-def precision(subject: Subject, unit: float, length: int) -> Precision:
+def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> Precision:
     """Compare two keys whose logits are large and differ by little, at logits up to a thousand.
 
     What a cubic in their product leaves of the differences is rounding: it follows any scale and
-    the bend of a cap.
+    the bend of a cap. With `apart` keys are of few digits.
     """
     d, worst, finite = subject.size.dimension, 0.0, True
     places = torch.tensor([length - 1])
@@ -495,7 +495,7 @@ def precision(subject: Subject, unit: float, length: int) -> Precision:
         odds, products = [], []
         for part in PARTS:
             x = part / (abs(unit) * math.sqrt(d))
-            given = contents(subject, length, length, places, x, shift=shift)
+            given = contents(subject, length, length, places, x, shift=shift, apart=apart)
             odds.append(log_odds(subject, given, places, places).ravel())
             products.append(float(given.product[0]))
             if not np.isfinite(odds[-1]).all():  # weights of 0 are none of its faults

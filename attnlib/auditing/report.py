@@ -99,6 +99,8 @@ class Report:
 
     unknown: list[str] = field(default_factory=list)
     """What was found where it is not known what is meant, by call."""
+    rounding: float = 0.0
+    """By which share keys and weights are rounded, as far as that was found."""
     verbose: bool = False
     """Whether facts are printed."""
 

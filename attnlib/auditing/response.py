@@ -161,18 +161,20 @@ def contents(
     stretch: tuple[float, float] = (1.0, 1.0),
     along: int = 0,
     lengthen: float = 1.0,
+    apart: bool = False,
 ) -> Contents:
     """Return queries of length √d and keys of length √d whose products with them are chosen.
 
     The component of a special key along the query is x, of the others `shift`, each up to √d and
     of a few binary digits; what is left of their length lies at a right angle to it. The query has
-    the component `along` only. `stretch` multiplies q and k, `lengthen` special keys alone.
+    the component `along` only. `stretch` multiplies q and k, `lengthen` special keys alone. With
+    `apart`, and where keys are stored, `shift` and x are along components of their own.
     """
     heads, key_heads, d = subject.size
     across = (along + 3) % d
     length = math.sqrt(d)
     x, shift = float(near(x)), float(near(shift))
-    if subject.stored is not None:
+    if apart or subject.stored is not None:
         return _of_many(subject, queries, keys, special, x, shift, stretch, along, lengthen)
     room = max(length, 2.0 * abs(shift))
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
@@ -186,7 +188,7 @@ def contents(
 
 
 def spread(number: int) -> Tensor:
-    """Return numbers from 1 to 2, evenly spaced in their logarithm."""
+    """Return numbers from 1 to 2, about evenly spaced in their logarithm."""
     return torch.exp2((torch.arange(number, dtype=torch.float64) + 0.5) / number)
 
 
@@ -229,6 +231,8 @@ def _of_many(
     k[..., order[many + shared :]] = 2.0
     for at, size, which in ((order[:many], x, special), (order[many : many + shared], shift, None)):
         numbers = spread(len(at))
+        if subject.stored is None:
+            numbers = torch.from_numpy(near(numbers))  # exact in 16 bits
         q[..., at] = float(near((abs(size) or 1.0) * math.sqrt(d) / float(numbers.sum())))
         signed = numbers * np.sign(size)
         if which is None:

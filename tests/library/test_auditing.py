@@ -421,11 +421,9 @@ def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing():
 def test_the_implementation_in_use_is_audited_and_compared_with_the_others():
     model = tiny("Llama")
     model.set_attn_implementation(register("ssmax"))
-    *scales, kernels = audit(model, IDS, length=64).findings
+    scales = audit(model, IDS, length=64).findings  # implementations differ by them
     assert [one.where for one in scales] == ["layers.0.self_attn", "layers.1.self_attn"]
     assert all(one.found == "0.247" and "ssmax at n = 64" in one.evidence for one in scales)
-    assert kernels.code == "kernels"
-    assert kernels.expected == "what sdpa gives"
     assert audit(model, IDS, expected="ssmax", length=64).passed
 
 
