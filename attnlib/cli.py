@@ -365,9 +365,10 @@ UNANSWERED = 4
 """The exit status where an engine has questions to answer first."""
 ASKED_OF = {
     "MODEL": {"expected", "trust_remote_code", "dtype"},
-    "--write": {"expected", "cap", "window", "sink", "d", "heads", "kv_heads", "length", "dtype"},
-    "--read": {"expected", "cap", "window", "sink"},
-    "--tensors": {"expected", "dtype"},
+    "--write": {"expected", "cap", "window", "sink", "d", "heads", "kv_heads", "length", "dtype"}
+    | {"causal"},
+    "--read": {"expected", "cap", "window", "sink", "causal"},
+    "--tensors": {"expected", "dtype", "cap", "window", "sink"},
 }
 """Which options each kind of audit takes."""
 
@@ -404,6 +405,9 @@ def audit_command(
     cap: Annotated[float | None, typer.Option(help="The soft cap that an engine has.")] = None,
     window: Annotated[int | None, typer.Option(help="Keys that its queries see at most.")] = None,
     sink: Annotated[float | None, typer.Option(help="The logit of its sink.")] = None,
+    causal: Annotated[
+        bool | None, typer.Option(help="Whether its queries see keys up to their own, by default.")
+    ] = None,
     facts: Annotated[bool, typer.Option("--facts", help="Print what else was found.")] = False,
     trust_remote_code: Trust = False,
     device: Device = "cpu",
@@ -431,7 +435,7 @@ def audit_command(
         if source is not None and source.name != "DEFAULT":
             raise CommandError(f"--{name.replace('_', '-')} does not go with {way}")
     meant: dict[str, Any] = {"expected": _meant(expected)}
-    more = {"cap": cap, "window": window, "sink": sink}
+    more = {"cap": cap, "window": window, "sink": sink, "causal": causal}
     meant |= {name: number for name, number in more.items() if number is not None}
     if way == "MODEL":
         report = _audited(model, trust_remote_code, device, dtype, meant["expected"])
@@ -481,7 +485,7 @@ def _by_files(
     kind = None if dtype is None else getattr(torch, dtype)
     with _in_one_line(ValueError, TypeError, OSError):
         if way == "--tensors":
-            return recorded.recorded(place, expected=meant["expected"], dtype=kind)
+            return recorded.recorded(place, dtype=kind, **meant)
         if way == "--read":
             with _in_one_line(recorded.UnansweredError, status=UNANSWERED):
                 return recorded.read(place, **meant)
