@@ -161,9 +161,10 @@ class CallableAudit:
         if cause is not None:
             self.report.add(*cause)
             return True
-        return self.few_keys(few) or self.bias()
+        p = causes.top_p(found) if found is not None and few is not None else None
+        return self.few_keys(few, p) or self.bias()
 
-    def few_keys(self, few: tuple[int, int] | None) -> bool:
+    def few_keys(self, few: tuple[int, int] | None, p: float | None) -> bool:
         """Say how many keys their contents choose; return whether that was not meant."""
         meant = self.expected.top_k
         if few is None:
@@ -172,6 +173,7 @@ class CallableAudit:
             return False
         low, high = few
         found = f"{low} keys" if low == high else f"{low} to {high} keys"
+        found += f" of top-p, p about {p:.2g}," if p and low != high else ""
         self.report.facts["keys by content"] = found
         if low == high == meant:
             return False

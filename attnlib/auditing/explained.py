@@ -85,17 +85,22 @@ class Softmax(NamedTuple):
 
 
 def explain(
-    q: FloatArray, k: FloatArray, v: FloatArray, output: FloatArray, eps: float
+    q: FloatArray,
+    k: FloatArray,
+    v: FloatArray,
+    output: FloatArray,
+    eps: float,
+    window: int | None = None,
 ) -> Explanation | None:
     """Return the softmax with the least to it that explains the outputs to rounding, or None.
 
     q and the output have the axes (heads, queries, size), k and v (key heads, keys, size), in
-    float64; `eps` is how numbers are rounded.
+    float64; `eps` is how numbers are rounded, and a query sees `window` keys at most.
     """
     heads, m, n = *q.shape[:2], k.shape[1]
     rows = np.linspace(0, m - 1, min(m, max(4, MOST // (heads * n)))).round().astype(int)
     given = _Given(q[:, rows], k, v, output[:, rows], rows + n - m)
-    kinds = [Softmax(*kind) for kind in product((False, True), (False, True))]
+    kinds = [Softmax(*kind, window) for kind in product((False, True), (False, True))]
     starts = [given.start(kind) for kind in kinds]
     fits: list[Explanation] = []
     for cap, sink in ((False, False), (True, False), (False, True), (True, True)):

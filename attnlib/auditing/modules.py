@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
@@ -78,6 +79,13 @@ class _Watch(Watching):
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what the function returns."""
+        result = self.answer(func, args, kwargs)
+        given = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Tensor)]
+        self.note_made(given, result)
+        return result
+
+    def answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the function returns, with derivatives where it is a product of attention."""
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if not self.running:

@@ -39,7 +39,7 @@ README = """\
 Each NNNN.safetensors has q, of shape (queries, {heads}, size), and k and v, (keys, {key_heads}, \
 size).
 The size is that of a head, mostly {d}. All are {dtype}.
-For each, compute your attention as it is in the engine, with its scale and its causal mask, but
+For each, compute your attention as it is in the engine, with its scale, {mask}, but
 without turning q and k by position. Queries that are fewer than keys are the last ones.
 Write the output, (queries, {heads}, size of v), as "output" into NNNN.output.safetensors.
 Leave out what the engine cannot take, such as other sizes of heads: the report names it.
@@ -95,12 +95,14 @@ def write(
     key_heads: int | None = None,
     length: int = 256,
     dtype: torch.dtype = torch.float32,
+    causal: bool = True,
     **meant: Any,
 ) -> int:
     """Write the questions of an audit into a new folder, with a README; return how many.
 
     `meant` are arguments of `audit` that say what is meant, by default 1/√d; `read` may say another
-    and then adds questions. Raises ValueError where the folder is not empty. Chapter: audit.
+    and then adds questions. `causal`: whether queries see keys up to their own only. Raises
+    ValueError where the folder is not empty. Chapter: audit.
     """
     path = Path(folder)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -108,15 +110,17 @@ def write(
     length = checking.integer("length", length, minimum=64)
     size: dict[str, Any] = {"d": d, "heads": heads, "key_heads": key_heads or heads}
     asked = Answers(path, length, _as_meant(True, meant))
-    for causal in (True, False):
-        asked.stand_in = _as_meant(causal, meant)
+    for itself in (True, False):
+        asked.stand_in = _as_meant(itself, meant)
         audit(asked, **size, length=length, dtype=dtype, **meant)
     others, asked.new = asked.new, {}
     asked(*_probe(size, dtype))
     asked.new |= others
     settings = {**size, "length": length, "dtype": str(dtype).removeprefix("torch.")}
+    settings["causal"] = causal
     files.replace(path / SETTINGS, json.dumps(settings).encode())
     names = asked.save()
+    settings["mask"] = "with its causal mask" if causal else "where each query sees all keys"
     files.replace(path / "README.md", README.format(**settings).encode())
     return len(names)
 
@@ -132,7 +136,10 @@ def read(folder: str | Path, **meant: Any) -> Report:
         settings = json.loads((path / SETTINGS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} has no {SETTINGS}: it must be from --write") from error
-    dtype = getattr(torch, settings.pop("dtype"))
+    dtype, causal = getattr(torch, settings.pop("dtype")), settings.get("causal")
+    if meant.get("causal") is None and meant.get("window") is None:
+        meant["causal"] = causal
+    settings.pop("causal", None)
     asked = Answers(path, settings["length"], _as_meant(True, meant))
     answered = [name for name in asked.names.values() if (path / _answer(name)).exists()]
     if not answered:
@@ -152,16 +159,36 @@ def read(folder: str | Path, **meant: Any) -> Report:
     return report
 
 
-def recorded(file: str | Path, *, expected: Any = None, dtype: torch.dtype | None = None) -> Report:
+def recorded(
+    file: str | Path,
+    *,
+    expected: Any = None,
+    dtype: torch.dtype | None = None,
+    cap: float | None = None,
+    window: int | None = None,
+    sink: float | None = None,
+) -> Report:
     """Return which softmax explains the q, k, v and output in a file, or that none does.
 
     The axes are (tokens, heads, size) or (batch, heads, tokens, size). `dtype` is the coarsest type
-    in the computation, by default that of the tensors. Chapter: audit.
+    in the computation, by default that of the tensors. `cap`, `window` and `sink` are meant too.
+    Chapter: audit.
     """
     given = _recorded(Path(file))
     eps = max(torch.finfo(dtype or t.dtype).eps for t in given)
     q, k, v, output = _by_head(given)
-    report, found = Report(verbose=True), explain(q, k, v, output, eps)
+    report, found = Report(verbose=True), explain(q, k, v, output, eps, window)
+    if found is None and window is not None and (other := explain(q, k, v, output, eps)):
+        report.add("window", f"{window} keys", f"all keys, times {shown(other.scale)}")
+        return report
+    if found is None and _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
+        q, k, v, output = _by_head(swapped)
+        if explain(q, k, v, output, eps, window):
+            axes = "tokens, heads, size", "heads, tokens, size"
+            if given[0].ndim == 4:
+                axes = f"batch, {axes[1]}", f"batch, {axes[0]}"
+            report.add("layout", *axes, evidence="transposed, they are those of a softmax")
+            return report
     if found is None:
         kinds = "one multiplier of q·k or the cosine, causal or not, a cap, a sink"
         report.add("softmax", "a softmax", "no softmax of these explains this", kinds)
@@ -173,10 +200,14 @@ def recorded(file: str | Path, *, expected: Any = None, dtype: torch.dtype | Non
     if expected is None:
         report.unknown.append(f"found {shown(found.scale)} times the {of}")
     else:
-        if found.cap is not None:
-            report.add("cap", "none", shown(found.cap), "it was not declared")
-        if found.sink:
-            report.add("sink", "none", ", ".join(map(shown, found.sink)), "it was not declared")
+        for code, wanted, ends in (
+            ("cap", cap, [] if found.cap is None else [found.cap]),
+            ("sink", sink, found.sink or []),
+        ):
+            right = [wanted is not None and bool(agree(wanted, x.low, x.high)) for x in ends]
+            if not all(right) or (wanted is not None and not ends):
+                none = "none: it was not declared" if wanted is None else f"{wanted:g}"
+                report.add(code, none, ", ".join(map(shown, ends)) or "none seen")
         wanted = _rule(expected)(n, n - 1.0, q.shape[-1])[0]
         if _kind(expected) != of:
             report.add("cosine", f"a scale of the {_kind(expected)}", f"of the {of}")
@@ -328,22 +359,35 @@ def _output(path: Path, q: Tensor, v: Tensor) -> Tensor:
     return output
 
 
+def _fit_together(given: list[Tensor]) -> bool:
+    """Return whether the shapes of q, k, v and output are those of one attention."""
+    q, k, v, output = given
+    heads, tokens = (-2, -3) if q.ndim == 3 else (-3, -2)
+    if q.ndim not in (3, 4) or not k.ndim == v.ndim == q.ndim == output.ndim:
+        return False
+    return (
+        all(t.numel() for t in given)
+        and q.shape[-1] == k.shape[-1]
+        and q.shape[heads] % k.shape[heads] == 0
+        and k.shape[:-1] == v.shape[:-1]
+        and q.shape[tokens] <= k.shape[tokens]
+        and output.shape == (*q.shape[:-1], v.shape[-1])
+        and (q.ndim == 3 or len(q) == len(k))
+    )
+
+
 def _recorded(path: Path) -> list[Tensor]:
     """Return q, k, v and output, whose shapes fit together."""
-    q, k, v, output = given = list(_loaded(path, "q", "k", "v", "output").values())
-    heads, tokens = (-2, -3) if q.ndim == 3 else (-3, -2)
-    fits = q.ndim in (3, 4) and k.ndim == v.ndim == q.ndim == output.ndim
-    fits = fits and all(t.numel() for t in given)
-    if fits:
-        fits = q.shape[-1] == k.shape[-1] and q.shape[heads] % k.shape[heads] == 0
-        fits = fits and k.shape[:-1] == v.shape[:-1] and q.shape[tokens] <= k.shape[tokens]
-        fits = fits and output.shape == (*q.shape[:-1], v.shape[-1])
-        fits = fits and (q.ndim == 3 or len(q) == len(k))
-    if not fits:
+    given = list(_loaded(path, "q", "k", "v", "output").values())
+    if not _fit_together(given):
+        turned = all(t.ndim > 2 for t in given) and _fit_together(
+            [t.transpose(-3, -2) for t in given]
+        )
+        hint = ": transposed they fit, tokens and heads change places" if turned else ""
         shapes = ", ".join(map(str, (tuple(t.shape) for t in given)))
         raise ValueError(
             f"{path}: q and output must be (tokens, heads, size) or (batch, heads, tokens, size), "
-            f"k and v alike with as many tokens or more, got q, k, v, output of {shapes}"
+            f"k and v alike with as many tokens or more, got q, k, v, output of {shapes}{hint}"
         )
     if not all(bool(t.isfinite().all()) for t in given):
         raise ValueError(f"{path}: q, k, v and output must be finite")

@@ -17,9 +17,10 @@ UNANSWERED = 4
 """The exit status where an engine has questions to answer first."""
 OPTIONS = {
     "MODEL": {"expected", "trust_remote_code", "dtype"},
-    "--write": {"expected", "cap", "window", "sink", "d", "heads", "kv_heads", "length", "dtype"},
-    "--read": {"expected", "cap", "window", "sink"},
-    "--tensors": {"expected", "dtype"},
+    "--write": {"expected", "cap", "window", "sink", "d", "heads", "kv_heads", "length", "dtype"}
+    | {"causal"},
+    "--read": {"expected", "cap", "window", "sink", "causal"},
+    "--tensors": {"expected", "dtype", "cap", "window", "sink"},
 }
 """The options that each kind of audit takes."""
 
@@ -53,6 +54,9 @@ def audit(
     cap: Annotated[float | None, typer.Option(help="The soft cap that an engine has.")] = None,
     window: Annotated[int | None, typer.Option(help="Keys that its queries see at most.")] = None,
     sink: Annotated[float | None, typer.Option(help="The logit of its sink.")] = None,
+    causal: Annotated[
+        bool | None, typer.Option(help="Whether its queries see keys up to their own, by default.")
+    ] = None,
     facts: Annotated[bool, typer.Option("--facts", help="Print what else was found.")] = False,
     trust_remote_code: models.Trust = False,
     device: models.Device = "cpu",
@@ -80,7 +84,7 @@ def audit(
         if source is not None and source.name != "DEFAULT":
             raise CommandError(f"--{name.replace('_', '-')} does not go with {kind}")
     declared: dict[str, Any] = {"expected": _number_or_policy(expected)}
-    more = {"cap": cap, "window": window, "sink": sink}
+    more = {"cap": cap, "window": window, "sink": sink, "causal": causal}
     declared |= {name: number for name, number in more.items() if number is not None}
     if kind == "MODEL":
         report = _of_model(model, trust_remote_code, device, dtype, declared["expected"])
@@ -138,7 +142,7 @@ def _of_files(
     computed = models.torch_dtype(dtype)
     with one_line(ValueError, TypeError, OSError):
         if kind == "--tensors":
-            return recorded.recorded(place, expected=declared["expected"], dtype=computed)
+            return recorded.recorded(place, dtype=computed, **declared)
         if kind == "--read":
             with one_line(recorded.UnansweredError, status=UNANSWERED):
                 return recorded.read(place, **declared)

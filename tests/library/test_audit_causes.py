@@ -242,3 +242,56 @@ def test_an_exact_top_k_is_told_where_equal_keys_tie():
 def test_a_function_that_takes_no_arrays_is_refused(function):
     with pytest.raises(TypeError, match="function of arrays n, d and position"):
         audit(kernel, d=64, expected=function)
+
+
+def hiding(hidden, cap=None):
+    """Return attention that hides keys by their places i, j; a cap comes after that."""
+
+    def attend(q, k, v):
+        m, n = q.shape[-2], k.shape[-2]
+        i, j = torch.arange(n - m, n)[:, None], torch.arange(n)
+        logits = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(hidden(i, j), -math.inf)
+        logits = logits if cap is None else cap * torch.tanh(logits / cap)
+        return logits.softmax(-1) @ v
+
+    return attend
+
+
+WINDOWS = {
+    "one": (lambda i, j: j != i, {"window": 1}),
+    "two": (lambda i, j: (j > i) | (j <= i - 2), {"window": 2}),
+    "one after": (lambda i, j: (j < i) | (j > i + 1), {"window": (1, 1)}),
+    "sliding": (lambda i, j: (j > i) | (j <= i - 16), {"window": 16}),
+    "chunks": (lambda i, j: (j > i) | (j // 16 != i // 16), {"chunk": 16}),
+    "and the first": (
+        lambda i, j: (j > i) | ((j <= i - 16) & (j >= 4)),
+        {"window": 16, "first_keys": 4},
+    ),
+}
+
+
+@pytest.mark.parametrize("meant", WINDOWS)
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_windows_are_told_apart(kind, meant):
+    report = audit(hiding(WINDOWS[kind][0]), d=64, expected=0.125, length=64, **WINDOWS[meant][1])
+    assert report.passed == (kind == meant), report
+
+
+def test_a_cap_after_the_mask_is_named():
+    attention = hiding(lambda i, j: j > i, cap=50.0)
+    findings = audit(attention, d=64, expected=0.125, cap=50.0, length=64).findings
+    assert [(one.code, "e^-50" in one.found) for one in findings] == [("hidden", True)]
+
+
+def test_a_function_may_mean_a_cosine():
+    def attention(q, k, v):
+        q, k = (torch.nn.functional.normalize(t, dim=-1) for t in (q, k))
+        return (10.0 * q @ k.mT).softmax(-1) @ v
+
+    told = {"d": 64, "expected": lambda n, d, position: 10.0, "length": 64}
+    assert audit(attention, cosine=True, **told).passed
+    assert [one.code for one in audit(attention, **told).findings] == ["cosine"]
+    with pytest.raises(ValueError, match="sink must be a number or 2, one a head, got 3"):
+        audit(attention, d=64, sink=[1.0, 2.0, 3.0])
+    with pytest.raises(TypeError, match="must be a number, not its text"):
+        audit(attention, d=64, expected="0.125")

@@ -70,3 +70,40 @@ def test_a_cache_of_8_bits_that_was_not_declared_is_no_wrong_scale():
     report = audit(cached(E4M3, (-1,)), d=128, expected=128**-0.5, length=64)
     assert "precision" in {one.code for one in report.findings}
     assert "scale" not in {one.code for one in report.findings}
+
+
+def static(dtype, scale, times=1.0):
+    """Return attention whose keys and values are stored with one scale that is no power of two."""
+
+    def store(x):
+        kept = x / scale
+        kept = (kept.round() if dtype == torch.int8 else kept).clamp(
+            -largest(dtype), largest(dtype)
+        )
+        return kept.to(dtype).float() * scale
+
+    return lambda q, k, v: kernel(q * times, store(k), store(v))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(E4M3, 0.03), (E4M3, 0.0417), (E5M2, 1e-3), (torch.int8, 0.12)], ids=str
+)
+def test_keys_that_are_rounded_all_the_same_way_raise_no_alarm(dtype, scale):
+    told = {"d": 128, "expected": 128**-0.5, "length": 64, "kv_dtype": dtype}
+    report = audit(static(dtype, scale), **told)
+    assert report.passed, report
+    wrong = audit(static(dtype, scale, 1.1), **told)
+    assert [one.code for one in wrong.findings] == ["scale"]
+
+
+def test_attention_in_bfloat16_between_float32_is_named():
+    def attention(q, k, v, times=1.0):
+        q, k, v = ((t * by).bfloat16() for t, by in ((q, times), (k, 1.0), (v, 1.0)))
+        return kernel(q, k, v).float()
+
+    (finding,) = audit(attention, d=64, expected=0.125, length=64).findings
+    assert (finding.code, "bfloat16" in finding.found) == ("precision", True)
+    told = {"d": 64, "expected": 0.125, "length": 64, "kv_dtype": torch.bfloat16}
+    assert audit(attention, **told).passed
+    (finding,) = audit(lambda q, k, v: attention(q, k, v, 1.1), **told).findings
+    assert finding.code == "scale"

@@ -61,7 +61,8 @@ def folder(written, tmp_path):
     ("fault", "meant", "rounds", "status", "words"),
     [
         ({}, ["transformer"], 1, 0, "passed: nothing found"),
-        ({"causal": False}, ["transformer"], 1, 0, "passed: nothing found"),
+        ({"causal": False}, ["transformer", "--no-causal"], 1, 0, "passed: nothing found"),
+        ({"causal": False}, ["transformer"], 1, 1, "expected the keys up to its own, found all"),
         ({"times": 2.0}, ["transformer"], 2, 1, "expected 0.1768, found 0.3536"),
         ({"cap": 30.0}, ["transformer", "--cap", 50], 1, 1, "expected a soft cap of 50, found 30"),
         ({"cap": 50.0}, ["transformer", "--cap", 50], 1, 0, "passed: nothing found"),
