@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.gains import Gains
 from experiments.judging import (
     HOLDS,
     OPEN,
@@ -62,16 +63,25 @@ def best_alpha(kind: str, steps: int) -> float:
     return min(ALPHAS, key=lambda alpha: float(of_gain(kind, alpha, steps).mean()))
 
 
+def above_best(kind: str, alpha: float, steps: int) -> Values:
+    """Return the loss from an α less that from the best one, by seed."""
+    return of_gain(kind, alpha, steps) - of_gain(kind, best_alpha(kind, steps), steps)
+
+
 def best_alphas(kind: str, steps: int) -> list[float]:
     """Return the α that are not surely above the best one: no paired 95 % interval above 0."""
-    best = of_gain(kind, best_alpha(kind, steps), steps)
-    kept = []
-    for alpha in ALPHAS:
-        difference = of_gain(kind, alpha, steps) - best
-        mean, half_width = interval(difference)
-        if mean <= half_width:
-            kept.append(alpha)
-    return kept
+    gaps = {alpha: interval(above_best(kind, alpha, steps)) for alpha in ALPHAS}
+    return [alpha for alpha, gap in gaps.items() if gap.mean <= gap.half_width]
+
+
+def gains(steps: int) -> Gains:
+    """Return the runs of QK-norm after 500 or 2000 steps."""
+    return Gains(runs(f"norm_{steps}"))
+
+
+def forgiven(alpha: float, steps: int) -> Values:
+    """Return the loss of a fixed gain less that of a learned one which begins there, by seed."""
+    return of_gain("fixed", alpha, steps) - of_gain("learned", alpha, steps)
 
 
 def norm_500() -> Iterator[Part]:
@@ -80,10 +90,9 @@ def norm_500() -> Iterator[Part]:
         kept = best_alphas(kind, 500)
         verdict = bool({0.5, 1.0} & set(kept)) and not {4.0, 8.0} & set(kept)
         yield decided(at, f"{kind}, best α", "½ or 1, not 4, not 8", best_alpha(kind, 500), verdict)
-    saved = {a: of_gain("fixed", a, 500) - of_gain("learned", a, 500) for a in ALPHAS}
-    yield above(3, "fixed less learned, α = 8", saved[8.0])
-    yield number(3, "fixed less learned, α = 1", saved[1.0], "below 0.03")
-    cost = of_gain("fixed", 4.0, 500) - of_gain("fixed", best_alpha("fixed", 500), 500)
+    yield above(3, "fixed less learned, α = 8", forgiven(8.0, 500))
+    yield number(3, "fixed less learned, α = 1", forgiven(1.0, 500), "below 0.03")
+    cost = above_best("fixed", 4.0, 500)
     yield number(4, "fixed, α = 4 less the best", cost, "at least 0.12")
 
 
@@ -98,8 +107,7 @@ def norm_2000() -> Iterator[Part]:
     for kind in KINDS:
         first, last = (ALPHAS.index(best_alpha(kind, steps)) for steps in (500, 2000))
         yield number(7, f"{kind}, places moved", abs(last - first), "at most 1")
-    cost = of_gain("fixed", 4.0, 2000) - of_gain("fixed", best_alpha("fixed", 2000), 2000)
-    yield between(8, "fixed, α = 4 less the best", cost, 0.05, 0.25)
+    yield between(8, "fixed, α = 4 less the best", above_best("fixed", 4.0, 2000), 0.05, 0.25)
     spread = {
         kind: np.ptp([of_gain(kind, alpha, 2000).mean() for alpha in ALPHAS[:4]]) for kind in KINDS
     }
@@ -127,9 +135,14 @@ def norm_2000_rates() -> Iterator[Part]:
 # --- heads of 256 that are not divided ------------------------------------------------------------
 
 
+def undivided_harm(measure: str = "final_loss") -> Values:
+    """Return the loss of undivided heads of 256 as people train less that of 1/√d, by seed."""
+    return losses("undivided_low", "one", measure) - losses("undivided_low", "root", measure)
+
+
 def undivided_low() -> Iterator[Part]:
     """Yield what was predicted of undivided heads of 256 as people train."""
-    harm = losses("undivided_low", "one") - losses("undivided_low", "root")
+    harm = undivided_harm()
     yield number(1, "undivided less 1/√d", harm, "below 0.45")
     yield number(2, "undivided less 1/√d", harm, "above 0.1")
     yield above(2, "its interval", harm)
@@ -160,16 +173,20 @@ def reading(trained: str, times: int, under: str = "") -> Values:
     return np.array([run.readings[row, column] for run in chosen])
 
 
+def trained_in(rule: str, times: int = 16) -> Values:
+    """Return the loss with a rule trained in less that with it applied after, by seed."""
+    return reading(rule, times) - reading("none", times, rule)
+
+
 def trained_quarter() -> Iterator[Part]:
     """Yield what was predicted of rules in n, trained in against applied after training."""
-    inside = {rule: reading(rule, 16) - reading("none", 16, rule) for rule in RULES[1:]}
-    mean, half_width = interval(inside["root_log"])
+    mean, half_width = interval(trained_in("root_log"))
     within = max(abs(mean - half_width), abs(mean + half_width)) < 0.05
     kept, wrong = mean + half_width < 0.0, mean - half_width > 0.0 or within
     verdict = HOLDS if kept else REFUTED if wrong else OPEN
     what = "√log n at 16 n₀, trained in less after"
     yield Part(1, what, "below 0", float(mean), float(half_width), verdict)
-    mean, half_width = interval(inside["log"])
+    mean, half_width = interval(trained_in("log"))
     verdict = HOLDS if abs(mean) <= half_width else REFUTED
     what = "log n at 16 n₀, trained in less after"
     yield Part(2, what, "holds 0", float(mean), float(half_width), verdict)
@@ -192,9 +209,9 @@ def trained_quarter_rates() -> Iterator[Part]:
 # --- the factor on the output of attention --------------------------------------------------------
 
 
-def factor_harm(name: str, way: str) -> Values:
-    """Return the final loss with the factor less without, trained in one way, by seed."""
-    return losses(name, f"{way}_note") - losses(name, f"{way}_baseline")
+def factor_harm(name: str, way: str, measure: str = "final_loss") -> Values:
+    """Return the loss with the factor less without, trained in one way, by seed."""
+    return losses(name, f"{way}_note", measure) - losses(name, f"{way}_baseline", measure)
 
 
 def taken_away(way: str) -> Values:

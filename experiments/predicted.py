@@ -24,6 +24,7 @@ from experiments import (
     scale_learned,
     trained,
 )
+from experiments.gpu import summary
 from experiments.judging import HOLDS, OPEN, REFUTED, Part
 from experiments.real_heads import verdicts
 
@@ -164,6 +165,14 @@ GROUPS = (
             ("learning_scale", "Rates for it", decoder_scale.sizes_descent_rates),
             ("learning_scale", "Weight decay in decoders", decoder_scale.decay),
         )
+    ),
+    Group(
+        *("QK-norm, 25 million parameters", "qk_norm", "gpu/gain.toml"),
+        lambda: summary.of_gains(summary.recorded()),
+    ),
+    Group(
+        *("Lengths, 25 million parameters", "length_extrapolation", "gpu/length.toml"),
+        lambda: summary.of_lengths(summary.recorded()),
     ),
     Group("Alarms in training", "probe", "alarms.py", watched),
     *(

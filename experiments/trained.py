@@ -21,7 +21,7 @@ STEPS, TEXT_STEPS = 2000, 1500
 POSITIONS = ("rotary", "quarter", "preceding")
 
 # Where `Run.readings` have the model as it is, and under log n.
-AS_IT_IS, UNDER_LOG = 0, 2
+AS_IT_IS, UNDER_ROOT_LOG, UNDER_LOG = 0, 1, 2
 
 
 class Recall:

@@ -1,12 +1,15 @@
 """What the two commands found, on a screen: the checks, the runs, and which predictions held."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnlib.checking import FloatArray
+from experiments.gpu.runs import HERE, planned
+from experiments.judging import OPEN, Part, between, number
 from experiments.lab import results
 from experiments.lab.results import Setting
 
@@ -30,9 +33,6 @@ PyTorch 2.13 they pass on a CPU. What ours takes, and what stands beside it:
 {costs}
 """
 """The section of the page `performance`."""
-
-Kept = bool | None
-"""Whether a prediction held; None where its runs are missing."""
 
 
 def of_checks(lines: Iterable[Table]) -> Iterator[str]:
@@ -121,6 +121,14 @@ class Runs:
         rates = sorted({rate for _, rate, _ in found})
         return {rate: [found[variant, rate, seed] for seed in whole] for rate in rates if whole}
 
+    def starts(self, seed: int = 0) -> dict[float, dict[int, float]]:
+        """Return the validation losses of a seed by rate and by the α at which the gain begins."""
+        found: dict[float, dict[int, float]] = {}
+        for (name, variant, rate, of), line in self.lines.items():
+            if (name, of) == ("gain", seed):
+                found.setdefault(rate, {})[int(variant.removeprefix("begun_"))] = _loss(line)
+        return dict(sorted(found.items()))
+
     def lengths(self) -> tuple[list[Table], list[Table]]:
         """Return the runs without a rule and with log n, of the seeds that have both."""
         found = {
@@ -130,6 +138,25 @@ class Runs:
         }
         seeds = [seed for variant, seed in found if variant == "none" and ("log", seed) in found]
         return [found["none", seed] for seed in seeds], [found["log", seed] for seed in seeds]
+
+    def ways(self) -> dict[str, FloatArray]:
+        """Return the mean readings at n₀, 4 n₀ and 16 n₀ by rule and training."""
+        none, log = self.lengths()
+        plain = np.mean([line["readings"] for line in none], axis=0)
+
+        def after(lines: list[Table], rule: str) -> FloatArray:
+            readings: FloatArray = np.mean([line["extended"][rule] for line in lines], axis=0)
+            return readings
+
+        return {
+            "no rule": plain[:, 0],
+            "√log n applied after training": plain[:, 1],
+            "log n applied after training": plain[:, 2],
+            "log n trained in": np.mean([line["readings"] for line in log], axis=0)[:, 0],
+            "no rule, extended": after(none, "none"),
+            "no rule, extended under log n": after(none, "ssmax"),
+            "log n trained in, extended": after(log, "own"),
+        }
 
     def shown(self) -> Iterator[str]:
         """Yield a line for each model and rate."""
@@ -160,71 +187,64 @@ def of_runs(out: Path, planned: Iterable[tuple[str, Setting]]) -> Iterator[str]:
     """Yield the losses, the readings, and which predictions held."""
     runs = Runs(out, planned)
     yield from runs.shown()
-    none, log = runs.lengths()
-    if none:
-        yield f"read at n₀, 4 n₀ and 16 n₀, means of {len(none)} seeds:"
-        for way, three in _ways(none, log).items():
+    if runs.lengths()[0]:
+        yield f"read at n₀, 4 n₀ and 16 n₀, means of {len(runs.lengths()[0])} seeds:"
+        for way, three in runs.ways().items():
             yield f"  {way:34}" + "".join(f"{loss:9.4f}" for loss in three)
-    for name, value, kept in (*_of_gains(runs), *_of_lengths(none, log)):
-        verdict = {None: "not run", True: "kept", False: "refuted"}[kept]
-        yield f"{name} {verdict}: {value}".removesuffix(": ")
+    for part in (*of_gains(runs), *of_lengths(runs)):
+        found = f"{part.what} {part.mean:+.4f}, predicted {part.expected}"
+        yield f"{part.prediction} {part.verdict}: {found}"
 
 
-def _ways(none: list[Table], log: list[Table]) -> dict[str, FloatArray]:
-    plain = np.mean([line["readings"] for line in none], axis=0)
-
-    def after(lines: list[Table], rule: str) -> FloatArray:
-        readings: FloatArray = np.mean([line["extended"][rule] for line in lines], axis=0)
-        return readings
-
-    return {
-        "no rule": plain[:, 0],
-        "√log n applied after training": plain[:, 1],
-        "log n applied after training": plain[:, 2],
-        "log n trained in": np.mean([line["readings"] for line in log], axis=0)[:, 0],
-        "no rule, extended": after(none, "none"),
-        "no rule, extended under log n": after(none, "ssmax"),
-        "log n trained in, extended": after(log, "own"),
-    }
+@cache
+def recorded() -> Runs:
+    """Return the runs that are recorded."""
+    return Runs(HERE / "recorded", planned())
 
 
-def _of_gains(runs: Runs) -> Iterator[tuple[str, str, Kept]]:
+def of_gains(runs: Runs) -> Iterator[Part]:
+    """Yield what was predicted of QK-norm; A1 is open until all rates of both starts are there."""
     by_rate = [runs.gains(f"begun_{start}") for start in (1, 4)]
     means = [{rate: np.mean([*map(_loss, of)]) for rate, of in one.items()} for one in by_rate]
     if not all(np.isfinite([*mean.values()]).any() for mean in means):
-        yield from ((name, "", None) for name in ("A1", "A2", "A3", "C3"))
+        for rate, losses in runs.starts().items():
+            if len(losses) == 2:
+                what = f"from 4 less from 1, at 2^{np.log2(rate):g} alone"
+                part = number("A1", what, losses[4] - losses[1], "at least 0.01")
+                yield part._replace(verdict=OPEN)
         return
     best = [min(mean, key=lambda rate, mean=mean: mean[rate]) for mean in means]  # type: ignore[misc]
     edges = [rate in (min(mean), max(mean)) for rate, mean in zip(best, means, strict=True)]
     chosen = [of[rate] for of, rate in zip(by_rate, best, strict=True)]
-    above = means[1][best[1]] - means[0][best[0]]
-    end = "; the best rate of one is an end of the three" if any(edges) else ""
-    yield "A1", f"begun at 4 less begun at 1 {above:+.4f}{end}", bool(above >= 0.01)
+    end = "; a best rate is an end of the three" if any(edges) else ""
+    above = float(means[1][best[1]] - means[0][best[0]])
+    yield number("A1", f"from 4 less from 1{end}", above, "at least 0.01")
     one, four = (float(np.mean([np.mean(x["gains"][-1]) for x in of])) for of in chosen)
-    yield "A2", f"multipliers {one:.2f} and {four:.2f}", 0.8 <= one <= 1.4 and four < 0.8
-    yield "A3", f"best rates {best[0]:.2g} and {best[1]:.2g}", best[1] >= best[0]
+    yield between("A2", "multiplier from 1", one, 0.8, 1.4)
+    yield number("A2", "multiplier from 4", four, "below 0.8")
+    rates = float(np.log2(best[1] / best[0]))
+    yield number("A3", "log₂ of the best rate, 4 less 1", rates, "at least 0")
     sums = [_gradient(of, 0) for of in chosen]
-    yield "C3", f"sums {sums[0]:+.4f} and {sums[1]:+.4f}", sums[1] > max(0.0, sums[0])
+    yield number("C3", "sum of scale gradients, from 4", sums[1], "above 0")
+    yield number("C3", "the same, from 4 less from 1", sums[1] - sums[0], "above 0")
 
 
-def _of_lengths(none: list[Table], log: list[Table]) -> Iterator[tuple[str, str, Kept]]:
+def of_lengths(runs: Runs) -> Iterator[Part]:
+    """Yield what was predicted beyond the training length."""
+    none, _ = runs.lengths()
     if not none:
-        names = ("B1", "B2", "B3", "B4", "B5", "B6", "C1", "C2")
-        yield from ((name, "", None) for name in names)
         return
-    plain, _, after, trained, extended, under, _ = _ways(none, log).values()
-    cost, rise = trained[0] - plain[0], plain[2] - plain[0]
-    yield "B1", f"log n trained in less none at n₀ {cost:+.4f}", bool(abs(cost) <= 0.01)
-    yield "B2", f"none at 16 n₀ less at n₀ {rise:+.4f}", bool(rise >= 0.1)
+    plain, _, after, trained, extended, under, _ = runs.ways().values()
+    cost, apart = trained - plain, "log n trained in less none"
+    yield between("B1", f"{apart}, n₀", cost[0], -0.01, 0.01)
+    yield number("B2", "none at 16 n₀ less at n₀", plain[2] - plain[0], "at least 0.1")
     fall = plain[2] - after[2]
-    yield "B3", f"log n after training takes off {fall:+.4f} at 16 n₀", bool(fall < 0.02)
-    apart = trained[2] - plain[2]
-    yield "B4", f"log n trained in less none at 16 n₀ {apart:+.4f}", bool(abs(apart) <= 0.1)
+    yield number("B3", "none less log n applied after, 16 n₀", fall, "below 0.02")
+    yield between("B4", f"{apart}, 16 n₀", cost[2], -0.1, 0.1)
     lost = plain[1] - plain[0]
-    share = (plain[1] - extended[1]) / lost if lost > 0.0 else np.nan
-    yield "B5", f"30 steps take off {share:.0%} of {lost:+.4f} at 4 n₀", bool(share >= 0.5)
+    share = float((plain[1] - extended[1]) / lost) if lost > 0.0 else np.nan
+    yield number("B5", "share of the loss at 4 n₀ that 30 steps mend", share, "at least 0.5")
     ruled = under[2] - extended[2]
-    yield "B6", f"extended under log n less without at 16 n₀ {ruled:+.4f}", bool(abs(ruled) <= 0.02)
-    short, long = _gradient(none, 0), _gradient(none, 2)
-    yield "C1", f"sum of scale gradients at n₀ {short:+.4f}", abs(short) <= 0.02
-    yield "C2", f"the same at 16 n₀ {long:+.4f}", long > 0.0
+    yield between("B6", "extended, log n less none, 16 n₀", ruled, -0.02, 0.02)
+    yield between("C1", "none, sum of scale gradients at n₀", _gradient(none, 0), -0.02, 0.02)
+    yield number("C2", "the same at 16 n₀", _gradient(none, 2), "above 0")
