@@ -139,10 +139,10 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
 
         @wraps(function)
         def check(**arguments: Any) -> Finding:
-            given = signature(function).bind(**{**constants, **arguments})
-            given.apply_defaults()
-            verdict, numbers = function(**given.arguments)
-            names = ChainMap(dict(numbers), given.arguments, function.__globals__)
+            bound = signature(function).bind(**{**constants, **arguments})
+            bound.apply_defaults()
+            verdict, numbers = function(**bound.arguments)
+            names = ChainMap(dict(numbers), bound.arguments, function.__globals__)
             return Finding(verdict, EVIDENCE[identifier].format_map(names))
 
         CLAIMS[identifier] = check
