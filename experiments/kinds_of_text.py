@@ -120,18 +120,6 @@ def common_gains(tokens: int) -> FloatArray:
     )
 
 
-def halved_gains(tokens: int) -> FloatArray:
-    """Return the mean gain of one factor, fitted to six kinds and judged on six, 462 ways."""
-    curves = {kind: windows(kind, tokens).curve() for kind in NAMES}
-    gains = []
-    for half in combinations(NAMES[1:], 5):
-        sides = (NAMES[0], *half), [kind for kind in NAMES[1:] if kind not in half]
-        for fit, judge in (sides, sides[::-1]):
-            factor = best([curves[kind] for kind in fit])
-            gains.append(np.mean([curves[kind](0.0) - curves[kind](factor) for kind in judge]))
-    return np.array(gains)
-
-
 # --- heads ----------------------------------------------------------------------------------------
 
 
