@@ -160,11 +160,11 @@ def no_closed_form(
     """
     n = 40.0 * np.arange(1, 501)  # the source's grid
     candidate = np.sqrt(lambertw(n * np.sqrt(np.e) / 2.0).real - 0.5)
-    found = np.array(
+    roots = np.array(
         [brentq(lambda a, m=m: (1 + 2 * a * a) * np.exp(a * a) - m, 0.0, 5.0) for m in n]
     )
     decided = {"not easy": Verdict.EXTENDED, "no formula": Verdict.WRONG}.get(says, Verdict.HOLDS)
-    return decided if close(candidate, found, 1e-9) else Verdict.OPEN, {}
+    return decided if close(candidate, roots, 1e-9) else Verdict.OPEN, {}
 
 
 @claim("comments.max-quarter")
@@ -245,7 +245,7 @@ def epsilon(constant: float = 1e-6, seed: int = 31) -> Decision:
     x = np.random.default_rng(seed).standard_normal((1000, 16))
     factors = (1.0, 0.01, 0.1, 10.0)
     plain, *others = (power_softmax(c * x, epsilon=constant) for c in factors)
-    changes = [float(np.abs(one - plain).sum(axis=1).mean()) for one in others]
+    changes = [float(np.abs(output - plain).sum(axis=1).mean()) for output in others]
     numbers = {"changes": listed("{:.1e} at c = {:g}", changes, factors[1:])}
     return holds(max(changes) > Tolerance.ROUNDING), numbers
 

@@ -40,7 +40,7 @@ def recorded() -> dict[str, dict[str, FloatArray]]:
     """
     from experiments.records import load  # it loads torch, and the other claims need none
 
-    laws, found = load("real_heads_laws"), {}
+    laws, models = load("real_heads_laws"), {}
     for name in MODELS:
         at: dict[str, Any] = {"model": name}
         if name == "SmolLM2":
@@ -54,10 +54,10 @@ def recorded() -> dict[str, dict[str, FloatArray]]:
             columns["output"] = growth["output"]
         for entry in laws.select(model=name, growth="output"):
             columns["output, brown"] = entry.found["output"]
-        found[name] = {key: np.array(value, dtype=float) for key, value in columns.items()}
+        models[name] = {key: np.array(value, dtype=float) for key, value in columns.items()}
     longest = laws.find(model="SmolLM2", tokens=LONGEST, length=LONGEST)
-    found["SmolLM2"]["range"] = np.array(longest["range"], dtype=float)
-    return found
+    models["SmolLM2"]["range"] = np.array(longest["range"], dtype=float)
+    return models
 
 
 def needles() -> dict[str, FloatArray]:
@@ -68,8 +68,8 @@ def needles() -> dict[str, FloatArray]:
     from experiments.real_heads import verdicts
 
     table = verdicts.needle("repeat", 512)
-    found = {name: table[f"{name}_rest"] for name in ("gap", "variance", "slope")}
-    return {**found, "best": verdicts.best_times(table)}
+    columns = {name: table[f"{name}_rest"] for name in ("gap", "variance", "slope")}
+    return {**columns, "best": verdicts.best_times(table)}
 
 
 @claim("heads.dispersion")
@@ -111,11 +111,11 @@ def vanishing(
     if all(_most(exponents, sign) for exponents in asked.values()):
         verdict = Verdict.HOLDS_WITHIN
     else:
-        some = _most(first["SmolLM2"], sign)
-        verdict = Verdict.NEEDS_A_CONDITION if some else Verdict.WRONG
+        first_layer = _most(first["SmolLM2"], sign)
+        verdict = Verdict.NEEDS_A_CONDITION if first_layer else Verdict.WRONG
     return verdict, {
-        "falls": "; ".join(f"{model} {_falls(found)}" for model, found in asked.items()),
-        **{model: _falls(found) for model, found in first.items()},
+        "falls": "; ".join(f"{model} {_falls(exponents)}" for model, exponents in asked.items()),
+        **{model: _falls(exponents) for model, exponents in first.items()},
     }
 
 
@@ -144,12 +144,12 @@ def gaps(
     90 % by bootstrap over eight texts a sixth misses by chance; `by_chance` is more.
     """
     halves = [table["half"] for table in recorded().values()]
-    half = [float(np.median(one)) for one in halves]
-    near = [float(np.mean(np.abs(np.log(one / factor)) < math.log(order))) for one in halves]
+    half = [float(np.median(ratios)) for ratios in halves]
+    near = [float(np.mean(np.abs(np.log(ratios / factor)) < math.log(order))) for ratios in halves]
     xi, low, high = recorded()["SmolLM2"]["law"]
 
-    def missed(one: float) -> float:
-        return float(np.mean((low > one) | (high < one)))
+    def missed(exponent: float) -> float:
+        return float(np.mean((low > exponent) | (high < exponent)))
 
     without = missed(1.0 if exponent is None else exponent) > by_chance
     if min(near) < 1.0 - Tolerance.TENTH:
@@ -179,12 +179,12 @@ def moments(power: float = 1.0, by: str = "variance") -> Decision:
     error = [np.sum(((1.0 + u * centred) / scores.size - (scores == 4.0)) ** 2) for u in range(3)]
     best = 1.0 + (error[0] - error[2]) / (2.0 * (error[0] - 2.0 * error[1] + error[2]))
     proved = close(best, centred[-1] / scores.var() ** power, Tolerance.ROUNDING * scores.size)
-    found = needles()
-    rules = {name: found["gap"] / found[name] for name in ("variance", "slope")}
+    heads = needles()
+    rules = {name: heads["gap"] / heads[name] for name in ("variance", "slope")}
     off = {  # by how many octaves a rule, kept on the grid of multipliers, misses
-        name: float(np.median(np.abs(np.log2(np.clip(rule, 0.5, 2.0) / found["best"]))))
+        name: float(np.median(np.abs(np.log2(np.clip(rule, 0.5, 2.0) / heads["best"]))))
         for name, rule in rules.items()
     }
-    numbers = {"heads": found["best"].size, "rule": np.median(rules["variance"]), "off": off}
+    numbers = {"heads": heads["best"].size, "rule": np.median(rules["variance"]), "off": off}
     verdict = extended_unless(off[by] < Tolerance.HALF, proved, Verdict.HOLDS_WITHIN)
-    return verdict, {"best": best, **numbers, "wanted": np.median(found["best"])}
+    return verdict, {"best": best, **numbers, "wanted": np.median(heads["best"])}

@@ -51,8 +51,8 @@ def entropy_linear(
     coefficient: float = 0.24, d: int = 64, multipliers: tuple[float, ...] = (1.0, 2.0, 0.125)
 ) -> Decision:
     """The claim is log n − H ≈ coefficient·λd at each of these λ."""
-    true = [fallen(d, one) for one in multipliers]
-    claimed = [coefficient * one * d for one in multipliers]
+    true = [fallen(d, multiplier) for multiplier in multipliers]
+    claimed = [coefficient * multiplier * d for multiplier in multipliers]
     good = [close(*both, Tolerance.CLOSE) for both in zip(true, claimed, strict=True)]
     return holds_within(*good), {
         "pairs": listed("{:.2f} at λ = {:g}, against {:.2f}", true, multipliers, claimed)
@@ -117,16 +117,16 @@ def fast_entropy(
         "approximation": close(claimed, fall, Tolerance.FIFTH),
         "lower bound": bool((entropy >= bound - Tolerance.ROUNDING).all()),
     }
-    return holds(*(true[one] for one in readings)), {"fall": fall, "claimed": claimed}
+    return holds(*(true[reading] for reading in readings)), {"fall": fall, "claimed": claimed}
 
 
 @claim("su.fast-law")
 def fast_law(laws: tuple[Law, ...] = (Cosine(3), Normal()), growth: float = 0.0) -> Decision:
     """The claim: s_max − s̄ grows as (log n)^growth, so that λ goes like (log n)^(1 − growth)."""
     keys = (float(2**10), float(2**40))
-    found = [power_of(np.log(keys), [largest(law, n) for n in keys]) for law in laws]
-    good = [abs(one - growth) < Tolerance.TENTH for one in found]
-    return holds_within(*good), {"found": listed("{:.2f}", found)}
+    powers = [power_of(np.log(keys), [largest(law, n) for n in keys]) for law in laws]
+    good = [abs(power - growth) < Tolerance.TENTH for power in powers]
+    return holds_within(*good), {"found": listed("{:.2f}", powers)}
 
 
 @claim("su.base-512")
@@ -143,8 +143,8 @@ def base_512(absorbed: bool = True, lengths: tuple[int, ...] = (4096, 32768)) ->
 @claim("su.eight-log")
 def eight_log(coefficient: float = 8.33, multiplier: float = 1.0) -> Decision:
     """The claim: 2·log n word vectors need d = coefficient·log n dimensions, at this λ."""
-    found = [2.0 * d / fallen(d, multiplier) for d in (32, 128, 512)]
-    return holds_within(close(found, coefficient, Tolerance.CLOSE)), {"found": found}
+    ratios = [2.0 * d / fallen(d, multiplier) for d in (32, 128, 512)]
+    return holds_within(close(ratios, coefficient, Tolerance.CLOSE)), {"found": ratios}
 
 
 @claim("su.lower-bound")
@@ -157,8 +157,8 @@ def lower_bound(constant: float = 0.4745, temperature: float = 1.0) -> Decision:
         total = weights.sum()
         return float((weights / total) @ (logits - np.log(total)))
 
-    found = minimize_scalar(lambda share: -taken(share), bounds=(1e-6, 0.5), method="bounded")
-    most, share = -float(found.fun), float(found.x)
+    optimum = minimize_scalar(lambda share: -taken(share), bounds=(1e-6, 0.5), method="bounded")
+    most, share = -float(optimum.fun), float(optimum.x)
     return holds(abs(most - constant) < 5e-5), {"most": most, "share": share}
 
 
@@ -182,9 +182,9 @@ def square(coefficient: float = 0.2, ratios: tuple[float, ...] = (2.0, 8.0, 32.0
 @claim("su.half")
 def half(share: float = 0.5, lengths: tuple[int, ...] = (2048, 4096)) -> Decision:
     """The claim: 1/log L is roughly this share of YaRN's 0.2: nearer to it than to all of it."""
-    found = [5.0 / math.log(length) for length in lengths]
-    nearer = [abs(math.log(one / share)) < abs(math.log(one)) for one in found]
-    return holds_within(all(nearer)), {"found": found}
+    shares = [5.0 / math.log(length) for length in lengths]
+    nearer = [abs(math.log(ratio / share)) < abs(math.log(ratio)) for ratio in shares]
+    return holds_within(all(nearer)), {"found": shares}
 
 
 # --- extensions: YaRN and Scalable-Softmax --------------------------------------------------------
@@ -202,7 +202,7 @@ def closer(alignments: tuple[float, ...] = (1.0, -1.0), extension: float = 16.0)
     gains = product(distances / extension) - product(distances)
     shares = [float(np.mean(sign * gains > 0.0)) for sign in alignments]
     good = [share > Tolerance.NINE_TENTHS for share in shares]
-    return holds_within(*good), {"shares": listed("{:.0f} %", [100 * one for one in shares])}
+    return holds_within(*good), {"shares": listed("{:.0f} %", [100 * share for share in shares])}
 
 
 @claim("yarn.trick")
@@ -218,8 +218,8 @@ def trick(power: str = "1/2") -> Decision:
 def yarn_power(power: float = 2.0, train: int = 4096) -> Decision:
     """The claim: YaRN's factor on the logits goes like (log n)^power, from 2 to 32 times L."""
     keys = np.array([2.0 * train, 32.0 * train])
-    found = power_of(np.log(keys), (1.0 + 0.1 * np.log(keys / train)) ** 2)
-    return holds_within(close(found, power, Tolerance.FIFTH)), {"found": found}
+    slope = power_of(np.log(keys), (1.0 + 0.1 * np.log(keys / train)) ** 2)
+    return holds_within(close(slope, power, Tolerance.FIFTH)), {"found": slope}
 
 
 def margin(multiplier: Callable[[int], float], n: int) -> float:
@@ -235,7 +235,7 @@ def close_to_one(s: float = 0.43, keys: tuple[int, ...] = (2, 10, 100, 1000)) ->
     weights = [1.0 / (1.0 + (n - 1) * math.exp(-5.0 * s * math.log(n))) for n in keys]
     plain = [1.0 / (1.0 + (n - 1) * math.exp(-5.0)) for n in keys]
     shown = listed("{:.3f} for n = {} (softmax: {:.3f})", weights, keys, plain)
-    good = [close(one, 1.0, Tolerance.FIFTH) for one in weights]
+    good = [close(weight, 1.0, Tolerance.FIFTH) for weight in weights]
     return holds_within(*good), {"weights": shown}
 
 
@@ -298,18 +298,20 @@ def phases(factors: tuple[float, float] = (0.5, 1.5), rho: float = 0.3) -> Decis
 def participation(power: float = 1.0, ratios: tuple[float, ...] = (1.5, 2.0, 3.0)) -> Decision:
     """The claim: E Σp² tends to 1 − (β_c/β)^power at these β/β_c."""
     x, n = np.array(ratios)[:, None], np.array([4096.0, LARGEST])
-    found = exact.collision_probability(Normal(), x * np.sqrt(2.0 * np.log(n)), n)
-    near, far = (found - (1.0 - x**-power)).T
+    collisions = exact.collision_probability(Normal(), x * np.sqrt(2.0 * np.log(n)), n)
+    near, far = (collisions - (1.0 - x**-power)).T
     good = ((far > 0.0) & (far < near) & (far < Tolerance.CLOSE)).all()
-    return holds_within(good), {"gaps": far, "found": found[0]}
+    return holds_within(good), {"gaps": far, "found": collisions[0]}
 
 
 @claim("giorlandino.critical")
 def critical_beta(value: float = math.sqrt(2.0)) -> Decision:
     """The claim: rows of n independent scores freeze at α = value·√(log n)."""
     keys = np.array([64.0, 4096.0, 10.0**9])
-    found = freezing.critical_alpha(keys) / np.sqrt(np.log(keys))
-    return holds(np.abs(found - value).max() < Tolerance.ROUNDING), {"value_found": float(found[0])}
+    coefficients = freezing.critical_alpha(keys) / np.sqrt(np.log(keys))
+    return holds(np.abs(coefficients - value).max() < Tolerance.ROUNDING), {
+        "value_found": float(coefficients[0])
+    }
 
 
 @claim("giorlandino.gradient")
@@ -382,6 +384,6 @@ def log_length(biases: tuple[float, ...] = (0.0, 1.0), n: int = 100, seed: int =
         plain, scaled = ((c * x @ query + bias) @ (x @ key).T for c in (1.0, math.log(n)))
         return float(np.abs(scaled - math.log(n) * plain).max() / np.abs(scaled).max())
 
-    found = [off(bias) for bias in biases]
-    numbers = {"worst": max(found), "factor": math.log(n)}
-    return holds(*(one < Tolerance.ROUNDING for one in found)), numbers
+    errors = [off(bias) for bias in biases]
+    numbers = {"worst": max(errors), "factor": math.log(n)}
+    return holds(*(error < Tolerance.ROUNDING for error in errors)), numbers

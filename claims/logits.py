@@ -47,11 +47,16 @@ def noise(alphas: tuple[float, ...] = (1.0, 4.0), n: int = 1024, seed: int = 0) 
         change = rows.softmax(alpha * scores + added) - rows.softmax(scores, alpha)
         return float(np.sqrt(np.mean((change * values).sum(axis=1) ** 2)))
 
-    found = [moved(alpha) for alpha in alphas]
+    changes = [moved(alpha) for alpha in alphas]
     sharing = [1.0 / float(exact.collision_probability(Normal(), alpha, n)) for alpha in alphas]
-    shown = listed("{:.2f} at α = {:g}, where {:.0f} keys share the weight", found, alphas, sharing)
+    shown = listed(
+        "{:.2f} at α = {:g}, where {:.0f} keys share the weight", changes, alphas, sharing
+    )
     rule = math.sqrt(math.expm1(1.0))
-    return holds_within(*(one < Tolerance.TENTH for one in found)), {"found": shown, "rule": rule}
+    return holds_within(*(size < Tolerance.TENTH for size in changes)), {
+        "found": shown,
+        "rule": rule,
+    }
 
 
 @claim("su.same-effect")
@@ -91,9 +96,9 @@ def clip(growths: tuple[float, ...] = (1.0, 1.01)) -> Decision:
     """The claim: after the clip no logit is above τ; or so after a step by which weights grow."""
     logits = np.array([30.0, -250.0, 120.0])
     factor = CAP / np.abs(logits).max()
-    found = [float(np.abs(factor * growth**2 * logits).max()) for growth in growths]
-    below = [one <= CAP * (1.0 + Tolerance.ROUNDING) for one in found]
-    shown = listed("{:.1f} for a factor {:g}", found, growths)
+    largest = [float(np.abs(factor * growth**2 * logits).max()) for growth in growths]
+    below = [logit <= CAP * (1.0 + Tolerance.ROUNDING) for logit in largest]
+    shown = listed("{:.1f} for a factor {:g}", largest, growths)
     return extended_unless(all(below), below[0]), {"found": shown}
 
 
@@ -119,8 +124,8 @@ def unshared(
 @claim("kimi.thirty")
 def thirty(share: float = 0.3, at: float = 70_000, of: float = 220_000) -> Decision:
     """The claim: the logits stay below the cap from this share of the steps on."""
-    found = at / of
-    return holds_within(close(found, share, Tolerance.TENTH)), {"found": 100 * found}
+    measured = at / of
+    return holds_within(close(measured, share, Tolerance.TENTH)), {"found": 100 * measured}
 
 
 @claim("wortsman.quadratic")
@@ -135,8 +140,8 @@ def quadratic(degree: float = 2.0, normed: bool = False, seed: int = 0) -> Decis
             q, k = (y / np.sqrt(np.mean(y**2, axis=-1, keepdims=True)) for y in (q, k))
         return np.asarray(q @ k.mT)
 
-    found = float(np.log2(np.abs(logits(2.0)).mean() / np.abs(logits(1.0)).mean()))
-    return holds(abs(found - degree) < Tolerance.ROUNDING), {"found": found}
+    measured = float(np.log2(np.abs(logits(2.0)).mean() / np.abs(logits(1.0)).mean()))
+    return holds(abs(measured - degree) < Tolerance.ROUNDING), {"found": measured}
 
 
 @claim("wortsman.one-hot")
@@ -146,10 +151,10 @@ def one_hot(
     """The claim: logits of this size give one-hot rows; all keys share this part of them."""
     drawn = np.random.default_rng(seed).standard_normal((500, 64))
     logits = [size * part + (1.0 - part) * size * drawn + part * drawn for part in shared]
-    found = [float(np.median(rows.softmax(one).max(axis=-1))) for one in logits]
-    collapsed = [one > Tolerance.NINE_TENTHS for one in found]
+    weights = [float(np.median(rows.softmax(scores).max(axis=-1))) for scores in logits]
+    collapsed = [weight > Tolerance.NINE_TENTHS for weight in weights]
     verdict = extended_unless(all(collapsed), collapsed[0], Verdict.HOLDS_WITHIN)
-    return verdict, {"most": max(found), "least": min(found)}
+    return verdict, {"most": max(weights), "least": min(weights)}
 
 
 @claim("wortsman.decay")
@@ -173,9 +178,9 @@ def concentrated(logarithm: float = 2.0, learned: bool = True) -> Decision:
 @claim("henry.demonstration")
 def demonstration(bleu: float = 0.25, loss: float = 0.31) -> Decision:
     """The claim: test BLEU is higher, and validation loss lower, by these shares."""
-    found = (24.325501285684457 / 19.396893780567478 - 1.0, 1.0 - 1.0971173178 / 1.6043478648)
-    good = all(abs(a - b) < Tolerance.HUNDREDTH for a, b in zip(found, (bleu, loss), strict=True))
-    return holds_within(good), {"found": found}
+    gains = (24.325501285684457 / 19.396893780567478 - 1.0, 1.0 - 1.0971173178 / 1.6043478648)
+    good = all(abs(a - b) < Tolerance.HUNDREDTH for a, b in zip(gains, (bleu, loss), strict=True))
+    return holds_within(good), {"found": gains}
 
 
 not_checked("vaswani.additive", "su.key-norm", "su.thirty", "kimi.thousand")

@@ -139,10 +139,10 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
 
         @wraps(function)
         def check(**arguments: Any) -> Finding:
-            given = signature(function).bind(**{**constants, **arguments})
-            given.apply_defaults()
-            verdict, numbers = function(**given.arguments)
-            names = ChainMap(dict(numbers), given.arguments, function.__globals__)
+            bound = signature(function).bind(**{**constants, **arguments})
+            bound.apply_defaults()
+            verdict, numbers = function(**bound.arguments)
+            names = ChainMap(dict(numbers), bound.arguments, function.__globals__)
             return Finding(verdict, EVIDENCE[identifier].format_map(names))
 
         CLAIMS[identifier] = check
@@ -157,23 +157,23 @@ def not_checked(*identifiers: str) -> None:
         claim(identifier)(lambda: (Verdict.NOT_CHECKED, {}))
 
 
-def holds(*parts: Any, whole: Verdict = Verdict.HOLDS) -> Verdict:
-    """Return the verdict on what is true or false: `whole` if all parts are true, wrong if none."""
+def holds(*parts: Any, verdict: Verdict = Verdict.HOLDS) -> Verdict:
+    """Return `verdict` where all parts are true, wrong where none is, else it needs a condition."""
     if all(parts):
-        return whole
+        return verdict
     return Verdict.NEEDS_A_CONDITION if any(parts) else Verdict.WRONG
 
 
 def holds_within(*parts: Any) -> Verdict:
     """Return the same of what is true up to some error."""
-    return holds(*parts, whole=Verdict.HOLDS_WITHIN)
+    return holds(*parts, verdict=Verdict.HOLDS_WITHIN)
 
 
-def extended_unless(as_said: Any, true: Any, whole: Verdict = Verdict.HOLDS) -> Verdict:
-    """Return `whole` for what is true as it is said, extended if it is true as it is meant."""
+def extended_unless(as_said: Any, true: Any, verdict: Verdict = Verdict.HOLDS) -> Verdict:
+    """Return `verdict` for what is true as it is said, extended if it is true as it is meant."""
     if not true:
         return Verdict.WRONG
-    return whole if as_said else Verdict.EXTENDED
+    return verdict if as_said else Verdict.EXTENDED
 
 
 def close(measured: ArrayLike, claimed: ArrayLike, bar: float = Tolerance.ROUNDING) -> bool:

@@ -62,10 +62,10 @@ def normal_approximation(
         for a in (0.5 * np.sqrt(np.log(sizes)), annealed.best_alpha(Normal(), sizes))
     )
     right = close(low[-1], 1.0, Tolerance.IN_THE_LIMIT) and close(low, 1.0, Tolerance.TENTH)
-    there = right and close(best[:2], 1.0, Tolerance.TENTH)
-    verdict = holds(right, there) if up_to_the_best else holds_within(right)
+    at_best = right and close(best[:2], 1.0, Tolerance.TENTH)
+    verdict = holds(right, at_best) if up_to_the_best else holds_within(right)
     at = annealed.best_alpha(Normal(), sizes[:2])
-    ours, theirs = (one.gradient(Normal(), at, sizes[:2]) for one in (exact, annealed))
+    ours, theirs = (module.gradient(Normal(), at, sizes[:2]) for module in (exact, annealed))
     off = 100.0 * np.divide(ours - theirs, ours, out=np.zeros(2), where=ours > 0.0)
     return verdict, {"low": low, "best": best, "off": off}
 
@@ -184,7 +184,7 @@ def explains(
     """
     lines, kept, near = [], [], []
     for name, d, n, scale in systems:
-        own, assumed = (float(annealed.best_alpha(Cosine(one), n)) for one in (d, dimension))
+        own, assumed = (float(annealed.best_alpha(Cosine(size), n)) for size in (d, dimension))
         kept.append(100 * float(np.divide(*annealed.gradient(Cosine(d), [1.0, own], n))))
         near.append([_near(own / scale), _near(assumed / scale)])
         lines.append(
@@ -200,9 +200,11 @@ def explains(
 @claim("cosine.coefficient")
 def coefficient_changes(changes: bool = True, dimensions: tuple[int, ...] = HEADS) -> Decision:
     """The claim, or with `changes` false its opposite: one coefficient for each d."""
-    found = [_fitted(Cosine(d), 1.0) for d in dimensions]
-    different = max(found) > (1.0 + Tolerance.TENTH) * min(found)
-    return holds(different == changes), {"found": listed("{:.2f} (d = {})", found, dimensions)}
+    coefficients = [_fitted(Cosine(d), 1.0) for d in dimensions]
+    different = max(coefficients) > (1.0 + Tolerance.TENTH) * min(coefficients)
+    return holds(different == changes), {
+        "found": listed("{:.2f} (d = {})", coefficients, dimensions)
+    }
 
 
 @claim("cosine.inverse-sqrt")
@@ -226,7 +228,7 @@ def rmsnorm(exponents: tuple[float, float] = (-0.5, -1.0), dimension: int = 128)
     best = annealed.best_alpha(Cosine(dimension), GRID)
     # RMS normalisation makes |q| = |k| = √d, so q·k = d cos
     ratios = [30.0 * dimension ** (exponent + 1.0) / best for exponent in exponents]
-    shares = [float(np.mean(_near(one))) for one in ratios]
+    shares = [float(np.mean(_near(ratio))) for ratio in ratios]
     fitting = sum(share >= Tolerance.NINE_TENTHS for share in shares)
     wide = (*HEADS, 512)
     roots = [float(annealed.best_alpha(Cosine(d), 4096)) / np.sqrt(d) for d in wide]
@@ -253,7 +255,7 @@ def slow(
         _entropy_slope(name, *both) for both in zip(laws, np.outer(units, factor), strict=True)
     ]
     words = [f"cosine, d = {x.d}" if isinstance(x, Cosine) else "normal" for x in laws]
-    slower = [one < other for one, other in zip(slopes, beside, strict=True)]
+    slower = [own < other for own, other in zip(slopes, beside, strict=True)]
     return holds_within(max(slopes) < Tolerance.TENTH, all(slower)), {
         "slopes": listed("{:.2f} ({})", [max(slope, 0.0) for slope in slopes], words),
         "beside": listed("{:.2f}", beside),

@@ -73,21 +73,21 @@ def worse(
     It is reproduced if in each experiment the mean is on its side at every rate, and surely so at
     all but one at most.
     """
-    runs = [recorded(one) for one in experiments]
-    harms = [comparison.harm(some, changed, against) for some in runs]
+    runs = [recorded(name) for name in experiments]
+    harms = [comparison.harm(outcomes, changed, against) for outcomes in runs]
     sure = [_surely(harm) for harm in harms]
     reproduced = all(
-        (harm.mean(axis=-1) > 0.0).all() and np.sum(some) >= some.size - 1
-        for harm, some in zip(harms, sure, strict=True)
+        (harm.mean(axis=-1) > 0.0).all() and np.sum(above) >= above.size - 1
+        for harm, above in zip(harms, sure, strict=True)
     )
-    exponents = [f"{one:g}" for one in np.log2(comparison.learning_rates(runs[0]))]
+    exponents = [f"{exponent:g}" for exponent in np.log2(comparison.learning_rates(runs[0]))]
     return Verdict.HOLDS_WITHIN if reproduced else Verdict.OPEN, {
         "size": _size(runs[0]),
-        "steps": [some[0].setting.training.steps for some in runs],
-        "rates": listed("2{}", [one.translate(RAISED) for one in exponents]),
+        "steps": [outcomes[0].setting.training.steps for outcomes in runs],
+        "rates": listed("2{}", [exponent.translate(RAISED) for exponent in exponents]),
         "seeds": [harm.shape[-1] for harm in harms],
         "harms": [_listed(harm) for harm in harms],
-        "at": [f"{some.sum()} of {some.size}" for some in sure],
+        "at": [f"{above.sum()} of {above.size}" for above in sure],
         "lower": f"{np.sum(harms[0] < 0.0)} of {harms[0].size}",
     }
 
@@ -95,7 +95,10 @@ def worse(
 def apart(variant: str, precision: str) -> FloatArray:
     """Return |loss − loss of the baseline| at each step of the experiment "residual"."""
     runs: list[Any] = [*recorded("residual")]
-    losses = {(one.setting.variant, one.setting.training.precision): one.run.losses for one in runs}
+    losses = {
+        (outcome.setting.variant, outcome.setting.training.precision): outcome.run.losses
+        for outcome in runs
+    }
     gaps: FloatArray = np.abs(losses[variant, precision] - losses["baseline", precision])
     return gaps
 
@@ -125,8 +128,8 @@ def scale_dependent(undone: str = "eight", skip: bool = True) -> Decision:
     rest, branch = np.sin(np.outer((1.0, 1.7), np.arange(128.0)))
     c = (128 / math.e) ** 0.5
     sums = [a * rest + b * branch for a, b in ((1, 1), (1, c), (c, c))]
-    plain, alone, whole = ((x - x.mean()) / x.std() for x in sums)
-    after = float(np.abs((whole if skip else alone) - plain).max())
+    plain, alone, summed = ((x - x.mean()) / x.std() for x in sums)
+    after = float(np.abs((summed if skip else alone) - plain).max())
     changed = [before, after, float(np.abs(alone - plain).max())]
     numbers = {"changed": changed, "harm": _listed(harm), "seeds": harm.size}
     return holds(max(before, after) < ROUNDED and bool(_surely(harm))), numbers
@@ -139,15 +142,17 @@ def cause(suspect: str = "larger", other: str = "smaller") -> Decision:
     A factor c on z is a start of W that is c times larger and a learning rate of W that is c times
     larger. "larger" has the first alone, "smaller" the second alone.
     """
-    sure, told = [], []
+    sure, lines = [], []
     for experiment in ("source_start", "cause"):
         runs = recorded(experiment)
         best = _best_rate(runs)
-        both, alone, rest = (comparison.harm(runs, one)[best] for one in ("note", suspect, other))
+        both, alone, rest = (
+            comparison.harm(runs, variant)[best] for variant in ("note", suspect, other)
+        )
         sure.append(bool(_surely(alone - rest)))
-        told.append([*map(_listed, (both, alone, rest, alone - rest, both - alone - rest))])
+        lines.append([*map(_listed, (both, alone, rest, alone - rest, both - alone - rest))])
     verdict = Verdict.ANSWERED if all(sure) else Verdict.OPEN
-    return verdict, {"source": told[0], "ours": told[1], "seeds": both.size, "size": _size(runs)}
+    return verdict, {"source": lines[0], "ours": lines[1], "seeds": both.size, "size": _size(runs)}
 
 
 def _surely(harm: FloatArray) -> FloatArray:
@@ -189,7 +194,7 @@ def largest_trains(scale: str = "annealed", against: str = "baseline") -> Decisi
     gradients = annealed.gradient(law, [best, 1.0, 0.125], n)
     ends = comparison.by_variant(recorded("no_scale_seeds"))
     undivided, divided = (
-        [run.final_loss for run in ends[one, 1000]] for one in ("one_16", "root_16")
+        [run.final_loss for run in ends[variant, 1000]] for variant in ("one_16", "root_16")
     )
     return Verdict.WRONG if _surely(change).all() else verdict, {
         "best": best,
@@ -296,7 +301,7 @@ def not_learning_rate(
         runs = [train_retrieval(seed + i, rates, **settings)[-1] for i in range(seeds)]
         return min(mean_and_error(losses) for losses in np.transpose(runs))
 
-    descent, adam = (best(alpha, RATES[one], one) for one in optimisers)
+    descent, adam = (best(alpha, RATES[optimiser], optimiser) for optimiser in optimisers)
     scaled = best(1.0, [10.0], "descent")
     cured = scaled.value if cure == "scale" else min(descent.value, adam.value)
     if cured < Tolerance.TENTH:
@@ -304,7 +309,7 @@ def not_learning_rate(
     else:
         stuck = cured > Tolerance.HALF and scaled.value < Tolerance.TENTH
         verdict = Verdict.HOLDS_WITHIN if stuck else Verdict.OPEN
-    counts = [len(RATES[one]) for one in optimisers]
+    counts = [len(RATES[optimiser]) for optimiser in optimisers]
     return verdict, {"rates": counts, "descent": descent, "adam": adam, "scaled": scaled}
 
 

@@ -81,11 +81,11 @@ def scale(exponent: float = -0.5) -> Decision:
 @claim("variance.product-rule")
 def product_rule(factor: float = 1.0, means: tuple[float, ...] = (0.0, 0.5, 1.0)) -> Decision:
     """The claim is Var(XY) = factor·Var(X)·Var(Y) for variances 1 and means in `means`."""
-    found = [symbolic.product_moments(m).variance for m in means]
+    variances = [symbolic.product_moments(m).variance for m in means]
     # sympy's identity, so that the numbers above do not rest on our formula alone
     proved = symbolic.product_variance_of_any_law().proved and symbolic.product_variance().proved
-    numbers = {"mean": means[-1], "variance": found[-1]}
-    return holds(*(proved and close(one, factor) for one in found)), numbers
+    numbers = {"mean": means[-1], "variance": variances[-1]}
+    return holds(*(proved and close(variance, factor) for variance in variances)), numbers
 
 
 @claim("jacobian.scores-grow")
@@ -130,7 +130,9 @@ def components(
         products = rng.standard_normal((1000, 1, d)) * rng.standard_normal((1000, 4, d))
         spread["terms"].append(products[:, 0, :4].std(axis=1).mean())
         spread["scores"].append(products.sum(axis=2).std(axis=1).mean())
-    return holds(*(spread[one][0] < Tolerance.HALF * spread[one][1] for one in readings)), spread
+    return holds(
+        *(spread[reading][0] < Tolerance.HALF * spread[reading][1] for reading in readings)
+    ), spread
 
 
 @claim("variance.softmax-exaggerates")
@@ -161,7 +163,7 @@ def one_hot(
     rng = np.random.default_rng(seed)
     largest = [weights(rng, d, VECTORS, exponent).max(axis=1) for d in dimensions]
     shares = [float(np.mean(weight > Tolerance.NINE_TENTHS)) for weight in largest]
-    numbers = {"shares": listed("{:.0f} % (d = {})", [100 * one for one in shares], dimensions)}
+    numbers = {"shares": listed("{:.0f} % (d = {})", [100 * share for share in shares], dimensions)}
     return holds(*(share > Tolerance.HALF for share in shares)), numbers
 
 
@@ -198,7 +200,7 @@ def vanishing_chain(
     largest = [float(np.median(p.max(axis=1))) for p in samples]
     typical = list(map(typical_complement, samples))
     mean = [float(exact.gradient(law, alpha, n)) for law, alpha in laws]
-    own = [one / alpha for one, (_, alpha) in zip(mean, laws, strict=True)]
+    own = [gradient / alpha for gradient, (_, alpha) in zip(mean, laws, strict=True)]
     rescued = typical_complement(weights(rng, dimensions[1], n, -0.5, count=4000))
     vanished = (
         typical[1] < Tolerance.TENTH * min(typical[0], rescued) and own[1] < Tolerance.HALF * own[0]
@@ -246,7 +248,7 @@ def small_gradients(d: int = 512, n: int = 64, scaled: bool = False, seed: int =
     mean, usual = (float(exact.gradient(law, a, n)) / a for a in (alpha, 1.0))
     drawn = law.sample(np.random.default_rng(seed), 1000, n)
     typical = float(np.median(rows.gradient(drawn, alpha))) / alpha
-    as_said, as_meant = (one < Tolerance.TENTH * usual for one in (mean, typical))
+    as_said, as_meant = (gradient < Tolerance.TENTH * usual for gradient in (mean, typical))
     numbers = {"mean": mean, "typical": typical, "usual": usual}
     return extended_unless(as_said, as_meant), numbers
 
@@ -255,6 +257,6 @@ def small_gradients(d: int = 512, n: int = 64, scaled: bool = False, seed: int =
 def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
     """The claim: with d^exponent the gradient is not small at any d, and about the same."""
     sizes = (16, 64, 512, 1024)
-    found = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
-    good = max(found) < (1.0 + Tolerance.HUNDREDTH) * min(found)
-    return holds_within(good), {"found": (min(found), max(found))}
+    gradients = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
+    good = max(gradients) < (1.0 + Tolerance.HUNDREDTH) * min(gradients)
+    return holds_within(good), {"found": (min(gradients), max(gradients))}

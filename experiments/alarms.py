@@ -80,8 +80,8 @@ def main() -> None:
         "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
     }
     record = recorded("alarms", work(corpus), settings, "torch")
-    for line, found, held in verdicts(record):
-        print(f"{'held' if held else 'FAILED'}: {line}: {found}")
+    for line, value, held in verdicts(record):
+        print(f"{'held' if held else 'FAILED'}: {line}: {value}")
 
 
 def work(corpus: Text) -> Work:
@@ -135,7 +135,9 @@ def rate(group: Group, step: int) -> float:
 def alarmed(record: Record, group: str, name: str = COLLAPSE) -> list[int]:
     """Return the first step of that alarm in each run of a group that gave it."""
     entries = record.select(group=group)
-    return [one.found["alarms"][name]["step"] for one in entries if name in one.found["alarms"]]
+    return [
+        entry.found["alarms"][name]["step"] for entry in entries if name in entry.found["alarms"]
+    ]
 
 
 def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
@@ -189,9 +191,9 @@ PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
 def verdicts(record: Record) -> Iterator[tuple[str, float, bool]]:
     """Return each prediction in words, what was found, and whether it held."""
     for text, of, least, most in PREDICTIONS:
-        found = of(record)
+        value = of(record)
         ends = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-        yield f"{text}: {ends} predicted", found, least <= found <= most
+        yield f"{text}: {ends} predicted", value, least <= value <= most
 
 
 if __name__ == "__main__":

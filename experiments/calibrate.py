@@ -86,9 +86,9 @@ def run(of: int | str, text: int, log_factor: LogFactor = unit) -> Pass:
 
 def gradient(of: int | str, text: int) -> Fields:
     """Return the loss and ∂L/∂log t of each head."""
-    found = run(of, text)
-    layers = list(dict.fromkeys(part.place.layer for part in found.parts))
-    return {"loss": found.loss, "gradient": short(by_head(found, layers))}
+    passes = run(of, text)
+    layers = list(dict.fromkeys(part.place.layer for part in passes.parts))
+    return {"loss": passes.loss, "gradient": short(by_head(passes, layers))}
 
 
 def shifted(of: int | str, text: int, shift: float) -> Fields:
@@ -97,9 +97,9 @@ def shifted(of: int | str, text: int, shift: float) -> Fields:
     def log_factor(place: Place, keys: FloatArray) -> FloatArray:
         return np.full((place.heads, 1), shift)
 
-    found = run(of, text, log_factor)
-    slope = sum(float(part.gradient.sum()) for part in found.parts)
-    return {"loss": found.loss, "slope": slope}
+    passes = run(of, text, log_factor)
+    slope = sum(float(part.gradient.sum()) for part in passes.parts)
+    return {"loss": passes.loss, "slope": slope}
 
 
 def masked(model: Model, text: int) -> Fields:
@@ -118,20 +118,20 @@ def masked(model: Model, text: int) -> Fields:
 
 def pairs(text: int) -> torch.Tensor:
     """Return sixteen pairs of passages, each with the next one of its text, (2, 16, tokens)."""
-    model, found = inputs.minilm(), []
+    model, passages = inputs.minilm(), []
     for source, place in product(inputs.SOURCES, range(4)):
         shift = 20_000 * (text // 6) + 4_000 * place
         first, *ids, last = model.reads(inputs.text(source, text % 6, shift)[:2_000])
         halves = ids[:PASSAGE], ids[PASSAGE : 2 * PASSAGE]
-        found.append([[first, *half, last] for half in halves])
-    return torch.tensor(found).transpose(0, 1)
+        passages.append([[first, *half, last] for half in halves])
+    return torch.tensor(passages).transpose(0, 1)
 
 
 def contrastive(model: torch.nn.Module, passages: torch.Tensor) -> torch.Tensor:
     """Return the cross-entropy of 20 times the cosines, each half of a pair against the other."""
     means = model(input_ids=passages.flatten(0, 1)).last_hidden_state.mean(dim=1)
-    one, other = functional.normalize(means, dim=-1).chunk(2)
-    logits, right = 20 * one @ other.T, torch.arange(len(one))
+    first, second = functional.normalize(means, dim=-1).chunk(2)
+    logits, right = 20 * first @ second.T, torch.arange(len(first))
     return (functional.cross_entropy(logits, right) + functional.cross_entropy(logits.T, right)) / 2
 
 
@@ -141,9 +141,9 @@ def needle(kind: str, length: int, text: int) -> Fields:
         [ids] = repeated_tokens(49152, length, 1, seed=text)
     else:
         ids = tokens(length, text)
-    found = needles(inputs.smollm2().module, [ids], kind)
+    rows = needles(inputs.smollm2().module, [ids], kind)
     names = ("rows", "weight", "gap", "slope", "reach", "derivatives")
-    return {name: short(getattr(found, name)[0]) for name in names}
+    return {name: short(getattr(rows, name)[0]) for name in names}
 
 
 def fitted(what: str, length: int) -> Fields:
@@ -161,7 +161,7 @@ def fitted(what: str, length: int) -> Fields:
 def main() -> None:
     """Measure what is missing in the record."""
     torch.set_num_threads(1)
-    known = [one["at"] for one in files.lines(OUT)]
+    known = [line["at"] for line in files.lines(OUT)]
     for at, compute in tqdm([(at, compute) for at, compute in pieces() if at not in known]):
         files.append(OUT, {"at": at, **compute()})
 

@@ -43,8 +43,8 @@ def pieces() -> tuple[Fields, ...]:
 
 def select(**at: Any) -> list[Fields]:
     """Return the pieces that are of this, in the order of their texts."""
-    found = [one for one in pieces() if at.items() <= one["at"].items()]
-    return sorted(found, key=lambda one: one["at"].get("text", 0))
+    lines = [line for line in pieces() if at.items() <= line["at"].items()]
+    return sorted(lines, key=lambda line: line["at"].get("text", 0))
 
 
 def place(of: int | str) -> Fields:
@@ -54,17 +54,17 @@ def place(of: int | str) -> Fields:
 
 def gradient(of: int | str) -> ScaleGradient:
     """Return ∂L/∂log t of each head, text by text."""
-    found = select(what="gradient", **place(of))
-    samples = np.array([one["gradient"] for one in found])
+    lines = select(what="gradient", **place(of))
+    samples = np.array([line["gradient"] for line in lines])
     layers = [f"layer {i}" for i in range(samples.shape[1])]
-    return ScaleGradient(layers, np.array([one["loss"] for one in found]), samples)
+    return ScaleGradient(layers, np.array([line["loss"] for line in lines]), samples)
 
 
 def needles(kind: str, length: int) -> Needles:
     """Return what each head's rows with a target are, without weights at other factors."""
-    found = select(what="needles", kind=kind, length=length)
+    lines = select(what="needles", kind=kind, length=length)
     names = "rows", "weight", "gap", "slope", "reach", "derivatives"
-    sums = {name: np.array([one[name] for one in found]) for name in names}
+    sums = {name: np.array([line[name] for line in lines]) for name in names}
     layers = [f"layer {i}" for i in range(sums["rows"].shape[1])]
     return Needles(layers, **sums, weights=np.zeros_like(sums["derivatives"]))
 
@@ -80,8 +80,8 @@ class Curves(NamedTuple):
     def at(self, log_t: FloatArray | float, derivative: int = 0) -> FloatArray:
         """Return each text's loss at other factors, or a derivative of it."""
         spline = CubicHermiteSpline(self.log_t, self.losses, self.slopes, axis=1)
-        found: FloatArray = spline(log_t, derivative)
-        return found
+        values: FloatArray = spline(log_t, derivative)
+        return values
 
     def best(self, texts: slice | NDArray[np.bool_] = slice(None)) -> float:
         """Return the factor at which the mean loss of these texts is least."""
@@ -124,9 +124,9 @@ def curves(of: int | str) -> Curves:
     """Return the losses at t = 1 and at the other factors."""
     here, moved = gradient(of), select(what="shift", **place(of))
     of_shift = {0.0: np.array([here.losses, np.nansum(here.samples, axis=(1, 2))])}
-    for shift in {one["at"]["log_t"] for one in moved}:
-        these = [one for one in moved if one["at"]["log_t"] == shift]
-        of_shift[shift] = np.array([[one[name] for one in these] for name in ("loss", "slope")])
+    for shift in {line["at"]["log_t"] for line in moved}:
+        these = [line for line in moved if line["at"]["log_t"] == shift]
+        of_shift[shift] = np.array([[line[name] for line in these] for name in ("loss", "slope")])
     log_t = sorted(of_shift)
     losses, slopes = np.stack([of_shift[shift] for shift in log_t], axis=-1)
     return Curves(np.array(log_t), losses, slopes)
@@ -149,13 +149,13 @@ class Target(NamedTuple):
 
 def targets(kind: str) -> list[Target]:
     """Return all heads with rows of a target: "repeat" or "previous"."""
-    found = []
+    heads = []
     near, far = (gradient(n).value for n in (2048, 8192))
     for line in needles(kind, 512).table():
         layer, head = int(line["layer"].removeprefix("layer ")), line["head"]
         slopes = near[layer, head], far[layer, head]
-        found.append(Target(kind, layer, head, line["weight"], line, *slopes))
-    return found
+        heads.append(Target(kind, layer, head, line["weight"], line, *slopes))
+    return heads
 
 
 def parts() -> Iterator[Part]:
@@ -173,10 +173,10 @@ def parts() -> Iterator[Part]:
     gains = np.subtract(per_head["before"], per_head["after"])
     yield surely(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
     yield between("C7", "b of the rule in n", rule["fit"]["b"][0][0], -0.05, 0.05)
-    some = [one for kind in ("repeat", "previous") for one in targets(kind)]
-    some = [one for one in some if one.weight >= SOUGHT]
-    best = [one.needle["best_factor"] for one in some]
-    rank = float(spearmanr(best, [-one.far for one in some]).statistic)
+    heads = [head for kind in ("repeat", "previous") for head in targets(kind)]
+    heads = [head for head in heads if head.weight >= SOUGHT]
+    best = [head.needle["best_factor"] for head in heads]
+    rank = float(spearmanr(best, [-head.far for head in heads]).statistic)
     yield number("C8", "rank correlation of t* and −∂L/∂log t at 8192", rank, "below 0.4")
     yield from _one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
     sums = [interval(np.nansum(gradient(name).samples, axis=(1, 2))) for name in OTHERS]
@@ -202,7 +202,7 @@ def _by_head() -> Iterator[Part]:
     yield number("C4", "heads that differ from 0 at 2048", float(differ.sum()), "at least 40")
     larger = float((of_heads.value[differ] < 0.0).mean())
     yield between("C4", "share of these with larger logits", larger, 0.25, 0.75)
-    repeats = [one.near < 0.0 for one in targets("repeat") if one.weight >= FOUND]
+    repeats = [target.near < 0.0 for target in targets("repeat") if target.weight >= FOUND]
     yield number("C5", "heads that repeat, share larger", float(np.mean(repeats)), "above 0.5")
     sinks = verdicts.heads(2048, "first").reshape(of_heads.value.shape) > FOUND
     smaller = float((of_heads.value[sinks] > 0.0).mean())

@@ -32,14 +32,14 @@ def sweep_command(
     from experiments.lab import sweep  # with torch, which takes seconds to load
 
     try:
-        found = sweep.run_file(file, workers=workers, progress=True)
+        outcomes = sweep.run_file(file, workers=workers, progress=True)
     except sweep.SweepError as error:
         raise CommandError(str(error)) from error
     except KeyboardInterrupt:
         typer.echo("Stopped; the same command goes on from here.", err=True)
         raise typer.Exit(130) from None
-    diverged = sum(outcome.run.diverged_at is not None for outcome in found)
-    typer.echo(f"{len(found)} runs finished, {diverged} of them diverged")
+    diverged = sum(outcome.run.diverged_at is not None for outcome in outcomes)
+    typer.echo(f"{len(outcomes)} runs finished, {diverged} of them diverged")
 
 
 @app.command("queue")

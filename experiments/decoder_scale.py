@@ -24,7 +24,7 @@ DECAYS = {"decay_0": 0.0, "decay_01": 0.1, "decay_03": 0.3, "decay_1": 1.0}
 
 def of_start(sweep: str, start: str) -> list[Any]:
     """Return the runs of a variant, by seed."""
-    return [one.run for one in runs(sweep) if one.setting.variant == start]
+    return [outcome.run for outcome in runs(sweep) if outcome.setting.variant == start]
 
 
 def steps_of(sweep: str) -> Any:
@@ -102,9 +102,9 @@ def rises(run: Any, rate: float) -> tuple[Values, Values]:
 def explained(start: str) -> Values:
     """Return 1 − Σ (rise − expected)²/Σ rise² of each run by gradient descent."""
     shares = []
-    for one in runs("sizes_descent"):
-        if one.setting.variant == start:
-            risen, expected = rises(one.run, one.setting.training.learning_rate)
+    for outcome in runs("sizes_descent"):
+        if outcome.setting.variant == start:
+            risen, expected = rises(outcome.run, outcome.setting.training.learning_rate)
             shares.append(1.0 - np.square(risen - expected).sum() / np.square(risen).sum())
     return np.array(shares)
 
@@ -150,7 +150,7 @@ def total_size(variant: str) -> Values:
 def slope_on(variant: str, held_back: bool = False) -> Values:
     """Return G on training text, or on text that was held back, by seed."""
     samples = [run.scale_samples[int(held_back)] for run in of_start("decay", variant)]
-    return np.array([np.nanmean(one, axis=0).sum() for one in samples])
+    return np.array([np.nanmean(sample, axis=0).sum() for sample in samples])
 
 
 def decay() -> Iterator[Part]:

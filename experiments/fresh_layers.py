@@ -29,11 +29,11 @@ def parts() -> Iterator[Part]:
     predicted, record = tomllib.loads(text), records.load("starts")
     for at, name, own in ((1, "random", False), (2, "own", True)):
         for family, numbers in predicted["alpha"].items():
-            found = record.select(of="alpha", family=family, own=own)
+            entries = record.select(of="alpha", family=family, own=own)
             if name in numbers:
-                yield within(at, f"{family}, α", found[0].found[0]["alpha"], numbers[name], 0.02)
+                yield within(at, f"{family}, α", entries[0].found[0]["alpha"], numbers[name], 0.02)
             elif f"{name}_below" in numbers:
-                alpha = found[0].found[0]["alpha"]["value"]
+                alpha = entries[0].found[0]["alpha"]["value"]
                 yield number(at, f"{family}, α", alpha, f"below {numbers[f'{name}_below']}")
     outputs = [(family, row) for family, rows in predicted["output"].items() for row in rows]
     for family, row in outputs:
@@ -78,10 +78,10 @@ def squared(root: dict[str, float]) -> dict[str, float]:
     return {"value": value**2, "standard_error": 2.0 * value * root["standard_error"]}
 
 
-def within(at: int, what: str, found: dict[str, float], middle: float, tolerance: float) -> Part:
+def within(at: int, what: str, measured: dict[str, float], middle: float, tolerance: float) -> Part:
     """Return a part that may be apart from `middle` by a share of it and two standard errors."""
-    error = 2.0 * found["standard_error"]
+    error = 2.0 * measured["standard_error"]
     margin = tolerance * middle + error
     expected = f"{middle:.4g} ± {100.0 * tolerance:g} %"
-    part = between(at, what, found["value"], middle - margin, middle + margin, expected)
+    part = between(at, what, measured["value"], middle - margin, middle + margin, expected)
     return part._replace(half_width=error)

@@ -69,8 +69,8 @@ def pieces() -> Iterator[Fields]:
 def measured(model: str, kind: str, tokens: int, window: int) -> Fields:
     """Return all that is recorded of a window."""
     start = time.process_time()
-    found = (of_pairs if model == "MiniLM" else of_text)(kind, tokens, window)
-    return {**found, "processor_seconds": round(time.process_time() - start, 1)}
+    readings = (of_pairs if model == "MiniLM" else of_text)(kind, tokens, window)
+    return {**readings, "processor_seconds": round(time.process_time() - start, 1)}
 
 
 def of_text(kind: str, tokens: int, window: int) -> Fields:
@@ -85,10 +85,10 @@ def of_text(kind: str, tokens: int, window: int) -> Fields:
         return both[:, 0].mean()
 
     with saving_memory(module, tokens > LONG):
-        found = at_factors(module, torch.tensor([ids]), loss, FEW if tokens > LONG else SHIFTS)
+        losses_at = at_factors(module, torch.tensor([ids]), loss, FEW if tokens > LONG else SHIFTS)
     losses, entropies = seen[0].double().numpy().T
     halves = [float(half.mean()) for half in np.array_split(losses, 2)]
-    return {**found, "halves": halves, "entropy": float(entropies.mean()), **properties(ids)}
+    return {**losses_at, "halves": halves, "entropy": float(entropies.mean()), **properties(ids)}
 
 
 def read_by_smollm2(kind: str, tokens: int, window: int) -> list[int]:
@@ -122,7 +122,7 @@ def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float,
         "loss": here.loss,
         "gradient": short(by_head(here, layers)),
         "log_t": list(moved),
-        "losses": [one.loss for one in moved.values()],
+        "losses": [reading.loss for reading in moved.values()],
     }
 
 

@@ -51,16 +51,16 @@ class Windows:
             return float(np.mean([line["loss"] - line["entropy"] for line in self.lines]))
         return float(np.mean([line[name] for line in self.lines]))
 
-    def curve(self, some: slice = slice(None)) -> Polynomial:
+    def curve(self, chosen: slice = slice(None)) -> Polynomial:
         """Return the mean loss in log t: through all losses, with the slope at 0."""
         powers = np.arange(len(self.log_t) + 1)
         rows = np.vstack([self.log_t[:, None] ** powers, powers == 1])
-        values = [*self.losses[some].mean(axis=0), self.G[some].mean()]
+        values = [*self.losses[chosen].mean(axis=0), self.G[chosen].mean()]
         return Polynomial(np.linalg.solve(rows, values))
 
-    def gains(self, log_t: float, some: slice = slice(None)) -> FloatArray:
+    def gains(self, log_t: float, chosen: slice = slice(None)) -> FloatArray:
         """Return what each window gains by a factor, in nats per token."""
-        each = [Windows([line]).curve() for line in self.lines[some]]
+        each = [Windows([line]).curve() for line in self.lines[chosen]]
         return np.array([curve(0.0) - curve(log_t) for curve in each])
 
 
@@ -68,8 +68,8 @@ class Windows:
 def windows(kind: str, tokens: int, model: str = "SmolLM2") -> Windows:
     """Return the recorded windows of a kind."""
     at = {"model": model, "kind": kind, "tokens": tokens}
-    some = [line for line in lines() if at.items() <= line["at"].items()]
-    return Windows(sorted(some, key=lambda line: line["at"]["window"]))
+    chosen = [line for line in lines() if at.items() <= line["at"].items()]
+    return Windows(sorted(chosen, key=lambda line: line["at"]["window"]))
 
 
 @cache
@@ -80,9 +80,9 @@ def lines() -> tuple[Fields, ...]:
 
 def recorded(tokens: int, model: str = "SmolLM2") -> bool:
     """Return whether all windows of that length are recorded."""
-    there = {json.dumps(line["at"]) for line in lines()}
+    places = {json.dumps(line["at"]) for line in lines()}
     wanted = [at for at in kinds.pieces() if (at["tokens"], at["model"]) == (tokens, model)]
-    return all(json.dumps(at) in there for at in wanted)
+    return all(json.dumps(at) in places for at in wanted)
 
 
 def means(tokens: int, model: str = "SmolLM2") -> FloatArray:
@@ -120,24 +120,12 @@ def common_gains(tokens: int) -> FloatArray:
     )
 
 
-def halved_gains(tokens: int) -> FloatArray:
-    """Return the mean gain of one factor, fitted to six kinds and judged on six, 462 ways."""
-    curves = {kind: windows(kind, tokens).curve() for kind in NAMES}
-    gains = []
-    for some in combinations(NAMES[1:], 5):
-        sides = (NAMES[0], *some), [kind for kind in NAMES[1:] if kind not in some]
-        for fit, judge in (sides, sides[::-1]):
-            factor = best([curves[kind] for kind in fit])
-            gains.append(np.mean([curves[kind](0.0) - curves[kind](factor) for kind in judge]))
-    return np.array(gains)
-
-
 # --- heads ----------------------------------------------------------------------------------------
 
 
-def by_head(kind: str, some: slice) -> FloatArray:
+def by_head(kind: str, chosen: slice) -> FloatArray:
     """Return the mean gradient of each head at 512 tokens, all heads in a row."""
-    gradient: FloatArray = windows(kind, SHORT).gradient[some].mean(axis=0).ravel()
+    gradient: FloatArray = windows(kind, SHORT).gradient[chosen].mean(axis=0).ravel()
     return gradient
 
 

@@ -29,9 +29,9 @@ def recall(models: Heads) -> Iterator[Part]:
     def of(name: str, n: int) -> Values:
         return models(name, "fixed", LONG, n)
 
-    def less(one: str, other: str, n: int = FAR) -> tuple[str, Values]:
+    def less(law: str, against: str, n: int = FAR) -> tuple[str, Values]:
         """Return in words and in numbers what is lost under one law less under another."""
-        return f"{one} − {other} at {n}", of(one, n) - of(other, n)
+        return f"{law} − {against} at {n}", of(law, n) - of(against, n)
 
     yield number(22, "accuracy at 64", of("accuracy", START), "above 0.98")
     yield number(22, "loss at 64", of("none", START), "below 0.05")
@@ -102,8 +102,8 @@ def induction(models: Heads) -> Iterator[Part]:
 def parts(outcomes: Iterable[Outcome]) -> list[Part]:
     """Return all parts of the predictions, in their order."""
     models = Heads(outcomes)
-    found = [part for of in (recall, noise, trained, induction) for part in of(models)]
-    return sorted(found, key=lambda part: part.prediction)
+    checks = [part for of in (recall, noise, trained, induction) for part in of(models)]
+    return sorted(checks, key=lambda part: part.prediction)
 
 
 WORDS = words("model")

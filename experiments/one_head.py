@@ -85,17 +85,17 @@ def way(optimizer: str, aligned: bool, factor: float, seed: int) -> dict[str, li
 batch=SETS, seed=seed,
     )  # fmt: skip
     head = started(config, seed, factor, aligned)
-    found: list[dict[str, float]] = []
+    records: list[dict[str, float]] = []
     losses: list[float] = []
     gained = 0.0
     for step, _, loss in descend(head, task, batches(config, task), batch_loss):
         now = state(head)
         losses.append(loss.item())
         if step in RECORDED:
-            found.append({"loss": float(np.mean(losses)), **now, "gained": gained})
+            records.append({"loss": float(np.mean(losses)), **now, "gained": gained})
             losses.clear()
         gained -= 2.0 * rate * now["slope"]
-    return {name: [float(f"{one[name]:.6g}") for one in found] for name in found[0]}
+    return {name: [float(f"{record[name]:.6g}") for record in records] for name in records[0]}
 
 
 def started(config: Config, seed: int, factor: float = 1.0, aligned: bool = False) -> Head:
@@ -143,23 +143,25 @@ def at_rest(decay: float, seed: int) -> dict[str, float]:
         seed, optimizer="sgd", learning_rate=L2_RATE, weight_decay=decay, steps=L2_STEPS,
         batch=L2_SETS,
     )  # fmt: skip
-    batch = [one.double() if one.is_floating_point() else one for one in drawn(config, task)]
+    batch = [
+        tensor.double() if tensor.is_floating_point() else tensor for tensor in drawn(config, task)
+    ]
     head = started(config, seed).double()
 
     def same() -> Iterator[list[Tensor]]:
         while True:
             yield batch
 
-    found: dict[str, float] = {}
+    rest: dict[str, float] = {}
     for step, _, loss in descend(head, task, same(), batch_loss):
         if step == L2_STEPS - 1:
             pairs = map(with_gradient, head.parameters())
-            left = sum(float((slope + decay * one).square().sum()) for one, slope in pairs)
+            left = sum(float((slope + decay * weights).square().sum()) for weights, slope in pairs)
             queries, keys, _, needle = batch
             logits = head(queries, keys).detach().flatten(0, 1).numpy()
             best = measured(logits, needle.flatten().numpy())["best"]
-            found = {"loss": loss.item(), **state(head), "left": left**0.5, "best": best}
-    return found
+            rest = {"loss": loss.item(), **state(head), "left": left**0.5, "best": best}
+    return rest
 
 
 def drawn(config: Config, task: Task) -> list[Tensor]:
@@ -177,12 +179,12 @@ def decayed(decay: float, seed: int) -> dict[str, float]:
         batch=SETS,
     )  # fmt: skip
     head = started(config, seed)
-    found: list[dict[str, float]] = []
+    records: list[dict[str, float]] = []
     for step, _, loss in descend(head, task, batches(config, task), batch_loss):
         if step >= ADAMW_STEPS - LAST:
             square = float(with_gradient(head.query)[1].square().mean())
-            found.append({"loss": loss.item(), **state(head), "gradient": square})
-    means = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+            records.append({"loss": loss.item(), **state(head), "gradient": square})
+    means = {name: float(np.mean([record[name] for record in records])) for name in records[0]}
     return {**means, "gradient": means["gradient"] ** 0.5, "decayed": task.decayed}
 
 

@@ -75,18 +75,18 @@ def measured(model: Transformer, inputs: Tensor, targets: Tensor) -> dict[str, A
 
 def by_head(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
     """Return for each head, in the order of the table, averages over its rows."""
-    found: list[dict[str, Any]] = []
+    heads: list[dict[str, Any]] = []
 
     def see(layer: str, number: int, call: Call, output: Tensor) -> None:
         rows = measure(call, output).rows
         columns = rows.keys, np.sqrt(rows.variance), rows.collision_probability
         for head in range(rows.keys.shape[1]):  # the first query sees one key
-            found.append(averages(*(x[:, head, 1:].astype(float).ravel() for x in columns)))
+            heads.append(averages(*(x[:, head, 1:].astype(float).ravel() for x in columns)))
 
     observer = Observer(model, see)
     with observer.at_work():
         model(inputs)
-    return found
+    return heads
 
 
 def averages(n: FloatArray, alpha: FloatArray, collision: FloatArray) -> dict[str, Any]:
@@ -106,19 +106,19 @@ def averages(n: FloatArray, alpha: FloatArray, collision: FloatArray) -> dict[st
 
 def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
     """Return for each head the shape of its last query's logits, and where the weight goes."""
-    found = []
+    heads = []
     for logits in last_logits(model, inputs, 1)[0].squeeze(-2).unbind(dim=1):
         centred = logits - logits.mean(dim=-1, keepdim=True)
         standard = centred / centred.square().mean(dim=-1, keepdim=True).sqrt()
         weights = torch.softmax(logits, dim=-1).mean(dim=0).flip(0)
-        found.append(
+        heads.append(
             {
                 "skewness": float((standard**3).mean()),
                 "excess_kurtosis": float((standard**4).mean() - 3.0),
                 "weight_by_distance": weights[:DISTANCES].tolist(),
             }
         )
-    return found
+    return heads
 
 
 if __name__ == "__main__":

@@ -60,5 +60,5 @@ def processor() -> str:
     """Return the name of this machine's processor, or its kind where the system does not say."""
     cpus = Path("/proc/cpuinfo")
     text = cpus.read_text("utf-8") if cpus.exists() else ""
-    found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    return match[1] if match else platform.processor() or platform.machine()

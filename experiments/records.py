@@ -115,11 +115,11 @@ def resume(path: Path, work: Work, *, command: str, settings: Fields, made: Fiel
     record = Record(command, settings, made, ())
     before = load(path) if path.exists() else record
     same = json.loads(_line(before._replace(entries=()))) == json.loads(_line(record))
-    found = {json.dumps(entry.at): entry for entry in before.entries if same}
+    entries = {json.dumps(entry.at): entry for entry in before.entries if same}
     for key, (at, compute) in tqdm(wanted.items(), unit="entry"):
-        if key not in found:
-            found[key] = Entry(at, compute())
-            record = record._replace(entries=tuple(found[k] for k in wanted if k in found))
+        if key not in entries:
+            entries[key] = Entry(at, compute())
+            record = record._replace(entries=tuple(entries[k] for k in wanted if k in entries))
             save(path, record)
     return load(path)
 
@@ -144,13 +144,13 @@ def runs(experiment: str) -> "tuple[Outcome, ...]":
     from experiments.lab import sweep
 
     described = sweep.read(SWEEPS / f"{experiment}.toml")
-    found = sweep.outcomes(described)
-    if len(found) < len(described.settings):
+    outcomes = sweep.outcomes(described)
+    if len(outcomes) < len(described.settings):
         raise FileNotFoundError(
-            f"of the {len(described.settings)} runs of {experiment}.toml {len(found)} are recorded;"
-            f" python -m experiments sweep experiments/{experiment}.toml runs the others"
+            f"of the {len(described.settings)} runs of {experiment}.toml {len(outcomes)} are"
+            f" recorded; python -m experiments sweep experiments/{experiment}.toml runs the others"
         )
-    return tuple(found)
+    return tuple(outcomes)
 
 
 def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":

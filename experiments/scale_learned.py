@@ -109,11 +109,15 @@ class Ways:
     """Heads of one optimiser and one start; each number has a row for each seed."""
 
     def __init__(self, optimizer: str, factor: float, aligned: bool = False) -> None:
-        found = records.load("one_head").select(optimizer=optimizer, factor=factor, aligned=aligned)
+        entries = records.load("one_head").select(
+            optimizer=optimizer, factor=factor, aligned=aligned
+        )
         self.optimizer, self.rate = optimizer, one_head.RATES[optimizer]
         last = one_head.STEPS[optimizer]
         self.steps = np.array([step for step in one_head.RECORDED if step <= last], dtype=float)
-        self.numbers = {name: np.array([e.found[name] for e in found]) for name in found[0].found}
+        self.numbers = {
+            name: np.array([e.found[name] for e in entries]) for name in entries[0].found
+        }
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         return self.numbers[name]
@@ -143,15 +147,15 @@ class Ways:
     def first(self, values: Values, level: float, *, below: bool = False) -> Values:
         """Return of each seed the step at which its values come to a level first."""
         sign = -1.0 if below else 1.0
-        found = []
+        steps = []
         for row in sign * values:
             at = int(np.argmax(row >= sign * level))
             low, high = row[at - 1], row[at]
             if at == 0 or high < sign * level:
                 raise ValueError(f"values do not come to {level}")
             share = (sign * level - low) / (high - low)
-            found.append(self.steps[at - 1] + share * (self.steps[at] - self.steps[at - 1]))
-        return np.array(found)
+            steps.append(self.steps[at - 1] + share * (self.steps[at] - self.steps[at - 1]))
+        return np.array(steps)
 
     def at(self, values: Values, steps: Values) -> Values:
         """Return of each seed its value at a step."""
@@ -170,8 +174,8 @@ class Ways:
 
 def rests(decay: float, name: str, kind: str = "L2") -> Values:
     """Return a number of the heads that were trained with a decay, one for each seed."""
-    found = records.load("one_head").select(decay=decay, **{"with": kind})
-    return np.array([entry.found[name] for entry in found])
+    entries = records.load("one_head").select(decay=decay, **{"with": kind})
+    return np.array([entry.found[name] for entry in entries])
 
 
 def share(decay: float, of: str = "query", kind: str = "L2") -> Values:

@@ -50,7 +50,7 @@ def layers_of(family: str, n: int, own: bool, *, depth: int = 1) -> list[dict[st
     """Return of each layer the roots of the means over seeds of its squares, with errors."""
     seeds = [measured(family, n, own, depth, seed)[:depth] for seed in range(SEEDS)]
     return [
-        {name: root_of_mean([one[name] for one in layer]) for name in layer[0]}
+        {name: root_of_mean([squares[name] for squares in layer]) for name in layer[0]}
         for layer in zip(*seeds, strict=True)
     ]
 
@@ -68,7 +68,7 @@ def measured(family: str, n: int, own: bool, depth: int, seed: int) -> list[dict
     torch.manual_seed(seed)
     model, run = fresh(family, n, depth)
     if not own and not family.startswith("nn."):
-        blocks = next(one for one in model.modules() if attend(one))
+        blocks = next(module for module in model.modules() if attend(module))
         blocks[0].register_forward_pre_hook(lambda _, x: (torch.randn_like(x[0]), *x[1:]))
     if family.startswith("Gemma 2"):  # it refuses the kernel, for the sake of its cap
         with by_hand(model, "own") as hand:

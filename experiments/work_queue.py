@@ -298,7 +298,7 @@ def status(root: Path = ROOT) -> str:
         if now.problem:
             lines.append(f"      {now.problem}")
     lines.append(f"{left:.1f} hours of one core are left.")
-    lines += [f"cut   {one.hours:4.1f} hours: {one.what}" for one in cut]
+    lines += [f"cut   {entry.hours:4.1f} hours: {entry.what}" for entry in cut]
     return "\n".join(lines)
 
 

@@ -43,11 +43,11 @@ def measured(name: str, quick: bool) -> dict[str, Any]:
     It is here because a process of its own cannot find what `__main__` has.
     """
     module = import_module(f"experiments.benchmarks.{name}")
-    found = []
+    ratios = []
     for ratio in module.measure(**(module.QUICK if quick else {})):
         print(f"{name}: {ratio}", flush=True)
-        found.append(ratio._asdict())
-    return {"what": str(module.__doc__).splitlines()[0], "ratios": found}
+        ratios.append(ratio._asdict())
+    return {"what": str(module.__doc__).splitlines()[0], "ratios": ratios}
 
 
 def alone(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -76,17 +76,19 @@ def peak_growth(call: Callable[[], object]) -> float:
 
 def least_seconds(ways: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Return the least time of each way, in turns, without the first."""
-    found = [[seconds(run) for run in ways.values()] for _ in range(1 + repeats)][1:]
-    return dict(zip(ways, map(min, zip(*found, strict=True)), strict=True))
+    times = [[seconds(run) for run in ways.values()] for _ in range(1 + repeats)][1:]
+    return dict(zip(ways, map(min, zip(*times, strict=True)), strict=True))
 
 
-def grown(runs: Callable[[int], dict[str, Callable[[], object]]], way: str, tokens: int) -> float:
+def memory_growth(
+    runs: Callable[[int], dict[str, Callable[[], object]]], way: str, tokens: int
+) -> float:
     """Return the MiB by which a way on so many tokens raises the peak of this process's memory."""
     runs(32)[way]()
     return peak_growth(runs(tokens)[way])
 
 
 def _kibibytes(name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found
-    return int(found[1])
+    match = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert match
+    return int(match[1])

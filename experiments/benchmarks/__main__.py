@@ -54,8 +54,8 @@ TABLE = """\
 
 def names() -> list[str]:
     """Return the benchmarks: the modules of this package."""
-    found = (module.name for module in iter_modules(benchmarks.__path__))
-    return sorted(name for name in found if name != "__main__")
+    modules = (module.name for module in iter_modules(benchmarks.__path__))
+    return sorted(name for name in modules if name != "__main__")
 
 
 def page(record: Record) -> str:
@@ -72,14 +72,14 @@ def page(record: Record) -> str:
     return "".join([*lines, summary.page(files.lines(ON_GPU))])
 
 
-def row(one: Ratio) -> str:
+def row(line: Ratio) -> str:
     """Return a row of the table: the ratio, and whose costs it compares."""
-    ratio = f"{one.ratio:.2f}" if one.ratio < 10.0 else shown(one.ratio)
-    note = f"; {one.note}" if one.note else ""
+    ratio = f"{line.ratio:.2f}" if line.ratio < 10.0 else shown(line.ratio)
+    note = f"; {line.note}" if line.note else ""
     return (
         f"* - {ratio}\n"
-        f"  - {one.ours}: {shown(one.our_cost)} {one.unit};\n"
-        f"    {one.theirs}: {shown(one.their_cost)} {one.unit}{note}\n"
+        f"  - {line.ours}: {shown(line.our_cost)} {line.unit};\n"
+        f"    {line.theirs}: {shown(line.their_cost)} {line.unit}{note}\n"
     )
 
 

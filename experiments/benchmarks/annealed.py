@@ -32,13 +32,14 @@ def measure(every: int = 1) -> Iterator[Ratio]:
     """Yield the time of a point, where every k-th is searched."""
     law, n = scores.Cosine(128), np.arange(40.0, 20001.0, 40.0)
     best = annealed.best_alpha(law, n)
-    found: list[float] = []
-    theirs = seconds(lambda: found.extend(searched(law, one) for one in n[::every])) / len(found)
+    alphas: list[float] = []
+    theirs = seconds(lambda: alphas.extend(searched(law, keys) for keys in n[::every]))
+    theirs /= len(alphas)
     yield Ratio(
         f"annealed.best_alpha, cosines, d = 128, {n.size} values of n",
         "scipy's quad in minimize_scalar",
         1e3 * seconds(lambda: annealed.best_alpha(law, n), 20) / n.size,
         1e3 * theirs,
         "ms a point",
-        f"largest relative difference {np.abs(found / best[::every] - 1.0).max():.0e}",
+        f"largest relative difference {np.abs(alphas / best[::every] - 1.0).max():.0e}",
     )

@@ -78,13 +78,13 @@ def measure(repeats: int = 7) -> Iterator[Ratio]:
             for name, share in zip(OURS, relative[1:], strict=True):
                 shown = f"attend with {name}, {where}{passes}"
                 yield Ratio(shown, BARE, bare * float(share), bare, "ms")
-        grown = {name: alone(growth, name, causal) for name in (*VARIANTS, "written out")}
+        memory = {name: alone(growth, name, causal) for name in (*VARIANTS, "written out")}
         for name in OURS:
             yield Ratio(
                 f"attend with {name}, {where}, with gradients",
                 "attention written out",
-                grown[name],
-                grown["written out"],
+                memory[name],
+                memory["written out"],
                 "MiB",
-                f"{BARE} {grown[BARE]:.0f} MiB",
+                f"{BARE} {memory[BARE]:.0f} MiB",
             )

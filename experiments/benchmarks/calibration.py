@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from attnlib.calibration import scale_gradient
-from experiments.benchmarks import Ratio, alone, grown, least_seconds
+from experiments.benchmarks import Ratio, alone, least_seconds, memory_growth
 
 FACTORS = 5
 """Factors that a user would try for each head without gradients."""
@@ -57,17 +57,17 @@ def times(tokens: int, repeats: int) -> dict[str, float]:
 
 def growth(way: str, tokens: int) -> float:
     """Return the MiB by which a run raises the peak of memory of this process."""
-    return grown(runs, way, tokens)
+    return memory_growth(runs, way, tokens)
 
 
 def measure(tokens: int = 512, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time and memory."""
-    found = alone(times, tokens, repeats)
+    least = alone(times, tokens, repeats)
     ours = f"{OURS}, n = {tokens}"
     for theirs in (TRAINED, ACTIVATIONS):
-        yield Ratio(ours, theirs, found[OURS], found[theirs], "s")
-    grid = FACTORS * 144 * found[FORWARD]
+        yield Ratio(ours, theirs, least[OURS], least[theirs], "s")
+    grid = FACTORS * 144 * least[FORWARD]
     note = "one pass was timed"
-    yield Ratio(ours, f"{FACTORS} factors × 144 heads forward", found[OURS], grid, "s", note)
+    yield Ratio(ours, f"{FACTORS} factors × 144 heads forward", least[OURS], grid, "s", note)
     memory = [alone(growth, way, tokens) for way in (OURS, ACTIVATIONS)]
     yield Ratio(ours, ACTIVATIONS, *memory, "MiB")

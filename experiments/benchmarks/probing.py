@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from attnlib.probing import probe
-from experiments.benchmarks import Ratio, alone, grown, least_seconds
+from experiments.benchmarks import Ratio, alone, least_seconds, memory_growth
 
 ROWS = 64
 PROBED, SOME = "GPT-2 small under the probe", f"GPT-2 small under the probe, rows={ROWS}"
@@ -47,13 +47,13 @@ def times(tokens: int, repeats: int) -> dict[str, float]:
 
 def growth(way: str, tokens: int) -> float:
     """Return the MiB by which a run raises the peak of memory of this process."""
-    return grown(runs, way, tokens)
+    return memory_growth(runs, way, tokens)
 
 
 def measure(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time and memory."""
-    found = alone(times, tokens, repeats)
+    least = alone(times, tokens, repeats)
     for ours, theirs in ((PROBED, PLAIN), (SOME, PLAIN), (PROBED, WEIGHTS)):
-        yield Ratio(f"{ours}, n = {tokens}", theirs, found[ours], found[theirs], "s")
+        yield Ratio(f"{ours}, n = {tokens}", theirs, least[ours], least[theirs], "s")
     memory = [alone(growth, way, tokens) for way in (PROBED, WEIGHTS)]
     yield Ratio(f"{PROBED}, n = {tokens}", WEIGHTS, *memory, "MiB")

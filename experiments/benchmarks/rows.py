@@ -30,17 +30,17 @@ def measure(length: int = 4096) -> Iterator[Ratio]:
     measured_by_torch(tensor)  # what a first call loads
     plain = seconds(lambda: measured_by_torch(tensor), 3, perf_counter)
     difference = abs(measured_by_torch(tensor) / rows.gradient(s) - 1.0)
-    for function, given, theirs, note in (
+    for function, row, theirs, note in (
         (rows.gradient, s, plain, f"relative difference {difference:.0e}"),
         (rows.frobenius_norm, s, plain, ""),
         (rows.largest_entry, s, plain, ""),
         (rows.collision_probability, rows.softmax(s), plain, ""),
     ):
-        function(given)
+        function(row)
         yield Ratio(
             f"rows.{function.__name__}, n = {length}",
             "from torch.autograd's jacobian",
-            1e3 * seconds(partial(function, given), 50, perf_counter),
+            1e3 * seconds(partial(function, row), 50, perf_counter),
             1e3 * theirs,
             "ms",
             note,

@@ -68,10 +68,10 @@ def measure(steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
     text = data.embedded()
     config = Config()
     training = Training(validation_windows=1, record_every=100)
-    found: dict[Run, list[float]] = {laboratory: [], plain: []}
+    seconds: dict[Run, list[float]] = {laboratory: [], plain: []}
     losses = {}
     for _ in range(repeats):
-        for run, times in found.items():
+        for run, times in seconds.items():
             start = perf_counter()
             run(config, replace(training, steps=1), text)
             middle = perf_counter()
@@ -81,7 +81,7 @@ def measure(steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
     yield Ratio(
         "experiments.lab, a training step at source 002's size, float32",
         "the same model with attention written out",
-        *(1e3 * min(times) for times in found.values()),
+        *(1e3 * min(times) for times in seconds.values()),
         "ms",
         f"largest difference of the losses {difference:.0e}",
     )

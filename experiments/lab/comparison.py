@@ -47,11 +47,11 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     >>> float(mean), float(half_width)
     (2.0, 2.484...)
     """
-    given = checking.finite("values", values)
-    count = given.shape[-1]
+    array = checking.finite("values", values)
+    count = array.shape[-1]
     factor = -stdtrit(count - 1, (1.0 - CONFIDENCE) / 2.0 / comparisons)
-    error = given.std(axis=-1, ddof=1) / np.sqrt(count)
-    return Interval(np.asarray(given.mean(axis=-1)), factor * error)
+    error = array.std(axis=-1, ddof=1) / np.sqrt(count)
+    return Interval(np.asarray(array.mean(axis=-1)), factor * error)
 
 
 def by_variant(outcomes: "Iterable[Outcome]") -> dict[tuple[str, int], list[Any]]:
@@ -59,10 +59,10 @@ def by_variant(outcomes: "Iterable[Outcome]") -> dict[tuple[str, int], list[Any]
 
     Chapter: length_extrapolation.
     """
-    found: dict[tuple[str, int], list[Any]] = {}
+    runs: dict[tuple[str, int], list[Any]] = {}
     for setting, run in outcomes:
-        found.setdefault((setting.variant, setting.training.steps), []).append(run)
-    return found
+        runs.setdefault((setting.variant, setting.training.steps), []).append(run)
+    return runs
 
 
 def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
@@ -70,7 +70,9 @@ def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
 
     Chapter: almost_scaled_training.
     """
-    return np.array(list(dict.fromkeys(one.setting.training.learning_rate for one in outcomes)))
+    return np.array(
+        list(dict.fromkeys(outcome.setting.training.learning_rate for outcome in outcomes))
+    )
 
 
 def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_loss") -> FloatArray:
@@ -79,13 +81,15 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     A run that diverged has the loss ∞. Raises KeyError where a run is missing.
     Chapter: almost_scaled_training.
     """
-    found = {
-        (one.setting.training.learning_rate, one.setting.training.seed): getattr(one.run, measure)
-        for one in outcomes
-        if one.setting.variant == variant
+    values = {
+        (outcome.setting.training.learning_rate, outcome.setting.training.seed): getattr(
+            outcome.run, measure
+        )
+        for outcome in outcomes
+        if outcome.setting.variant == variant
     }
-    seeds = dict.fromkeys(one.setting.training.seed for one in outcomes)
-    runs = [[found[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)]
+    seeds = dict.fromkeys(outcome.setting.training.seed for outcome in outcomes)
+    runs = [[values[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)]
     return np.array([[np.inf if loss is None else loss for loss in row] for row in runs])
 
 
@@ -98,10 +102,10 @@ def losses_at_best(
     choosing does not make the losses smaller than they are. Raises as `losses`.
     Chapter: almost_scaled_training.
     """
-    found = losses(outcomes, variant, measure)
-    seeds = range(found.shape[1])
-    others = [np.delete(found, seed, axis=1).mean(axis=1).argmin() for seed in seeds]
-    return found[others, seeds]
+    by_rate = losses(outcomes, variant, measure)
+    seeds = range(by_rate.shape[1])
+    others = [np.delete(by_rate, seed, axis=1).mean(axis=1).argmin() for seed in seeds]
+    return by_rate[others, seeds]
 
 
 def harm(
@@ -115,8 +119,8 @@ def harm(
     In nats a byte, and above 0 where the change is for the worse; 0 where both diverged. Raises as
     `losses`. Chapter: almost_scaled_training.
     """
-    one, other = losses(outcomes, changed, measure), losses(outcomes, against, measure)
-    return np.subtract(one, other, out=np.zeros_like(one), where=(one != other))
+    loss, reference = losses(outcomes, changed, measure), losses(outcomes, against, measure)
+    return np.subtract(loss, reference, out=np.zeros_like(loss), where=(loss != reference))
 
 
 def harm_with_own_rates(
@@ -140,9 +144,10 @@ def loss_curves(
     Chapters: almost_scaled_training, training_details.
     """
     runs = [
-        one.run.losses
-        for one in outcomes
-        if one.setting.variant == variant and one.setting.training.learning_rate == learning_rate
+        outcome.run.losses
+        for outcome in outcomes
+        if outcome.setting.variant == variant
+        and outcome.setting.training.learning_rate == learning_rate
     ]
     return np.array([np.reshape(run, (parts, -1)).mean(axis=1) for run in runs])
 

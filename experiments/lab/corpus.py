@@ -53,14 +53,14 @@ def pinned() -> Iterator[Distribution]:
     pins = re.findall(r"^([\w.-]+)==(\S+)", PINS.read_text("utf-8"), re.MULTILINE)
     for name, version in pins:
         try:
-            found = distribution(name)
+            package = distribution(name)
         except PackageNotFoundError:
             raise ValueError(f"the corpus needs {name}=={version}, which is missing") from None
-        if "-none-any" not in (found.read_text("WHEEL") or ""):
+        if "-none-any" not in (package.read_text("WHEEL") or ""):
             continue
-        if found.version != version:
-            raise ValueError(f"the corpus needs {name}=={version}, and {found.version} is there")
-        yield found
+        if package.version != version:
+            raise ValueError(f"the corpus needs {name}=={version}, and {package.version} is there")
+        yield package
 
 
 def build(packages: Iterable[Distribution]) -> Corpus:

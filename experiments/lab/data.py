@@ -131,12 +131,12 @@ def _line(drawn: list[int]) -> str:
     names = [word(i, LETTERS) + word(i + 1, DIGITS) for i in (2, 4)]
     plural = drawn[0] % 2
     people, ending = (" & ".join(names), "re") if plural else (names[0], "s")
-    said = [
+    clauses = [
         f" {word(i, PREPOSITIONS)} the {word(i + 1, ADJECTIVES)} {word(i + 2, NOUNS)} "
         f"'{ending} {word(i + 3, VERBS)}ing ({people})"
         for i in (6, 10)
     ]
-    return people + "".join(said[: 1 + drawn[1] % 2]) + "\n"
+    return people + "".join(clauses[: 1 + drawn[1] % 2]) + "\n"
 
 
 class Split(NamedTuple):

@@ -229,7 +229,7 @@ class Attention(nn.Module):
         heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
         if self.config.positions == "rotary":
-            q, k = (rotated(one, share=self.config.rotary_share) for one in (q, k))
+            q, k = (rotated(vectors, share=self.config.rotary_share) for vectors in (q, k))
         gain = self.gain(x.shape[-2])
         if gain is not None and not self.config.cosine:
             q = q * gain[..., None]
@@ -275,8 +275,8 @@ def rotated(x: Tensor, base: float = 10000.0, share: float = 1.0) -> Tensor:
     speed[round(share * half) :] = 0.0
     angle = torch.arange(x.shape[-2], device=x.device, dtype=torch.float64)[:, None] * speed
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    one, other = x[..., :half], x[..., half:]
-    return torch.cat([one * cos - other * sin, one * sin + other * cos], dim=-1)
+    first, second = x[..., :half], x[..., half:]
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 
 class Block(nn.Module):

@@ -173,11 +173,11 @@ def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, s
         growth = np.log(n) / np.log(length) if task.gap == "growing" else 1.0
         cosine = np.interp(rng.random(needle.shape), *_quantiles(task.strength, d, growth))
     cosine = cosine[..., None].astype(np.float32)
-    meant = np.take_along_axis(keys, needle[..., None], axis=1)
-    aside = _directions(rng, meant.shape)
-    aside -= (aside * meant).sum(axis=-1, keepdims=True) * meant
+    targets = np.take_along_axis(keys, needle[..., None], axis=1)
+    aside = _directions(rng, targets.shape)
+    aside -= (aside * targets).sum(axis=-1, keepdims=True) * targets
     aside /= np.linalg.norm(aside, axis=-1, keepdims=True)
-    queries = cosine * meant + np.sqrt(1.0 - cosine**2) * aside
+    queries = cosine * targets + np.sqrt(1.0 - cosine**2) * aside
     root = np.float32(np.sqrt(d))
     return Drawn(((root * queries).astype(np.float32), root * keys), needle, needle)
 
@@ -262,7 +262,7 @@ class Head(nn.Module):
         self.config = config
         rng = np.random.default_rng([seed, data.WEIGHTS])
         drawn = rng.standard_normal((2, config.head_size, config.width)) / np.sqrt(config.width)
-        self.query, self.key = (nn.Parameter(torch.from_numpy(one).float()) for one in drawn)
+        self.query, self.key = (nn.Parameter(torch.from_numpy(matrix).float()) for matrix in drawn)
         self.scale = nn.Parameter(torch.ones(())) if config.learned_scale else None
         if config.policy is None:
             self.unit = config.alpha_number() / (1.0 if config.cosine else config.head_size**0.5)
@@ -289,8 +289,8 @@ def find(config: Config, task: Task) -> Found:
     same rows. Chapter: length_extrapolation.
 
     >>> small = Config(width=8, head_size=8, sequence=8)
-    >>> found = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
-    >>> [one["n"] for one in found.measured], found.losses[-1] < found.losses[0]
+    >>> result = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
+    >>> [row["n"] for row in result.measured], result.losses[-1] < result.losses[0]
     ([8, 32], True)
     """
     model, losses = trained(config, task)
@@ -300,11 +300,11 @@ def find(config: Config, task: Task) -> Found:
     with torch.no_grad():
         lengths = dict.fromkeys([config.sequence, *task.lengths])
         trials = (trial(config, task, model, n) for n in lengths)
-        found = of_lengths(trials, config.sequence, config.head_size)
+        tests = of_lengths(trials, config.sequence, config.head_size)
     learned = None
     if isinstance(model, Transformer):
-        learned = [[one.tolist() for one in block] for block in model.gains()]
-    return Found(losses.tolist(), None, found, learned)
+        learned = [[gain.tolist() for gain in block] for block in model.gains()]
+    return Found(losses.tolist(), None, tests, learned)
 
 
 def trained(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
@@ -326,7 +326,7 @@ def rows_of(
     else:  # from many queries the tasks are learned sooner
         queries = max(QUERIES, min(n, config.sequence) // 3)
         drawn = sequences(task, config.sequence, n, rng, sets, queries)
-    return [torch.from_numpy(one) for one in (*drawn.read, drawn.answer, drawn.needle)]
+    return [torch.from_numpy(array) for array in (*drawn.read, drawn.answer, drawn.needle)]
 
 
 def batches(config: Config, task: Task) -> Iterator[list[Tensor]]:
@@ -371,12 +371,12 @@ def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
             part = {"logits": model(*read).flatten(0, 1)[:, None]}
             part["token"] = torch.zeros_like(needle).flatten()
         parts.append({**part, "needle": needle.flatten()})
-    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    logits, meant, token = (whole.pop(name).numpy() for name in ("logits", "needle", "token"))
-    said: dict[str, Any] = {name: float(each.double().mean()) for name, each in whole.items()}
-    if said:
-        said["answers"] = {law: said.pop(law) for law in LAWS if law in said}
-    return Trial(n, logits, meant, token, said)
+    rows = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    logits, needles, token = (rows.pop(name).numpy() for name in ("logits", "needle", "token"))
+    results: dict[str, Any] = {name: float(each.double().mean()) for name, each in rows.items()}
+    if results:
+        results["answers"] = {law: results.pop(law) for law in LAWS if law in results}
+    return Trial(n, logits, needles, token, results)
 
 
 def _answered(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, Tensor]:
@@ -384,13 +384,13 @@ def _answered(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, T
     seen, spoken = _seen(model, tokens)
     right = spoken[:, -QUERIES:].argmax(dim=-1) == answer
     lost = _lost(spoken, answer)
-    found = {"logits": seen, "answer_loss": lost, "accuracy": right.flatten().float()}
+    columns = {"logits": seen, "answer_loss": lost, "accuracy": right.flatten().float()}
     length = model.config.sequence
     # A law over what it is at n₀ is for a model without one of its own.
     for law in LAWS if model.config.policy is None and model.config.law == "none" else ():
         with rescale(factor=named_law(law, length), train_length=length):
-            found[law] = _lost(model(tokens), answer)
-    return found
+            columns[law] = _lost(model(tokens), answer)
+    return columns
 
 
 def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
@@ -412,16 +412,16 @@ def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 def last_logits(model: Transformer, tokens: Tensor, queries: int) -> tuple[Tensor, Tensor]:
     """Return the logits of the last queries, (sets, all heads, queries, n), and what is said."""
-    found: list[Tensor] = []
+    logits: list[Tensor] = []
     sets, n = tokens.shape
 
     def see(layer: str, number: int, call: Call, output: Tensor) -> None:
         last, _ = choose(call, output, range(sets), range(n - queries, n))
-        found.append(logits_of(last))
+        logits.append(logits_of(last))
 
     with Observer(model, see).at_work():
         spoken = model(tokens)
-    return torch.cat(found, dim=1), spoken
+    return torch.cat(logits, dim=1), spoken
 
 
 # --- measurements ---------------------------------------------------------------------------------
@@ -434,25 +434,25 @@ def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, A
     `heads`, the t* of each that has rows, on these. The laws of a model with a policy or a law of
     its own are none: it is measured at that.
     """
-    found: list[dict[str, Any]] = []
-    for n, heads, needle, token, said in tested:
+    tests: list[dict[str, Any]] = []
+    for n, heads, needle, token, results in tested:
         here = np.arange(len(needle))
-        if not found:
+        if not tests:
             shifted = heads - heads.max(axis=-1, keepdims=True)
             weights = np.exp(shifted[here, :, needle]) / np.exp(shifted).sum(axis=-1)
             of_token = [np.bincount(token, row, minlength=BYTES) for row in weights.T]
             head_of = np.argmax(of_token, axis=0)
         logits = heads[here, head_of[token]]
-        if not found:
+        if not tests:
             foresee = foresight(logits, needle)
-        own_law = bool(said) and not said["answers"]
-        one = measured(logits, needle, {} if own_law else multipliers(n, length, d))
-        found.append({**one, **foresee(logits.shape[1]), **said, "n": n})
+        own_law = bool(results) and not results["answers"]
+        numbers = measured(logits, needle, {} if own_law else multipliers(n, length, d))
+        tests.append({**numbers, **foresee(logits.shape[1]), **results, "n": n})
         if heads.shape[1] > 1:
             rows = [head_of[token] == head for head in np.unique(head_of[token])]
-            best = [measured(logits[some], needle[some])["best"] for some in rows]
-            found[-1]["heads"] = [{"best": one} for one in best]
-    return found
+            best = [measured(logits[own_rows], needle[own_rows])["best"] for own_rows in rows]
+            tests[-1]["heads"] = [{"best": multiplier} for multiplier in best]
+    return tests
 
 
 def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], dict[str, float]]:
@@ -491,9 +491,9 @@ def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], 
 def _gaps(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
     """Return the needle's logit less the mean of the others, for each row."""
     n = logits.shape[1]
-    meant = logits[np.arange(len(logits)), needle].astype(np.float64)
-    rest: FloatArray = logits.sum(axis=1, dtype=np.float64) - meant
-    gaps: FloatArray = meant - rest / (n - 1.0)
+    target = logits[np.arange(len(logits)), needle].astype(np.float64)
+    rest: FloatArray = logits.sum(axis=1, dtype=np.float64) - target
+    gaps: FloatArray = target - rest / (n - 1.0)
     return gaps
 
 
@@ -508,30 +508,30 @@ def measured(
     that makes the loss least, to 1e-6 of it; `least` the smallest one whose loss is above that by
     0.1 at most; `laws` the loss under multipliers with names. Chapter: length_extrapolation.
 
-    >>> found = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
-    >>> found["gap"], found["variance"], round(found["weight"], 3)
+    >>> row = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
+    >>> row["gap"], row["variance"], round(row["weight"], 3)
     (1.5, 1.0, 0.628)
     """
     number, n = logits.shape
     below = logits - logits.max(axis=1, keepdims=True)
-    meant = below[np.arange(number), needle].astype(np.float64)
+    target = below[np.arange(number), needle].astype(np.float64)
 
-    losses = _losses(below, meant, 1.0)
+    losses = _losses(below, target, 1.0)
     return {
         "n": n,
         **_of_others(logits, needle),
         "weight": float(np.exp(-losses).mean()),
         "loss": float(losses.mean()),
-        **_best_multiplier(below, meant),
-        "laws": {name: float(_losses(below, meant, t).mean()) for name, t in (laws or {}).items()},
+        **_best_multiplier(below, target),
+        "laws": {name: float(_losses(below, target, t).mean()) for name, t in (laws or {}).items()},
     }
 
 
-def _losses(below: FloatArray, meant: FloatArray, t: float) -> FloatArray:
+def _losses(below: FloatArray, target: FloatArray, t: float) -> FloatArray:
     """Return −log P of each row under a multiplier, from logits `below` the row's largest."""
     sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
-    found: FloatArray = np.log(sums) - t * meant
-    return found
+    losses: FloatArray = np.log(sums) - t * target
+    return losses
 
 
 def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
@@ -550,7 +550,7 @@ def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
     return {name: float(value) for name, value in values.items()}
 
 
-def _best_multiplier(below: FloatArray, meant: FloatArray) -> dict[str, float]:
+def _best_multiplier(below: FloatArray, target: FloatArray) -> dict[str, float]:
     """Return t*, its loss, and the least multiplier that is good enough."""
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
@@ -558,7 +558,7 @@ def _best_multiplier(below: FloatArray, meant: FloatArray) -> dict[str, float]:
         weights = np.exp(np.exp(log_t) * below)
         sums = weights.sum(axis=1, dtype=np.float64)
         weights *= below
-        return float((weights.sum(axis=1, dtype=np.float64) / sums - meant).mean())
+        return float((weights.sum(axis=1, dtype=np.float64) / sums - target).mean())
 
     end, lowest = float(np.log(MOST)), 1.0 / MOST
     if slope(end) <= 0.0:
@@ -567,10 +567,10 @@ def _best_multiplier(below: FloatArray, meant: FloatArray) -> dict[str, float]:
         best = lowest
     else:
         best = float(np.exp(brentq(slope, -end, end, xtol=1e-6)))
-    best_loss = float(_losses(below, meant, best).mean())
+    best_loss = float(_losses(below, target, best).mean())
 
     def excess(t: float) -> float:
-        return float(_losses(below, meant, t).mean()) - best_loss - SLACK
+        return float(_losses(below, target, t).mean()) - best_loss - SLACK
 
     least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))
     return {"best": best, "least": least}

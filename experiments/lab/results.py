@@ -90,9 +90,9 @@ def plain(value: Any, digits: int) -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
-        return {name: plain(one, digits) for name, one in value.items()}
+        return {name: plain(entry, digits) for name, entry in value.items()}
     if isinstance(value, list):
-        return [plain(one, digits) for one in value]
+        return [plain(entry, digits) for entry in value]
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value

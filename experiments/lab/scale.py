@@ -47,20 +47,20 @@ class Sizes:
 
     def records(self) -> dict[str, Tensor]:
         """Return what was recorded, the records first."""
-        means = [one / count for one, count in zip(self.sums, self.counts, strict=True)]
+        means = [total / count for total, count in zip(self.sums, self.counts, strict=True)]
         return {"norms": torch.stack(self.norms), "slopes": torch.stack(means)}
 
 
 def _products(layer: Attention, *, gradient: bool) -> Tensor:
     """Return ⟨W, W⟩ or ⟨W, ∂L/∂W⟩ of each head's W_q, W_k and W_v, biases counted, (3, heads)."""
     heads = (3, layer.config.heads, -1)
-    found = torch.zeros(())
+    products = torch.zeros(())
     for parameter in layer.input.weight, layer.input.bias:
         other = parameter.grad if gradient else parameter
         if other is None:
             raise ValueError("gradients must be there: call after the backward pass")
-        found = found.to(parameter) + (parameter * other).reshape(heads).sum(dim=-1)
-    return found
+        products = products.to(parameter) + (parameter * other).reshape(heads).sum(dim=-1)
+    return products
 
 
 def samples(model: Transformer, parts: data.Split, windows: int) -> FloatArray:
@@ -70,17 +70,20 @@ def samples(model: Transformer, parts: data.Split, windows: int) -> FloatArray:
     texts, and the rest is NaN.
     """
     shape = 2, TEXTS, model.config.depth, model.config.heads
-    found = np.full(shape, np.nan)
-    for row, part in zip(found, parts, strict=True):
+    gradients = np.full(shape, np.nan)
+    for row, part in zip(gradients, parts, strict=True):
         texts = _texts(part, model.config.sequence, windows)
         row[: len(texts)] = scale_gradient(model, texts, _loss).samples
-    return found
+    return gradients
 
 
 def _texts(part: Text, sequence: int, windows: int) -> list[Batch]:
-    whole = data.validation_batch(part, sequence=sequence, windows=TEXTS * windows)
-    full = len(whole.inputs) // windows * windows
-    return [Batch(*(tokens[i : i + windows] for tokens in whole)) for i in range(0, full, windows)]
+    windows_of_part = data.validation_batch(part, sequence=sequence, windows=TEXTS * windows)
+    full = len(windows_of_part.inputs) // windows * windows
+    return [
+        Batch(*(tokens[i : i + windows] for tokens in windows_of_part))
+        for i in range(0, full, windows)
+    ]
 
 
 def _loss(model: nn.Module, batch: Batch) -> Tensor:

@@ -215,9 +215,9 @@ def _widened(sweep: Sweep) -> Sweep:
             if missing or further is None or not RATES[0] <= further <= RATES[1]:
                 continue
             added += [
-                replace(one, training=replace(one.training, learning_rate=further))
-                for one in sweep.settings
-                if (one.variant, one.training.learning_rate) == (variant, best)
+                replace(setting, training=replace(setting.training, learning_rate=further))
+                for setting in sweep.settings
+                if (setting.variant, setting.training.learning_rate) == (variant, best)
             ]
         if not added:
             return sweep
@@ -262,7 +262,9 @@ def run(
             stack.enter_context(writing(sweep.results))
             sweep.results.touch()
             finished = _read(sweep)
-            pending = {one.key: one for one in sweep.settings if one.key not in finished}
+            pending = {
+                setting.key: setting for setting in sweep.settings if setting.key not in finished
+            }
             pool = executor or stack.enter_context(processes(workers or cores()))
             # Without smoothing the time left comes from the mean over all runs of this call.
             options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
@@ -280,12 +282,12 @@ def _run(
     sweep: Sweep, pending: Sequence[Setting], pool: Executor, count: Callable[[], object]
 ) -> None:
     """Write the result of each run when it is there; after a failure no other run is begun."""
-    futures = {pool.submit(_work, one): one for one in pending}
+    futures = {pool.submit(_work, setting): setting for setting in pending}
     waiting = set(futures)
     try:
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=lambda one: one.exception() is not None):
+            for future in sorted(done, key=lambda future: future.exception() is not None):
                 if reason := future.exception():
                     raise SweepError(
                         f"the run of variant {futures[future].variant!r} failed: "
@@ -302,7 +304,9 @@ def _run(
 def _run_together(sweep: Sweep) -> None:
     """Train what is pending by all processes of torchrun; the first one reads and writes."""
     finished = parallel.of_first(list(_read(sweep)))
-    for setting in {one.key: one for one in sweep.settings if one.key not in finished}.values():
+    for setting in {
+        setting.key: setting for setting in sweep.settings if setting.key not in finished
+    }.values():
         line = _work(setting)
         if parallel.place()[0] == 0:
             sweep.results.parent.mkdir(parents=True, exist_ok=True)
@@ -319,9 +323,9 @@ def outcomes(sweep: Sweep) -> list[Outcome]:
     lines = _read(sweep)
     try:
         return [
-            Outcome(one, results.decoded(lines[one.key], one))
-            for one in sweep.settings
-            if one.key in lines
+            Outcome(setting, results.decoded(lines[setting.key], setting))
+            for setting in sweep.settings
+            if setting.key in lines
         ]
     except (KeyError, ValueError, TypeError) as error:
         raise SweepError(f"{sweep.results} has a damaged run: {error}") from error

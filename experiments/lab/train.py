@@ -254,11 +254,11 @@ def train_model(
     kept = every[:diverged_at]
     at = training.recorded_at(kept.size)
     recorded = {
-        name: torch.stack([one[name] for one in records]).to(dtype).double().cpu().numpy()
+        name: torch.stack([record[name] for record in records]).to(dtype).double().cpu().numpy()
         for name in records[0]
     }
     if training.record_scale:
-        recorded |= {name: one.double().cpu().numpy() for name, one in sizes.records().items()}
+        recorded |= {name: size.double().cpu().numpy() for name, size in sizes.records().items()}
     samples = None
     if training.record_scale and not bad.size:
         with as_written(model, training):
@@ -288,8 +288,8 @@ def batches_of(
     shape = {"sequence": config.sequence, "batch": batch}
     shape |= {"steps": training.steps, "seed": training.seed}
     if masked is not None:
-        for whole in data.batches(text, **shape, masked=masked):
-            yield [torch.from_numpy(t[process::processes]).to(device) for t in whole]
+        for arrays in data.batches(text, **shape, masked=masked):
+            yield [torch.from_numpy(t[process::processes]).to(device) for t in arrays]
         return
     tokens = torch.tensor(text, device=device)
     window = torch.arange(config.sequence + 1, device=device)
@@ -324,26 +324,26 @@ def _recorded(model: Transformer, inputs: Tensor, training: Training) -> dict[st
     """Return what the model does to a batch."""
     ratios: list[Tensor] = []
     model(inputs, ratios)
-    found = {"branch_ratios": torch.stack(ratios)}
+    readings = {"branch_ratios": torch.stack(ratios)}
     if training.record_attention:
-        found |= _attention(model, inputs)
+        readings |= _attention(model, inputs)
     if training.record_gains and all(model.gains()):
-        found["gains"] = torch.stack([torch.stack(block) for block in model.gains()])
-    return found
+        readings["gains"] = torch.stack([torch.stack(block) for block in model.gains()])
+    return readings
 
 
 @torch.no_grad()
 def _readings(model: Transformer, text: Text, training: Training) -> FloatArray:
     """Return `Run.readings`."""
     own, length = model.config.law != "none" or model.config.policy, model.config.sequence
-    found = []
+    rows = []
     for batch in windows_of(text, training):
         row = [read(model, batch)]
         for law in () if own else READING_LAWS:
             with rescale(factor=named_law(law, length), train_length=length):
                 row.append(read(model, batch))
-        found.append(row)
-    return np.array(found)
+        rows.append(row)
+    return np.array(rows)
 
 
 def windows_of(text: Text, training: Training) -> Iterator[Batch]:

@@ -29,7 +29,7 @@ def measured(name: str) -> Record:
     """
     kept = path_of(f"real_heads_{name}")
     large = name in SUMMARIES
-    found = resume(
+    record = resume(
         inputs.folder() / "measured" / kept.name if large else kept,
         parts.PARTS[name](),
         command=COMMAND,
@@ -37,8 +37,8 @@ def measured(name: str) -> Record:
         made=made("numpy", "scipy", "torch", "transformers", threads=THREADS),
     )
     if large:
-        means = tuple(summarised(name, found.entries))
-        save(kept, found._replace(entries=means))
+        means = tuple(summarised(name, record.entries))
+        save(kept, record._replace(entries=means))
     return load(kept)
 
 

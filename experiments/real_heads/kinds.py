@@ -48,11 +48,11 @@ def text(kind: str) -> str:
 
     Raises ValueError where it is not what was measured, CalledProcessError where it cannot be had.
     """
-    whole = KINDS.get(kind, inputs.numbered_kjv)()
-    digest = hashlib.sha256(whole.encode()).hexdigest()
+    characters = KINDS.get(kind, inputs.numbered_kjv)()
+    digest = hashlib.sha256(characters.encode()).hexdigest()
     if digest != SHA256[kind]:
         raise ValueError(f"the text {kind!r} is not what was measured: its sha256 is {digest}")
-    return whole
+    return characters
 
 
 def passage(kind: str, number: int, of: int, tokens: int) -> str:
@@ -60,13 +60,13 @@ def passage(kind: str, number: int, of: int, tokens: int) -> str:
 
     The windows begin at equal distances, each at the first new line, or space if that is far.
     """
-    whole = text(kind)
-    begin = round((number + 0.5) / of * len(whole))
+    characters = text(kind)
+    begin = round((number + 0.5) / of * len(characters))
     for mark in "\n", " ":
-        next_ = whole.find(mark, begin, begin + 400)
+        next_ = characters.find(mark, begin, begin + 400)
         if next_ >= 0:
             break
-    return whole[next_ + 1 : next_ + 1 + ROOM * tokens]
+    return characters[next_ + 1 : next_ + 1 + ROOM * tokens]
 
 
 def window(model: Model, kind: str, number: int, of: int, tokens: int) -> list[int]:
@@ -101,7 +101,7 @@ def _news() -> str:
 
 def _dialogue() -> str:
     talks = json.loads(inputs.installed("chitchat-dataset").read_text("utf-8")).values()
-    return _joined(islice((one for one in map(_talk, talks) if len(one) >= TALK), TALKS))
+    return _joined(islice((talk for talk in map(_talk, talks) if len(talk) >= TALK), TALKS))
 
 
 def _talk(talk: dict[str, Any]) -> str:
@@ -122,7 +122,8 @@ def _mail() -> str:
 def _licence() -> str:
     files = _packed("spdx-license-list", r"package/licenses/.*\.json")
     texts = (json.loads(file)["licenseText"] for file in files)
-    return _joined(one for one in texts if one.isascii())  # the others are not all in English
+    # the others are not all in English
+    return _joined(licence for licence in texts if licence.isascii())
 
 
 def _manual() -> str:

@@ -60,21 +60,25 @@ def measure(
     count = len(asked) - len(ends)
 
     def see(logits: Tensor, _: Tensor, outs: Tensor) -> dict[str, Table]:
-        some, step = logits[:, :count], outs.shape[-1] // COMPONENTS
+        chosen, step = logits[:, :count], outs.shape[-1] // COMPONENTS
         outputs = outs[:, count:, ::step].numpy()
-        return {"whole": tails(some), "rest": tails(some[..., 1:]), "outputs": {"some": outputs}}
+        return {
+            "whole": tails(chosen),
+            "rest": tails(chosen[..., 1:]),
+            "outputs": {"some": outputs},
+        }
 
-    found = rows.measure(model, ids, asked, see)
-    whole, rest = (rows.parted(found[name], places) for name in ("whole", "rest"))
-    return list(map(heads, whole, rest)), found["outputs"]["some"].swapaxes(0, 1)
+    tables = rows.measure(model, ids, asked, see)
+    all_keys, rest = (rows.parted(tables[name], places) for name in ("whole", "rest"))
+    return list(map(heads, all_keys, rest)), tables["outputs"]["some"].swapaxes(0, 1)
 
 
-def heads(whole: Table, rest: Table) -> Fields:
+def heads(all_keys: Table, rest: Table) -> Fields:
     """Return of each head the mean rows of a text, and Λ and t½ (rest) of every row."""
     return {
-        "n": float(whole["n"].mean()),
-        "range": short(whole["range"].mean(1)),
-        "largest": short(whole["largest"].mean(1)),
+        "n": float(all_keys["n"].mean()),
+        "range": short(all_keys["range"].mean(1)),
+        "largest": short(all_keys["largest"].mean(1)),
         "largest_rest": short(rest["largest"].mean(1)),
         "tail": short(rest["tail"]),
         "half": short(rest["half"]),

@@ -101,8 +101,8 @@ def _both_sides(name: str, index: int) -> Fields:
         places = np.arange(1, len(ids) - 1)
         if name == "MiniLM":
             [places] = rows.at_lengths([len(ids)], ROWS, index)
-        found = rows.measure(model.module, ids, places, lambda *c: {"rows": rows.row_table(*c)})
-        tables.append(heads(found["rows"]))
+        measured = rows.measure(model.module, ids, places, lambda *c: {"rows": rows.row_table(*c)})
+        tables.append(heads(measured["rows"]))
     lengths = ANTIBODY_LENGTHS if name == "AntiBERTy" else [len(ids) for ids in texts]
     return {"lengths": list(lengths), "heads": tables}
 
@@ -113,35 +113,35 @@ def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
     ids = window(model, index, lengths[-1])
     places = rows.at_lengths(lengths, ROWS, index)
     asked = np.concatenate(places)
-    meant = rows.meant(ids, asked)
+    targets = rows.meant(ids, asked)
 
     def see(logits: Tensor, *rest: Tensor) -> dict[str, rows.Table]:
-        of_needles = {name: rows.needle_table(logits, at) for name, at in meant.items()}
+        of_needles = {name: rows.needle_table(logits, at) for name, at in targets.items()}
         return {"rows": rows.row_table(logits, *rest), **of_needles}
 
-    found = rows.measure(model.module, ids, asked, see)
-    by_length = {name: parted(table, places) for name, table in found.items()}
+    measured = rows.measure(model.module, ids, asked, see)
+    by_length = {name: parted(table, places) for name, table in measured.items()}
     return {
         "lengths": list(lengths),
         "heads": [heads(table) for table in by_length["rows"]],
-        "needles": {name: [means(table) for table in by_length[name]] for name in meant},
+        "needles": {name: [means(table) for table in by_length[name]] for name in targets},
     }
 
 
-def heads(found: rows.Table) -> Fields:
+def heads(table: rows.Table) -> Fields:
     """Return the mean rows of each head, beside normal rows of the same n and α."""
-    n, variance, rest = (found[name] for name in ("n", "variance", "variance_rest"))
+    n, variance, rest = (table[name] for name in ("n", "variance", "variance_rest"))
     random = rows.random_collision(n, np.sqrt(variance))
     random_rest = rows.random_collision(n - 1.0, np.sqrt(rest))
     return {
         "n": short(n.mean(1)),
         "alpha": short(np.sqrt(variance.mean(1))),
         "alpha_rest": short(np.sqrt(rest.mean(1))),
-        "keys": short(1.0 / found["collision"].mean(1)),
-        "keys_rest": short(1.0 / found["collision_rest"].mean(1)),
-        "entropy": short(found["entropy"].mean(1)),
-        "output": short(np.sqrt(found["output_ratio"].mean(1))),
-        "first": short(found["first"].mean(1)),
+        "keys": short(1.0 / table["collision"].mean(1)),
+        "keys_rest": short(1.0 / table["collision_rest"].mean(1)),
+        "entropy": short(table["entropy"].mean(1)),
+        "output": short(np.sqrt(table["output_ratio"].mean(1))),
+        "first": short(table["first"].mean(1)),
         "random_keys": short(1.0 / random.mean(1)),
         "random_keys_rest": short(1.0 / random_rest.mean(1)),
     }
@@ -230,10 +230,10 @@ def slopes() -> Work:
 def _slopes(index: int) -> Fields:
     model = MODELS["SmolLM2"]()
     ids = window(model, index, 2 * SHORT + 1, SHIFT)
-    found = scale_gradient(
+    gradient = scale_gradient(
         model.module, [ids], lambda _, ids: losses_of(model, ids)[SHORT // 2 :].mean()
     )
-    return {"late": short(found.value.flatten())}
+    return {"late": short(gradient.value.flatten())}
 
 
 def layers() -> Work:
@@ -305,8 +305,8 @@ def _short(name: str, index: int) -> Fields:
         [table], [output] = laws.measure(model.module, ids, [places], np.array([0]))
         tables.append(table)
         outputs.append(short(output))
-    found: Fields = {"lengths": [len(ids) for ids in texts], "heads": tables}
-    return {**found, "outputs": outputs} if len(texts) > 1 else found
+    fields: Fields = {"lengths": [len(ids) for ids in texts], "heads": tables}
+    return {**fields, "outputs": outputs} if len(texts) > 1 else fields
 
 
 def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:

@@ -40,12 +40,12 @@ LARGEST_ALPHA = 60.0
 @torch.no_grad()
 def of_each_call(model: nn.Module, ids: Sequence[int], see: Callable[[Call, Tensor], T]) -> list[T]:
     """Run the model on a text, and return what is seen of each call of attention and its output."""
-    found: list[T] = []
+    results: list[T] = []
     inside: Any = model.base_model  # no logits over the vocabulary
-    observer = Observer(inside, lambda layer, number, call, out: found.append(see(call, out)))
+    observer = Observer(inside, lambda layer, number, call, out: results.append(see(call, out)))
     with observer.at_work():
         inside(torch.tensor([list(ids)]))
-    return found
+    return results
 
 
 def measure(
@@ -66,12 +66,13 @@ def measure(
         values = values.repeat_interleave(len(logits) // len(values), 0)
         return see(logits, values, outs[0].double())
 
-    found = of_each_call(model, ids, tables)
+    results = of_each_call(model, ids, tables)
     return {
         name: {
-            column: np.concatenate([of_call[name][column] for of_call in found]) for column in table
+            column: np.concatenate([of_call[name][column] for of_call in results])
+            for column in table
         }
-        for name, table in found[0].items()
+        for name, table in results[0].items()
     }
 
 
@@ -95,7 +96,7 @@ def row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
     square = (counts @ values.square()).sum(-1) / number - mean.square().sum(-1)
     spread = square * number / (number - 1.0).clamp(min=1.0)
     output = (outs - mean).square().sum(-1) + spread / number
-    found = {
+    columns = {
         "n": number,
         "variance": _moments(logits)[1],
         "variance_rest": _moments(rest)[1],
@@ -105,7 +106,7 @@ def row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
         "first": weights[..., 0],
         "output_ratio": output / spread.clamp(min=1e-30),
     }
-    return {name: one.numpy() for name, one in found.items()}
+    return {name: column.numpy() for name, column in columns.items()}
 
 
 def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table:
@@ -117,16 +118,16 @@ def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table
     Ahead at n: the loss with n keys of which the others are as here, the first key for itself.
     """
     place = torch.from_numpy(np.maximum(at, 0)).expand(logits.shape[:2])[..., None]
-    meant = logits.gather(-1, place)
-    known = torch.from_numpy(at > 0) & (meant[..., 0] > -math.inf)
+    target = logits.gather(-1, place)
+    known = torch.from_numpy(at > 0) & (target[..., 0] > -math.inf)
     known &= (logits > -math.inf).sum(-1) >= 4
     others = logits.scatter(-1, place, -math.inf)
     mean, variance, centred = _moments(others[..., 1:])
-    gap = meant[..., 0] - mean
+    gap = target[..., 0] - mean
     kappa = centred.logsumexp(-1) - (centred > -math.inf).sum(-1).double().log()
-    beside = others - meant
+    beside = others - target
     sink, crowd = beside[..., 0], kappa - gap
-    found = {
+    columns = {
         "gap_rest": gap,
         "variance_rest": variance,
         "slope_rest": (centred.softmax(-1) * centred.clamp(min=-1e300)).sum(-1),
@@ -135,14 +136,14 @@ def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table
         "weight": torch.sigmoid(-beside.logsumexp(-1)),
     }
     for n in ahead:
-        found[f"ahead {n}"] = functional.softplus(torch.logaddexp(sink, crowd + math.log(n - 2)))
-    return {name: one.where(known, math.nan).numpy() for name, one in found.items()}
+        columns[f"ahead {n}"] = functional.softplus(torch.logaddexp(sink, crowd + math.log(n - 2)))
+    return {name: column.where(known, math.nan).numpy() for name, column in columns.items()}
 
 
 def short(number: Any, digits: int = 5) -> Any:
     """Return numbers with so many digits, None for those that are not finite."""
     if isinstance(number, np.ndarray | list | tuple):
-        return [short(one, digits) for one in number]
+        return [short(entry, digits) for entry in number]
     return float(f"{number:.{digits}g}") if math.isfinite(number) else None
 
 
@@ -181,7 +182,7 @@ def at_lengths(lengths: Sequence[int], rows: int, seed: int) -> list[Places]:
 
 def parted(table: Table, places: Sequence[Places]) -> list[Table]:
     """Return the table of each length, from one of all their places one after the other."""
-    ends = np.cumsum([len(some) for some in places])[:-1]
+    ends = np.cumsum([len(group) for group in places])[:-1]
     columns = {name: np.split(column, ends, axis=1) for name, column in table.items()}
     return [{name: columns[name][i] for name in columns} for i in range(len(places))]
 

@@ -107,23 +107,26 @@ def recorded(shown: Shown) -> Fields:
         }
 
     places = np.arange(len(ids))
-    meant = shown.meant(ids, places) if shown.meant else np.full(len(ids), -1)
+    targets = shown.meant(ids, places) if shown.meant else np.full(len(ids), -1)
     of_layers = rows.of_each_call(model.module, ids, see)
     tokens = [model.writes(token).strip() for token in ids]
-    return {"tokens": tokens, "meant": meant.tolist(), **of_layers[shown.layer]}
+    return {"tokens": tokens, "meant": targets.tolist(), **of_layers[shown.layer]}
 
 
 def packed(vectors: FloatArray) -> Fields:
     """Return vectors as whole numbers and their units, both as text."""
     units = np.abs(vectors).max(axis=-1) / WHOLE
-    whole = np.rint(vectors / units[:, None]).astype(int)
-    return {"units": short(units, 4), "whole": [",".join(map(str, row)) for row in whole.tolist()]}
+    integers = np.rint(vectors / units[:, None]).astype(int)
+    return {
+        "units": short(units, 4),
+        "whole": [",".join(map(str, row)) for row in integers.tolist()],
+    }
 
 
 def unpacked(table: Fields) -> FloatArray:
     """Return the vectors."""
-    whole = np.array([line.split(",") for line in table["whole"]], dtype=float)
-    vectors: FloatArray = whole * np.array(table["units"])[:, None]
+    integers = np.array([line.split(",") for line in table["whole"]], dtype=float)
+    vectors: FloatArray = integers * np.array(table["units"])[:, None]
     return vectors
 
 
@@ -134,6 +137,6 @@ def random_keys(n: int) -> list[list[float]]:
         columns = [1.0 / collision_probability(softmax(scores, alpha)) for alpha in ALPHAS]
         return np.stack(columns, axis=-1)
 
-    found = sampling.sample(Normal(), n, statistic, rows=20_000, seed=n)
-    lines: list[list[float]] = short(found.quantile(list(QUANTILES)).value.T, 4)
+    sample = sampling.sample(Normal(), n, statistic, rows=20_000, seed=n)
+    lines: list[list[float]] = short(sample.quantile(list(QUANTILES)).value.T, 4)
     return lines

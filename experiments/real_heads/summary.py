@@ -57,13 +57,13 @@ def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
 
 def interval(of_texts: NDArray[Any], statistic: Any = mean) -> list[FloatArray]:
     """Return a statistic of the texts, the first axis, and the ends of its interval."""
-    whole = statistic(of_texts)
-    if len(of_texts) == 1 or not whole.size:
-        return [whole, *np.full((2, *whole.shape), np.nan)]
+    value = statistic(of_texts)
+    if len(of_texts) == 1 or not value.size:
+        return [value, *np.full((2, *value.shape), np.nan)]
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(of_texts), size=(RESAMPLED, len(of_texts)))
-    several = np.array([statistic(of_texts[one]) for one in drawn])
-    return [whole, *np.nanpercentile(several, INTERVAL, axis=0)]
+    several = np.array([statistic(of_texts[texts]) for texts in drawn])
+    return [value, *np.nanpercentile(several, INTERVAL, axis=0)]
 
 
 def slopes(x: FloatArray, y: FloatArray, of: Callable[..., Any]) -> list[Any]:
@@ -78,7 +78,7 @@ def slopes(x: FloatArray, y: FloatArray, of: Callable[..., Any]) -> list[Any]:
         at = at - at.mean()
         return np.asarray((at[:, None] * values).sum(0) / (at * at).sum())
 
-    return [brief(one) for one in interval(np.arange(len(x)), slope)]
+    return [brief(number) for number in interval(np.arange(len(x)), slope)]
 
 
 def each(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -101,7 +101,8 @@ def spreads(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
 def column(tables: Sequence[Any], name: str) -> FloatArray:
     """Return a number of tables, or of the tables of several texts, as an array; NaN for None."""
     return np.array(
-        [column(one, name) if isinstance(one, list) else one[name] for one in tables], dtype=float
+        [column(table, name) if isinstance(table, list) else table[name] for table in tables],
+        dtype=float,
     )
 
 
@@ -143,8 +144,8 @@ def _columns(tables: list[Fields]) -> Fields:
     columns: Fields = {"n": brief(column(tables, "n").mean())}
     for name in tables[0]:
         if name != "n":
-            whole, low, high = interval(column(tables, name))
-            columns[name] = brief(whole)
+            middle, low, high = interval(column(tables, name))
+            columns[name] = brief(middle)
             if name in WITH_INTERVALS and len(tables) > 1:
                 columns |= {f"{name}_low": brief(low), f"{name}_high": brief(high)}
     return columns
@@ -152,17 +153,17 @@ def _columns(tables: list[Fields]) -> Fields:
 
 def repeats(entries: Sequence[Entry]) -> Iterator[Entry]:
     """Yield what is known of the heads that look for what followed when this was said before."""
-    found = ((entry.at["tokens"], entry.found["needle"]) for entry in entries)
-    return needles(("repeat", n, "repeats", table) for n, table in found)
+    lines = ((entry.at["tokens"], entry.found["needle"]) for entry in entries)
+    return needles(("repeat", n, "repeats", table) for n, table in lines)
 
 
-def needles(found: Iterable[tuple[str, int, str, Fields]]) -> Iterator[Entry]:
+def needles(lines: Iterable[tuple[str, int, str, Fields]]) -> Iterator[Entry]:
     """Yield what is known of the heads that look for a needle, from (needle, n, run, table).
 
     They are those whose mean weight on it is LISTED at some length up to SHORT.
     """
     runs: dict[str, dict[tuple[int, str], list[Fields]]] = {}
-    for needle, n, run, table in found:
+    for needle, n, run, table in lines:
         runs.setdefault(needle, {}).setdefault((n, run), []).append(table)
     for needle, own in runs.items():
         weights = [mean(column(own[key], "weight")) for key in own if key[0] <= SHORT]
@@ -198,15 +199,15 @@ def _reach(gap: float | None, variance: float | None, sink: float | None) -> flo
 def laws(entries: Sequence[Entry]) -> Iterator[Entry]:
     """Yield the heads of each model at each length, and how they change with n."""
     for at, texts in by_run(entries):
-        grown = growth(texts)
+        changes = growth(texts)
         if "source" in at:
-            yield Entry({**at, "growth": "output"}, {"output": grown["output"]})
+            yield Entry({**at, "growth": "output"}, {"output": changes["output"]})
             continue
         of_texts = list(zip(*(text["heads"] for text in texts), strict=True))
         lengths = texts[0]["lengths"] if len(of_texts) > 1 else ["own"]
         for n, of_length in zip(lengths, of_texts, strict=True):
             yield Entry({**at, "length": n}, _means(of_length))
-        yield Entry({**at, "growth": "laws"}, grown)
+        yield Entry({**at, "growth": "laws"}, changes)
 
 
 def _means(tables: Sequence[Fields]) -> Fields:
@@ -228,15 +229,15 @@ def growth(texts: Sequence[Fields]) -> Fields:
     """
     tables = [text["heads"] for text in texts]
     n = np.log(column(tables, "n"))
-    found: Fields = {
+    changes: Fields = {
         "largest": slopes(n, np.log(column(tables, "largest")), each),
         "largest_rest": slopes(n, np.log(column(tables, "largest_rest")), each),
         "range": slopes(n, column(tables, "range"), each),
         "tail": slopes(np.log(n), np.log(column(tables, "tail")), medians),
     }
     if len(texts) >= FEWEST and texts[0].get("outputs"):
-        found["output"] = slopes(n, column(texts, "outputs"), spreads)
-    return found
+        changes["output"] = slopes(n, column(texts, "outputs"), spreads)
+    return changes
 
 
 SUMMARIES: dict[str, Callable[[Sequence[Entry]], Iterator[Entry]]] = {

@@ -44,16 +44,16 @@ class Verdict(NamedTuple):
 def all_of_them() -> list[Verdict]:
     """Return the verdicts on all predictions; FileNotFoundError where a record is missing."""
     judges = (atlas, needles, price, changes_of_scale, dispersion, vanishing, scales)
-    found = dict(chain.from_iterable(judge() for judge in judges))
+    numbers = dict(chain.from_iterable(judge() for judge in judges))
     verdicts = []
     for name, predicted in PREDICTIONS.items():
         ends: dict[str, tuple[float, float]] = predicted["ends"]
         judged = [
             between(name, what, value, *pair, _expected(*pair))
             for key, pair in ends.items()
-            for what, value in _one_by_one(key, found[name][key])
+            for what, value in _one_by_one(key, numbers[name][key])
         ]
-        others = {key: value for key, value in found[name].items() if key not in ends}
+        others = {key: value for key, value in numbers[name].items() if key not in ends}
         verdicts.append(Verdict(name, predicted["words"], tuple(judged), others))
     return verdicts
 
@@ -123,9 +123,9 @@ def atlas() -> Judged:
 
 def needle(kind: str, n: int) -> Numbers:
     """Return the heads that find a needle, at a length, in the shortest of the runs."""
-    found = record("repeats" if kind == "repeat" else "atlas")
-    best = np.array(found.find(needle=kind, weights="largest"), dtype=float)
-    table = found.select(needle=kind, length=n)[0].found
+    entries = record("repeats" if kind == "repeat" else "atlas")
+    best = np.array(entries.find(needle=kind, weights="largest"), dtype=float)
+    table = entries.select(needle=kind, length=n)[0].found
     finds = best[table["head"]] >= FINDS
     columns = {name: value for name, value in table.items() if isinstance(value, list)}
     return {name: np.array(value, dtype=float)[finds] for name, value in columns.items()}
@@ -151,9 +151,9 @@ def needles() -> Judged:
     both, ours, theirs = np.intersect1d(repeat["head"], plain["head"], return_indices=True)
     smaller = share(best_times(plain)[theirs] < best[ours]) if both.size else 0.0
     yield "N4", {"above 1": share(best > 1.0), "smaller": smaller, "both": both.size}
-    told, found = repeat[f"ahead {LAST}"], needle("repeat", LAST)["loss 1"]
-    near = share(abs(told - found) <= np.maximum(0.3, 0.25 * found))
-    yield "N5", {"share": near, "median error": np.median(found - told)}
+    predicted, loss = repeat[f"ahead {LAST}"], needle("repeat", LAST)["loss 1"]
+    near = share(abs(predicted - loss) <= np.maximum(0.3, 0.25 * loss))
+    yield "N5", {"share": near, "median error": np.median(loss - predicted)}
     more = needle("repeat", 8192)["loss 1"] - repeat["ahead 8192"]
     yield "N6", {"share": share(more > 0.0), "median": np.median(more)}
     measured = _reaches()
@@ -194,10 +194,10 @@ def of_beyond() -> dict[float, FloatArray]:
 
 def _by_times(entries: Sequence[Entry]) -> dict[float, list[list[float]]]:
     """Return the losses of the texts under each multiplier, the smallest first."""
-    found: dict[float, list[list[float]]] = {}
+    losses: dict[float, list[list[float]]] = {}
     for e in sorted(entries, key=lambda e: float(e.at["times"])):
-        found.setdefault(e.at["times"], []).append(e.found["losses"])
-    return found
+        losses.setdefault(e.at["times"], []).append(e.found["losses"])
+    return losses
 
 
 def least(times: FloatArray, losses: FloatArray) -> float:
@@ -234,19 +234,19 @@ def costs_of_layers() -> dict[float, FloatArray]:
     right = [e.found["losses"][0] for e in entries if e.at["layer"] is None]
     losses = _by_times([e for e in entries if e.at["layer"] is not None])
     by_layer = {times: np.reshape(of_all, (len(right), -1)).T for times, of_all in losses.items()}
-    return {times: (found - right).mean(axis=1) for times, found in by_layer.items()}
+    return {times: (of_layer - right).mean(axis=1) for times, of_layer in by_layer.items()}
 
 
 def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
     """Return what each change costs at each length, over the same texts as they are."""
     as_it_is = record("policies").select(policy="transformer", **{"as": "scale"})
     right = {e.at["text"]: np.array(e.found["losses"]) for e in as_it_is}
-    found: dict[str, list[FloatArray]] = {}
+    costs: dict[str, list[FloatArray]] = {}
     for e in record(part).select(**at):
         own = right[e.at["text"]]
         more = np.array(e.found["losses"])[: len(own)] - own
-        found.setdefault(e.at[field], []).append(more)
-    return {name: np.mean(several, axis=0) for name, several in found.items()}
+        costs.setdefault(e.at[field], []).append(more)
+    return {name: np.mean(several, axis=0) for name, several in costs.items()}
 
 
 def factors_of_faults() -> dict[str, float]:
@@ -296,23 +296,23 @@ def dispersion() -> Judged:
     n = max(parts.LONG_LENGTHS)
     spread = heads(n, "range", "laws", n)
     yield "L1", {"share": share(spread > math.log(n)), "median range": np.median(spread)}
-    rest, whole = changes("largest_rest"), changes("largest")
+    rest, all_keys = changes("largest_rest"), changes("largest")
     numbers = {"rest": np.median(rest), "below": share(rest < -0.75)}
-    yield "L2", {**numbers, "median": np.median(whole)}
+    yield "L2", {**numbers, "median": np.median(all_keys)}
     more = heads(LAST, "range", "laws") - heads(128, "range", "laws")
     yield "L3", {"share": share(more > 0.0), "median": np.median(more)}
 
 
 def vanishing() -> Judged:
     """Judge the law of vanishing variance."""
-    found, minilm = changes("output"), changes("output", "MiniLM")
-    yield "L4", {"falls": (found[:9] < 0.0).sum(), "median": np.median(found[:9])}
-    numbers = {"falls": share(found < 0.0), "median": np.median(found)}
+    smollm2, minilm = changes("output"), changes("output", "MiniLM")
+    yield "L4", {"falls": (smollm2[:9] < 0.0).sum(), "median": np.median(smollm2[:9])}
+    numbers = {"falls": share(smollm2 < 0.0), "median": np.median(smollm2)}
     yield "L5", {**numbers, "MiniLM": share(minilm < 0.0), "MiniLM median": np.median(minilm)}
     at = {"source": inputs.SOURCES[0], "growth": "output"}
-    found, minilm = (changes("output", model, **at) for model in ("SmolLM2", "MiniLM"))
-    numbers = {"first": (found[:9] < 0.0).sum(), "median of first": np.median(found[:9])}
-    numbers |= {"median": np.median(found), "MiniLM first": (minilm[:12] < 0.0).sum()}
+    smollm2, minilm = (changes("output", model, **at) for model in ("SmolLM2", "MiniLM"))
+    numbers = {"first": (smollm2[:9] < 0.0).sum(), "median of first": np.median(smollm2[:9])}
+    numbers |= {"median": np.median(smollm2), "MiniLM first": (minilm[:12] < 0.0).sum()}
     yield "L10", numbers
 
 
