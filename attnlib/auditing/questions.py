@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlib.auditing.response import (
+    NONE,
     Contents,
     Interval,
     Subject,
@@ -24,8 +25,6 @@ from attnlib.checking import FloatArray
 
 SHORT = 16
 """Rows that are looked at key by key."""
-NONE = 1e-36
-"""A weight that is not above this is that of a hidden key: a large sink leaves small ones."""
 STEEP = 1e-4
 """Types whose numbers are coarser than this are asked for larger differences of logits."""
 CURVED = 2e-3

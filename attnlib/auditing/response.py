@@ -22,6 +22,9 @@ Attention = Callable[..., Any]
 DIGITS = 5
 """Binary digits of the products that are asked: answers that differ by rounding ask the same."""
 
+NONE = 1e-36
+"""A weight that is not above this is that of a hidden key: a large sink leaves small ones."""
+
 MASKS = ("attn_mask", "attention_mask", "mask", "bias", "attn_bias")
 """What a mask or a bias is called in signatures, the first that is there."""
 CAUSAL = ("is_causal", "causal")
