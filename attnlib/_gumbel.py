@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnlib import quadrature
-from attnlib.checking import FloatArray
-from attnlib.quadrature import Nodes, UnderflowError
+from attnlib._checking import FloatArray
+from attnlib._numerics import quadrature
+from attnlib._numerics.quadrature import Nodes, UnderflowError
 from attnlib.scores import Law
 
 ABOVE = 5.0

@@ -6,8 +6,8 @@ from math import inf, ldexp
 
 import numpy as np
 
-from attnlib.checking import FloatArray
-from attnlib.quadrature import UnderflowError, elementwise
+from attnlib._checking import FloatArray
+from attnlib._numerics.quadrature import UnderflowError, elementwise
 from attnlib.scores import LARGEST_TILT, Law
 
 SMALLEST_TILT = 2.0**-28

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import lambertw
 
-from attnlib import checking, scores
+from attnlib import _checking, scores
+from attnlib._checking import FloatArray
+from attnlib._numerics.quadrature import ratio_and_rise
 from attnlib._roots import first_roots
-from attnlib.checking import FloatArray
-from attnlib.quadrature import ratio_and_rise
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 
 NEWTON_STEPS = 50
@@ -93,15 +93,15 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     [16.8, 33.7]
     """
     scores.check_law(law)
-    keys = checking.keys(n)
+    keys = _checking.keys(n)
     return np.where(keys == 1.0, 0.0, _best(law, keys))
 
 
 def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return κ(2α) − 2κ(α) − log n and α, broadcast."""
     scores.check_law(law)
-    scale, keys = checking.alpha(alpha), checking.keys(n)
-    scale, keys = checking.broadcast(alpha=scale, n=keys)
+    scale, keys = _checking.alpha(alpha), _checking.keys(n)
+    scale, keys = _checking.broadcast(alpha=scale, n=keys)
     return _exponent(law, scale) - np.log(keys), scale
 
 

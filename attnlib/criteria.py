@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from attnlib import annealed, checking, exact, freezing
+from attnlib import _checking, annealed, exact, freezing
 from attnlib.scores import Law, check_law
 
 FIRST_STEP = 0.1
@@ -39,8 +39,8 @@ def effective_keys(n: int, *, causal: bool) -> float:
     >>> effective_keys(2048, causal=True)
     249.7...
     """
-    keys = checking.integer("n", n, minimum=2, maximum=2**40)
-    if not checking.flag("causal", causal):
+    keys = _checking.integer("n", n, minimum=2, maximum=2**40)
+    if not _checking.flag("causal", causal):
         return float(keys)
     return keys / float(digamma(keys + 1.0) + np.euler_gamma)
 
@@ -75,7 +75,7 @@ def all_criteria(
     entropy   2.3
     """
     check_law(law)
-    keys, entropy = effective_keys(n, causal=causal), checking.flag("entropy", entropy)
+    keys, entropy = effective_keys(n, causal=causal), _checking.flag("entropy", entropy)
     criteria = {
         "variance": (1.0 / np.sqrt(law.variance), "Logits of variance 1: 1/√d, on cosines √d."),
         "annealed": (
@@ -113,7 +113,7 @@ def same_entropy(law: Law, n: int) -> float | None:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     check_law(law)
-    keys = checking.integer("n", n, minimum=2, maximum=2**40)
+    keys = _checking.integer("n", n, minimum=2, maximum=2**40)
     unit = 1.0 / float(np.sqrt(law.variance))
     wanted = float(exact.entropy(law, unit, REFERENCE_KEYS))
     if np.log(keys) <= wanted:

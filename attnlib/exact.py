@@ -34,12 +34,13 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from attnlib import _gumbel, checking, quadrature, scores
+from attnlib import _checking, _gumbel, scores
+from attnlib._checking import FloatArray
 from attnlib._gumbel import IntegrandInputs, KernelInputs, RowFunctional, gumbel_density
-from attnlib.checking import FloatArray
-from attnlib.quadrature import Nodes
+from attnlib._numerics import quadrature
+from attnlib._numerics.quadrature import Nodes
+from attnlib._numerics.special import log_gamma_half_step
 from attnlib.scores import DotProduct, Law, Normal
-from attnlib.special import log_gamma_half_step
 
 LARGEST_SCALE = 1e4
 """The largest α, in units of one over the standard deviation of a score."""
@@ -127,7 +128,7 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
     >>> float(moment(scores.Normal(), 0.0, 10, order=3.0))
     0.01
     """
-    k = checking.number("order", order)
+    k = _checking.number("order", order)
     if not 1.0 <= k <= LARGEST_ORDER:
         raise ValueError(f"order must be from 1 to {LARGEST_ORDER:g}, got order={k:g}")
 
@@ -215,7 +216,7 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     256.0
     """
     scores.check_law(law)
-    keys = checking.whole_keys(n)
+    keys = _checking.whole_keys(n)
     several, limit = keys > 1.0, np.zeros(keys.shape)
     distinct, position = np.unique(keys[several], return_inverse=True)
     limit[several] = _gap_density(law, distinct)[position]
@@ -373,14 +374,14 @@ def _interpolated(
 def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n, checked and broadcast."""
     scores.check_law(law)
-    scale, keys = checked_scale(law, alpha), checking.whole_keys(n)
-    scale, keys = checking.broadcast(alpha=scale, n=keys)
+    scale, keys = checked_scale(law, alpha), _checking.whole_keys(n)
+    scale, keys = _checking.broadcast(alpha=scale, n=keys)
     return scale, keys
 
 
 def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
     """Return α, which must not be too large for the law."""
-    scale, largest = checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
+    scale, largest = _checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
         raise ValueError(
             f"alpha must be at most {largest:g} for {law!r:.80}, got alpha={scale.max():g}; "

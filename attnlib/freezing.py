@@ -21,10 +21,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib import checking, scores
+from attnlib import _checking, scores
+from attnlib._checking import FloatArray
+from attnlib._numerics.quadrature import elementwise
 from attnlib._roots import first_roots, too_many_keys
-from attnlib.checking import FloatArray
-from attnlib.quadrature import elementwise
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 
 LARGEST_LOG = 700.0
@@ -50,7 +50,7 @@ def critical_alpha(n: ArrayLike, law: Law | None = None) -> FloatArray:
     """
     chosen = Normal() if law is None else law
     scores.check_law(chosen)
-    return _critical(chosen, np.log(checking.keys(n)))
+    return _critical(chosen, np.log(_checking.keys(n)))
 
 
 @singledispatch

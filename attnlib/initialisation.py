@@ -5,8 +5,8 @@ Chapter: almost_scaled.
 
 from numpy.typing import ArrayLike
 
-from attnlib import checking, exact, scores
-from attnlib.checking import FloatArray
+from attnlib import _checking, exact, scores
+from attnlib._checking import FloatArray
 
 INITIALISERS = ("linear", "packed", "xavier", "normal")
 
@@ -33,15 +33,15 @@ def alpha_at_start(
     >>> round(alpha_at_start(4096, "normal"), 2)
     1.64
     """
-    w = checking.integer("width", width, minimum=1)
-    out = w if inner is None else checking.integer("inner", inner, minimum=1)
+    w = _checking.integer("width", width, minimum=1)
+    out = w if inner is None else _checking.integer("inner", inner, minimum=1)
     variances = {
         "linear": 1.0 / (3.0 * w),
         "packed": 1.0 / (2.0 * w),
         "xavier": 2.0 / (w + out),
-        "normal": checking.positive("std", std) ** 2,
+        "normal": _checking.positive("std", std) ** 2,
     }
-    return w * variances[checking.choice("initialiser", initialiser, INITIALISERS)]
+    return w * variances[_checking.choice("initialiser", initialiser, INITIALISERS)]
 
 
 def self_attention_variance(
@@ -65,7 +65,7 @@ def self_attention_variance(
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)
     0.092
     """
-    w = checking.integer("width", width, minimum=1)
+    w = _checking.integer("width", width, minimum=1)
     law = scores.Normal() if d is None else scores.DotProduct(d)
     collision = exact.collision_probability(law, alpha, n)
     along = exact.mean_score(law, alpha, n)

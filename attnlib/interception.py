@@ -59,7 +59,7 @@ def is_compiled(model: nn.Module) -> bool:
     return hasattr(model, "_orig_mod")
 
 
-def not_as_compiled(model: Any) -> Any:
+def uncompiled(model: Any) -> Any:
     """Return the model that was given to torch.compile, if this is what it returned."""
     return model._orig_mod if isinstance(model, nn.Module) and is_compiled(model) else model
 
@@ -153,7 +153,7 @@ class Mode(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class Watching(Mode):
+class ModuleTracker(Mode):
     """A mode that knows, inside `at_work`, which part of a model runs in this thread.
 
     Raises as `check_model`.
@@ -288,7 +288,7 @@ def around(name: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
-def way_to_be_seen(model: nn.Module) -> str:
+def sdpa_hint(model: nn.Module) -> str:
     """Return what lets the attention of a model of transformers be seen that cannot be, if any."""
     parts: list[Any] = [part for part in model.modules() if hasattr(part, "_supports_sdpa")]
     for part in parts:
@@ -330,7 +330,7 @@ class Arguments(NamedTuple):
     enable_gqa: bool = False
 
 
-def seen_from_inside(function: Any) -> Any:
+def without_torch_function(function: Any) -> Any:
     """Return a copy of a function of PyTorch that hands itself to no mode.
 
     A mode that gets such a function whole does not see what it calls, and when it calls it again
@@ -349,7 +349,7 @@ def seen_from_inside(function: Any) -> Any:
 MULTI_HEAD = functional.multi_head_attention_forward
 """What nn.MultiheadAttention calls."""
 
-MULTI_HEAD_FROM_INSIDE = seen_from_inside(MULTI_HEAD)
+MULTI_HEAD_ALONE = without_torch_function(MULTI_HEAD)
 """The same function; called within a mode, it shows that mode its call of attention."""
 
 HIDDEN = -1e4

@@ -21,12 +21,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib import checking, rules
-from attnlib.checking import FloatArray
-from attnlib.rules import Case
+from attnlib import _checking, rules
+from attnlib._checking import FloatArray
+from attnlib.rules import ScaleInputs
 
-Rule = Callable[..., Any]
-"""From a `Case` and the constants by name to the scale: a number, or an array of the same shape."""
+ScaleFunction = Callable[..., Any]
+"""From `ScaleInputs` and the constants by name to the scale: a number, or an array."""
 
 
 class Constant(NamedTuple):
@@ -49,11 +49,11 @@ class Policy:
     - `applied_to`: what the scale multiplies, "dot product" or "cosine";
     - `formula`: the scale in LaTeX, with n keys, dimension d, position i = 0, 1, …;
     - `source`: a key of the book's bibliography, or a URL;
-    - `read`: where its formula was read;
+    - `verified_in`: where its formula was read;
     - `meaning`: one sentence;
     - `settings`: the constants of the formula, each with what it means;
     - `learned`: whether training changes the scale; here it is at its initial value;
-    - `unread`: what could not be read at its source. Empty for nearly all.
+    - `unverified`: what could not be read at its source. Empty for nearly all.
 
     Chapter: scaling_rules.
 
@@ -70,12 +70,12 @@ class Policy:
     applied_to: Literal["dot product", "cosine"]
     formula: str
     source: str
-    read: str
+    verified_in: str
     meaning: str
-    rule: Rule = field(repr=False)
+    rule: ScaleFunction = field(repr=False)
     settings: tuple[Constant, ...] = ()
     learned: bool = False
-    unread: str = ""
+    unverified: str = ""
 
     @property
     def constants(self) -> dict[str, float]:
@@ -121,16 +121,16 @@ class Policy:
         >>> POLICIES["llama_4"].scale(n=16384, d=64, position=[0, 8191, 16383]) * 8
         array([1.        , 1.0693..., 1.1098...])
         """
-        keys = checking.keys(n)
-        dimension = checking.finite("d", d, minimum=1.0)
+        keys = _checking.keys(n)
+        dimension = _checking.finite("d", d, minimum=1.0)
         if position is None:
-            keys, dimension = checking.broadcast(n=keys, d=dimension)
+            keys, dimension = _checking.broadcast(n=keys, d=dimension)
             place = keys - 1.0
         else:
-            place = checking.finite("position", position, minimum=0.0)
-            keys, dimension, place = checking.broadcast(n=keys, d=dimension, position=place)
+            place = _checking.finite("position", position, minimum=0.0)
+            keys, dimension, place = _checking.broadcast(n=keys, d=dimension, position=place)
         with np.errstate(over="ignore"):
-            scale = self.rule(Case(keys, dimension, place), **self.constants)
+            scale = self.rule(ScaleInputs(keys, dimension, place), **self.constants)
         return np.array(np.broadcast_to(scale, keys.shape))
 
     def alpha(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
@@ -162,8 +162,8 @@ class Policy:
         >>> POLICIES["qwen"].relative(8192).scale(n=[1024, 8192, 131072], d=64)
         array([1.        , 1.        , 1.30769231])
         """
-        length = checking.number("train_length", train_length)
-        checking.finite("train_length", length, minimum=1.0)
+        length = _checking.number("train_length", train_length)
+        _checking.finite("train_length", length, minimum=1.0)
         begins = {s.name: s.beyond for s in self.settings if s.beyond is not None}
         policy = self.with_constants(**{name: length + more for name, more in begins.items()})
         return replace(
@@ -178,11 +178,11 @@ class Policy:
 class _Relative:
     """A rule over what it is at a length; equal ones are one key of `attention`'s tables."""
 
-    rule: Rule
+    rule: ScaleFunction
     length: float
 
-    def __call__(self, case: Case, **constants: float) -> Any:
-        there = Case(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
+    def __call__(self, case: ScaleInputs, **constants: float) -> Any:
+        there = ScaleInputs(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
         unit = self.rule(there, **constants)
         if not np.all(np.asarray(unit) > 0.0):
             raise ValueError(
@@ -198,8 +198,8 @@ class _Own:
 
     function: Callable[..., ArrayLike]
 
-    def __call__(self, case: Case) -> Any:
-        return checking.finite("the policy's scale", self.function(*case), minimum=0.0)
+    def __call__(self, case: ScaleInputs) -> Any:
+        return _checking.finite("the policy's scale", self.function(*case), minimum=0.0)
 
 
 def own(
@@ -220,7 +220,7 @@ def own(
     """
     if not callable(function):
         raise TypeError(f"function must be one of n, d and position, got {function!r:.80}")
-    checking.choice("applied_to", applied_to, ("dot product", "cosine"))
+    _checking.choice("applied_to", applied_to, ("dot product", "cosine"))
     name = getattr(function, "__name__", type(function).__name__)
     return Policy(
         name=name,
@@ -229,15 +229,15 @@ def own(
         applied_to=applied_to,
         formula=name,
         source="",
-        read="",
+        verified_in="",
         meaning="a rule of one's own",
         rule=_Own(function),
     )
 
 
 def _constant(setting: Constant, value: Any) -> float:
-    number = checking.number(setting.name, value)
-    return float(checking.finite(setting.name, number, minimum=setting.minimum))
+    number = _checking.number(setting.name, value)
+    return float(_checking.finite(setting.name, number, minimum=setting.minimum))
 
 
 # --- the catalogue --------------------------------------------------------------------------------

@@ -36,11 +36,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from attnlib import _gumbel, checking, exact, quadrature, rows, scores
+from attnlib import _checking, _gumbel, exact, rows, scores
+from attnlib._checking import FloatArray
 from attnlib._gumbel import IntegrandInputs, RowFunctional, gumbel_density
-from attnlib.checking import FloatArray
+from attnlib._numerics import quadrature
+from attnlib._numerics.quadrature import OUTWARD, Nodes, UnderflowError
 from attnlib.policies import POLICIES, Policy
-from attnlib.quadrature import OUTWARD, Nodes, UnderflowError
 from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
 
@@ -72,7 +73,9 @@ class Tilted:
     theta: ArrayLike
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "theta", _plain(checking.finite("theta", self.theta, minimum=0.0)))
+        object.__setattr__(
+            self, "theta", _plain(_checking.finite("theta", self.theta, minimum=0.0))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,7 @@ class Fixed:
     gap: ArrayLike
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gap", _plain(checking.finite("gap", self.gap)))
+        object.__setattr__(self, "gap", _plain(_checking.finite("gap", self.gap)))
 
 
 Needle = Tilted | Fixed
@@ -144,7 +147,7 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25
     """
-    keys, strengths = checking.broadcast(n=checking.whole_keys(n), needle=_checked(law, needle))
+    keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_checked(law, needle))
     return _by_strength(needle, strengths, keys, partial(_first_of, law))
 
 
@@ -161,7 +164,7 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     >>> best_alpha(scores.Normal(), Fixed(4.0), [512, 10**12])  # few keys of 512 come near it
     array([7.9599..., 4.0...])
     """
-    keys, strengths = checking.broadcast(n=checking.whole_keys(n), needle=_checked(law, needle))
+    keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_checked(law, needle))
     if isinstance(needle, Tilted):
         return strengths.copy()
 
@@ -182,10 +185,10 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
     """
-    distance, keys = checking.finite("gap", gap), checking.keys(n)
+    distance, keys = _checking.finite("gap", gap), _checking.keys(n)
     if (distance <= 0.0).any():
         raise ValueError(f"gap must be above 0, got gap={distance[distance <= 0.0][0]:g}")
-    distance, keys = checking.broadcast(gap=distance, n=keys)
+    distance, keys = _checking.broadcast(gap=distance, n=keys)
     log_n = np.log(keys)
     with np.errstate(over="ignore"):  # of tiny gaps, which are not enough
         left = 1.0 - 2.0 * (log_n / distance) / distance
@@ -222,7 +225,7 @@ def reach(
     if policy is None:
         if d is not None:
             raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
-        scale, strengths = checking.broadcast(
+        scale, strengths = _checking.broadcast(
             alpha=exact.checked_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
 
@@ -231,7 +234,7 @@ def reach(
 
         return _by_strength(needle, strengths, scale, at_scales)
     rule = _policy(policy)
-    size = checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
+    size = _checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
     reached = np.empty(strengths.shape)
     for place, strength in np.ndenumerate(strengths):
         single = type(needle)(float(strength))
@@ -283,7 +286,7 @@ def _rarity(needle: Needle, law: Law, alpha: float) -> float:
 def _checked(law: Law, needle: Needle) -> FloatArray:
     """Return θ or the gap, which the law must allow."""
     scores.check_law(law)
-    checking.instance("needle", needle, Needle)
+    _checking.instance("needle", needle, Needle)
     strengths, spread = np.asarray(_strength(needle)), float(np.sqrt(law.variance))
     if isinstance(needle, Tilted):
         name, largest = "theta", exact.LARGEST_SCALE / spread
@@ -340,7 +343,7 @@ def _by_strength(
 
 def _with_sinks(quantity: RowFunctional, sinks: ArrayLike) -> RowFunctional:
     """Return the quantity with the one sink that does what these do together."""
-    logits = checking.finite("sinks", sinks)
+    logits = _checking.finite("sinks", sinks)
     return quantity._replace(sink=float(logsumexp(logits)) if logits.size else -np.inf)
 
 
@@ -374,8 +377,8 @@ def _expectation(
 ) -> FloatArray:
     """Return the quantity at each α, n and strength; `certain` where there is the needle only."""
     strengths = _checked(law, needle)
-    scale, keys, strengths = checking.broadcast(
-        alpha=exact.checked_scale(law, alpha), n=checking.whole_keys(n), needle=strengths
+    scale, keys, strengths = _checking.broadcast(
+        alpha=exact.checked_scale(law, alpha), n=_checking.whole_keys(n), needle=strengths
     )
     result = np.full(scale.shape, certain)
     uncertain = (keys > 1.0) | (quantity.sink > -np.inf)
@@ -553,10 +556,10 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     >>> round(float(found.best_factor.value), 1)
     1.5
     """
-    ell = checking.finite("logits", logits)
+    ell = _checking.finite("logits", logits)
     if ell.ndim != 2 or min(ell.shape) < 2:
         raise ValueError(f"logits must be of shape (rows, keys), two or more, got {ell.shape}")
-    at = checking.integer("needle", needle, minimum=0, maximum=ell.shape[1] - 1)
+    at = _checking.integer("needle", needle, minimum=0, maximum=ell.shape[1] - 1)
     ell = ell - (ell.sum(axis=1) - ell[:, at])[:, None] / (ell.shape[1] - 1)
     meant = ell[:, at]
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
-from attnlib import checking
-from attnlib.checking import FloatArray
+from attnlib import _checking
+from attnlib._checking import FloatArray
 
 TOTAL_TOLERANCE = 1e-5
 """How far Σp may be from 1: what float32 softmax rows of a million entries need."""
@@ -162,7 +162,7 @@ def shannon_entropy(p: ArrayLike) -> FloatArray:
 
 def _scores(s: ArrayLike) -> FloatArray:
     """Return the scores, none +∞ and no row of −∞ only."""
-    scores = checking.rows("s", checking.real("s", s))
+    scores = _checking.rows("s", _checking.real("s", s))
     largest = scores.max(axis=-1)
     if np.isposinf(largest).any():
         raise ValueError("s must be finite, or -inf for a masked key, got s=inf")
@@ -173,7 +173,7 @@ def _scores(s: ArrayLike) -> FloatArray:
 
 def _scale(alpha: ArrayLike, batch: tuple[int, ...]) -> FloatArray:
     """Return α broadcast against the batch."""
-    scale = checking.alpha(alpha)
+    scale = _checking.alpha(alpha)
     try:
         shape = np.broadcast_shapes(scale.shape, batch)
     except ValueError:
@@ -202,7 +202,7 @@ def _weights(s: ArrayLike, alpha: ArrayLike) -> _Weights:
 
 
 def _probabilities(p: ArrayLike) -> FloatArray:
-    probabilities = checking.rows("p", checking.finite("p", p, minimum=0.0))
+    probabilities = _checking.rows("p", _checking.finite("p", p, minimum=0.0))
     with np.errstate(over="ignore"):
         total = probabilities.sum(axis=-1)
     wrong = np.abs(total - 1.0) > TOTAL_TOLERANCE

@@ -1,8 +1,9 @@
 """Rules for the scale: the arithmetic that the policies in use share.
 
-Each is a function of a `Case` and of constants by name, and returns what multiplies q·k or the
-cosine: a number, or an array of the case's shape. `policies` says which policy has which rule, with
-which constants; the calculator in the book has the rules under the same names.
+Each is a function of `ScaleInputs` and of constants by name, and returns what multiplies q·k or
+the cosine: a number, or an array of the shape of the inputs. `policies` says which
+policy has which rule, with which constants; the calculator in the book has the rules under the
+same names.
 
 Chapter: scaling_rules.
 """
@@ -12,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnlib import annealed
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import Cosine, Normal
 
 
-class Case(NamedTuple):
+class ScaleInputs(NamedTuple):
     """What a scale may depend on, broadcast against each other."""
 
     n: FloatArray  # keys that the query sees
@@ -24,80 +25,80 @@ class Case(NamedTuple):
     position: FloatArray  # of the query, from 0
 
 
-def over_root(case: Case, multiplier: float = 1.0) -> Any:
+def over_root(case: ScaleInputs, multiplier: float = 1.0) -> Any:
     """Return m/√d, m = `multiplier`."""
     return multiplier / np.sqrt(case.d)
 
 
-def times_root(case: Case, multiplier: float = 1.0) -> Any:
+def times_root(case: ScaleInputs, multiplier: float = 1.0) -> Any:
     """Return m √d, m = `multiplier`."""
     return multiplier * np.sqrt(case.d)
 
 
-def times_dimension(case: Case, multiplier: float = 1.0) -> Any:
+def times_dimension(case: ScaleInputs, multiplier: float = 1.0) -> Any:
     """Return m d, m = `multiplier`."""
     return multiplier * case.d
 
 
-def over_layer(case: Case, layer: float) -> Any:
+def over_layer(case: ScaleInputs, layer: float) -> Any:
     """Return 1/(m √d), m = `layer`, from 1."""
     return 1.0 / (layer * np.sqrt(case.d))
 
 
-def over_dimension(case: Case, multiplier: float) -> Any:
+def over_dimension(case: ScaleInputs, multiplier: float) -> Any:
     """Return m/d, m = `multiplier`."""
     return multiplier / case.d
 
 
-def constant_scale(case: Case, scale: float) -> Any:
+def constant_scale(case: ScaleInputs, scale: float) -> Any:
     """Return a constant."""
     return scale
 
 
-def clipped(case: Case, initial: float, largest: float) -> Any:
+def clipped(case: ScaleInputs, initial: float, largest: float) -> Any:
     """Return `initial`, at most `largest`."""
     return min(initial, largest)
 
 
-def fixed_root(case: Case, scalar: float) -> Any:
+def fixed_root(case: ScaleInputs, scalar: float) -> Any:
     """Return 1/√`scalar`, whatever d is."""
     return scalar**-0.5
 
 
-def pairs(case: Case) -> Any:
+def pairs(case: ScaleInputs) -> Any:
     """Return log₂(n² − n), n at least 2."""
     keys = np.maximum(case.n, 2.0)
     return np.log2(keys) + np.log2(keys - 1.0)
 
 
-def other_classes(case: Case) -> Any:
+def other_classes(case: ScaleInputs) -> Any:
     """Return √2 log(n − 1), n at least 2."""
     return np.sqrt(2.0) * np.log(np.maximum(case.n, 2.0) - 1.0)
 
 
-def entropy_invariance(case: Case, reference: float, floor: float) -> Any:
+def entropy_invariance(case: ScaleInputs, reference: float, floor: float) -> Any:
     """Return log max(n, `floor`)/log `reference`/√d."""
     return np.log(np.maximum(case.n, floor)) / np.log(reference) / np.sqrt(case.d)
 
 
-def log_position(case: Case, train_length: float) -> Any:
+def log_position(case: ScaleInputs, train_length: float) -> Any:
     """Return max(1, log(i + 1)/log L)/√d, L = `train_length`."""
     growth = np.log(case.position + 1.0) / np.log(train_length)
     return np.maximum(growth, 1.0) / np.sqrt(case.d)
 
 
-def log_place(case: Case, start: float) -> Any:
+def log_place(case: ScaleInputs, start: float) -> Any:
     """Return max(1, log i/log L)/√d, L = `start`."""
     growth = np.log(np.maximum(case.position, 1.0)) / np.log(start)
     return np.maximum(growth, 1.0) / np.sqrt(case.d)
 
 
-def best_normal(case: Case) -> Any:
+def best_normal(case: ScaleInputs) -> Any:
     """Return α*(n)/√d of `annealed.best_alpha` for normal scores."""
     return annealed.best_alpha(Normal(), case.n) / np.sqrt(case.d)
 
 
-def best_cosine(case: Case) -> Any:
+def best_cosine(case: ScaleInputs) -> Any:
     """Return α*(n) of `annealed.best_alpha` for cosines in d dimensions."""
     best = np.empty(case.n.shape)
     for d in np.unique(case.d):
@@ -108,59 +109,59 @@ def best_cosine(case: Case) -> Any:
     return best
 
 
-def log_length(case: Case, s: float = 1.0) -> Any:
+def log_length(case: ScaleInputs, s: float = 1.0) -> Any:
     """Return s log n/√d."""
     return s * np.log(case.n) / np.sqrt(case.d)
 
 
-def root_log_length(case: Case, train_length: float) -> Any:
+def root_log_length(case: ScaleInputs, train_length: float) -> Any:
     """Return √(log n/log L)/√d, L = `train_length`."""
     return np.sqrt(np.log(case.n) / np.log(train_length) / case.d)
 
 
-def log_beyond(case: Case, coefficient: float, floor: float) -> Any:
+def log_beyond(case: ScaleInputs, coefficient: float, floor: float) -> Any:
     """Return 1 + c log max(1, (i + 1)/f), c = `coefficient`, f = `floor`."""
     return 1.0 + coefficient * np.log(np.maximum((case.position + 1.0) / floor, 1.0))
 
 
-def power_position(case: Case, exponent: float, length: float) -> Any:
+def power_position(case: ScaleInputs, exponent: float, length: float) -> Any:
     """Return (1 + (i + 1)/L)^a √d, a = `exponent`, L = `length`."""
     return (1.0 + (case.position + 1.0) / length) ** exponent * np.sqrt(case.d)
 
 
-def yarn(case: Case, coefficient: float, train_length: float) -> Any:
+def yarn(case: ScaleInputs, coefficient: float, train_length: float) -> Any:
     """Return (c log max(1, n/L) + 1)²/√d, c = `coefficient`, L = `train_length`."""
     factor = coefficient * np.log(_extension(case, train_length)) + 1.0
     return factor**2 / np.sqrt(case.d)
 
 
-def deepseek(case: Case, coefficient: float, factor: float) -> Any:
+def deepseek(case: ScaleInputs, coefficient: float, factor: float) -> Any:
     """Return (c log r + 1)²/√d, c = `coefficient`, r = `factor`."""
     return (coefficient * np.log(factor) + 1.0) ** 2 / np.sqrt(case.d)
 
 
-def longrope(case: Case, train_length: float) -> Any:
+def longrope(case: ScaleInputs, train_length: float) -> Any:
     """Return (1 + log max(1, n/L)/log L)/√d, L = `train_length`."""
     growth = 1.0 + np.log(_extension(case, train_length)) / np.log(train_length)
     return growth / np.sqrt(case.d)
 
 
-def _extension(case: Case, train_length: float) -> FloatArray:
+def _extension(case: ScaleInputs, train_length: float) -> FloatArray:
     return np.maximum(case.n / train_length, 1.0)
 
 
-def llama_4(case: Case, coefficient: float, floor: float) -> Any:
+def llama_4(case: ScaleInputs, coefficient: float, floor: float) -> Any:
     """Return (1 + c log(1 + ⌊(i + 1)/f⌋))/√d, c = `coefficient`, f = `floor`."""
     chunks = np.floor((case.position + 1.0) / floor)
     return (1.0 + coefficient * np.log1p(chunks)) / np.sqrt(case.d)
 
 
-def ministral_3(case: Case, coefficient: float, floor: float) -> Any:
+def ministral_3(case: ScaleInputs, coefficient: float, floor: float) -> Any:
     """Return (1 + c log(1 + ⌊i/f⌋))/√d, c = `coefficient`, f = `floor`."""
     return (1.0 + coefficient * np.log1p(np.floor(case.position / floor))) / np.sqrt(case.d)
 
 
-def infoscale(case: Case, train_length: float) -> Any:
+def infoscale(case: ScaleInputs, train_length: float) -> Any:
     """Return √[(1 − n^{−2/d})/(1 − L^{−2/d})]/√d, L = `train_length`."""
     # 1 − n^{−2/d}, also where n^{−2/d} is nearly 1
     share = -np.expm1(-2.0 * np.log(case.n) / case.d)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib import checking
-from attnlib.checking import FloatArray
+from attnlib import _checking
+from attnlib._checking import FloatArray
 from attnlib.scores import Law, check_law
 
 Statistic = Callable[[FloatArray], ArrayLike]
@@ -88,9 +88,9 @@ def sample(
             "statistic must be a function of scores of shape (rows, n), "
             f"got statistic={statistic!r:.80}"
         )
-    keys = checking.integer("n", n, minimum=1)
-    total = checking.integer("rows", rows, minimum=2)
-    origin = checking.integer("seed", seed, minimum=0)
+    keys = _checking.integer("n", n, minimum=1)
+    total = _checking.integer("rows", rows, minimum=2)
+    origin = _checking.integer("seed", seed, minimum=0)
     of_a_batch = max(1, min(BATCH_ROWS, BATCH_NUMBERS // keys))
     starts = range(0, total, of_a_batch)
     counts = [min(of_a_batch, total - start) for start in starts]
@@ -112,7 +112,7 @@ def mean_and_error(values: ArrayLike) -> Estimate:
     (2.5, 0.6454...)
     """
     share = isinstance(values, np.ndarray) and values.dtype == np.bool_
-    given = checking.finite("values", np.asarray(values, dtype=np.float64) if share else values)
+    given = _checking.finite("values", np.asarray(values, dtype=np.float64) if share else values)
     if given.size < 2:
         raise ValueError(f"values must be at least two numbers, got {given.size}")
     return estimated(given.mean(), given.std(ddof=1) / np.sqrt(given.size))
@@ -145,7 +145,7 @@ class Sample:
         statistic takes few values it says little. Raises ValueError where q is so close to 0 or 1
         that those ranks are not among the rows.
         """
-        levels, count = checking.real("q", q), len(self.values)
+        levels, count = _checking.real("q", q), len(self.values)
         inside = np.clip(levels, 0.0, 1.0)
         spread = np.sqrt(inside * (1.0 - inside) / count)
         wrong = (levels - spread <= 0.0) | (levels + spread >= 1.0)

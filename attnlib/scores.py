@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincc, ndtr, xlog1py
 
-from attnlib import checking, quadrature
-from attnlib.checking import FloatArray
-from attnlib.quadrature import Nodes, Panels, Tilt
-from attnlib.special import (
+from attnlib import _checking
+from attnlib._checking import FloatArray
+from attnlib._numerics import quadrature
+from attnlib._numerics.quadrature import Nodes, Panels, Tilt
+from attnlib._numerics.special import (
     BesselSeries,
     log_bessel_i_normalised,
     log_bessel_k_normalised,
@@ -96,10 +97,10 @@ class Law(ABC):
         when `rows` or `n` is below 1, when memory does not hold so many scores, or when `_sample`
         returns another shape.
         """
-        checking.generator("rng", rng)
+        _checking.generator("rng", rng)
         shape = (
-            checking.integer("rows", rows, minimum=1),
-            checking.integer("n", n, minimum=1),
+            _checking.integer("rows", rows, minimum=1),
+            _checking.integer("n", n, minimum=1),
         )
         try:
             scores = self._sample(rng, *shape)
@@ -116,13 +117,13 @@ class Law(ABC):
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} of one score, elementwise in α ≥ 0; infinite where it is."""
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         mean, tilt = self.tilts()
         return quadrature.elementwise(lambda x: tilt(x)[0] + x * mean, a)
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α), elementwise in α ≥ 0; infinite where κ(2α) is."""
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         _, tilt = self.tilts()
         return quadrature.elementwise(lambda x: quadrature.ratio_and_rise(tilt, x)[0], a)
 
@@ -158,12 +159,12 @@ class Law(ABC):
             weights = np.exp(panels.log_weights + panels.log_density)
             return float(weights[panels.scores > x].sum())
 
-        return quadrature.elementwise(beyond, checking.finite("s", s))
+        return quadrature.elementwise(beyond, _checking.finite("s", s))
 
     @property
     def spread(self) -> float:
         """σ, the standard deviation of a score."""
-        return float(np.sqrt(checking.positive("variance", self.variance)))
+        return float(np.sqrt(_checking.positive("variance", self.variance)))
 
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
         """Return the panels of f(s)e^{tilt·s}; the options are those of `quadrature.panels`."""
@@ -253,19 +254,19 @@ class Normal(Law):
 
         Exact to rounding; infinite where α² exceeds the largest float (α > 10¹⁵⁴).
         """
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
             return a * a / 2.0
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α) = α², elementwise in α ≥ 0; exact to rounding."""
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
             return a * a
 
     def logpdf(self, s: ArrayLike) -> FloatArray:
         """Return log f(s) = −s²/2 − ½ log 2π, elementwise; exact to rounding."""
-        x = checking.real("s", s)
+        x = _checking.real("s", s)
         with np.errstate(over="ignore"):
             return cast(FloatArray, -0.5 * x * x - 0.5 * np.log(2.0 * np.pi))
 
@@ -278,7 +279,7 @@ class Normal(Law):
 
     def tail(self, s: ArrayLike) -> FloatArray:
         """Return P(score > s), elementwise; exact to rounding."""
-        return cast(FloatArray, ndtr(-checking.real("s", s)))
+        return cast(FloatArray, ndtr(-_checking.real("s", s)))
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
         return rng.standard_normal((rows, n))
@@ -305,7 +306,7 @@ class DotProduct(Law):
     d: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", checking.integer("d", self.d, minimum=1))
+        object.__setattr__(self, "d", _checking.integer("d", self.d, minimum=1))
 
     @property
     def variance(self) -> float:
@@ -341,7 +342,7 @@ class DotProduct(Law):
         at 0.
         """  # noqa: D205
         with np.errstate(over="ignore"):
-            x = np.sqrt(self.d) * np.abs(checking.real("s", s))
+            x = np.sqrt(self.d) * np.abs(_checking.real("s", s))
         infinite = np.isinf(x)
         value = log_bessel_k_normalised((self.d - 1) / 2.0, np.where(infinite, 1.0, x))
         return cast(FloatArray, np.where(infinite, -np.inf, value) + 0.5 * np.log(self.d))
@@ -356,7 +357,7 @@ class DotProduct(Law):
 
     def _fraction(self, alpha: ArrayLike, pole: float) -> tuple[NDArray[np.bool_], FloatArray]:
         """Return where α²/d is below `pole`, and that number there, else 0."""
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
             x = a * (a / self.d)
         below = x < pole
@@ -384,7 +385,7 @@ class Cosine(Law):
     d: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", checking.integer("d", self.d, minimum=3))
+        object.__setattr__(self, "d", _checking.integer("d", self.d, minimum=3))
 
     @property
     def variance(self) -> float:
@@ -398,7 +399,7 @@ class Cosine(Law):
         d ≤ 10⁶ and α ≤ 10¹². Up to α = 2√d it is the power series, whose terms are all positive;
         beyond, `special.log_bessel_i_normalised`.
         """
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         return np.where(self._is_small(a), self._series(a), a - self._bessel(a).deficit)
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
@@ -407,7 +408,7 @@ class Cosine(Law):
         Error below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of κ
         that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
         """
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
             double = 2.0 * a
         series = self._series(double) - 2.0 * self._series(a)
@@ -427,7 +428,7 @@ class Cosine(Law):
         κ''(α) its variance: 0 and 1/d at α = 0. Relative errors below 1e-12 of 1 + α − κ and of
         the other three, for d ≤ 10⁶ and α ≤ 10¹².
         """
-        a = checking.alpha(alpha)
+        a = _checking.alpha(alpha)
         at = self._bessel(a)
         tiny = a < TINY
         return BesselSeries(
@@ -461,7 +462,7 @@ class Cosine(Law):
         f(s) = Γ(d/2) / (√π Γ((d−1)/2)) · (1 − s²)^{(d−3)/2}, accurate to 1e-12 relative to
         1 + |value| for d ≤ 10⁶.
         """
-        x = checking.real("s", s)
+        x = _checking.real("s", s)
         normaliser = log_gamma_half_step(np.array((self.d - 1) / 2.0)) - 0.5 * np.log(np.pi)
         inside = np.abs(x) <= 1.0
         bounded = np.where(inside, x, 0.0)
@@ -487,7 +488,7 @@ class Cosine(Law):
 
     def tail(self, s: ArrayLike) -> FloatArray:
         """Return P(score > s), elementwise: half an incomplete beta function of 1 − s²."""
-        x = np.clip(checking.real("s", s), -1.0, 1.0)
+        x = np.clip(_checking.real("s", s), -1.0, 1.0)
         half_d = (self.d - 1) / 2.0
         beyond = np.where(
             np.abs(x) < 0.75,
@@ -508,4 +509,4 @@ def check_law(law: Law) -> None:
         raise TypeError(
             f"law must be Normal(), Cosine(d), DotProduct(d) or another Law, got law={law!r:.80}"
         )
-    checking.positive("variance", law.variance)
+    _checking.positive("variance", law.variance)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib import checking, sampling
-from attnlib.checking import FloatArray
+from attnlib import _checking, sampling
+from attnlib._checking import FloatArray
 from attnlib.sampling import Estimate, estimated
 from attnlib.scores import Law
 
@@ -57,10 +57,10 @@ def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: in
     >>> [round(float(g), 1) for g in value], bool((error < 0.04).all())
     ([1.0, 2.5], True)
     """
-    scale = checking.alpha(alpha)
+    scale = _checking.alpha(alpha)
     if scale.size == 0:
         raise ValueError("alpha must hold at least one number, got an empty array")
-    keys = checking.integer("n", n, minimum=2)
+    keys = _checking.integer("n", n, minimum=2)
     measure = partial(_log_gradients, alpha=scale)
     log_mean, error = sampling.sample(law, keys, measure, rows=rows, seed=seed).mean()
     value = np.exp(log_mean)
@@ -92,10 +92,10 @@ def best_alpha(
     """
     from scipy.optimize import root_scalar  # takes as long to load as all of attnlib
 
-    keys = checking.integer("n", n, minimum=2)
+    keys = _checking.integer("n", n, minimum=2)
     count = min(100_000, max(4000, MOST_NUMBERS // keys))
     if rows is not None:
-        count = checking.integer("rows", rows, minimum=100)
+        count = _checking.integer("rows", rows, minimum=100)
     pilot = min(count, max(100, PILOT_NUMBERS // keys))
     start = _bracket(law, keys, rows=pilot, seed=seed)
 
@@ -131,7 +131,7 @@ def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     >>> row_optima(Normal(), 512, rows=3).shape
     (3,)
     """
-    keys = checking.integer("n", n, minimum=2)
+    keys = _checking.integer("n", n, minimum=2)
     return sampling.sample(law, keys, _row_optima, rows=rows, seed=seed).values
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib import checking
-from attnlib.checking import FloatArray
+from attnlib import _checking
+from attnlib._checking import FloatArray
 
 Pair = tuple[ArrayLike, ArrayLike]
 
@@ -49,13 +49,13 @@ def by_head(
     >>> by_head([(w_q, [[0.5, 3.0]])], [(w_k, [[1.0, 6.0]])], heads=2)
     array([1., 3.])
     """
-    heads = checking.integer("heads", heads, minimum=1)
-    groups = heads if key_heads is None else checking.integer("key_heads", key_heads, minimum=1)
+    heads = _checking.integer("heads", heads, minimum=1)
+    groups = heads if key_heads is None else _checking.integer("key_heads", key_heads, minimum=1)
     if heads % groups:
         raise ValueError(f"key_heads must divide heads = {heads}, got {groups}")
     q, k = _sums("queries", queries, heads, axis), _sums("keys", keys, groups, axis)
     difference = apart(q, k)
-    if not difference <= checking.positive("tolerance", tolerance):
+    if not difference <= _checking.positive("tolerance", tolerance):
         raise ValueError(
             f"queries and keys must have the same sums, got some {difference:.2g} apart, where "
             f"tolerance is {tolerance:g}: the arrays are not those of queries and keys, `axis` is "

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnlib import annealed, exact, freezing, retrieval, typical
-from attnlib.files import replace
+from attnlib._files import replace
 from attnlib.scores import Normal
 from book import style
 

@@ -10,7 +10,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 
-from attnlib.files import replace
+from attnlib._files import replace
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
 SECONDS_A_CELL = 120

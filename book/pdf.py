@@ -24,7 +24,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page
 from sphinx_external_toc.parsing import parse_toc_yaml
 
-from attnlib.files import replace
+from attnlib._files import replace
 from book.browser import WAIT_FOR_PICTURES, chromium, chromium_path, serve
 
 ROOT = Path(__file__).parents[1]

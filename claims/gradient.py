@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import lambertw
 
 from attnlib import exact, rows
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import Normal
 from claims import symbolic
 from claims.registry import (

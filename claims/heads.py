@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from claims.registry import (
     Decision,
     Tolerance,

@@ -13,7 +13,7 @@ import sympy
 from scipy.optimize import brentq, minimize_scalar
 
 from attnlib import annealed, exact, freezing
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
 from claims.registry import (
     RAISED,

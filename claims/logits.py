@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from attnlib import exact, rows
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import Normal
 from claims.registry import (
     Decision,

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtr
 
 from attnlib import exact
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from claims.registry import (
     Decision,

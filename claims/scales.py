@@ -14,7 +14,7 @@ import sympy
 from scipy.special import betainc
 
 from attnlib import annealed, exact, rows
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
 from claims import symbolic
 from claims.registry import (

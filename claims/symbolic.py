@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import sympy
 from sympy.stats import E, Normal, variance
 
-from attnlib import checking
+from attnlib import _checking
 
 MU_Q, MU_K = sympy.symbols("mu_q mu_k", real=True)
 SIGMA_Q, SIGMA_K = sympy.symbols("sigma_q sigma_k", positive=True)
@@ -88,7 +88,7 @@ def product_variance_of_any_law() -> Identity:
 
 def softmax(n: int) -> tuple[Any, Any]:
     """Return the symbols s_1 … s_n and p_i = e^{αs_i}/Σ_j e^{αs_j} as column matrices."""
-    count = checking.integer("n", n, minimum=1)
+    count = _checking.integer("n", n, minimum=1)
     s = sympy.Matrix(sympy.symbols(f"s1:{count + 1}", real=True))
     weights = (ALPHA * s).applyfunc(sympy.exp)
     return s, weights / sum(weights)
@@ -111,7 +111,7 @@ def l1_identity(n: int) -> Identity:
     The weights w_i = e^{αs_i} are positive symbols, so sympy resolves the absolute values:
     ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: gradient.
     """
-    count = checking.integer("n", n, minimum=1)
+    count = _checking.integer("n", n, minimum=1)
     w = sympy.Matrix(sympy.symbols(f"w1:{count + 1}", positive=True))
     p = w / sum(w)
     derivative = (ALPHA * p.jacobian(w) * sympy.diag(*w)).applyfunc(sympy.factor)
@@ -156,7 +156,7 @@ def cosine_mgf_is_elementary(d: int) -> bool:
     >>> cosine_mgf_is_elementary(3), cosine_mgf_is_elementary(4)
     (True, False)
     """
-    half = sympy.Rational(checking.integer("d", d, minimum=3), 2)
+    half = sympy.Rational(_checking.integer("d", d, minimum=3), 2)
     reduced = sympy.hyperexpand(sympy.hyper([], [half], ALPHA**2 / 4))
     return not reduced.rewrite(sympy.exp).has(sympy.besseli)
 

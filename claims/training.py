@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnlib import annealed, rows
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import DotProduct
 from claims.registry import (
@@ -74,7 +74,7 @@ def worse(
     all but one at most.
     """
     runs = [recorded(name) for name in experiments]
-    harms = [comparison.harm(outcomes, changed, against) for outcomes in runs]
+    harms = [comparison.loss_increase(outcomes, changed, against) for outcomes in runs]
     sure = [_surely(harm) for harm in harms]
     reproduced = all(
         (harm.mean(axis=-1) > 0.0).all() and np.sum(above) >= above.size - 1
@@ -123,7 +123,7 @@ def scale_dependent(undone: str = "eight", skip: bool = True) -> Decision:
     `skip` all else that is added has the factor as well. And there is harm at the best rate.
     """
     runs = recorded("source_start")
-    harm = comparison.harm(runs, "note")[_best_rate(runs)]
+    harm = comparison.loss_increase(runs, "note")[_best_rate(runs)]
     before = max(apart(undone, precision).max() for precision in ("float32", "float64"))
     rest, branch = np.sin(np.outer((1.0, 1.7), np.arange(128.0)))
     c = (128 / math.e) ** 0.5
@@ -147,7 +147,7 @@ def cause(suspect: str = "larger", other: str = "smaller") -> Decision:
         runs = recorded(experiment)
         best = _best_rate(runs)
         both, alone, rest = (
-            comparison.harm(runs, variant)[best] for variant in ("note", suspect, other)
+            comparison.loss_increase(runs, variant)[best] for variant in ("note", suspect, other)
         )
         sure.append(bool(_surely(alone - rest)))
         lines.append([*map(_listed, (both, alone, rest, alone - rest, both - alone - rest))])
@@ -187,7 +187,7 @@ def largest_trains(scale: str = "annealed", against: str = "baseline") -> Decisi
     divide by √d or not: at their start q and k have entries of variance ⅓.
     """
     runs = recorded("policies")
-    change = comparison.harm(runs, scale, against)
+    change = comparison.loss_increase(runs, scale, against)
     verdict = Verdict.HOLDS_WITHIN if _surely(-change).all() else Verdict.OPEN
     law, narrow, n = DotProduct(64), DotProduct(16), 128
     best = float(annealed.best_alpha(law, n))
@@ -201,7 +201,7 @@ def largest_trains(scale: str = "annealed", against: str = "baseline") -> Decisi
         "change": _listed(change),
         "seeds": change.shape[-1],
         "gradients": gradients,
-        "smaller": _listed(comparison.harm(runs, "inverse_d")),
+        "smaller": _listed(comparison.loss_increase(runs, "inverse_d")),
         "times": float(np.divide(*annealed.gradient(narrow, [4.0 / 3.0, 1.0 / 3.0], n))),
         "undivided": _listed(np.subtract(undivided, divided)),
     }

@@ -9,7 +9,7 @@ import numpy as np
 import sympy
 
 from attnlib import exact, rows, scores
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import DotProduct
 from claims import symbolic
 from claims.registry import (

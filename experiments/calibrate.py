@@ -17,12 +17,12 @@ import torch
 from torch.nn import functional
 from tqdm import tqdm
 
-from attnlib import files
+from attnlib import _files
+from attnlib._checking import FloatArray
 from attnlib.calibration import fit_scales, needles, repeated_tokens
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import LogFactor, Pass, own_loss, read, unit
-from attnlib.checking import FloatArray
+from attnlib.calibration.passes import LogFactor, LossGradients, no_change, own_loss, read
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.inputs import Model
 from experiments.real_heads.rows import short
@@ -74,7 +74,7 @@ def tokens(length: int, text: int) -> torch.Tensor:
     return torch.tensor([parts.window(inputs.smollm2(), text, length)])
 
 
-def run(of: int | str, text: int, log_factor: LogFactor = unit) -> Pass:
+def run(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGradients:
     """Return a text read by SmolLM2, if `of` is a length, or by the model of that name."""
     if of == "MiniLM":
         return read(inputs.minilm().module, pairs(text), contrastive, log_factor)
@@ -161,9 +161,9 @@ def fitted(what: str, length: int) -> Fields:
 def main() -> None:
     """Measure what is missing in the record."""
     torch.set_num_threads(1)
-    known = [line["at"] for line in files.lines(OUT)]
+    known = [line["at"] for line in _files.lines(OUT)]
     for at, compute in tqdm([(at, compute) for at, compute in pieces() if at not in known]):
-        files.append(OUT, {"at": at, **compute()})
+        _files.append(OUT, {"at": at, **compute()})
 
 
 if __name__ == "__main__":

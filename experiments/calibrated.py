@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicHermiteSpline
 from scipy.stats import spearmanr
 
-from attnlib import files
+from attnlib import _files
+from attnlib._checking import FloatArray
 from attnlib.calibration import Needles, ScaleGradient
-from attnlib.checking import FloatArray
 from experiments.judging import Part, above, between, number, surely
 from experiments.lab.comparison import interval
 from experiments.real_heads import verdicts
@@ -38,7 +38,7 @@ FOUND, SOUGHT = 0.3, 0.1
 @cache
 def pieces() -> tuple[Fields, ...]:
     """Return all pieces of the record."""
-    return tuple(files.lines(RECORDED / "calibrate.jsonl"))
+    return tuple(_files.lines(RECORDED / "calibrate.jsonl"))
 
 
 def select(**at: Any) -> list[Fields]:

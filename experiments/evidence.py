@@ -136,7 +136,7 @@ def inverse_d() -> Row:
 def _policy(name: str, quantity: str, against: str) -> Row:
     return Row(
         quantity,
-        interval(comparison.harm(runs("policies"), name)[0]),
+        interval(comparison.loss_increase(runs("policies"), name)[0]),
         "3 seeds",
         "the rate, on the side of 1/√d",
         "nothing: one learning rate, the best of 1/√d",

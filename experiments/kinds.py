@@ -22,11 +22,11 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
-from attnlib import files
+from attnlib import _files
+from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
 from attnlib.calibration.passes import LogFactor, Loss, read
-from attnlib.checking import FloatArray
 from experiments import provenance
 from experiments.calibrate import PASSAGE, contrastive
 from experiments.real_heads import inputs, kinds
@@ -195,9 +195,9 @@ def main() -> None:
     """Measure what is missing in the record."""
     torch.set_num_threads(1)
     made = provenance.made("numpy", "torch", "transformers", threads=1)
-    known = [line["at"] for line in files.lines(OUT)]
+    known = [line["at"] for line in _files.lines(OUT)]
     for at in tqdm([at for at in pieces() if at not in known]):
-        files.append(OUT, {"at": at, "made": made, **measured(**at)})
+        _files.append(OUT, {"at": at, "made": made, **measured(**at)})
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.stats import f_oneway, spearmanr
 
-from attnlib import files
-from attnlib.checking import FloatArray
+from attnlib import _files
+from attnlib._checking import FloatArray
 from experiments import kinds
 from experiments.calibrate import PASSAGE
 from experiments.judging import HOLDS, OPEN, REFUTED, Part, above, decided, number
@@ -75,7 +75,7 @@ def windows(kind: str, tokens: int, model: str = "SmolLM2") -> Windows:
 @cache
 def lines() -> tuple[Fields, ...]:
     """Return all lines of the record."""
-    return tuple(files.lines(kinds.OUT))
+    return tuple(_files.lines(kinds.OUT))
 
 
 def recorded(tokens: int, model: str = "SmolLM2") -> bool:

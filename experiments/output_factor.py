@@ -15,7 +15,12 @@ from scipy.stats import spearmanr
 from experiments import records
 from experiments.judging import HOLDS, OPEN, REFUTED, Part, Values, above, between, number
 from experiments.lab import comparison
-from experiments.lab.comparison import harm, harm_with_own_rates, loss_curves, losses
+from experiments.lab.comparison import (
+    loss_curves,
+    loss_increase,
+    loss_increase_with_own_rates,
+    losses,
+)
 from experiments.lab.sweep import Outcome
 
 DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -43,7 +48,7 @@ def branches(experiment: str, base: str = "baseline") -> list[Branch]:
     for setting, run in runs:
         if setting.variant != base:
             rate, seed = setting.training.learning_rate, setting.training.seed
-            rise = harm(runs, setting.variant, base)[rates.index(rate), seed]
+            rise = loss_increase(runs, setting.variant, base)[rates.index(rate), seed]
             largest = run.branch_ratios[:, 0].max()
             found.append(Branch(setting.variant, rate, float(largest), float(rise)))
     return found
@@ -63,9 +68,9 @@ def source_start() -> Iterator[Part]:
     """Yield what was predicted of start and rate from the post's start, six rates."""
     runs = records.runs("source_start")
     rates = _rates(runs)
-    for rate, rises in zip(rates, harm(runs, "note"), strict=True):
+    for rate, rises in zip(rates, loss_increase(runs, "note"), strict=True):
         yield number(1, f"both, {rate}", rises, "above 0")
-    start, speed, both = (harm(runs, name).mean(axis=1) for name in HALVES)
+    start, speed, both = (loss_increase(runs, name).mean(axis=1) for name in HALVES)
     base = losses(runs, "baseline").mean(axis=1)
     best = base.argmin()
     share = float(start[best] / both[best])
@@ -78,16 +83,16 @@ def source_start() -> Iterator[Part]:
 
 def cause_seeds() -> Iterator[Part]:
     """Yield what was predicted of start and rate from our start, at two rates."""
-    start, speed, _ = (harm(ours(), name) for name in HALVES)
+    start, speed, _ = (loss_increase(ours(), name) for name in HALVES)
     for at, rate in ((2, "2⁻⁹"), (3, "2⁻¹⁰")):
         yield above(1, f"start − rate, {rate}", start[at] - speed[at])
 
 
 def cause_rates() -> Iterator[Part]:
     """Yield what was predicted of the largest and the smallest rate from our start."""
-    start, speed, both = (harm(ours(), name).mean(axis=1) for name in HALVES)
+    start, speed, both = (loss_increase(ours(), name).mean(axis=1) for name in HALVES)
     yield number(1, "start over both, 2⁻¹¹", float(start[4] / both[4]), "at least 0.8")
-    yield number(1, "rate, 2⁻¹¹", harm(ours(), "smaller")[4], "below 0.05")
+    yield number(1, "rate, 2⁻¹¹", loss_increase(ours(), "smaller")[4], "below 0.05")
     for name, rises in (("start", start), ("rate", speed)):
         yield number(2, f"{name} over both, 2⁻⁷", float(rises[0] / both[0]), "at least 0.5")
 
@@ -111,7 +116,9 @@ def dose_unit() -> Iterator[Part]:
 
 def _other_starts(experiment: str) -> Iterator[Part]:
     runs = records.runs(experiment)
-    once, twice, factor, skip = (harm(runs, name, "1") for name in ("c", "c2", "factor", "skip"))
+    once, twice, factor, skip = (
+        loss_increase(runs, name, "1") for name in ("c", "c2", "factor", "skip")
+    )
     rates = _rates(runs)
     for i, rate in enumerate(rates):
         yield _step(1, f"c − 1, {rate}", once[i])
@@ -134,7 +141,7 @@ def _step(at: int, what: str, values: Values) -> Part:
 def both_branches() -> Iterator[Part]:
     """Yield what was predicted where both branches of a block are multiplied."""
     runs = records.runs("dose")
-    skip, factor = (harm(runs, name, "1") for name in ("skip", "factor"))
+    skip, factor = (loss_increase(runs, name, "1") for name in ("skip", "factor"))
     both = losses(records.runs("both_branches"), "skip_both") - losses(runs, "1")
     for i, rate in enumerate(_rates(runs)):
         yield number(1, f"both branches − skip, {rate}", both[i] - skip[i], "below 0")
@@ -167,7 +174,7 @@ def longer() -> Iterator[Part]:
 def people_factor() -> Iterator[Part]:
     """Yield what was predicted of 6000 steps with warm-up and decay."""
     runs = records.runs("people_factor")
-    final, unseen = (harm_with_own_rates(runs, "note", of) for of in comparison.MEASURES)
+    final, unseen = (loss_increase_with_own_rates(runs, "note", of) for of in comparison.MEASURES)
     yield between(1, "rise, each at its best rate", final[-1], 0.0, 0.03)
     yield number(2, "rise at 2⁻⁸ − at 2⁻¹⁰", final[0] - final[2], "above 0")
     yield between(3, "rise on unseen text, at best rates", unseen[-1], -0.03, 0.03)
@@ -178,7 +185,7 @@ def encoder() -> Iterator[Part]:
     slower, faster = records.runs("encoder_slower"), records.runs("encoder")
     last = losses(faster, "baseline")[-1]
     yield number(1, "baseline at 2⁻¹¹ − at 2⁻¹⁰", losses(slower, "baseline")[0] - last, "above 0")
-    for rate, rises in zip(_rates(slower), harm(slower, "note"), strict=True):
+    for rate, rises in zip(_rates(slower), loss_increase(slower, "note"), strict=True):
         yield number(2, f"factor − baseline, {rate}", rises, "above 0.02")
 
 

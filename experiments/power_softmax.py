@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 
 
 def power_softmax(x: ArrayLike, exponent: float = 6.0, epsilon: float = 0.0) -> FloatArray:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.probing import probe
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.observer import Observer

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm import tqdm
 
-from attnlib.files import replace
+from attnlib._files import replace
 from experiments import provenance
 
 if TYPE_CHECKING:  # training runs load torch, and the other records need none

@@ -42,7 +42,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 import attnlib
-from attnlib import files
+from attnlib import _files
 from experiments import provenance
 from experiments.lab.lines import key_of, writing
 
@@ -147,7 +147,7 @@ def results_of(root: Path, piece: Piece) -> Path:
 def keyed(path: Path) -> dict[str, dict[str, Any]]:
     """Return the lines of a file by what each is known by; QueueError for a damaged one."""
     try:
-        return {key_of(line): line for line in files.lines(path)}
+        return {key_of(line): line for line in _files.lines(path)}
     except (OSError, ValueError, TypeError) as error:
         raise QueueError(f"{path} has a damaged line: {error}") from error
 
@@ -235,7 +235,7 @@ def merge(source: Path, target: Path) -> int:
             for key in keyed(target):
                 lines.pop(key, None)
             for line in lines.values():
-                files.append(target, line)
+                _files.append(target, line)
     except Timeout:
         raise QueueError(f"a sweep is writing {target}") from None
     return len(lines)
@@ -315,7 +315,7 @@ def main() -> None:
     failed = []
     try:
         with _alone(tree):
-            files.replace(tree.with_suffix(".pid"), str(os.getpid()).encode())
+            _files.replace(tree.with_suffix(".pid"), str(os.getpid()).encode())
             for piece in plan(tree).pieces:
                 print(f"{datetime.now():%d %b %H:%M}  {piece.name}", flush=True)
                 try:

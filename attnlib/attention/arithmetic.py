@@ -18,9 +18,9 @@ from attnlib.attention.options import Factor, Options, validate
 from attnlib.attention.shapes import Call
 from attnlib.attention.written_out import WrittenOut
 from attnlib.interception import OPERATOR
-from attnlib.policies import Policy, Rule
+from attnlib.policies import Policy, ScaleFunction
 
-UNSEEN = OPERATOR
+RAW_SDPA = OPERATOR
 """A name of scaled_dot_product_attention that no context takes for a model's: graphs in which it is
 already called at the right scale may run inside the context too."""
 
@@ -32,7 +32,7 @@ class _Entered(threading.local):
         self.modes: list[Any] = []
 
 
-ENTERED = _Entered()
+ACTIVE_CONTEXTS = _Entered()
 
 
 def attend(
@@ -40,7 +40,7 @@ def attend(
     k: Tensor,
     v: Tensor,
     *,
-    policy: str | Policy | Rule | None = None,
+    policy: str | Policy | ScaleFunction | None = None,
     alpha: ArrayLike | Tensor | None = None,
     scale: ArrayLike | Tensor | None = None,
     post_scale: ArrayLike | Tensor | None = None,
@@ -101,8 +101,8 @@ def attend(
     """
     options = Options(policy, alpha, scale, post_scale, normalize_qk)
     call = Call(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa)
-    if ENTERED.modes:
-        return cast(Tensor, ENTERED.modes[-1].scaled(call, options))
+    if ACTIVE_CONTEXTS.modes:
+        return cast(Tensor, ACTIVE_CONTEXTS.modes[-1].scaled(call, options))
     return scaled(call, options, functional.scaled_dot_product_attention)
 
 

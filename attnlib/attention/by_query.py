@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlib import exact
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.interception import HIDDEN, constant_in_graphs
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct

@@ -14,35 +14,35 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib import checking, interception
-from attnlib.attention.arithmetic import ENTERED, UNSEEN, scaled, times_of_each
+from attnlib import _checking, interception
+from attnlib.attention.arithmetic import ACTIVE_CONTEXTS, RAW_SDPA, scaled, times_of_each
 from attnlib.attention.options import (
     Factor,
     Options,
-    checked_relative,
+    resolve_factor,
     validate,
-    warn_of_replaced,
+    warn_scale_replaced,
 )
 from attnlib.attention.shapes import Call
 from attnlib.attention.written_out import Recorder, WrittenOut, running_modules
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
-    MULTI_HEAD_FROM_INSIDE,
+    MULTI_HEAD_ALONE,
     SCRIPTS_SEEN,
     Arguments,
     Mode,
     not_compiled,
-    seen_from_inside,
+    without_torch_function,
 )
-from attnlib.policies import Policy, Rule
+from attnlib.policies import Policy, ScaleFunction
 
 
 def rescale(
-    policy: str | Policy | Rule | None = None,
+    policy: str | Policy | ScaleFunction | None = None,
     *,
     alpha: ArrayLike | Tensor | None = None,
-    factor: str | Policy | Rule | ArrayLike | Tensor | None = None,
+    factor: str | Policy | ScaleFunction | ArrayLike | Tensor | None = None,
     train_length: float | None = None,
     normalize_qk: bool = False,
     layers: Iterable[int | str] | None = None,
@@ -101,7 +101,7 @@ def rescale(
     elif scaled_anew:
         raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
     validate(options)
-    relative = None if factor is None else checked_relative(factor, train_length)
+    relative = None if factor is None else resolve_factor(factor, train_length)
     return _Context(partial(_Rescaled, options, relative, _places(layers)))
 
 
@@ -114,7 +114,7 @@ def _places(layers: Iterable[int | str] | None) -> set[int | str] | None:
             f"layers={layers!r:.80}"
         )
     places = {
-        one if isinstance(one, str) else checking.integer("layers", one, minimum=0)
+        one if isinstance(one, str) else _checking.integer("layers", one, minimum=0)
         for one in layers
     }
     if not places:
@@ -131,7 +131,7 @@ class _Context(ContextDecorator):
     def __enter__(self) -> Self:
         mode = self._mode()
         mode.start()
-        ENTERED.modes.append(mode)
+        ACTIVE_CONTEXTS.modes.append(mode)
         FAST_PATH_OFF.__enter__()
         SCRIPTS_SEEN.__enter__()
         mode.__enter__()  # type: ignore[no-untyped-call]
@@ -143,13 +143,13 @@ class _Context(ContextDecorator):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        mode = ENTERED.modes.pop()
+        mode = ACTIVE_CONTEXTS.modes.pop()
         mode.__exit__(kind, error, trace)
         mode.stop()
         SCRIPTS_SEEN.__exit__()
         FAST_PATH_OFF.__exit__()
-        if ENTERED.modes:  # the outer one would have changed them
-            ENTERED.modes[-1].calls += mode.calls
+        if ACTIVE_CONTEXTS.modes:  # the outer one would have changed them
+            ACTIVE_CONTEXTS.modes[-1].calls += mode.calls
         if error is not None:
             return
         unreached = mode.recorder.lines(mode.recorder.path)
@@ -192,10 +192,10 @@ _IN_TRANSFORMERS = (
 )
 
 _SEEN_FROM_INSIDE = [
-    (MULTI_HEAD, MULTI_HEAD_FROM_INSIDE),
+    (MULTI_HEAD, MULTI_HEAD_ALONE),
     # The backward pass may compute activations anew.
     *(
-        (function, seen_from_inside(function))
+        (function, without_torch_function(function))
         for function in (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
     ),
 ]
@@ -248,17 +248,17 @@ class _Rescaled(Mode):
         """Return attention as the context has it; `options` are those that the call has."""
         self.calls += 1
         if not self.here():
-            return scaled(call, options, UNSEEN)
+            return scaled(call, options, RAW_SDPA)
         own: Any = options.scale
         anew = bool(self.options.stated()) and not self.options.normalize_qk
         if anew and isinstance(own, float):
-            warn_of_replaced(own, call.q.shape[-1], "rescale")
-        return scaled(call, self.changed(options), UNSEEN, self.relative)
+            warn_scale_replaced(own, call.q.shape[-1], "rescale")
+        return scaled(call, self.changed(options), RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
         """Return the logits that a softmax gets as the context has it."""
         self.calls += 1
-        if ENTERED.modes[-1] is not self or not self.here(call.module):
+        if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):
             return None
         if self.relative is not None:
             return call.again(times_of_each(self.relative, call))
@@ -272,7 +272,7 @@ class _Rescaled(Mode):
     @not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a function of PyTorch returns here."""
-        if func is functional.scaled_dot_product_attention or func is UNSEEN.default:
+        if func is functional.scaled_dot_product_attention or func is RAW_SDPA.default:
             given = Arguments(*args, **kwargs)
             call = Call(*given[:6], given.enable_gqa)
             return self.scaled(call, Options(scale=given.scale))
@@ -300,4 +300,4 @@ def is_rescaled() -> bool:
     >>> is_rescaled()
     False
     """
-    return bool(ENTERED.modes)
+    return bool(ACTIVE_CONTEXTS.modes)

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from attnlib import checking
-from attnlib.policies import POLICIES, Policy, Rule, own
+from attnlib import _checking
+from attnlib.policies import POLICIES, Policy, ScaleFunction, own
 
 Factor = float | Tensor
 """A number for all queries, or a tensor with one for each, which broadcasts to (…, L)."""
@@ -20,7 +20,7 @@ Factor = float | Tensor
 class Options(NamedTuple):
     """The arguments of `attnlib.attention.attend` that say what the scale is."""
 
-    policy: str | Policy | Rule | None = None
+    policy: str | Policy | ScaleFunction | None = None
     alpha: ArrayLike | Tensor | None = None
     scale: ArrayLike | Tensor | None = None
     post_scale: ArrayLike | Tensor | None = None
@@ -35,7 +35,7 @@ class Options(NamedTuple):
 def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
     """Return the policy, α or the scale, and c; α and c are 1 where nothing is said."""
     policy, alpha, scale, post_scale, normalize_qk = options
-    checking.flag("normalize_qk", normalize_qk)
+    _checking.flag("normalize_qk", normalize_qk)
     stated = options.stated()
     if len(stated) > 1:
         raise ValueError(f"{' and '.join(stated)} say what the scale is: give one of them")
@@ -65,7 +65,7 @@ def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact
     return chosen, "exact"
 
 
-def named_policy(name: str, policy: str | Policy | Rule) -> Policy | None:
+def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | None:
     """Return the policy of that name, the policy itself, or None for a function: a rule."""
     if isinstance(policy, Policy):
         return policy
@@ -84,11 +84,11 @@ def named_policy(name: str, policy: str | Policy | Rule) -> Policy | None:
 
 
 def checked_policy(
-    policy: str | Policy | Rule, normalize_qk: bool, called: str = "normalize_qk"
+    policy: str | Policy | ScaleFunction, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
     """Return the policy; `called` is what the caller's argument for cosines is called."""
     meant: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
-    rule = named_policy("policy", policy) or own(cast(Rule, policy), meant)
+    rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), meant)
     if rule.applied_to == meant:
         return rule
     if normalize_qk:
@@ -110,11 +110,11 @@ def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     if plain and 0.0 <= cast(float, value) <= sys.float_info.max:
         return float(cast(float, value))
-    array = checking.finite(name, cast(ArrayLike, value), minimum=0.0)
+    array = _checking.finite(name, cast(ArrayLike, value), minimum=0.0)
     return float(array) if array.ndim == 0 else torch.from_numpy(array)
 
 
-def warn_of_replaced(scale: float, d: int, tool: str) -> None:
+def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
     """Say that α, which is relative to 1/√d, replaces another scale of the model's own."""
     if torch.compiler.is_compiling() or math.isclose(scale * math.sqrt(d), 1.0, rel_tol=1e-3):
         return
@@ -125,8 +125,8 @@ def warn_of_replaced(scale: float, d: int, tool: str) -> None:
     )
 
 
-def checked_relative(
-    factor: str | Policy | Rule | ArrayLike | Tensor, train_length: float | None
+def resolve_factor(
+    factor: str | Policy | ScaleFunction | ArrayLike | Tensor, train_length: float | None
 ) -> Policy | Factor:
     """Return the numbers, or the rule over what it is at `train_length`."""
     if not isinstance(factor, str | Policy) and not callable(factor):
@@ -135,9 +135,9 @@ def checked_relative(
         return checked_factor("factor", factor)
     rule = named_policy("factor", factor)
     if train_length is not None:
-        return (rule or own(cast(Rule, factor))).relative(train_length)
+        return (rule or own(cast(ScaleFunction, factor))).relative(train_length)
     if rule is not None:
         raise ValueError(
             f"factor={rule.name!r} needs train_length: at that many keys the model keeps its scale"
         )
-    return own(cast(Rule, factor))
+    return own(cast(ScaleFunction, factor))

@@ -14,20 +14,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attnlib._checking import FloatArray
 from attnlib.attention.by_query import each_query
-from attnlib.attention.options import checked_relative, named_policy, warn_of_replaced
-from attnlib.checking import FloatArray
+from attnlib.attention.options import named_policy, resolve_factor, warn_scale_replaced
 from attnlib.extras import brought_by
 from attnlib.interception import LOOKS_LIKE_ATTENTION, constant_in_graphs
-from attnlib.policies import Policy, Rule, own
+from attnlib.policies import Policy, ScaleFunction, own
 
 EAGER = re.compile(r"get_interface\(\s*[\w.]+,\s*(\w+)")
 
 
 def register(
-    policy: str | Policy | Rule | None = None,
+    policy: str | Policy | ScaleFunction | None = None,
     *,
-    factor: str | Policy | Rule | float | None = None,
+    factor: str | Policy | ScaleFunction | float | None = None,
     train_length: float | None = None,
     name: str | None = None,
 ) -> str:
@@ -70,7 +70,7 @@ def register(
     if (policy is None) == (factor is None):
         raise ValueError("register needs a policy or a factor, and not both")
     if policy is None:
-        relative = checked_relative(cast(Rule, factor), train_length)
+        relative = resolve_factor(cast(ScaleFunction, factor), train_length)
         if isinstance(relative, Tensor):
             raise TypeError("factor must be a number or a rule: it stays with the model")
         rule = relative if isinstance(relative, Policy) else own(partial(_constant, relative))
@@ -78,7 +78,7 @@ def register(
     else:
         if train_length is not None:
             raise ValueError("train_length is for a factor, which is not given")
-        rule = named_policy("policy", policy) or own(cast(Rule, policy))
+        rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy))
         title = rule.name
     name = f"attnlib-{title.replace(' ', '-')}" if name is None else name
     AttentionInterface.register(name, _Registered(rule, policy is None))
@@ -195,7 +195,7 @@ class _Registered:
         if self._relative:
             unit = unit if scaling is None else scaling
         elif scaling is not None and not of_cosines:
-            warn_of_replaced(scaling, query.shape[-1], "register")
+            warn_scale_replaced(scaling, query.shape[-1], "register")
         alpha = each_query("alpha", self._policy, *rows, of_cosines or self._relative)
         if isinstance(alpha, Tensor):
             q = q * alpha.unsqueeze(-1)

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from attnlib import checking
+from attnlib import _checking
 from attnlib.extras import brought_by
-from attnlib.policies import Policy, Rule, own
+from attnlib.policies import Policy, ScaleFunction, own
 
 with brought_by("torch"):
     import torch
@@ -43,7 +43,7 @@ def audit(
     inputs: Tensor | Mapping[str, Any] | Sequence[Any] | None = None,
     *,
     d: int | None = None,
-    expected: float | str | Policy | Rule | None = None,
+    expected: float | str | Policy | ScaleFunction | None = None,
     heads: int = 2,
     key_heads: int | None = None,
     cap: float | None = None,
@@ -119,17 +119,17 @@ def audit(
     >>> print(*audit(missing, d=64, expected=1 / 8).findings)
     scale: expected 0.125, found 1 ± 0.0001 (8 times what was meant: scores are not scaled)
     """
-    length = checking.integer("length", length, minimum=32)
+    length = _checking.integer("length", length, minimum=32)
     scale: float | Policy | None = None
     if isinstance(expected, float | int):
-        scale = checking.number("expected", expected)
+        scale = _checking.number("expected", expected)
     elif expected is not None:
         if isinstance(expected, str) and _is_number(expected):
             raise TypeError(f"expected must be a number, not its text: expected={expected!r}")
         rule = named_policy("expected", expected)
-        scale = rule or _of_function(cast(Rule, expected), bool(cosine))
+        scale = rule or _of_function(cast(ScaleFunction, expected), bool(cosine))
     if inputs is not None:
-        checking.instance("attention", attention, nn.Module)
+        _checking.instance("attention", attention, nn.Module)
         model = cast(nn.Module, attention)
         named = inputs if isinstance(inputs, Mapping) else {}
         given = () if named else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
@@ -141,15 +141,15 @@ def audit(
         report.verbose = verbose
         return report
     size = _size(d, heads, key_heads)
-    checking.instance("dtype", dtype, torch.dtype)
+    _checking.instance("dtype", dtype, torch.dtype)
     if not dtype.is_floating_point:
         raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
     if kv_dtype is not None:
-        checking.instance("kv_dtype", kv_dtype, torch.dtype)
+        _checking.instance("kv_dtype", kv_dtype, torch.dtype)
     if not callable(attention):
         raise TypeError(f"attention must be callable, got a {type(attention).__name__}")
     if causal_from is not None:
-        checking.choice("causal_from", causal_from, ("first", "last"))
+        _checking.choice("causal_from", causal_from, ("first", "last"))
     if sink is not None and not isinstance(sink, bool):
         sink = _each("sink", sink, heads)
     # What is not said is not meant where a scale is, and else may be as it is.
@@ -158,25 +158,25 @@ def audit(
     if past == 1 and ahead:  # the last query sees one key: it is asked from behind
         attention, (past, ahead) = _from_behind(attention), (ahead + 1, 0)
     if chunk is not None:
-        past = checking.integer("chunk", chunk, minimum=2)
+        past = _checking.integer("chunk", chunk, minimum=2)
     meant = Expected(
         scale,
-        cap=none if cap is None else checking.number("cap", cap),
+        cap=none if cap is None else _checking.number("cap", cap),
         cosine=cosine,
         causal=causal,
-        window=none if past is None else checking.integer("window", past, minimum=1),
+        window=none if past is None else _checking.integer("window", past, minimum=1),
         chunk=chunk,
-        first=checking.integer("first_keys", first_keys, minimum=0),
-        ahead=None if ahead is None else checking.integer("window", ahead, minimum=0),
+        first=_checking.integer("first_keys", first_keys, minimum=0),
+        ahead=None if ahead is None else _checking.integer("window", ahead, minimum=0),
         sink=no_sink if sink is None else sink,
         slopes=None if slopes is None else _each("slopes", slopes, heads),
-        top_k=None if top_k is None else checking.integer("top_k", top_k, minimum=2),
-        nan_rows=checking.flag("nan_rows", nan_rows),
-        factor=checking.positive("factor", factor),
+        top_k=None if top_k is None else _checking.integer("top_k", top_k, minimum=2),
+        nan_rows=_checking.flag("nan_rows", nan_rows),
+        factor=_checking.positive("factor", factor),
         causal_from=causal_from,
-        rotates=checking.flag("rotates", rotates),
+        rotates=_checking.flag("rotates", rotates),
     )
-    kind = checking.choice("arrays", arrays, ARRAYS)
+    kind = _checking.choice("arrays", arrays, ARRAYS)
     subject = Subject(of_tensors(attention, kind), size, dtype, device)
     subject.keep_in(kv_dtype)
     report = CallableAudit(subject, meant, length).run()
@@ -203,7 +203,7 @@ def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:
     return reversed_attention
 
 
-def _of_function(function: Rule, cosine: bool) -> Policy:
+def _of_function(function: ScaleFunction, cosine: bool) -> Policy:
     """Return what is meant as a policy; TypeError where it does not take arrays."""
     policy = own(function, "cosine" if cosine else "dot product")
     try:
@@ -230,15 +230,18 @@ def _size(d: int | None, heads: int, key_heads: int | None) -> Size:
         raise TypeError(
             "d, the size of q and k, must be given for a callable; a model is audited with inputs"
         )
-    heads = checking.integer("heads", heads, minimum=1)
-    shared = heads if key_heads is None else checking.integer("key_heads", key_heads, minimum=1)
+    heads = _checking.integer("heads", heads, minimum=1)
+    shared = heads if key_heads is None else _checking.integer("key_heads", key_heads, minimum=1)
     if heads % shared:
         raise ValueError(f"key_heads must divide heads={heads}, got key_heads={key_heads}")
-    return Size(heads, shared, checking.integer("d", d, minimum=4))
+    return Size(heads, shared, _checking.integer("d", d, minimum=4))
 
 
 def assert_scale(
-    attention: Callable[..., Any], *, expected: float | str | Policy | Rule, **arguments: Any
+    attention: Callable[..., Any],
+    *,
+    expected: float | str | Policy | ScaleFunction,
+    **arguments: Any,
 ) -> None:
     """Raise AssertionError with the report where an audit has findings: a line for a test.
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from attnlib._checking import FloatArray
 from attnlib.auditing import causes, questions
 from attnlib.auditing.backward import gradients
 from attnlib.auditing.questions import SHORT, Slope, joined
 from attnlib.auditing.report import Report, Scale, counted, shown
 from attnlib.auditing.response import Interval, Subject, equal_keys
-from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy
 
 AGREES = 0.005

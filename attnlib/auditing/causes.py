@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from attnlib._checking import FloatArray
 from attnlib.auditing.response import NONE, Subject, equal_keys
-from attnlib.checking import FloatArray
 
 GAINS = (1.0, 0.25, 0.0625, 4.0, 16.0, 64.0, 256.0)
 """By which random queries and keys are multiplied until weights differ, and not too much."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import least_squares
 
+from attnlib._checking import FloatArray
 from attnlib.auditing.response import Interval
-from attnlib.checking import FloatArray
 
 MOST = 2**16
 """Products of queries and keys that are looked at: of more, some queries, evenly spread."""

@@ -23,7 +23,7 @@ from attnlib.interception import (
     LOOKS_LIKE_ATTENTION,
     MULTI_HEAD,
     Arguments,
-    Watching,
+    ModuleTracker,
 )
 from attnlib.policies import Policy
 
@@ -64,7 +64,7 @@ class Product(NamedTuple):
     """What multiplies q·k in the product itself."""
 
 
-class _Watch(Watching):
+class _Watch(ModuleTracker):
     """A mode that notes the scale of each call of attention.
 
     From a product to the softmax derivatives are kept: what is added to q·k does not change them.

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlib._checking import FloatArray
 from attnlib.auditing.response import (
     NONE,
     Contents,
@@ -21,7 +22,6 @@ from attnlib.auditing.response import (
     near,
     spread,
 )
-from attnlib.checking import FloatArray
 
 SHORT = 16
 """Rows that are looked at key by key."""

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from attnlib import checking, files
-from attnlib.checking import FloatArray
+from attnlib import _checking, _files
+from attnlib._checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.policies import Policy
 
@@ -83,7 +83,7 @@ class Answers:
         first = len(self.names) + 1
         named = {f"{i:04}.safetensors": c for i, c in enumerate(self.new.values(), first)}
         for name, content in named.items():
-            files.replace(self.folder / name, content)
+            _files.replace(self.folder / name, content)
         return list(named)
 
 
@@ -107,7 +107,7 @@ def write(
     path = Path(folder)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{folder} must be an empty folder or not be there")
-    length = checking.integer("length", length, minimum=64)
+    length = _checking.integer("length", length, minimum=64)
     size: dict[str, Any] = {"d": d, "heads": heads, "key_heads": key_heads or heads}
     asked = Answers(path, length, _as_meant(True, meant))
     for itself in (True, False):
@@ -118,10 +118,10 @@ def write(
     asked.new |= others
     settings = {**size, "length": length, "dtype": str(dtype).removeprefix("torch.")}
     settings["causal"] = causal
-    files.replace(path / SETTINGS, json.dumps(settings).encode())
+    _files.replace(path / SETTINGS, json.dumps(settings).encode())
     names = asked.save()
     settings["mask"] = "with its causal mask" if causal else "where each query sees all keys"
-    files.replace(path / "README.md", README.format(**settings).encode())
+    _files.replace(path / "README.md", README.format(**settings).encode())
     return len(names)
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnlib._checking import FloatArray
 from attnlib.auditing.response import Interval
-from attnlib.checking import FloatArray
 
 CODES = {
     "scale": "another number multiplies q·k, or the cosine",

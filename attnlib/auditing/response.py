@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 
 Attention = Callable[..., Any]
 

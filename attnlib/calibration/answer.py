@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from attnlib import checking
+from attnlib import _checking
 from attnlib.calibration.fit import Fitting, Per, Report, ScaleFit, fit_scales
 from attnlib.calibration.gradient import ScaleGradient
-from attnlib.calibration.memory import Memory
+from attnlib.calibration.memory import Cache
 
 FEWEST = 4
 """So many windows of a text there must be: half of them judge."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Recommendation:
     """What a model wants at one length."""
 
     length: int
@@ -69,22 +69,22 @@ def answer(
     per: Per = "model",
     law: str = "constant",
     texts: int = 16,
-    memory: Memory | None = None,
+    memory: Cache | None = None,
     report: Report | None = None,
-) -> Answer:
+) -> Recommendation:
     """Return what a model of language wants at a length, from windows of one text.
 
     Every second window is fitted to, the others judge; all count for the gradients. The loss is
     the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibration.
     """
-    found = windows(ids, checking.integer("length", length, minimum=2), texts)
-    memory = memory or Memory()
+    found = windows(ids, _checking.integer("length", length, minimum=2), texts)
+    memory = memory or Cache()
     fit = fit_scales(model, found[::2], found[1::2], per=per, law=law, memory=memory, report=report)
-    return Answer(length, _gradient(model, found, memory, report), fit)
+    return Recommendation(length, _gradient(model, found, memory, report), fit)
 
 
 def _gradient(
-    model: nn.Module, texts: list[Tensor], memory: Memory, report: Report | None
+    model: nn.Module, texts: list[Tensor], memory: Cache, report: Report | None
 ) -> ScaleGradient:
     """Return what `scale_gradient` does, from what is in memory where that is."""
     fitting = Fitting(model, texts, memory=memory, per="head")

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlib import interception
+from attnlib._checking import FloatArray
 from attnlib.attention.registered import eager_attention
-from attnlib.calibration.multiplied import Place, is_causal, keys_seen, multiplied
+from attnlib.calibration.multiplied import Place, is_causal, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES
-from attnlib.checking import FloatArray
 from attnlib.projections import NORMS
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")
@@ -89,7 +89,7 @@ def _queries(
         found[place] = (query * times.unsqueeze(-1)).detach()
         return times
 
-    with torch.no_grad(), multiplied(model, factor):
+    with torch.no_grad(), scale_logits(model, factor):
         return found, float(loss(model, text))
 
 

@@ -12,14 +12,14 @@ from scipy import optimize
 from scipy.special import stdtrit
 from torch import nn
 
-from attnlib import checking
+from attnlib import _checking
+from attnlib._checking import FloatArray
 from attnlib.attention.options import named_policy
 from attnlib.calibration.applied import Applied, fold, registered
 from attnlib.calibration.gradient import by_head, same_heads
-from attnlib.calibration.memory import Memory, Slope
+from attnlib.calibration.memory import Cache, Slope
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import Loss, Pass, own_loss, read
-from attnlib.checking import FloatArray
+from attnlib.calibration.passes import Loss, LossGradients, own_loss, read
 from attnlib.policies import Policy
 from attnlib.sampling import Estimate
 
@@ -192,7 +192,7 @@ def fit_scales(
     train_length: float | None = None,
     steps: int = 12,
     report: Report | None = None,
-    memory: Memory | None = None,
+    memory: Cache | None = None,
     partial: bool = False,
 ) -> ScaleFit:
     """Return the factors of all logits at which the model's own loss on `train` is least.
@@ -212,13 +212,13 @@ def fit_scales(
     with the same model and texts, token ids, a fit goes on where it was stopped.
     Chapter: calibration.
     """
-    checking.choice("per", per, ("model", "layer", "head"))
-    steps = checking.integer("steps", steps, minimum=1)
+    _checking.choice("per", per, ("model", "layer", "head"))
+    steps = _checking.integer("steps", steps, minimum=1)
     rule = None
     if isinstance(law, Policy) or law not in ("constant", "log"):
         rule = named_policy("law", law)
         law = cast(Policy, rule).name
-    texts, unused = checking.batches("train", train), checking.batches("test", test)
+    texts, unused = _checking.batches("train", train), _checking.batches("test", test)
     loss = loss or own_loss
     if not texts or len(unused) < 2:
         raise ValueError(
@@ -233,7 +233,7 @@ def fit_scales(
         law=law,
         rule=rule,
         train_length=train_length,
-        memory=memory or Memory(),
+        memory=memory or Cache(),
         partial=partial,
     )
     every = HELD_OUT if fitting.parameters > 1 else len(texts) + 1
@@ -274,7 +274,7 @@ class Fitting:
         law: str = "constant",
         rule: Policy | None = None,
         train_length: float | None = None,
-        memory: Memory,
+        memory: Cache,
         partial: bool = False,
     ) -> None:
         self.law, self.rule = law, rule
@@ -287,7 +287,7 @@ class Fitting:
         self.there = np.isfinite(by_head(first, self.layers))
         most = max(float(part.keys.max()) for part in first.parts)
         given = train_length is not None
-        self.n0 = checking.positive("train_length", train_length) if given else most
+        self.n0 = _checking.positive("train_length", train_length) if given else most
         layers, heads = self.there.shape
         self.shape = {"model": (1, 1), "layer": (layers, 1), "head": (layers, heads)}[per]
         self.size = math.prod(self.shape)
@@ -299,7 +299,7 @@ class Fitting:
         b = float(self.rule is not None) if len(two) == 1 else two[1]
         return a, np.where(self.there, b, np.nan)
 
-    def pass_of(self, text: Any, x: FloatArray | None, gradient: bool) -> Pass:
+    def pass_of(self, text: Any, x: FloatArray | None, gradient: bool) -> LossGradients:
         """Return what the model does with a text."""
         a, b = self.spread(np.zeros(self.parameters) if x is None else x)
         at = {layer: i for i, layer in enumerate(self.layers)}
@@ -326,12 +326,14 @@ class Fitting:
         def compute() -> Slope:
             return self.pass_of(text, x, gradient=False).loss, np.empty(0)
 
-        return self.memory.recall(compute, "loss", self.law, self.n0, self.shape, text, x)[0]
+        return self.memory.get_or_compute(compute, "loss", self.law, self.n0, self.shape, text, x)[
+            0
+        ]
 
     def slope(self, text: Any, x: FloatArray) -> Slope:
         """Return the loss of a text and its gradient in the parameters."""
         about = "slope", self.law, self.n0, self.shape, text, x
-        return self.memory.recall(functools.partial(self._slope, text, x), *about)
+        return self.memory.get_or_compute(functools.partial(self._slope, text, x), *about)
 
     def _slope(self, text: Any, x: FloatArray) -> Slope:
         one = self.pass_of(text, x, gradient=True)

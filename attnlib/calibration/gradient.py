@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 from torch import nn
 
-from attnlib import checking
+from attnlib import _checking
+from attnlib._checking import FloatArray
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import Loss, Pass, own_loss, read
-from attnlib.checking import FloatArray
+from attnlib.calibration.passes import Loss, LossGradients, own_loss, read
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ScaleGradient:
 
         Two arrays of (layer, head), each significantly not 0 at `level` among all heads.
         """
-        told = self.p_values() < checking.positive("level", level)
+        told = self.p_values() < _checking.positive("level", level)
         return np.argwhere(told & (self.value < 0)), np.argwhere(told & (self.value > 0))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ def scale_gradient(
     """
     passes = [
         read(model, one, loss or own_loss, partial=partial)
-        for one in checking.batches("batches", batches)
+        for one in _checking.batches("batches", batches)
     ]
     if not passes:
         raise ValueError("batches must hold one or more, got none")
@@ -135,7 +135,7 @@ def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
         )
 
 
-def by_head(one: Pass, layers: list[str], power: int = 0) -> FloatArray:
+def by_head(one: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
     """Return Σ ∂L/∂log t · (log n)^power over the queries, (layers, heads)."""
     heads = max(part.place.heads for part in one.parts)
     total = np.full((len(layers), heads), np.nan)

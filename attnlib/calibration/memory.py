@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from attnlib import files
-from attnlib.checking import FloatArray
+from attnlib import _files
+from attnlib._checking import FloatArray
 
 Slope = tuple[float, FloatArray]
 """A loss, and its gradient in the parameters of a fit."""
 
 
 @dataclass
-class Memory:
+class Cache:
     """Losses and gradients by what they are of, one a line of a file; without a path, of nothing.
 
     A line that was cut off is left out, and made again.
@@ -27,9 +27,9 @@ class Memory:
     _known: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._known = dict(files.lines(self.path)) if self.path else {}
+        self._known = dict(_files.lines(self.path)) if self.path else {}
 
-    def recall(self, compute: Callable[[], Slope], *about: Any) -> Slope:
+    def get_or_compute(self, compute: Callable[[], Slope], *about: Any) -> Slope:
         """Return what is known about these, or compute it and keep it."""
         if self.path is None:
             return compute()
@@ -37,7 +37,7 @@ class Memory:
         if key not in self._known:
             loss, gradient = compute()
             self._known[key] = [loss, gradient.tolist()]
-            files.append(self.path, [key, self._known[key]])
+            _files.append(self.path, [key, self._known[key]])
         loss, gradient = self._known[key]
         return loss, np.array(gradient, dtype=float)
 

@@ -21,7 +21,7 @@ from attnlib.interception import (
     FAST_PATH_OFF,
     HIDDEN,
     MULTI_HEAD,
-    MULTI_HEAD_FROM_INSIDE,
+    MULTI_HEAD_ALONE,
     TRANSFORMED,
     Arguments,
     is_transformed,
@@ -39,15 +39,15 @@ class Place(NamedTuple):
     d: int  # of a head
 
 
-Factor = Callable[[Place, Tensor, Tensor], Tensor]
+FactorFunction = Callable[[Place, Tensor, Tensor], Tensor]
 """From a place, its queries and n, the keys that each query sees, (…, 1 or heads, queries), to what
 multiplies its logits, one for each query, (…, heads, queries)."""
 
 
-class Multiplied(interception.Watching):
+class LogitFactors(interception.ModuleTracker):
     """Multiplies the queries of the model's attention in this thread."""
 
-    def __init__(self, model: nn.Module, factor: Factor) -> None:
+    def __init__(self, model: nn.Module, factor: FactorFunction) -> None:
         super().__init__(model)
         self.model, self.factor = model, factor
         self.inside = False
@@ -129,7 +129,7 @@ class Multiplied(interception.Watching):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+                return MULTI_HEAD_ALONE(*args, **kwargs)
         if func in ATTENTION:
             query, key, _, mask, _, causal, *_ = given = Arguments(*args, **kwargs)
             module = self.running[-1] if self.running else self.model
@@ -141,9 +141,9 @@ class Multiplied(interception.Watching):
 
 
 @contextmanager
-def multiplied(model: nn.Module, factor: Factor) -> Iterator[Multiplied]:
+def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFactors]:
     """Run the model in this context, with the logits of each call times its factor."""
-    mode = Multiplied(model, factor)
+    mode = LogitFactors(model, factor)
     with ExitStack() as stack:
         stack.enter_context(interception.parts_eagerly(model))
         stack.enter_context(FAST_PATH_OFF)

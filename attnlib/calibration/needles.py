@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import checking, interception
-from attnlib.checking import FloatArray
+from attnlib import _checking, interception
+from attnlib._checking import FloatArray
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from attnlib.probing.tokens import Reader, Targets
+from attnlib.probing.tokens import Targets, TokenTracker
 
 GRID = np.geomspace(1 / 8, 8, 37)
 """Factors at which the derivative of a head's loss is taken; t* is interpolated between them."""
@@ -133,7 +133,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeated
     found: list[dict[str, FloatArray]] = []
-    for ids in checking.batches("texts", texts):
+    for ids in _checking.batches("texts", texts):
         if ids.ndim != 2 or ids.shape[0] != 1:
             raise ValueError(f"texts must be of shape (1, tokens), got {tuple(ids.shape)}")
         sums: dict[str, FloatArray] = {}
@@ -143,7 +143,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
             if target is not None and bool((target >= 0).any()):
                 sums[layer] = _sums(call, output)
 
-        observer = Observer(model, see, Reader(targets=targets))
+        observer = Observer(model, see, TokenTracker(targets=targets))
         with torch.no_grad(), observer.at_work():
             model(ids)
         observer.finish()

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from attnlib import interception
-from attnlib.calibration.multiplied import Place, multiplied
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
+from attnlib.calibration.multiplied import Place, scale_logits
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """From a model and a text to what training would make small."""
@@ -23,14 +23,14 @@ LogFactor = Callable[[Place, FloatArray], FloatArray]
 """From a place and n of each query, (…, 1, queries), to log t of its heads, (…, heads, queries)."""
 
 
-GRADIENTS = interception.seen_from_inside(torch.autograd.grad)
+GRADIENTS = interception.without_torch_function(torch.autograd.grad)
 """Activations that are computed again in it are seen."""
 
 AGAIN = 1e-3
 """How far the length of queries that are computed again may be from what it was, as a share."""
 
 
-class Part(NamedTuple):
+class CallGradient(NamedTuple):
     """What a call of attention contributes: ∂L/∂log t and n, both (…, heads, queries)."""
 
     place: Place
@@ -38,11 +38,11 @@ class Part(NamedTuple):
     keys: FloatArray
 
 
-class Pass(NamedTuple):
+class LossGradients(NamedTuple):
     """A text that the model has read."""
 
     loss: float
-    parts: list[Part]
+    parts: list[CallGradient]
 
 
 def own_loss(model: nn.Module, text: Any) -> Tensor:
@@ -65,7 +65,7 @@ def own_loss(model: nn.Module, text: Any) -> Tensor:
     return loss
 
 
-def unit(place: Place, keys: FloatArray) -> FloatArray:
+def no_change(place: Place, keys: FloatArray) -> FloatArray:
     """Return log t = 0: the model as it is."""
     return np.zeros(())
 
@@ -74,11 +74,11 @@ def read(
     model: nn.Module,
     text: Any,
     loss: Loss,
-    log_factor: LogFactor = unit,
+    log_factor: LogFactor = no_change,
     *,
     gradient: bool = True,
     partial: bool = False,
-) -> Pass:
+) -> LossGradients:
     """Return the loss of a text with each head's logits times t, and ∂L/∂log t of each query.
 
     Raises RuntimeError where attention cannot be reached, unless `partial`, and where none can;
@@ -111,7 +111,7 @@ def read(
         frozen(model),
         torch.set_grad_enabled(gradient),
         mock.patch.object(checkpoint, "CheckpointFunction", _NotReentrant),
-        multiplied(model, factor) as mode,
+        scale_logits(model, factor) as mode,
     ):
         try:
             value = loss(model, text)
@@ -140,10 +140,10 @@ def read(
                 f"{layer} attends by a kernel without a backward pass here ({error}){way}"
             ) from error
     parts = [
-        Part(place, found.cpu().numpy(), keys.expand(found.shape).double().cpu().numpy())
+        CallGradient(place, found.cpu().numpy(), keys.expand(found.shape).double().cpu().numpy())
         for (place, (_, keys)), found in zip(leaves.items(), gradients, strict=gradient)
     ]
-    return Pass(number, parts)
+    return LossGradients(number, parts)
 
 
 class _NotReentrant:

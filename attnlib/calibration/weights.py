@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from attnlib import checking, interception
+from attnlib import _checking, interception
+from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.checking import FloatArray
 from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS
 from attnlib.weight_gradients import TOLERANCE, apart, in_groups
 
@@ -93,12 +93,12 @@ def from_gradients(
     modules share, that is frozen, wrapped (LoRA) or has no gradient, an unknown projection. Give
     it the part of a model that is trained. The loss is NaN. Chapter: calibration.
     """
-    model = interception.not_as_compiled(model)
+    model = interception.uncompiled(model)
     interception.check_model(model)
     if interception.level_of_transforms() is not None:
         raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
     if tolerance is not None:
-        tolerance = checking.positive("tolerance", tolerance)
+        tolerance = _checking.positive("tolerance", tolerance)
     if check is not None:
         _check(model, *check, tolerance)
     layers = _layers(model, tolerance)

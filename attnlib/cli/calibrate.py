@@ -13,7 +13,7 @@ from attnlib.cli import model as models
 from attnlib.cli.application import AsJson, CommandError, one_line
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
-    from attnlib.calibration.answer import Answer
+    from attnlib.calibration.answer import Recommendation
     from attnlib.calibration.fit import ScaleFit
 
 
@@ -54,7 +54,7 @@ def calibrate(
     """
     models.require_packages()
     from attnlib.calibration.answer import answer
-    from attnlib.calibration.memory import Memory, digest
+    from attnlib.calibration.memory import Cache, digest
 
     with one_line(ValueError, about="--lengths must be numbers with commas between: "):
         counts = [int(length) for length in lengths.split(",")]
@@ -72,7 +72,7 @@ def calibrate(
 
             options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
             with one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-                result = answer(network, ids.to(device), length, memory=Memory(kept), **options)
+                result = answer(network, ids.to(device), length, memory=Cache(kept), **options)
             answers.append(result)
             if not as_json:
                 typer.echo(str(result))
@@ -94,7 +94,7 @@ SHOWN = 10
 """Heads that are printed."""
 
 
-def _print_heads(result: "Answer") -> None:
+def _print_heads(result: "Recommendation") -> None:
     """Print the heads significantly different from 0, the largest gradients first."""
     larger, smaller = result.gradient.wanting()
     heads = result.gradient.p_values().size

@@ -23,7 +23,7 @@ def policies(
     as_json: AsJson = False,
 ) -> None:
     """Print one rule for the scale: its formula, its constants, its source, and its numbers."""
-    from attnlib import checking
+    from attnlib import _checking
     from attnlib.policies import POLICIES
 
     if not name:
@@ -32,7 +32,7 @@ def policies(
         typer.echo(json.dumps(formulas, ensure_ascii=False) if as_json else "\n".join(lines))
         return
     with one_line(ValueError, TypeError):
-        policy = POLICIES[checking.choice("name", name, tuple(POLICIES))]
+        policy = POLICIES[_checking.choice("name", name, tuple(POLICIES))]
     lengths = [{"n": n, **policy_numbers(name, n, d)} for n in LENGTHS]
     numbers = [{key: line[key] for key in ("n", "scale", "alpha")} for line in lengths]
     if as_json:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib import checking
-from attnlib.checking import FloatArray
+from attnlib import _checking
+from attnlib._checking import FloatArray
 from attnlib.projections import PROJECTIONS
 
 NORMALISES = re.compile(r"(q|k|qk|query|key)_?(norm|ln|layer_?norm)|(norm|ln)_?(q|k)")
@@ -49,8 +49,8 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
     >>> [head for _, head, largest in clip(layer, report.table())]
     [0, 1]
     """
-    checking.instance("model", model, nn.Module)
-    limit = checking.positive("limit", limit)
+    _checking.instance("model", model, nn.Module)
+    limit = _checking.positive("limit", limit)
     if not hasattr(table, "groupby"):
         raise TypeError(f"table must be one of Report.table(), got {table!r:.80}")
     work, clipped = [], []

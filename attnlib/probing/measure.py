@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
 
 BLOCK = {"cpu": 2**19}

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from torch import nn
 
-from attnlib import checking, interception
+from attnlib import _checking, interception
 from attnlib.extras import brought_by
 from attnlib.probing.alarms import PATIENCE, Alarm, reasons
 from attnlib.probing.clipping import clip
@@ -92,13 +92,13 @@ class Monitor:
         rows: int = 256,
         on_alarm: Callable[[Alarm], object] | None = None,
     ) -> None:
-        interception.check_model(interception.not_as_compiled(model))
+        interception.check_model(interception.uncompiled(model))
         for name, function in {"log": log, "on_alarm": on_alarm}.items():
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, got {name}={function!r:.80}")
         self.model = model
-        self.every = checking.integer("every", every, minimum=1)
-        self.rows = checking.integer("rows", rows, minimum=1)
+        self.every = _checking.integer("every", every, minimum=1)
+        self.rows = _checking.integer("rows", rows, minimum=1)
         self.tables: dict[int, Any] = {}
         """What was measured at each step that was watched: `Report.table`, without theory."""
         self.alarms: list[Alarm] = []
@@ -149,7 +149,7 @@ class Monitor:
         `rows` at least the tokens of a batch it knows all. Returns and raises as `clip`.
         """
         table, self._unclipped = self._unclipped, None
-        return [] if table is None else clip(interception.not_as_compiled(self.model), table, limit)
+        return [] if table is None else clip(interception.uncompiled(self.model), table, limit)
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
@@ -180,7 +180,7 @@ class Monitor:
         self._watched = ExitStack()
         self._watched.enter_context(interception.eagerly())  # first: it refuses graphs
         self._report, self._watched_step = Report(theory=False), step
-        model = interception.not_as_compiled(self.model)
+        model = interception.uncompiled(self.model)
         self._observer = Observer(model, into(self._report, self.rows, self._rng))
         self._watched.enter_context(self._observer.at_work())
         return self._observer

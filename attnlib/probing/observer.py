@@ -17,16 +17,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
-from attnlib import checking, interception
+from attnlib import _checking, interception
 from attnlib.attention import is_rescaled
 from attnlib.attention.written_out import Recorder, WrittenOut, number_of_heads
-from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, Arguments
+from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.probing.measure import Call, Queries, measure
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
-from attnlib.probing.tokens import Reader, Targets, Tokens
+from attnlib.probing.tokens import Targets, Tokens, TokenTracker
 
-See = Callable[[str, int, Call, Tensor], None]
+OnCall = Callable[[str, int, Call, Tensor], None]
 """What is told of a call: its layer, its number in that layer and run, itself, and its output."""
 
 NAMES_SHOWN = 3
@@ -100,7 +100,7 @@ def probe(
         )
     report = Report(theory=theory, targets=targets is not None)
     see = into(report, rows, np.random.default_rng(0))
-    observer = Observer(model, see, Reader(mask, targets))
+    observer = Observer(model, see, TokenTracker(mask, targets))
     with interception.parts_eagerly(model), observer.at_work():
         yield report
     report.not_measured = observer.finish()
@@ -112,10 +112,10 @@ def probe(
         )
 
 
-def into(report: Report, rows: int | None, rng: np.random.Generator) -> See:
+def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
     """Return a function that adds calls to a report, or about so many rows of each head."""
     if rows is not None:
-        rows = checking.integer("rows", rows, minimum=1)
+        rows = _checking.integer("rows", rows, minimum=1)
 
     def see(layer: str, number: int, call: Call, output: Tensor) -> None:
         if rows is not None:
@@ -125,21 +125,21 @@ def into(report: Report, rows: int | None, rng: np.random.Generator) -> See:
     return see
 
 
-class Observer(interception.Watching):
+class Observer(interception.ModuleTracker):
     """Hands each call of attention in a model to `see`, and keeps account of what it could not.
 
     Inside `at_work`, what this thread runs is watched; `finish` says what was not seen. Raises
     TypeError for what is no module, and RuntimeError for one that is compiled.
     """
 
-    def __init__(self, model: nn.Module, see: See, reader: Reader | None = None) -> None:
+    def __init__(self, model: nn.Module, see: OnCall, reader: TokenTracker | None = None) -> None:
         super().__init__(model)
         self.see = see
-        self.reader = Reader() if reader is None else reader
+        self.reader = TokenTracker() if reader is None else reader
         self.recorder: Recorder | None = Recorder(
             lambda: self.running, changes=False, made=self.note_made
         )
-        self.way_to_be_seen = interception.way_to_be_seen(model)
+        self.sdpa_hint = interception.sdpa_hint(model)
         self.tokens: list[Tokens] = []  # of the modules that run
         self.unmeasured: dict[str, str] = {}
         self.notes: dict[str, str] = {}  # of what is measured, by module
@@ -230,12 +230,12 @@ class Observer(interception.Watching):
         before = self.calls.total()
         recorder, self.recorder = self.recorder, None
         with self:
-            result = MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+            result = MULTI_HEAD_ALONE(*args, **kwargs)
         if self.calls.total() == before:
             # need_weights=True writes attention out. Without, the same attention is a call.
             kwargs = {**kwargs, "need_weights": False, "training": False}
             with torch.no_grad(), self:
-                MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+                MULTI_HEAD_ALONE(*args, **kwargs)
         self.recorder = recorder
         return result
 
@@ -314,15 +314,15 @@ class Observer(interception.Watching):
 
     def _unseen(self) -> Iterator[str]:
         """Yield which parts have run without a call that can be seen, and what to do."""
-        if self.compiled and not self.way_to_be_seen:
+        if self.compiled and not self.sdpa_hint:
             yield (
                 "a graph of torch.compile has run, which cannot be seen into: a function that is "
                 "compiled runs as it is written under torch.compiler.set_stance('force_eager'); "
                 "flex_attention is another kernel, which is not measured"
             )
         silent = self.silent()
-        if silent or (self.compiled and self.way_to_be_seen):
-            way = f"; {self.way_to_be_seen}" if self.way_to_be_seen else ""
+        if silent or (self.compiled and self.sdpa_hint):
+            way = f"; {self.sdpa_hint}" if self.sdpa_hint else ""
             yield (
                 f"{listed(silent) or 'its attention'} ran without calling "
                 "scaled_dot_product_attention or a softmax of a product of queries and keys: "

@@ -9,7 +9,7 @@ from scipy.interpolate import CubicSpline
 from scipy.special import chdtrc, chdtri
 
 from attnlib import exact, freezing
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import DotProduct
 
 RANDOM = (

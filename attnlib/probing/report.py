@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing import summary
 from attnlib.probing.measure import Measured, TargetRows

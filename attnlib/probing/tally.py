@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from attnlib import freezing
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.probing.measure import Measured, Rows, TargetRows
 
 FIELDS = (*Rows._fields, *TargetRows._fields)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from attnlib import checking
+from attnlib import _checking
 from attnlib.interception import HIDDEN
 from attnlib.probing.measure import Call, Queries
 
@@ -36,7 +36,7 @@ class Tokens(NamedTuple):
     crossed: bool = False  # the keys are of other tokens than the queries
 
 
-class Reader:
+class TokenTracker:
     """Follows the tokens through a model, and says of each call what is known of its queries."""
 
     def __init__(self, mask: Any = None, targets: Targets | None = None) -> None:
@@ -215,7 +215,7 @@ def _mask(value: Any) -> Tensor:
 def _targets(value: Targets) -> Targets:
     """Return the argument `targets`: a name, a function, or an array of integers."""
     if isinstance(value, str):
-        return checking.choice("targets", value, TARGETS)
+        return _checking.choice("targets", value, TARGETS)
     return value if callable(value) else _integers(value, None)
 
 

@@ -18,7 +18,7 @@ from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
-from attnlib.files import replace
+from attnlib._files import replace
 from book.formulas import mathml
 
 FONT = re.compile(r"fonts/\w+\.(woff2?)")

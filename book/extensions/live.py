@@ -9,7 +9,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from attnlib.files import replace
+from attnlib._files import replace
 from book.live.script import write
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from attnlib.files import replace
+from attnlib._files import replace
 
 SHEET = re.compile(
     r'\s*<link\b(?=[^>]*rel="stylesheet")(?![^>]*/formulas\.css)[^>]*href="([^"]+)"[^>]*>'

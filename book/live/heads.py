@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnlib import exact
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.scores import Normal
 from experiments.real_heads.rows import short
 from experiments.real_heads.shown import ALPHAS, KEYS, SHOWN

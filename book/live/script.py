@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlib.files import replace
+from attnlib._files import replace
 from book.live.heads import atlas, shown
 from book.live.tables import tables
 

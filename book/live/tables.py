@@ -9,7 +9,7 @@ from scipy.interpolate import CubicSpline
 
 from attnlib import annealed, criteria, exact, freezing
 from attnlib import typical as typical_rows
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, Normal
 from book.catalogue import MODELS, letters

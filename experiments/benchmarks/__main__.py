@@ -17,8 +17,8 @@ import psutil
 import torch
 import typer
 
-from attnlib import files
-from attnlib.files import replace
+from attnlib import _files
+from attnlib._files import replace
 from experiments import benchmarks, provenance
 from experiments.benchmarks import Ratio, alone, measured
 from experiments.gpu import summary
@@ -69,7 +69,7 @@ def page(record: Record) -> str:
         lines.append(f"\n{entry.found['what']}\n\n" + TABLE)
         lines += [row(Ratio(**ratio)) for ratio in entry.found["ratios"]]
         lines.append("```\n")
-    return "".join([*lines, summary.page(files.lines(ON_GPU))])
+    return "".join([*lines, summary.page(_files.lines(ON_GPU))])
 
 
 def row(line: Ratio) -> str:

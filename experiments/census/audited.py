@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.auditing import Report, audit, models
-from attnlib.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE
+from attnlib.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE
 from experiments import provenance
 from experiments.census import families
 from experiments.census.watched import WithoutWeights
@@ -57,7 +57,7 @@ class Sparse(WithoutWeights):
         """Return what the function returns with such weights."""
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+                return MULTI_HEAD_ALONE(*args, **kwargs)
         stand_in = self.of_weight(func, args, kwargs)
         return func(*args, **kwargs) if stand_in is None else stand_in
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_FROM_INSIDE, Mode, Watching
+from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Mode, ModuleTracker
 
 BIG = 100_000
 """Weights with more numbers are one number, read many times."""
@@ -124,7 +124,7 @@ class WithoutWeights(Mode):
         raise NotImplementedError
 
 
-class Watched(Watching, WithoutWeights):
+class Watched(ModuleTracker, WithoutWeights):
     """A mode that finds what multiplies q·k in each softmax of a model.
 
     Projections give signs, or with `other` signs whose size grows over the features, and then a
@@ -147,7 +147,7 @@ class Watched(Watching, WithoutWeights):
         name = getattr(func, "__name__", "")
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_FROM_INSIDE(*args, **kwargs)
+                return MULTI_HEAD_ALONE(*args, **kwargs)
         if func is functional.scaled_dot_product_attention:
             with self:
                 return written_out(*args, **kwargs)

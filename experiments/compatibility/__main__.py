@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 import torch
 
-from attnlib.files import replace
+from attnlib._files import replace
 from experiments import packages
 from experiments.compatibility import cells
 from experiments.compatibility.models import FAMILIES, MORE, SEED

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attnlib import files
+from attnlib import _files
 from attnlib.attention import attend, register, rescale
 from attnlib.auditing import audit
 from attnlib.calibration import fit_scales, scale_gradient
@@ -403,13 +403,13 @@ def go(file: Path, device: str, end: float, say: Callable[[str], None]) -> None:
             warnings.simplefilter("ignore")
             answer = _tried(measure)
         seconds = round(time.monotonic() - start, 2)
-        files.append(file, {**about, "device": _name(device), "seconds": seconds, **answer})
+        _files.append(file, {**about, "device": _name(device), "seconds": seconds, **answer})
         say(f"{label}: {answer}, {seconds} s")
 
 
 def latest(file: Path) -> dict[str, Fields]:
     """Return the last line of each check and cost of a file."""
-    return {_key(line): line for line in files.lines(file)}
+    return {_key(line): line for line in _files.lines(file)}
 
 
 def _key(line: Fields) -> str:

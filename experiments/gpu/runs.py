@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnlib import files
+from attnlib import _files
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from experiments.lab import data, results, sweep
@@ -145,7 +145,7 @@ def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -
         except OutOfTimeError:
             say(f"given up, the time is over: {label}")
             return
-        files.append(file, line)
+        _files.append(file, line)
         seconds = time.monotonic() - start
         pace = 0.9 * work / seconds
         tokens = line["timing"]["tokens_per_second"]

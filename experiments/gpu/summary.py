@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from experiments.gpu.runs import HERE, planned
 from experiments.judging import OPEN, Part, between, number
 from experiments.lab import results

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from attnlib import checking
-from attnlib.checking import FloatArray
+from attnlib import _checking
+from attnlib._checking import FloatArray
 
 if TYPE_CHECKING:  # a sweep loads torch, and to compare what is finished needs none
     from experiments.lab.sweep import Outcome
@@ -47,7 +47,7 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     >>> float(mean), float(half_width)
     (2.0, 2.484...)
     """
-    array = checking.finite("values", values)
+    array = _checking.finite("values", values)
     count = array.shape[-1]
     factor = -stdtrit(count - 1, (1.0 - CONFIDENCE) / 2.0 / comparisons)
     error = array.std(axis=-1, ddof=1) / np.sqrt(count)
@@ -108,7 +108,7 @@ def losses_at_best(
     return by_rate[others, seeds]
 
 
-def harm(
+def loss_increase(
     outcomes: "Sequence[Outcome]",
     changed: str,
     against: str = "baseline",
@@ -123,7 +123,7 @@ def harm(
     return np.subtract(loss, reference, out=np.zeros_like(loss), where=(loss != reference))
 
 
-def harm_with_own_rates(
+def loss_increase_with_own_rates(
     outcomes: "Sequence[Outcome]", changed: str, measure: str = "final_loss"
 ) -> FloatArray:
     """Return the harm against the baseline, and in a last row that of each at its own best rate.
@@ -132,7 +132,7 @@ def harm_with_own_rates(
     Chapters: almost_scaled_training, training_details.
     """
     at_best = [losses_at_best(outcomes, name, measure) for name in (changed, "baseline")]
-    return np.vstack([harm(outcomes, changed, measure=measure), np.subtract(*at_best)])
+    return np.vstack([loss_increase(outcomes, changed, measure=measure), np.subtract(*at_best)])
 
 
 def loss_curves(

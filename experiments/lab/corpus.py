@@ -19,7 +19,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attnlib.files import replace
+from attnlib._files import replace
 
 PINS = Path(__file__).parents[2] / "requirements.txt"
 MANIFEST = Path(__file__).with_name("corpus.json")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib import checking
+from attnlib import _checking
 from experiments.lab import corpus
 
 Text = NDArray[np.uint8]
@@ -63,7 +63,7 @@ def load(name: str) -> Text:
     names another folder); a copy that lies there is not fetched. Raises ValueError for another
     name and as `corpus.load`, OSError when it cannot be fetched. Chapter: almost_scaled_training.
     """
-    if checking.choice("name", name, NAMES) == EMBEDDED:
+    if _checking.choice("name", name, NAMES) == EMBEDDED:
         return embedded()
     if name == PYTHON:
         return np.frombuffer(corpus.load(), dtype=np.uint8)
@@ -83,7 +83,7 @@ def load(name: str) -> Text:
 
 def sha256(name: str) -> str:
     """Return the sha256 of a text, 64 hexadecimal digits; ValueError as `load`."""
-    if checking.choice("corpus", name, NAMES) == SHAKESPEARE:
+    if _checking.choice("corpus", name, NAMES) == SHAKESPEARE:
         return SHAKESPEARE_SHA256
     if name == PYTHON:
         return corpus.sha256()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attnlib import checking
+from attnlib import _checking
 from experiments.lab.fields import Checked, checked, from_zero
 
 Batch = TypeVar("Batch")
@@ -30,25 +30,25 @@ class Descent(Checked):
     With `warmup`, `decay`, `weight_decay` and `clip` it is trained as most people do.
     """
 
-    optimizer: str = checked("adam", checking.choice, allowed=OPTIMIZERS)
+    optimizer: str = checked("adam", _checking.choice, allowed=OPTIMIZERS)
     """"adam", or "sgd": gradient descent on each batch, without momentum."""
-    learning_rate: float = checked(2.0**-10, checking.positive)
+    learning_rate: float = checked(2.0**-10, _checking.positive)
     """In the first step after the warm-up."""
-    decay: str = checked("none", checking.choice, allowed=DECAYS)
+    decay: str = checked("none", _checking.choice, allowed=DECAYS)
     """"none", or "linear" or "cosine": the learning rate falls to 0 in a line, or as a cosine."""
-    warmup: int = checked(0, checking.integer, minimum=0)
+    warmup: int = checked(0, _checking.integer, minimum=0)
     """Steps in which the learning rate rises in a line; less than `steps`."""
     weight_decay: float = checked(0.0, from_zero)
     """AdamW's, of matrices: not of biases, of LayerNorm's gains and of `GAINS`; L2 with "sgd"."""
     clip: float = checked(0.0, from_zero)
     """Gradients are shortened to this norm, all together; 0 for never."""
-    gain_rate: float = checked(1.0, checking.positive)
+    gain_rate: float = checked(1.0, _checking.positive)
     """The learning rate of `GAINS`, over that of all else."""
-    steps: int = checked(5000, checking.integer, minimum=1)
+    steps: int = checked(5000, _checking.integer, minimum=1)
     """Batches, each seen once."""
-    batch: int = checked(16, checking.integer, minimum=1)
+    batch: int = checked(16, _checking.integer, minimum=1)
     """How many are in a batch: windows, sequences, or sets of keys."""
-    seed: int = checked(0, checking.integer, minimum=0)
+    seed: int = checked(0, _checking.integer, minimum=0)
     """Of the initial parameters and of everything that is drawn."""
 
     def __post_init__(self) -> None:

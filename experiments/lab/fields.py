@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from attnlib import checking
+from attnlib import _checking
 
 
 def checked(default: Any, check: Callable[..., Any], **allowed: Any) -> Any:
-    """Declare a field: its default, and the function of `attnlib.checking` that its value passes.
+    """Declare a field: its default, and the function of `attnlib._checking` that its value passes.
 
     `check` gets the field's name, the value and `allowed`, and returns the value that is kept.
     """
@@ -24,20 +24,20 @@ def checked(default: Any, check: Callable[..., Any], **allowed: Any) -> Any:
 def amount(name: str, value: Any, *, words: Sequence[str]) -> float | str:
     """Return a number above 0, or one of `words`."""
     return (
-        checking.choice(name, value, words)
+        _checking.choice(name, value, words)
         if isinstance(value, str)
-        else checking.positive(name, value)
+        else _checking.positive(name, value)
     )
 
 
 def from_zero(name: str, value: Any) -> float:
     """Return a number that is 0 or above."""
-    return float(checking.finite(name, checking.number(name, value), minimum=0.0))
+    return float(_checking.finite(name, _checking.number(name, value), minimum=0.0))
 
 
 def lengths(name: str, value: Any) -> tuple[int, ...]:
     """Return whole numbers of keys or tokens, from 2 on."""
-    return tuple(checking.integer(name, n, minimum=2, maximum=2**20) for n in value)
+    return tuple(_checking.integer(name, n, minimum=2, maximum=2**20) for n in value)
 
 
 class Checked:

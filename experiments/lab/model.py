@@ -24,12 +24,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib import annealed, checking, typical
+from attnlib import _checking, annealed, typical
+from attnlib._checking import FloatArray
 from attnlib.attention import attend
 from attnlib.attention.arithmetic import scaled
 from attnlib.attention.options import Options, checked_policy
 from attnlib.attention.shapes import Call
-from attnlib.checking import FloatArray
 from attnlib.policies import POLICIES, Policy, own
 from attnlib.scores import Cosine, DotProduct
 from experiments.lab import data
@@ -55,15 +55,15 @@ class Config(Checked):
     2
     """
 
-    width: int = checked(256, checking.integer, minimum=1)
+    width: int = checked(256, _checking.integer, minimum=1)
     """A multiple of `head_size`."""
-    depth: int = checked(4, checking.integer, minimum=1)
+    depth: int = checked(4, _checking.integer, minimum=1)
     """Blocks, each attention and then a network of one hidden layer, four times as wide."""
-    head_size: int = checked(64, checking.integer, minimum=1)
+    head_size: int = checked(64, _checking.integer, minimum=1)
     """The dimension d of q and k."""
-    sequence: int = checked(256, checking.integer, minimum=1)
+    sequence: int = checked(256, _checking.integer, minimum=1)
     """The length n of a window."""
-    causal: bool = checked(True, checking.flag)
+    causal: bool = checked(True, _checking.flag)
     """A decoder that predicts the next byte; else an encoder that fills in masked bytes."""
     alpha: float | str = checked(1.0, amount, words=("annealed", "typical"))
     """What multiplies q·k/√d, so that it is the standard deviation of the logits of random q and k,
@@ -72,28 +72,28 @@ class Config(Checked):
     policy: str | None = checked(None, lambda _, policy: policy)  # see __post_init__
     """In place of `alpha` the name of a policy in `attnlib.policies.POLICIES`, at the n of each
     query: the number of keys that it sees."""
-    fit_policy: bool = checked(False, checking.flag)
+    fit_policy: bool = checked(False, _checking.flag)
     """The policy's constants that are a length of training are `sequence`."""
-    cosine: bool = checked(False, checking.flag)
+    cosine: bool = checked(False, _checking.flag)
     """Bring q and k to length 1 (QK-norm)."""
     post_scale: float | str = checked("none", amount, words=("none", "constant", "exact"))
     """c: "none" (1), "constant" ((n/e)^½ with n = sequence, as in source 002), "exact" (for the
     number of keys at each position: `attnlib.exact.post_scale`), or a number."""
     residual_weight: float | str = checked(1.0, amount, words=FACTORS)
     """r: a number, "constant" ((n/e)^½) or "inverse" ((n/e)^−½)."""
-    weighted_bias: bool = checked(False, checking.flag)
+    weighted_bias: bool = checked(False, _checking.flag)
     """r multiplies the bias too."""
     projection_gain: float | str = checked(1.0, amount, words=FACTORS)
     """What W is multiplied by at initialisation: as for r."""
-    start_factor: float = checked(1.0, checking.positive)
+    start_factor: float = checked(1.0, _checking.positive)
     """What the logits are multiplied by at initialisation: W_q and W_k by its root."""
-    initialisation: str = checked("unit", checking.choice, allowed=("unit", "pytorch"))
+    initialisation: str = checked("unit", _checking.choice, allowed=("unit", "pytorch"))
     """"unit" or "pytorch", as source 002 has it: see `Transformer`."""
-    input_norm: bool = checked(False, checking.flag)
+    input_norm: bool = checked(False, _checking.flag)
     """A LayerNorm of the sum of the embeddings, as in source 002."""
-    learned_scale: bool = checked(False, checking.flag)
+    learned_scale: bool = checked(False, _checking.flag)
     """Each head multiplies its logits by a number that is learned, 1 at the start."""
-    law: str = checked("none", checking.choice, allowed=("none", "root_log", "log", "own"))
+    law: str = checked("none", _checking.choice, allowed=("none", "root_log", "log", "own"))
     """What also multiplies them where a query sees n keys, 1 at n₀ = `sequence`: 1, √(log n/log n₀)
     or log n/log n₀, which is SSMax with `learned_scale`; or "own": a + b log n/log n₀, where each
     head learns a, 1 at the start, and b, 0 at the start."""
@@ -101,11 +101,11 @@ class Config(Checked):
     """What multiplies the input that the branch is added to: as for r."""
     hidden_weight: float | str = checked(1.0, amount, words=FACTORS)
     """What multiplies the other branch of the block, the network's: as for r."""
-    positions: str = checked("learned", checking.choice, allowed=POSITIONS)
+    positions: str = checked("learned", _checking.choice, allowed=POSITIONS)
     """"learned" (an embedding), "rotary", "none", or "preceding": the input is of a token and the
     three before it, and there are no others. But for "learned" a model reads any length, and what
     "none" and "preceding" say of a place is the same at all lengths."""
-    rotary_share: float = checked(1.0, checking.positive)
+    rotary_share: float = checked(1.0, _checking.positive)
     """The share of the planes that rotary positions turn, the fastest of them."""
 
     def __post_init__(self) -> None:

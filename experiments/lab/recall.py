@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib import checking
+from attnlib import _checking
+from attnlib._checking import FloatArray
 from attnlib.attention import rescale
-from attnlib.checking import FloatArray
 from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as logits_of
 from attnlib.probing.observer import Observer
@@ -68,7 +68,7 @@ MOST = 64.0
 
 
 def _shortest(name: str, value: Any) -> int | None:
-    return None if value is None else checking.integer(name, value, minimum=3 * QUERIES)
+    return None if value is None else _checking.integer(name, value, minimum=3 * QUERIES)
 
 
 @dataclass(frozen=True)
@@ -82,27 +82,27 @@ class Task(Descent):
     (16, 64)
     """
 
-    name: str = checked("nearest", checking.choice, allowed=TASKS)
+    name: str = checked("nearest", _checking.choice, allowed=TASKS)
     """One of `TASKS`."""
-    gap: str = checked("noise", checking.choice, allowed=GAPS)
+    gap: str = checked("noise", _checking.choice, allowed=GAPS)
     """One of `GAPS`."""
-    strength: float = checked(0.5, checking.positive)
+    strength: float = checked(0.5, _checking.positive)
     """ϱ, between 0 and 1: the (mean) cosine of query and needle at n₀; of tokens the chance that
     the query is a true copy, which is 1 where the gap is fixed."""
-    learning_rate: float = checked(2.0**-7, checking.positive)
-    decay: str = checked("linear", checking.choice, allowed=DECAYS)
-    steps: int = checked(1000, checking.integer, minimum=1)
-    batch: int = checked(32, checking.integer, minimum=1)
+    learning_rate: float = checked(2.0**-7, _checking.positive)
+    decay: str = checked("linear", _checking.choice, allowed=DECAYS)
+    steps: int = checked(1000, _checking.integer, minimum=1)
+    batch: int = checked(32, _checking.integer, minimum=1)
     lengths: tuple[int, ...] = checked((), checked_lengths)
     """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
     shortest: int | None = checked(None, _shortest)
     """Sequences of training are as long as n₀, or with a number, at least 24, of any length from it
     to n₀, each equally often on a scale of log n and the same in a batch."""
-    rows: int = checked(1024, checking.integer, minimum=1)
+    rows: int = checked(1024, _checking.integer, minimum=1)
     """Queries of a test, a multiple of 8."""
 
 
-class Found(NamedTuple):
+class HeadResult(NamedTuple):
     """What a head has learned. Chapter: length_extrapolation."""
 
     losses: list[float]
@@ -280,7 +280,7 @@ class Head(nn.Module):
         return q @ k.mT
 
 
-def find(config: Config, task: Task) -> Found:
+def train_and_test(config: Config, task: Task) -> HeadResult:
     """Train a head or a Transformer, and measure it at n₀ = `config.sequence` and other lengths.
 
     Heads of a Transformer share the tokens among them: each row is measured in the head whose mean
@@ -289,14 +289,15 @@ def find(config: Config, task: Task) -> Found:
     same rows. Chapter: length_extrapolation.
 
     >>> small = Config(width=8, head_size=8, sequence=8)
-    >>> result = find(small, Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32]))
+    >>> task = Task(steps=100, rows=64, batch=4, strength=0.9, lengths=[32])
+    >>> result = train_and_test(small, task)
     >>> [row["n"] for row in result.measured], result.losses[-1] < result.losses[0]
     ([8, 32], True)
     """
     model, losses = trained(config, task)
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
-        return Found(losses[: bad[0]].tolist(), int(bad[0]), [])
+        return HeadResult(losses[: bad[0]].tolist(), int(bad[0]), [])
     with torch.no_grad():
         lengths = dict.fromkeys([config.sequence, *task.lengths])
         trials = (trial(config, task, model, n) for n in lengths)
@@ -304,7 +305,7 @@ def find(config: Config, task: Task) -> Found:
     learned = None
     if isinstance(model, Transformer):
         learned = [[gain.tolist() for gain in block] for block in model.gains()]
-    return Found(losses.tolist(), None, tests, learned)
+    return HeadResult(losses.tolist(), None, tests, learned)
 
 
 def trained(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:

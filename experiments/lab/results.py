@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from attnlib import files
+from attnlib import _files
 from experiments.lab.lines import key_of
 from experiments.lab.model import Config
-from experiments.lab.recall import Found, Task
+from experiments.lab.recall import HeadResult, Task
 from experiments.lab.train import PRECISIONS, Run, Training
 
 Table = dict[str, Any]
@@ -67,17 +67,17 @@ class Setting:
 
 
 def read(path: Path) -> dict[str, Table]:
-    """Return the runs of a file by `Setting.key`; raises as `files.lines`."""
-    return {key_of(table): table for table in files.lines(path)}
+    """Return the runs of a file by `Setting.key`; raises as `_files.lines`."""
+    return {key_of(table): table for table in _files.lines(path)}
 
 
-def encoded(setting: Setting, run: Run | Found, made: Table, timing: Table) -> Table:
+def encoded(setting: Setting, run: Run | HeadResult, made: Table, timing: Table) -> Table:
     """Return the line of a run; an array has the digits of its precision, a head's numbers eight.
 
     Of a run on a text it lacks `recorded_at`, which its configuration says.
     """
     line = {**setting.identity(), "made": made, "timing": timing}
-    if isinstance(run, Found):
+    if isinstance(run, HeadResult):
         return line | {name: plain(value, 8) for name, value in run._asdict().items()}
     training = cast(Training, setting.training)
     digits = dict.fromkeys(SCALARS, 17)
@@ -103,11 +103,11 @@ def _arrays(training: Training) -> tuple[str, ...]:
     return (*ARRAYS, *asked)
 
 
-def decoded(table: Table, setting: Setting) -> Run | Found:
+def decoded(table: Table, setting: Setting) -> Run | HeadResult:
     """Return the run of a line; KeyError, ValueError or TypeError where it is damaged."""
     training = setting.training
     if isinstance(training, Task):
-        return Found(**{name: table[name] for name in Found._fields if name in table})
+        return HeadResult(**{name: table[name] for name in HeadResult._fields if name in table})
     kept = training.steps if table["diverged_at"] is None else table["diverged_at"]
     at, depth = training.recorded_at(kept), setting.config.depth
     shapes: dict[str, tuple[int, ...]] = {

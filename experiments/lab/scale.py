@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnlib._checking import FloatArray
 from attnlib.calibration import scale_gradient
-from attnlib.checking import FloatArray
 from experiments.lab import data
 from experiments.lab.data import Batch, Text
 from experiments.lab.model import Attention, Transformer, loss

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 
 Normaliser = Literal["softmax", "power"]
 Optimiser = Literal["descent", "adam"]

@@ -57,7 +57,7 @@ import torch
 from filelock import Timeout
 from tqdm import tqdm
 
-from attnlib import checking, files
+from attnlib import _checking, _files
 from attnlib.sampling import cores
 from experiments import provenance
 from experiments.lab import data, fields, parallel, results
@@ -65,7 +65,7 @@ from experiments.lab.data import Text
 from experiments.lab.descent import on_own_stream
 from experiments.lab.lines import writing
 from experiments.lab.model import Config
-from experiments.lab.recall import Found, Task, find
+from experiments.lab.recall import HeadResult, Task, train_and_test
 from experiments.lab.results import Setting
 from experiments.lab.train import Clock, Run, Training, train_model
 
@@ -108,7 +108,7 @@ class Outcome(NamedTuple):
     """
 
     setting: Setting
-    run: Run | Found
+    run: Run | HeadResult
 
 
 # --- the file of a sweep -------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _sweep(path: Path, table: Table) -> Sweep:
     common = {**table.get("model", {}), **table.get("training", {}), **table.get("task", {})}
     grid, widen = table.get("grid", {}), table.get("widen", "")
     if widen:
-        checking.choice("widen", widen, MEASURES)
+        _checking.choice("widen", widen, MEASURES)
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     variants = table.get("variants", {"baseline": {}})
     if "rates" in table:
@@ -294,7 +294,7 @@ def _run(
                         f"{type(reason).__name__}: {reason}; what was finished is in "
                         f"{sweep.results}, and running the sweep again goes on from there"
                     ) from reason
-                files.append(sweep.results, future.result())
+                _files.append(sweep.results, future.result())
                 count()
     finally:
         for future in waiting:
@@ -310,7 +310,7 @@ def _run_together(sweep: Sweep) -> None:
         line = _work(setting)
         if parallel.place()[0] == 0:
             sweep.results.parent.mkdir(parents=True, exist_ok=True)
-            files.append(sweep.results, line)
+            _files.append(sweep.results, line)
     parallel.of_first(None)  # the last line is there before another process reads it
 
 
@@ -345,9 +345,9 @@ def _work(setting: Setting) -> Table:
     start, processor_start = time.perf_counter(), time.process_time()
     timing: Table = {}
     device = "cpu"
-    run: Run | Found
+    run: Run | HeadResult
     if isinstance(training, Task):
-        run = find(config, training)
+        run = train_and_test(config, training)
     else:
         clock, device = Clock(config, training), training.device
         with on_own_stream(training.graphs):

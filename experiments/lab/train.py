@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import checking, interception
+from attnlib import _checking, interception
+from attnlib._checking import FloatArray
 from attnlib.attention import rescale
-from attnlib.checking import FloatArray
 from attnlib.probing import probe
 from experiments.lab import data, parallel, scale
 from experiments.lab.data import Batch, Text
@@ -49,7 +49,7 @@ MASKED = 0.15
 
 
 def _device(name: str, value: str) -> str:
-    checking.choice(name, str(value).partition(":")[0], ("cpu", "cuda"))
+    _checking.choice(name, str(value).partition(":")[0], ("cpu", "cuda"))
     return str(value)
 
 
@@ -61,32 +61,32 @@ class Training(Descent):
     Chapter: almost_scaled_training.
     """
 
-    precision: str = checked("float32", checking.choice, allowed=tuple(PRECISIONS))
+    precision: str = checked("float32", _checking.choice, allowed=tuple(PRECISIONS))
     """One of `PRECISIONS`."""
-    record_every: int = checked(50, checking.integer, minimum=1)
+    record_every: int = checked(50, _checking.integer, minimum=1)
     """Steps between two records of branch-to-skip ratios."""
-    validation_windows: int = checked(256, checking.integer, minimum=1)
+    validation_windows: int = checked(256, _checking.integer, minimum=1)
     """At most so many windows of the validation text give the validation loss."""
-    losses_every: int = checked(1, checking.integer, minimum=1)
+    losses_every: int = checked(1, _checking.integer, minimum=1)
     """Steps of which `Run.losses` has the mean: a divisor of 20, for a file that is smaller."""
-    record_attention: bool = checked(False, checking.flag)
+    record_attention: bool = checked(False, _checking.flag)
     """Record the spread of the logits and the effective keys too."""
-    record_gains: bool = checked(False, checking.flag)
+    record_gains: bool = checked(False, _checking.flag)
     """Record what the heads multiply their logits by, where that is learned."""
-    record_scale: bool = checked(False, checking.flag)
+    record_scale: bool = checked(False, _checking.flag)
     """Record the sizes of W_q and W_k and ∂L/∂log t of each head: see `Run.norms`."""
     lengths: tuple[int, ...] = checked((), lengths)
     """Even lengths of window at which the trained decoder is read too, divisors of the largest: see
     `Run.readings`."""
-    read_bytes: int = checked(2**14, checking.integer, minimum=1)
+    read_bytes: int = checked(2**14, _checking.integer, minimum=1)
     """At most so many bytes are read at those lengths, the same at each."""
     device: str = checked("cpu", _device)
     """Where it is trained, in PyTorch's words: "cuda"."""
-    autocast: bool = checked(False, checking.flag)
+    autocast: bool = checked(False, _checking.flag)
     """Multiply matrices in bfloat16; parameters, sums and the optimiser stay as they are."""
-    graphs: bool = checked(False, checking.flag)
+    graphs: bool = checked(False, _checking.flag)
     """Replay each step on the GPU as CUDA graphs: `descent.Graphs`."""
-    compile: bool = checked(False, checking.flag)
+    compile: bool = checked(False, _checking.flag)
     """Compile the blocks (torch.compile); what is recorded and read runs as it is written."""
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from attnlib import checking
+from attnlib import _checking
 from experiments.provenance import made
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.summary import SUMMARIES, summarised
@@ -44,7 +44,7 @@ def measured(name: str) -> Record:
 
 if __name__ == "__main__":
     torch.set_num_threads(THREADS)
-    asked = [checking.choice("PART", part, tuple(parts.PARTS)) for part in sys.argv[1:]]
+    asked = [_checking.choice("PART", part, tuple(parts.PARTS)) for part in sys.argv[1:]]
     for part in asked or parts.PARTS:
         print(part, flush=True)
         measured(part)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.probing.tokens import Places
 from experiments.real_heads import rows
 from experiments.real_heads.rows import Table, short

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib import exact
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as measure_logits
 from attnlib.probing.observer import Observer

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from attnlib import sampling
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.probing.measure import Call
 from attnlib.probing.tokens import Places
 from attnlib.rows import collision_probability, softmax

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlib import retrieval
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.retrieval import Fixed
 from attnlib.scores import Normal
 from experiments.real_heads.parts import SHORT

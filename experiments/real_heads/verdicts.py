@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 from attnlib.policies import POLICIES, Policy
 from experiments.judging import Part, between
 from experiments.real_heads import inputs, parts, rows

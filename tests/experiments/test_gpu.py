@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlib import files
+from attnlib import _files
 from experiments.gpu import checks, command, runs
 from experiments.lab import results
 from experiments.lab.model import Transformer
@@ -147,6 +147,6 @@ def test_what_fails_is_told_and_tried_again(tmp_path, monkeypatch, capsys):
         assert command.main(arguments) == 1
     assert "× probe, float32, math: RuntimeError: no such kernel" in capsys.readouterr().out
     assert command.main(arguments) == 0
-    lines = files.lines(tmp_path / "checks.jsonl")
+    lines = _files.lines(tmp_path / "checks.jsonl")
     assert ["failure" in line for line in lines] == [True, False, False]
     assert "1 checks, 1 passed, 0 failed" in capsys.readouterr().out

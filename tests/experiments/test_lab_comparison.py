@@ -41,7 +41,7 @@ def test_losses_are_by_rate_and_seed_in_the_order_of_the_sweep():
 def test_a_run_that_diverged_has_an_infinite_loss_and_two_are_equally_bad():
     runs = [outcome(variant, 0.5, 0, None) for variant in ("baseline", "note")]
     np.testing.assert_array_equal(comparison.losses(runs, "note"), [[np.inf]])
-    np.testing.assert_array_equal(comparison.harm(runs, "note"), [[0.0]])
+    np.testing.assert_array_equal(comparison.loss_increase(runs, "note"), [[0.0]])
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=9))
@@ -55,9 +55,9 @@ def test_the_interval_is_that_of_scipys_t_test(values):
 
 
 def test_harm_is_the_difference_within_a_seed():
-    np.testing.assert_allclose(comparison.harm(SWEEP, "note"), np.ones((3, 2)), rtol=1e-14)
+    np.testing.assert_allclose(comparison.loss_increase(SWEEP, "note"), np.ones((3, 2)), rtol=1e-14)
     np.testing.assert_array_equal(
-        comparison.harm(SWEEP, "baseline", "note", "validation_loss"),
+        comparison.loss_increase(SWEEP, "baseline", "note", "validation_loss"),
         comparison.losses(SWEEP, "baseline", "validation_loss")
         - comparison.losses(SWEEP, "note", "validation_loss"),
     )
@@ -71,8 +71,8 @@ def test_the_best_rate_of_a_seed_is_that_of_the_others():
 
 
 def test_the_last_row_of_the_harm_is_that_of_each_at_its_best_rate():
-    found = comparison.harm_with_own_rates(SWEEP, "note")
-    np.testing.assert_array_equal(found[:-1], comparison.harm(SWEEP, "note"))
+    found = comparison.loss_increase_with_own_rates(SWEEP, "note")
+    np.testing.assert_array_equal(found[:-1], comparison.loss_increase(SWEEP, "note"))
     own = [comparison.losses_at_best(SWEEP, name) for name in ("note", "baseline")]
     np.testing.assert_array_equal(found[-1], own[0] - own[1])
     assert found.shape == (4, 2)

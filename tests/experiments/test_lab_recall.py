@@ -174,7 +174,7 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     task = Task(
         name="recall", gap="fixed", steps=100, batch=16, rows=32, learning_rate=0.02, lengths=[48]
     )
-    one, same = (recall.find(config, task) for _ in range(2))
+    one, same = (recall.train_and_test(config, task) for _ in range(2))
     assert one == same
     assert one.losses[-1] < one.losses[0] - 0.2
     for found, n in zip(one.measured, (24, 48), strict=True):
@@ -198,7 +198,7 @@ def test_training_may_be_on_shorter_sequences_and_says_what_was_learned(monkeypa
         "forward",
         lambda model, tokens: shapes.append(tokens.shape[1]) or forward(model, tokens),
     )
-    found = recall.find(config, task)
+    found = recall.train_and_test(config, task)
     *seen, at_home = shapes
     assert at_home == 48
     assert 24 <= min(seen) < 28

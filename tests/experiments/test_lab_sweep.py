@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from attnlib import files
+from attnlib import _files
 from experiments import provenance
 from experiments.commands import app
 from experiments.lab import data, recall, results, sweep
@@ -175,7 +175,7 @@ def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(
 def test_a_sweep_of_heads_keeps_eight_digits(file):
     file.write_text(HEADS)
     for setting, run in run_here(file):
-        direct = recall.find(setting.config, setting.training)
+        direct = recall.train_and_test(setting.config, setting.training)
         np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-7)
         for one, other in zip(run.measured, direct.measured, strict=True):
             assert one.pop("laws") == pytest.approx(other.pop("laws"), rel=1e-7)
@@ -226,13 +226,13 @@ def test_a_damaged_line_is_named(file, old, new, shown):
 def test_one_sweep_at_a_time_writes_and_others_read(file):
     found, seen = sweep.read(file), []
 
-    class Watching(ThreadPoolExecutor):
+    class ModuleTracker(ThreadPoolExecutor):
         def submit(self, *arguments):
             seen.append(refusal(file))
             seen.append(len(sweep.outcomes(found)))
             return super().submit(*arguments)
 
-    with Watching(1) as pool:
+    with ModuleTracker(1) as pool:
         assert len(sweep.run(found, executor=pool)) == 8
     assert "another sweep is writing" in seen[0]
     assert all(0 <= number <= 8 for number in seen[1::2])
@@ -255,7 +255,7 @@ def with_losses(file, losses):
         rate = setting.training.learning_rate
         if rate in losses and setting.key not in results.read(file.parent / "results.jsonl"):
             line = {**setting.identity(), "final_loss": losses[rate]}
-            files.append(file.parent / "results.jsonl", line)
+            _files.append(file.parent / "results.jsonl", line)
     return sorted({one.training.learning_rate for one in sweep.read(file).settings})
 
 
@@ -279,7 +279,7 @@ def test_each_variant_is_widened_by_itself_and_the_command_runs_what_is_added(fi
     for setting in sweep.read(file).settings:
         of_note = (setting.variant == "note") == (setting.training.learning_rate == 0.02)
         line = {**setting.identity(), "final_loss": 1.0 + of_note}
-        files.append(file.parent / "results.jsonl", line)
+        _files.append(file.parent / "results.jsonl", line)
     added = [(one.variant, one.training.learning_rate) for one in sweep.read(file).settings[4:]]
     assert added == [("baseline", 0.04), ("note", 0.005)]
     (file.parent / "results.jsonl").unlink()

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from attnlib.attention import rescale
 from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
-from attnlib.probing.tokens import Reader
+from attnlib.probing.tokens import TokenTracker
 from experiments import records
 from experiments.real_heads import inputs, laws, parts, rows, summary, verdicts
 from experiments.real_heads.inputs import Model, Package
@@ -84,7 +84,7 @@ def test_rows_are_those_of_the_probe():
     def note(layer, number, call, output):
         theirs.append(measured(call, output))
 
-    observer = Observer(model, note, Reader(targets="previous"))
+    observer = Observer(model, note, TokenTracker(targets="previous"))
     with torch.no_grad(), observer.at_work():
         model(torch.tensor([ids]))
 

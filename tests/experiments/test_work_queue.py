@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from attnlib import files
+from attnlib import _files
 from experiments import work_queue
 from experiments.work_queue import PLAN, Piece, QueueError
 
@@ -61,14 +61,14 @@ hours = 2.0
 RECORDER = """\
 import time
 from pathlib import Path
-from attnlib import files
+from attnlib import _files
 OUT = Path(__file__).parent / "recorded/squares.jsonl"
 def main():
-    known = [line["at"] for line in files.lines(OUT)]
+    known = [line["at"] for line in _files.lines(OUT)]
     for n in range(30):
         if {"n": n} not in known:
             time.sleep(0.1)
-            files.append(OUT, {"at": {"n": n}, "square": n * n})
+            _files.append(OUT, {"at": {"n": n}, "square": n * n})
 """
 SHORTER = RECORDER.replace("squares", "cubes").replace("30", "1")
 
@@ -120,7 +120,7 @@ def wait_until(condition):
 
 
 def lines(root, name="squares"):
-    return files.lines(root / "experiments/recorded" / f"{name}.jsonl")
+    return _files.lines(root / "experiments/recorded" / f"{name}.jsonl")
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_a_wrong_plan_is_left_again_with_every_line(checkout):
         git(checkout, "commit", "--quiet", "--all", "--allow-empty", "-m", "plan")
         tree = work_queue.prepare(checkout, at="HEAD")
         if text != right:
-            files.append(tree / work_queue.RECORDED / "left.jsonl", {"at": {"n": 1}})
+            _files.append(tree / work_queue.RECORDED / "left.jsonl", {"at": {"n": 1}})
             with pytest.raises(work_queue.QueueError, match="houres"):
                 work_queue.status(checkout)
     assert lines(checkout, "left") == [{"at": {"n": 1}}]

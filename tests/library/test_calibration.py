@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from attnlib.calibration import fit_scales, needles, repeated_tokens, scale_gradient
-from attnlib.calibration.answer import Answer
+from attnlib.calibration.answer import Recommendation
 from attnlib.calibration.passes import own_loss, read
 from attnlib.policies import POLICIES
 from attnlib.probing import probe
@@ -600,7 +600,10 @@ def test_a_fit_says_when_its_factor_is_outside_its_interval():
         fit_scales(OneHead(), rows[:3], rows[3:], loss=found_loss, steps=steps) for steps in (1, 12)
     )
     assert short.factor(64)[0, 0] > 1.001 * short.interval[1]
-    for text in (str(short), str(Answer(64, scale_gradient(OneHead(), rows, found_loss), short))):
+    for text in (
+        str(short),
+        str(Recommendation(64, scale_gradient(OneHead(), rows, found_loss), short)),
+    ):
         assert "lies outside its interval" in text
     assert "interval" not in str(full)
 

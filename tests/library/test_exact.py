@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.special import gamma, roots_gegenbauer, roots_hermitenorm
 from scipy.stats import chi
 
-from attnlib import exact, quadrature, rows
+from attnlib import exact, rows
+from attnlib._numerics import quadrature
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.library.test_bad_input import assert_refused
 

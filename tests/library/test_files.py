@@ -4,18 +4,18 @@ import os
 
 import pytest
 
-from attnlib import files
+from attnlib import _files
 
 
 def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path, monkeypatch):
     path, seen = tmp_path / "one" / "two" / "file.json", []
-    files.replace(path, b"one")
+    _files.replace(path, b"one")
     monkeypatch.setattr(
         *(os, "fsync"),
         lambda file: seen.append((os.fstat(file).st_size, tuple(os.listdir(path.parent)))),
     )
     for _ in range(2):
-        files.replace(path, b"two")
+        _files.replace(path, b"two")
     assert path.read_bytes() == b"two"
     assert list(path.parent.iterdir()) == [path]
     assert [size for size, _ in seen] == [3, 3]
@@ -26,14 +26,14 @@ def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path, monkeypatch
 @pytest.mark.parametrize("fails", ["fsync", "replace", "open"])
 def test_when_it_fails_the_old_file_stays_and_no_part_of_the_new_one(tmp_path, monkeypatch, fails):
     path = tmp_path / "file.json"
-    files.replace(path, b"old")
+    _files.replace(path, b"old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os if fails == "fsync" else type(path), fails, full)
     with pytest.raises(OSError, match="No space left"):
-        files.replace(path, b"new")
+        _files.replace(path, b"new")
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

@@ -11,7 +11,7 @@ from torch.nn import functional
 from attnlib.probing import measure, probe
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from attnlib.probing.tokens import NONE, Reader
+from attnlib.probing.tokens import NONE, TokenTracker
 from tests.library import foreign
 from tests.library.test_probing import Caller, by_full_weights, qkv
 from tests.library.test_probing import blocks as blocks  # a fixture
@@ -27,7 +27,7 @@ def known(model, run, mask=None, targets=None):
     observer = Observer(
         model,
         lambda layer, number, call, output: found.setdefault(layer, call.queries),
-        Reader(mask, targets),
+        TokenTracker(mask, targets),
     )
     with observer.at_work():
         run()

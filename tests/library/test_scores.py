@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from attnlib import special
+from attnlib._numerics import special
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), *map(DotProduct, (1, 8, 51, 10**6)), *map(Cosine, (3, 4, 128, 10**6))]

@@ -12,7 +12,6 @@ from tests.paths import ROOT
 from tests.site.checks import PAGES, anchors, tree
 
 INNER = {"cli", "extras", "interception", "opening", "projections"}
-INNER |= {"checking", "files", "quadrature", "special"}
 """Modules that serve the others, and the command line, which has its own page."""
 
 SHOWN = {

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
-from attnlib import checking
-from attnlib.checking import FloatArray
+from attnlib import _checking
+from attnlib._checking import FloatArray
 
 LogDensity = Callable[[FloatArray], FloatArray]
 Tilt = Callable[[float], tuple[float, float]]
@@ -151,7 +151,7 @@ def panels(
     Raises ValueError or TypeError where `logpdf` is no log density, has underflowed where it
     counts, or needs too many panels.
     """
-    marks = checking.finite("landmarks", [0.0, *landmarks])
+    marks = _checking.finite("landmarks", [0.0, *landmarks])
     outward = spread * np.concatenate([-OUTWARD, [0.0], OUTWARD])
     edges = np.unique(np.add.outer(marks, outward))
     left, right = edges[:-1], edges[1:]

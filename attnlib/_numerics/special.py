@@ -10,7 +10,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.special import gammaln, kve
 
-from attnlib.checking import FloatArray
+from attnlib._checking import FloatArray
 
 ORDER_OF_UNIFORM_EXPANSION = 25.0
 """From this order ν on the uniform expansions of K_ν and I_ν are used."""

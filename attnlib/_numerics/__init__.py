@@ -1,0 +1,1 @@
+"""Numerical plumbing, private: rules of quadrature, and Bessel functions of large order."""
