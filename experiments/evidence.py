@@ -201,7 +201,8 @@ def _output(steps: int, way: str, training: str, against: str) -> Row:
         f"{training}, nats per byte",
         interval(designed.factor_harm("factor_short" if steps == 1500 else "factor_long", way)),
         "5 seeds",
-        "the rate of each side, of four, on two other seeds",
+        f"the rate of each side, of four, on {'two' if steps == 1500 else 'one'} other seed"
+        + "s" * (steps == 1500),
         "the learning rate: each side has its own best",
         "2 ways of training, 1500 steps and 6000",
         against,
@@ -333,6 +334,7 @@ def learning_direction() -> Row:
     """Direction before size."""
     small = decoder_scale.by_direction("sizes_adam", "start_256th")
     mean, half = interval(small)
+    first = interval(decoder_scale.by_direction("sizes_adam", "start_1", layer=0))
     return Row(
         "share of direction, not of size, in the first doubling of the spread of the logits, "
         "second layer, Adam from the usual start",
@@ -341,7 +343,8 @@ def learning_direction() -> Row:
         "nothing; predicted above one half",
         "nothing",
         "4 starts by Adam, 3 by gradient descent",
-        f"from logits 256 times smaller it is {mean:.2f} ± {half:.2f}",
+        f"from logits 256 times smaller it is {mean:.2f} ± {half:.2f}; in the first layer, from the "
+        f"usual start, {first.mean:.2f} ± {first.half_width:.2f}",
         "decoders of two layers, heads of 32 dimensions, one text, 2000 steps",
     )
 

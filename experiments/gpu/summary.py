@@ -9,7 +9,7 @@ import numpy as np
 
 from attnlib._checking import FloatArray
 from experiments.gpu.runs import HERE, planned
-from experiments.judging import OPEN, Part, between, number
+from experiments.judging import Part, between, number
 from experiments.lab import results
 from experiments.lab.results import Setting
 
@@ -203,15 +203,20 @@ def recorded() -> Runs:
 
 
 def of_gains(runs: Runs) -> Iterator[Part]:
-    """Yield what was predicted of QK-norm; A1 is open until all rates of both starts are there."""
+    """Yield what was predicted of QK-norm.
+
+    Without all rates from 4 only A1 is judged: another rate could only lower the best from 4.
+    """
     by_rate = [runs.gains(f"begun_{start}") for start in (1, 4)]
     means = [{rate: np.mean([*map(_loss, of)]) for rate, of in one.items()} for one in by_rate]
     if not all(np.isfinite([*mean.values()]).any() for mean in means):
-        for rate, losses in runs.starts().items():
-            if len(losses) == 2:
-                what = f"from 4 less from 1, at 2^{np.log2(rate):g} alone"
-                part = number("A1", what, losses[4] - losses[1], "at least 0.01")
-                yield part._replace(verdict=OPEN)
+        starts = runs.starts().values()
+        best_of = {start: [of[start] for of in starts if start in of] for start in (1, 4)}
+        if best_of[4] and len(best_of[1]) == len(starts):
+            less = min(best_of[4]) - min(best_of[1])
+            yield number(
+                "A1", f"from 4, {len(best_of[4])} rates, less from 1", less, "at least 0.01"
+            )
         return
     best = [min(mean, key=lambda rate, mean=mean: mean[rate]) for mean in means]  # type: ignore[misc]
     edges = [rate in (min(mean), max(mean)) for rate, mean in zip(best, means, strict=True)]
