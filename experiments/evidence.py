@@ -343,8 +343,8 @@ def learning_direction() -> Row:
         "nothing; predicted above one half",
         "nothing",
         "4 starts by Adam, 3 by gradient descent",
-        f"from logits 256 times smaller it is {mean:.2f} ± {half:.2f}; in the first layer, from the "
-        f"usual start, {first.mean:.2f} ± {first.half_width:.2f}",
+        f"from logits 256 times smaller it is {mean:.2f} ± {half:.2f}; in the first layer, from "
+        f"the usual start, {first.mean:.2f} ± {first.half_width:.2f}",
         "decoders of two layers, heads of 32 dimensions, one text, 2000 steps",
     )
 
