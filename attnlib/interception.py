@@ -182,6 +182,7 @@ class ModuleTracker(Mode):
         self.made: Any = WeakTensorKeyDictionary()  # in the modules that look like attention
         self.constants = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
         self.looking: list[str] = []  # names of such modules that run
+        self.batch = 0  # of what the model is called with
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -209,12 +210,14 @@ class ModuleTracker(Mode):
         """Note that a module starts."""
         if not self.belongs(module):
             return
+        named = named_arguments() if named is None else named
         if not self.running:
             self.calls.clear()
+            given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
+            self.batch = next((x.shape[0] for x in given), 0)
         self.running.append(module)
         name = self.names[id(module)]
         if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
-            named = named_arguments() if named is None else named
             self.ran[name] = None
             self.looking.append(name)
             for tensor in tree_leaves((args, named)):

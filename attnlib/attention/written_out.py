@@ -23,14 +23,16 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnlib.interception import HIDDEN, MODULE_CALL, OPERATOR
+from attnlib.interception import HIDDEN, MODULE_CALL, OPERATOR, is_traced, is_transformed
 from attnlib.projections import HEADS
 
 PRODUCTS = re.compile("__r?matmul__|matmul|linalg_matmul|bmm|baddbmm_?|einsum")
 SOFTMAXES = ("softmax", "_softmax", "special_softmax")
 COMPOSED = re.compile("softmin|(?!log).*_softmax")
 """Functions that make weights of logits inside, where they cannot be changed."""
-CONTRACTIONS = re.compile(f"{PRODUCTS.pattern}|(add)?(mm|mv)|addbmm|tensordot|inner|linear|dot")
+CONTRACTIONS = re.compile(
+    f"{PRODUCTS.pattern}|(_?sparse_)?(add)?(mm|mv)|addbmm|tensordot|inner|linear|dot"
+)
 """What may average values with weights."""
 KERNELS = re.compile("(?!flex_).*(attention|attn).*")
 OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
@@ -58,7 +60,13 @@ AFTER = re.compile(
 EXPONENTIALS = re.compile("exp2?_?|expm1_?|__rpow__")
 MIXES = re.compile("mul_?|multiply|__r?mul__")
 """What multiplies entry by entry."""
+ONE = "its softmax is of one activation without keys, as in a synthesizer"
 MEMORY = "its keys are learned, as in attention over a memory"
+RANDOM = re.compile(
+    "bernoulli_?|rrelu_?|multinomial|poisson|normal_?|(log_normal|uniform|exponential)_"
+)
+"""Functions that draw other numbers each time."""
+DIFFER = "its logits are not what the functions that made them give again"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
 LONGEST = 64
@@ -168,6 +176,28 @@ class Step:
         plain = all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
         return NO_SOFTMAX if plain else "its weights are no softmax of its logits"
 
+    def repeats(self, logits: Tensor, product: Tensor) -> bool:
+        """Return whether it gives these logits again from its product, which is not changed."""
+        if is_transformed(logits) or is_traced() or logits.is_meta:
+            return True
+        start = self.product or self
+        with torch.no_grad():
+            again = self.run(None, {start: product.detach()})
+            rounding = math.sqrt(torch.finfo(product.dtype).eps)
+            return again.shape == logits.shape and torch.allclose(
+                again.to(logits.dtype), logits.detach(), rounding, rounding, equal_nan=True
+            )
+
+    def head_axis(self) -> int:
+        """Return which axis, counted from the last, torch.einsum's letters say is the heads'."""
+        start = self.product or self
+        if start.name != "einsum" or not self.ordered or start.shape != self.shape:
+            return -3
+        first, second, output = _letters(start.args[0])
+        common = [i - len(output) for i, x in enumerate(output) if x in first and x in second]
+        named = [i for i in common if output[i] == "h"]
+        return next(iter(named), -2 if -2 in common else -3)
+
     def _path(self) -> set["Step"]:
         """Return the steps behind the product."""
         path: set[Step] = set()
@@ -192,11 +222,8 @@ class Layout(NamedTuple):
 
     shape: torch.Size
     heads: int
-
-    @property
-    def exchanged(self) -> bool:
-        """Whether they are (batch, queries, heads, keys)."""
-        return len(self.shape) == 4 and self.shape[-2] == self.heads != self.shape[-3]
+    axis: int = -3
+    """Which is the heads', as −2 of (batch, queries, heads, keys)."""
 
     def by_head(self, x: Tensor) -> Tensor:
         """Return a tensor of that shape, or another last two axes, as (…, heads, queries, keys).
@@ -204,16 +231,36 @@ class Layout(NamedTuple):
         Heads flattened into the batch come apart where their number is known; else they are one.
         """
         *leading, _, _ = self.shape
-        if self.exchanged:
-            return x.transpose(-2, -3)
+        if self.axis != -3:
+            return x.movedim(self.axis, -3)
+        if self.heads and len(leading) == 1 and leading[0] % self.heads == 0:
+            return x.expand(*leading, *x.shape[-2:]).reshape(-1, self.heads, *x.shape[-2:])
         if self.heads and leading[-1] != self.heads:
             x = x.expand(*leading, *x.shape[-2:])
-            for count in range(2, len(leading) + 1):
+            for count in range(2, len(leading)):  # never with the sequences of the batch
                 if math.prod(leading[-count:]) == self.heads:
                     return x.reshape(*leading[:-count], self.heads, *x.shape[-2:])
-            if len(leading) == 1 and leading[0] % self.heads == 0:
-                return x.reshape(-1, self.heads, *x.shape[-2:])
         return x.unsqueeze(-3) if len(leading) == 1 else x
+
+    def doubt(self, batch: int) -> str:
+        """Return how matrices of weights are counted where it is not certain, or nothing."""
+        *leading, _, _ = self.shape
+        last, heads = leading[-1], self.heads
+        if self.axis != -3 or (len(leading) == 2 and heads in (0, last)):
+            return ""
+        if len(leading) > 1:
+            within = [i for i in leading[1:] if i == heads]
+            if len(within) == 1 == [last].count(heads) or math.prod(leading[1:]) == heads:
+                return ""
+            return f"the last of the axes {tuple(leading)} counts as its heads"
+        matrices = f"{last} matrices of weights, of a batch of {batch}, count as"
+        if not heads and last != batch:
+            return f"{matrices} one head: no num_heads tells how many are in the batch"
+        if heads and last % heads:
+            return f"{matrices} one head, where num_heads is {heads}"
+        if heads > 1 and last == batch:
+            return f"{matrices} {heads} heads of {last // heads} sequences"
+        return ""
 
 
 @dataclass(eq=False)
@@ -224,6 +271,7 @@ class WrittenOut:
     step: Step
     module: nn.Module | None  # the inmost that runs, but for nn.Softmax
     layout: Layout
+    product: Tensor | None = None  # computed again
     valued: Valued = lambda values, output, changed: None
 
     @property
@@ -246,7 +294,7 @@ class WrittenOut:
             if times.numel() > 1:
                 rows = self.layout.by_head(self.logits.detach()[..., :1])
                 times = times.unsqueeze(-1).expand(rows.shape)
-                times = times.transpose(-2, -3) if self.layout.exchanged else times
+                times = times.movedim(-3, self.layout.axis)
             shape = *self.start.shape[:-1], 1
             if times.numel() > 1 and not (self.step.ordered and times.numel() == math.prod(shape)):
                 raise ValueError(
@@ -255,7 +303,10 @@ class WrittenOut:
                     "one for each head or query"
                 )
             times = times.reshape(shape if times.numel() > 1 else ())
-        result: Tensor = self.step.run(times, {})
+        made: dict[Step, Any] = {}
+        if self.product is not None and not self.start.name.startswith("baddbmm"):
+            made[self.start] = (self.product * times).to(self.product.dtype)
+        result: Tensor = self.step.run(times, made)
         return result
 
     def operands(self) -> tuple[Tensor, Tensor] | None:
@@ -279,6 +330,8 @@ class WrittenOut:
         if q is None or k is None or not self.step.ordered or k.shape[-2] != shape[-1]:
             return None
         q, k = (x.expand(*start.shape[:-2], *x.shape[-2:]) for x in (q, k))
+        if start.shape[:-2].numel() != shape[:-2].numel():  # heads are among the rows
+            return None
         return self.layout.by_head(q.reshape(*shape[:-1], -1)), self.layout.by_head(
             k.reshape(*shape[:-2], *k.shape[-2:])
         )
@@ -304,6 +357,7 @@ class Weights(NamedTuple):
     valued: Valued
     shape: torch.Size
     changed: bool
+    version: int
     columns: bool = False  # whether each query has a column
 
 
@@ -364,7 +418,8 @@ class Recorder:
             kwargs = {**kwargs}
             args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
         tensors = list(_flat((args, kwargs), Tensor))
-        kept = {id(x): one for x in tensors if (one := self._of(x)) is not None}
+        first = 1 if name.endswith("_as") else None  # the other tensor has a shape alone
+        kept = {id(x): one for x in tensors[:first] if (one := self._of(x)) is not None}
         call = None
         softmax = name in SOFTMAXES or COMPOSED.fullmatch(name) is not None
         if softmax and kept:
@@ -377,7 +432,9 @@ class Recorder:
                 kwargs.pop("input", None)
         result = function(*args, **kwargs)
         if call is not None:
-            self.kept[result] = Weights(call.valued, call.layout.shape, False)
+            self.kept[result] = Weights(call.valued, call.layout.shape, False, _version(result))
+        elif softmax and _of_one(result, *args[1:2], **kwargs):
+            pass
         elif softmax and tensors and isinstance(result, Tensor):
             self.kept[result] = self._other_weights(tensors[0], kept.get(id(tensors[0])))
         elif kept or not name.startswith("__get"):
@@ -405,7 +462,7 @@ class Recorder:
         by_reason: dict[str, list[str]] = {}
         known = self.reached.union(self.unreached)
         for module, why in (self.hints if hints else self.unreached).items():
-            if not hints or module not in known:
+            if why != NO_SOFTMAX or module not in known:
                 by_reason.setdefault(why, []).append(shown(module))
         return [f"{', '.join(modules)}: {why}" for why, modules in by_reason.items()]
 
@@ -439,10 +496,15 @@ class Recorder:
                     "its weights have no gradient of autograd's: they are made in a "
                     "torch.autograd.Function or under torch.no_grad"
                 )
+        if not why:
+            with nullcontext() if self.changes else torch.no_grad():
+                product = (step.product or step).run(None, {})
+            why = "" if step.repeats(input, product) else DIFFER
         if why:
             self.note(why)
             return None
-        return WrittenOut(input, step, module, Layout(input.shape, number_of_heads(running)))
+        layout = Layout(input.shape, number_of_heads(running), step.head_axis())
+        return WrittenOut(input, step, module, layout, product)
 
     def _module(self) -> nn.Module | None:
         """Return the inmost module that runs, but for nn.Softmax."""
@@ -452,13 +514,14 @@ class Recorder:
     def _other_weights(self, logits: Tensor, known: Any) -> Mark:
         """Return the mark of weights that no call of attention has made."""
         why = "its softmax is not of a product with three axes or more of queries and keys"
+        why += ", or not in a form that is followed"
         sure = False
         if isinstance(known, Step) and known.learned:
             why = MEMORY
         elif isinstance(known, Step) or (isinstance(known, Mark) and known.kind == "scores"):
             sure = True
         elif isinstance(known, Mark) and known.kind == "one":
-            why = "its softmax is of one activation without keys, as in a synthesizer"
+            why = ONE
         elif _is_learned(logits):
             why = "its softmax is of learned logits without keys, as in a random synthesizer"
         return Mark("weights", self._module(), why, sure)
@@ -495,7 +558,7 @@ class Recorder:
             else:
                 averages = mark.sure or _has_rows(name, args, weights, values, place)
             if averages:
-                self.note(why, mark.module)
+                self.note(why, mark.module, hint=why in (ONE, MEMORY))
                 noted = True
         return noted
 
@@ -529,6 +592,8 @@ class Recorder:
     def _of(self, x: Any) -> Any:
         """Return what is known of a tensor, or None."""
         one = self.kept.get(x) if isinstance(x, Tensor) else None
+        if isinstance(one, Weights) and one.version != _version(x):
+            return one._replace(changed=True)
         if type(one) is not tuple:
             return one
         step, version = one
@@ -591,8 +656,8 @@ class Recorder:
                 step.lost = lost
             elif several:
                 step.lost = "its logits are made of two products"
-            elif "dropout" in name and _drops(*args, **kwargs):
-                step.lost = "its logits are dropped at random"
+            elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
+                step.lost = "its logits are drawn or dropped at random"
             elif written is not None and id(written) not in known:
                 step.lost = "its logits are put together in place"
         step.versions = [(x, _version(x)) for x in _flat((given, named), Tensor)]
@@ -635,9 +700,11 @@ class Recorder:
     ) -> bool:
         """Return whether a function is of weights; follow them to their product with values."""
         found = next((one for one in kept.values() if isinstance(one, Weights)), None)
+        if name == "__setitem__" and kept.get(id(args[0])) is found:
+            result = args[0]
         if found is None or not isinstance(result, Tensor):
             return found is not None
-        valued, shape, changed, columns = found
+        valued, shape, changed, _, columns = found
         if not PRODUCTS.fullmatch(name):
             dropped = "dropout" in name and _drops(*args, **kwargs)
             across = result.mT if result.ndim > 1 and EXCHANGES.fullmatch(name) else result
@@ -646,13 +713,13 @@ class Recorder:
                 and across.shape == shape == tensors[0].shape
                 and (across.stride() == tensors[0].stride())
             ):
-                self.kept[result] = found._replace(columns=not columns)
+                self.kept[result] = found._replace(columns=not columns, version=_version(result))
             elif columns:
                 return True
             elif result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
                 valued = partial(_dropped, valued) if dropped else valued
                 changed = changed or not AFTER.fullmatch(name)
-                self.kept[result] = Weights(valued, shape, changed)
+                self.kept[result] = Weights(valued, shape, changed, _version(result))
             return True
         if columns and name == "einsum":
             return True
@@ -769,6 +836,12 @@ def _ordered(x: Tensor, letters: str, to: str) -> Tensor | None:
     for i in missing:
         x = x.unsqueeze(i)
     return x
+
+
+def _of_one(result: Any, dim: Any = None, **named: Any) -> bool:
+    """Return whether each weight is the only one of its sum, as of the first token of a cache."""
+    dim = named.get("dim", dim)
+    return isinstance(result, Tensor) and isinstance(dim, int) and result.shape[dim] == 1
 
 
 def _instead(result: Tensor, x: Any) -> Any:

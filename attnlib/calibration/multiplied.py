@@ -51,6 +51,7 @@ class LogitFactors(interception.ModuleTracker):
         super().__init__(model)
         self.model, self.factor = model, factor
         self.inside = False
+        self.doubts: dict[str, str] = {}  # of which heads are meant, by layer
         self.recorder = Recorder(lambda: self.running, made=self.note_made)
 
     def belongs(self, module: Any) -> bool:
@@ -85,6 +86,8 @@ class LogitFactors(interception.ModuleTracker):
         keys = call.seen().sum(-1).clamp(min=1)
         module = self.running[-1] if self.running else self.model
         name, number = self.count_call(call.module or module)
+        if doubt := call.layout.doubt(self.batch):
+            self.doubts[name] = f"{name or self.model_name}: {doubt}"
         place = Place(name, number, keys.shape[-2], call.start.dimension)
         return call.again(self.factor(place, call.queries(), keys))
 

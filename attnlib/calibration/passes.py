@@ -126,6 +126,10 @@ def read(
                 raise RuntimeError("; ".join(unreached))
             if hints:
                 warnings.warn(f"may attend and was left out: {'; '.join(hints)}", stacklevel=4)
+            if mode.doubts:
+                warnings.warn(
+                    f"heads are not certain: {'; '.join(mode.doubts.values())}", stacklevel=4
+                )
             if gradient and not value.requires_grad:
                 raise ValueError(
                     "loss must depend on the model's attention, got one without a gradient"

@@ -15,11 +15,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils._pytree import tree_leaves
 
 from attnlib import _checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.attention.written_out import Recorder, WrittenOut, number_of_heads
+from attnlib.attention.written_out import Layout, Recorder, WrittenOut, number_of_heads
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.probing.measure import Call, Queries, measure
 from attnlib.probing.report import Report
@@ -143,7 +142,6 @@ class Observer(interception.ModuleTracker):
         self.tokens: list[Tokens] = []  # of the modules that run
         self.unmeasured: dict[str, str] = {}
         self.notes: dict[str, str] = {}  # of what is measured, by module
-        self.batch = 0  # of what the model is called with
         self.measured = self.compiled = False
 
     def enter_module(
@@ -157,9 +155,6 @@ class Observer(interception.ModuleTracker):
             named = interception.named_arguments() if named is None else named
             tokens = self.reader.read(module, args, named, tokens)
         self.tokens.append(tokens)
-        if not self.running:
-            given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
-            self.batch = next((x.shape[0] for x in given), 0)
         super().enter_module(module, args, named)
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
@@ -199,7 +194,7 @@ class Observer(interception.ModuleTracker):
         if reason or operands is None:
             return
         q, k = operands
-        self.note(name, call.logits.shape[:-2], layout.heads)
+        self.note(name, layout)
 
         @torch.no_grad()
         def valued(values: Tensor, output: Tensor | None, changed: bool) -> None:
@@ -255,25 +250,21 @@ class Observer(interception.ModuleTracker):
                 result = functional.scaled_dot_product_attention(**without)
         call = Call(*given[:4], *given[5:])
         heads = number_of_heads(self.running)
-        self.note(name, call.query.shape[:-2], heads)
         call, result = _unpacked(module, call, result)
+        if call.query.ndim > 2:
+            self.note(name, Layout(call.query.shape, heads))
         call, result = _unflattened(heads, call, result)
         call = call._replace(queries=self.queries(name, tokens, call))
         self.see(name or self.model_name, number, call, result)
         self.measured = True
 
-    def note(self, name: str, leading: torch.Size, heads: int) -> None:
-        """Note what a reader of a module's lines has to know; `leading` is before the rows."""
+    def note(self, name: str, layout: Layout) -> None:
+        """Note what a reader of a module's lines has to know."""
         lines = []
         if directly := self.called_directly():
             lines.append(f"{directly} runs by its `forward` alone, and counts as part of it")
-        if not heads and len(leading) == 1 and leading[0] != self.batch:
-            lines.append(
-                f"{leading[0]} matrices of weights, of a batch of {self.batch}, count as one head: "
-                "no num_heads tells how many are in the batch"
-            )
-        elif len(leading) > 2 and heads not in (leading[-1], math.prod(leading[1:])):
-            lines.append(f"the last of the axes {tuple(leading)} counts as its heads")
+        if doubt := layout.doubt(self.batch):
+            lines.append(doubt)
         if lines:
             self.notes[name] = "; ".join(lines)
 

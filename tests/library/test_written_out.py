@@ -266,6 +266,12 @@ def written_through_a_view(q, k):
     return logits.softmax(-1)
 
 
+def hidden_by_data(q, k):
+    logits = q @ k.mT
+    logits.data.masked_fill_(~CAUSAL, -math.inf)
+    return logits.softmax(-1)
+
+
 def loop(q, k):
     logits = torch.empty(B, H, L, L)
     for head in range(H):
@@ -288,7 +294,9 @@ UNREACHED = {
         nn.Linear(H, H).double()((q @ k.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(-1)
     ),
     "two products": lambda q, k: (q @ k.mT + k @ q.mT).softmax(-1),
-    "at random": lambda q, k: functional.dropout(q @ k.mT).softmax(-1),
+    "dropped at random": lambda q, k: functional.dropout(q @ k.mT).softmax(-1),
+    "drawn": lambda q, k: (q @ k.mT + torch.bernoulli((q @ k.mT).sigmoid())).softmax(-1),
+    "give again": hidden_by_data,
     "another view": written_through_a_view,
     "put together": loop,
     "written over": written_over,
@@ -342,7 +350,8 @@ def test_weights_that_cannot_be_reached_are_named(name):
     with Multiply(2.0) as watch:
         UNKNOWN[name](X)
     assert not watch.seen
-    assert name in watch.recorder.unreached[None]
+    hint = name in ("learned", "one activation")  # of a classifier too
+    assert name in (watch.recorder.hints if hint else watch.recorder.unreached)[None]
 
 
 @pytest.mark.parametrize(
@@ -380,3 +389,47 @@ def test_nothing_outlives_the_logits():
         assert len(watch.recorder.kept) == 1
         del weights
         assert len(watch.recorder.kept) == 0
+
+
+def test_one_key_is_no_softmax_to_name():
+    with Multiply(2.0) as watch:
+        (X[:, :2] @ X[:, :1].mT).softmax(-1) @ X[:, :1]
+    assert not watch.recorder.unreached
+
+
+@pytest.mark.parametrize("change", ["weights[..., :5] = 0.0", "weights[..., 0].zero_()"])
+def test_weights_that_are_written_into_count_as_changed(change):
+    with Multiply() as watch:
+        weights = (Q @ K.mT).softmax(-1)
+        exec(change)
+        weights @ V
+    assert watch.weights_changed
+
+
+def heads_of(logits, heads, batch):
+    class Module(nn.Module):
+        num_heads = heads
+
+    watch, module = Multiply(), Module()
+    watch.recorder.running = lambda: [module]
+    with watch:
+        logits().softmax(-1)
+    (call,) = watch.seen
+    return call.seen().shape[-3], call.layout.doubt(batch)
+
+
+@pytest.mark.parametrize(
+    ("logits", "batch", "heads", "certain"),
+    [
+        (lambda: Q[0] @ K[0].mT, 1, H, True),  # heads in the batch
+        (lambda: Q.flatten(0, 1) @ K.flatten(0, 1).mT, B, H, True),
+        (lambda: Q[0] @ K[0].mT, H, H, False),  # or sequences
+        (lambda: torch.einsum("bhqd,bhkd->bqhk", Q, K), B, H, True),
+        (lambda: torch.einsum("bhqd,bhkd->hbqk", Q, K), B, H, True),
+        (lambda: Q[:, :2] @ K[:, :2].mT, B, 2, False),  # groups: 2 · 2 are no heads
+        (lambda: Q[:, :, None].expand(B, H, H, L, D) @ K[:, :, None].mT, B, H, False),
+    ],
+)
+def test_heads_are_told_apart_or_in_doubt(logits, batch, heads, certain):
+    count, doubt = heads_of(logits, H, batch)
+    assert (count, not doubt) == (heads, certain)
