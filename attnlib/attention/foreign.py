@@ -47,7 +47,7 @@ def rescale(
     normalize_qk: bool = False,
     layers: Iterable[int | str] | None = None,
 ) -> "_Context":
-    """Return a context in which all attention runs at another scale.
+    """Return a context in which attention runs at another scale.
 
     What would this model do under that policy? Nothing in the model is touched. The arguments as in
     `attend`, and they replace the scale that the model passes, so that α = 1 changes a model whose
@@ -75,12 +75,15 @@ def rescale(
 
     A `factor` also reaches attention that writes its softmax out: a softmax over the last axis of
     a product (matmul, bmm, baddbmm, einsum) of three axes or more, whatever is done to that on the
-    way. The product is computed once more, times the factor; biases, caps and masks stay. Such code
+    way, if the same functions give the same logits again. The product is computed once more, times
+    the factor; biases, caps and masks stay. Such code
     has its scale in itself, so that a policy and an alpha are refused there (RuntimeError).
 
     It cannot reach another kernel, weights made of exp and a sum, and softmaxes in a graph of
     torch.compile. The context warns at its end of what it has seen and could not change, by module
-    and reason, and if it has seen no attention.
+    and reason, and if it has seen no attention. What passes without a word, as logits that are also
+    used beside their softmax, and a softmax of such a product that is an output, is listed on the
+    page on compatibility.
 
     Raises as `attend`, here or in the model's call; ValueError where there is nothing to change,
     and at the end where one of the `layers` never came. Chapter: scaling_rules.

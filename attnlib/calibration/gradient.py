@@ -104,8 +104,9 @@ def scale_gradient(
 
     Raises ValueError for no batches, and a loss that is no finite number or that does not depend on
     attention; RuntimeError for attention that cannot be reached, by its name: `partial` leaves it
-    out. It reaches PyTorch's scaled_dot_product_attention, what transformers registers, and a
-    softmax over the last axis of a product of three axes or more, of queries and keys.
+    out. A UserWarning names what may attend, and layers whose heads are in doubt. It reaches
+    PyTorch's scaled_dot_product_attention, what transformers registers, and a softmax over the last
+    axis of a product of three axes or more, of queries and keys.
     Chapter: calibration.
     """
     passes = [

@@ -75,11 +75,12 @@ def probe(
 
     Compiled parts run as they are written. What it cannot see, another kernel or weights of exp and
     a sum, it names: in the report and a UserWarning at its end, or a RuntimeError if it has seen no
-    call at all; so it does with a `mask` and `targets` that fit no call. To measure a model under
-    another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way round); its
-    post_scale comes after what is measured. A UserWarning names the layers that have computed NaN
-    or infinity, or logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is not a
-    module; ValueError for a mask, targets or a number of rows that are not as above. Chapter:
+    call at all; so it does with a `mask` and `targets` that fit no call. The page on compatibility
+    lists the forms of attention that it sees, and what passes without a word. To measure a model
+    under another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way
+    round); its post_scale comes after what is measured. A UserWarning names the layers that have
+    computed NaN or infinity, or logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is
+    not a module; ValueError for a mask, targets or a number of rows that are not as above. Chapter:
     probe.
 
     >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
