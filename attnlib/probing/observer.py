@@ -70,7 +70,8 @@ def probe(
     and all along their length: means, quantiles and numbers of rows are then those of the sample.
 
     It adds about the time of the attention itself, twice that under a mask, and memory linear in
-    the number of keys. Sums over the rows are kept, not the rows: `attnlib.probing.measure.measure`
+    the number of keys; where a softmax is written out, its logits are made again to compare.
+    Sums over the rows are kept, not the rows: `attnlib.probing.measure.measure`
     has those of a call, which `attnlib.probing.observer.Observer` hands to a function of yours.
 
     Compiled parts run as they are written. What it cannot see, another kernel or weights of exp and
