@@ -1,6 +1,6 @@
 // What a title, a part of it or an entry of the index names in all the words of a query, in any order,
 // comes before what only has the words, if they are half of its own. Of equals the first in the
-// contents comes first. Sphinx copies this file into its search, before the index is there.
+// contents comes first. The rest is ordered by how many of the words its title has. Sphinx copies this file into its search, before the index is there.
 "use strict";
 
 {
@@ -39,8 +39,10 @@
     const links = document.querySelectorAll("nav.bd-links a");
     const contents = Array.from(links, (link) => link.getAttribute("href"));
     const position = ([page]) => contents.indexOf(`${page}.html`);
+    const shared = ([, title]) => words(title).intersection(typed).size;
     return [
-      ...found.filter(([page, , anchor]) => !named.has(page + anchor)),
+      ...found.filter(([page, , anchor]) => !named.has(page + anchor))
+        .sort((a, b) => shared(a) - shared(b)),
       ...[...named.values()].sort((a, b) => a[4] - b[4] || position(b) - position(a)),
     ];
   };
