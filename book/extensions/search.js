@@ -39,7 +39,7 @@
     const links = document.querySelectorAll("nav.bd-links a");
     const contents = Array.from(links, (link) => link.getAttribute("href"));
     const position = ([page]) => contents.indexOf(`${page}.html`);
-    const shared = ([, title]) => words(title).intersection(typed).size;
+    const shared = ([, title]) => [...words(title)].filter((word) => typed.has(word)).length;
     return [
       ...found.filter(([page, , anchor]) => !named.has(page + anchor))
         .sort((a, b) => shared(a) - shared(b)),
