@@ -7,7 +7,7 @@ modules are the maintainer's: each says in its first line what it makes.
 
 from book.claim_boxes import claim_box, counts, ledger
 from book.documents import statements
-from book.evidence import evidence
+from book.evidence import all_evidence, evidence
 from book.style import (
     BLUE,
     GREEN,
@@ -32,6 +32,7 @@ __all__ = [
     "VERMILLION",
     "Link",
     "Table",
+    "all_evidence",
     "claim_box",
     "counts",
     "evidence",

@@ -1,4 +1,4 @@
-"""The evidence of a headline, as a table of its own."""
+"""The evidence of each headline, as a table of its own, and a table of all."""
 
 from html import escape
 
@@ -28,3 +28,16 @@ def evidence(name: str) -> None:
         for heading, text in lines.items()
     )
     show(f'<table class="numbers statements"><tbody>{body}</tbody></table>')
+
+
+def all_evidence() -> None:
+    """Show what each headline measured, its estimate and its pairs, in a line that leads to it."""
+    from experiments.evidence import ROWS
+
+    lines = "".join(
+        f'<tr><td><a href="#sure-{name}">{escape(row.quantity)}</a></td>'
+        f"<td>{escape(row.shown())}</td><td>{escape(row.pairs)}</td></tr>"
+        for name, row in ((name, compute()) for name, compute in ROWS.items())
+    )
+    head = "<tr><th>measured</th><th>estimate, 95 %</th><th>pairs</th></tr>"
+    show(f'<table class="numbers statements"><thead>{head}</thead><tbody>{lines}</tbody></table>')
