@@ -213,8 +213,9 @@ class ModuleTracker(Mode):
         named = named_arguments() if named is None else named
         if not self.running:
             self.calls.clear()
-            given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
-            self.batch = next((x.shape[0] for x in given), 0)
+            with hidden_from_modes():
+                given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
+                self.batch = next((x.shape[0] for x in given), 0)
         self.running.append(module)
         name = self.names[id(module)]
         if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):

@@ -11,7 +11,7 @@ something else: queries, keys, masks.
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,6 +66,19 @@ RANDOM = re.compile(
     "bernoulli_?|rrelu_?|multinomial|poisson|normal_?|(log_normal|uniform|exponential)_"
 )
 """Functions that draw other numbers each time."""
+FACTS = re.compile(
+    "shape|dtype|device|layout|ndim|dim|size|numel|stride|is_.*|requires_grad|__len__"
+)
+"""What tells of a tensor and gives none."""
+ALIASES = re.compile(
+    "data|__set__|data_ptr|numpy|__array__|.*storage|.*dlpack.*|__cuda_array_interface__"
+)
+"""What gives a way to write into a tensor that its version does not tell of."""
+REPEATS = re.compile(
+    f"{KEEPS.pattern}|{SCALES.pattern}|{PRODUCTS.pattern}|{EXPONENTIALS.pattern}|tanh_?|sigmoid_?|"
+    "clamp.*|relu.*|softplus|abs_?|neg_?|pow_?|sqrt_?|log_?|log1p_?|tri[lu]_?|max|min|amax|amin"
+)
+"""What is known to give the same of the same."""
 DIFFER = "its logits are not what the functions that made them give again"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
@@ -130,7 +143,7 @@ class Step:
         if not small or start.name.startswith("baddbmm"):
             result: Tensor = self.run(0.0, {})
             return result
-        result = next(_flat(start.args, Tensor)).new_zeros(()).expand((1,) * len(self.shape))
+        result = _flat(start.args, Tensor)[0].new_zeros(()).expand((1,) * len(self.shape))
         for step in reversed(path):
             args, kwargs = (
                 _mapped(given, partial(_instead, result)) for given in (step.args, step.kwargs)
@@ -317,7 +330,7 @@ class WrittenOut:
         pair: tuple[Any, Any] = (None, None)
         if start.name == "einsum":
             first, second, output = _letters(start.args[0])
-            one, two = list(_flat(start.args, Tensor))
+            one, two = _flat(start.args, Tensor)
             if output[-1] in first:
                 first, second, one, two = second, first, two, one
             summed = "".join(sorted((set(first) & set(second)) - set(output)))
@@ -326,7 +339,7 @@ class WrittenOut:
                 _ordered(two, second, output[:-2] + output[-1] + summed),
             )
         elif "r" not in start.name:
-            one, two = list(_flat(start.args, Tensor))[-2:]
+            one, two = _flat(start.args, Tensor)[-2:]
             pair = one, two.mT
         q, k = pair
         if q is None or k is None or not self.step.ordered or k.shape[-2] != shape[-1]:
@@ -349,7 +362,7 @@ class WrittenOut:
     def queries(self) -> Tensor:
         """Return the queries, (…, heads, queries, d), or as they lie."""
         operands = self.operands()
-        found: Tensor = next(_flat(self.start.args, Tensor)) if operands is None else operands[0]
+        found: Tensor = _flat(self.start.args, Tensor)[0] if operands is None else operands[0]
         return found
 
 
@@ -392,6 +405,8 @@ class Recorder:
     ) -> None:
         self.running, self.changes, self.made = running, changes, made
         self.kept: Any = WeakTensorKeyDictionary()  # steps with versions, Weights, or Marks
+        self.compared: set[Any] = set()  # kinds of modules, with the functions behind a product
+        self.aliased = True  # whether logits can have been written into unseen
         self.unreached: dict[nn.Module | None, str] = {}
         """Modules whose attention is seen and cannot be run again, and why."""
         self.hints: dict[nn.Module | None, str] = {}
@@ -412,6 +427,9 @@ class Recorder:
         if name == "__get__":  # of an attribute
             name = getattr(function.__self__, "__name__", "")
         name = name.partition(".")[0]  # of an overload of torch.ops
+        if FACTS.fullmatch(name):
+            return function(*args, **kwargs)
+        self.aliased = self.aliased or ALIASES.fullmatch(name) is not None
         if isinstance(function, torch.ScriptMethod):
             self._scripted(function)
         elif KERNELS.fullmatch(name) and function is not OPERATOR:
@@ -419,7 +437,7 @@ class Recorder:
         if PRODUCTS.fullmatch(name):
             kwargs = {**kwargs}
             args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
-        tensors = list(_flat((args, kwargs), Tensor))
+        tensors = _flat((args, kwargs), Tensor)
         first = 1 if name.endswith("_as") else None  # the other tensor has a shape alone
         kept = {id(x): one for x in tensors[:first] if (one := self._of(x)) is not None}
         call = None
@@ -498,10 +516,16 @@ class Recorder:
                     "its weights have no gradient of autograd's: they are made in a "
                     "torch.autograd.Function or under torch.no_grad"
                 )
-        if not why:
+        functions = frozenset(one.name for one in step._path())
+        way = type(module), functions
+        known = way in self.compared and all(map(REPEATS.fullmatch, functions))
+        product = None
+        if not why and (self.aliased or not known or input.is_inference()):
             with nullcontext() if self.changes else torch.no_grad():
                 product = (step.product or step).run(None, {})
             why = "" if step.repeats(input, product) else DIFFER
+            self.compared.add(way)
+            self.aliased = False
         if why:
             self.note(why)
             return None
@@ -783,7 +807,7 @@ _CHECKPOINT = CheckpointFunction.forward.__code__
 
 def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     """Return d if this is a product of queries and keys, else 0, and whether keys are learned."""
-    operands = list(_flat(args, Tensor))[-2:]
+    operands = _flat(args, Tensor)[-2:]
     if not isinstance(result, Tensor) or result.ndim < 3 or len(operands) < 2:
         return 0, False
     if result.shape[-1] == 1:  # values, averaged with one row of weights
@@ -874,10 +898,12 @@ def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
     return change(x)
 
 
-def _flat(x: Any, kind: type[Any]) -> Iterator[Any]:
-    """Yield what is of a kind in arguments."""
-    if isinstance(x, kind):
-        yield x
-    elif isinstance(x, list | tuple | dict):
-        for one in x.values() if isinstance(x, dict) else x:
-            yield from _flat(one, kind)
+def _flat(x: Any, kind: type[Any]) -> list[Any]:
+    """Return what is of a kind in arguments."""
+    found = []
+    for one in x.values() if isinstance(x, dict) else x:
+        if isinstance(one, kind):
+            found.append(one)
+        elif isinstance(one, list | tuple | dict):
+            found += _flat(one, kind)
+    return found

@@ -25,6 +25,8 @@ CAUSAL_ROWS = 128
 FAR = 1e30
 """How far hidden keys and the largest logit are moved down: their weights are 0."""
 
+LOG2_E = 1.0 / math.log(2.0)
+
 
 class Queries(NamedTuple):
     """What is known of the queries of a call; arrays over its sequences and its queries."""
@@ -341,7 +343,8 @@ def _sums(
     logits.scatter_(-1, chosen, -FAR)
     second = logits.amax(dim=-1)
     logits -= second.unsqueeze(-1)  # what all have in common would cost digits
-    weights = torch.softmax(logits, dim=-1)
+    weights = torch.exp2(logits.mul_(LOG2_E))  # exp takes ten times as long where it underflows
+    weight = weights.sum(dim=-1)
     return _Sums(
         number.expand(total.shape),
         total,
@@ -350,10 +353,10 @@ def _sums(
         logit_length,
         largest,
         second,
-        weights.amax(dim=-1),
-        torch.linalg.vector_norm(weights, dim=-1),
-        logits.mul_(weights).sum(dim=-1),
-        weights.index_select(-1, first_key.reshape(1)).squeeze(-1),
+        1.0 / weight,
+        torch.linalg.vector_norm(weights, dim=-1) / weight,
+        logits.mul_(weights).sum(dim=-1) / (weight * LOG2_E),
+        weights.index_select(-1, first_key.reshape(1)).squeeze(-1) / weight,
         (chosen.squeeze(-1) == first_key).to(total.dtype),
         meant,
     )

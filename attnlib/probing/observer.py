@@ -70,9 +70,10 @@ def probe(
     and all along their length: means, quantiles and numbers of rows are then those of the sample.
 
     It adds about the time of the attention itself, twice that under a mask, and memory linear in
-    the number of keys; where a softmax is written out, its logits are made again to compare.
-    Sums over the rows are kept, not the rows: `attnlib.probing.measure.measure`
-    has those of a call, which `attnlib.probing.observer.Observer` hands to a function of yours.
+    the number of keys; where a softmax is written out, its logits are made again to
+    compare, for each kind of module once, and wherever they may have been written into unseen. Sums
+    over the rows are kept, not the rows: `attnlib.probing.measure.measure` has those of a call,
+    which `attnlib.probing.observer.Observer` hands to a function of yours.
 
     Compiled parts run as they are written. What it cannot see, another kernel or weights of exp and
     a sum, it names: in the report and a UserWarning at its end, or a RuntimeError if it has seen no
@@ -155,7 +156,8 @@ class Observer(interception.ModuleTracker):
         tokens = self.tokens[-1] if self.tokens else Tokens()
         if not interception.is_traced():
             named = interception.named_arguments() if named is None else named
-            tokens = self.reader.read(module, args, named, tokens)
+            with interception.hidden_from_modes():
+                tokens = self.reader.read(module, args, named, tokens)
         self.tokens.append(tokens)
         super().enter_module(module, args, named)
 

@@ -101,7 +101,7 @@ class Report:
         self._tallies.setdefault(key, Tally(heads)).add(measured)
         self._written = []
         counted = measured.rows.keys >= 2.0
-        finite = all(np.isfinite(field).all(where=counted) for field in measured.rows)
+        finite = np.isfinite(measured.rows).all(where=counted)
         if not finite and layer not in self.not_finite:
             self.not_finite.append(layer)
 

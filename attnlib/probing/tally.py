@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from attnlib import freezing
@@ -45,10 +44,15 @@ class Tally:
         keys, variance = values[0], measured.value_variance[..., None]
         counted = keys >= 2.0
         known = counted & ~np.isnan(values[FIELDS.index("target_weight")])
-        for i, name in enumerate(SUMMED):
-            among = known if name.startswith("target") else counted
-            column = _column(name, values, variance)
-            self.sums[i] += np.where(among, column, 0.0).sum(axis=(0, 2))
+        wide, own, fields = values.astype(np.float64), len(Rows._fields), len(FIELDS)
+        self.sums[:own] += np.where(counted, wide[:own], 0.0).sum(axis=(1, 3))
+        self.sums[own:fields] += np.where(known, wide[own:], 0.0).sum(axis=(1, 3))
+        for i, name in enumerate(SUMMED[fields:], fields):
+            of_target = name.startswith("target")
+            if of_target and measured.targets is None:
+                continue
+            column = _column(name, wide, variance)
+            self.sums[i] += np.where(known if of_target else counted, column, 0.0).sum(axis=(0, 2))
         logits = np.where(counted, values[FIELDS.index("largest_logit")], -np.inf)
         self.largest_logit = np.maximum(self.largest_logit, logits.max(axis=(0, 2)))
         numbers = np.where(counted, keys, 0.0).astype(np.int64).swapaxes(0, 1)
@@ -58,15 +62,13 @@ class Tally:
         self.lengths, self.scale = counts, measured.scale
 
 
-def _column(name: str, values: NDArray[np.float32], variance: FloatArray) -> FloatArray:
+def _column(name: str, values: FloatArray, variance: FloatArray) -> FloatArray:
     """Return what is summed over the rows."""
 
     def of(field: str) -> FloatArray:
-        column: FloatArray = values[FIELDS.index(field)].astype(np.float64)
+        column: FloatArray = values[FIELDS.index(field)]
         return column
 
-    if name in FIELDS:
-        return of(name)
     if name in ("rows", "targets"):
         return np.ones(1)
     if name == "complement":
