@@ -104,6 +104,7 @@ class Step:
     ordered: bool = True  # whether the rows are those of the product, in their order
     lost: str = ""  # why it cannot be run again
     learned: bool = False  # a product with columns that are learned
+    folded: tuple[int, ...] = ()  # the axes of its first operand that its first one is made of
     autocast: tuple[str, bool] | None = None
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
@@ -203,9 +204,14 @@ class Step:
                 again.to(logits.dtype), logits, rounding, rounding, equal_nan=True
             )
 
-    def head_axis(self) -> int:
-        """Return which axis, counted from the last, torch.einsum's letters say is the heads'."""
+    def head_axis(self, heads: int) -> int:
+        """Return which axis, counted from the last, is the heads', where that is told.
+
+        torch.einsum's letters tell it, or the axes that the first is made of: −4 for heads first.
+        """
         start = self.product or self
+        if len(self.shape) == 3 and heads and start.folded[:1] == (heads,) != start.folded[1:]:
+            return -4
         if start.name != "einsum" or not self.ordered or start.shape != self.shape:
             return -3
         first, second, output = _letters(start.args[0])
@@ -247,6 +253,8 @@ class Layout(NamedTuple):
         """
         *leading, _, _ = self.shape
         if self.axis != -3:
+            if len(leading) == 1:
+                x = x.expand(*leading, *x.shape[-2:]).reshape(self.heads, -1, *x.shape[-2:])
             return x.movedim(self.axis, -3)
         if self.heads and len(leading) == 1 and leading[0] % self.heads == 0:
             return x.expand(*leading, *x.shape[-2:]).reshape(-1, self.heads, *x.shape[-2:])
@@ -335,8 +343,8 @@ class WrittenOut:
                 first, second, one, two = second, first, two, one
             summed = "".join(sorted((set(first) & set(second)) - set(output)))
             pair = (
-                _ordered(one, first, output[:-1] + summed),
-                _ordered(two, second, output[:-2] + output[-1] + summed),
+                _ordered(one, first, output[:-1], summed),
+                _ordered(two, second, output[:-2] + output[-1], summed),
             )
         elif "r" not in start.name:
             one, two = _flat(start.args, Tensor)[-2:]
@@ -383,6 +391,7 @@ class Mark(NamedTuple):
     module: nn.Module | None = None
     why: str = ""
     sure: bool = False  # its scores are of two activations
+    folded: tuple[int, ...] = ()  # the axes that its first one is made of
 
 
 ORDER = ("products", "one", "scores", "weights")
@@ -529,7 +538,8 @@ class Recorder:
         if why:
             self.note(why)
             return None
-        layout = Layout(input.shape, number_of_heads(running), step.head_axis())
+        heads = number_of_heads(running)
+        layout = Layout(input.shape, heads, step.head_axis(heads))
         return WrittenOut(input, step, module, layout, product)
 
     def _module(self) -> nn.Module | None:
@@ -610,6 +620,11 @@ class Recorder:
                 mark = Mark("scores", self._module(), "it makes its weights of exp and a sum", True)
             elif before.kind == "one" and not (SAME.fullmatch(name) or SCALES.fullmatch(name)):
                 mark = None
+            elif result.ndim == 3 and tensors[0].ndim == 4:
+                outer = tensors[0].shape[:2]
+                mark = before._replace(folded=outer if outer.numel() == len(result) else ())
+        elif name == "cat" and before.kind == "one" and len(result) > len(tensors[0]):
+            mark = before._replace(folded=(len(tensors), len(tensors[0])))
         if mark is not None:
             for part in result if isinstance(result, list | tuple) else [result]:
                 if isinstance(part, Tensor):
@@ -664,6 +679,8 @@ class Recorder:
         learned = learned or any(step.learned for step in known.values())
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
         step.learned = learned
+        marks = (one.folded for one in kept.values() if isinstance(one, Mark))
+        step.folded = next(filter(None, marks), ())
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
@@ -765,9 +782,9 @@ class Recorder:
                 first, second, output = _letters(args[0])
                 if first[-1:] in output or first[-1:] not in second:  # heads that talk
                     return True
-                size = "".join(set(output) - set(first))
-                values = _ordered(values, second, first[:-2] + first[-1:] + size)
-                result = result if output == first[:-1] + size else None
+                size = "".join(sorted(set(output) - set(first)))
+                values = _ordered(values, second, first[:-2] + first[-1:], size)
+                result = _ordered(result, output, first[:-1], size)
             if values is not None:
                 valued(values, result, changed)
         return True
@@ -852,13 +869,17 @@ def _letters(equation: Any) -> tuple[str, str, str]:
     return (first, second, output) if comma and "," not in second else ("", "", "")
 
 
-def _ordered(x: Tensor, letters: str, to: str) -> Tensor | None:
-    """Return an operand of torch.einsum with other axes; those that it has not are of size 1."""
+def _ordered(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
+    """Return what torch.einsum takes or gives with other axes; `last` become one, of the vectors.
+
+    Axes that it has not are of size 1.
+    """
     present = "".join(letter for letter in to if letter in letters)
     missing = [i for i, letter in enumerate(to) if letter not in letters]
-    if sorted(present) != sorted(letters) or ("." in to and missing):
+    if sorted(present + last) != sorted(letters) or ("." in to and missing) or not last:
         return None
-    x = torch.einsum(f"{letters}->{present}".replace(".", "..."), x)
+    x = torch.einsum(f"{letters}->{present}{last}".replace(".", "..."), x)
+    x = x.flatten(-len(last))
     for i in missing:
         x = x.unsqueeze(i)
     return x

@@ -324,16 +324,21 @@ def test_axes_that_are_exchanged_take_one_number():
         code(1.0)
 
 
+def sums_over_sequences(q, k, v, t):
+    logits = torch.einsum("rhid,rhjd->hij", q, k) * D**-0.5 * t
+    return torch.einsum("hij,rhjd->hidr", logits.softmax(-1), v).flatten(2)[None]
+
+
 @pytest.mark.parametrize(
-    "code", [matmul, flattened_bmm, einsum, tokens_first, shared_keys, values_first]
+    "code",
+    [matmul, flattened_bmm, einsum, tokens_first, shared_keys, values_first, sums_over_sequences],
 )
 def test_values_are_had_where_weights_meet_them(code):
     with Multiply() as watch:
         output = code(Q, K, V, 1.0)
     (call,) = watch.seen
     layout, (values, found) = call.layout._replace(heads=H), watch.values
-    assert (found is None) == (code is tokens_first)
-    assert found is None or torch.equal(layout.by_head(found), output)
+    assert torch.equal(layout.by_head(found), output)
     weights = layout.by_head(call.logits.softmax(-1))
     torch.testing.assert_close(weights @ layout.by_head(values), output)
     call.layout = layout
@@ -433,3 +438,20 @@ def heads_of(logits, heads, batch):
 def test_heads_are_told_apart_or_in_doubt(logits, batch, heads, certain):
     count, doubt = heads_of(logits, H, batch)
     assert (count, not doubt) == (heads, certain)
+
+
+def test_heads_folded_before_the_batch_are_told_by_the_axes_they_come_from():
+    class Module(nn.Module):
+        num_heads = H
+
+    times = torch.arange(1.0, H + 1.0).double()[:, None]
+    watch, module = Multiply(times), Module()
+    watch.recorder.running = lambda: [module]
+    with watch:
+        q, k = (functional.linear(x, torch.eye(D).double()).transpose(0, 1) for x in (Q, K))
+        logits = q.reshape(H * B, L, D) @ k.reshape(H * B, L, D).mT
+        weights = logits.softmax(-1)
+    (call,) = watch.seen
+    torch.testing.assert_close(call.layout.by_head(logits), Q @ K.mT)
+    expected = (Q @ K.mT * times.unsqueeze(-1)).softmax(-1).transpose(0, 1)
+    torch.testing.assert_close(weights, expected.flatten(0, 1))
