@@ -81,9 +81,9 @@ def rescale(
 
     It cannot reach another kernel, weights made of exp and a sum, and softmaxes in a graph of
     torch.compile. The context warns at its end of what it has seen and could not change, by module
-    and reason, and if it has seen no attention. What passes without a word, as logits that are also
-    used beside their softmax, and a softmax of such a product that is an output, is listed on the
-    page on compatibility.
+    and reason, and if it has seen no attention. What passes without a word, as logits that are
+    returned beside their softmax, and a softmax of such a product that is an output, is listed on
+    the page on compatibility.
 
     Raises as `attend`, here or in the model's call; ValueError where there is nothing to change,
     and at the end where one of the `layers` never came. Chapter: scaling_rules.

@@ -80,6 +80,7 @@ REPEATS = re.compile(
 )
 """What is known to give the same of the same."""
 DIFFER = "its logits are not what the functions that made them give again"
+BESIDE = "its logits are also used beside their softmax, where no factor reaches"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
 LONGEST = 64
@@ -105,6 +106,8 @@ class Step:
     lost: str = ""  # why it cannot be run again
     learned: bool = False  # a product with columns that are learned
     folded: tuple[int, ...] = ()  # the axes of its first operand that its first one is made of
+    weighs: bool = False  # a product of which a softmax has been taken
+    beside: bool = False  # a product that goes into outputs otherwise
     autocast: tuple[str, bool] | None = None
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
@@ -535,6 +538,9 @@ class Recorder:
             why = "" if step.repeats(input, product) else DIFFER
             self.compared.add(way)
             self.aliased = False
+        start = step.product or step
+        start.weighs = True
+        why = why or (BESIDE if start.beside else "")
         if why:
             self.note(why)
             return None
@@ -671,6 +677,11 @@ class Recorder:
         if dimension:
             known = {}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
+        if before is not None and self.changes and _joins(result, tensors, known):
+            start = before.product or before
+            start.beside = True
+            if start.weighs:
+                self.note(BESIDE)
         longest = max((step.length for step in known.values()), default=-1)
         if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
             return
@@ -842,6 +853,18 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
         sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
         dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
     return dimension, _is_learned(columns) or columns.ndim < 3
+
+
+def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
+    """Return whether one number of each query that logits have given joins vectors of others."""
+    if not isinstance(result, Tensor) or result.shape[-1:] <= (1,):
+        return False
+    numbers = [x for x in tensors if id(x) in known]
+    return (
+        all(x.shape[-1:] == (1,) and x.is_floating_point() for x in numbers)
+        and all((one.product or one).shape[-1:] != (1,) for one in known.values())
+        and any(x.shape[-1:] == result.shape[-1:] for x in tensors if id(x) not in known)
+    )
 
 
 def _is_learned(x: Tensor) -> bool:

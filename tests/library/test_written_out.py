@@ -312,6 +312,19 @@ def test_what_cannot_be_run_again_is_named(why):
     assert why in reason
 
 
+@pytest.mark.parametrize("gate_first", [True, False])
+def test_logits_that_gate_outputs_beside_their_softmax_are_named(gate_first):
+    with Multiply(2.0) as watch:
+        logits = Q @ K.mT
+        gate = logits.logsumexp(-1, keepdim=True).sigmoid()
+        if gate_first:
+            (V * gate).mT @ logits.softmax(-1)
+        else:
+            logits.softmax(-1) @ V * gate
+    (reason,) = watch.recorder.unreached.values()
+    assert "beside their softmax" in reason
+
+
 def test_axes_that_are_exchanged_take_one_number():
     def code(t):
         logits = torch.einsum("bhid,bhjd->bijh", Q, K).permute(0, 3, 1, 2) * t
