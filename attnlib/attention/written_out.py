@@ -629,8 +629,6 @@ class Recorder:
             elif result.ndim == 3 and tensors[0].ndim == 4:
                 outer = tensors[0].shape[:2]
                 mark = before._replace(folded=outer if outer.numel() == len(result) else ())
-        elif name == "cat" and before.kind == "one" and len(result) > len(tensors[0]):
-            mark = before._replace(folded=(len(tensors), len(tensors[0])))
         if mark is not None:
             for part in result if isinstance(result, list | tuple) else [result]:
                 if isinstance(part, Tensor):
