@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attnlib.attention.written_out import Recorder
+from attnlib.attention.written_out import DIFFER, Recorder
 from attnlib.interception import Mode
 
 B, H, L, D = 2, 4, 9, 8
@@ -310,6 +310,14 @@ def test_what_cannot_be_run_again_is_named(why):
     assert not watch.seen
     (reason,) = watch.recorder.unreached.values()
     assert why in reason
+
+
+def test_logits_that_are_written_unseen_are_named_after_calls_of_the_same_kind():
+    with Multiply(2.0) as watch:
+        (Q @ K.mT).softmax(-1)
+        hidden_by_data(Q, K)
+    assert len(watch.seen) == 1
+    assert list(watch.recorder.unreached.values()) == [DIFFER]
 
 
 @pytest.mark.parametrize("gate_first", [True, False])
