@@ -431,8 +431,8 @@ def reactions_gain() -> Row:
     gained = calibrated.curves("RXNMapper").crossed()
     family = interval(gained, comparisons=len(calibrated.OTHERS)).half_width
     return Row(
-        "fall of the loss of RXNMapper by one factor, fitted to half of the reactions and judged on "
-        "the others, nats per token",
+        "fall of the loss of RXNMapper by one factor, fitted to half of the reactions and judged "
+        "on the others, nats per token",
         interval(gained),
         "16 reactions of one textbook",
         "the factor, on the other half",
