@@ -14,6 +14,7 @@ Chapter: audit.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -211,6 +212,8 @@ def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:
 def _of_function(function: ScaleFunction, cosine: bool) -> Policy:
     """Return what is meant as a policy; TypeError where it does not take arrays."""
     policy = own(function, "cosine" if cosine else "dot product")
+    if policy.name == "<lambda>":
+        policy = replace(policy, name="the function of n, d and position")
     try:
         policy.alpha([2, 8], 64)
     except TypeError as error:

@@ -322,7 +322,7 @@ class CallableAudit:
             slope = questions.slope(subject, ladder[-1] + 1, ladder)
         else:
             slope = joined([questions.slope(subject, row + 1, [row]) for row in ladder])
-        slope = self.further(slope)
+        slope = self.told(self.further(slope))
         if not slope.straight:
             worst = np.argmax(slope.high - slope.low)
             ends = f"{slope.low.flat[worst]:.4g} to {slope.high.flat[worst]:.4g}"
@@ -339,6 +339,22 @@ class CallableAudit:
         report.scale = scale._replace(law=_law(scale, self.d, self.expected.scale))
         if self.expected.scale is not None and not self.one_sided:
             self.compare(report.scale, self.expected.scale)
+
+    def told(self, slope: Slope) -> Slope:
+        """Return the rows that tell a number; say which do not, as where weights are NaN."""
+        known = np.isfinite(slope.value).all(axis=0)
+        if known.all():
+            return slope
+        at = ", ".join(f"{n:g}" for n in slope.keys[~known])
+        self.report.facts["scale"] = f"unknown at n = {at}: weights are NaN, or all but one are 0"
+        if not any(one.code == "bias" for one in self.report.findings):
+            self.report.add(
+                "law", "a scale for every n", f"none at n = {at}", "NaN or weights of 0"
+            )
+        if not known.any():
+            return self.here
+        value, low, high, keys, position = (part[..., known] for part in slope[:5])
+        return Slope(value, low, high, keys, position, straight=True)  # the others made it none
 
     def further(self, slope: Slope) -> Slope:
         """Ask beyond the length at which the law that is meant begins, one query of a cache."""
@@ -381,15 +397,18 @@ class CallableAudit:
             worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
         found, right = scale.at(worst), float(wanted[worst])
         evidence = f"{ratio[worst]:.4g} times what was meant"
+        why = reason(found.value, right, self.d)
         constant = agree(np.median(ratio) * wanted, scale.low, scale.high).all()
         if not constant:
             at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
             evidence += f" {at}"
+            if agree(scale.keys**-0.5, scale.low, scale.high).all():
+                why = ": 1/√n, n the number of keys"
         self.report.add(
             "scale" if constant else "law",
             f"{right:.4g}" if constant else f"{told}, {right:.4g} {at}",
             shown(found) + (" times the cosine" if applied_to == "cosine" else ""),
-            evidence + reason(found.value, right, self.d),
+            evidence + why,
         )
 
     def everywhere(self) -> None:
@@ -491,7 +510,7 @@ class CallableAudit:
     def total(self) -> None:
         """Find a sink, and a factor on the output."""
         subject, meant = self.subject, self.expected.sink
-        block = None if subject.sees_past else questions.blocks(subject, self.unit, self.cap_found)
+        block = None if meant else questions.blocks(subject, self.unit, self.cap_found)
         if block is not None:
             found = f"zeros counted to the end of blocks of {block}"
             self.report.add("padding", "keys that are there", found, "equal rows of 9 to 17 keys")
@@ -500,12 +519,17 @@ class CallableAudit:
         if self.nearer is not None and self.nearer[1]:
             seen = np.exp(-self.nearer[0][:, None] * np.arange(n)).sum(axis=-1)
         factor, sink, error = questions.total(subject, n, self.unit, self.cap_found, seen)
+        if not math.isfinite(factor.value):
+            self.report.facts["sink"] = "unknown: weights are not finite"
+            if not self.report.findings:
+                self.report.add("values", "weights that add up to 1", "NaN", "equal rows")
+            return
         found = "none"
         if sink is not None:
             low, high = float((sink - error).min()), float((sink + error).max())
             found = f"a logit of {shown(Interval(float(np.median(sink)), low, high))}"
             if np.ptp(sink) > 2.0 * error.max() + AGREES:
-                found = f"logits of {', '.join(f'{one:.4g}' for one in sink)}"
+                found = f"logits of {', '.join(f'{one:.4g}' for one in sink.round(5))}"
         self.report.facts["sink"] = found
         self.report.facts["factor on the output"] = shown(factor)
         whole = "weights that add up to 1"
@@ -521,8 +545,9 @@ class CallableAudit:
         known = any(one.code == "softmax" for one in self.report.findings)
         if sink is None and self.nearer is None and self.cap_found == math.inf and not known:
             times = questions.rising(subject, self.length, self.unit)
-            if not agree(1.0, times / factor.high, times / factor.low):
-                total = f"{times / factor.value:.4g}"
+            untold = math.isfinite(times) or not self.report.findings
+            if untold and not agree(1.0, times / factor.high, times / factor.low):
+                total = f"{times / factor.value:.4g}".replace("nan", "NaN")
                 why = "keys in rising order: sums are not rescaled by the largest so far"
                 self.report.add("softmax", "weights that add up to 1", total, why)
         if not agree(self.expected.factor, factor.low, factor.high):
@@ -631,7 +656,9 @@ class CallableAudit:
     def padding(self, policy: Policy) -> None:
         """Hide half of the keys: the law's n is that of the others."""
         there = torch.ones(1, 1, LONGER, LONGER, dtype=torch.bool, device=self.subject.device)
-        half = LONGER // 2
+        half, n = LONGER // 2, [LONGER, LONGER // 2]
+        if np.ptp(policy.scale(n=n, d=self.d, position=LONGER - 1)) == 0.0:
+            return
         there[..., :half] = False
         options: dict[str, Any] = {str(self.subject.mask): there}
         found = questions.slope(self.subject, LONGER, [LONGER - 1], **options).over_heads(0)
@@ -736,12 +763,13 @@ class CallableAudit:
                 ]
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
+        bends = 0.1 / self.cap_found**2  # by which differences are off
         wrong = [
             one
             for one in found
             if math.isfinite(one.forward)
             and not abs(one.backward - one.forward)
-            <= (SLOPES + 16.0 * self.subject.eps) * abs(one.forward) + one.error
+            <= (SLOPES + 16.0 * self.subject.eps + bends) * abs(one.forward) + one.error
         ]
         if not wrong:
             return
@@ -798,22 +826,21 @@ def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
 
 def reason(found: float, wanted: float, d: int) -> str:
     """Return what would explain a number, if something simple does."""
-    default = d**-0.5
     known = {
         "scores are not scaled": 1.0,
         "the scale is applied twice": wanted**2,
-        "PyTorch's default, 1/√d": default,
+        "PyTorch's default, 1/√d": d**-0.5,
         "1/d": 1.0 / d,
         "√d": d**0.5,
         "the sign is wrong": -wanted,
         "log 2 of what was meant: base 2 for e": math.log(2.0) * wanted,
         "log₂ e times what was meant: e for base 2": wanted / math.log(2.0),
     }
-    for reason, number in known.items():
-        if math.isclose(found, number, rel_tol=1e-3):
-            return f": {reason}"
-    other = found**-2.0 if found > 0.0 else 0.5
-    whole = 1.0 < other < 8192.0 and math.isclose(other, round(other), rel_tol=1e-4)
-    if whole and math.isclose(wanted, default, rel_tol=1e-6):
-        return f": 1/√{round(other)}, where d is {d}"
-    return ""
+    reasons = [name for name, x in known.items() if math.isclose(found, x, rel_tol=1e-3)]
+    other = found**-2.0 if 0.01 < found < 1.0 else 0.5
+    size = round(other)
+    # That of padded heads, of a model's width, or the number of heads.
+    sized = size % 4 == 0 and size >= 8 and math.isclose(other, size, rel_tol=1e-4)
+    if sized and not reasons:
+        reasons.append(f"1/√{size}, where d is {d}")
+    return f": {', or '.join(reasons)}" if reasons else ""

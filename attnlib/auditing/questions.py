@@ -313,10 +313,12 @@ BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 def blocks(subject: Subject, unit: float, cap: float) -> int | None:
     """Return the block of keys to whose end zeros are counted, or None."""
     counted = {}
-    for n in (9, 12, 17):
+    for n in (17, 12, 9):  # a sink is none, or other blocks
         seen = np.full(subject.size.heads, float(n))
         sink = total(subject, n, unit, cap, seen).sink
-        counted[n] = 0.0 if sink is None else float(np.exp(np.median(sink)))
+        if sink is None:
+            return None
+        counted[n] = float(np.exp(np.median(sink)))
     for block in BLOCKS:
         if all(math.isclose(m, -n % block, rel_tol=0.02) for n, m in counted.items()):
             return block

@@ -261,7 +261,7 @@ def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
 
 
 def test_a_slope_says_both_numbers():
-    (finding,) = audit(biased(-0.5), d=64, expected=0.125, slopes=0.5, length=64).findings
+    (finding,) = audit(biased(-0.5), d=64, expected=0.125, slopes=0.5).findings
     told = (
         "bias: expected 0.5, 0.5, found -0.5, -0.5 (the sign is wrong, nearer keys of equal ones)"
     )

@@ -194,7 +194,7 @@ def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (1 / 64, "the scale is applied twice"),
+        (1 / 64, "the scale is applied twice, or 1/d"),
         (8.0, "√d"),
         (math.log(2) / 8, "log 2 of what was meant: base 2 for e"),
         (1 / 8 / math.log(2), "log₂ e times what was meant: e for base 2"),
