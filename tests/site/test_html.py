@@ -89,7 +89,7 @@ def cells(name):
     return [
         ("hide-input" in tag, "".join(cell["source"]).strip())
         for cell, tag in zip(code, tags, strict=True)
-        if "remove-cell" not in tag
+        if not {"remove-cell", "remove-input"} & set(tag)
     ]
 
 
