@@ -14,6 +14,7 @@ Chapter: audit.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -54,7 +55,9 @@ def audit(
     chunk: int | None = None,
     sink: bool | float | Sequence[float] | None = None,
     slopes: float | Sequence[float] | None = None,
+    bias: bool = False,
     top_k: int | None = None,
+    true_hides: bool = False,
     nan_rows: bool = False,
     factor: float = 1.0,
     causal_from: str | None = None,
@@ -84,22 +87,23 @@ def audit(
     layer lacks are a finding. With `verbose` the report prints its facts too.
 
     What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
-    cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the
-    bound of a soft cap, math.inf for none; `cosine`, whether the scale multiplies a cosine;
-    `causal`, whether queries see keys up to their own without an argument that says so; `window`,
-    the keys that a query sees, its own among them, or these and how many after it; `first_keys`,
-    how many at the beginning it sees besides (attention sinks of StreamingLLM); `chunk`, how many
-    keys have a window of their own that begins with their first (Llama 4); `sink`, whether weights
-    add up to less than 1, or the logit of what takes the rest, a number or one a head; `slopes`, by
-    how much a key's logit is lower with each place farther (ALiBi), a number or one a head;
-    `top_k`, how many keys their contents choose; `nan_rows`, that rows which a mask hides whole may
-    be NaN; `factor` on the output; `causal_from`, to which key, "first" or "last", queries are
-    aligned that are fewer than keys. `kv_dtype` is a coarser type in which the attention keeps keys
-    and values: float8, int8, or one of 16 bits, in which it may compute too. `arrays` is "numpy" or
-    "jax" where the attention takes and returns those; their gradients are not asked. Where
-    `expected` is given, a cap, a window or a sink that is not said is a finding too; without it
-    what is not said may be as it is. With `rotates` it turns q and k by position, and only a
-    query's own key is asked.
+    cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the bound
+    of a soft cap, math.inf for none; `cosine`, whether the scale multiplies a cosine; `causal`,
+    whether queries see keys up to their own without an argument that says so; `window`, the keys
+    that a query sees, its own among them, or these and how many after it; `first_keys`, how many at
+    the beginning it sees besides (attention sinks of StreamingLLM); `chunk`, how many keys have a
+    window of their own that begins with their first (Llama 4); `sink`, whether weights add up to
+    less than 1, or the logit of what takes the rest, a number or one a head; `slopes`, by how much
+    a key's logit is lower with each place farther (ALiBi), a number or one a head; `bias`, that it
+    adds numbers of its own by position (T5), which are not asked; `top_k`, how many keys their
+    contents choose; `true_hides`, that True in a mask hides a key, as in nn.MultiheadAttention;
+    `nan_rows`, that rows which a mask hides whole may be NaN; `factor` on the output;
+    `causal_from`, to which key, "first" or "last", queries are aligned that are fewer than keys.
+    `kv_dtype` is a coarser type in which the attention keeps keys and values: float8, int8, or one
+    of 16 bits, in which it may compute too. `arrays` is "numpy" or "jax" where the attention takes
+    and returns those; their gradients are not asked. Where `expected` is given, a cap, a window or
+    a sink that is not said is a finding too; without it what is not said may be as it is. With
+    `rotates` it turns q and k by position, and only a query's own key is asked.
 
     Also a finding: a scale at 80, 96, 129 or 144 dimensions that belongs to a padded size; another
     scale for one or some queries of a cache, or for values of another size; and gradients with
@@ -170,7 +174,9 @@ def audit(
         ahead=None if ahead is None else _checking.integer("window", ahead, minimum=0),
         sink=no_sink if sink is None else sink,
         slopes=None if slopes is None else _each("slopes", slopes, heads),
+        biased=_checking.flag("bias", bias),
         top_k=None if top_k is None else _checking.integer("top_k", top_k, minimum=2),
+        true_hides=_checking.flag("true_hides", true_hides),
         nan_rows=_checking.flag("nan_rows", nan_rows),
         factor=_checking.positive("factor", factor),
         causal_from=causal_from,
@@ -206,6 +212,8 @@ def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:
 def _of_function(function: ScaleFunction, cosine: bool) -> Policy:
     """Return what is meant as a policy; TypeError where it does not take arrays."""
     policy = own(function, "cosine" if cosine else "dot product")
+    if policy.name == "<lambda>":
+        policy = replace(policy, name="the function of n, d and position")
     try:
         policy.alpha([2, 8], 64)
     except TypeError as error:

@@ -33,6 +33,8 @@ BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 
 """How many digits of a logit have to count."""
 KEPT = {**BITS, torch.float32: 10, torch.float8_e4m3fn: 4, torch.float8_e5m2: 3, torch.int8: 4}
 """How many of keys: kernels may multiply ten, and a sixteenth of int8's range may be their size."""
+OF_QUERIES = 10.5
+"""How many digits of a large logit are sure where queries are kept in float8."""
 DIGITS = {9.5: "float16", 5.5: "bfloat16", 3.5: "float8_e4m3fn", 2.5: "float8_e5m2"}
 """Types that more digits than these may be of."""
 
@@ -58,8 +60,12 @@ class Expected:
     """Whether there is one, or its logit, in each head."""
     slopes: tuple[float, ...] | None = None
     """By how much the logit of a key is lower with each place farther, in each head."""
+    biased: bool = False
+    """Whether logits depend on the place of a key in another way, which is not asked."""
     top_k: int | None = None
     """How many keys are chosen by their contents."""
+    true_hides: bool = False
+    """Whether True in a mask says that a key is hidden."""
     nan_rows: bool = False
     """Whether rows that a mask hides whole may be NaN."""
     factor: float = 1.0
@@ -93,6 +99,9 @@ class CallableAudit:
         if self.no_softmax():
             return self.report
         visible = questions.visible_keys(self.subject, self.short, self.short)
+        if visible[:, :-1].all() and not visible[:, -1].any():
+            self.report.add("window", "all keys", "all but the last", "equal keys")
+            return self.report
         self.subject.sees_past = self.visible(visible)
         self.causal_itself()
         if any(one.found.endswith("inverted") for one in self.report.findings):
@@ -119,6 +128,9 @@ class CallableAudit:
             if not self.expected.one_size:
                 self.sizes()
         self.cap()
+        if self.expected.top_k is None:
+            row = self.short // 2 - 1
+            self.hidden_counts(torch.from_numpy(~visible[row, : self.short]), row, {})
         self.total()
         self.window()
         seen = int(visible[self.short - 1].sum())
@@ -145,6 +157,8 @@ class CallableAudit:
         cause = causes.layout(subject, equal, window=self.expected.window not in (None, math.inf))
         if cause is None and self.expected.scale is not None:
             cause = causes.faint(equal)
+        if cause is None and self.expected.top_k is None:
+            cause = causes.merged(subject, min(LONGER, self.d))
         if cause is None and not self.expected.rotates:
             self.rounding()
         found = None if cause else causes.dense(subject, n, equal)
@@ -154,6 +168,8 @@ class CallableAudit:
             cause = causes.axis(found)
             if cause is None:
                 cause = causes.other_rows(subject, found)
+            if cause is None and subject.stored is None:
+                cause = causes.other_heads(subject, found)
             if cause is None and few is None:
                 cause = causes.no_softmax(subject, found)
             if cause is None and few is None and not self.expected.rotates:
@@ -190,6 +206,8 @@ class CallableAudit:
         told = told if even else f"no line, about {told}"
         if found is not None:
             self.report.facts["bias by distance"] = f"{told} a place, by head"
+        if self.expected.biased:
+            return False
         if meant is None and (found is None or self.expected.scale is None):
             return False
         wanted = np.resize(meant or (0.0,), heads)
@@ -199,6 +217,7 @@ class CallableAudit:
         ratio = slopes / wanted if wanted.all() else np.zeros(heads)
         why = f"{ratio[0]:.4g} times" if wanted.all() and np.ptp(ratio) < 0.01 else "by head"
         why = "the sign is wrong" if np.allclose(ratio, -1.0, rtol=0.01) else why
+        why += "" if meant else ": slopes or bias=True declares it"
         self.report.add("bias", expected, told, f"{why}, nearer keys of equal ones")
         return False
 
@@ -303,7 +322,7 @@ class CallableAudit:
             slope = questions.slope(subject, ladder[-1] + 1, ladder)
         else:
             slope = joined([questions.slope(subject, row + 1, [row]) for row in ladder])
-        slope = self.further(slope)
+        slope = self.told(self.further(slope))
         if not slope.straight:
             worst = np.argmax(slope.high - slope.low)
             ends = f"{slope.low.flat[worst]:.4g} to {slope.high.flat[worst]:.4g}"
@@ -320,6 +339,22 @@ class CallableAudit:
         report.scale = scale._replace(law=_law(scale, self.d, self.expected.scale))
         if self.expected.scale is not None and not self.one_sided:
             self.compare(report.scale, self.expected.scale)
+
+    def told(self, slope: Slope) -> Slope:
+        """Return the rows that tell a number; say which do not, as where weights are NaN."""
+        known = np.isfinite(slope.value).all(axis=0)
+        if known.all():
+            return slope
+        at = ", ".join(f"{n:g}" for n in slope.keys[~known])
+        self.report.facts["scale"] = f"unknown at n = {at}: weights are NaN, or all but one are 0"
+        if not any(one.code == "bias" for one in self.report.findings):
+            self.report.add(
+                "law", "a scale for every n", f"none at n = {at}", "NaN or weights of 0"
+            )
+        if not known.any():
+            return self.here
+        value, low, high, keys, position = (part[..., known] for part in slope[:5])
+        return Slope(value, low, high, keys, position, straight=True)  # the others made it none
 
     def further(self, slope: Slope) -> Slope:
         """Ask beyond the length at which the law that is meant begins, one query of a cache."""
@@ -362,15 +397,18 @@ class CallableAudit:
             worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
         found, right = scale.at(worst), float(wanted[worst])
         evidence = f"{ratio[worst]:.4g} times what was meant"
+        why = reason(found.value, right, self.d)
         constant = agree(np.median(ratio) * wanted, scale.low, scale.high).all()
         if not constant:
             at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
             evidence += f" {at}"
+            if agree(scale.keys**-0.5, scale.low, scale.high).all():
+                why = ": 1/√n, n the number of keys"
         self.report.add(
             "scale" if constant else "law",
             f"{right:.4g}" if constant else f"{told}, {right:.4g} {at}",
             shown(found) + (" times the cosine" if applied_to == "cosine" else ""),
-            evidence + reason(found.value, right, self.d),
+            evidence + why,
         )
 
     def everywhere(self) -> None:
@@ -420,6 +458,14 @@ class CallableAudit:
         def rule(d: int) -> float:
             return whole.value * float(law.scale(d=d, **at) / law.scale(d=self.d, **at))
 
+        # All sizes may follow a law of their own, such as 1/d.
+        powers = [
+            np.log(found.value / whole.value) / np.log(size / self.d)
+            for size, found in answers.items()
+            if size != self.d
+        ]
+        if len(powers) > 1 and np.ptp(powers) < 0.01:
+            return
         for size, found in answers.items():
             own, constant = (agree(one, found.low, found.high) for one in (rule(size), whole.value))
             larger = range(size + 8 - size % 8, 4 * size, 8)
@@ -441,8 +487,15 @@ class CallableAudit:
         if self.subject.normalises:
             self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
             return
-        cap, meant = questions.cap(self.subject, self.short), self.expected.cap
+        answer, meant = questions.cap(self.subject, self.short), self.expected.cap
+        cap = None if answer is None else answer.bound
         found = self.report.facts["soft cap"] = "none" if cap is None else shown(cap)
+        if answer is not None and answer.kind == "clamp":
+            found = self.report.facts["soft cap"] = f"a clamp at {shown(answer.bound)}"
+            if meant is not None:
+                wanted = "no soft cap" if meant == math.inf else f"a soft cap of {meant:g}"
+                self.report.add("cap", wanted, found, "logits are straight, and then all one")
+            return
         if cap is not None:
             self.report.facts["precision"], self.cap_found = "unknown", cap.value
         if meant is None:
@@ -457,7 +510,7 @@ class CallableAudit:
     def total(self) -> None:
         """Find a sink, and a factor on the output."""
         subject, meant = self.subject, self.expected.sink
-        block = None if subject.sees_past else questions.blocks(subject, self.unit, self.cap_found)
+        block = None if meant else questions.blocks(subject, self.unit, self.cap_found)
         if block is not None:
             found = f"zeros counted to the end of blocks of {block}"
             self.report.add("padding", "keys that are there", found, "equal rows of 9 to 17 keys")
@@ -466,12 +519,17 @@ class CallableAudit:
         if self.nearer is not None and self.nearer[1]:
             seen = np.exp(-self.nearer[0][:, None] * np.arange(n)).sum(axis=-1)
         factor, sink, error = questions.total(subject, n, self.unit, self.cap_found, seen)
+        if not math.isfinite(factor.value):
+            self.report.facts["sink"] = "unknown: weights are not finite"
+            if not self.report.findings:
+                self.report.add("values", "weights that add up to 1", "NaN", "equal rows")
+            return
         found = "none"
         if sink is not None:
             low, high = float((sink - error).min()), float((sink + error).max())
             found = f"a logit of {shown(Interval(float(np.median(sink)), low, high))}"
             if np.ptp(sink) > 2.0 * error.max() + AGREES:
-                found = f"logits of {', '.join(f'{one:.4g}' for one in sink)}"
+                found = f"logits of {', '.join(f'{one:.4g}' for one in sink.round(5))}"
         self.report.facts["sink"] = found
         self.report.facts["factor on the output"] = shown(factor)
         whole = "weights that add up to 1"
@@ -484,10 +542,12 @@ class CallableAudit:
             if (np.abs(sink - wanted) > error + AGREES * np.maximum(1.0, np.abs(wanted))).any():
                 told = ", ".join(f"{one:g}" for one in meant)
                 self.report.add("sink", f"a logit of {told}", found, "equal rows")
-        if sink is None and self.nearer is None and self.cap_found == math.inf:
+        known = any(one.code == "softmax" for one in self.report.findings)
+        if sink is None and self.nearer is None and self.cap_found == math.inf and not known:
             times = questions.rising(subject, self.length, self.unit)
-            if not agree(1.0, times / factor.high, times / factor.low):
-                total = f"{times / factor.value:.4g}"
+            untold = math.isfinite(times) or not self.report.findings
+            if untold and not agree(1.0, times / factor.high, times / factor.low):
+                total = f"{times / factor.value:.4g}".replace("nan", "NaN")
                 why = "keys in rising order: sums are not rescaled by the largest so far"
                 self.report.add("softmax", "weights that add up to 1", total, why)
         if not agree(self.expected.factor, factor.low, factor.high):
@@ -504,7 +564,9 @@ class CallableAudit:
         last, before = (ask(n - back, n) for back in (1, 2))
         found = _keys(last, n)
         if last.last not in (n, before.last):
-            found = f"chunks of {ask(n - last.last - 1, n).last} keys"
+            chunk = ask(n - last.last - 1, n).last
+            hidden = f"all keys but {last.first} to {n - last.last - 1}"
+            found = f"chunks of {chunk} keys" if chunk >= last.last else hidden
         self.report.facts["window"] = (
             found
             if found != "all keys"
@@ -522,10 +584,12 @@ class CallableAudit:
             after = questions.first_key(subject, n, 0, 1, back=True)
             if n > self.short and alone != last and after == 0:  # else aligned to the first key
                 self.report.add("cache", _keys(last, n), _keys(alone, n), f"one query of {n} keys")
-        if meant.ahead is not None:
+        whole = meant.causal is False and min(meant.window or n, meant.chunk or n) >= n
+        if meant.ahead is not None or whole:
             seen = n - 1 - questions.first_key(subject, n, 0, n, back=True)
-            if seen != min(meant.ahead, n - 1):
-                keys = f"{counted(meant.ahead, 'key')} after its own"
+            wanted_ahead = n - 1 if meant.ahead is None else min(meant.ahead, n - 1)
+            if seen != wanted_ahead:
+                keys = f"{counted(wanted_ahead, 'key')} after its own"
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
 
     def groups(self, seen: int) -> None:
@@ -544,34 +608,57 @@ class CallableAudit:
 
     def mask(self) -> None:
         """Ask what an argument does that hides keys, or is added."""
-        report, answer = self.report, questions.mask(self.subject, self.short)
-        report.facts["a mask of True and False"] = f"True: {answer.true_means}"
-        if answer.true_means == "nothing":
+        report, unit = self.report, self.unit
+        answer = questions.mask(self.subject, self.short, unit)
+        means = answer.true_means
+        report.facts["a mask of True and False"] = f"True: {means}"
+        times = answer.multiplier
+        whole = times is not None and bool(agree(1.0, times.low, times.high))
+        if means == "1" and whole:
+            report.facts["a mask of True and False"] = "added as 1 and 0: it takes numbers"
+        elif means in ("1", "nothing"):
             report.add("hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
+        elif means == "hidden" and not self.expected.true_hides and self.expected.scale is not None:
+            told = "True hides it, inverted: true_hides=True allows it"
+            report.add("hidden", "True for a key that is seen", told, "bool mask")
+        elif means in ("seen", "hidden"):
+            hidden = torch.arange(self.short) == 0
+            given = (hidden == (means == "hidden")).expand(1, 1, self.short, -1)
+            self.hidden_counts(hidden, -1, {str(self.subject.mask): given.to(self.subject.device)})
         report.facts["a row that a mask hides whole"] = answer.hidden_row
-        strict = self.expected.scale is not None and not self.expected.nan_rows
-        if answer.hidden_row == "NaN" and strict:
-            report.add("hidden", "numbers", "NaN", "a row that a mask hides whole")
-        if not (answer.even and questions.mask(self.subject, self.length).even):
+        if not (answer.even and questions.mask(self.subject, self.length, unit).even):
             told = f"shares of keys change, n = {self.length}"
             report.add("hidden", "weights as without a mask", told, "a mask that hides no key")
         if answer.total < 1.0 - 0.02:
             total = f"{answer.total:.4g}"
             report.add("padding", "weights that add up to 1", total, "with a mask")
-        if answer.true_means == "seen" and isinstance(self.expected.scale, Policy):
+        if means == "seen" and isinstance(self.expected.scale, Policy):
             self.padding(self.expected.scale)
-        times = answer.multiplier
         found = "not taken" if times is None else f"added {shown(times)} times"
         report.facts["a mask of numbers"] = found
-        if times is not None and not agree(1.0, times.low, times.high):
+        if times is not None and not whole:
             reason = "it is not heeded" if abs(times.value) < AGREES else "it is multiplied"
             reason = "it is inverted" if agree(-1.0, times.low, times.high) else reason
             report.add("mask", "a mask that is added as it is", found, reason)
+        strict = self.expected.scale is not None and not self.expected.nan_rows
+        if answer.hidden_row == "NaN" and strict:
+            row = "a row that a mask hides whole: nan_rows=True allows it"
+            report.add("hidden", "numbers", "NaN", row)
+
+    def hidden_counts(self, hidden: torch.Tensor, row: int, options: dict[str, Any]) -> None:
+        """Find keys that a row does not see and its softmax counts: they are hidden after it."""
+        times = questions.hidden_counts(self.subject, hidden, row, self.unit, **options)
+        if times is not None and times < 1.0 - AGREES - 16.0 * self.subject.eps:
+            told = f"one over hidden keys too: {times:.4g} of the weight where they are larger"
+            why = ", ".join(["they are hidden after the softmax", *options])
+            self.report.add("softmax", "a softmax over the keys seen", told, why)
 
     def padding(self, policy: Policy) -> None:
         """Hide half of the keys: the law's n is that of the others."""
         there = torch.ones(1, 1, LONGER, LONGER, dtype=torch.bool, device=self.subject.device)
-        half = LONGER // 2
+        half, n = LONGER // 2, [LONGER, LONGER // 2]
+        if np.ptp(policy.scale(n=n, d=self.d, position=LONGER - 1)) == 0.0:
+            return
         there[..., :half] = False
         options: dict[str, Any] = {str(self.subject.mask): there}
         found = questions.slope(self.subject, LONGER, [LONGER - 1], **options).over_heads(0)
@@ -586,6 +673,8 @@ class CallableAudit:
         n, few, told = self.short, self.short // 2, {name: True}
         visible = questions.visible_keys(self.subject, n, n, **told)
         self.compare_visible(visible, 0, name)
+        row = n // 2 - 1
+        self.hidden_counts(torch.from_numpy(~visible[row]), row, told)
         try:
             visible = questions.visible_keys(self.subject, few, n, **told)
         except ValueError:
@@ -635,9 +724,17 @@ class CallableAudit:
         self.report.facts["precision"] = f"{answer.bits:.0f} binary digits of a logit"
         eps = self.subject.eps
         needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
-        needed = 6.0 if self.subject.stored == torch.int8 else needed
+        if self.subject.stored is not None:  # queries may be kept in it too
+            needed = 6.0 if self.subject.stored == torch.int8 else min(needed, OF_QUERIES)
         if coarse and not apart:
             needed = min(needed, -math.log2(self.report.rounding))
+        if self.subject.dtype == torch.float16:
+            q, k = (
+                torch.full_like(t, (1e5 / self.d) ** 0.5) for t in equal_keys(self.subject, 2, 2)
+            )
+            finite = np.isfinite(self.subject.weights(q, k, torch.arange(2))).all()
+            over = "finite" if finite else "overflows: it is kept in float16 before it is scaled"
+            self.report.facts["q·k of 1e5"] = over
         if not answer.finite:
             found = "NaN or infinity"
             self.report.add("precision", "finite weights", found, "logits up to 1000")
@@ -652,7 +749,11 @@ class CallableAudit:
             self.report.facts["backward"] = f"unknown: stored in {self.subject.stored}"
             return
         unit = float(np.median(self.here.value))
-        found = gradients(self.subject, self.short, unit)
+        try:
+            found = gradients(self.subject, self.short, unit)
+        except ValueError as error:  # it may have none on this device
+            self.report.facts["backward"] = f"unknown: {error}"
+            return
         if self.report.facts.get("values of another size") == "taken":
             wide = self.subject.resized(values=2 * self.d)
             with suppress(ValueError):
@@ -662,12 +763,13 @@ class CallableAudit:
                 ]
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
+        bends = 0.1 / self.cap_found**2  # by which differences are off
         wrong = [
             one
             for one in found
             if math.isfinite(one.forward)
             and not abs(one.backward - one.forward)
-            <= (SLOPES + 16.0 * self.subject.eps) * abs(one.forward) + one.error
+            <= (SLOPES + 16.0 * self.subject.eps + bends) * abs(one.forward) + one.error
         ]
         if not wrong:
             return
@@ -724,22 +826,21 @@ def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
 
 def reason(found: float, wanted: float, d: int) -> str:
     """Return what would explain a number, if something simple does."""
-    default = d**-0.5
     known = {
         "scores are not scaled": 1.0,
         "the scale is applied twice": wanted**2,
-        "PyTorch's default, 1/√d": default,
+        "PyTorch's default, 1/√d": d**-0.5,
         "1/d": 1.0 / d,
         "√d": d**0.5,
         "the sign is wrong": -wanted,
         "log 2 of what was meant: base 2 for e": math.log(2.0) * wanted,
         "log₂ e times what was meant: e for base 2": wanted / math.log(2.0),
     }
-    for reason, number in known.items():
-        if math.isclose(found, number, rel_tol=1e-3):
-            return f": {reason}"
-    other = found**-2.0 if found > 0.0 else 0.5
-    whole = 1.0 < other < 8192.0 and math.isclose(other, round(other), rel_tol=1e-4)
-    if whole and math.isclose(wanted, default, rel_tol=1e-6):
-        return f": 1/√{round(other)}, where d is {d}"
-    return ""
+    reasons = [name for name, x in known.items() if math.isclose(found, x, rel_tol=1e-3)]
+    other = found**-2.0 if 0.01 < found < 1.0 else 0.5
+    size = round(other)
+    # That of padded heads, of a model's width, or the number of heads.
+    sized = size % 4 == 0 and size >= 8 and math.isclose(other, size, rel_tol=1e-4)
+    if sized and not reasons:
+        reasons.append(f"1/√{size}, where d is {d}")
+    return f": {', or '.join(reasons)}" if reasons else ""

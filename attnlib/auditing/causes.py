@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from attnlib._checking import FloatArray
-from attnlib.auditing.response import NONE, Subject, equal_keys
+from attnlib.auditing.response import NONE, Subject, contents, equal_keys
 
 GAINS = (1.0, 0.25, 0.0625, 4.0, 16.0, 64.0, 256.0)
 """By which random queries and keys are multiplied until weights differ, and not too much."""
@@ -22,6 +22,8 @@ PARTS = 2
 """A softmax that is merged from parts, with another scale, has other ratios between them only."""
 FAINT = 0.02
 """A share of the weight of equal keys that a smaller one does not have by chance."""
+MERGED = 1.2
+"""By which factor parts of a row may change more than others, as they are rounded."""
 LINEAR = 0.01
 """By which share of its largest a bias may be off a line in the distance."""
 
@@ -125,6 +127,39 @@ def other_rows(subject: Subject, found: Dense) -> Cause | None:
         return None
     told = "outputs stand in rows of other queries"
     return Cause("layout", "outputs in the rows of their queries", told, "another last query")
+
+
+def other_heads(subject: Subject, found: Dense) -> Cause | None:
+    """Say whether longer queries of another head change a head's weights."""
+    q = found.q.clone()
+    q[-1] *= 2.0
+    after = subject.weights(q, found.k, torch.arange(found.k.shape[-2]))
+    if len(q) == 1 or np.allclose(after[0], found.weights[0], rtol=0.0, atol=64.0 * subject.eps):
+        return None
+    why = "as a norm over all heads together makes them"
+    return Cause("norm", "each head by itself", "weights depend on another head's queries", why)
+
+
+def merged(subject: Subject, n: int) -> Cause | None:
+    """Say whether a larger key changes some of the other keys of a row more than others.
+
+    They are equal, so that rounding is the same: parts of a softmax are merged with other weights.
+    """
+    for part in (0.0625, 0.25, 1.0):
+        x = part * math.sqrt(subject.size.dimension)
+        given = contents(subject, n, n, torch.tensor([n - 1]), x)
+        equal = contents(subject, n, n, torch.tensor([n - 1]), 0.0)
+        before, after = (subject.weights(t.q, t.k, torch.arange(n))[:, -1] for t in (equal, given))
+        both = (before[:, :-1] > SMALL) & (after[:, :-1] > SMALL)
+        if not both.any() or not np.isfinite(before + after).all():
+            return None
+        change = after[:, :-1] / np.maximum(before[:, :-1], NONE)
+        most, least = np.where(both, change, 0.0).max(-1), np.where(both, change, np.inf).min(-1)
+        if (most > MERGED * least).any():
+            told = "one of several parts, merged with wrong weights"
+            why = "a larger key changes the ratio of equal ones"
+            return Cause("softmax", "one softmax over all keys", told, why)
+    return None
 
 
 def no_softmax(subject: Subject, found: Dense) -> Cause | None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
-from attnlib.auditing.callables import CallableAudit, Expected
+from attnlib.auditing.callables import CallableAudit, Expected, reason
 from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.modules import audit_module, compare_layers, kind_of
 from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
@@ -202,7 +202,8 @@ def _compare(
         wrong = ~((low * (1 - SAME / 2) <= wanted) & (wanted <= high * (1 + SAME / 2)))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[-1])
-            told = f"{value[row] / wanted[row]:.4g} times what was meant, {kernel}"
+            told = f"{value[row] / wanted[row]:.4g} times what was meant"
+            told += f"{reason(value[row], wanted[row], call.size.dimension)}, {kernel}"
             if not np.isclose(value, value[row], rtol=SAME).all():
                 told += f" at n = {scale.keys[row]:g}: {scale.law}"
             right, found = f"{wanted[row]:.4g} ({said})", f"{value[row]:.4g}"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from attnlib.auditing.callables import reason
 from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import Report, Scale
@@ -280,6 +281,7 @@ def audit_module(
                 kinds.setdefault((kind_of(seen.module), seen.doubt), {})[name] = seen.scale
         elif not np.isclose(seen.scale, meant, rtol=SAME):
             times = f"{seen.scale / meant:.4g} times what was meant"
+            times += reason(seen.scale, meant, seen.d)
             report.add("scale", f"{meant:.4g} ({said})", f"{seen.scale:.4g}", times, where=name)
     compare_layers(report, kinds)
     return report

@@ -100,6 +100,7 @@ def slope(
             stretch=stretch,
             along=along,
             lengthen=lengthen,
+            even=True,
         )
         return log_odds(subject, given, chosen, special, **options), given
 
@@ -194,26 +195,45 @@ def powers(subject: Subject, length: int) -> tuple[float, float]:
     return 2.0 * q / whole, 2.0 * k / whole
 
 
-def cap(subject: Subject, length: int) -> Interval | None:
-    """Return c where the logits are c tanh(x/c), or None where they are straight up to 64.
+class Cap(NamedTuple):
+    """What bounds logits."""
+
+    kind: str
+    """"soft cap", c tanh(x/c), or "clamp", where they end."""
+    bound: Interval
+
+
+def cap(subject: Subject, length: int) -> Cap | None:
+    """Return what bounds the logits, or None where they are straight up to 64.
 
     Where all keys have the logit T, a difference shows as sech²(T/c) of what it is near 0.
     """
     last = [length - 1]
     straight = slope(subject, length, last).over_heads(0)
     unit = straight.value * math.sqrt(subject.size.dimension)
-    for wanted in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
-        shift = float(near(wanted / unit))
-        logit = shift * unit
+
+    def bend(logit: float) -> tuple[float, float]:
+        shift = float(near(logit / unit))
         bent = slope(subject, length, last, shift=shift).over_heads(0)
-        ratio = bent.value / straight.value
+        return bent.value / straight.value, shift * unit
+
+    before = 0.0
+    for wanted in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
+        ratio, logit = bend(wanted)
+        if ratio < 0.5 and before > 0.9:  # not that of a tanh, which bends earlier
+            low, high = wanted / 2.0, wanted
+            for _ in range(5):  # as near as keys can be
+                share, middle = bend((low + high) / 2.0)
+                low, high = (middle, high) if share > 0.5 else (low, middle)
+            return Cap("clamp", Interval((low + high) / 2.0, low, high))
+        before = ratio
         # Above and below the two bend apart, and their mean does not; logits are rounded.
         error = CURVED + (straight.high - straight.low) / straight.value
-        error += 4.0 * subject.eps * logit
+        error += 4.0 * subject.eps * logit + 4.0 * subject.stored_error
         ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
         if ends[2] < 1.0 and (ends[0] < 0.9 or wanted == 64.0):
             bounds = [logit / math.acosh(max(end, 1e-12) ** -0.5) for end in ends]
-            return Interval(bounds[0], min(bounds), max(bounds))
+            return Cap("soft cap", Interval(bounds[0], min(bounds), max(bounds)))
     return None
 
 
@@ -293,10 +313,12 @@ BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 def blocks(subject: Subject, unit: float, cap: float) -> int | None:
     """Return the block of keys to whose end zeros are counted, or None."""
     counted = {}
-    for n in (9, 12, 17):
+    for n in (17, 12, 9):  # a sink is none, or other blocks
         seen = np.full(subject.size.heads, float(n))
         sink = total(subject, n, unit, cap, seen).sink
-        counted[n] = 0.0 if sink is None else float(np.exp(np.median(sink)))
+        if sink is None:
+            return None
+        counted[n] = float(np.exp(np.median(sink)))
     for block in BLOCKS:
         if all(math.isclose(m, -n % block, rel_tol=0.02) for n, m in counted.items()):
             return block
@@ -313,7 +335,8 @@ class Mask(NamedTuple):
     """What an argument that hides keys does."""
 
     true_means: str
-    """What True says of a key: "seen", "hidden", or "nothing" where it is not heeded."""
+    """What True says of a key: "seen", "hidden", "1" where it is added as that number, "nothing"
+    where it is not heeded, "not taken"."""
     multiplier: Interval | None
     """What multiplies a number in the mask before it is added to a logit; None if it takes none."""
     total: float
@@ -325,9 +348,13 @@ class Mask(NamedTuple):
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # rows that are hidden whole
-def mask(subject: Subject, length: int) -> Mask:
-    """Hide the first key from all queries, add 2 to the logit of another, and hide a whole row."""
-    given = contents(subject, length, length, torch.tensor([length - 1]), 0.0)
+def mask(subject: Subject, length: int, unit: float) -> Mask:
+    """Hide the first key from all queries, add 2 to the logit of another, and hide a whole row.
+
+    Logits are about 2, so that a number in place of one differs from a number that is added.
+    """
+    shift = _component(subject, unit, 2.0)
+    given = contents(subject, length, length, torch.tensor([length - 1]), 0.0, shift=shift)
     groups = torch.arange(length).clamp(max=2)
     shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
     kind = torch.float32 if subject.dtype.itemsize == 1 else subject.dtype
@@ -349,22 +376,50 @@ def mask(subject: Subject, length: int) -> Mask:
     total = min((share for share in shares if share > 0.0), default=1.0)  # 0 where True hides
     shown[..., 0], added[..., 1] = False, 2.0
     hidden, after = masked(shown), masked(added)
-    true_means, row = "not taken", "unknown"
+    true_means, whole = "not taken", None
     if hidden is not None:
-        left = hidden / each < 1e-30
-        true_means = "hidden" if left[:, 1:].all() else "nothing"
-        true_means = "seen" if left[:, 0].all() else true_means
+        left = hidden / each
+        one = np.abs(np.log(left[:, 1] / left[:, 0]) - 1.0) < 0.02 + 16.0 * subject.eps
+        true_means = "hidden" if (left[:, 1:] < 1e-30).all() else "1" if one.all() else "nothing"
+        true_means = "seen" if (left[:, 0] < 1e-30).all() else true_means
         shown[:], shown[..., length // 2, :] = true_means != "hidden", true_means == "hidden"
-        whole = masked(shown, length // 2)
-        if whole is not None and true_means != "nothing":
-            row = "0" if not whole.any() else "numbers"
-            row = row if np.isfinite(whole).all() else "NaN"
+        whole = masked(shown, length // 2) if true_means in ("seen", "hidden") else None
+    row = "unknown"
+    if whole is not None:
+        row = "0" if not whole.any() else "numbers"
+        row = row if np.isfinite(whole).all() else "NaN"
     if before is None or after is None:
         return Mask(true_means, None, min(total, 1.0), row, even)
     change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
     times, eps = change / 2.0, 4.0 * subject.eps
     multiplier = Interval(float(np.median(times)), times.min() - eps, times.max() + eps)
     return Mask(true_means, multiplier, min(total, 1.0), row, even)
+
+
+def _component(subject: Subject, unit: float, logit: float) -> float:
+    """Return which component of a key gives it about that logit, or at most what it can."""
+    root = math.sqrt(subject.size.dimension)
+    most = root / 2.0 if subject.normalises else math.inf
+    return float(near(min(logit / (abs(unit) * root), most)))
+
+
+def hidden_counts(
+    subject: Subject, hidden: Tensor, row: int, unit: float, **options: object
+) -> float | None:
+    """Return what a row's weights add up to where keys that it does not see have a large logit.
+
+    Over that where they have the logit 0, as the others: 1 if they do not count. `hidden` is
+    True for keys that the row does not see; None where it sees no other.
+    """
+    if not hidden.any() or hidden.all():
+        return None
+    length, groups = len(hidden), torch.zeros(len(hidden), dtype=torch.long)
+    x = math.copysign(_component(subject, unit, 4.0), unit)
+    sums = []
+    for component in (0.0, x):
+        given = contents(subject, length, length, hidden.nonzero()[:, 0], component)
+        sums.append(subject.weights(given.q, given.k, groups, **options)[:, row, 0])
+    return float(np.min(sums[1] / sums[0])) if (sums[0] > 0.0).all() else None
 
 
 def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.ndarray:

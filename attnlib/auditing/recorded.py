@@ -112,7 +112,8 @@ def write(
     asked = Answers(path, length, _as_meant(True, meant))
     for itself in (True, False):
         asked.stand_in = _as_meant(itself, meant)
-        audit(asked, **size, length=length, dtype=dtype, **meant)
+        sees = {"causal": itself} if meant.get("window") is None else {}  # as `read` says it
+        audit(asked, **size, length=length, dtype=dtype, **{**sees, **meant})
     others, asked.new = asked.new, {}
     asked(*_probe(size, dtype))
     asked.new |= others
@@ -178,9 +179,13 @@ def recorded(
     eps = max(torch.finfo(dtype or t.dtype).eps for t in given)
     q, k, v, output = _by_head(given)
     report, found = Report(verbose=True), explain(q, k, v, output, eps, window)
-    if found is None and window is not None and (other := explain(q, k, v, output, eps)):
-        report.add("window", f"{window} keys", f"all keys, times {shown(other.scale)}")
-        return report
+    if found is None:
+        n = k.shape[1]
+        for seen in {n, _seen(q, k, v, output, expected)} - {window or n}:
+            if other := explain(q, k, v, output, eps, seen if seen < n else None):
+                meant, keys = (f"{x} keys" if x and x < n else "all keys" for x in (window, seen))
+                report.add("window", meant, keys, f"of {n}, times {shown(other.scale)}")
+                return report
     if found is None and _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
         q, k, v, output = _by_head(swapped)
         if explain(q, k, v, output, eps, window):
@@ -216,6 +221,15 @@ def recorded(
             why += reason(scale[0], wanted, q.shape[-1])
             report.add("scale", f"{wanted:.4g}", shown(found.scale), why)
     return report
+
+
+def _seen(q: FloatArray, k: FloatArray, v: FloatArray, output: FloatArray, expected: Any) -> int:
+    """Return how many keys up to its own the last query sees, if its scale is as meant."""
+    n, d = k.shape[1], q.shape[-1]
+    logits = float(_rule(expected)(float(n), n - 1.0, d)) * (k[0, ::-1] @ q[0, -1])
+    weights = np.exp(logits - logits.max())[:, None]
+    nearer = np.cumsum(weights * v[0, ::-1], axis=0) / np.cumsum(weights, axis=0)
+    return int(np.abs(nearer - output[0, -1]).max(axis=-1).argmin()) + 1
 
 
 def _facts(found: Explanation, one_query: bool) -> dict[str, str]:

@@ -20,7 +20,7 @@ CODES = {
     "heads": "heads have different scales",
     "layers": "layers of one kind have different scales",
     "cosine": "the scale multiplies a cosine where a product was meant, or the other way round",
-    "norm": "q or k is not normalised, and was meant to be",
+    "norm": "q or k is not normalised, and was meant to be, or over all heads together",
     "cap": "a soft cap is missing, has another bound, or was not meant",
     "mask": "a mask is not added as it is",
     "hidden": "a mask does not hide what it should, or not all",

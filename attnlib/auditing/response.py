@@ -165,20 +165,23 @@ def contents(
     along: int = 0,
     lengthen: float = 1.0,
     apart: bool = False,
+    even: bool = False,
 ) -> Contents:
     """Return queries of length √d and keys of length √d whose products with them are chosen.
 
     The component of a special key along the query is x, of the others `shift`, each up to √d and
     of a few binary digits; what is left of their length lies at a right angle to it. The query has
     the component `along` only. `stretch` multiplies q and k, `lengthen` special keys alone. With
-    `apart`, and where keys are stored, `shift` and x are along components of their own.
+    `apart`, and where keys are stored, `shift` and x are along components of their own; `even` then
+    gives those of q one size, which is exact where q is stored too, and only about that x.
     """
     heads, key_heads, d = subject.size
     across = (along + 3) % d
     length = math.sqrt(d)
     x, shift = float(near(x)), float(near(shift))
     if apart or subject.stored is not None:
-        return _of_many(subject, queries, keys, special, x, shift, stretch, along, lengthen)
+        even = even and not subject.normalises
+        return _of_many(subject, queries, keys, special, x, shift, stretch, along, lengthen, even)
     room = max(length, 2.0 * abs(shift))
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
     q[..., along] = length * stretch[0]
@@ -224,19 +227,33 @@ def _of_many(
     stretch: tuple[float, float],
     along: int,
     lengthen: float,
+    even: bool,
 ) -> Contents:
     """Return the same with keys of many components from 1 to 2: q alone makes products large."""
     heads, key_heads, d = subject.size
     many, shared = parts(d)
+    sizes = [abs(x) or 1.0, abs(shift) or 1.0]
+    if even:
+        if x and shift:
+            part = round((many + shared) * abs(x) / (abs(x) + abs(shift)))
+            many, shared = (part := min(max(part, 4), many + shared - 4)), many + shared - part
+            sizes[0] = abs(shift) * float(spread(many).sum() / spread(shared).sum())
+        else:  # the other has no part in the product
+            share = float(spread(shared).sum() / spread(many).sum())
+            sizes = [shift / share or x or 1.0, x * share or shift or share]
+            sizes = [abs(size) for size in sizes]
     order = (along + torch.arange(d)) % d
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
     k = torch.zeros(key_heads, keys, d, dtype=torch.float64)
     k[..., order[many + shared :]] = 2.0
-    for at, size, which in ((order[:many], x, special), (order[many : many + shared], shift, None)):
+    for at, size, of_q, which in (
+        (order[:many], x, sizes[0], special),
+        (order[many : many + shared], shift, sizes[1], None),
+    ):
         numbers = spread(len(at))
         if subject.stored is None:
             numbers = torch.from_numpy(near(numbers))  # exact in 16 bits
-        q[..., at] = float(near((abs(size) or 1.0) * math.sqrt(d) / float(numbers.sum())))
+        q[..., at] = float(near(of_q * math.sqrt(d) / float(numbers.sum())))
         signed = numbers * np.sign(size)
         if which is None:
             k[..., at] = signed

@@ -102,9 +102,66 @@ def inverted(q, k, v, attn_mask=None):
     return kernel(q, k, v, attn_mask=attn_mask)
 
 
+def after_the_softmax(q, k, v):
+    return (scored(q, k).softmax(-1).tril(k.shape[2] - q.shape[2])) @ v
+
+
+def is_causal_after(q, k, v, is_causal=False):
+    return after_the_softmax(q, k, v) if is_causal else kernel(q, k, v)
+
+
+def masked_after(q, k, v, attn_mask=None):
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        return (scored(q, k).softmax(-1) * attn_mask) @ v
+    return kernel(q, k, v, attn_mask=attn_mask)
+
+
+def true_hides(q, k, v, attn_mask=None):
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = ~attn_mask
+    return kernel(q, k, v, attn_mask=attn_mask)
+
+
+def normed_over_heads(q, k, v):
+    q, k = (x / x.pow(2).mean((1, 3), keepdim=True).sqrt() for x in (q, k))
+    return kernel(q, k, v)
+
+
+def without_the_last(q, k, v):
+    return kernel(q, k[:, :, :-1], v[:, :, :-1]) if k.shape[2] > 1 else v
+
+
+def mean_of_parts(q, k, v):
+    parts = [kernel(q, *part) for part in zip(k.chunk(2, 2), v.chunk(2, 2), strict=True)]
+    return sum(parts) / len(parts)
+
+
+def page_read_twice(q, k, v):
+    keys = torch.arange(k.shape[2])
+    keys = torch.where((keys >= 32) & (keys < 48), keys - 32, keys)
+    return kernel(q, k[:, :, keys], v[:, :, keys], is_causal=q.shape[2] > 1)
+
+
+def clamped(q, k, v):
+    return scored(q, k).clamp(-10.0, 10.0).softmax(-1) @ v
+
+
+HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
+"""What is left of row 7 of 16 where the 8 keys that are hidden have the logit 4."""
+
+
 @pytest.mark.parametrize(
     ("attention", "code", "found"),
     [
+        (after_the_softmax, "softmax", f"one over hidden keys too: {HIDDEN:.4g} of"),
+        (is_causal_after, "softmax", f"one over hidden keys too: {HIDDEN:.4g} of"),
+        (masked_after, "softmax", f"one over hidden keys too: {16 / (15 + math.exp(4)):.4g} of"),
+        (true_hides, "hidden", "True hides it, inverted"),
+        (normed_over_heads, "norm", "weights depend on another head's queries"),
+        (without_the_last, "window", "all but the last"),
+        (mean_of_parts, "softmax", "one of several parts"),
+        (page_read_twice, "window", "all keys but 32 to 47"),
+        (clamped, "cap", "a clamp at 10 ± "),
         (other_layout, "layout", "it attends over heads: its axes are (b, n, h, d)"),
         (along(-2), "softmax", "a softmax over queries"),
         (along(1), "softmax", "a softmax over heads"),
@@ -126,13 +183,48 @@ def inverted(q, k, v, attn_mask=None):
 def test_a_cause_is_named(attention, code, found):
     report = audit(attention, d=64, expected="transformer", length=64)
     assert code in {one.code for one in report.findings}, report
-    assert found in next(one.found for one in report.findings if one.code == code)
+    assert found in next(one.found for one in report.findings if one.code == code), report
     assert "scale" not in {one.code for one in report.findings}, report
+
+
+def added(q, k, v, attn_bias=None):
+    scores = scored(q, k)
+    return (scores if attn_bias is None else scores + attn_bias).softmax(-1) @ v
+
+
+def biased_by_place(q, k, v):
+    place = torch.arange(k.shape[2])
+    bias = ((place[-q.shape[2] :, None] - place).clamp(-8, 8) * 7.0).sin()
+    return (scored(q, k) + bias).softmax(-1) @ v
+
+
+def stored(kind):
+    """Return attention whose q, k and v are kept in a type of 8 bits, by their largest number."""
+    info = (torch.iinfo if kind == torch.int8 else torch.finfo)(kind)
+
+    def kept(x):
+        size = x.abs().amax(-1, keepdim=True).clamp(min=1e-8) / info.max
+        x = x / size
+        return (x.round() if kind == torch.int8 else x).to(kind).float() * size
+
+    return lambda q, k, v: kernel(*map(kept, (q, k, v)))
+
+
+def per_d(q, k, v):
+    return kernel(q, k, v, scale=1.0 / q.shape[-1])
 
 
 @pytest.mark.parametrize(
     ("attention", "meant"),
     [
+        (added, {}),
+        (biased_by_place, {"bias": True}),
+        *(
+            (stored(kind), {"kv_dtype": kind})
+            for kind in (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)
+        ),
+        (per_d, {"expected": 1 / 64}),
+        (true_hides, {"true_hides": True}),
         (biased(0.5), {"slopes": 0.5}),
         (biased(0.5, 0.01), {"slopes": (0.5, 0.01)}),
         (top(8), {"top_k": 8}),
@@ -140,9 +232,16 @@ def test_a_cause_is_named(attention, code, found):
     ],
 )
 def test_what_is_right_and_declared_passes(attention, meant):
-    report = audit(attention, d=64, expected="transformer", length=64, **meant)
+    told = {"expected": 0.125} | meant
+    report = audit(attention, d=64, length=64, **told)
     assert report.passed, report
-    assert report.scale.interval.value == pytest.approx(0.125, rel=1e-3)
+    _, low, high = report.scale.interval
+    assert low - 1e-6 <= told["expected"] <= high + 1e-6
+
+
+def in_whole_blocks(q, k, v):
+    block = torch.arange(k.shape[2]) // 16
+    return kernel(q, k, v, attn_mask=block <= block[-q.shape[2] :, None])
 
 
 @pytest.mark.parametrize(
@@ -153,6 +252,7 @@ def test_what_is_right_and_declared_passes(attention, meant):
         (kernel, {"slopes": 0.5}, "bias"),
         (top(8), {"top_k": 4}, "few keys"),
         (kernel, {"top_k": 4}, "few keys"),
+        (in_whole_blocks, {"causal": False}, "window"),
     ],
 )
 def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
@@ -161,7 +261,7 @@ def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
 
 
 def test_a_slope_says_both_numbers():
-    (finding,) = audit(biased(-0.5), d=64, expected=0.125, slopes=0.5, length=64).findings
+    (finding,) = audit(biased(-0.5), d=64, expected=0.125, slopes=0.5).findings
     told = (
         "bias: expected 0.5, 0.5, found -0.5, -0.5 (the sign is wrong, nearer keys of equal ones)"
     )

@@ -16,7 +16,7 @@ SKIPPED = (80, 96, 129, 144)
 SIZES = ["--d", 32, "--heads", 4, "--kv-heads", 2, "--length", 64]
 
 
-def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True):
+def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True, window=None, block=1):
     """Attend in llama.cpp's shapes, (n, heads, d), with NumPy alone."""
     k, v = (part.repeat(q.shape[1] // part.shape[1], axis=1) for part in (k, v))
     logits = np.einsum("qhd,khd->hqk", q, k) * np.float32(times / q.shape[-1] ** 0.5)
@@ -25,11 +25,19 @@ def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True):
     m, n = logits.shape[1:]
     if causal:
         logits = np.where(np.tril(np.ones((m, n)), n - m) > 0, logits, -np.inf)
+    if window:
+        logits = np.where(np.tril(np.ones((m, n)), n - m - window) > 0, -np.inf, logits)
+    zeros = -n % block  # keys of a block that are not there, counted as zeros
+    logits, v = (
+        np.pad(logits, [(0, 0), (0, 0), (0, zeros)]),
+        np.pad(v, [(0, zeros), (0, 0), (0, 0)]),
+    )
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     total = weights.sum(axis=-1, keepdims=True)
     if sink is not None:
         total = total + np.exp(sink - logits.max(axis=-1, keepdims=True))
-    return np.einsum("hqk,khd->qhd", (weights / total).astype(v.dtype), v)
+    output = np.einsum("hqk,khd->qhd", (weights / total).astype(v.dtype), v)
+    return np.ascontiguousarray(output)
 
 
 def engine(folder, skip=(), **fault):
@@ -63,6 +71,7 @@ def folder(written, tmp_path):
         ({}, ["transformer"], 1, 0, "passed: nothing found"),
         ({"causal": False}, ["transformer", "--no-causal"], 1, 0, "passed: nothing found"),
         ({"causal": False}, ["transformer"], 1, 1, "expected the keys up to its own, found all"),
+        ({"block": 32}, ["transformer"], 3, 1, "zeros counted to the end of blocks of 32"),
         ({"times": 2.0}, ["transformer"], 2, 1, "expected 0.1768, found 0.3536"),
         ({"cap": 30.0}, ["transformer", "--cap", 50], 1, 1, "expected a soft cap of 50, found 30"),
         ({"cap": 50.0}, ["transformer", "--cap", 50], 1, 0, "passed: nothing found"),
@@ -139,6 +148,27 @@ def test_recorded_tensors_may_have_no_explanation_or_another_scale(tmp_path):
     assert "2 times what was meant" in told("--tensors", path, "--expected", "transformer")[1]
     record(path, output=lambda q, k, v: q[1:])
     assert "got q, k, v, output of (20, 4, 32), (20, 2, 32)" in told("--tensors", path)[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant", "words"),
+    [
+        ({"window": 8}, ["--window", 8], "passed"),
+        ({"window": 9}, ["--window", 8], "window: expected 8 keys, found 9 keys"),
+        ({"window": 7}, [], "window: expected all keys, found 7 keys"),
+        ({}, ["--window", 8], "window: expected 8 keys, found all keys"),
+        ({"cap": 5.0}, ["--cap", 5], "passed"),
+        ({"cap": 5.0}, ["--cap", 7], "cap: expected 7, found 5 ± "),
+        ({"cap": 5.0}, [], "cap: expected none: it was not declared, found 5 ± "),
+        ({"sink": 1.5}, ["--sink", 1.5], "passed"),
+        ({"sink": 1.5}, ["--sink", 0.5], "sink: expected 0.5, found 1.5 ± "),
+        ({}, ["--sink", 0.5], "sink: expected 0.5, found none seen"),
+    ],
+)
+def test_what_is_meant_of_recorded_tensors_is_compared(tmp_path, kind, meant, words):
+    record(tmp_path / "file", **kind)
+    status, said = told("--tensors", tmp_path / "file", "--expected", "transformer", *meant)
+    assert (status, words in said) == (int(words != "passed"), True), said
 
 
 def heads_first(q, k, v):

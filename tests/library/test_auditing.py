@@ -194,7 +194,7 @@ def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (1 / 64, "the scale is applied twice"),
+        (1 / 64, "the scale is applied twice, or 1/d"),
         (8.0, "√d"),
         (math.log(2) / 8, "log 2 of what was meant: base 2 for e"),
         (1 / 8 / math.log(2), "log₂ e times what was meant: e for base 2"),
@@ -444,6 +444,7 @@ def test_a_configured_scale_that_is_not_used_is_found_by_layer():
     assert finding.code == "scale"
     assert finding.where == "layers.1.self_attn"
     assert finding.found == "0.3536"
+    assert "PyTorch's default, 1/√d" in finding.evidence
     assert {one.where for one in others} <= {"layers.1.self_attn"}
 
 
@@ -454,6 +455,7 @@ def test_a_scale_applied_before_attention_is_seen_in_the_length_of_the_queries()
     report = audit(model, IDS, length=64)
     assert {one.code for one in report.findings} == {"scale"}
     assert report.findings[0].found == "1"
+    assert "scores are not scaled" in report.findings[0].evidence
 
 
 # --- bad input -----------------------------------------------------------------------------------
