@@ -13,7 +13,7 @@ KERNELS := ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell MKL_CBWR=AVX2 ONED
 # Without the compiled modules, each of a hundred processes compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: book site pdf test test-all fresh check mutants execute figures bench processors setup clean
+.PHONY: book site pdf test test-all fresh check execute figures bench processors setup clean
 
 book: $(READY)  ## build the site from the committed, executed notebooks, where it is not that already
 	@test "$$(cat _build/state 2>/dev/null)" = "$(or $(STATE),unknown)" || $(MAKE) --no-print-directory site
@@ -45,9 +45,6 @@ check: $(READY)  ## lint, types, and the floors of attnlib
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-
-mutants: $(READY)  ## plant a hundred faults at random and see which the tests miss
-	$(BIN)/python -m tests.mutants
 
 processors: $(READY)  ## what computes, as an older processor would
 	$(KERNELS) $(PYTEST) attnlib claims experiments chapters $(addprefix tests/,library claims experiments book)

@@ -1,16 +1,15 @@
 """The formulas of the chapters, as they stand there.
 
-`place` finds a theorem or an equation by its label and `Place.formula` a formula in it, which
-`Formula.holds` compares side with side, for the numbers that a check gives to the letters. What is
-read is written down in `Place.read`.
+`place` finds a theorem by its label and `Place.formula` a formula in it, which `Formula.holds`
+compares side with side, for the numbers that a check gives to the letters.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.book.tex import FormulaError, Statement, evaluate, plain, statements
 from tests.paths import CHAPTERS
@@ -23,20 +22,10 @@ THEOREM = re.compile(
 FORMULA = re.compile(r"\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.DOTALL)
 
 
-class Cell(NamedTuple):
-    """The text of a cell in Markdown, and where it is."""
-
-    chapter: str
-    number: int
-    text: str
-
-
 @dataclass(frozen=True)
 class Formula:
-    """A formula between dollars: its TeX, from `start` to `stop` of a cell."""
+    """A formula between dollars: its TeX, from `start` to `stop` of a cell's text."""
 
-    chapter: str
-    cell: int
     start: int
     stop: int
     tex: str
@@ -85,24 +74,22 @@ class Formula:
 
 @dataclass(frozen=True)
 class Place:
-    """What a check reads from: a theorem and the displays of its proof, or the cell of an equation.
+    """What a check reads from: a theorem and the displays of its proof.
 
     The steps that a proof takes within a line are left to readers.
     """
 
     label: str
-    cell: Cell
+    text: str  # of its cell
     start: int
     stop: int
     proof: int  # where the proof starts
-    shown: int | None = None  # where the labelled equation starts
-    read: list[Formula] = field(default_factory=list, compare=False)
 
     def formulas(self) -> list[Formula]:
         """Return all formulas of the place, in order."""
         return [
             formula
-            for formula in formulas(self.cell)
+            for formula in formulas(self.text)
             if self.start <= formula.start and formula.stop <= self.stop
             if formula.display or formula.start < self.proof
         ]
@@ -115,80 +102,57 @@ class Place:
     def beginning(self, tex: str, count: int) -> list[Formula]:
         """Return the formulas that begin so, of which there are as many as said."""
         found = [one for one in self.formulas() if plain(one.tex).startswith(plain(tex))]
-        return self._noted(found, tex, count)
+        return self._counted(found, tex, count)
 
     def same(self, tex: str) -> Formula:
         """Return the only formula that is this and nothing more."""
         found = [one for one in self.formulas() if plain(one.tex) == plain(tex)]
-        return self._noted(found, tex, 1)[0]
+        return self._counted(found, tex, 1)[0]
 
     def display(self) -> Formula:
-        """Return the equation with the label, or the first display of a theorem."""
-        shown = [
-            one
-            for one in self.formulas()
-            if one.start == self.shown or (self.shown is None and one.display)
-        ]
-        return self._noted(shown[:1], "a display", 1)[0]
+        """Return the first display of the theorem."""
+        shown = [one for one in self.formulas() if one.display]
+        return self._counted(shown[:1], "a display", 1)[0]
 
-    def _noted(self, found: list[Formula], what: str, count: int) -> list[Formula]:
+    def _counted(self, found: list[Formula], what: str, count: int) -> list[Formula]:
         if len(found) != count:
             raise FormulaError(f"{self.label} has {what!r} {len(found)} times, not {count} times")
-        self.read.extend(formula for formula in found if formula not in self.read)
         return found
 
 
 @cache
-def book() -> tuple[Cell, ...]:
-    """Return the cells of all chapters that may have formulas."""
+def book() -> tuple[str, ...]:
+    """Return the texts of the cells of all chapters that may have formulas."""
     return tuple(
-        Cell(path.stem, number, "".join(cell["source"]))
+        "".join(cell["source"])
         for path in sorted(CHAPTERS.glob("*.ipynb"))
-        for number, cell in enumerate(json.loads(path.read_text("utf-8"))["cells"])
+        for cell in json.loads(path.read_text("utf-8"))["cells"]
         if cell["cell_type"] == "markdown"
     )
 
 
-def formulas(cell: Cell) -> Iterator[Formula]:
+def formulas(text: str) -> Iterator[Formula]:
     """Return the formulas of a cell, in order."""
-    for match in FORMULA.finditer(cell.text):
+    for match in FORMULA.finditer(text):
         kind = match.lastgroup or ""
-        yield Formula(
-            cell.chapter,
-            cell.number,
-            match.start(kind),
-            match.end(kind),
-            match[kind],
-            kind == "display",
-        )
-
-
-def displays() -> list[Formula]:
-    """Return all formulas of the book that stand on lines of their own."""
-    return [formula for cell in book() for formula in formulas(cell) if formula.display]
+        yield Formula(match.start(kind), match.end(kind), match[kind], kind == "display")
 
 
 def labels() -> list[str]:
     """Return the labels of all theorems, with propositions, lemmas and definitions."""
-    return [match["label"] for cell in book() for match in THEOREM.finditer(cell.text)]
+    return [match["label"] for text in book() for match in THEOREM.finditer(text)]
 
 
 def place(label: str) -> Place:
-    """Return the theorem or the equation of this label, or `chapter: beginning of a display`."""
-    found = [one for cell in book() for one in _places(label, cell)]
+    """Return the theorem of this label."""
+    found = [
+        Place(label, text, match.start(), match.end(), match.start("proof"))
+        if match["proof"]
+        else Place(label, text, match.start(), match.end(), match.end())
+        for text in book()
+        for match in THEOREM.finditer(text)
+        if match["label"] == label
+    ]
     if len(found) != 1:
         raise FormulaError(f"{len(found)} places have the label {label!r}")
     return found[0]
-
-
-def _places(label: str, cell: Cell) -> Iterator[Place]:
-    for match in THEOREM.finditer(cell.text):
-        if match["label"] == label:
-            proof = match.start("proof") if match["proof"] else match.end()
-            yield Place(label, cell, match.start(), match.end(), proof)
-    chapter, _, beginning = label.partition(": ")
-    for formula in formulas(cell):
-        named = cell.text[formula.stop :].startswith(f"$$ ({label})")
-        begins = cell.chapter == chapter and plain(formula.tex).startswith(plain(beginning))
-        if formula.display and (named or (beginning and begins)):
-            yield Place(label, cell, 0, len(cell.text), len(cell.text), formula.start)

@@ -12,6 +12,7 @@ from book import drawings
 from book.extensions import pages
 from book.live import heads
 from experiments.records import load
+from tests.nbval_compare import text_difference
 from tests.paths import ROOT
 
 
@@ -39,3 +40,9 @@ def test_every_place_of_a_page_is_filled_and_none_is_left_over(page):
 
 def test_the_front_page_names_the_gap_of_its_drawing():
     assert f"stands out by {drawings.LONG_GAP:g}." in (ROOT / "intro.md").read_text("utf-8")
+
+
+def test_the_committed_drawings_are_drawn_so():
+    for name, drawn in drawings.drawings().items():
+        committed = (drawings.STATIC / name).read_text(encoding="utf-8")
+        assert text_difference(committed, drawn) is None, name

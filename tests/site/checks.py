@@ -10,7 +10,6 @@ from bs4 import BeautifulSoup
 from lxml import html
 from playwright.sync_api import Page
 
-from book.browser import WAIT_FOR_PICTURES
 from tests.paths import page_names
 
 PAGES = page_names()
@@ -159,11 +158,8 @@ OVERFLOW = r"""() => {
 }"""
 
 
-WIDTHS = (390, 1280)
-"""CSS pixels: a phone held upright, a laptop."""
-
-NARROWEST = 320
-"""CSS pixels: the narrowest telephone, and a laptop's window at four times its size."""
+WIDTHS = (320, 1280)
+"""CSS pixels: the narrowest telephone, or a laptop's window at four times its size; a laptop."""
 
 MOST_ELEMENTS = 4500
 """A page has fewer of them when it opens; code that is folded and live figures below come later."""
@@ -188,20 +184,13 @@ ALL_THERE = f"""async () => {{
 """JavaScript that ends when a page has its fonts, and is drawn with them."""
 
 
-def findings(
-    page: Page, address: str, widths: tuple[int, ...], pictures: bool = False
-) -> list[str]:
-    """Open a page in a window of the first width, then widen it, and return what is wrong.
-
-    `pictures`: with those too that a reader would see later.
-    """
+def findings(page: Page, address: str, widths: tuple[int, ...]) -> list[str]:
+    """Open a page in a window of the first width, then widen it, and return what is wrong."""
     page.goto("about:blank")  # which is soon laid out again
     page.set_viewport_size({"width": widths[0], "height": 800})
     page.goto(address)
     elements = page.evaluate("document.querySelectorAll('*').length")
     found = [f"the page has {elements} elements"] if elements >= MOST_ELEMENTS else []
-    if pictures:
-        page.evaluate(WAIT_FOR_PICTURES)
     page.evaluate(ALL_THERE)
     found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
     for width in widths[1:]:

@@ -39,30 +39,3 @@ def settle(page):
 def addressed(page, ending):
     """Wait until the address, which follows with a delay, ends so."""
     page.wait_for_url(re.compile(re.escape(ending) + "$"))
-
-
-def drag(page, figure, start, end):
-    """Drag a pointer over a figure's first picture, between two places as shares of its size."""
-    box = page.locator(f"#{figure} .live svg[role=img]").first
-    box.scroll_into_view_if_needed()
-    at = box.bounding_box()
-    (x0, y0), (x1, y1) = (
-        (at["x"] + x * at["width"], at["y"] + y * at["height"]) for x, y in (start, end)
-    )
-    page.mouse.move(x0, y0)
-    page.mouse.down()
-    page.mouse.move((x0 + x1) / 2, (y0 + y1) / 2)
-    page.mouse.move(x1, y1)
-    page.mouse.up()
-    settle(page)
-
-
-def swipe(page, x, y, by):
-    """Move a finger from a place, by so many pixels across and down."""
-    devices = page.context.new_cdp_session(page)
-    for step in range(6):
-        kind = "touchMove" if step else "touchStart"
-        at = {"x": x + by[0] * step / 5, "y": y + by[1] * step / 5}
-        devices.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
-    devices.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    settle(page)

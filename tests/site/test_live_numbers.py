@@ -1,22 +1,17 @@
 """The numbers of the live figures, which JavaScript computes, against attnlib."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
 from scipy.special import log_ndtr, ndtri
-from scipy.stats import kstest
 
 from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
 from attnlib.policies import POLICIES
 from attnlib.sampling import sample
 from attnlib.scores import DotProduct, Normal
-from book import models
 from book.live import tables
 from experiments.real_heads import shown
 from experiments.records import load
-from tests.paths import ROOT
 from tests.site.live import logits_of
 
 LAW = Normal()
@@ -98,49 +93,6 @@ def test_the_sample_row(call, n):
         assert found["gradient"] == pytest.approx(alpha * (1 - found["collision"]))
 
 
-def test_one_row_and_its_jacobian(call):
-    s = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.2])
-    for alpha in (0.0, 1.0, 20.0):
-        p = call("m.softmax(...cases)", [s.tolist(), alpha])
-        np.testing.assert_allclose(p, rows.softmax(s, alpha), rtol=1e-12)
-        matrix, gradient = call("[m.jacobian(...cases), m.gradient(...cases)]", [p, alpha])
-        np.testing.assert_allclose(matrix, rows.jacobian(s, alpha), atol=1e-12)
-        assert gradient == pytest.approx(float(rows.gradient(s, alpha)), rel=1e-9)
-
-
-def test_rows_that_part(call):
-    alpha = np.linspace(0.05, tables.PARTING_ALPHA, 31)
-    found = call("cases.map(m.AVERAGES.typical)", alpha.tolist())
-    expected, _ = typical.gradient(LAW, alpha, tables.PARTING_KEYS, rows=tables.PARTING_ROWS)
-    np.testing.assert_allclose(found, expected, rtol=3e-4)
-    s, g = call(
-        """(() => { const rows = m.normalRows(100, 512, 1);
-          return [rows.map((s) => [...s]), rows.map((s) => m.rowGradients(s, 0.5, 19))]; })()"""
-    )
-    assert kstest(np.ravel(s), "norm").pvalue > 0.01
-    at = 0.5 * np.arange(19)
-    np.testing.assert_allclose(g, np.stack([rows.gradient(s, a) for a in at], -1), 1e-9, 1e-12)
-
-
-def test_the_winner_of_the_contest(call):
-    places = [0.0, 0.3, 0.9, 1.0, 2.0]
-    for x, found in zip(places, call("cases.map(m.winner)", places), strict=True):
-        assert found["level"] == min(x, 1)
-        assert found["number"] == pytest.approx(1 - found["level"] ** 2, abs=1e-12)
-        # The limit of E log Z over log n.
-        assert found["weight"] == pytest.approx(1 + x**2 if x < 1 else 2 * x, rel=1e-9)
-
-
-def test_the_phases(call):
-    keys = [3, 4096, LARGEST_N]
-    places = [place * factor for place in (0.5, 3**-0.5, 1.0) for factor in (0.999, 1.001)]
-    cases = [[place * float(freezing.critical_alpha(n)), n] for n in keys for place in places]
-    found = call(
-        "cases.map((c) => m.PHASES.findIndex(([, text]) => text === m.phase(...c)))", cases
-    )
-    assert found == [0, 1, 1, 2, 2, 3] * len(keys)
-
-
 def test_dot_products_widen_with_the_length_of_the_vectors(call):
     lengths = [1, 64, 512]
     found = call(
@@ -178,34 +130,6 @@ def test_the_weight_and_the_loss_of_a_needle(call, kind):
         needle, at = NEEDLES[kind](strength), np.array(alphas)[:, None]
         np.testing.assert_allclose(weight, retrieval.weight(LAW, needle, at, keys), 1e-5, 1e-9)
         np.testing.assert_allclose(loss, retrieval.loss(LAW, needle, at, keys), 1e-4, 1e-6)
-
-
-def test_how_far_a_scale_reaches(call):
-    cases = [[1.0, 0.5], [4.0, 1.0], [6.0, 2.5], [7.0, 7.0], [7.0, 12.0]]
-    for (gap, alpha), at in zip(
-        cases, call("cases.map((c) => m.exactReach(...c))", cases), strict=True
-    ):
-        expected = float(retrieval.reach(LAW, retrieval.Fixed(gap), alpha))
-        assert at["reach"] == pytest.approx(expected, rel=1e-5, abs=1), (gap, alpha)
-    least = call("[[5, 512], [3, 4096], [0, 9]].map((c) => m.leastAlpha(...c))")
-    assert least == [pytest.approx(float(retrieval.least_alpha(5.0, 512))), None, None]
-
-
-def test_the_needle_of_a_row_is_moved_by_its_strength(call):
-    moved = []
-    for n in (2, 64, 4096, 2**20):
-        for seed in range(1, 9):
-            row, still = call(
-                "[3.5, 0].map((theta) => m.rowWithNeedle(theta, ...cases))", [n, seed]
-            )
-            s, s0 = (one["scores"][one["placed"]] for one in (row, still))
-            assert s - s0 == pytest.approx(3.5)
-            # Those after the 64th are as many as in the mean, given where that one is.
-            assert sum(row["masses"]) == pytest.approx(n, abs=1 if n <= 64 else 40)
-            above = sum(m for m, x in zip(row["masses"], row["scores"], strict=True) if x > s)
-            assert row["rank"] == pytest.approx(above + 1, abs=0.5)
-            moved.append(s0)
-    assert kstest(moved, "norm").pvalue > 0.01
 
 
 # --- scales ---------------------------------------------------------------------------------------
@@ -306,13 +230,6 @@ def test_the_lines_of_code_multiply_with_what_the_catalogue_says(call, multiplie
             np.testing.assert_allclose(found, expected, rtol=6e-4, atol=1e-9, err_msg=text)
 
 
-def test_the_python_on_the_calculator_s_page_runs():
-    text = (ROOT / "chapters" / "calculator.md").read_text("utf-8")
-    names = {}
-    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
-    assert names["law"] == DotProduct(128)
-
-
 # --- trained heads --------------------------------------------------------------------------------
 
 
@@ -353,18 +270,3 @@ def test_random_rows_are_near_the_library_s_between_the_nodes(call):
         [1, 1, 1],
         pytest.approx(30, rel=0.01),
     ]
-
-
-def test_a_search_is_words_and_conditions(call):
-    cells = dict.fromkeys(models.COLUMNS, "") | {
-        "model": "SmolLM2", "layer": "18", "first": "0.937", "s": "−0.05", "needle": "repeat",
-    }  # fmt: skip
-    asked = {
-        **{"": True, "smol rep": True, "smollm2 layer = 18": True, "first>=0.937 s<0": True},
-        **{"layer=1": False, "s > 0": False, "weight>0": False, "minilm": False},
-    }
-    match = "m.matcher(cases[0], cases[1])"
-    names, values = list(cells), list(cells.values())
-    assert {one: call(f"{match}.fits(cases[2])", [one, names, values]) for one in asked} == asked
-    assert "no column “size”" in call(f"{match}.problem", ["size>3", names])
-    assert "“big” is not a number" in call(f"{match}.problem", ["first>big", names])

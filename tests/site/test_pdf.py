@@ -1,8 +1,6 @@
-import io
 import re
 from collections import Counter
 
-import pikepdf
 import pytest
 from bs4 import BeautifulSoup
 
@@ -49,21 +47,3 @@ def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
     assert page.evaluate("document.querySelectorAll('math').length") > 1000
     assert page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) == []
     page.close()
-
-
-def test_contents_name_the_sheets_on_which_chapters_begin(browser, address, site, chapters):
-    few = [chapters[0], *chapters[-2:]]
-    page = pdf.opened(browser, address, pdf.document(site, few))
-    second = pdf.numbered(page)
-    sheets = pdf.first_sheets(second)
-    numbers = [int(number) for number in page.locator(".parts b").all_inner_texts()]
-    page.close()
-    assert numbers == [sheets[chapter.anchor] for chapter in few]
-    assert numbers[0] == 3  # after the cover and the contents
-    assert numbers == sorted(numbers)
-    with pikepdf.open(io.BytesIO(pdf.finished(second))) as printed:
-        assert dict(printed.docinfo) == {"/Title": pdf.TITLE, "/Author": pdf.AUTHOR}
-        with printed.open_outline() as outline:
-            titles = [item.title for item in outline.root]
-        assert printed.Root.StructTreeRoot  # headings and alternative texts, for screen readers
-    assert any("The Scale of Attention" in title for title in titles)

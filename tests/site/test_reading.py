@@ -2,12 +2,7 @@
 
 import re
 
-import pytest
-
-from tests.site.checks import NARROWEST, SETTLED
-
 PAGE = "chapters/variance"
-TAUGHT, DRAWN = "details.code:not(.above-input)", "details.code.above-input"
 SEEN = """(selector) => [...document.querySelectorAll(`${selector} pre`)].map(
   (code) => code.checkVisibility({ contentVisibilityAuto: true })
     && code.getBoundingClientRect().height > 0)"""
@@ -17,18 +12,6 @@ def shown(page, selector):
     """Return for each piece of code whether it is shown, in the next frame."""
     page.screenshot()  # without scripts a page tells of no frame
     return page.evaluate(SEEN, selector)
-
-
-@pytest.fixture
-def unwatched(new_page, address):
-    """Return a function that opens PAGE where requests may fail, as those of scripts do without."""
-
-    def unwatched(**options):
-        page = new_page(**options)
-        page.goto(f"{address}/{PAGE}.html")
-        return page
-
-    return unwatched
 
 
 def test_the_switch_opens_all_code_and_is_remembered(opened, address):
@@ -48,62 +31,6 @@ def test_the_switch_opens_all_code_and_is_remembered(opened, address):
     assert not any(shown(page, "details.code"))
     page.reload()
     assert not any(shown(page, "details.code"))
-
-
-@pytest.mark.slow
-def test_without_scripts_each_cell_opens_by_itself_and_links_have_their_colour(unwatched):
-    page = unwatched(java_script_enabled=False)
-    colour = "(element) => getComputedStyle(element).color"
-    words, link = (page.locator(f"article {tag}").first for tag in ("p", "p a"))
-    assert words.evaluate(colour) != link.evaluate(colour)
-    assert page.locator(".code-switch").count() == 0
-    code = page.locator("details.code pre").first
-    assert not code.is_visible()
-    page.locator("details.code summary").first.click()
-    assert code.is_visible()
-
-
-@pytest.mark.slow
-def test_before_printing_the_code_is_opened_and_letters_are_dark(opened):
-    page = opened(PAGE, color_scheme="dark")
-    theme = "document.documentElement.dataset.theme"
-    assert page.evaluate(theme) == "dark"
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(theme) == "light"
-    assert all(shown(page, TAUGHT))
-    assert not any(shown(page, DRAWN))
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate(theme) == "dark"
-    assert not any(shown(page, "details.code"))
-
-
-WIDE = """() => [...document.querySelectorAll(".bd-content article div.math")].map((box) => ({
-  more: box.scrollWidth - box.clientWidth > 1,
-  marked: box.dataset.more,
-  stop: box.tabIndex === 0,
-  mask: getComputedStyle(box).maskImage !== "none",
-}))"""
-
-
-@pytest.mark.slow
-def test_a_wide_formula_fades_where_it_goes_on_and_keys_scroll_it(opened):
-    page = opened("chapters/mean_gradient", NARROWEST)
-    page.evaluate(SETTLED)
-    formulas = page.evaluate(WIDE)
-    assert any(one["more"] for one in formulas)
-    assert not all(one["more"] for one in formulas)
-    for one in formulas:
-        assert one["marked"] == ("right" if one["more"] else "")
-        assert one["mask"] == one["stop"] == one["more"]
-    wide = page.locator("article div.math[data-more=right]").first
-    assert wide.get_attribute("aria-label") == "Wide formula, scrolls"
-    wide.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.activeElement.scrollLeft > 1")
-    page.wait_for_function("document.activeElement.dataset.more.includes('left')")
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.evaluate(SETTLED)
-    assert not any(one["more"] or one["marked"] or one["stop"] for one in page.evaluate(WIDE))
 
 
 def preview(page):

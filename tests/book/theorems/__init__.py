@@ -1,4 +1,4 @@
-"""The theorems and the displayed formulas of the chapters, each tied to a check by its label.
+"""The theorems of the chapters, each tied to a check by its label.
 
 A check, `@tied("theorem-l1")` over a function, gets the place of the label. It finds formulas on
 the page by how they begin, gives the letters numbers, and compares the sides with the library, a

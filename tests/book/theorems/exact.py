@@ -60,21 +60,6 @@ def largest_of(n: int) -> float:
     return quad(integrand, -12, 12, epsabs=1e-13)[0]
 
 
-@tied("eq-exact-phi")
-def phi(at: Place) -> None:
-    (s,), mean = independent(normal(60))
-
-    @cache
-    def gumbel(u):  # P(αs + X ≤ u)
-        def integrand(x):
-            return math.exp(-x - math.exp(-x)) * ndtr((u - x) / ALPHA)
-
-        return quad(integrand, -5, 40)[0]
-
-    known = {"s": s, "E": mean, "alpha": ALPHA, "varphi": lambda x: gumbel(-math.log(x))}
-    at.display().holds(relative=1e-7, lambda_=math.exp(0.5), **known)
-
-
 @tied("thm-exact-integrals")
 def integrals(at: Place) -> None:
     (s,), over_one = independent(normal(60))

@@ -60,24 +60,6 @@ def one_key(alpha: float, n: float) -> float:
     return float(step * np.exp(logs).sum() / math.sqrt(2 * math.pi))
 
 
-@tied("eq-freezing-count")
-@tied("eq-freezing-weight")
-def count(at: Place) -> None:
-    n, y = 1000.0, 0.7
-    x = 0.4 if "weight" in at.label else 0.0
-    alpha, s = x * critical(n), y * critical(n)
-    there = n * math.exp(-s * s / 2) * math.exp(alpha * s)
-    assert np.isclose(at.display().value(n=n, x=x, y=y), there)
-
-
-@tied("eq-freezing-free-energy")
-def exponent(at: Place) -> None:
-    n = 1e6
-    for x in (0.3, 1.0, 1.8):
-        limit = 1 + x**2 if x <= 1 else 2 * x
-        at.display().holds({r"\frac{\log Z}{\log n}": "L"}, rough=1e-9, x=x, n=n, L=limit)
-
-
 @tied("thm-freezing-bounds")
 def bounds(at: Place) -> None:
     always = at.formula(r"G \le \min"), at.formula(r"\operatorname{E} Y \ge")
@@ -162,11 +144,6 @@ def annealed_in_the_mean(at: Place) -> None:
     at.formula(r"\int e^{-(1+\delta)w}").holds(line, relative=1e-7, delta=0.3, Lambda=expit)
 
 
-@tied("eq-freezing-typical")
-def logarithm(at: Place) -> None:
-    at.display().holds(relative=1e-7, **normal_rows(3), Phi=free_energy(3))
-
-
 @tied("prop-freezing-typical")
 def typical(at: Place) -> None:
     for x, low, high in ((0.3, 0.99, 1.0), (0.7, 0.0, 0.2)):
@@ -182,12 +159,6 @@ def typical(at: Place) -> None:
     at.display().holds(**known)
     left, right, _ = at.display().values(**known)[0]
     assert left < 2 * right
-
-
-@tied("eq-freezing-scales")
-def scales(at: Place) -> None:
-    values = [float(value) for [value] in at.display().values(n=4096.0)]
-    assert np.allclose(values, critical(4096.0) / np.sqrt([4.0, 3.0, 1.0]))
 
 
 @tied("thm-freezing-limit")
@@ -238,16 +209,6 @@ def small_weights(at: Place) -> None:
         [(_, bound)] = at.display().values(named, **known)
         assert np.isclose(bound, 1 + quad(others, -12, 12)[0], rtol=1e-6)
     at.formula("r(w) =").holds(relative=1e-7, w=0.8, r=mills)
-
-
-@tied("eq-freezing-entropy")
-def frozen_entropy(at: Place) -> None:
-    at.formula(r"\operatorname{E}Y = 1 - \frac1x").holds(x=1.5, Y=1 / 3, E=itself)
-    near, far = (
-        collisions(critical(n), n) / float(at.formula(r"1/\sqrt{\pi\log n}").value(n=n))
-        for n in (10**4, MANY)
-    )
-    assert abs(far - 1) < abs(near - 1) < 0.3
 
 
 @tied("prop-freezing-hold")

@@ -147,38 +147,6 @@ def one_maximum(at: Place) -> None:
         assert np.all(np.diff(sides) > 0.0)
 
 
-@tied(r"cosine_proofs: \alpha h' = \alpha^2")
-def h_bends_upwards(at: Place) -> None:
-    for d, alpha in ((3, 0.8), (8, 3.0)):
-        # v and w by their definitions, v' and w' by differences
-        kappa = Cosine(d).log_mgf_derivatives
-        h = lambda a, kappa=kappa: a * kappa(a).first  # noqa: E731
-        rise = lambda a, kappa=kappa: kappa(a).first + a * kappa(a).second  # noqa: E731
-        v = lambda a, d=d, h=h, rise=rise: 2 * h(a) + d - 1 - 2 * a * rise(a)  # noqa: E731
-        w = lambda a, d=d, h=h, rise=rise: 2 * a * a - (2 * h(a) + d - 1) * a * rise(a)  # noqa: E731
-        known = {"d": d, "alpha": alpha, "h": h(alpha), "h'": rise(alpha)}
-        at.display().holds(relative=1e-7, **known)
-        known |= {"v": v(alpha), "v'": slope(v, alpha, 1e-2)}
-        known |= {"w": w(alpha), "w'": slope(w, alpha, 1e-2)}
-        at.formula(r"\alpha v' +").holds(relative=1e-5, absolute=1e-7, **known)
-        bend = slope(lambda a, rise=rise: float(rise(a)), alpha, 1e-2)
-        assert np.isclose(known["w"], alpha**2 * bend, rtol=1e-5)
-        assert known["w"] > 0.0
-    # and at d = 2 it does not
-    steps = np.diff([a * iv(1, a) / iv(0, a) for a in (2.0, 2.1, 2.2, 2.9, 3.0, 3.1)])
-    assert steps[1] > steps[0]
-    assert steps[4] < steps[3]
-
-
-@tied("eq-root-law")
-def root_law(at: Place) -> None:
-    d, n = 128, 512.0
-    best = float(annealed.best_alpha(Normal(), n))
-    scaled = best / math.sqrt(Cosine(d).variance)  # the normal law with the cosine's variance
-    laws = {r"\alpha^*_\cos": lambda d, n: scaled, r"\alpha^*_normal": lambda n: best}
-    at.display().holds(d=d, n=n, rough=1e-9, **laws)
-
-
 @tied("theorem-root-bound")
 def root_bound(at: Place) -> None:
     normal_ = lambda n: float(annealed.best_alpha(Normal(), n))  # noqa: E731

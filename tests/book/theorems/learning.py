@@ -57,20 +57,6 @@ def sizes_follow(at: Place) -> None:
     at.display().holds(names, x=rises[0], y=SLOPE, z=rises[1], relative=1e-7)
 
 
-@tied("eq-learn-step")
-def one_step(at: Place) -> None:
-    step = 0.1
-    gradient, _ = gradients(loss, QUERY, KEY)
-    names = {
-        r"\Delta\lVert W_q\rVert^2": "x",
-        r"\frac{\partial\mathcal L}{\partial\log t}": "y",
-        r"\lVert\partial\mathcal L/\partial W_q\rVert": "z",
-    }
-    change = square(QUERY - step * gradient) - square(QUERY)
-    known = {"x": change, "y": SLOPE, "z": square(gradient) ** 0.5, "eta": step}
-    at.display().holds(names, relative=1e-8, **known)
-
-
 @tied("prop-learn-direction")
 def direction_first(at: Place) -> None:
     """Follow the linear flow of two matrices that begin at a right angle, of one norm."""
@@ -97,27 +83,6 @@ def direction_first(at: Place) -> None:
     bound = at.formula(r"\lVert W_q\rVert\,\lVert W_k\rVert = S_0/\sin\phi")
     named = {r"\lVert W_q\rVert\,\lVert W_k\rVert": "y", r"\sin\phi": "z"}
     bound.holds(named, y=length, z=sine, S_0=square(query), relative=1e-6)
-
-
-@tied("eq-learn-model")
-def directions_stay(at: Place) -> None:
-    """Two multiples of the identity, with a loss that knows their product alone."""
-    d = 9
-    both = [0.8 * np.eye(d)] * 2
-
-    def of_alpha(alpha: float) -> float:
-        return float(np.cos(alpha))
-
-    def whole(query: np.ndarray, key: np.ndarray) -> float:
-        return of_alpha(float((query * key).sum()) / d**0.5)
-
-    query, key = gradients(whole, *both)
-    ends = [float(((0.8 * np.eye(d) - h * query) * (0.8 * np.eye(d) - h * key)).sum()) / d**0.5
-            for h in (1e-4, -1e-4)]  # fmt: skip
-    alpha = 0.8**2 * d**0.5
-    names = {r"\frac{d\alpha}{d\tau}": "x", r"\mathcal L'(\alpha)": "y"}
-    known = {"x": (ends[0] - ends[1]) / 2e-4, "y": -np.sin(alpha), "alpha": alpha, "d": d}
-    at.display().holds(names, relative=1e-7, **known)
 
 
 @tied("prop-learn-decay")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, softmax
 
 from attnlib import retrieval
@@ -51,16 +50,6 @@ def posterior(s: Sequence[float], theta: float = THETA) -> Any:
     return np.array(joint) / sum(joint)
 
 
-@tied("eq-needle-tilt")
-def tilted(at: Place) -> None:
-    (s,), mean = independent(normal(60))
-    # E e^{θs} is a mean over s, which is also the place at which the densities are taken.
-    total = {r"\operatorname{E}e^{\theta s}": "Z"}
-    known = {"f": density, "Z": mean(np.exp(THETA * s)), "theta": THETA}
-    for x in (-0.3, 2.0):
-        assert np.isclose(at.display().value(total, s=x, **known), density(x - THETA))
-
-
 @tied("thm-needle-scale")
 def the_scale(at: Place) -> None:
     known = {"s": ROW, "j_in": range(3), "i_in": range(3), "theta": THETA, "pi": posterior(ROW)}
@@ -87,31 +76,9 @@ def calibration(at: Place) -> None:
         at.formula(rf"\operatorname{{E}}Y {order} \operatorname{{E}}P").holds(**row)
 
 
-@tied("eq-calibrate-output")
-def an_output_and_the_factor_of_its_logits(at: Place) -> None:
-    logits, values = np.array([0.3, -1.0, 2.0]), np.array([1.0, 0.4, -2.0])
-
-    def output(log_t: float) -> float:
-        return float(softmax(np.exp(log_t) * logits) @ values)
-
-    p, step = softmax(logits), 1e-5
-    known = {"p": p, "ell": logits, "mu": p @ logits, "v": values, "j_in": range(3)}
-    named = {r"\frac{\partial z}{\partial \log t}": "x"}
-    slope = (output(step) - output(-step)) / (2 * step)
-    at.display().holds(named, x=slope, relative=1e-8, **known)
-
-
 def told_of(n: int) -> float:
     """Return the information of a row of n normal keys about its needle."""
     return math.log(n) - float(retrieval.loss(Normal(), Tilted(THETA), THETA, n))
-
-
-@tied("eq-needle-information")
-def information(at: Place) -> None:
-    told = told_of(50)
-    known = {"I": told, "n": 50, "alpha_in": np.linspace(THETA - 0.01, THETA + 0.01, 5)}
-    named = {r"\operatorname{E}[-\log P]": r"h(\alpha)"}
-    at.display().holds(named, h=np.vectorize(loss_of(THETA, 50)), **known)
 
 
 @tied("thm-needle-information")
@@ -132,21 +99,6 @@ def how_much_a_row_tells(at: Place) -> None:
         assert right - left < near
 
 
-@tied("eq-needle-pull")
-def pull(at: Place) -> None:
-    alpha = 1.2
-    fall = slope(lambda x: -math.log(of_row([x, *ROW[1:]], alpha)["p"][0]), ROW[0])
-    named = {r"\frac{\partial(-\log P)}{\partial s_*}": "x"}
-    at.display().holds(named, x=fall, P=of_row(ROW, alpha)["p"][0], alpha=alpha)
-
-
-@tied("eq-needle-slope")
-def slope_of_the_loss(at: Place) -> None:
-    row, _ = rows_with_a_needle(3, 0.8)
-    named = {r"\frac{d}{d\alpha}\operatorname{E}[-\log P]": "x"}
-    at.display().holds(named, x=slope(loss_of(THETA, 3), 0.8), relative=1e-6, **row)
-
-
 @tied("prop-needle-fixed")
 def fixed_needle(at: Place) -> None:
     gap = 1.3
@@ -157,12 +109,6 @@ def fixed_needle(at: Place) -> None:
     at.same(r"\kappa'(\alpha) = \Delta").holds(
         relative=1e-3, alpha=many, Delta=gap, kappa_prime=lambda a: a
     )
-
-
-@tied("eq-reach-first")
-def first(at: Place) -> None:
-    value = at.display().value({r"\bar F(\Delta)": "x"}, x=1 - ndtr(1.3), n=7)
-    assert np.isclose(value, retrieval.accuracy(Normal(), Fixed(1.3), 7))
 
 
 @tied("thm-reach-count")
@@ -187,13 +133,6 @@ def how_many(at: Place) -> None:
     assert np.isclose(root**7, Cosine(8).tail(0.4))
 
 
-@tied("eq-reach-half")
-def half(at: Place) -> None:
-    gap = 2.0
-    alpha = gap - math.sqrt(gap**2 - 2 * math.log(3.0))
-    at.display().holds(n=3.0, alpha=alpha, Delta=gap, kappa=kappa)
-
-
 @tied("prop-reach-least")
 def least(at: Place) -> None:
     n = 200.0
@@ -205,13 +144,6 @@ def least(at: Place) -> None:
         assert np.isclose(alpha * gap, math.log(n) + alpha**2 / 2)
         assert low.value(**known) < alpha < high.value(**known)
     assert np.isclose(low.value(n=n, Delta=1e4), retrieval.least_alpha(1e4, n), rtol=1e-4)
-
-
-@tied("eq-reach-fixed")
-def fixed_scale(at: Place) -> None:
-    for alpha in (1.0, 2.0):
-        reached = float(retrieval.reach(Normal(), Fixed(9.0), alpha))
-        at.display().holds(n=reached, relative=1e-3, alpha=alpha, Delta=9.0)
 
 
 @tied("thm-reach-plane")
@@ -231,28 +163,6 @@ def plane(at: Place) -> None:
         bound.holds({r"\operatorname{Var}\log Z'": "V"}, **known)
         sides = bound.values({r"\operatorname{Var}\log Z'": "V"}, **known)[0]
         assert alpha > 1 or np.isclose(*sides, rtol=1e-3)
-
-
-@tied("eq-reach-logits")
-@tied("eq-needle-multiplier")
-def of_logits(at: Place) -> None:
-    alpha, gap = 1.5, 7.0
-    texts = {r"\text{gap of the logits}": "g", r"\text{variance of the other logits}": "v"}
-    known = {"g": alpha * gap, "v": alpha**2, "alpha": alpha, "theta": gap, "ell_*": alpha * gap}
-    n = math.exp(alpha * gap - alpha**2 / 2)
-    at.display().holds(texts if "needle" in at.label else {}, n=n, **known)
-
-
-@tied("eq-reach-rate")
-def rate(at: Place) -> None:
-    gap, cumulants = 0.4, Cosine(8).log_mgf
-    rise = lambda a: slope(cumulants, a)  # noqa: E731
-    found = brentq(lambda a: rise(a) - gap, 0.1, 30)
-    near = np.linspace(found - 1, found + 1, 2001)
-    known = {"alpha": found, "Delta": gap, "kappa": cumulants, "kappa_prime": rise}
-    [highest_], sides = at.display().values({r", \qquad ": r"\\ "}, alpha_in=near, **known)
-    assert np.isclose(highest_, found * gap - float(cumulants(found)), rtol=1e-6)
-    assert np.isclose(*sides)
 
 
 @tied("thm-needle-weighted")

@@ -8,7 +8,7 @@ import numpy as np
 from attnlib import exact, freezing, initialisation
 from attnlib.scores import Normal
 from tests.book.formulas import Place
-from tests.book.theorems.exact import largest_of, normal_rows
+from tests.book.theorems.exact import largest_of
 from tests.book.theorems.freezing import collisions
 from tests.book.theorems.numbers import (
     COIN,
@@ -57,11 +57,6 @@ def three_rules(at: Place) -> None:
     coldest = math.sqrt(3.0) / float(freezing.critical_alpha(50))
     edge = float(at.formula(r"\sqrt{3/2}").value())
     assert np.isclose(at.formula(r"t\sqrt{\log n}").value(t=coldest, n=50), edge)
-
-
-@tied("eq-output-lognormal")
-def log_normal(at: Place) -> None:
-    at.display().holds(rough=4e-3, **normal_rows(3, 0.1))
 
 
 @tied("prop-output-fixed")

@@ -1,21 +1,20 @@
-"""Which check goes with which label."""
+"""Which check goes with which theorem."""
 
 from collections.abc import Callable
-from functools import cache
 
-from tests.book.formulas import Formula, Place, place
+from tests.book.formulas import Place
 
 Check = Callable[[Place], None]
 
 TIES: dict[str, Check] = {}
-"""The check of each label: of a theorem, of an equation, or `chapter: beginning of a display`."""
+"""The check of each label of a theorem."""
 
 UNTESTABLE: dict[str, str] = {}
 """Labels of theorems that no machine can test, and why."""
 
 
 def tied(label: str) -> Callable[[Check], Check]:
-    """Tie a check to a label: a theorem's, an equation's, or `chapter: beginning of a display`."""
+    """Tie a check to the label of a theorem."""
 
     def tie(check: Check) -> Check:
         if label in TIES:
@@ -24,11 +23,3 @@ def tied(label: str) -> Callable[[Check], Check]:
         return check
 
     return tie
-
-
-@cache
-def tied_formulas(label: str) -> tuple[Formula, ...]:
-    """Check the page, and return the formulas that the check of this label reads."""
-    at = place(label)
-    TIES[label](at)
-    return tuple(at.read)

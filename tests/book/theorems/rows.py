@@ -3,16 +3,12 @@
 Derivatives are taken by differences, optima by a search; the rows are a few random ones.
 """
 
-import math
-from functools import cache
-
 import numpy as np
 
 from attnlib import rows
-from attnlib.freezing import critical_alpha
 from experiments.power_softmax import power_softmax, power_softmax_jacobian
 from tests.book.formulas import Place
-from tests.book.theorems.numbers import grid, highest, jacobian, of_row, slope, some_rows
+from tests.book.theorems.numbers import grid, highest, jacobian, of_row, some_rows
 from tests.book.theorems.registry import tied
 
 DERIVATIVE = {r"\frac{\partial p_i}{\partial s_j}": "D_{ij}"}
@@ -42,10 +38,7 @@ EVEN = letters(np.zeros(2), 1.3)
 """Two keys of weight ½, which attain the bounds."""
 
 
-@tied("eq-softmax")
-@tied("eq-ratio")
 @tied("theorem-l1")
-@tied(r"mean_gradient: Y = \frac{\sum")
 def of_weights(at: Place) -> None:
     for row in ROWS:
         at.display().holds(DERIVATIVE if "theorem" in at.label else {}, **row)
@@ -103,27 +96,6 @@ def power_bound(at: Place) -> None:
         assert np.isclose(entry, bound)
 
 
-@tied("eq-near-tie")
-def near_tie(at: Place) -> None:
-    gap, x = 0.3, np.linspace(0.6, 1.0, 401)
-    row = np.array([0.0, -gap, -200.0])
-    _, best = highest(lambda alpha: float(rows.gradient(row, alpha)), 1.0, 20.0)
-    at.display().holds({r"\max_\alpha g": "G"}, rough=1e-6, G=best, varepsilon=gap, x_in=x)
-
-
-@tied(r"gradient: 1 + \underbrace{A\,V'}")
-def layer(at: Place) -> None:
-    h = 0.6
-    at_h = {"A": math.tanh(h), "V": math.cos(2 * h), "A'": slope(math.tanh, h)}
-    at_h["V'"] = slope(lambda x: math.cos(2 * x), h)
-    named = {
-        r"\underbrace{A\,V'}_{\text{values}}": r"A\,V'",
-        r"\underbrace{A'\,V}_{\text{scores}}": r"A'\,V",
-    }
-    whole = slope(lambda x: x + math.tanh(x) * math.cos(2 * x), h)
-    assert np.isclose(at.display().value(named, **at_h), whole)
-
-
 @tied("prop-typical-two")
 def two_keys(at: Place) -> None:
     gap = 0.8
@@ -136,43 +108,6 @@ def two_keys(at: Place) -> None:
     at.formula(r"\alpha = 2w/").holds(**known)
     assert abs(at.formula(r"\alpha \approx 1.54").value(**known) - best) < 0.005 / gap
     assert abs(at.formula(r"0.448/\Delta").value(**known) - largest) < 0.0005 / gap
-
-
-@tied("eq-entry")
-def largest_entry(at: Place) -> None:
-    at.display().holds(n=512, rough=0.0025, alpha_star=_best_by_entry() * critical_alpha(512))
-
-
-@cache
-def _best_by_entry() -> float:
-    """Return the median over rows of that α over √(2 log n), for n → ∞, to 0.002.
-
-    There the largest scores are −log T_i in units of 1/√(2 log n), with the arrival times T of a
-    Poisson process. With R(b) = Σ(T_1/T_i)^b over i > 1, the mean of all beyond 30 included, the
-    largest entry is bR/(1 + R)², whose slope says which rows have their best scale below b. Those
-    are nearly the rows with a gap above 0.7, and the gap is exponential: a control variate.
-    """
-    times = np.random.default_rng(0).exponential(size=(400_000, 30)).cumsum(axis=1)
-    logs = np.log(times[:, 1:].T / times[:, 0])
-    known = np.linspace(0.5, 1.0, 6)
-    controls = np.array([np.ones(logs.shape[1]), *((logs[0] > x) - np.exp(-x) for x in known)])
-    shares, ends = [], (2.3, 2.42)
-    for b in ends:
-        beyond = times[:, 0] * np.exp((1 - b) * logs[-1]) / (b - 1)
-        weights = np.exp(-b * logs)
-        total = weights.sum(axis=0) + beyond
-        change = -(weights * logs).sum(axis=0) - beyond * (logs[-1] + 1 / (b - 1))
-        past = total * (1 + total) < b * change * (total - 1)
-        shares.append(np.linalg.lstsq(controls.T, past.astype(float))[0][0])
-    return float(np.interp(0.5, shares, ends))
-
-
-@tied("eq-power")
-def powers_in_place_of_exponentials(at: Place) -> None:
-    x = np.array([0.7, -1.2, 0.4])
-    for m, epsilon in ((6.0, 0.0), (3.0, 0.2)):
-        y = power_softmax(x, m, epsilon)
-        at.display().holds(varepsilon=epsilon, y=y, j_in=range(3), x=x, m=m, i=1)
 
 
 @tied("theorem-scale")
