@@ -7,9 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attnlib.policies import POLICIES
 from book import census
-from experiments import records
 from experiments.census import watched
 from experiments.census.__main__ import described
 
@@ -76,10 +74,3 @@ def test_a_row_is_what_its_file_says(family):
     alphas = [row["alpha"] for row in census.rows() if row["family"] == family]
     for wanted in SPOTS[family]:
         assert any(alpha == pytest.approx(wanted, rel=1e-3) for alpha in alphas)
-
-
-def test_a_rule_by_position_is_the_catalogues():
-    [row] = [row for row in census.rows() if row["family"] == "beam" and "by position" in row]
-    places = records.load("census").settings["places"]
-    wanted = POLICIES["beam"].scale(10**6 + 1, 128, places) / POLICIES["beam"].scale(1, 128, 0)
-    assert row["by position"] == pytest.approx(list(wanted), rel=1e-3)

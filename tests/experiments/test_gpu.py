@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from attnlib import _files
 from experiments.gpu import checks, command, runs
 from experiments.lab import results
 from experiments.lab.model import Transformer
@@ -73,17 +71,6 @@ def test_the_runs_are_those_that_the_files_describe(tiny):
     assert runs.parameters(small) == pytest.approx(counted, rel=0.05)
 
 
-def test_no_run_begins_or_ends_after_its_time(tmp_path, monkeypatch):
-    said = []
-    plan = runs.planned(tiny=True)[2:3]
-    runs.go(plan, tmp_path, time.monotonic() - 1.0, said.append)
-    monkeypatch.setattr(runs, "operations", lambda setting: 1.0)
-    runs.go(plan, tmp_path, time.monotonic() + 0.01, said.append)
-    assert "not begun" in said[1]
-    assert "given up" in said[3]
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_the_command_trains_goes_on_and_tells_which_predictions_held(tmp_path, capsys):
     arguments = ["runs", "--device", "cpu", "--out", str(tmp_path), "--minutes"]
@@ -122,31 +109,3 @@ def test_a_machine_that_is_rented_needs_no_more_than_five_packages(tmp_path):
     finished = on_a_rented_machine(code, *arguments)
     assert finished.returncode == 0, finished.stderr
     assert "not begun, no time is left" in finished.stdout
-
-
-@pytest.mark.slow
-def test_what_hangs_is_ended():
-    code = "from experiments.gpu import command as c; import time; c.LONGEST = 0.05; "
-    code += "c.checks = lambda *of: time.sleep(600); c.main(['checks', '--device', 'cpu'])"
-    finished = on_a_rented_machine(code)
-    assert finished.returncode != 0
-    assert "Timeout" in finished.stderr
-
-
-def test_what_fails_is_told_and_tried_again(tmp_path, monkeypatch, capsys):
-    check = checks.Check("probe", "float32", "math")
-    monkeypatch.setattr(checks, "planned", lambda device: [check])
-    monkeypatch.setattr(checks, "costs", lambda *about: {"a | b": lambda: (1.0, 2.0)})
-    arguments = ["checks", "--device", "cpu", "--out", str(tmp_path)]
-
-    def broken(place):
-        raise RuntimeError("no such\nkernel")
-
-    with monkeypatch.context() as broken_probe:
-        broken_probe.setitem(checks.TOOLS, "probe", broken)
-        assert command.main(arguments) == 1
-    assert "× probe, float32, math: RuntimeError: no such kernel" in capsys.readouterr().out
-    assert command.main(arguments) == 0
-    lines = _files.lines(tmp_path / "checks.jsonl")
-    assert ["failure" in line for line in lines] == [True, False, False]
-    assert "1 checks, 1 passed, 0 failed" in capsys.readouterr().out

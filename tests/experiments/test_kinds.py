@@ -48,18 +48,6 @@ def test_controls_are_made_of_prose(characters, monkeypatch):
     assert recorder.read_by_smollm2("lower", 40, 1) == plain
 
 
-def test_properties(characters):
-    found = recorder.properties([ord(mark) for mark in "Ab1, Ab1, cd"])
-    assert found == {
-        "repeated": pytest.approx(3 / 10),  # "Ab1", "b1,", "1, " come again
-        "rare": 0.0,
-        "digits": pytest.approx(2 / 12),
-        "marks": pytest.approx(2 / 12),
-        "capitals": pytest.approx(2 / 3),
-        "characters": 1.0,
-    }
-
-
 def test_what_is_measured_of_a_window_is_what_scale_gradient_finds(characters, monkeypatch):
     monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
     monkeypatch.setattr(recorder, "CHUNK", 7)
@@ -76,16 +64,3 @@ def test_what_is_measured_of_a_window_is_what_scale_gradient_finds(characters, m
     below, above = recorder.of_text("drama", 40, 1)["losses"]
     slope = float(np.sum(right.value))
     assert (above - below) / (2 * step) == pytest.approx(slope, rel=1e-2)
-
-
-def test_saving_memory_changes_nothing(characters):
-    ids = torch.tensor([kinds.window(characters, "news", 1, 3, 40)])
-
-    def loss(module, text):
-        return recorder.losses_and_entropies(module, text)[:, 0].mean()
-
-    plain = scale_gradient(characters.module, [ids], loss)
-    with recorder.saving_memory(characters.module, True):
-        saving = scale_gradient(characters.module, [ids], loss)
-    np.testing.assert_allclose(saving.samples, plain.samples, rtol=1e-9, atol=1e-15)
-    assert not characters.module.training

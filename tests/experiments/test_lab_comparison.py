@@ -1,9 +1,6 @@
 """Differences of variants over seeds, against formulas written out and simulated coverage."""
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -54,15 +51,6 @@ def test_the_interval_is_that_of_scipys_t_test(values):
         np.testing.assert_allclose([mean - half_width, mean + half_width], [low, high], atol=1e-9)
 
 
-def test_harm_is_the_difference_within_a_seed():
-    np.testing.assert_allclose(comparison.loss_increase(SWEEP, "note"), np.ones((3, 2)), rtol=1e-14)
-    np.testing.assert_array_equal(
-        comparison.loss_increase(SWEEP, "baseline", "note", "validation_loss"),
-        comparison.losses(SWEEP, "baseline", "validation_loss")
-        - comparison.losses(SWEEP, "note", "validation_loss"),
-    )
-
-
 def test_the_best_rate_of_a_seed_is_that_of_the_others():
     losses = {0.5: (1.0, 4.0, 4.0), 2.0: (3.0, 2.0, 2.5)}
     runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
@@ -76,15 +64,3 @@ def test_the_last_row_of_the_harm_is_that_of_each_at_its_best_rate():
     own = [comparison.losses_at_best(SWEEP, name) for name in ("note", "baseline")]
     np.testing.assert_array_equal(found[-1], own[0] - own[1])
     assert found.shape == (4, 2)
-
-
-def test_curves_are_means_of_equal_parts_of_each_seed_at_one_rate():
-    runs = [outcome(name, rate, 0, 1.0) for name in ("baseline", "note") for rate in (0.5, 2.0)]
-    runs = [
-        one._replace(run=replace(one.run, losses=10.0 * number + np.arange(6)))
-        for number, one in enumerate(runs)
-    ]
-    found = comparison.loss_curves(runs, "note", 2.0, 3)
-    np.testing.assert_array_equal(found, [[30.5, 32.5, 34.5]])
-    with pytest.raises(ValueError, match="reshape"):
-        comparison.loss_curves(runs, "note", 2.0, 4)

@@ -80,12 +80,3 @@ def test_an_encoder_sees_the_windows_of_a_decoder_but_for_the_hidden_bytes():
     count = sum((inputs == data.MASK).sum(axis=0) for inputs, _ in drawn(masked=0.5, steps=1000))
     assert (abs(count - 1500) < 4.5 * math.sqrt(3000 * 0.25)).all()  # any place as often
     assert all((inputs == data.MASK).sum() == 3 for inputs, _ in drawn(masked=1e-9))
-
-
-def test_validation_windows_cover_the_text():
-    batch = data.validation_batch(np.arange(100, dtype=np.uint8), sequence=10, windows=1000)
-    assert batch.inputs[:, 0].tolist() == np.linspace(0, 89, 9).astype(int).tolist()
-    batch = data.validation_batch(TEXT, sequence=10, windows=7)
-    assert batch.inputs.shape == (7, 10)
-    batch = data.validation_batch(TEXT[:11], sequence=10, windows=7)
-    np.testing.assert_array_equal(batch.targets, TEXT[None, 1:11])

@@ -52,15 +52,6 @@ def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     assert np.bincount(rows.needle.ravel(), minlength=24).min() > 0
 
 
-def test_a_growing_gap_grows_like_log_n():
-    theta = recall.tilt(0.6, 16)
-    for n in (8, 24, 96):
-        at = cosines(rows_of("growing", n=n, sets=1000), 16)
-        meant = np.take_along_axis(at, rows_of("growing", n=n, sets=1000).needle[..., None], 2)
-        wanted = Cosine(16).log_mgf_derivatives(theta * math.log(n) / math.log(24)).first
-        assert abs(meant.mean() - wanted) < 5.0 * meant.std() / math.sqrt(meant.size)
-
-
 def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
     task, rng = Task(name=name, gap=gap, strength=strength), np.random.default_rng(seed)
     return recall.sequences(task, 40, n, rng, sets, queries)
@@ -102,30 +93,6 @@ def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
         assert ((before[:, None] == asked[..., None]).sum(axis=2) == 1).all()
     else:
         assert_share((asked == copied).mean(), 0.8, asked.size)
-
-
-def test_where_a_needle_grows_its_look_alikes_do():
-    for n in (40, 320):
-        (tokens,), answer, needle = drawn("recall", "growing", n=n, sets=1000)
-        pairs, asked = tokens[:, :-8], tokens[:, -8:] // 4
-        meant = np.take_along_axis(pairs, needle, axis=1)
-        np.testing.assert_array_equal(meant % 4, answer)
-        assert ((pairs[:, None] // 4 == meant[..., None] // 4).sum(axis=2) == 1).all()
-        np.testing.assert_array_equal(asked // 8, meant // 4 // 8)
-        rate = 1.0 / (1.0 + math.exp(-math.log(7 * 4) * math.log(n) / math.log(40)) * 7.0)
-        assert_share((asked == meant // 4).mean(), rate, 8000)
-        assert len(np.unique(asked[asked != meant // 4] - meant[asked != meant // 4] // 4)) == 14
-        alike = (pairs[:, None] // 32 == meant[..., None] // 32).sum(axis=2).mean() - 1.0
-        assert alike == pytest.approx((n - 16) * 7 / 63 + 7 * 7 / 63, rel=0.05)
-
-
-def test_the_chance_of_a_true_copy_grows_as_theta_does():
-    for n in (20, 40, 320):
-        (tokens,), _, needle = drawn("induction", "growing", n=n, sets=1000)
-        copied = np.take_along_axis(tokens, needle - 1, axis=1)
-        theta = math.log(63 * 4) * math.log(n) / math.log(40)
-        rate = 1.0 / (1.0 + 63.0 * math.exp(-theta))
-        assert_share((tokens[:, -8:] == copied).mean(), rate, 8000)
 
 
 # --- Transformers --------------------------------------------------------------------------------
@@ -187,43 +154,6 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     with torch.no_grad(), rescale(factor="qwen", train_length=24):
         again = recall.trial(config, task, model, 48).said["answer_loss"]
     assert again == beyond["answers"]["qwen"] != beyond["answer_loss"]
-
-
-def test_training_may_be_on_shorter_sequences_and_says_what_was_learned(monkeypatch):
-    config = replace(TOKENS, sequence=48, positions="none", law="own")
-    task = Task(name="recall", gap="fixed", steps=40, batch=2, rows=16, shortest=24)
-    shapes, forward = [], Transformer.forward
-    monkeypatch.setattr(
-        Transformer,
-        "forward",
-        lambda model, tokens: shapes.append(tokens.shape[1]) or forward(model, tokens),
-    )
-    found = recall.train_and_test(config, task)
-    *seen, at_home = shapes
-    assert at_home == 48
-    assert 24 <= min(seen) < 28
-    assert 43 < max(seen) <= 48
-    assert np.shape(found.learned) == (2, 2, 2)
-    assert np.ptp(found.learned) > 0.9  # b began at 0, a at 1
-    assert found.measured[0]["answers"] == found.measured[0]["laws"] == {}
-    best = [one["best"] for one in found.measured[0]["heads"]]
-    assert min(best) <= found.measured[0]["best"] <= max(best)
-
-
-def test_each_row_is_measured_in_the_head_that_finds_its_token():
-    rng = np.random.default_rng(0)
-    heads = rng.standard_normal((2, 64, 9))
-    token, needle = rng.integers(0, 4, 64), rng.integers(0, 9, 64)
-    own = np.where(token == 3, 1, 0)
-    heads[own, np.arange(64), needle] += 6.0
-    tested = [
-        recall.Trial(9, heads.swapaxes(0, 1), needle, token, {}),
-        recall.Trial(9, -heads.swapaxes(0, 1), needle, token, {}),
-    ]
-    right, wrong = recall.of_lengths(tested, 9, 4)
-    expected = recall.measured(heads[own, np.arange(64)], needle)
-    assert right["loss"] == expected["loss"]
-    assert wrong["gap"] == pytest.approx(-right["gap"])
 
 
 # --- what a head does ----------------------------------------------------------------------------
@@ -305,20 +235,3 @@ def test_the_best_head_is_calibrated_and_loses_what_theory_says():
         assert one["variance"] == pytest.approx(theta**2 / d, rel=0.03)
         assert one["gap"] == pytest.approx(theta * strength, rel=0.03)
     assert found[2]["laws"]["qwen"] > found[2]["loss"]
-
-
-def test_sums_over_rows_of_float32_are_those_of_float64():
-    logits = np.random.default_rng(5).standard_normal((16, 5000)).astype(np.float32) + 300.0
-    needle = np.arange(16)
-    found, wanted = (recall.measured(x, needle) for x in (logits, logits.astype(np.float64)))
-    assert found["gap"] == pytest.approx(wanted["gap"], rel=1e-12)
-
-
-@pytest.mark.parametrize("gap", [5.0, 300.0])
-def test_a_needle_far_above_all_others_is_foreseen_to_stay(gap):
-    logits = np.random.default_rng(6).standard_normal((16, 50))
-    logits[:, 0] = gap
-    ahead = recall.foresight(logits, np.zeros(16, dtype=np.int64))(200)
-    expected = 1.0 / (1.0 + 199.0 * math.exp(0.5 - gap))
-    assert ahead["predicted_weight"] == pytest.approx(expected, abs=0.06)
-    assert ahead["predicted_loss"] == pytest.approx(ahead["annealed_loss"], abs=0.02)

@@ -10,7 +10,6 @@ from concurrent.futures.process import BrokenProcessPool
 import numpy as np
 import psutil
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from attnlib import _files
@@ -18,7 +17,7 @@ from experiments import provenance
 from experiments.commands import app
 from experiments.lab import data, recall, results, sweep
 from experiments.lab.model import Config
-from experiments.lab.train import Training, train, train_model
+from experiments.lab.train import Training, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -114,15 +113,6 @@ def test_a_file_gives_every_run_once_the_first_seed_first(file):
     assert all(s.config.width == 8 and s.training.batch == 2 for s in found.settings)
 
 
-WRONG = [
-    ("width = 8", "width = 9", "width must be a multiple of head_size=4, got width=9 (variant 'ba"),
-    ("width = 8", "widht = 8", "unexpected keyword argument 'widht' (variant 'baseline')"),
-    ("[model]", "[modle]", "the file has modle, and may have the keys corpus, grid"),
-    ('corpus = "embedded"', "", "there must be a key 'corpus'"),
-    ('"embedded"', '"text"', "corpus must be one of 'embedded', 'tiny-shakespeare'"),
-]
-
-
 def refusal(file, *options):
     """Return the one line with which the command refuses a file."""
     finished = CliRunner().invoke(app, ["sweep", str(file), *options])
@@ -130,13 +120,6 @@ def refusal(file, *options):
     (line,) = finished.output.splitlines()
     assert line.startswith("Error: ")
     return line
-
-
-@pytest.mark.parametrize(("old", "new", "shown"), WRONG)
-def test_a_wrong_file_gets_one_line(file, old, new, shown):
-    file.write_text(SMALL.replace(old, new, 1))
-    assert shown in refusal(file)
-    assert not (file.parent / "results.jsonl").exists()
 
 
 # --- results -------------------------------------------------------------------------------------
@@ -205,24 +188,6 @@ def test_what_is_there_is_not_run_again_and_a_longer_sweep_adds_to_it(file, monk
     assert (file.parent / "results.jsonl").read_bytes() == whole
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "shown"),
-    [
-        ('{"model"', '{"model', "line 1 is not JSON: "),
-        ('"losses"', '"loss"', "has a damaged run: 'losses'"),
-    ],
-)
-def test_a_damaged_line_is_named(file, old, new, shown):
-    file.write_text(SMALL.replace("[3, 4]", "[3]"))
-    run_here(file)
-    path = file.parent / "results.jsonl"
-    path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(sweep.SweepError) as caught:
-        sweep.outcomes(sweep.read(file))
-    assert str(path) in str(caught.value)
-    assert shown in str(caught.value)
-
-
 def test_one_sweep_at_a_time_writes_and_others_read(file):
     found, seen = sweep.read(file), []
 
@@ -271,25 +236,6 @@ def test_a_best_rate_at_an_end_widens_the_sweep_until_it_is_inside(file):
     (only,) = sweep.read(file.with_name("judged.toml")).settings
     assert (only.training.learning_rate, only.training.seed) == (0.005, 5)
     assert only.config.post_scale == "constant"
-
-
-def test_each_variant_is_widened_by_itself_and_the_command_runs_what_is_added(file):
-    text = CHOOSING.replace("[0.01, 0.001]", "[0.02, 0.01]").replace("[3, 4]", "[3]")
-    file.write_text(text.replace("[variants.note]", "[variants.note]\ngain_rate = 2.0"))
-    for setting in sweep.read(file).settings:
-        of_note = (setting.variant == "note") == (setting.training.learning_rate == 0.02)
-        line = {**setting.identity(), "final_loss": 1.0 + of_note}
-        _files.append(file.parent / "results.jsonl", line)
-    added = [(one.variant, one.training.learning_rate) for one in sweep.read(file).settings[4:]]
-    assert added == [("baseline", 0.04), ("note", 0.005)]
-    (file.parent / "results.jsonl").unlink()
-    with ThreadPoolExecutor(1) as pool:
-        finished = sweep.run_file(file, executor=pool)
-    assert sweep.read(file).settings == tuple(outcome.setting for outcome in finished)
-    rates = sweep.best_rates(sweep.read(file))
-    for variant, rate in rates.items():
-        tried = [s.training.learning_rate for s, _ in finished if s.variant == variant]
-        assert min(tried) < rate < max(tried) or rate == 0.64
 
 
 # --- executors and kills -------------------------------------------------------------------------
@@ -364,34 +310,3 @@ def alive(process):
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def test_a_run_takes_one_thread(file, monkeypatch):
-    threads = []
-
-    def seen(*arguments, **options):
-        threads.append(torch.get_num_threads())
-        return train_model(*arguments, **options)
-
-    monkeypatch.setattr(sweep, "train_model", seen)
-    torch.set_num_threads(2)
-    run_here(file)
-    assert threads == [1] * 8
-
-
-# --- on other devices ----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_processes_of_torchrun_train_one_model(file):
-    more = "\n[variants.encoder]\ncausal = false\n[variants.clipped]\nclip = 0.1\n"
-    file.write_text(file.read_text() + more)
-    together = copied(file, "together")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += ["-m", "experiments", "sweep", str(together)]
-    subprocess.run(command, check=True, timeout=600)
-    runs = [sweep.outcomes(sweep.read(together)), run_here(file)]
-    assert len(results.read(sweep.read(together).results)) == len(sweep.read(file).settings) == 16
-    for (_, shared), (_, alone) in zip(*runs, strict=True):
-        np.testing.assert_allclose(shared.losses, alone.losses, rtol=1e-4)
-        assert shared.validation_loss == pytest.approx(alone.validation_loss, rel=1e-4)

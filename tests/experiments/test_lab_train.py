@@ -165,26 +165,6 @@ def test_what_cannot_be_read_or_trained_is_refused(config, changed, message):
         train(config, replace(SHORT, **changed), TEXT)
 
 
-@pytest.mark.filterwarnings("ignore")  # the compiler has its own
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"autocast": True},
-        pytest.param({"compile": True}, marks=pytest.mark.slow),  # a minute of compiler
-    ],
-)
-@pytest.mark.parametrize("config", [{}, {"cosine": True, "learned_scale": True}, {"law": "log"}])
-def test_rounded_or_compiled_it_is_nearly_the_same_run(config, changed):
-    config = replace(TINY, positions="rotary", **config)
-    training = replace(SHORT, lengths=[16, 32], record_attention=True)
-    plain, run = (train(config, replace(training, **more), TEXT) for more in ({}, changed))
-    tolerance = 1e-2 if "autocast" in changed else 1e-4
-    for name in ("losses", "validation_loss", "readings", "spreads", "branch_ratios"):
-        one, other = getattr(run, name), getattr(plain, name)
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
-    assert (run.losses != plain.losses).any() or "compile" in changed
-
-
 # --- runs that go wrong --------------------------------------------------------------------------
 
 
@@ -272,30 +252,3 @@ def test_weights_and_their_gradients_tell_what_the_interception_finds():
             found = found + (entry.bias * entry.bias.grad)[:8].reshape(2, -1).sum(-1)
             expected = found.detach().numpy()
             np.testing.assert_allclose(row[1, layer], expected, rtol=1e-9, atol=1e-15)
-
-
-def test_recording_the_scale_changes_no_number():
-    with_it = train(TINY, replace(SHORT, record_scale=True), TEXT)
-    without = train(TINY, SHORT, TEXT)
-    np.testing.assert_array_equal(with_it.losses, without.losses)
-    assert with_it.validation_loss == without.validation_loss
-    assert without.norms is without.slopes is without.scale_samples is None
-
-
-def test_a_factor_at_the_start_multiplies_the_logits():
-    training = replace(SHORT, steps=1, record_attention=True, precision="float64")
-    plain, larger = (
-        train(replace(TINY, start_factor=factor), training, TEXT) for factor in (1.0, 4.0)
-    )
-    assert larger.spreads[0, 0] == pytest.approx(4.0 * plain.spreads[0, 0], rel=1e-12)
-
-
-def test_what_decay_takes_away_is_the_sum_of_rates_times_decay():
-    linear = Descent(steps=100, learning_rate=0.5, decay="linear", weight_decay=0.1)
-    assert linear.decayed == pytest.approx(0.5 * 0.1 * 50.5)
-    model, start = torch.nn.Linear(3, 3, bias=False), 5.0
-    torch.nn.init.constant_(model.weight, start)
-    slow = Descent(steps=100, learning_rate=1e-3, decay="linear", weight_decay=10.0)
-    for _ in descend(model, slow, repeat(None), lambda model, _: 0.0 * model.weight.sum()):
-        pass
-    assert math.log(start / model.weight[0, 0].item()) == pytest.approx(slow.decayed, rel=0.01)

@@ -5,15 +5,13 @@ By hand is one query at a time in NumPy, from the formula and what the label mea
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from attnlib.auditing import CODES
-from experiments.lab import data, fields
-from experiments.lab.model import Config
+from experiments.lab import fields
 from experiments.museum import EXHIBITS, __main__, audits, costs, unseen
 from experiments.museum.exhibits import LABELS
 from experiments.records import load
@@ -128,20 +126,6 @@ def test_a_wrong_backward_pass_has_the_right_output_and_the_gradients_by_hand(ex
     assert not any(torch.allclose(*both, rtol=1e-3) for both in zip(found, meant, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "printed", "tolerance"),
-    [
-        ("vllm-48623", lambda e: math.sqrt(e.found / e.expected), 1.2772588722239782, 1e-15),
-        ("atlas-342", lambda e: e.found / e.expected, 1.6314, 5e-5),
-        ("tt-metal-56789", lambda e: e.found, 0.289, 5e-4),
-        ("megatron-bridge-4155", lambda e: e.found / e.right, 1.414, 5e-4),
-        ("ollama-13893", lambda e: e.found**-2, 576, 1e-9),
-    ],
-)
-def test_a_number_that_a_thread_prints_is_the_one_on_the_label(name, number, printed, tolerance):
-    assert number(NAMES[name]) == pytest.approx(printed, abs=tolerance)
-
-
 # --- the record -----------------------------------------------------------------------------------
 
 
@@ -202,30 +186,3 @@ def test_a_report_that_was_missed_is_found_as_recorded_and_the_right_version_pas
     assert {**found, "said": None} == {**recorded, "said": None}
     assert found["found"]
     assert not found["alarms"]
-
-
-@pytest.fixture(scope="module")
-def small():
-    """A model of a few steps, and what measures it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costs, "CONFIG", Config(width=16, depth=2, head_size=8, sequence=16))
-        patch.setattr(costs, "TRAINING", replace(costs.TRAINING, steps=4))
-        patch.setattr(costs, "WINDOWS", 3)
-        patch.setattr(data, "load", lambda name: data.embedded(4096))
-        yield costs.Trained()
-
-
-@pytest.mark.parametrize(
-    ("name", "how"),
-    [
-        ("vllm-48621", "as a multiplier"),
-        ("megatron-bridge-4155", "as a multiplier"),
-        ("keras-23038", "as it is"),
-        ("vllm-metal-665", "no: the model does not have what is meant"),
-        ("executorch-21749", "no: at the model's calls nothing differs"),
-    ],
-)
-def test_a_fault_is_met_or_not(small, name, how):
-    found = small.met(NAMES[name])
-    assert found["met"] == how
-    assert ("cost" in found) == (not how.startswith("no"))

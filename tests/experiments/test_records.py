@@ -84,15 +84,6 @@ def work(computed):
 MADE = {"command": "python -m x", "settings": {"seed": 1, "ns": (2, 3)}, "made": {"numpy": "2"}}
 
 
-def test_a_recorder_says_how_to_make_it_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "RECORDED", tmp_path)
-    made = records.recorded("starts", work([]), {"seed": 1}, "torch", threads=2)
-    assert load("starts") == made
-    assert (made.command, made.settings) == ("python -m experiments.starts", {"seed": 1})
-    assert {"numpy", "scipy", "torch"} < set(made.made)
-    assert made.made["threads"] == 2
-
-
 def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
     path = tmp_path / "new" / "record.json"
     whole = resume(path, work(computed := []), **MADE)
@@ -119,33 +110,3 @@ def test_what_was_made_otherwise_is_made_again(tmp_path, key):
     resume(path, work([]), **MADE)
     resume(path, work(computed := []), **{**MADE, key: "other" if key == "command" else {}})
     assert computed == [2, 3, 5]
-
-
-WRONG = [
-    (b"{", "Expecting property name"),
-    (b"{}", "'entries'"),
-    (b"[]", "list indices must be integers"),
-    ({"more": 1}, "Record.__new__() got an unexpected keyword argument 'more'"),
-    ({"entries": [{"at": {"n": 1}, "found": 1}] * 2}, "two entries are of the same"),
-]
-
-
-@pytest.mark.parametrize(("damage", "shown"), WRONG, ids=[shown for _, shown in WRONG])
-def test_a_file_that_is_no_record_is_named(tmp_path, damage, shown):
-    path = tmp_path / "record.json"
-    resume(path, work([]), **MADE)
-    table = json.loads(path.read_bytes())
-    path.write_bytes(
-        json.dumps({**table, **damage}).encode() if isinstance(damage, dict) else damage
-    )
-    with pytest.raises(ValueError, match=rf"record\.json is not a record: {re.escape(shown)}"):
-        load(path)
-    with pytest.raises(ValueError, match=r"record\.json is not a record"):
-        resume(path, work([]), **MADE)
-
-
-def test_what_is_not_finite_is_not_written(tmp_path):
-    path = tmp_path / "t.json"
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        resume(path, [({"n": 1}, lambda: float("nan"))], **MADE)
-    assert not path.exists()

@@ -13,28 +13,10 @@ import pytest
 
 from attnlib import _files
 from experiments import work_queue
-from experiments.work_queue import PLAN, Piece, QueueError
+from experiments.work_queue import PLAN, QueueError
 
 HERE = work_queue.ROOT
 
-SWEEP = """\
-results = "../recorded/training/{name}.jsonl"
-corpus = "embedded"
-{more}
-
-[model]
-width = 8
-head_size = 4
-depth = 1
-sequence = 16
-
-[training]
-batch = 2
-steps = 20
-validation_windows = 10
-losses_every = 20
-"""
-RATES = 'seeds = [5]\nwiden = "final_loss"\n[grid]\nlearning_rate = [0.02, 0.01]'
 PIECES = """\
 [[pieces]]
 recorder = "experiments.squares"
@@ -181,38 +163,3 @@ def test_it_runs_in_order_survives_kills_and_collects_every_line(checkout):
     assert last[1].split()[:4] == ["experiments.squares", "30", "of", "30"]
     assert last[2].split()[:5] == ["next", "experiments.missing", "0", "of", "1"]
     assert last[-2:] == ["0.5 hours of one core are left.", "cut    2.0 hours: fourth powers"]
-
-
-def test_a_sweep_takes_the_rates_of_the_one_before(tmp_path):
-    folder = (tmp_path / PLAN).parent
-    folder.mkdir(parents=True)
-    (folder / "rates.toml").write_text(SWEEP.format(name="rates", more=RATES))
-    more = 'seeds = [0, 1]\nrates = "rates.toml"'
-    (folder / "judged.toml").write_text(SWEEP.format(name="judged", more=more))
-    rates, judged = Piece(1.0, sweep="rates.toml"), Piece(1.0, sweep="judged.toml")
-    assert work_queue.state(tmp_path, judged).total is None
-    for piece in rates, judged:
-        work_queue._run(tmp_path, piece)
-        state = work_queue.state(tmp_path, piece)
-        assert state.done == state.total
-        assert state.hours_left == 0.0
-    tried = lines(tmp_path, "training/rates")
-    best = min(tried, key=lambda line: line["final_loss"])["training"]["learning_rate"]
-    assert {one["training"]["learning_rate"] for one in lines(tmp_path, "training/judged")} == {
-        best
-    }
-
-
-def test_a_wrong_plan_is_left_again_with_every_line(checkout):
-    plan = checkout / PLAN
-    right = plan.read_text()
-    for text in (right.replace("hours", "houres", 1), right):
-        plan.write_text(text)
-        git(checkout, "commit", "--quiet", "--all", "--allow-empty", "-m", "plan")
-        tree = work_queue.prepare(checkout, at="HEAD")
-        if text != right:
-            _files.append(tree / work_queue.RECORDED / "left.jsonl", {"at": {"n": 1}})
-            with pytest.raises(work_queue.QueueError, match="houres"):
-                work_queue.status(checkout)
-    assert lines(checkout, "left") == [{"at": {"n": 1}}]
-    assert "left" in work_queue.status(checkout)

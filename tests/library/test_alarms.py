@@ -4,16 +4,12 @@ import math
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from attnlib import exact
 from attnlib.probing import Monitor, alarms
 from attnlib.probing.alarms import reasons
-from attnlib.scores import Normal
 from tests.library import foreign
-from tests.library.test_probing import Caller, draw
 
 WELL = {
     "rows": 256,
@@ -40,12 +36,6 @@ def told(columns, count=alarms.WATCHED):
 
 GROWING = {"alpha_to_critical": (0.8, 1.0, 1.21), "largest_logit": (20.0, 25.0, 31.0)}
 FADING = {"alpha_to_critical": 0.49, "largest_weight": (0.055, 0.03, 0.02)}
-
-
-def test_a_small_gain_is_no_nought():
-    [(_, why)] = told(GROWING | {"largest_logit": (0.1, 1.0, 1e3)})
-    assert "A gain of 0.0001 on" in why
-    assert "by 0.01 each" in why
 
 
 @pytest.mark.parametrize(
@@ -114,19 +104,6 @@ def test_even_weights_are_dead_only_after_long(alphas, count, dead):
     assert [name for name, _ in told({"alpha": alphas}, count)] == ["dead head"] * dead
 
 
-def test_what_was_before_the_last_three_steps_counts_for_even_weights_only():
-    assert [name for name, _ in told({"first_weight": (0.1, 0.1, 0.99, 0.99, 0.99)}, 5)] == [
-        "dead head"
-    ]
-    assert told({"alpha_to_critical": (0.5, 1.0, 1.1, 1.3), "largest_logit": 9.0}, 4) == []
-
-
-def test_even_is_nine_tenths_of_all_keys():
-    for n in (16, 256, 4096):
-        at = 1.0 / float(exact.collision_probability(Normal(), alarms.EVEN, n)) / n
-        assert at == pytest.approx(0.9, abs=0.01)
-
-
 # --- the monitor tells them ----------------------------------------------------------------------
 
 
@@ -154,22 +131,3 @@ def test_a_collapse_is_told_once_for_each_head():
     for alarm in collapsed:  # at the first step at which it holds
         assert spreads[alarm.layer, alarm.head, alarm.step] >= alarms.COLLAPSED
         assert spreads[alarm.layer, alarm.head, alarm.step - 1] < alarms.COLLAPSED
-
-
-def test_a_longer_context_at_the_same_alpha_is_diluted():
-    model = Caller().train()
-    with Monitor(model, every=1, rows=64, on_alarm=lambda _: None) as monitor:
-        for n in (128, 512, 2048):
-            model(*(draw(1, 1, n, 64, seed=i) for i in range(3)))
-    assert [(alarm.name, alarm.step) for alarm in monitor.alarms] == [("dilution", 2)]
-
-
-def test_three_alarms_of_a_step_are_warned_of_and_the_others_counted():
-    line = {"layer": "a", "call": 1, "rows": 9, "alpha": np.nan, "largest_logit": 1.0}
-    table = pd.DataFrame([line | {"head": head} for head in range(4)])
-    with pytest.warns(UserWarning, match="^step 5: not finite in a 1 head 0") as caught:
-        (monitor := Monitor(Caller()))._look(table, 5)
-    (warning,) = caught
-    assert str(warning.message).count("not finite in a 1 head") == 3
-    assert str(warning.message).endswith("and 1 more (monitor.alarms has all)")
-    assert len(monitor.alarms) == 4

@@ -1,7 +1,5 @@
 """What is meant: by the configuration, by the census of families, and never by what is audited."""
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
@@ -9,9 +7,8 @@ from typer.testing import CliRunner
 
 from attnlib import cli
 from attnlib.auditing import audit, models
-from attnlib.auditing.meant import meant_by
 from experiments.census import meant
-from experiments.compatibility import given, tiny
+from experiments.compatibility import tiny
 
 IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
 WIDTHS = {
@@ -97,11 +94,6 @@ def test_a_norm_that_is_left_out_is_found(left_out):
     assert finding.expected == f"{named} normalised"
 
 
-def test_a_norm_that_a_setting_turns_off_is_not_meant():
-    for on in (True, False):
-        assert audit(made("Persimmon", qk_layernorm=on), IDS, length=64).passed
-
-
 def test_yarns_factor_is_meant_where_a_layer_rotates():
     model = made("SmolLM3", rope_parameters=YARN, no_rope_layers=[1, 0])
     assert audit(model, IDS, length=64).passed
@@ -109,16 +101,6 @@ def test_yarns_factor_is_meant_where_a_layer_rotates():
     (finding, *same) = audit(model, IDS, length=64).findings
     assert {one.where for one in (finding, *same)} == {"layers.0.self_attn"}
     assert finding.evidence.startswith("0.6853 times what was meant")  # 1/(.1 log 8 + 1)²
-
-
-class OfNobody(nn.Module):
-    config = None
-
-
-def test_what_neither_says_is_not_known():
-    found, said = meant_by(OfNobody(), 64)
-    assert found is None
-    assert said.startswith("neither the configuration nor the census")
 
 
 def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
@@ -135,22 +117,6 @@ def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
     monkeypatch.setattr(cli.model, "load", lambda *_, **__: (None, model))
     result = CliRunner().invoke(cli.app, ["audit", "of nobody"])
     assert result.exit_code == cli.audit.NOT_KNOWN, result.output
-
-
-def test_no_kernel_is_compiled_that_nobody_uses(monkeypatch):
-    compiled = []
-    monkeypatch.setattr(torch, "compile", lambda *given, **named: compiled.append(given))
-    report = audit(tiny("Llama"), given("Llama", False), length=64)
-    assert compiled == []
-    assert not any("flex" in fact for fact in report.facts)
-
-
-def test_the_threads_are_as_before():
-    before = torch.get_num_threads()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        audit(tiny("Llama"), IDS, length=64)
-    assert torch.get_num_threads() == before
 
 
 def test_a_passing_report_of_a_model_has_three_lines():

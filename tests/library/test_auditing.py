@@ -18,7 +18,6 @@ from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
 from experiments.museum import attention as museum
 from experiments.museum import faults
-from experiments.museum.audits import UNREACHED
 
 
 @pytest.fixture(autouse=True)
@@ -108,16 +107,6 @@ def attended(policy, causal):
     return attention
 
 
-@pytest.mark.parametrize("name", ["yarn", "llama_4"])
-def test_a_law_that_begins_beyond_the_length_is_asked_of_one_query(name):
-    (finding,) = audit(
-        functional.scaled_dot_product_attention, d=32, expected=name, length=64
-    ).findings
-    assert finding.code == "law"
-    assert "PyTorch's default" in finding.evidence
-    assert audit(attended(POLICIES[name], True), d=32, expected=name, length=64).passed
-
-
 def test_a_law_in_n_is_named_and_asked_row_by_row():
     scale = audit(attended(POLICIES["ssmax"], True), d=64, length=256).scale
     assert scale.law == "ssmax"
@@ -130,24 +119,6 @@ def test_a_law_in_n_is_named_and_asked_row_by_row():
     later, asked = POLICIES["yarn"].with_constants(train_length=2.0**16), set()
     audit(lambda q, k, v: asked.add(len(k[0, 0])) or plain(q, k, v), d=8, expected=later, length=32)
     assert max(asked) == 2**17  # and no more than memory holds
-
-
-def test_what_is_seen_is_said():
-    def seeing(rule):
-        def attention(q, k, v):
-            place = torch.arange(k.shape[2])
-            return plain(q, k, v, rule(place[-q.shape[2] :, None], place))
-
-        return audit(attention, d=32, length=32)
-
-    said = {
-        "all keys": lambda i, j: i + j >= 0,
-        "the keys up to its own": lambda i, j: j <= i,
-        "8 to 8 of 16 keys": lambda i, j: (i - j) % 2 == 0,
-        "2 to 16 of 16 keys": lambda i, j: j <= i | 1,  # pairs: no key more
-    }
-    for words, rule in said.items():
-        assert seeing(rule).facts["sees"] == words
 
 
 def sunk(sink, factor=1.0, dtype=torch.float32):
@@ -209,17 +180,6 @@ def test_what_explains_a_number_is_said(found, reason):
     ratio, _, told = finding.evidence.partition(" times what was meant: ")
     assert float(ratio) == pytest.approx(8 * found, rel=1e-3)
     assert told == reason
-
-
-@pytest.mark.parametrize("only", ["q", "k"])
-def test_half_a_cosine_is_found(only):
-    def attention(q, k, v):
-        q = functional.normalize(q, dim=-1) if only == "q" else q
-        k = functional.normalize(k, dim=-1) if only == "k" else k
-        return (q @ k.mT).softmax(-1) @ v
-
-    codes = {found.code: found.found for found in audit(attention, d=64, length=64).findings}
-    assert codes["cosine"] == f"only {only} normalised"
 
 
 kernel = functional.scaled_dot_product_attention
@@ -387,23 +347,6 @@ def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     assert family in ("Gemma2", "GptOss", "T5") or "eager beside sdpa" in report.facts
 
 
-def test_latent_attention_has_the_factor_of_yarn_in_its_scale():
-    rotary = {"rope_theta": 1e4, "rope_type": "yarn", "factor": 4.0, "mscale": 1.0}
-    rotary |= {"original_max_position_embeddings": 16, "mscale_all_dim": 0.5}
-    model = tiny("DeepseekV3", rope_parameters=rotary)
-    report = audit(model, IDS, length=64)
-    assert report.passed, report
-    found = report.parts["layers.0.self_attn"].scale.interval.value
-    assert found == pytest.approx((0.05 * math.log(4.0) + 1.0) ** 2 / 12**0.5, rel=1e-4)
-    model.layers[1].self_attn.scaling *= 1.5
-    assert {one.code for one in audit(model, IDS, length=64).findings} == {"scale"}
-
-
-@pytest.mark.parametrize("family", UNREACHED[:2])
-def test_a_family_that_writes_attention_out_is_audited_too(family):
-    assert audit(tiny(family), IDS, length=64).passed
-
-
 def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing():
     told = {"rope_theta": 1e4, "rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4}
     told |= {"original_max_position_embeddings": 16, "long_factor": [1.0] * 4}
@@ -448,16 +391,6 @@ def test_a_configured_scale_that_is_not_used_is_found_by_layer():
     assert {one.where for one in others} <= {"layers.1.self_attn"}
 
 
-def test_a_scale_applied_before_attention_is_seen_in_the_length_of_the_queries():
-    model = tiny("OPT")
-    for layer in model.decoder.layers:
-        layer.self_attn.scaling = 1.0  # q is no longer scaled, and attention does not scale either
-    report = audit(model, IDS, length=64)
-    assert {one.code for one in report.findings} == {"scale"}
-    assert report.findings[0].found == "1"
-    assert "scores are not scaled" in report.findings[0].evidence
-
-
 # --- bad input -----------------------------------------------------------------------------------
 
 
@@ -478,18 +411,6 @@ def test_a_callable_that_cannot_be_audited_is_named_in_a_line(attention, message
 # --- one question at a time ----------------------------------------------------------------------
 
 
-def test_logits_that_are_clamped_on_one_side_have_no_one_scale():
-    def clamped(q, k, v):
-        return (q @ k.mT / 8.0).clamp(min=0.0).softmax(-1) @ v
-
-    report = audit(clamped, d=64, expected=0.125, length=32)
-    law = {one.code: one for one in report.findings}["law"]
-    assert law.expected == "one scale for all products"
-    low, _, high = law.found.split(" ")[:3]
-    assert float(low) == pytest.approx(0.0, abs=1e-6)
-    assert float(high) == pytest.approx(0.125, rel=1e-3)
-
-
 def test_heads_with_scales_of_their_own_are_told_and_found_where_one_is_meant():
     def attention(q, k, v):
         return (q @ k.mT * torch.tensor([0.1, 0.2])[:, None, None]).softmax(-1) @ v
@@ -502,30 +423,3 @@ def test_heads_with_scales_of_their_own_are_told_and_found_where_one_is_meant():
     report = audit(attention, d=32, expected=0.1, length=32)
     found = {one.code: one.evidence for one in report.findings}
     assert found["heads"] == "0.1, 0.2"
-
-
-def test_a_mask_of_numbers_need_not_be_taken_and_heads_may_share():
-    def hides(q, k, v, attn_mask=None):
-        if attn_mask is not None and attn_mask.dtype != torch.bool:
-            raise TypeError("True or False")
-        return plain(q, k, v, attn_mask), None  # as modules do, with weights or without
-
-    report = audit(hides, d=32, expected=32**-0.5, heads=4, key_heads=2, length=32)
-    assert report.passed, report
-    assert report.facts["a mask of numbers"] == "not taken"
-    assert report.facts["a mask of True and False"] == "True: seen"
-    for kind in ("keys", "values"):
-        assert report.facts[f"head of {kind} of each head"] == "0, 0, 1, 1"
-
-
-@pytest.mark.parametrize(
-    ("attention", "options", "message"),
-    [
-        (plain, {}, "d, the size of q and k, must be given"),
-        (plain, {"d": 32, "dtype": "float32"}, "dtype must be of dtype"),
-        ("plain", {"d": 32}, "attention must be callable, got a str"),
-    ],
-)
-def test_what_an_audit_needs_is_named(attention, options, message):
-    with pytest.raises(TypeError, match=message):
-        audit(attention, **options)

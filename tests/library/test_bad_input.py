@@ -33,16 +33,6 @@ def assert_refused(name, shown, function, *arguments, **named):
     assert "\n" not in message, message
 
 
-def assert_all_refused(name, cases, call):
-    """Assert that `call` refuses each value; a case is the value and what the message shows."""
-    for value, shown in cases:
-        try:
-            assert_refused(name, shown, call, value)
-        except BaseException as error:
-            error.add_note(f"with {name}={value!r:.80}")
-            raise
-
-
 def result_or_refusal(function, *arguments):
     """Return the result, or None when the input is refused; a warning is an error."""
     with warnings.catch_warnings():
@@ -242,14 +232,6 @@ def test_scales_and_keys_that_do_not_broadcast_are_refused():
             assert_refused("alpha and n must broadcast", "(2,)", function, **mismatched)
 
 
-def test_what_memory_does_not_hold_is_refused():
-    rng = np.random.default_rng(0)
-    for law in (Normal(), DotProduct(4), Cosine(4)):
-        assert_refused("rows and n", f"n={2**40}", law.sample, rng, 2**10, 2**40)
-    told = {"rows": 2, "seed": 0}
-    assert_refused("n", f"n={2**52}", sampling.sample, Normal(), 2**52, np.mean, **told)
-
-
 # --- whatever is accepted ------------------------------------------------------------------------
 
 any_float = st.floats()
@@ -276,16 +258,3 @@ def test_functions_of_scores_refuse_or_return_finite_numbers(function, s, finite
     result = result_or_refusal(function, finite, alpha)
     assert (result is None) == (not 0.0 <= alpha < np.inf)
     assert result is None or np.isfinite(result).all()
-
-
-@given(d=any_of(1, 2, 3, 50, 51, 2**53) | st.integers(1, 2**53), s=any_array, alpha=alphas)
-def test_laws_refuse_or_return_numbers(d, s, alpha):
-    for law in (Normal(), DotProduct(d), Cosine(max(d, 3))):
-        result = result_or_refusal(law.logpdf, s)
-        assert (result is None) == np.isnan(s).any()
-        assert result is None or not np.isnan(result).any()
-    for law in (Normal(), DotProduct(d)):
-        for function in (law.log_mgf, law.log_mgf_ratio):
-            result = result_or_refusal(function, alpha)
-            assert (result is None) == (not 0.0 <= alpha < np.inf)
-            assert result is None or result >= 0.0

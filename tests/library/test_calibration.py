@@ -1,7 +1,6 @@
 """Scale gradients, fits and needles: against differences, closed forms and models that we know."""
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,12 @@ import torch
 from scipy import stats
 from torch import nn
 from torch.nn import functional
-from torch.nn.attention.flex_attention import flex_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from attnlib.calibration import fit_scales, needles, repeated_tokens, scale_gradient
-from attnlib.calibration.answer import Recommendation
+from attnlib.calibration import fit_scales, needles, scale_gradient
 from attnlib.calibration.passes import own_loss, read
 from attnlib.policies import POLICIES
-from attnlib.probing import probe
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {**SIZES, "intermediate_size": 48, "max_position_embeddings": 64}
@@ -177,26 +173,6 @@ def test_the_model_computes_the_same_bits_and_its_weights_get_no_gradient():
     assert all(weight.grad is None and weight.requires_grad for weight in model.parameters())
 
 
-def test_heads_that_want_another_scale_are_told_from_the_others():
-    rng = np.random.default_rng(2)
-    rows = [
-        torch.stack([needle_rows(rng, 4.0, 4.0), needle_rows(rng, 2.0, 4.0)]) for _ in range(12)
-    ]
-
-    class Two(nn.Module):
-        def forward(self, scores):
-            key = scores.transpose(0, 1)[..., None]
-            value = torch.zeros_like(key)
-            value[:, :, 0] = 1.0
-            query = torch.ones_like(key[:, :, :1])
-            return functional.scaled_dot_product_attention(query, key, value, scale=1.0)
-
-    found = scale_gradient(Two(), rows, found_loss)
-    larger, smaller = found.wanting()
-    assert larger.tolist() == [[0, 1]]
-    assert smaller.size == 0
-
-
 ONES = torch.ones(2, 3)
 
 
@@ -220,33 +196,6 @@ def unfollowed(model, rows):
 def test_bad_input_is_refused_by_name(call, says):
     with pytest.raises(ValueError, match=says):
         call()
-
-
-@pytest.mark.parametrize("given", [ONES, ONES.numpy(), {"input_ids": ONES}, "text", 1])
-def test_one_batch_in_place_of_a_list_is_refused(given):
-    model, lists = OneHead(), [ONES, ONES]
-    for name, call in {
-        "batches": lambda: scale_gradient(model, given, found_loss),
-        "train": lambda: fit_scales(model, given, lists, loss=found_loss),
-        "test": lambda: fit_scales(model, lists, given, loss=found_loss),
-        "texts": lambda: needles(model, given, "previous"),
-    }.items():
-        with pytest.raises(TypeError, match=rf"{name} must be a list of .* give \[batch\]"):
-            call()
-
-
-def test_batches_whose_heads_lie_in_the_first_axis_are_refused_if_unequal():
-    class Flat(nn.Module):
-        def forward(self, x):
-            return functional.scaled_dot_product_attention(x, x, x)
-
-    xs = [torch.randn(size, 5, 4) for size in (8, 4, 8)]
-    for call in (
-        lambda: scale_gradient(Flat(), xs, squared),
-        lambda: fit_scales(Flat(), xs[:1], xs[1:], loss=squared, per="head"),
-    ):
-        with pytest.raises(ValueError, match=r"of 8 heads in one and of 4 .* \(batch · heads, n"):
-            call()
 
 
 def square(model, x):
@@ -328,24 +277,6 @@ def test_attention_that_cannot_be_reached_is_named():
         scale_gradient(nn.Linear(32, 2).double(), [x], square)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_flex_attention_on_a_cpu_is_named_for_what_it_is():
-    [ids] = texts(1)
-    model = tiny("Llama", "flex_attention").float()
-    with pytest.raises(RuntimeError, match=r"self_attn attends by a kernel .*'sdpa' has one"):
-        scale_gradient(model, [ids])
-
-    class Flex(nn.Module):
-        def forward(self, x):
-            return flex_attention(x, x, x)
-
-    nested = "measured no attention in Sequential.* flex_attention is another kernel"
-    model = nn.Sequential(Flex())
-    with pytest.raises(RuntimeError, match=nested), probe(model):
-        model(torch.randn(1, 2, 128, 16))
-    torch._dynamo.reset()
-
-
 # --- fits ----------------------------------------------------------------------------------------
 
 
@@ -362,22 +293,6 @@ def test_the_best_factor_of_a_needle_is_found_within_its_interval():
     low, high = np.transpose(ends)
     error = (high - low).mean() / 2.0 / stats.t.ppf(0.975, 7)
     assert 0.5 < ((low + high) / 2.0).std(ddof=1) / error < 2.0
-
-
-def test_a_text_that_says_when_to_stop_is_not_fitted_to():
-    rng, fitted = np.random.default_rng(0), []
-    rows = [needle_rows(rng, 2.0, 3.0) for _ in range(6)]
-
-    def seen(model, text):
-        if torch.is_grad_enabled():
-            fitted.append(next(i for i, one in enumerate(rows) if one is text))
-        return found_loss(model, text)
-
-    fit_scales(OneHead(), rows[:4], rows[4:], loss=seen, steps=2, law="log")
-    assert set(fitted) == {0, 1, 2}
-    fit_scales(OneHead(), rows[:4], rows[4:], loss=seen, steps=2)  # one number: no need
-    assert set(fitted) == {0, 1, 2, 3}
-    assert fit_scales(OneHead(), rows[:2], rows[4:], loss=found_loss).interval is not None
 
 
 def test_a_calibrated_head_is_left_alone():
@@ -536,31 +451,6 @@ def test_a_checkpoint_outside_transformers_has_the_same_gradient(kind):
     np.testing.assert_allclose(fits[0].after, fits[1].after, rtol=1e-9)
 
 
-def test_attention_under_no_grad_is_named():
-    model, xs = packed()
-    forward = model[1].forward
-    model[1].forward = torch.no_grad()(forward)
-    with pytest.raises(RuntimeError, match=r"^1 attends under torch\.no_grad"):
-        scale_gradient(model, xs[:1], squared)
-
-
-@pytest.mark.filterwarnings("ignore")  # the compiler has its own
-def test_compiled_blocks_run_as_they_are_written():
-    model, xs = packed()
-    expected = scale_gradient(model, xs[:2], squared)
-    model[0] = torch.compile(model[0], backend="eager")
-    model[1].compile(backend="eager")
-    squared(model, xs[0])
-    found = scale_gradient(model, xs[:2], squared)
-    np.testing.assert_allclose(found.samples, expected.samples, rtol=1e-12)
-    with warnings.catch_warnings(record=True) as caught, probe(model) as report:
-        warnings.simplefilter("always")
-        model(xs[0])
-    assert len(report.table()) == 8
-    assert not [one for one in caught if "not measured" in str(one.message)]
-    torch._dynamo.reset()
-
-
 def test_three_heads_with_a_wrong_scale_are_put_right():
     """A model is to say what it said before three of its heads were changed."""
     model = tiny("Llama", "sdpa")
@@ -580,39 +470,6 @@ def test_three_heads_with_a_wrong_scale_are_put_right():
     assert fit.recommended
     assert fit.after.mean() - right < 0.1 * (fit.before.mean() - right)
     np.testing.assert_allclose(fit.factor(24)[1], [1 / 1.3, 1 / 1.3, 1 / 1.3, 1.0], atol=0.08)
-
-
-@pytest.mark.parametrize("per", ["model", "head"])
-def test_a_fit_does_not_depend_on_the_unit_of_the_loss(per):
-    model, xs = packed()
-    fits = [
-        fit_scales(model, xs[:4], xs[4:], loss=lambda m, x, c=c: c * squared(m, x), per=per)
-        for c in (1.0, 0.1, 0.01, 0.001)
-    ]
-    assert fits[0].factor(9).min() < 0.5
-    for fit in fits[1:]:
-        np.testing.assert_allclose(fit.factor(9), fits[0].factor(9), rtol=1e-3)
-
-
-def test_a_fit_says_when_its_factor_is_outside_its_interval():
-    rows = [needle_rows(np.random.default_rng(seed), 4.0, 2.0) for seed in range(6)]
-    short, full = (
-        fit_scales(OneHead(), rows[:3], rows[3:], loss=found_loss, steps=steps) for steps in (1, 12)
-    )
-    assert short.factor(64)[0, 0] > 1.001 * short.interval[1]
-    for text in (
-        str(short),
-        str(Recommendation(64, scale_gradient(OneHead(), rows, found_loss), short)),
-    ):
-        assert "lies outside its interval" in text
-    assert "interval" not in str(full)
-
-
-def test_a_fit_is_json():
-    rng = np.random.default_rng(5)
-    rows = [needle_rows(rng, 2.0, 3.0) for _ in range(6)]
-    fit = fit_scales(OneHead(), rows[:4], rows[4:], loss=found_loss, steps=2)
-    assert '"recommended"' in fit.to_json()
 
 
 def test_a_model_of_transformers_has_its_own_loss():
@@ -662,30 +519,3 @@ def test_statistics_are_those_of_the_rows_written_out():
     assert row["weight"] == pytest.approx(p[:, 0].mean(), rel=1e-5)
     reach = np.exp((logits[:, 0] - np.log(np.exp(others).mean(axis=1))).mean())
     assert row["reach"] == pytest.approx(reach, rel=1e-5)
-
-
-def test_targets_of_repeated_tokens_are_the_tokens_that_follow():
-    from attnlib.calibration.needles import _repeated
-
-    [ids] = repeated_tokens(50, 8, 1)
-    first = torch.tensor([[7]])
-    ids = torch.cat([first, ids], dim=1)
-    [places] = _repeated(ids)
-    assert places.tolist() == [-1] * 5 + [2, 3, 4, 5]
-    assert [int(ids[0, at]) for at in places[5:8]] == ids[0, 6:9].tolist()
-
-
-def test_what_the_loss_does_not_reach_has_the_derivative_zero():
-    class Logs(nn.Module):
-        logged = True
-
-        def forward(self, x):
-            self.weights = (x @ x.mT).softmax(-1) @ x if self.logged else None
-            return functional.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])
-
-    model = nn.Sequential(nn.Linear(8, 8), Logs())
-    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
-    found = scale_gradient(model, [x], lambda model, x: model(x).square().mean()).value
-    model[1].logged = False
-    expected = scale_gradient(model, [x], lambda model, x: model(x).square().mean()).value
-    np.testing.assert_array_equal(found, expected)

@@ -79,13 +79,6 @@ def test_one_policy_by_name():
         assert alpha == pytest.approx(float(POLICIES["yarn"].alpha(n, 64)), rel=1e-3)
 
 
-def test_policies_without_a_name_are_listed():
-    lines = run("policies").output.splitlines()
-    assert [line.split()[0] for line in lines] == list(POLICIES)
-    formulas = {name: policy.formula for name, policy in POLICIES.items()}
-    assert json.loads(run("policies", "--json").output) == formulas
-
-
 def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
     result = run(*SCALE, "--all")
     assert result.exit_code == 0
@@ -105,34 +98,6 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
     assert "In PyTorch" not in few
 
 
-@pytest.mark.parametrize("law", ["normal", "cosine", "dot-product"])
-def test_scale_prints_ten_rules_unless_asked_for_all(law):
-    result = run(*SCALE, "--law", law, "--causal")
-    lines = result.output.splitlines()
-    assert max(map(len, lines)) <= 80
-    names = [line.split()[0].rstrip("*") for line in lines if " · " in line]
-    assert len(names) == 10
-    assert "at the last query" in result.output
-    assert f"With --all, all {len(POLICIES)} policies" in result.output
-    answer = json.loads(run(*SCALE, "--law", law, "--causal", "--json").output)
-    assert [line["name"] for line in answer["criteria"] + answer["policies"]] == names
-    every = json.loads(run(*SCALE, "--law", law, "--causal", "--all", "--json").output)
-    for kind in ("criteria", "policies"):
-        assert all(line in every[kind] for line in answer[kind])
-
-
-def test_scale_loads_only_what_it_needs():
-    heavy = {"torch", "sympy", "scipy.stats", "scipy.optimize", "pandas", "rich", "matplotlib"}
-    code = (
-        "import sys; from attnlib.cli import app; app(sys.argv[1:], standalone_mode=False); "
-        f"print(*({heavy} & set(sys.modules)))"
-    )
-    written = subprocess.run(
-        [sys.executable, "-c", code, *SCALE], capture_output=True, text=True, check=True
-    )
-    assert written.stdout.splitlines()[-1] == ""
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -150,11 +115,3 @@ def test_wrong_input_gets_one_line_and_status_two(arguments, said):
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert said in result.stderr
-
-
-def test_without_a_command_there_is_help():
-    result = run()
-    assert result.exit_code == 0
-    for command in ("scale", "policies", "probe", "audit", "calibrate"):
-        assert command in result.output
-        assert run(command, "-h").exit_code == 0

@@ -129,35 +129,6 @@ def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
         assert coarse[name] == pytest.approx(value, rel=3e-11, abs=slack), name
 
 
-@pytest.mark.parametrize(("alpha", "log_n"), [(0.0, 7.0), (1.0, 0.0), (50.0, 30.0)])
-def test_the_rules_for_scores_are_as_fine_and_wide_as_they_say(alpha, log_n):
-    rule = quadrature.normal_nodes(Normal().logpdf, alpha, log_n)
-    s, step = rule.scores, rule.scores[1] - rule.scores[0]
-    assert 1.0 / step == pytest.approx(1.0 / 0.7 + alpha / 0.25, rel=1e-9)
-    lowest, highest = np.sqrt(2.0 * (quadrature.DEPTH + np.array([0.0, 2.0 * log_n])))
-    assert -lowest - step < s[0] <= -lowest
-    assert highest <= s[-1] < highest + step
-    assert rule.weights @ s**4 == pytest.approx(3.0, rel=1e-12)
-    expected = max(1.0, alpha / (1.0 + np.sqrt(2.0 * log_n)))
-    assert rule.smoothness == pytest.approx(expected, rel=1e-15)
-    for d, smoothness in ((99, 1.0), (100, expected)):
-        rule = Cosine(d).quadrature_nodes(alpha * np.sqrt(d), log_n)
-        assert rule.weights @ rule.scores**4 == pytest.approx(3.0 / (d * (d + 2.0)), rel=1e-9)
-        assert rule.smoothness == pytest.approx(smoothness, rel=1e-9)
-
-
-@pytest.mark.parametrize("log_n", [0.0, 30.0])
-@pytest.mark.parametrize("d", [1, 8, 10**5])
-def test_the_rule_for_the_lengths_of_queries_reaches_as_far_as_it_says(d, log_n):
-    rule = quadrature.length_nodes(d, log_n)
-    square = rule.scores**2
-    assert rule.weights @ square**2 == pytest.approx(1.0 + 2.0 / d, rel=1e-13)
-    # log of the density of log r against its maximum: e^{−DEPTH} below, e^{−DEPTH}/n above
-    depth = d / 2.0 * (1.0 + np.log(square) - square)
-    assert -quadrature.DEPTH < depth[0] < -quadrature.DEPTH + 5.0
-    assert -quadrature.DEPTH < depth[-1] + log_n < -quadrature.DEPTH + 8.0
-
-
 class TestLimits:
     @pytest.mark.parametrize("law", LAWS, ids=str)
     def test_one_key_is_certain(self, law):

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from attnlib.extras import brought_by
-
 
 def modules_after(statement):
     code = f"import sys\n{statement}\nprint(*sys.modules)"
@@ -25,13 +23,6 @@ def test_importing_the_library_loads_no_heavy_package(statement):
     assert {"attnlib.rows", "attnlib.scores", "numpy", "scipy"} <= loaded
     heavy = {"torch", "matplotlib", "sympy", "mpmath", "IPython", "typer", "rich", "pandas"}
     assert loaded.isdisjoint(heavy | {"tqdm", "dask", "distributed"})
-
-
-@pytest.mark.parametrize(
-    "statement", ["from experiments.lab import comparison, data, small_models", "import claims"]
-)
-def test_texts_comparisons_and_claims_need_no_torch(statement):
-    assert {"torch", "pooch"}.isdisjoint(modules_after(statement))
 
 
 WANTING = {
@@ -67,9 +58,3 @@ def test_what_is_missing_names_the_extra_that_brings_it(statements):
             rf"{missing}\S* is missing; pip install \"attnlib\[{extra}\]\" brings what this needs"
         )
         assert re.fullmatch(named, line)
-
-
-def test_what_is_missing_without_a_name_is_said_as_it_was():
-    said = pytest.raises(ModuleNotFoundError, match=r"^Could not import X; pip")
-    with said, brought_by("probe"):
-        raise ModuleNotFoundError("Could not import X")

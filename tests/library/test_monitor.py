@@ -1,8 +1,5 @@
 """What a monitor measures in training, and that training does not notice."""
 
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +9,7 @@ from attnlib.probing import Monitor, measure, probe
 from attnlib.probing.monitor import SHOWN
 from attnlib.probing.sample import some_rows
 from tests.library import foreign
-from tests.library.test_probing import Caller, draw
+from tests.library.test_probing import draw
 
 
 def train(model, steps):
@@ -120,26 +117,6 @@ def test_a_trainer_of_transformers_calls_it():
     assert set(monitor.tables[0]["rows"]) == {2 * (foreign.LENGTH - 1)}
 
 
-def test_a_trainer_of_lightning_calls_it(monkeypatch):
-    stand_in = SimpleNamespace(Callback=type("Callback", (), {}))
-    monkeypatch.setitem(sys.modules, "lightning", SimpleNamespace(pytorch=stand_in))
-    monkeypatch.setitem(sys.modules, "lightning.pytorch", stand_in)
-    model = torch.nn.ModuleDict({"net": Caller()}).train()  # Lightning calls no module itself
-    monitor = Monitor(model, every=2)
-    callback = monitor.lightning_callback()
-    callback.on_fit_start(None, None)
-    for step in (11, 12, 13):  # a run that goes on where another was stopped
-        callback.on_train_batch_start(SimpleNamespace(global_step=step), None, None, step)
-        model["net"](*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
-        callback.on_train_batch_end(None, None, None, None, step)
-        model["net"](*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
-    callback.on_fit_end(None, None)
-    assert list(monitor.tables) == [12]
-    assert monitor.tables[12]["layer"].tolist() == ["net"]
-    with pytest.warns(UserWarning, match="has watched no step of ModuleDict"), monitor:
-        model["net"](*(draw(1, 1, 4, 2, seed=i) for i in range(3)))
-
-
 @pytest.mark.slow
 def test_a_compiled_model_is_watched_as_it_is_written():
     torch._dynamo.reset()
@@ -171,18 +148,3 @@ def test_a_sample_is_of_a_few_sequences_and_all_along_their_length(rows, expecte
         assert len(at) == expected[1]
         edges = np.linspace(0, 9, expected[1] + 1).astype(int)
         assert all(low <= j < high for low, j, high in zip(edges, at, edges[1:], strict=False))
-
-
-# --- what it does not take ------------------------------------------------------------------------
-
-
-def test_a_number_of_rows_below_one_is_refused():
-    with pytest.raises(ValueError, match="rows must be from 1"):
-        Monitor(Caller(), rows=-1)
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
-def test_a_model_must_be_one_that_can_be_seen():
-    model = torch.nn.Linear(2, 2).train()
-    with pytest.raises(RuntimeError, match="probe has measured no attention"), Monitor(model):
-        model(torch.ones(1, 2))

@@ -255,13 +255,6 @@ def test_nearly_one_key_has_its_digits():
     assert line["entropy"] == pytest.approx(51 * math.exp(-50.0) / 2, rel=1e-4)
 
 
-def test_keys_far_from_zero_cost_no_digits():
-    q, k, v = qkv(50, 50)
-    with probe(model := Caller()) as report:
-        model(q, k + 100.0, v)
-    assert_same(report, [(q, k + 100.0, v)], rtol=2e-5)
-
-
 # --- attention that writes its softmax out -------------------------------------------------------
 
 
@@ -379,53 +372,3 @@ def test_heads_that_are_flattened_into_the_batch_are_told_apart():
         slopes.append(scale_gradient(model, texts, loss).value)
     pd.testing.assert_frame_equal(*tables)
     np.testing.assert_allclose(*slopes, rtol=1e-5)
-
-
-def filled(logits):
-    logits[..., 0] = 0.5
-    return logits.softmax(-1)
-
-
-WEIGHTS = {
-    "assigned": filled,
-    "filled": lambda logits: logits.masked_fill(logits < 0.0, -5.0).softmax(-1),
-    "over their deviation": lambda logits: (logits / logits.std(-1, keepdim=True)).softmax(-1),
-    "special": lambda logits: torch.special.softmax(logits, -1),
-    "in double": lambda logits: logits.softmax(-1, dtype=torch.float64),
-}
-
-
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_weights_of_logits_that_are_no_scaled_products(name):
-    class Own(nn.Module):
-        def forward(self, x):
-            return WEIGHTS[name](x @ x.mT / 3.0).to(x.dtype) @ x
-
-    x = torch.randn(2, 10, 16, generator=torch.Generator().manual_seed(0))
-    model = Own()
-    with probe(model, theory=False) as report:
-        model(x)
-    expected = WEIGHTS[name](x @ x.mT / 3.0).square().sum(-1).mean()
-    assert report.table()["collision_probability"][0] == pytest.approx(float(expected), rel=1e-5)
-
-
-TALK = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda a: a * torch.ones(10, 10).tril(), "its weights are changed after the softmax"),
-        (lambda a: torch.einsum("bhij,hg->bgij", a, TALK), "its weights meet no values"),
-    ],
-)
-def test_weights_that_change_before_they_meet_values_are_named(change, why):
-    class After(nn.Module):
-        def forward(self, x):
-            functional.scaled_dot_product_attention(x, x, x)
-            return torch.einsum("bhij,bhjd->bhid", change((x @ x.mT).softmax(-1)), x)
-
-    model = After()
-    with pytest.warns(UserWarning, match="not measured"), probe(model, theory=False) as report:
-        model(torch.randn(2, 4, 10, 16))
-    assert any(why in line for line in report.not_measured)

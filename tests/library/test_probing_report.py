@@ -9,8 +9,6 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from scipy import stats
-from scipy.integrate import quad
 from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,8 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attnlib import exact, freezing
 from attnlib.attention import rescale
-from attnlib.probing import DEFINITIONS, RANDOM, measure, probe, random_scores
-from attnlib.probing.random_scores import RandomScores
+from attnlib.probing import DEFINITIONS, RANDOM, measure, probe
 from attnlib.scores import DotProduct
 from tests.library import foreign
 from tests.library.test_probing import Caller, draw
@@ -108,30 +105,6 @@ def test_weights_that_a_module_returns_are_measured_too(train):
     assert report.to_json() == without.to_json()
 
 
-def test_a_module_that_is_used_again_has_a_line_for_each_call():
-    class Shared(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = Caller()
-
-        def forward(self, x):
-            for _ in range(3):
-                x = x + self.layer(x, x, x)
-            return x
-
-    model, x = Shared(), draw(2, 1, 6, 4)
-    with probe(model) as report:
-        model(x)
-        before = report.table()
-        model(x)
-    table = report.table()
-    assert before["rows"].tolist() == [12] * 3
-    assert list(table["layer"]) == ["layer"] * 3
-    assert list(table["call"]) == [0, 1, 2]
-    assert list(table["rows"]) == [24] * 3
-    assert table["alpha"].nunique() == 3
-
-
 def test_another_scale_is_entered_after_the_probe():
     with rescale(alpha=2.0):
         with pytest.raises(RuntimeError, match=r"enter probe first, with probe\(model\) as report"):
@@ -156,11 +129,6 @@ class LinearAttention(nn.Module):
 class KernelAttention(nn.Module):
     def forward(self, x):
         return 2.0 * torch.from_numpy(x.detach().numpy().copy())
-
-
-class ChannelAttention(nn.Module):
-    def forward(self, x):
-        return x * x.mean(1, keepdim=True).sigmoid()
 
 
 class SelfAttention(nn.Module):
@@ -198,44 +166,6 @@ def test_what_is_not_seen_among_what_is_gives_a_warning(other, why):
     assert len(report.table()) == 2
 
 
-def test_a_gate_of_channels_is_not_taken_for_attention():
-    model = Mixed(ChannelAttention())
-    with probe(model) as report:
-        model(draw(1, 2, 5, 4))
-    assert not report.not_measured
-
-
-class Folded(nn.Module):
-    def forward(self, x, attention_mask=None):
-        x = x.unflatten(-1, (2, 2)).transpose(1, 2).flatten(0, 1)
-        return (x @ x.mT).softmax(-1) @ x
-
-
-class Direct(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.attention = Folded()
-
-    def forward(self, x):
-        return self.attention.forward(x)
-
-
-def test_what_is_not_known_of_heads_padding_and_parts_is_noted():
-    x = draw(3, 5, 4)
-    model, mask = Folded(), torch.ones(3, 5, dtype=torch.long)
-    mask[0, 4] = 0
-    with probe(model) as report:
-        model(x, attention_mask=mask)
-    (note,) = report.notes
-    assert "6 matrices of weights, of a batch of 3, count as one head" in note
-    assert "padding counts" in note
-    assert note in repr(report)
-    model = Direct()
-    with probe(model) as report:
-        model(x)
-    assert "Folded runs by its `forward` alone" in report.notes[0]
-
-
 def test_a_part_that_is_compiled_runs_as_it_is_written():
     model, x = nn.Sequential(SelfAttention(), SelfAttention()), draw(1, 2, 5, 4)
     model[1].compile(backend="aot_eager", fullgraph=True)
@@ -251,13 +181,6 @@ def test_a_part_that_is_compiled_runs_as_it_is_written():
     with pytest.raises(RuntimeError, match="that was given to"):
         probe(whole).__enter__()
     torch.compiler.reset()
-
-
-def test_why_a_call_could_not_be_measured():
-    model, x = Caller(), draw(3, 2, 5, 4)
-    assert "torch.func" in raised(model, lambda: torch.vmap(model)(x, x, x))
-    meta = x.to("meta")
-    assert "no numbers" in raised(model, lambda: model(meta, meta, meta))
 
 
 def test_a_model_that_did_not_run_here():
@@ -352,29 +275,6 @@ def test_random_outputs_leave_out_what_keys_and_values_share_and_say_so(shared):
     left_out = alpha**2 / width
     assert squares.mean() == pytest.approx(left_out * shared, abs=0.15 * left_out)
     assert "α²/w" in report.definitions["random_output_std"]
-
-
-def test_many_lengths_are_interpolated(monkeypatch):
-    n = np.arange(2.0, 700.0)
-    random = RandomScores(32, tuple(n), (1,) * n.size)
-    alphas = np.array([0.5, 5.0])
-    few, limit = random.columns(alphas), random.gradient_limit
-    monkeypatch.setattr(random_scores, "NODES", 1000)
-    for name, values in random.columns(alphas).items():
-        np.testing.assert_allclose(few[name], values, rtol=2e-7, err_msg=name)
-    assert limit == pytest.approx(random.gradient_limit, rel=1e-7)
-
-
-def test_the_share_that_freezes_is_an_integral_over_the_length_of_the_query():
-    d, n, alpha = 16, np.array([10.0, 30.0]), 2.0
-
-    def share(square, n):
-        wanted = (n - 1) * 2 * math.log(n) * d / (alpha**2 * square)
-        return stats.chi2.pdf(square, d) * stats.chi2.sf(wanted, n - 1)
-
-    shares = [quad(share, 0.0, np.inf, args=(one,), epsabs=1e-10)[0] for one in n]
-    found = RandomScores(d, tuple(n), (1, 3)).columns(np.array([0.0, alpha]))["random_wide"]
-    assert found == pytest.approx([0.0, np.average(shares, weights=(1, 3))], abs=5e-4)
 
 
 # --- the report ---------------------------------------------------------------------------------

@@ -50,14 +50,6 @@ def test_a_usual_head_is_not_named(changed):
     assert summary.unusual([{**USUAL, **changed}]) == []
 
 
-def test_without_theory_nothing_random_stands_beside_a_layer():
-    model = foreign.llama()
-    with probe(model, theory=False) as report:
-        model(foreign.tokens())
-    assert "(" not in str(report).split("Of ")[0]
-    assert "layers.1.self_attn" in str(report)
-
-
 def test_the_key_that_is_meant_is_shown_by_head_within_a_line():
     model = foreign.llama()
     with probe(model, targets="previous") as report:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 from attnlib.probing import measure, probe
 from attnlib.probing.observer import Observer
@@ -72,33 +71,6 @@ def test_padding_is_what_the_model_is_told_or_the_probe(build, expected):
         for mask in (LEFT, LEFT.long().tolist()):
             assert all(torch.equal(one.real, LEFT) for one in known(model, run, mask).values())
     assert all(one.real is None for one in known(model, run, mask=False).values())
-
-
-def test_a_mask_may_come_without_a_name_in_a_wrapper_or_to_ones_own_layer():
-    class Wrapper(nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, features):
-            return self.inner(**features)
-
-    class Own(nn.Module):
-        def forward(self, x, attention_mask):
-            x = x[:, None]
-            hidden = attention_mask[:, None, None].bool()
-            return functional.scaled_dot_product_attention(x, x, x, hidden)
-
-    model = foreign.llama()
-    ids, mask, x = foreign.tokens(), REAL.long(), foreign.vectors()
-    outer, own = Wrapper(model), Own()
-    for watched, run in (
-        (model, lambda: model(ids, mask)),
-        (outer, lambda: outer({"input_ids": ids, "attention_mask": mask})),
-        (own, lambda: own(x, REAL)),
-        (own, lambda: own(x, attention_mask=mask)),
-    ):
-        assert all(torch.equal(one.real, REAL) for one in known(watched, run).values())
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -256,17 +228,6 @@ def test_a_function_of_the_tokens():
         known(model, lambda: model(ids), targets=lambda tokens: tokens[:, :3])
 
 
-def test_crossed_attention_has_no_targets():
-    model, run = foreign.decoder_with_padding()
-    found = known(model, run, targets="previous")
-    has_some = {layer: bool((one.target >= 0).any()) for layer, one in found.items()}
-    assert has_some == {
-        f"layers.{i}.{name}": name == "self_attn"
-        for i in range(2)
-        for name in ("self_attn", "multihead_attn")
-    }
-
-
 def test_a_mask_and_targets_that_fit_no_call_are_named():
     model, square, other = Caller(), qkv(), qkv(5, 9)
     for options, tensors, message in (
@@ -278,21 +239,6 @@ def test_a_mask_and_targets_that_fit_no_call_are_named():
         with pytest.warns(UserWarning, match=message) as caught, probe(model, **options):
             model(*tensors)
         assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"targets": "next"}, "targets must be one of 'previous', 'duplicate', 'induction'"),
-        ({"targets": [[1], [1, 2]]}, "targets must be integers"),
-        ({"mask": [1, 1]}, "mask must be of shape"),
-        ({"mask": [[1], [1, 0]]}, "mask must be of shape"),
-        ({"rows": 0}, "rows must be from 1"),
-    ],
-)
-def test_what_it_does_not_take(options, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        probe(Caller(), **options).__enter__()
 
 
 SHIFTED = torch.arange(11).expand(2, -1) - 1

@@ -1,7 +1,6 @@
 """Models of transformers whose scale is another one for good."""
 
 import dataclasses
-import warnings
 
 import numpy as np
 import pytest
@@ -49,19 +48,6 @@ def test_a_factor_multiplies_the_models_own_scale(family):
     assert not torch.allclose(own, expected, atol=1e-2)
 
 
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("family", ["Granite", "Whisper"])
-def test_it_says_that_it_replaces_a_scale_of_the_models_own(family):
-    model = tiny(family, register("transformer"))
-    with pytest.warns(UserWarning, match=r"not 1/√d .* register\(factor=…\) multiplies it"):
-        model(**given(family, padded=False))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        tiny("Llama", register("transformer"))(tokens())
-        model.set_attn_implementation(register(factor=1.0))
-        model(**given(family, padded=False))
-
-
 def test_what_it_does_not_take():
     with pytest.raises(ValueError, match="similar names: ssmax"):
         register("ssmaxx")
@@ -72,12 +58,6 @@ def test_what_it_does_not_take():
             register(**arguments)
     with pytest.raises(ValueError, match="train_length is for a factor"):
         register("ssmax", train_length=512)
-
-
-class Refusing(transformers.PreTrainedModel):
-    """A model that refuses the fused kernel."""
-
-    _supports_sdpa = False
 
 
 class Attention(nn.Module):

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attnlib.attention import attend, rescale
+from attnlib.attention import rescale
 from attnlib.policies import POLICIES
 from tests.library import foreign
 from tests.library.test_bad_input import assert_refused
@@ -189,12 +189,6 @@ def test_what_it_cannot_reach_is_said(monkeypatch):
         model(X, X, X)
 
 
-def test_a_context_around_another_has_seen_its_calls():
-    with warnings.catch_warnings(), rescale(factor=2.0), rescale(factor=3.0):
-        warnings.simplefilter("error")
-        scaled_dot_product_attention(X, X, X)
-
-
 # --- attention that writes its softmax out -------------------------------------------------------
 
 
@@ -279,16 +273,6 @@ def test_what_was_seen_and_not_changed_is_named():
         stack(1.0, 1.0)(Y32)
 
 
-def test_it_reaches_attend():
-    options = {"policy": "chiang_cholak", "post_scale": 2.0}
-    with rescale("mup"):
-        result = attend(X, X, X, **options)
-    torch.testing.assert_close(result, attend(X, X, X, policy="mup", post_scale=2.0))
-    with rescale(alpha=2.0):
-        result = attend(X, X, X, policy="ngpt", normalize_qk=True)
-    torch.testing.assert_close(result, attend(X, X, X, alpha=2.0))
-
-
 BACKWARD = {
     "Tensor.backward": lambda loss, x: loss.backward(),
     "autograd.backward": lambda loss, x: torch.autograd.backward([loss]),
@@ -343,29 +327,6 @@ def test_a_compiled_model_is_rescaled_as_it_was_before(name, backend):
     model.compile(backend=backend, fullgraph=name == "plain")
     for ours, theirs in zip(in_turn(call), expected, strict=True):
         torch.testing.assert_close(shown(name, ours), shown(name, theirs), rtol=1e-5, atol=1e-5)
-
-
-def test_layers_of_a_compiled_model_are_told_apart():
-    torch._dynamo.reset()
-    model, call = built("torch encoder")
-    changes = [rescale(factor=3.0, layers=layers) for layers in ([0], [1])]
-    expected = []
-    for change in changes:
-        with change:
-            expected.append(call())
-    model.compile(backend="eager")
-    for _ in range(2):  # without a graph, and with one
-        for change, output in zip(changes, expected, strict=True):
-            with change:
-                torch.testing.assert_close(call(), output)
-        call()
-
-
-def test_an_exported_model_is_rescaled():
-    model, call = built("plain")
-    expected = in_turn(call)
-    exported = torch.export.export(model, (X,)).module()
-    torch.testing.assert_close(in_turn(lambda: exported(X)), expected)
 
 
 # --- relative to the model's own scale, and for some layers --------------------------------------
@@ -447,25 +408,6 @@ def test_a_factor_of_each_head_changes_that_head_alone(key_heads):
 
 
 # --- bad input ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "shown", "told"),
-    [
-        ("rescale", "nothing", {}),
-        ("normalize_qk", "a scale", {"normalize_qk": True}),
-        ("factor", "the model's own scale", {"factor": 2.0, "alpha": 1.0}),
-        ("factor", "needs train_length", {"factor": "ssmax"}),
-        ("train_length", "that is a rule", {"factor": 2.0, "train_length": 4}),
-        ("train_length", "for a factor", {"alpha": 2.0, "train_length": 4}),
-        ("factor", "-1", {"factor": -1.0}),
-        ("layers", "one or more", {"factor": 2.0, "layers": []}),
-        ("layers", "such as [0]", {"factor": 2.0, "layers": 0}),
-        ("layers", "such as ['attn']", {"factor": 2.0, "layers": "attn"}),
-    ],
-)
-def test_a_context_without_a_meaning_is_refused_at_once(name, shown, told):
-    assert_refused(name, shown, rescale, **told)
 
 
 def test_a_scale_that_does_not_fit_the_model_is_refused_by_its_call():

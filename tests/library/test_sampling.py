@@ -76,15 +76,6 @@ def test_a_cluster_gives_the_same_bytes_and_its_example_runs(expected):
     assert names["result"].mean() == again.mean()
 
 
-def test_batches_have_the_spawned_children_of_the_seed():
-    found = sampling.sample(Normal(), 2**18, lambda s: s[:, :3], rows=5, seed=9).values
-    children = np.random.SeedSequence(9).spawn(3)
-    assert len(found) == 5
-    for index, child in enumerate(children):
-        batch = np.random.default_rng(child).standard_normal((2, 2**18))[:, :3]
-        np.testing.assert_array_equal(found[2 * index : 2 * index + 2], batch[: 5 - 2 * index])
-
-
 # --- what the numbers are worth ------------------------------------------------------------------
 
 
@@ -121,15 +112,6 @@ def test_quantiles_are_order_statistics():
         assert abs(value - stats.norm.ppf(level)) < 4.5 * error
 
 
-def test_the_mean_and_error_of_values_at_hand_are_their_definitions():
-    values = np.random.default_rng(0).exponential(size=(40, 25)).astype(np.float32)
-    mean, error = sampling.mean_and_error(values)
-    exactly = [float(x) for x in values.ravel()]
-    assert mean == pytest.approx(sum(exactly) / 1000, rel=1e-14)
-    spread = sum((x - mean) ** 2 for x in exactly) / 999
-    assert error == pytest.approx((spread / 1000) ** 0.5, rel=1e-13)
-
-
 # --- bad input -----------------------------------------------------------------------------------
 
 
@@ -148,11 +130,3 @@ def test_the_mean_and_error_of_values_at_hand_are_their_definitions():
 def test_bad_results_of_a_statistic_are_named(statistic, shown):
     with pytest.raises((ValueError, TypeError), match=rf"^statistic must.*{shown}"):
         sampling.sample(**{**GOOD, "statistic": statistic})
-
-
-def test_a_quantile_needs_rows_on_both_sides():
-    sample = sampling.sample(**{**GOOD, "rows": 1000})
-    assert np.isfinite(sample.quantile([0.0011, 0.9989]).value).all()
-    for q in (0.0, 0.0009, 0.9991):
-        with pytest.raises(ValueError, match=r"q must be between 0.001 and 1 - 0.001"):
-            sample.quantile(q)

@@ -333,18 +333,6 @@ def test_logits_that_gate_outputs_beside_their_softmax_are_named(gate_first):
     assert "beside their softmax" in reason
 
 
-def test_axes_that_are_exchanged_take_one_number():
-    def code(t):
-        logits = torch.einsum("bhid,bhjd->bijh", Q, K).permute(0, 3, 1, 2) * t
-        return logits.softmax(-1) @ V
-
-    with Multiply(2.0):
-        output = code(1.0)
-    torch.testing.assert_close(output, code(2.0))
-    with Multiply(torch.ones(H, L)), pytest.raises(ValueError, match="one number for all"):
-        code(1.0)
-
-
 def sums_over_sequences(q, k, v, t):
     logits = torch.einsum("rhid,rhjd->hij", q, k) * D**-0.5 * t
     return torch.einsum("hij,rhjd->hidr", logits.softmax(-1), v).flatten(2)[None]
@@ -369,67 +357,6 @@ def test_values_are_had_where_weights_meet_them(code):
     bias = layout.by_head(call.step.run(0.0, {}))
     shown = layout.by_head(call.logits)
     torch.testing.assert_close(scale * (q @ k.mT) + bias, shown)
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_weights_that_cannot_be_reached_are_named(name):
-    with Multiply(2.0) as watch:
-        UNKNOWN[name](X)
-    assert not watch.seen
-    hint = name in ("learned", "one activation")  # of a classifier too
-    assert name in (watch.recorder.hints if hint else watch.recorder.unreached)[None]
-
-
-@pytest.mark.parametrize(
-    ("scores", "bias"),
-    [
-        (lambda s: s / 2.0 + torch.zeros(L, L).double().masked_fill(~CAUSAL, -1e30), True),
-        (lambda s: s.mul_(0.5).masked_fill_(~CAUSAL, -math.inf), True),
-        (lambda s: (s * 0.5).masked_fill(~CAUSAL, -1e9).clone(), True),
-        (lambda s: s * 0.5, True),
-        (lambda s: s, False),
-    ],
-)
-def test_what_is_added_to_the_product_takes_no_room_of_its_heads(scores, bias):
-    with Multiply() as watch:
-        logits = scores(torch.matmul(Q, K.mT))
-        logits.softmax(-1)
-    added = watch.seen[0].step.bias()
-    assert (added is not None) is bias
-    if bias:
-        assert added.numel() <= L * L
-        scale = watch.seen[0].step.scale()
-        torch.testing.assert_close(scale * (Q @ K.mT) + added, logits)
-
-
-def test_nothing_outlives_the_logits():
-    with Multiply() as watch:
-        logits = torch.matmul(Q, K.mT)
-        for _ in range(3):
-            logits = logits + BIAS
-            logits *= 0.5
-        assert len(watch.recorder.kept) == 1
-        weights = logits.softmax(-1)
-        watch.seen.clear()
-        del logits
-        assert len(watch.recorder.kept) == 1
-        del weights
-        assert len(watch.recorder.kept) == 0
-
-
-def test_one_key_is_no_softmax_to_name():
-    with Multiply(2.0) as watch:
-        (X[:, :2] @ X[:, :1].mT).softmax(-1) @ X[:, :1]
-    assert not watch.recorder.unreached
-
-
-@pytest.mark.parametrize("change", ["weights[..., :5] = 0.0", "weights[..., 0].zero_()"])
-def test_weights_that_are_written_into_count_as_changed(change):
-    with Multiply() as watch:
-        weights = (Q @ K.mT).softmax(-1)
-        exec(change)
-        weights @ V
-    assert watch.weights_changed
 
 
 def heads_of(logits, heads, batch):
