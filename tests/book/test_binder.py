@@ -4,17 +4,9 @@ That the buttons are there, tests/site/test_published.py shows.
 """
 
 import nbformat
-import pytest
 
-from book.extensions import site
 from tests.paths import CHAPTERS, ROOT
 from tests.repository.packages import asked_for, imported
-
-
-@pytest.mark.parametrize("address", ["owner/name", "http://github.com/a/b", "https://github.com/a"])
-def test_an_address_that_no_button_can_be_made_of_is_refused(address):
-    with pytest.raises(ValueError, match="BOOK_REPOSITORY"):
-        site.repository(address)
 
 
 def pins(path):

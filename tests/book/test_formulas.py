@@ -24,10 +24,3 @@ def test_names_stand_apart_and_signs_before_numbers_do_not():
     assert "<mspace" not in mathml(r"\log(n)")
     assert '<mo form="prefix">−</mo>' in mathml(r"x \le -1")
     assert '<mo form="prefix">' not in mathml(r"x - 1")
-
-
-def test_a_prime_stands_beside_its_letter_and_a_sum_in_a_line_is_small():
-    assert "<msup>" not in mathml(r"\Phi'")
-    assert mathml("f''").count("′") == 2
-    assert 'largeop="false"' in mathml(r"\sum_i x")
-    assert "largeop" not in mathml(r"\sum_i x", block=True)

@@ -7,8 +7,8 @@ import nbformat
 import pytest
 
 import claims
-from claims import registry, variance
-from claims.registry import Verdict, claim
+from claims import registry
+from claims.registry import Verdict
 from tests.claims.falsified_claims import FALSIFIED
 from tests.paths import CHAPTERS, bibliography_keys
 
@@ -76,11 +76,3 @@ def test_every_statement_has_its_source_and_what_is_not_english_is_translated():
         assert entry.source in claims.SOURCES, entry.id
         foreign = re.search("[\u4e00-\u9fff\uac00-\ud7a3]", entry.quote) is not None
         assert bool(entry.translation) == foreign, entry.id
-
-
-def test_an_id_is_one_of_the_statements_and_registered_once():
-    with pytest.raises(KeyError, match=r"no claim has the id .variance\.nothing.; the ledger has"):
-        claims.check("variance.nothing")
-    for identifier, told in (("variance.linear", "a second time"), ("new", r"statements\.toml")):
-        with pytest.raises(ValueError, match=rf"identifier must .* got '{identifier}'|{told}"):
-            claim(identifier)(variance.linear)

@@ -197,28 +197,6 @@ def test_r_times_c_of_one_is_the_baseline_to_the_last_bit(factor, dtype):
         assert torch.equal(gradient, of_weighted[name]), name
 
 
-def test_variants_start_from_the_same_numbers():
-    start = dict(Transformer(SMALL, seed=3).named_parameters())
-    for name in ("constant", "exact", "cosine", "policy"):
-        for key, parameter in Transformer(variant(name), seed=3).named_parameters():
-            assert torch.equal(parameter, start[key]), key
-    gained = dict(Transformer(replace(SMALL, projection_gain=0.25), seed=3).named_parameters())
-    for key, parameter in gained.items():
-        gain = 0.25 if key.endswith("attention.output.weight") else 1.0
-        assert torch.equal(parameter, gain * start[key]), key
-    other = dict(Transformer(SMALL, seed=4).named_parameters())
-    assert not torch.equal(other["token.weight"], start["token.weight"])
-
-
-def test_a_fitted_policy_has_the_length_of_the_windows():
-    fitted = replace(SMALL, policy="qwen", fit_policy=True, positions="none")
-    plain = replace(SMALL, positions="none")
-    inputs = torch.cat([tokens(SMALL), tokens(SMALL, seed=1)], dim=1)
-    ours, theirs = Transformer(fitted)(inputs), Transformer(plain)(inputs)
-    torch.testing.assert_close(ours[:, :12], theirs[:, :12])
-    assert not torch.allclose(ours[:, 13:], theirs[:, 13:])
-
-
 @pytest.mark.parametrize(
     ("told", "message"),
     [

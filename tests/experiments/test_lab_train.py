@@ -148,23 +148,6 @@ def test_other_lengths_are_read_at_the_same_bytes(law):
             assert run.readings[row, column] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("config", "changed", "message"),
-    [
-        (TINY, {"lengths": [32]}, "a decoder whose positions are not learned"),
-        (replace(TINY, positions="none"), {"lengths": [2048]}, "below the 2000 bytes"),
-        (TINY, {"lengths": [24, 32]}, "even divisors of the largest"),
-        (TINY, {"losses_every": 15, "steps": 30}, "must divide 20, or be a multiple"),
-        (TINY, {"warmup": 25}, "warmup must be less than steps=25"),
-        (TINY, {"clip": -1.0}, "clip must be finite and at least 0"),
-        (TINY, {"device": "gpu"}, "device must be one of 'cpu', 'cuda', got"),
-    ],
-)
-def test_what_cannot_be_read_or_trained_is_refused(config, changed, message):
-    with pytest.raises(ValueError, match=message):
-        train(config, replace(SHORT, **changed), TEXT)
-
-
 # --- runs that go wrong --------------------------------------------------------------------------
 
 

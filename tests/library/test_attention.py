@@ -194,9 +194,6 @@ class Graphs:
         return self.backend(graph, inputs)
 
 
-OTHER = [POLICIES["ssmax"].with_constants(s=s) for s in (1.0, 2.0)]
-
-
 class Layer(nn.Module):
     """Attention of one head, as anybody would write it."""
 
@@ -228,19 +225,6 @@ def test_a_module_compiles_once_for_all_lengths_and_exports(is_causal):
     longer = draw(2, 11, 16, dtype=torch.float32)
     expected = module(longer, is_causal=is_causal)
     torch.testing.assert_close(exported.module()(longer, is_causal=is_causal), expected)
-
-
-@pytest.mark.parametrize("told", COMPILED.values(), ids=COMPILED)
-def test_vmap_and_autocast(told):
-    q, k, v = (draw(3, 2, LENGTH, D, seed=seed).float() for seed in range(3))
-    told = filled(told, {"attn_mask": some_keys(LENGTH, LENGTH), "alpha": BY_QUERY})
-    expected = attend(q, k, v, **told)
-    result = torch.vmap(lambda q, k, v: attend(q, k, v, **told))(q, k, v)
-    torch.testing.assert_close(result, expected)
-    with torch.autocast("cpu", torch.bfloat16):
-        result = attend(q, k.bfloat16(), v, **told)
-    assert result.dtype == torch.bfloat16
-    torch.testing.assert_close(result.float(), expected, rtol=0.05, atol=0.05)
 
 
 # --- bad input ---------------------------------------------------------------------------------

@@ -286,27 +286,7 @@ def test_a_sink_that_was_meant_passes_and_another_is_found_with_both_numbers(sin
     assert f"{other[0]:g}" in finding.found
 
 
-def test_a_wrong_cap_is_found_beside_a_sink():
-    attention = sunk(2.0, cap=30.0)
-    told = {"d": 64, "expected": 0.125, "length": 64, "sink": 2.0}
-    (finding,) = audit(attention, cap=50.0, **told).findings
-    assert finding.code == "cap"
-    assert finding.expected == "a soft cap of 50"
-    assert float(finding.found.split()[0]) == pytest.approx(30.0, rel=0.01)
-
-
 # --- code for training ---------------------------------------------------------------------------
-
-
-def test_plain_causal_attention_passes():
-    def causal(q, k, v):
-        return kernel(q, k, v, is_causal=True)
-
-    assert_scale(causal, d=64, expected=0.125, length=64)
-    facts = audit(causal, d=64, expected=0.125, length=64).facts
-    assert facts["one query, many keys"].startswith("not taken: it is aligned to the first key")
-    (finding,) = audit(causal, d=64, expected=0.125, causal_from="last", length=64).findings
-    assert finding.code == "cache"
 
 
 def test_a_local_window_that_is_declared_passes():

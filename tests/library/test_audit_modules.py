@@ -75,29 +75,3 @@ def test_pytorchs_own_module_and_one_without_attention():
     assert len(report.parts) == 2
     with pytest.raises(RuntimeError, match="audit its attention as a callable"):
         audit(nn.Linear(32, 32), X)
-
-
-class Elsewhere(torch.autograd.Function):
-    """Attention in a kernel that no mode sees."""
-
-    @staticmethod
-    def forward(ctx, q, k, v):
-        with torch._C.DisableTorchFunction():
-            return (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v
-
-
-def test_a_kernel_of_ones_own_beside_attention_that_is_seen_is_a_fact():
-    class Attention(nn.Module):
-        def __init__(self, kernel):
-            super().__init__()
-            self.kernel = kernel
-            self.projection = nn.Linear(16, 48)
-
-        def forward(self, x):
-            q, k, v = self.projection(x).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
-            return self.kernel(q, k, v).transpose(1, 2).flatten(-2)
-
-    fused = functional.scaled_dot_product_attention
-    model = nn.Sequential(Attention(fused), Attention(Elsewhere.apply))
-    report = audit(model, torch.randn(2, 5, 16))
-    assert report.facts["1 (Attention)"] == "looks like attention, and was not seen"

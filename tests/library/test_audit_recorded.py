@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from attnlib.auditing import audit
 from attnlib.cli import app
 
-SKIPPED = (80, 96, 129, 144)
 SIZES = ["--d", 32, "--heads", 4, "--kv-heads", 2, "--length", 64]
 
 
@@ -86,33 +85,6 @@ def test_an_engine_is_judged_by_its_answers(folder, fault, meant, rounds, status
         engine(folder, **fault)
     code, said = told(*command)
     assert (code, words in said) == (status, True), said
-
-
-def test_what_an_engine_does_not_take_is_named(folder):
-    engine(folder, skip=SKIPPED)
-    status, said = told("--read", folder, "--expected", "transformer")
-    named = said.split("not answered: ")[1].strip().split(", ")
-    assert (status, {load_file(folder / name)["q"].shape[-1] for name in named}) == (0, {*SKIPPED})
-
-
-def test_wrong_files_are_named_with_shapes(folder, tmp_path):
-    assert "must be an empty folder" in told("--write", folder)[1]
-    assert "0001.output.safetensors" in told("--read", folder)[1]
-    answer = folder / "0001.output.safetensors"
-    save_file({"out": np.zeros((24, 4, 32), np.float32)}, answer)
-    assert f"{answer} must have the tensors output, has out" in told("--read", folder)[1]
-    save_file({"output": np.zeros((4, 24, 32), np.float32)}, answer)
-    assert told("--read", folder)[0] == 2
-    assert (
-        f"{answer}: output must be (24, 4, 32), (queries, heads, size of v)"
-        in told("--read", folder)[1]
-    )
-    save_file({"output": np.zeros((24, 4, 32), np.float16)}, answer)
-    assert "torch.float32, or finer, got torch.float16" in told("--read", folder)[1]
-    (folder / "audit.json").unlink()
-    assert "has no audit.json" in told("--read", folder)[1]
-    assert "give one of" in told("gpt2", "--read", folder)[1]
-    assert "--cap does not go with MODEL" in told("gpt2", "--cap", 3)[1]
 
 
 def record(path, dtype=np.float32, output=None, **kind):

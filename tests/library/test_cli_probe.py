@@ -165,17 +165,6 @@ def test_weights_are_opened_as_numbers_only(altered, folder, text, tmp_path):
     assert same[0] == same[1]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"n_head": 3}, "cannot be loaded"),
-        ({"n_embd": 16}, "do not have the shapes that its configuration asks for"),
-    ],
-)
-def test_a_configuration_that_does_not_fit_its_weights_is_one_line(settings, said, altered, text):
-    refused(said, altered(**settings), "--text", text)
-
-
 def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding(folder):
     right = CliRunner().invoke(app, ["audit", str(folder)])
     assert right.exit_code == 0, right.output

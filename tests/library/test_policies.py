@@ -129,23 +129,6 @@ def same(left, right):
     np.testing.assert_allclose(left, right, rtol=1e-13)
 
 
-# The last position at which a rule is what it is at the first; Beam's grows from there on.
-BEGINNINGS = {"qwen": 2047, "llama_4": 8190, "grok_2": 1024, "ministral_3": 16383}
-BEGINNINGS |= {"inkling": 127_999, "beam": 0}
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_six_policies_look_at_the_position(name):
-    policy = POLICIES[name]
-    at_the_start, at_the_end = (float(policy.scale(10**6, 64, place)) for place in (0, 999_999))
-    assert (at_the_start != at_the_end) == (name in BEGINNINGS)
-    assert at_the_end == float(policy.scale(10**6, 64))
-    if name in BEGINNINGS:
-        last, first = BEGINNINGS[name], float(policy.alpha(10**6, 96, 0))
-        same(policy.alpha(10**6, 96, np.array([0, last // 2, last])), first)
-        assert policy.alpha(10**6, 96, last + 1) > first * (1.0 + 1e-8)
-
-
 # --- the common footing ---------------------------------------------------------------------------
 
 

@@ -261,22 +261,6 @@ def test_the_theory_is_that_of_the_library(random_report):
         assert line[name] == pytest.approx(value, rel=1e-9), name
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_random_outputs_leave_out_what_keys_and_values_share_and_say_so(shared):
-    torch.manual_seed(1)
-    alpha, width, n, heads = 1.5, 48, 1024, 16
-    x, other = torch.randn(2, 4, 1, n, width)
-    weights = torch.randn(3, heads, width, 16) / width**0.5
-    q, k, v = x @ weights[0], x @ weights[1], (x if shared else other) @ weights[2]
-    with probe(model := Caller()) as report:
-        model(q, k, v, scale=alpha / 4)
-    lines = report.table()
-    squares = (lines["output_std"] ** 2 - lines["random_output_std"] ** 2) / lines["value_std"] ** 2
-    left_out = alpha**2 / width
-    assert squares.mean() == pytest.approx(left_out * shared, abs=0.15 * left_out)
-    assert "α²/w" in report.definitions["random_output_std"]
-
-
 # --- the report ---------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
 from attnlib.probing.tokens import NONE, TokenTracker
 from tests.library import foreign
-from tests.library.test_probing import Caller, by_full_weights, qkv
+from tests.library.test_probing import Caller, qkv
 from tests.library.test_probing import blocks as blocks  # a fixture
 
 HEADS, LENGTH, SHORT = foreign.HEADS, foreign.LENGTH, foreign.SHORT
@@ -71,50 +71,6 @@ def test_padding_is_what_the_model_is_told_or_the_probe(build, expected):
         for mask in (LEFT, LEFT.long().tolist()):
             assert all(torch.equal(one.real, LEFT) for one in known(model, run, mask).values())
     assert all(one.real is None for one in known(model, run, mask=False).values())
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_values_and_first_key_are_those_that_real_queries_see(masked):
-    q, k, v = qkv()
-    real = torch.ones(2, 11, dtype=torch.bool)
-    real[:, 7:] = False
-    causal = torch.ones(11, 11, dtype=torch.bool).tril()
-    causal[:7, 0] = not masked  # then only padding sees the first key
-    options = {"attn_mask": causal} if masked else {"is_causal": True}
-    with probe(model := Caller(), mask=real, theory=False) as report:
-        model(q, k, v, **options)
-    own = causal[:7, :7]
-    for head, expected in enumerate(
-        by_full_weights([(q[:, :, :7], k[:, :, :7], v[:, :, :7], own)])
-    ):
-        for name, number in expected.items():
-            assert report.table()[name][head] == pytest.approx(number, rel=3e-6), name
-
-
-# --- positions ------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("side", ["left", "none"])
-def test_generation_counts_positions_on(side):
-    model, ids = foreign.llama(bos_token_id=1, eos_token_id=None), few_tokens()
-    real = torch.ones(2, LENGTH, dtype=torch.bool) if side == "none" else LEFT
-    with probe(model, targets="previous", theory=False) as whole:
-        model(ids, attention_mask=real.long())
-    with probe(model, targets="previous", theory=False) as decoded:
-        kept = None
-        for start, stop in [(0, 7), (7, 8), (8, 11), (11, 12)]:
-            mask = real[:, :stop].long() if side == "left" else None
-            output = model(
-                ids[:, start:stop], attention_mask=mask, past_key_values=kept, use_cache=True
-            )
-            kept = output.past_key_values
-    found, expected = decoded.table(), whole.table()
-    for name in ("layer", "head", "rows", "keys", "targets"):
-        assert found[name].equals(expected[name]), name
-    for name in ("alpha", "entropy", "largest_logit", "target_weight", "target_gap"):
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
-    assert (found["targets"] > 0).all()
 
 
 # --- targets --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import copy
 import math
 import sys
-import threading
 import warnings
 from functools import partial
 
@@ -137,26 +136,6 @@ def test_the_innermost_context_counts_and_it_decorates_functions():
         assert scales_seen(one) == pytest.approx(1.5)
         assert scales_seen() == pytest.approx(3.0)
     assert scales_seen() == pytest.approx(1.0)
-
-
-def test_threads_have_contexts_of_their_own():
-    context, meet, seen = rescale(alpha=2.0), threading.Barrier(3, timeout=60), {}
-
-    def work(name, *contexts):
-        meet.wait()
-        for _ in range(20):
-            seen.setdefault(name, set()).add(round(scales_seen(*contexts), 4))
-
-    threads = [
-        threading.Thread(target=work, args=arguments)
-        for arguments in (["one", context], ["two", context], ["none"])
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == {"one": {2.0}, "two": {2.0}, "none": {1.0}}
-    assert torch.backends.mha.get_fastpath_enabled()
 
 
 @pytest.mark.parametrize("before", [True, False])

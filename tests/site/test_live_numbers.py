@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from scipy.special import log_ndtr, ndtri
 
 from attnlib import annealed, criteria, exact, freezing, retrieval, rows, typical
 from attnlib.policies import POLICIES
 from attnlib.sampling import sample
-from attnlib.scores import DotProduct, Normal
+from attnlib.scores import Normal
 from book.live import tables
 from experiments.real_heads import shown
 from experiments.records import load
@@ -57,57 +56,6 @@ def test_the_approximation_and_the_criteria(call):
     assert many / few == pytest.approx(
         freezing.critical_alpha(2**24) / freezing.critical_alpha(2**16)
     )
-
-
-def sample_row(n, alpha, arrived):
-    """Return the largest weights, and Σp², of a row of n normal scores made from arrivals.
-
-    The k-th score is exceeded with chance S_k/S_{n+1}. The rest of a long row is replaced by its
-    mean, e^{α²/2} Φ(s − α)/Φ(s) times their number, below the smallest s of them.
-    """
-    kept = arrived.size - 1
-    count = min(n, kept)
-    total = arrived[n] if n <= kept else arrived[kept - 1] + n + 1 - kept
-    scores = -ndtri(arrived[:count] / total)
-    powers = np.exp(alpha * (scores - scores[0]))
-    rest = np.zeros(2)
-    if n > kept:
-        order = np.array([1.0, 2.0]) * alpha
-        left = (n - kept) / (1.0 - arrived[kept - 1] / total)
-        logs = np.log(left) + order**2 / 2.0 + log_ndtr(scores[-1] - order) - order * scores[0]
-        rest = np.exp(logs)
-    mass = powers.sum() + rest[0]
-    return powers / mass, ((powers**2).sum() + rest[1]) / mass**2
-
-
-@pytest.mark.parametrize("n", [2, 64, 65, LARGEST_N])
-def test_the_sample_row(call, n):
-    for alpha in (0.0, 1.0, 20.0):
-        found = call("m.weigh(m.sampleRow(cases[0]), cases[1])", [n, alpha])
-        weights, collision = sample_row(n, alpha, np.array(tables.arrivals()))
-        kept = found["weights"][: weights.size]
-        np.testing.assert_allclose(kept, weights, rtol=2e-3, atol=1e-12)
-        assert found["collision"] == pytest.approx(collision, rel=2e-3)
-        if alpha == 0.0:  # n equal keys, not one more
-            assert 1 / found["collision"] == pytest.approx(n, rel=1e-9)
-        assert found["gradient"] == pytest.approx(alpha * (1 - found["collision"]))
-
-
-def test_dot_products_widen_with_the_length_of_the_vectors(call):
-    lengths = [1, 64, 512]
-    found = call(
-        """(() => { const products = m.growingProducts(1000, 1);
-          const at = (d) => ({ values: [...products(d)], ...m.momentsAt(products(d), d) });
-          return cases.map(at); })()""",
-        lengths,
-    )
-    for d, at in zip(lengths, found, strict=True):
-        assert at["variance"] == pytest.approx(np.var(at["values"], ddof=1))
-        assert abs(at["variance"] - d) < 4 * at["error"]
-        if d > 1:  # the fourth moment of the library's law, which has variance 1
-            x = np.linspace(-60, 60, 400_001)
-            fourth = np.trapezoid(x**4 * np.exp(DotProduct(d).logpdf(x)), x)
-            assert at["error"] == pytest.approx(d * np.sqrt((fourth - 1) / 1000), rel=1e-3)
 
 
 # --- one key to be found --------------------------------------------------------------------------

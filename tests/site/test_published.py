@@ -55,15 +55,6 @@ def read(path):
     return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
-def test_site_without_an_address_names_none(build):
-    out = build(BOOK_PDF="1")
-    page = read(out / "deep" / "page.html")
-    assert not page.select("link[rel=canonical]")
-    assert not page.select("a[href*='owner/name']")
-    assert not (out / "sitemap.xml").exists()
-    assert "To print" in (out / "index.html").read_text(encoding="utf-8")
-
-
 def test_published_site_knows_its_addresses_and_those_of_its_source(build):
     out = build(BOOK_SITE=SITE + "/", BOOK_REPOSITORY=f" {REPOSITORY}/ ")
     page = read(out / "deep" / "page.html")
