@@ -35,12 +35,12 @@ CAP = 100.0
 
 
 @claim("su.noise")
-def noise(alphas: tuple[float, ...] = (1.0, 4.0), n: int = 1024, seed: int = 0) -> Decision:
+def noise(alphas: tuple[float, ...] = (1.0, 4.0), n: int = 1024) -> Decision:
     """The claim: noise of std 1 on the logits, of which the scores make α, hardly moves outputs.
 
     Outputs are measured in standard deviations of a value.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     scores, values, added = rng.standard_normal((3, 400, n))
 
     def moved(alpha: float) -> float:
@@ -60,9 +60,9 @@ def noise(alphas: tuple[float, ...] = (1.0, 4.0), n: int = 1024, seed: int = 0) 
 
 
 @claim("su.same-effect")
-def same_effect(d: int = 64, n: int = 512, seed: int = 0) -> Decision:
+def same_effect(d: int = 64, n: int = 512) -> Decision:
     """The claim: at the start q·k/√d, q·k/|q| and q·k/|k| are one attention."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     q, k = rng.standard_normal((100, 1, d)), rng.standard_normal((100, n, d))
     products = (q @ k.mT)[:, 0]
     usual = rows.softmax(products / math.sqrt(d))
@@ -103,11 +103,9 @@ def clip(growths: tuple[float, ...] = (1.0, 1.01)) -> Decision:
 
 
 @claim("kimi.unshared")
-def unshared(
-    own: float = 0.5, rotary_query: float = 1.0, rotary_key: float = 0.0, seed: int = 0
-) -> Decision:
+def unshared(own: float = 0.5, rotary_query: float = 1.0, rotary_key: float = 0.0) -> Decision:
     """The claim: these powers of γ on the parts multiply a head's logits by γ, no other head's."""
-    rng, gamma = np.random.default_rng(seed), 0.4
+    rng, gamma = np.random.default_rng(0), 0.4
     content_q, content_k, rotary_q, shared = rng.standard_normal((4, 2, 5, 8))
     shared = shared[:1]  # one rotary key for both heads
 
@@ -122,16 +120,16 @@ def unshared(
 
 
 @claim("kimi.thirty")
-def thirty(share: float = 0.3, at: float = 70_000, of: float = 220_000) -> Decision:
+def thirty(share: float = 0.3, of: float = 220_000) -> Decision:
     """The claim: the logits stay below the cap from this share of the steps on."""
-    measured = at / of
+    measured = 70_000 / of
     return holds_within(close(measured, share, Tolerance.TENTH)), {"found": 100 * measured}
 
 
 @claim("wortsman.quadratic")
-def quadratic(degree: float = 2.0, normed: bool = False, seed: int = 0) -> Decision:
+def quadratic(degree: float = 2.0, normed: bool = False) -> Decision:
     """The claim: logits go like weights^degree, with and without normalised queries and keys."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     x, query, key = rng.standard_normal((3, 16, 16))
 
     def logits(factor: float) -> FloatArray:
@@ -145,11 +143,9 @@ def quadratic(degree: float = 2.0, normed: bool = False, seed: int = 0) -> Decis
 
 
 @claim("wortsman.one-hot")
-def one_hot(
-    shared: tuple[float, ...] = (0.0, 1.0), size: float = 1000.0, seed: int = 0
-) -> Decision:
+def one_hot(shared: tuple[float, ...] = (0.0, 1.0), size: float = 1000.0) -> Decision:
     """The claim: logits of this size give one-hot rows; all keys share this part of them."""
-    drawn = np.random.default_rng(seed).standard_normal((500, 64))
+    drawn = np.random.default_rng(0).standard_normal((500, 64))
     logits = [size * part + (1.0 - part) * size * drawn + part * drawn for part in shared]
     weights = [float(np.median(rows.softmax(scores).max(axis=-1))) for scores in logits]
     collapsed = [weight > Tolerance.NINE_TENTHS for weight in weights]
@@ -166,10 +162,10 @@ def decay(sign: float = -1.0, rate: float = 1e-3, strength: float = 0.1) -> Deci
 
 
 @claim("henry.concentrated")
-def concentrated(logarithm: float = 2.0, learned: bool = True) -> Decision:
+def concentrated(learned: bool = True) -> Decision:
     """The claim: times log(L² − L), to this base, or times 1, a cosine of 1 outweighs the rest."""
     lengths = np.array([16.0, 64.0, 256.0])
-    scales = np.log(lengths**2 - lengths) / math.log(logarithm) if learned else np.ones(3)
+    scales = np.log(lengths**2 - lengths) / math.log(2.0) if learned else np.ones(3)
     weights = 1.0 / (1.0 + (lengths - 1.0) * np.exp(-scales))
     good = weights.min() > Tolerance.NINE_TENTHS
     return holds_within(good), {"weights": weights, "scales": scales}

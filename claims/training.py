@@ -116,11 +116,11 @@ def residual(power_of_two: str = "eight", whole: str = "eight_with_bias") -> Dec
 
 
 @claim("training.scale-dependent")
-def scale_dependent(undone: str = "eight", skip: bool = True) -> Decision:
+def scale_dependent(undone: str = "eight") -> Decision:
     """The harm of the factor is gone if the factor is undone before the addition, or after it.
 
-    Before it in the variant `undone`; after it by the normalisation that reads the sum, if with
-    `skip` all else that is added has the factor as well. And there is harm at the best rate.
+    Before it in the variant `undone`; after it by the normalisation that reads the sum, if all
+    else that is added has the factor as well. And there is harm at the best rate.
     """
     runs = recorded("source_start")
     harm = comparison.loss_increase(runs, "note")[_best_rate(runs)]
@@ -129,7 +129,7 @@ def scale_dependent(undone: str = "eight", skip: bool = True) -> Decision:
     c = (128 / math.e) ** 0.5
     sums = [a * rest + b * branch for a, b in ((1, 1), (1, c), (c, c))]
     plain, alone, summed = ((x - x.mean()) / x.std() for x in sums)
-    after = float(np.abs((summed if skip else alone) - plain).max())
+    after = float(np.abs(summed - plain).max())
     changed = [before, after, float(np.abs(alone - plain).max())]
     numbers = {"changed": changed, "harm": _listed(harm), "seeds": harm.size}
     return holds(max(before, after) < ROUNDED and bool(_surely(harm))), numbers
@@ -210,18 +210,13 @@ def largest_trains(scale: str = "annealed", against: str = "baseline") -> Decisi
 @claim("comments.power-faster")
 def power_faster(
     comparison: Literal["all", "attention at one rate", "each at its best rate"] = "all",
-    slower: bool = False,
-    pairs: int = 24,
-    n: int = 16,
-    sigmas: float = 3.0,
-    seed: int = 0,
 ) -> Decision:
-    """The loss after 50 steps is lower in attention, or `slower` it is not.
+    """The loss after 50 steps is lower in attention.
 
-    And the gradients of normal rows of n. A mean of 24 differences is away from 0 by three standard
-    errors by chance once in 150; with twelve pairs one verdict in 300 was another.
+    And the gradients of normal rows of 16. A mean of 24 differences is away from 0 by three
+    standard errors by chance once in 150; with twelve pairs one verdict in 300 was another.
     """
-    power, softmax = _losses("power", pairs, seed), _losses("softmax", pairs, seed)
+    power, softmax = _losses("power", 24), _losses("softmax", 24)
     rate = RATES["attention"].index(0.1)  # too small for either
     differences = {
         "attention at one rate": power[rate] - softmax[rate],
@@ -229,14 +224,16 @@ def power_faster(
     }
     measured = {name: mean_and_error(values) for name, values in differences.items()}
     signs = [
-        (mean if slower else -mean) > sigmas * error
+        -mean > 3.0 * error
         for name, (mean, error) in measured.items()
         if comparison in ("all", name)
     ]
-    x = np.random.default_rng(seed).standard_normal((1000, n))
+    x = np.random.default_rng(0).standard_normal((1000, 16))
     y, p = power_softmax(x), rows.softmax(x)
     larger = float(np.mean((y * (1 - y) * EXPONENT / abs(x) - p * (1 - p)).sum(axis=1) > 0.0))
     shown = {
+        "n": x.shape[1],
+        "pairs": power.shape[-1],
         "larger": 100 * larger,
         "measured": [*measured.values()],
         "rate": RATES["attention"][rate],
@@ -245,12 +242,7 @@ def power_faster(
 
 
 @claim("comments.not-rnn")
-def not_rnn(
-    gains: tuple[float, ...] = (0.5, 2.0),
-    norms: tuple[bool, ...] = (True, False),
-    path: Path = "residual",
-    seed: int = 0,
-) -> Decision:
+def not_rnn(gains: tuple[float, ...] = (0.5, 2.0), path: Path = "residual") -> Decision:
     """Where an RNN loses its gradient, attention with this path does not; the rest is level.
 
     From layer 8 to 32; gain and norm are the same in both. The first gain is that of the reply,
@@ -258,14 +250,14 @@ def not_rnn(
     fall by more than a tenth: a factor of 16 in all, and of 250.
     """
     layers, cells = np.arange(8.0, 33.0), []
-    for normalised in norms:
+    for normalised in (True, False):
         for gain in gains:
             size: Any = {"gain": gain, "normalised": normalised}
             attention, recurrent = (
                 np.mean([slope(layers, np.log10(run[7:])) for run in runs])
                 for runs in (
-                    [stack_gradients(seed + i, path, **size) for i in range(8)],
-                    [recurrent_gradients(seed + i, **size) for i in range(20)],
+                    [stack_gradients(i, path, **size) for i in range(8)],
+                    [recurrent_gradients(i, **size) for i in range(20)],
                 )
             )
             cells.append((attention, recurrent, "normalised" if normalised else "plain", gain))
@@ -314,10 +306,10 @@ def not_learning_rate(
 
 
 @cache
-def _losses(normaliser: Normaliser, pairs: int, seed: int) -> FloatArray:
+def _losses(normaliser: Normaliser, pairs: int) -> FloatArray:
     """Return log₁₀ of the loss after 50 steps, for each of the RATES and `pairs` seeds."""
     losses = [
-        train_retrieval(seed + i, RATES["attention"], normaliser=normaliser, steps=50)[-1]
+        train_retrieval(i, RATES["attention"], normaliser=normaliser, steps=50)[-1]
         for i in range(pairs)
     ]
     return np.log10(losses).T

@@ -24,8 +24,6 @@ from experiments.records import SWEEPS, runs
 ALPHAS = (0.5, 1.0, 2.25, 4.0, 8.0)
 """At which QK-norm's gain begins, or stays."""
 KINDS = ("learned", "fixed")
-WAYS = ("constant", "warmup", "cosine", "decay", "clip", "all", "lower")
-"""How the models of factor_ingredients.toml are trained; "lower" at half the rate."""
 
 
 def losses(name: str, variant: str, measure: str = "final_loss") -> Values:

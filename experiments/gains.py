@@ -4,7 +4,6 @@ Those of gain_text.toml, gain_text_longer.toml, gain_text_faster.toml and gain_r
 is given by its α, what multiplies the cosine over √d: 1 is √d on the cosine. Chapter: qk_norm.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -40,16 +39,7 @@ class Gains(Heads):
         """Return what a recall model's learned gain has become of its start, of each seed."""
         return np.array([np.mean(run.learned[0][0]) for run in self.of(kind, alpha, steps)])
 
-    def best(self, kind: str, steps: int, among: Iterable[float]) -> float:
-        """Return the α of the least mean loss."""
-        return min(among, key=lambda alpha: float(self.loss(kind, alpha, steps).mean()))
-
 
 def variant(kind: str, alpha: float) -> str:
     """Return what a sweep calls runs of a kind that begin at α."""
     return f"{kind}_{round(100 * alpha):03d}"
-
-
-def _excess(gains: Gains, kind: str, alpha: float, steps: int) -> Values:
-    best = gains.best(kind, steps, gains.alphas(kind, steps))
-    return gains.loss(kind, alpha, steps) - gains.loss(kind, best, steps)

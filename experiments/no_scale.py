@@ -14,8 +14,6 @@ SIZES = (16, 64, 256)
 """Dimensions of a head; the width is 256 each time."""
 
 WITH_NORM = ("no_scale_norm", "no_scale_norm_wider")
-NEAR = 0.03
-"""What the predictions call no difference, in nats per byte."""
 
 
 def outcomes(*sweeps: str) -> list[Any]:

@@ -13,10 +13,7 @@ from experiments.lab.comparison import by_variant
 from experiments.lab.sweep import Outcome
 from experiments.length import Heads
 
-TASKS = ("fixed", "noise", "growing")
-RULES = ("root_log", "ssmax", "log", "own")
 STEPS, TEXT_STEPS = 2000, 1500
-POSITIONS = ("rotary", "quarter", "preceding")
 
 # Where `Run.readings` have the model as it is, and under log n.
 AS_IT_IS, UNDER_ROOT_LOG, UNDER_LOG = 0, 1, 2
@@ -35,11 +32,6 @@ class Recall:
     def gain(self, variant: str, which: int) -> Values:
         """Return what the heads have learned, (seeds, heads): s or a, which is 0, or b, 1."""
         return np.array([run.learned[0][which] for run in self.heads.runs[variant, STEPS]])
-
-    def wanted(self, variant: str, n: int) -> Values:
-        """Return t* of each seed, the mean over its heads."""
-        entries = self.heads.found(variant, STEPS, n)
-        return np.array([np.mean([head["best"] for head in one["heads"]]) for one in entries])
 
 
 class Text:

@@ -112,14 +112,6 @@ class Runs:
             if one.key in files[name]
         }
 
-    def gains(self, variant: str) -> dict[float, list[Table]]:
-        """Return the runs of a start by rate, of the seeds that all six runs of gain.toml have."""
-        found = {key[1:]: line for key, line in self.lines.items() if key[0] == "gain"}
-        seeds = sorted({seed for *_, seed in found})
-        whole = [seed for seed in seeds if sum(key[2] == seed for key in found) == 6]
-        rates = sorted({rate for _, rate, _ in found})
-        return {rate: [found[variant, rate, seed] for seed in whole] for rate in rates if whole}
-
     def starts(self, seed: int = 0) -> dict[float, dict[int, float]]:
         """Return the validation losses of a seed by rate and by the α at which the gain begins."""
         found: dict[float, dict[int, float]] = {}
@@ -174,12 +166,6 @@ class Runs:
 def _loss(line: Table) -> float:
     loss = line["validation_loss"]
     return np.inf if loss is None else float(loss)
-
-
-def _gradient(lines: list[Table], which: int) -> float:
-    """Return the sum over heads of the mean scale gradient at one of the lengths."""
-    found = [list(line["scale_gradients"].values())[which] for line in lines]
-    return float(np.mean([np.sum(np.mean(one, axis=0)) for one in found]))
 
 
 def of_runs(out: Path, planned: Iterable[tuple[str, Setting]]) -> Iterator[str]:

@@ -64,6 +64,12 @@ class Attention(nn.Module):
     """In the same file, which has no eager function."""
 
 
+class Refusing(transformers.PreTrainedModel):
+    """A model that refuses the fused kernel, whose layers `register` finds by its file."""
+
+    _supports_sdpa = False
+
+
 def test_what_it_cannot_reach_it_refuses():
     q = torch.ones(1, 1, 3, 4)
     function = transformers.AttentionInterface()[register("ssmax")]
