@@ -22,7 +22,13 @@ from attnlib._checking import FloatArray
 from attnlib.calibration import fit_scales, needles, repeated_tokens
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import LogFactor, LossGradients, no_change, own_loss, read
+from attnlib.calibration.passes import (
+    LogFactor,
+    LossGradients,
+    loss_and_gradients,
+    no_change,
+    own_loss,
+)
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.inputs import Model
 from experiments.real_heads.rows import short
@@ -77,11 +83,11 @@ def tokens(length: int, text: int) -> torch.Tensor:
 def run(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGradients:
     """Return a text read by SmolLM2, if `of` is a length, or by the model of that name."""
     if of == "MiniLM":
-        return read(inputs.minilm().module, pairs(text), contrastive, log_factor)
+        return loss_and_gradients(inputs.minilm().module, pairs(text), contrastive, log_factor)
     if isinstance(of, str):
         model = inputs.MODELS[of]()
-        return read(model.module, masked(model, text), own_loss, log_factor)
-    return read(inputs.smollm2().module, tokens(of, text), own_loss, log_factor)
+        return loss_and_gradients(model.module, masked(model, text), own_loss, log_factor)
+    return loss_and_gradients(inputs.smollm2().module, tokens(of, text), own_loss, log_factor)
 
 
 def gradient(of: int | str, text: int) -> Fields:

@@ -26,7 +26,7 @@ from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import LogFactor, Loss, read
+from attnlib.calibration.passes import LogFactor, Loss, loss_and_gradients
 from experiments import provenance
 from experiments.calibrate import PASSAGE, contrastive
 from experiments.real_heads import inputs, kinds
@@ -115,9 +115,12 @@ def of_pairs(kind: str, tokens: int, window: int) -> Fields:
 
 def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float, ...]) -> Fields:
     """Return the loss, ∂L/∂log t of each head, and the loss with all logits times e^shift."""
-    here = read(module, text, loss)
+    here = loss_and_gradients(module, text, loss)
     layers = list(dict.fromkeys(part.place.layer for part in here.parts))
-    moved = {shift: read(module, text, loss, _common(shift), gradient=False) for shift in shifts}
+    moved = {
+        shift: loss_and_gradients(module, text, loss, _common(shift), gradient=False)
+        for shift in shifts
+    }
     return {
         "loss": here.loss,
         "gradient": short(by_head(here, layers)),

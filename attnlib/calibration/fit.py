@@ -19,7 +19,7 @@ from attnlib.calibration.applied import Applied, fold, registered
 from attnlib.calibration.gradient import by_head, same_heads
 from attnlib.calibration.memory import Cache, Slope
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import Loss, LossGradients, own_loss, read
+from attnlib.calibration.passes import Loss, LossGradients, loss_and_gradients, own_loss
 from attnlib.policies import Policy
 from attnlib.sampling import Estimate
 
@@ -279,7 +279,7 @@ class Fitting:
     ) -> None:
         self.law, self.rule = law, rule
         self.memory = memory
-        self.read = functools.partial(read, model, loss=loss, partial=partial)
+        self.read = functools.partial(loss_and_gradients, model, loss=loss, partial=partial)
         first = self.read(texts[0])
         sizes = {part.place.layer: part.place.d for part in first.parts}
         self.layers, self.dimensions = list(sizes), list(sizes.values())

@@ -12,7 +12,7 @@ from torch import nn
 from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.calibration.multiplied import Place
-from attnlib.calibration.passes import Loss, LossGradients, own_loss, read
+from attnlib.calibration.passes import Loss, LossGradients, loss_and_gradients, own_loss
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def scale_gradient(
     Chapter: calibration.
     """
     passes = [
-        read(model, one, loss or own_loss, partial=partial)
+        loss_and_gradients(model, one, loss or own_loss, partial=partial)
         for one in _checking.batches("batches", batches)
     ]
     if not passes:

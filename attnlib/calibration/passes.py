@@ -70,7 +70,7 @@ def no_change(place: Place, keys: FloatArray) -> FloatArray:
     return np.zeros(())
 
 
-def read(
+def loss_and_gradients(
     model: nn.Module,
     text: Any,
     loss: Loss,

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from attnlib.calibration import fit_scales, needles, scale_gradient
-from attnlib.calibration.passes import own_loss, read
+from attnlib.calibration.passes import loss_and_gradients, own_loss
 from attnlib.policies import POLICIES
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -136,7 +136,7 @@ def test_a_gradient_is_the_difference_of_losses(family):
                 logs[head] = shift * (place.layer == found.layers[layer])
                 return logs
 
-            return read(model, ids, loss, log_factor, gradient=False).loss
+            return loss_and_gradients(model, ids, loss, log_factor, gradient=False).loss
 
         slope = (shifted(step) - shifted(-step)) / (2 * step)
         assert found.value[layer, head] == pytest.approx(slope, rel=1e-4, abs=1e-8)
@@ -330,8 +330,12 @@ def test_a_law_in_n_is_measured():
 def test_factors_are_put_into_a_model_and_taken_out_again(family):
     model, ids = tiny(family, "sdpa"), texts(6, 24)
     fit = fit_scales(model, ids[:4], ids[4:], loss=loss, per="model", steps=3)
-    wanted = [read(model, one, loss, lambda place, n: np.log(fit._of_layer(place.layer, n)),
-                   gradient=False).loss for one in ids]  # fmt: skip
+
+    def log_factor(place, n):
+        return np.log(fit._of_layer(place.layer, n))
+
+    runs = [loss_and_gradients(model, one, loss, log_factor, gradient=False) for one in ids]
+    wanted = [run.loss for run in runs]
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     done = fit.apply(model)
     assert done.folded
