@@ -17,10 +17,3 @@ from book.formulas import mathml
 )
 def test_short_forms_are_the_long_ones(tex, same):
     assert mathml(tex) == mathml(same)
-
-
-def test_names_stand_apart_and_signs_before_numbers_do_not():
-    assert mathml(r"\operatorname{E}Y").count("<mspace") == 1
-    assert "<mspace" not in mathml(r"\log(n)")
-    assert '<mo form="prefix">−</mo>' in mathml(r"x \le -1")
-    assert '<mo form="prefix">' not in mathml(r"x - 1")

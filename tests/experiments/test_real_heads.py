@@ -19,7 +19,6 @@ from experiments.records import load
 
 main = import_module("experiments.real_heads.__main__")
 
-"""Bytes of all records together, at most."""
 LAYERS, HEADS, WORDS = 2, 4, 60
 
 

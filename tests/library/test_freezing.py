@@ -57,9 +57,6 @@ def test_the_critical_scale_of_normal_scores_and_dot_products():
         np.testing.assert_array_equal(freezing.critical_alpha(n, law), freezing.critical_alpha(n))
 
 
-# --- the frozen phase ----------------------------------------------------------------------------
-
-
 # --- arguments -----------------------------------------------------------------------------------
 
 
