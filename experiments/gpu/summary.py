@@ -38,14 +38,8 @@ def of_checks(lines: Iterable[Table]) -> Iterator[str]:
     """Yield what the checks found: of each tool and type the largest error over its limit."""
     lines = list(lines)
     checks = [line for line in lines if "dtype" in line]
-    dtypes = list(dict.fromkeys(line["dtype"] for line in checks))
     yield "largest error / limit, over kernels; × a failure, – not to be had"
-    yield f"{'':16}" + "".join(f"{dtype:>16}" for dtype in dtypes)
-    for tool in dict.fromkeys(line["tool"] for line in checks):
-        cells = [
-            _cell([line for line in checks if (line["tool"], line["dtype"]) == (tool, dtype)])
-            for dtype in dtypes
-        ]
+    for tool, *cells in _rows(checks):
         yield f"{tool:16}" + "".join(f"{cell:>16}" for cell in cells)
     wrong = [line for line in checks if not line.get("passed") and "missing" not in line]
     passed = sum(line.get("passed", False) for line in checks)
@@ -71,16 +65,9 @@ def page(lines: list[Table]) -> str:
     """Return the section of the page `performance` on a GPU."""
     checks = [line for line in lines if "dtype" in line and not line["compiled"]]
     compiled = [line for line in lines if line.get("compiled")]
-    dtypes = list(dict.fromkeys(line["dtype"] for line in checks))
-    rows = [["tool", *dtypes]]
-    for tool in dict.fromkeys(line["tool"] for line in checks):
-        cells = [
-            _cell([line for line in checks if (line["tool"], line["dtype"]) == (tool, dtype)])
-            for dtype in dtypes
-        ]
-        rows.append([f"`{tool}`", *cells])
+    header, *rows = _rows(checks)
+    rows = [header, ["---"] * len(header), *([f"`{tool}`", *cells] for tool, *cells in rows)]
     table = ["| " + " | ".join(row) + " |" for row in rows]
-    table.insert(1, "| " + " | ".join(["---"] * len(rows[0])) + " |")
     refused = sum("failure" in line for line in compiled)
     costs = [
         f"- {line['cost']}: {line['ours']:.3g} against {line['theirs']:.3g} ms"
@@ -89,6 +76,17 @@ def page(lines: list[Table]) -> str:
     ]
     facts = {"device": lines[0]["device"], "compiled": len(compiled), "refused": refused}
     return PAGE.format(table="\n".join(table), costs="\n".join(costs), **facts)
+
+
+def _rows(checks: list[Table]) -> list[list[str]]:
+    """Return the table of tools and types, with its header."""
+    dtypes = list(dict.fromkeys(line["dtype"] for line in checks))
+    rows = [["tool", *dtypes]]
+    for tool in dict.fromkeys(line["tool"] for line in checks):
+        of_tool = [line for line in checks if line["tool"] == tool]
+        cells = ([line for line in of_tool if line["dtype"] == dtype] for dtype in dtypes)
+        rows.append([tool, *map(_cell, cells)])
+    return rows
 
 
 def _cell(lines: list[Table]) -> str:

@@ -89,21 +89,6 @@ def test_what_is_not_finite_is_told_at_once_and_the_rest_after_three_steps(colum
     assert told({"alpha_to_critical": (1.5, 2.5), "largest_logit": (20.0, 40.0)}, 2) == []
 
 
-@pytest.mark.parametrize(
-    ("alphas", "count", "dead"),
-    [
-        (0.324, alarms.PATIENCE, True),
-        (np.linspace(0.05, 0.059, alarms.PATIENCE), alarms.PATIENCE, True),  # by less than a fifth
-        (np.linspace(0.05, 0.061, alarms.PATIENCE), alarms.PATIENCE, False),
-        (0.324, alarms.PATIENCE - 1, False),  # many models start so
-        (0.325, alarms.PATIENCE, False),
-        ([0.325, *[0.1] * (alarms.PATIENCE - 1)], alarms.PATIENCE, False),
-    ],
-)
-def test_even_weights_are_dead_only_after_long(alphas, count, dead):
-    assert [name for name, _ in told({"alpha": alphas}, count)] == ["dead head"] * dead
-
-
 # --- the monitor tells them ----------------------------------------------------------------------
 
 

@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
-from attnlib.probing import Monitor, measure, probe
+from attnlib.probing import Monitor, probe
 from attnlib.probing.monitor import SHOWN
-from attnlib.probing.sample import some_rows
 from tests.library import foreign
-from tests.library.test_probing import draw
 
 
 def train(model, steps):
@@ -100,20 +98,3 @@ def test_a_trainer_of_transformers_calls_it():
     handler.on_train_end(arguments, state, control)
     assert list(monitor.tables) == [0, 2, 4]
     assert set(monitor.tables[0]["rows"]) == {2 * (foreign.LENGTH - 1)}
-
-
-# --- some of the rows -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("rows", "expected"), [(2, (2, 1)), (20, (4, 5))])
-def test_a_sample_is_of_a_few_sequences_and_all_along_their_length(rows, expected):
-    q, k, v = (draw(6, 2, 9, 3, seed=i) for i in range(3))
-    some, part = some_rows(measure.Call(q, k, v), q, rows, np.random.default_rng(0))
-    assert some.query.shape == (expected[0], 2, expected[1], 3)
-    assert torch.equal(some.query, part)
-    for sequence, key in zip(some.query, some.key, strict=True):
-        (i,) = (i for i in range(6) if torch.equal(key, k[i]))
-        at = [j for row in sequence[0] for j in range(9) if torch.equal(row, q[i, 0, j])]
-        assert len(at) == expected[1]
-        edges = np.linspace(0, 9, expected[1] + 1).astype(int)
-        assert all(low <= j < high for low, j, high in zip(edges, at, edges[1:], strict=False))

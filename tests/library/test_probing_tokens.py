@@ -184,19 +184,6 @@ def test_a_function_of_the_tokens():
         known(model, lambda: model(ids), targets=lambda tokens: tokens[:, :3])
 
 
-def test_a_mask_and_targets_that_fit_no_call_are_named():
-    model, square, other = Caller(), qkv(), qkv(5, 9)
-    for options, tensors, message in (
-        ({"targets": "previous"}, other, "targets='previous': no row has one"),
-        ({"targets": "induction"}, square, "targets='induction': no row has one"),
-        ({"targets": np.zeros((3, 11), int)}, square, r"targets=array\(\[\[0.*: no row has one"),
-        ({"mask": [[1] * 5] * 2}, square, r"mask of shape \(2, 5\): no call has such queries"),
-    ):
-        with pytest.warns(UserWarning, match=message) as caught, probe(model, **options):
-            model(*tensors)
-        assert caught[0].filename == __file__
-
-
 SHIFTED = torch.arange(11).expand(2, -1) - 1
 """The key before each query's own."""
 
