@@ -41,13 +41,6 @@ def test_windows_begin_at_equal_distances_at_a_line(characters):
         kinds.window(characters, "news", 2, 3, 2000)
 
 
-def test_controls_are_made_of_prose(characters, monkeypatch):
-    monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
-    plain = recorder.read_by_smollm2("prose", 40, 1)
-    assert recorder.read_by_smollm2("twice", 40, 1) == 2 * plain[:20]
-    assert recorder.read_by_smollm2("lower", 40, 1) == plain
-
-
 def test_what_is_measured_of_a_window_is_what_scale_gradient_finds(characters, monkeypatch):
     monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
     monkeypatch.setattr(recorder, "CHUNK", 7)

@@ -1,6 +1,5 @@
 """Texts and batches: which bytes they are, and what a seed fixes."""
 
-import hashlib
 import math
 
 import numpy as np
@@ -26,23 +25,6 @@ def test_splits_and_names():
         ValueError, match="name must be one of 'embedded', 'tiny-shakespeare', 'python'"
     ):
         data.load("shakespeare")
-
-
-# --- fetching ------------------------------------------------------------------------------------
-
-
-def test_a_text_that_is_kept_is_read_and_without_a_network_the_error_says_what_to_do(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
-    digest = hashlib.sha256(b"To be, or not").hexdigest()
-    monkeypatch.setattr(data, "SHAKESPEARE_SHA256", digest)
-    monkeypatch.setattr(data, "SHAKESPEARE_URL", "http://127.0.0.1:9/input.txt")
-    with pytest.raises(OSError, match=r"could not be fetched from .* put a copy into") as e:
-        data.load(data.SHAKESPEARE)
-    assert "\n" not in str(e.value)
-    (tmp_path / "tiny-shakespeare.txt").write_bytes(b"To be, or not")
-    assert data.load(data.SHAKESPEARE).tobytes() == b"To be, or not"
 
 
 # --- batches -------------------------------------------------------------------------------------

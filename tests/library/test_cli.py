@@ -2,14 +2,11 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from attnlib import __version__, criteria
+from attnlib import criteria
 from attnlib.cli import app
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct, Normal
@@ -19,17 +16,6 @@ SCALE = ("scale", "--n", "600", "--d", "64")
 
 def run(*arguments):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
-
-
-def test_the_module_is_the_command_and_speaks_utf8_whatever_the_code_page():
-    for asked, said in (("--version", __version__), ("scale", "α")):
-        finished = subprocess.run(
-            [sys.executable, "-m", "attnlib", asked, *(["--help"] if asked == "scale" else [])],
-            env={**os.environ, "PYTHONIOENCODING": "cp1252"},
-            capture_output=True,
-            check=True,
-        )
-        assert said in finished.stdout.decode("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from attnlib import exact, freezing
 from attnlib.attention import rescale
-from attnlib.probing import DEFINITIONS, RANDOM, measure, probe
+from attnlib.probing import DEFINITIONS, RANDOM, probe
 from attnlib.scores import DotProduct
 from tests.library import foreign
 from tests.library.test_probing import Caller, draw
@@ -208,28 +207,6 @@ def test_numbers_that_are_not_finite_show():
     assert report.not_finite == ["Caller"]
     assert report.table()["collision_probability"].isna().tolist() == [False, True]
     assert json.loads(report.to_json())["heads"][1]["alpha"] is None
-
-
-def test_memory_is_linear_in_the_number_of_keys(monkeypatch):
-    largest = []
-
-    class Sizes(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            tensors = result if isinstance(result, tuple | list) else [result]
-            largest.extend(
-                t.numel() for t in tensors if isinstance(t, torch.Tensor) and t.is_contiguous()
-            )
-            return result
-
-    monkeypatch.setitem(measure.BLOCK, "cpu", 2**10)
-    n = 256
-    tensors = [draw(1, 1, n, 4, seed=i) for i in range(3)]
-    mask = torch.ones(1, n, dtype=torch.bool)
-    for options in ({"is_causal": True}, {"mask": mask}, {"mask": mask.float()}):
-        with Sizes():
-            measure.measure(measure.Call(*tensors, **options), tensors[0])
-    assert max(largest) <= len(measure._Sums._fields) * n  # those sums of each row
 
 
 # --- random scores ------------------------------------------------------------------------------

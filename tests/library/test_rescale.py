@@ -138,24 +138,6 @@ def test_the_innermost_context_counts_and_it_decorates_functions():
     assert scales_seen() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("before", [True, False])
-def test_pytorchs_shortcut_is_left_as_it_was_after_errors_too(before):
-    def fail():
-        assert not torch.backends.mha.get_fastpath_enabled()
-        scales_seen(rescale(alpha=3.0))
-        assert not torch.backends.mha.get_fastpath_enabled()
-        raise KeyError
-
-    try:
-        torch.backends.mha.set_fastpath_enabled(before)
-        with pytest.raises(KeyError), rescale(alpha=2.0):
-            fail()
-        assert torch.backends.mha.get_fastpath_enabled() is before
-        assert scales_seen() == pytest.approx(1.0)
-    finally:
-        torch.backends.mha.set_fastpath_enabled(True)
-
-
 def test_what_it_cannot_reach_is_said(monkeypatch):
     monkeypatch.delitem(sys.modules, "transformers", raising=False)
     with pytest.warns(UserWarning, match="has changed nothing$"), rescale(alpha=2.0):
