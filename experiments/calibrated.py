@@ -1,19 +1,26 @@
-"""What experiments.calibrate has recorded, read for the chapter.
+"""What experiments.calibrate has recorded, read for the chapter, and its predictions.
 
 `of` is a length in tokens, for SmolLM2, or the name of another model. predictions/calibrate.md has
-what was predicted of them. Chapter: calibration.
+the predictions C1 to C10 and what refutes them; `experiments.judging` says what a part is.
+
+Chapters: calibration, predictions.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicHermiteSpline
+from scipy.stats import spearmanr
 
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import Needles, ScaleGradient
+from experiments.judging import Part, above, between, number, surely
+from experiments.lab.comparison import interval
+from experiments.real_heads import verdicts
 from experiments.records import RECORDED, Fields
 
 KINDS = ("prose", "Bible", "Shakespeare", "Python")
@@ -149,3 +156,54 @@ def targets(kind: str) -> list[Target]:
         slopes = near[layer, head], far[layer, head]
         heads.append(Target(kind, layer, head, line["weight"], line, *slopes))
     return heads
+
+
+def parts() -> Iterator[Part]:
+    """Yield what calibrate.md predicted of SmolLM2 and of four smaller models."""
+    for name, lengths, low, high, most in (
+        ("C1", (512, 1024, 2048), 0.95, 1.02, 0.005),
+        ("C3", (4096, 8192), 0.93, 1.03, 0.01),
+    ):
+        yield from _one_factor(name, lengths, low, high, most)
+        if name == "C1":
+            total = gradient(512).samples.sum(axis=(1, 2))
+            yield above("C2", "∂L/∂log t at 512 tokens", total)
+    yield from _by_head()
+    [per_head], [rule] = (select(what=f"fit {name}") for name in ("head", "log"))
+    gains = np.subtract(per_head["before"], per_head["after"])
+    yield surely(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
+    yield between("C7", "b of the rule in n", rule["fit"]["b"][0][0], -0.05, 0.05)
+    heads = [head for kind in ("repeat", "previous") for head in targets(kind)]
+    heads = [head for head in heads if head.weight >= SOUGHT]
+    best = [head.needle["best_factor"] for head in heads]
+    rank = float(spearmanr(best, [-head.far for head in heads]).statistic)
+    yield number("C8", "rank correlation of t* and −∂L/∂log t at 8192", rank, "below 0.4")
+    yield from _one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
+    sums = [interval(np.nansum(gradient(name).samples, axis=(1, 2))) for name in OTHERS]
+    differ = sum(abs(total.mean) > total.half_width for total in sums)
+    yield number("C10", "models whose ∂L/∂log t is not 0", float(differ), "at most 1")
+
+
+def _one_factor(
+    name: str, places: tuple[int | str, ...], low: float, high: float, most: float
+) -> Iterator[Part]:
+    for of in places:
+        where = f"{of} tokens" if isinstance(of, int) else of
+        yield between(name, f"{where}, the best factor", curves(of).best(FITTED), low, high)
+    for of in places:
+        where = f"{of} tokens" if isinstance(of, int) else of
+        yield number(name, f"{where}, its gain", curves(of).gains(), f"below {most}")
+
+
+def _by_head() -> Iterator[Part]:
+    """Which heads differ from 0 at 2048 tokens, and in which direction."""
+    of_heads = gradient(2048)
+    differ = of_heads.p_values() < 0.05
+    yield number("C4", "heads that differ from 0 at 2048", float(differ.sum()), "at least 40")
+    larger = float((of_heads.value[differ] < 0.0).mean())
+    yield between("C4", "share of these with larger logits", larger, 0.25, 0.75)
+    repeats = [target.near < 0.0 for target in targets("repeat") if target.weight >= FOUND]
+    yield number("C5", "heads that repeat, share larger", float(np.mean(repeats)), "above 0.5")
+    sinks = verdicts.heads(2048, "first").reshape(of_heads.value.shape) > FOUND
+    smaller = float((of_heads.value[sinks] > 0.0).mean())
+    yield number("C5", "sinks, share smaller", smaller, "above 0.5")

@@ -18,6 +18,7 @@ from experiments import (
     kinds_of_text,
     length,
     no_scale,
+    predicted,
     trained,
 )
 from experiments.kinds import LONG
@@ -253,9 +254,7 @@ def late_recall() -> Row:
 @row("trained-text")
 def trained_text() -> Row:
     """A rule trained in, on text."""
-    texts = trained.Text(
-        run for name in ("trained_text", "trained_text_more") for run in runs(name)
-    )
+    texts = predicted.text_models()
     earlier = texts("quarter_root_log", 16) - texts("quarter_none", 16, trained.UNDER_ROOT_LOG)
     mean, half = interval(earlier)
     return Row(

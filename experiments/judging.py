@@ -52,6 +52,12 @@ def number(at: int | str, what: str, values: Values | float, expected: str) -> P
     return between(at, what, values, *ends, expected)
 
 
+def near(at: int | str, what: str, values: Values, middle: float, margin: float) -> Part:
+    """Return a part whose mean has to be near a number."""
+    shown = f"{middle:.3g} ± {margin:.2g}"
+    return between(at, what, values, middle - margin, middle + margin, shown)
+
+
 def above(at: int | str, what: str, values: Values) -> Part:
     """Return a part whose mean has to be positive."""
     mean, half = interval(values)
@@ -62,6 +68,20 @@ def above(at: int | str, what: str, values: Values) -> Part:
 def decided(at: int | str, what: str, expected: str, value: float, holds: bool) -> Part:
     """Return a part whose verdict is given; its number is what is shown of it."""
     return Part(at, what, expected, float(value), 0.0, HOLDS if holds else REFUTED)
+
+
+def surely(part: Part) -> Part:
+    """Return a part that is refuted, too, where its interval does not lie above 0."""
+    kept = part.verdict == HOLDS and part.mean > part.half_width
+    expected = f"{part.expected}, its interval above 0"
+    return part._replace(expected=expected, verdict=HOLDS if kept else REFUTED)
+
+
+def graded(at: int | str, what: str, values: Values | float, holds: float, refuted: float) -> Part:
+    """Return a part that is open where its mean lies between two numbers."""
+    part = number(at, what, values, f"at least {holds:g}")
+    verdict = HOLDS if part.mean >= holds else REFUTED if part.mean < refuted else OPEN
+    return part._replace(expected=f"{part.expected}; refuted below {refuted:g}", verdict=verdict)
 
 
 def verdict(of: Sequence[Part]) -> str:

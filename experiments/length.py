@@ -1,15 +1,19 @@
-"""Heads that learn to find: what is read off the runs of length_head.toml.
+"""What became of the predictions about heads that learn to find: experiments/predictions/length.md.
 
-predictions/length.md has what was predicted of them. Chapters: length_extrapolation, short_answer.
+The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict, as
+`experiments.judging` has them.
 """
 
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.judging import Values
+from experiments.judging import Part, Values, above, between, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.recall import LAWS, multipliers
 from experiments.lab.sweep import Outcome
@@ -46,6 +50,128 @@ class Heads:
         return np.array([one[name] for one in entries])
 
 
+def ends(heads: Heads) -> Iterator[Part]:
+    """What training ends at."""
+
+    def long(name: str, variant: str, n: int = START) -> Values:
+        return heads(name, variant, LONG, n)
+
+    for n in LENGTHS:
+        yield near(1, f"noise_50, t* at {n}", long("best", "noise_50", n), 1.0, 0.06)
+    gap = long("gap", "noise_50")
+    yield near(2, "noise_50, g/κ'(1)", gap / long("slope", "noise_50"), 1.0, 0.06)
+    yield near(2, "noise_50, gap/variance", gap / long("variance", "noise_50"), 0.759, 0.04)
+    for n in LENGTHS[3:]:
+        yield between(3, f"noise_70, t* at {n}", long("best", "noise_70", n), 0.95, 1.25)
+    of_variance = long("gap", "noise_70") / long("variance", "noise_70")
+    yield number(3, "noise_70, gap/variance", of_variance, "above 0.50")
+    for variant in ("noise_50", "noise_70"):
+        for n in LENGTHS[1:]:
+            values = heads("best", variant, BRIEF, n) - 1.0
+            yield above(4, f"{variant}, brief, t* − 1 at {n}", values)
+    for variant, n, first in (
+        *(("noise_50", n, START) for n in LENGTHS[2:]),
+        ("noise_70", 4096, FAR),
+    ):
+        ratio = heads("best", variant, BRIEF, n) / heads("best", variant, BRIEF, first)
+        yield near(4, f"{variant}, brief, t* at {n} over {first}", ratio, 1.0, 0.12)
+    for variant, n, first, exact in (
+        ("noise_50", 4096, START, 1.196),
+        ("noise_70", 4096, START, 2.115),
+        ("noise_70_256", 16384, 256, 1.746),
+    ):
+        ratio = long("least", variant, n) / long("least", variant, first)
+        yield near(5, f"{variant}, least at {n} over {first}", ratio, exact, 0.08 * exact)
+    for variant in ("noise_50", "noise_70"):
+        for before, after in pairwise(STEPS):
+            rise = heads("best", variant, after, FAR) - heads("best", variant, before, FAR)
+            what = f"{variant}, t* after {after} less after {before}"
+            yield number(6, what, rise, "at most 0.05")
+    for at, variant, ratios in (
+        (7, "fixed_50", {256: 0.911, 1024: 0.714, 4096: 0.599}),
+        (8, "growing_50", {16: 2 / 3, 256: 4 / 3, 1024: 5 / 3, 4096: 2.0}),
+    ):
+        for n, wanted in ratios.items():
+            ratio = long("best", variant, n) / long("best", variant)
+            margin = 0.05 if at == 7 else (0.10 if n < START else 0.07) * wanted
+            yield near(at, f"{variant}, t* at {n} over {START}", ratio, wanted, margin)
+
+
+def from_the_start(heads: Heads) -> Iterator[Part]:
+    """What is known of other lengths from n₀ alone."""
+    for variant in ("noise_50", "noise_70", "fixed_50"):
+        for steps in STEPS[2:]:
+            for n in LENGTHS[2:]:
+                yield from _foretold(9, heads, variant, steps, n, lambda loss: 0.06 + 0.05 * loss)
+    exact = {"noise_50": (0.26, 0.21, 0.13, 0.06), "noise_70": (0.08, 0.14, 0.21, 0.27)}
+    for variant, excesses in exact.items():
+        for n, predicted in zip(LENGTHS[1:], excesses, strict=True):
+            found = heads("annealed_loss", variant, LONG, n) - heads("loss", variant, LONG, n)
+            what = f"{variant}, by g and κ less loss at {n}"
+            if variant == "noise_50":
+                yield near(10, what, found, predicted, 0.06)
+            else:
+                yield between(10, what, found, -0.03, predicted + 0.06)
+    for n in LENGTHS[2:]:
+        yield from _foretold(11, heads, "noise_50", BRIEF, n, lambda _: 0.3)
+
+
+def _foretold(
+    at: int, heads: Heads, variant: str, steps: int, n: int, margin: Callable[[float], float]
+) -> Iterator[Part]:
+    case = f"{variant}, {steps} steps, predicted less measured at {n}"
+    weight = heads("predicted_weight", variant, steps, n) - heads("weight", variant, steps, n)
+    yield near(at, f"weight: {case}", weight, 0.0, 0.04)
+    loss = heads("loss", variant, steps, n)
+    excess = heads("predicted_loss", variant, steps, n) - loss
+    yield near(at, f"loss: {case}", excess, 0.0, margin(float(loss.mean())))
+
+
+def laws(heads: Heads) -> Iterator[Part]:
+    """Which law wins at 16 n₀, and what it costs below."""
+
+    def less(
+        variant: str, one: str, other: str, steps: int = LONG, n: int = FAR
+    ) -> tuple[str, Values]:
+        """Return in words and in numbers what a head loses under one law less under another."""
+        of = variant if steps == LONG else f"{variant}, {steps} steps"
+        where = "" if n == FAR else f" at {n}"
+        values = heads(one, variant, steps, n) - heads(other, variant, steps, n)
+        return f"{of}, {one} − {other}{where}", values
+
+    wrong = rule_wrong(heads)
+    what = f"laws that win where t* > √r, wrong of {len(wrong)} cells"
+    yield number(12, what, float(np.mean(wrong)), "at most 0.1")
+    exact = {"root_log": 0.120, "ssmax": 0.476, "llama_4": 0.062, "yarn": 0.437, "infoscale": 0.085}
+    for law, excess in exact.items():
+        yield near(13, *less("noise_50", law, "none"), excess, 0.35 * excess)
+    yield near(13, *less("noise_50", "ssmax", "none", n=4096), 1.25, 0.35 * 1.25)
+    for one, other in (("llama_4", "none"), ("infoscale", "none"), ("llama_4", "infoscale")):
+        yield near(14, *less("noise_70", one, other), 0.0, 0.01)
+    yield above(14, *less("noise_70", "ssmax", "none"))
+    for law in DISTINCT:
+        yield above(15, *less("fixed_50", law, "none"))
+    yield number(15, *less("fixed_50", "ssmax", "none"), "at least 0.4")
+    others = ("none", "root_log", "llama_4", "yarn", "infoscale")
+    for law in others:
+        yield above(16, *less("growing_50", law, "ssmax"))
+    for law, excess, margin in (("none", 0.17, 0.06), ("root_log", 0.035, 0.03)):
+        yield near(16, *less("growing_50", law, "ssmax"), excess, margin)
+    for variant in ("noise_50", "noise_70", "growing_50"):
+        for law in DISTINCT:
+            yield above(17, *less(variant, "none", law, BRIEF))
+    for law in others[1:]:
+        yield above(17, *less("growing_50", law, "ssmax", BRIEF))
+    yield above(17, *less("fixed_50", "none", "ssmax", BRIEF))
+    for steps in STEPS:
+        yield number(18, *less("fixed_70", "ssmax", "none", steps), "at most 0.02")
+    yield above(18, *less("fixed_70", "none", "ssmax", BRIEF))
+    # Qwen's and YaRN's factors are 1 below n₀: their zeros are by construction.
+    below = {"root_log": 0.011, "infoscale": 0.009, "ssmax": 0.046}
+    for law, excess in below.items():
+        yield near(19, *less("noise_50", law, "none", n=16), excess, 0.02)
+
+
 def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
     """Return for each cell and law whether "it beats none where t* > √r" is wrong at 16 n₀.
 
@@ -65,3 +191,35 @@ def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
                 gain = heads("none", variant, steps, n) - heads(law, variant, steps, n)
                 wrong.append((best > math.sqrt(factor)) != (gain.mean() > 0.0))
     return wrong
+
+
+def learned(heads: Heads) -> Iterator[Part]:
+    """Factors that are learned."""
+    plain = heads("loss", "noise_70", LONG, FAR)
+    values = heads("loss", "noise_70_ssmax", LONG, FAR) - plain
+    yield near(20, "noise_70, learned s less plain", values, 0.0, 0.02)
+    for steps, least in ((300, 2.5), (1000, 1.4)):
+        best = heads("best", "noise_70_qk", steps, FAR)
+        yield number(21, f"gain, t* after {steps}", best, f"above {least}")
+        more = best - heads("best", "noise_70", steps, FAR)
+        yield above(21, f"gain, t* less the plain head's after {steps}", more)
+        won = heads("none", "noise_70_qk", steps, FAR) - heads("ssmax", "noise_70_qk", steps, FAR)
+        yield above(21, f"gain, none − ssmax after {steps}", won)
+    yield between(21, "gain, t* after 10000", heads("best", "noise_70_qk", LONG, FAR), 0.95, 1.25)
+
+
+def parts(outcomes: Iterable[Outcome]) -> list[Part]:
+    """Return all parts of the predictions, in their order."""
+    heads = Heads(outcomes)
+    chapters = (ends, from_the_start, laws, learned)
+    return [part for chapter in chapters for part in chapter(heads)]
+
+
+def words(of: str) -> dict[int, str]:
+    """Return predictions in a few words, by number, from predictions/length.json."""
+    tables = json.loads((Path(__file__).parent / "predictions" / "length.json").read_text("utf-8"))
+    return {int(at): text for at, text in tables[of].items()}
+
+
+WORDS = words("head")
+"""The predictions in a few words."""

@@ -1,14 +1,113 @@
-"""Transformers that learn to find: the runs of length_recall.toml and length_induction.toml.
+"""What became of the predictions about Transformers that learn to find.
 
-predictions/length.md has what was predicted of them. Chapter: length_extrapolation.
+Predictions 22 to 33 of predictions/length.md, as `experiments.length` has those of single heads.
+The runs are those of length_recall.toml and length_induction.toml, the losses those of the answer.
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import pairwise, product
+
 from experiments import records
+from experiments.judging import Part, Values, above, near, number
+from experiments.lab.recall import LAWS
 from experiments.lab.sweep import Outcome
+from experiments.length import DISTINCT, FAR, START, Heads, words
 
 LENGTHS = (64, 256, 1024, 4096)
 FARTHEST = LENGTHS[-1]
 BRIEF, LONG = 400, 2000
+INDUCTION = 3000
+SHORTER = ("root_log", "ssmax", "llama_4", "infoscale")
+"""The laws that change a row of n₀ tokens: its first positions have fewer keys than n₀."""
+LEARNED = 0.9
+"""The accuracy at n₀ of a run that has learned its task."""
+
+
+def recall(models: Heads) -> Iterator[Part]:
+    """Associative recall, a key that stands there once."""
+
+    def of(name: str, n: int) -> Values:
+        return models(name, "fixed", LONG, n)
+
+    def less(law: str, against: str, n: int = FAR) -> tuple[str, Values]:
+        """Return in words and in numbers what is lost under one law less under another."""
+        return f"{law} − {against} at {n}", of(law, n) - of(against, n)
+
+    yield number(22, "accuracy at 64", of("accuracy", START), "above 0.98")
+    yield number(22, "loss at 64", of("none", START), "below 0.05")
+    for before, after in pairwise(LENGTHS):
+        yield above(23, f"loss at {after} less at {before}", of("none", after) - of("none", before))
+    yield number(23, "loss at 1024", of("none", FAR), "at least 0.3")
+    ratio = of("weight", FAR) / of("weight", START)
+    yield number(23, "weight at 1024 over 64", ratio, "below 0.6")
+    yield above(23, "t* − 1 at 1024", of("best", FAR) - 1.0)
+    for n in (FAR, FARTHEST):
+        for law in DISTINCT:
+            yield above(24, *less("none", law, n))
+    yield number(24, *less("none", "ssmax"), "at least 0.3")
+    yield number(24, "ssmax at 1024", of("ssmax", FAR), "below 0.1")
+    for worse, better in (("root_log", "qwen"), ("root_log", "yarn"), ("llama_4", "root_log")):
+        yield above(24, *less(worse, better))
+    # At 4096 the multipliers of √log n and Llama 4 are one: 1.41 and 1.42.
+    for worse, better in product(("root_log", "llama_4"), ("qwen", "yarn")):
+        yield above(24, *less(worse, better, FARTHEST))
+    yield number(24, *less("none", "ssmax", FARTHEST), "at least 0.5")
+    gain = models("none", "fixed", BRIEF, FAR) - models("ssmax", "fixed", BRIEF, FAR)
+    yield above(25, "400 steps, none − ssmax at 1024", gain)
+    for variant, law in product(("fixed", "noise"), SHORTER):
+        cost = models(law, variant, LONG, START) - models("none", variant, LONG, START)
+        yield near(26, f"{variant}, {law} − none at 64", cost, 0.0, 0.01)
+    for n in LENGTHS[1:]:
+        excess = of("predicted_weight", n) - of("weight", n)
+        yield near(29, f"weight, predicted less measured at {n}", excess, 0.0, 0.12)
+
+
+def noise(models: Heads) -> Iterator[Part]:
+    """Associative recall with false matches."""
+    losses = {law: models(law, "noise", LONG, FAR) for law in ("none", *LAWS)}
+    yield above(27, "ssmax − none at 1024", losses["ssmax"] - losses["none"])
+    best = min(LAWS, key=lambda law: float(losses[law].mean()))
+    yield number(27, f"none − {best} at 1024", losses["none"] - losses[best], "at most 0.03")
+    yield number(28, "loss at 4096", models("none", "noise", LONG, FARTHEST), "at least 1")
+
+
+def trained(models: Heads) -> Iterator[Part]:
+    """Models that are trained with a law, or with a gain."""
+
+    def of(variant: str) -> Values:
+        return models("none", variant, LONG, FAR)
+
+    gain = of("fixed") - of("fixed_ssmax")
+    yield number(30, "none − SSMax, at 1024", gain, "at least 0.2")
+    yield above(30, "none − gradient, at 1024", of("fixed") - of("fixed_gradient"))
+    yield above(30, "gradient − SSMax, at 1024", of("fixed_gradient") - of("fixed_ssmax"))
+    yield above(31, "gain − SSMax, at 1024", of("fixed_qk") - of("fixed_ssmax"))
+
+
+def induction(models: Heads) -> Iterator[Part]:
+    """Two layers, rotary positions."""
+    right = models("accuracy", "rotary", INDUCTION, START)
+    learned = right > LEARNED
+    yield number(32, "seeds with accuracy above 0.9 at 64", learned.sum(), "at least 3")
+    beyond = models("accuracy", "rotary", INDUCTION, FAR)[learned]
+    yield number(32, "accuracy at 1024", beyond, "below 0.3")
+    none = models("none", "rotary", INDUCTION, FAR)[learned]
+    for law in LAWS:
+        ratio = models(law, "rotary", INDUCTION, FAR)[learned] / none
+        yield near(32, f"{law} over none at 1024", ratio, 1.0, 0.15)
+    beyond = models("accuracy", "rotary_ssmax", INDUCTION, FAR)
+    yield number(33, "trained with SSMax, accuracy at 1024", beyond, "below 0.3")
+
+
+def parts(outcomes: Iterable[Outcome]) -> list[Part]:
+    """Return all parts of the predictions, in their order."""
+    models = Heads(outcomes)
+    checks = [part for of in (recall, noise, trained, induction) for part in of(models)]
+    return sorted(checks, key=lambda part: part.prediction)
+
+
+WORDS = words("model")
+"""The predictions in a few words."""
 
 
 def outcomes() -> list[Outcome]:

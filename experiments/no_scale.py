@@ -1,19 +1,24 @@
-"""Decoders that do not divide, with and without QK-norm: what is read off their runs.
+"""Decoders that do not divide, with and without QK-norm: their runs, and the predictions.
 
-The sweeps no_scale*.toml describe them. Chapters: unscaled, qk_norm.
+The sweeps no_scale*.toml have the predictions in words. Chapters: unscaled, qk_norm.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.judging import Part, between, graded, near, number, surely
+from experiments.lab import comparison
 from experiments.records import runs
 
 SIZES = (16, 64, 256)
 """Dimensions of a head; the width is 256 each time."""
 
 WITH_NORM = ("no_scale_norm", "no_scale_norm_wider")
+NEAR = 0.03
+"""What the predictions call no difference, in nats per byte."""
 
 
 def outcomes(*sweeps: str) -> list[Any]:
@@ -98,3 +103,57 @@ def spreads(scale: str, d: int) -> tuple[tuple[int, ...], NDArray[np.float64]]:
     recorded = [outcome.run for outcome in at_best(scale, d)]
     squares = [np.square(run.spreads).mean(axis=1) for run in recorded]
     return recorded[0].recorded_at, np.sqrt(squares)
+
+
+def predicted() -> Iterator[Part]:
+    """Yield what no_scale.toml predicted of models without QK-norm, each at its own best rate."""
+    for d in (16, 64):
+        yield between(1, f"scale 1 − 1/√d, d = {d}", rise("one", d), -NEAR, NEAR)
+    yield number(1, "scale 1 − 1/√d, d = 256", rise("one", 256), f"above {NEAR}")
+    yield between(2, "1/d − 1/√d, d = 16", rise("over", 16), -NEAR, NEAR)
+    yield number(2, "1/d − 1/√d, d = 256", rise("over", 256), "above 0")
+    for d in SIZES:
+        yield between(3, f"learned − 1/√d, d = {d}", rise("learned", d), -NEAR, NEAR)
+    for d in SIZES:
+        yield number(4, f"1/√d, last spread, d = {d}", spreads("root", d)[1][:, -1], "above 1")
+
+
+def predicted_with_norm() -> Iterator[Part]:
+    """Yield what no_scale_norm.toml predicted of models with QK-norm, one seed."""
+    for d in (64, 256):
+        yield number(1, f"1/d − 1/√d, d = {d}", rise_with_norm("over", d), "above 0.1")
+    yield number(1, "scale 1 − 1/√d, d = 256", rise_with_norm("one", 256), "above 0.1")
+    for d in SIZES:
+        yield between(2, f"learned − 1/√d, d = {d}", rise_with_norm("learned", d), -NEAR, NEAR)
+
+
+def predicted_with_norm_again() -> Iterator[Part]:
+    """Yield what no_scale_norm_seeds.toml predicted of the two seeds that chose no rate."""
+    for d in (64, 256):
+        yield near(1, f"learned − 1/√d, d = {d}", unseen("learned", d), 0.0, NEAR)
+    for d in (64, 256):
+        yield number(2, f"1/d − 1/√d, d = {d}", unseen("over", d), "above 0.1")
+
+
+def predicted_unseen() -> Iterator[Part]:
+    """Yield what no_scale_unseen.toml predicted of 1/d in heads of 256 with more seeds."""
+    gaps = over_unseen()
+    yield between(1, "1/√d − 1/d, three new seeds", -gaps[2:], 0.0, 0.05)
+    mean, half = comparison.interval(gaps)
+    nearest = max(abs(float(mean)) - float(half), 0.0)
+    yield number(2, "from 0 to the interval of five seeds", nearest, "at most 0")
+
+
+def predicted_people_rates() -> Iterator[Part]:
+    """Yield what people_undivided_rates.toml predicted of the best rates, in powers of 2."""
+    for d in (64, 256):
+        one, root = (_people(name, d)[0].setting.training.learning_rate for name in ("one", "root"))
+        yield graded(1, f"steps of 2 below 1/√d's rate, d = {d}", np.log2(root / one), 1.0, 0.0)
+
+
+def predicted_people() -> Iterator[Part]:
+    """Yield what people_undivided.toml predicted of scale 1 with warm-up and decay."""
+    for d, half in ((64, 0.145), (256, 0.17)):
+        yield number(1, f"scale 1 − 1/√d, d = {d}", as_people_train(d), f"below {half}")
+    for d in (64, 256):
+        yield surely(number(2, f"scale 1 − 1/√d, d = {d}", as_people_train(d), "above 0.02"))

@@ -1,10 +1,14 @@
-"""How one head comes to its scale: theory, and what is read off the heads of `one_head`.
+"""How one head comes to its scale: theory, and what became of predictions/one_head.md.
 
-The theory is of the mean loss over random directions, and of gradient flow: τ is the rate times the
-steps. Chapter: learning_scale.
+`experiments.one_head` recorded the heads. The theory is of the mean loss over random directions,
+and of gradient flow: τ is the rate times the steps.
+
+Chapters: learning_scale, predictions.
 """
 
+from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +20,30 @@ from attnlib import retrieval
 from attnlib.retrieval import Tilted
 from attnlib.scores import Cosine
 from experiments import one_head, records
-from experiments.judging import Values
+from experiments.judging import Part, Values, above, between, number
 from experiments.lab.recall import tilt
 from experiments.one_head import DECAYED_STRENGTH, DECAYED_WIDTH, KEYS, STRENGTH, WIDTH
+
+WORDS = {
+    "H1": "gradient descent: sizes rise by what the scale gradient says",
+    "H2": "gradient descent: the difference of the squared norms stays",
+    "H3": "gradient descent, direction first: the cosine when the size has doubled",
+    "H4": "gradient descent, direction first: when the cosine is ½, and when the size has doubled",
+    "H5": "gradient descent: cosine and closed form while logits are small",
+    "H6": "gradient descent: how the delay grows as the start becomes smaller",
+    "H7": "gradient descent: the delay, beside the model's",
+    "H8": "both matrices aligned: α beside the model's",
+    "H9": "gradient descent: cosine and size when the loss has halved",
+    "H10": "gradient descent: α and evenness at the end",
+    "H11": "Adam: the delay is bounded",
+    "H12": "Adam: cosine and size on the way",
+    "H13": "Adam: sizes do not follow the scale gradient",
+    "H14": "L2: the scale gradient at rest, and the two norms",
+    "H15": "L2: α at rest",
+    "H16": "L2 beyond the critical decay: nothing is left",
+    "H17": "L2: the head's own t*",
+    "H18": "AdamW: the scale gradient is far from L2's",
+}
 
 SMALL = one_head.FACTORS[1:]
 HALF = np.log(KEYS) / 2.0
@@ -141,6 +166,11 @@ class Ways:
         """Return of each seed the step at which the loss has halved."""
         return self.first(self["loss"], HALF, below=True)
 
+    def closed_form(self) -> Values:
+        """Return the direction that linear gradient flow has, from the one at the start."""
+        start = np.arctanh(self.direction[:, :1])
+        return np.tanh(2.0 * gamma() * self.rate * self.steps + start)
+
 
 def rests(decay: float, name: str, kind: str = "L2") -> Values:
     """Return a number of the heads that were trained with a decay, one for each seed."""
@@ -164,6 +194,18 @@ def over_theta(decay: float) -> Values:
 # --- what became of the predictions ---------------------------------------------------------------
 
 
+def parts() -> Iterator[Part]:
+    """Yield all parts of the predictions, in their order."""
+    sgd = {factor: Ways("sgd", factor) for factor in one_head.FACTORS}
+    adam = {factor: Ways("adam", factor) for factor in one_head.FACTORS}
+    aligned = Ways("sgd", SMALL[0], aligned=True)
+    yield from sizes(sgd, aligned)
+    yield from order(sgd)
+    yield from delays(sgd, aligned)
+    yield from by_adam(adam)
+    yield from with_decay()
+
+
 def named(factor: float) -> str:
     """Return a factor as the pages write it."""
     power = round(np.log2(factor))
@@ -173,6 +215,102 @@ def named(factor: float) -> str:
 SUPER = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
+def sizes(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
+    """Yield whether sizes follow the scale gradient."""
+    all_of_them = {**{named(f): ways for f, ways in sgd.items()}, "aligned": aligned}
+    for name, ways in all_of_them.items():
+        for of in ("query", "key"):
+            what = f"from {name}, rise of the {of} matrix over its prediction"
+            yield between("H1", what, rise(ways, of) / ways["gained"][:, -1], 0.9, 1.1)
+    for name, ways in all_of_them.items():
+        apart = np.abs(rise(ways, "query") - rise(ways, "key"))
+        both = rise(ways, "query") + rise(ways, "key")
+        yield number("H2", f"from {name}, change of the difference", apart / both, "below 0.05")
+
+
 def rise(ways: Ways, name: str) -> Values:
     """Return by how much a number rises in the whole run."""
     return ways[name][:, -1] - ways[name][:, 0]
+
+
+def order(sgd: dict[float, Ways]) -> Iterator[Part]:
+    """Yield which comes first, direction or size."""
+    for factor, ways in sgd.items():
+        cosine = ways.at(ways.direction, ways.first(ways.growth, 2.0))
+        low, high = (0.846, 0.886) if factor in SMALL else (0.75, 0.95)
+        yield between("H3", f"from {named(factor)}", cosine, low, high)
+    for factor, ways in sgd.items():
+        ratio = ways.first(ways.growth, 2.0) / ways.first(ways.direction, 0.5)
+        if factor in SMALL:
+            yield between("H4", f"from {named(factor)}", ratio, 2.1, 2.7)
+        else:
+            yield number("H4", f"from {named(factor)}", ratio, "above 1.5")
+    for factor in SMALL:
+        ways = sgd[factor]
+        apart = np.abs(ways.direction - ways.closed_form())
+        linear = STRENGTH * ways.alpha <= 1.0
+        most = np.where(linear, apart, 0.0).max(axis=1)
+        yield number("H5", f"from {named(factor)}, largest difference", most, "below 0.05")
+
+
+def delays(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
+    """Yield how late the plateau is left, and where a head ends."""
+    for before, after, low, high in ((SMALL[0], SMALL[1], 58, 70), (SMALL[1], SMALL[2], 120, 136)):
+        later = sgd[after].delay() - sgd[before].delay()
+        yield between("H6", f"from {named(before)} to {named(after)}", later, low, high)
+    for factor, ways in sgd.items():
+        ratio = ways.delay() * ways.rate / model_delay(factor)
+        top = 1.12 if factor in SMALL else 2.0
+        yield between("H7", f"from {named(factor)}", ratio, 1.0, top)
+    expected = model(aligned.rate * aligned.steps, float(aligned.alpha[0, 0]))
+    most = np.abs(aligned.alpha / expected - 1.0).max(axis=1)
+    yield number("H8", "largest difference, relative", most, "below 0.07")
+    ways = sgd[1.0]
+    middle = ways.delay()
+    yield number("H9", "cosine", ways.at(ways.direction, middle), "at least 0.75")
+    part = (ways.at(ways.growth, middle) - 1.0) / (ways.growth[:, -1] - 1.0)
+    yield number("H9", "size, part of its rise", part, "below 0.5")
+    theta = tilt(STRENGTH, WIDTH)
+    yield between("H10", "α/θ", ways.alpha[:, -1] / theta, 0.85, 1.02)
+    even = ways.alpha[:, -1] / ways["product"][:, -1]
+    yield number("H10", "evenness", even, "at least 0.93")
+
+
+def by_adam(adam: dict[float, Ways]) -> Iterator[Part]:
+    """Yield what is different under Adam."""
+    late = adam[SMALL[2]].delay() / adam[SMALL[1]].delay()
+    yield between("H11", f"from {named(SMALL[2])}, over {named(SMALL[1])}", late, 0.9, 1.5)
+    yield between("H11", f"from {named(SMALL[1])}, steps", adam[SMALL[1]].delay(), 80, 130)
+    ways = adam[1.0]
+    cosine = ways.at(ways.direction, ways.first(ways.growth, 2.0))
+    yield between("H12", "cosine at the doubled size", cosine, 0.7, 0.9)
+    growth = ways.at(ways.growth, ways.delay())
+    yield number("H12", "growth at the loss's half", growth, "below 2")
+    for factor, ways in adam.items():
+        ratio = rise(ways, "query") / ways["gained"][:, -1]
+        yield number("H13", f"from {named(factor)}", ratio, "at least 5")
+
+
+def with_decay() -> Iterator[Part]:
+    """Yield what weight decay takes away."""
+    alive = one_head.L2[:-1]
+    for decay in alive:
+        for of in ("query", "key"):
+            what = f"{decay}, by the {of} matrix"
+            yield between("H14", what, share(decay, of), 0.999, 1.001)
+        ratio = rests(decay, "query") / rests(decay, "key")
+        yield between("H14", f"{decay}, ratio of the squared norms", ratio, 0.999, 1.001)
+    for decay, middle in zip(alive, (0.785, 0.598, 0.415, 0.186), strict=True):
+        margin = (0.15 if decay == alive[0] else 0.1) * middle
+        low, high = middle - margin, middle + margin
+        yield between("H15", f"{decay}, α/θ", over_theta(decay), low, high)
+    yield number("H16", "‖W_q‖²", rests(one_head.L2[-1], "query"), "below 1e-6")
+    for decay in alive:
+        yield number("H17", f"{decay}, t*", rests(decay, "best"), "above 1")
+    for before, after in pairwise(alive):
+        later = rests(after, "best") - rests(before, "best")
+        yield above("H17", f"t* at {after} less at {before}", later)
+    for decay in one_head.ADAMW:
+        what = f"{decay}, by the query matrix"
+        yield number("H18", what, share(decay, kind="AdamW"), "below 0.05")
+    yield above("H18", "1, its sign", share(1.0, kind="AdamW"))

@@ -1,19 +1,24 @@
-"""Models that are trained with a rule in n: what is read off their runs.
+"""What became of the predictions about models that are trained with a rule in n.
 
-Those of trained_law.toml, trained_text.toml and trained_text_more.toml. Chapter:
-length_extrapolation.
+Those of trained_law.toml, trained_text.toml and trained_text_more.toml, which have them in words
+and with what refutes them; `experiments.judging` says what a part is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 
 import numpy as np
 
-from experiments.judging import Values
+from experiments import length
+from experiments.judging import Part, Values, above, between, graded, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.sweep import Outcome
-from experiments.length import Heads
+from experiments.length import FAR, START, Heads
 
+TASKS = ("fixed", "noise", "growing")
+RULES = ("root_log", "ssmax", "log", "own")
 STEPS, TEXT_STEPS = 2000, 1500
+POSITIONS = ("rotary", "quarter", "preceding")
 
 # Where `Run.readings` have the model as it is, and under log n.
 AS_IT_IS, UNDER_ROOT_LOG, UNDER_LOG = 0, 1, 2
@@ -32,6 +37,64 @@ class Recall:
     def gain(self, variant: str, which: int) -> Values:
         """Return what the heads have learned, (seeds, heads): s or a, which is 0, or b, 1."""
         return np.array([run.learned[0][which] for run in self.heads.runs[variant, STEPS]])
+
+    def wanted(self, variant: str, n: int) -> Values:
+        """Return t* of each seed, the mean over its heads."""
+        entries = self.heads.found(variant, STEPS, n)
+        return np.array([np.mean([head["best"] for head in one["heads"]]) for one in entries])
+
+
+def recall(models: Recall) -> Iterator[Part]:
+    """Associative recall, trained with each rule."""
+
+    def less(task: str, one: str, other: str, n: int = FAR) -> tuple[str, Values]:
+        """Return in words and in numbers what is lost with one rule less with another."""
+        where = "" if n == FAR else f" at {n}"
+        values = models(f"{task}_{one}", n) - models(f"{task}_{other}", n)
+        return f"{task}, {one} − {other}{where}", values
+
+    for task, rule in product(TASKS, RULES):
+        yield near(1, *less(task, rule, "none", START), 0.0, 0.01)
+    for rule in ("ssmax", "log"):
+        yield number(2, *less("fixed", "none", rule), "at least 0.3")
+        yield number(2, f"fixed, {rule}", models(f"fixed_{rule}", FAR), "below 0.1")
+        yield number(3, *less("growing", "none", rule), "at least 0.15")
+    yield above(3, *less("growing", "none", "root_log"))
+    yield above(3, *less("growing", "root_log", "ssmax"))
+    for rule in RULES:
+        yield number(4, *less("noise", "none", rule), "at most 0.02")
+    for task in ("fixed", "growing"):
+        late = models(f"{task}_none", FAR, "ssmax") - models(f"{task}_log", FAR)
+        yield near(5, f"{task}, none read under log n − log", late, 0.0, 0.03)
+    for task in TASKS:
+        moved = np.abs(models.gain(f"{task}_ssmax", 0) - 1.0).mean(axis=1)
+        yield number(6, f"{task}, |s − 1|", moved, "below 0.15")
+        yield near(6, *less(task, "ssmax", "log"), 0.0, 0.03)
+    for task in ("fixed", "growing"):
+        none = models(f"{task}_none", FAR)
+        share = (none - models(f"{task}_own", FAR)) / (none - models(f"{task}_log", FAR)).mean()
+        yield number(7, f"{task}, own's gain over log's", share, "below 0.5")
+    yield from _mixed(models)
+
+
+def _mixed(models: Recall) -> Iterator[Part]:
+    """Trained on several lengths, where the loss tells a from b."""
+    from scipy.stats import spearmanr  # takes longer to load than all else of this page
+
+    slopes = {task: models.gain(f"{task}_own_mixed", 1).mean(axis=1) for task in TASKS}
+    yield number(8, "growing, b", slopes["growing"], "above 0.15")
+    yield number(8, "fixed, b", slopes["fixed"], "above 0.08")
+    yield near(8, "noise, b", slopes["noise"], 0.0, 0.08)
+    yield above(8, "b, growing − noise", slopes["growing"] - slopes["noise"])
+    own = models("growing_own_mixed", FAR)
+    yield above(9, "growing, none − own, mixed", models("growing_none_mixed", FAR) - own)
+    yield above(9, "growing, own mixed − ssmax", own - models("growing_ssmax", FAR))
+    grows = [
+        models.wanted(f"{task}_none_mixed", 4 * START) / models.wanted(f"{task}_none_mixed", START)
+        for task in TASKS
+    ]
+    rank = spearmanr(np.concatenate(list(slopes.values())), np.concatenate(grows)).statistic
+    yield graded(10, "rank correlation of b and growth of t*", rank, 0.5, 0.2)
 
 
 class Text:
@@ -52,3 +115,43 @@ class Text:
     def gains(self, variant: str) -> Values:
         """Return what is learned at the end, (seeds, blocks, 1 or 2, heads)."""
         return np.array([run.gains[-1] for run in self.runs[variant, TEXT_STEPS]])
+
+
+def text(models: Text) -> Iterator[Part]:
+    """Language models of bytes, trained with each rule."""
+    for positions, rule in product(POSITIONS, ("ssmax", "own")):
+        cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
+        yield near(1, f"{positions}, {rule} − none at 128", cost, 0.0, 0.02)
+    lost = {positions: models.lost(f"{positions}_none") for positions in POSITIONS}
+    whole = lost["rotary"]
+    yield number(2, "rotary, lost at 2048", whole, "at least 0.3")
+    for positions, share in (("quarter", 0.5), ("preceding", 0.2)):
+        part = lost[positions] / whole.mean()
+        yield number(3, f"{positions}, share of rotary's", part, f"below {share}")
+    mended = (models("rotary_none", 16) - models("rotary_ssmax", 16)) / whole.mean()
+    yield between(4, "rotary, share that ssmax mends", mended, 0.25, 0.9)
+    apart = models("preceding_ssmax", 16) - models("preceding_none", 16)
+    yield near(5, "preceding, ssmax − none at 2048", apart, 0.0, 0.03)
+    for positions in POSITIONS:
+        slopes = models.gains(f"{positions}_own")[:, :, 1].reshape(len(whole), -1)
+        yield near(6, f"{positions}, b", slopes.mean(axis=1), 0.0, 0.15)
+        spread = slopes.std(axis=1)
+        yield number(6, f"{positions}, spread of b", spread, "at least 0.05")
+    late = models("rotary_none", 16, UNDER_LOG) - models("rotary_ssmax", 16)
+    yield near(7, "rotary, none read under log n − ssmax", late, 0.0, 0.1)
+
+
+def more(models: Text) -> Iterator[Part]:
+    """The rest of them: fixed rules, and no positions at all."""
+    for positions, times in product((*POSITIONS, "nowhere"), (1, 16)):
+        apart = models(f"{positions}_log", times) - models(f"{positions}_ssmax", times)
+        yield near(1, f"{positions}, log − ssmax at {128 * times}", apart, 0.0, 0.03)
+    none, root, log = (models(f"rotary_{rule}", 16) for rule in ("none", "root_log", "log"))
+    share = (none - root) / (none - log).mean()
+    yield between(2, "rotary, root_log between none, 0, and log, 1", share, 0.0, 1.0)
+    lost = models.lost("nowhere_none") - models.lost("preceding_none")
+    yield above(3, "none, lost at 2048, nowhere − preceding", lost)
+
+
+RECALL_WORDS, TEXT_WORDS, MORE_WORDS = map(length.words, ("recall", "text", "more"))
+"""The predictions in a few words."""

@@ -1,4 +1,4 @@
-"""What the two commands found, on a screen: the checks, and the runs."""
+"""What the two commands found, on a screen: the checks, the runs, and which predictions held."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -9,6 +9,7 @@ import numpy as np
 
 from attnlib._checking import FloatArray
 from experiments.gpu.runs import HERE, planned
+from experiments.judging import Part, between, number
 from experiments.lab import results
 from experiments.lab.results import Setting
 
@@ -110,6 +111,14 @@ class Runs:
             if one.key in files[name]
         }
 
+    def gains(self, variant: str) -> dict[float, list[Table]]:
+        """Return the runs of a start by rate, of the seeds that all six runs of gain.toml have."""
+        found = {key[1:]: line for key, line in self.lines.items() if key[0] == "gain"}
+        seeds = sorted({seed for *_, seed in found})
+        whole = [seed for seed in seeds if sum(key[2] == seed for key in found) == 6]
+        rates = sorted({rate for _, rate, _ in found})
+        return {rate: [found[variant, rate, seed] for seed in whole] for rate in rates if whole}
+
     def starts(self, seed: int = 0) -> dict[float, dict[int, float]]:
         """Return the validation losses of a seed by rate and by the α at which the gain begins."""
         found: dict[float, dict[int, float]] = {}
@@ -166,17 +175,79 @@ def _loss(line: Table) -> float:
     return np.inf if loss is None else float(loss)
 
 
+def _gradient(lines: list[Table], which: int) -> float:
+    """Return the sum over heads of the mean scale gradient at one of the lengths."""
+    found = [list(line["scale_gradients"].values())[which] for line in lines]
+    return float(np.mean([np.sum(np.mean(one, axis=0)) for one in found]))
+
+
 def of_runs(out: Path, planned: Iterable[tuple[str, Setting]]) -> Iterator[str]:
-    """Yield the losses and the readings."""
+    """Yield the losses, the readings, and which predictions held."""
     runs = Runs(out, planned)
     yield from runs.shown()
     if runs.lengths()[0]:
         yield f"read at n₀, 4 n₀ and 16 n₀, means of {len(runs.lengths()[0])} seeds:"
         for way, three in runs.ways().items():
             yield f"  {way:34}" + "".join(f"{loss:9.4f}" for loss in three)
+    for part in (*of_gains(runs), *of_lengths(runs)):
+        found = f"{part.what} {part.mean:+.4f}, predicted {part.expected}"
+        yield f"{part.prediction} {part.verdict}: {found}"
 
 
 @cache
 def recorded() -> Runs:
     """Return the runs that are recorded."""
     return Runs(HERE / "recorded", planned())
+
+
+def of_gains(runs: Runs) -> Iterator[Part]:
+    """Yield what was predicted of QK-norm.
+
+    Without all rates from 4 only A1 is judged: another rate could only lower the best from 4.
+    """
+    by_rate = [runs.gains(f"begun_{start}") for start in (1, 4)]
+    means = [{rate: np.mean([*map(_loss, of)]) for rate, of in one.items()} for one in by_rate]
+    if not all(np.isfinite([*mean.values()]).any() for mean in means):
+        starts = runs.starts().values()
+        best_of = {start: [of[start] for of in starts if start in of] for start in (1, 4)}
+        if best_of[4] and len(best_of[1]) == len(starts):
+            less = min(best_of[4]) - min(best_of[1])
+            yield number(
+                "A1", f"from 4, {len(best_of[4])} rates, less from 1", less, "at least 0.01"
+            )
+        return
+    best = [min(mean, key=lambda rate, mean=mean: mean[rate]) for mean in means]  # type: ignore[misc]
+    edges = [rate in (min(mean), max(mean)) for rate, mean in zip(best, means, strict=True)]
+    chosen = [of[rate] for of, rate in zip(by_rate, best, strict=True)]
+    end = "; a best rate is an end of the three" if any(edges) else ""
+    above = float(means[1][best[1]] - means[0][best[0]])
+    yield number("A1", f"from 4 less from 1{end}", above, "at least 0.01")
+    one, four = (float(np.mean([np.mean(x["gains"][-1]) for x in of])) for of in chosen)
+    yield between("A2", "multiplier from 1", one, 0.8, 1.4)
+    yield number("A2", "multiplier from 4", four, "below 0.8")
+    rates = float(np.log2(best[1] / best[0]))
+    yield number("A3", "log₂ of the best rate, 4 less 1", rates, "at least 0")
+    sums = [_gradient(of, 0) for of in chosen]
+    yield number("C3", "sum of scale gradients, from 4", sums[1], "above 0")
+    yield number("C3", "the same, from 4 less from 1", sums[1] - sums[0], "above 0")
+
+
+def of_lengths(runs: Runs) -> Iterator[Part]:
+    """Yield what was predicted beyond the training length."""
+    none, _ = runs.lengths()
+    if not none:
+        return
+    plain, _, after, trained, extended, under, _ = runs.ways().values()
+    cost, apart = trained - plain, "log n trained in less none"
+    yield between("B1", f"{apart}, n₀", cost[0], -0.01, 0.01)
+    yield number("B2", "none at 16 n₀ less at n₀", plain[2] - plain[0], "at least 0.1")
+    fall = plain[2] - after[2]
+    yield number("B3", "none less log n applied after, 16 n₀", fall, "below 0.02")
+    yield between("B4", f"{apart}, 16 n₀", cost[2], -0.1, 0.1)
+    lost = plain[1] - plain[0]
+    share = float((plain[1] - extended[1]) / lost) if lost > 0.0 else np.nan
+    yield number("B5", "share of the loss at 4 n₀ that 30 steps mend", share, "at least 0.5")
+    ruled = under[2] - extended[2]
+    yield between("B6", "extended, log n less none, 16 n₀", ruled, -0.02, 0.02)
+    yield between("C1", "none, sum of scale gradients at n₀", _gradient(none, 0), -0.02, 0.02)
+    yield number("C2", "the same at 16 n₀", _gradient(none, 2), "above 0")

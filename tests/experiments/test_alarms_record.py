@@ -14,6 +14,12 @@ def recorded():
     return load("alarms")
 
 
+def test_what_was_expected_and_what_came(recorded):
+    found = list(alarms.verdicts(recorded))
+    assert [number for _, number, _ in found] == [6, 0, 6, 123, 141, 5, 74, 0, 0, 0, 0]
+    assert all(held for *_, held in found)
+
+
 def test_the_first_steps_are_those_of_the_day_it_was_recorded(monkeypatch):
     # On a text that needs no network; in the record tiny-shakespeare.
     monkeypatch.setattr(alarms, "STEPS", 41)

@@ -1,15 +1,17 @@
-"""All predictions in one list: none is left out."""
+"""All predictions in one list: none is left out, and their parts are read off the runs."""
 
+import json
 import re
 
 import numpy as np
 import pytest
 
-from experiments import judging, predicted, records
-from experiments.judging import verdict
+from experiments import judging, predicted, records, trained
+from experiments.judging import HOLDS, number, surely, verdict
+from experiments.lab.comparison import interval
 
 NUMBERED = re.compile(r"^# (\d+)\. ", re.MULTILINE)
-OTHERS = {"gpu/gain.toml", "gpu/length.toml"}
+OTHERS = {"alarms.py", "gpu/gain.toml", "gpu/length.toml"}
 """Files with predictions that are in other folders."""
 
 
@@ -28,25 +30,66 @@ def test_every_file_with_predictions_is_in_the_list():
 
 
 @pytest.mark.parametrize("group", predicted.GROUPS, ids=lambda group: group.title)
-def test_every_prediction_has_its_parts(group):
-    found = {part.prediction for part in group.parts()}
+def test_every_prediction_has_parts_and_no_part_stands_twice(group):
+    parts = list(group.parts())
+    assert len({(part.prediction, part.what, part.expected) for part in parts}) == len(parts)
     text = (records.HERE / group.file).read_text("utf-8")
     numbers = set(map(int, NUMBERED.findall(text))) if group.file.startswith("sweeps") else set()
-    assert numbers <= found
-    assert not group.words or set(group.words) == found
+    assert numbers <= {part.prediction for part in parts}
+    words = group.words()
+    assert not words or set(words) == {part.prediction for part in parts}
+
+
+def test_a_number_whose_interval_holds_0_is_not_sure():
+    for values, kept in (([1.0, 1.2], False), ([1.0, 1.001], True), ([0.1, 0.1001], False)):
+        part = surely(number(1, "x", np.array(values), "above 0.5"))
+        assert (part.verdict == HOLDS) == kept
+        assert part.expected == "above 0.5, its interval above 0"
+
+
+def test_a_chapter_says_how_many_parts_held():
+    assert predicted.came("probe") == "11 parts held and 0 failed"
+    parts = [p for g in predicted.GROUPS if g.chapter == "length_extrapolation" for p in g.parts()]
+    held, failed, undecided = (
+        sum(part.verdict == word for part in parts) for word in ("holds", "refuted", "open")
+    )
+    said = f"{held} parts held, {failed} failed and {undecided} are open"
+    assert predicted.came("length_extrapolation") == said
 
 
 def test_a_part_holds_within_its_margin_or_on_its_side():
     for values, expected in (([1.0, 1.2], "holds"), ([1.0, 1.4], "refuted"), ([0, 1.0], "refuted")):
-        part = judging.between(1, "x", np.array(values), 1.05, 1.15)
+        part = judging.near(1, "x", np.array(values), 1.1, 0.05)
         assert (part.verdict, part.mean) == (expected, np.mean(values))
     ends = ("above 1", "below 1.2", "at least 1.2", "at most 1")
     found = [judging.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
     assert found == ["holds", "holds", "refuted", "refuted"]
+    graded = [judging.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
+    assert graded == ["holds", "open", "refuted"]
     signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))
     for values, expected in signs:
         assert judging.above(1, "x", np.array(values)).verdict == expected
-    part = judging.between(1, "x", 1.0, 0.9, 1.1)
+    part = judging.near(1, "x", np.array([1.0, 1.0]), 1.0, 0.1)
     others = [part._replace(verdict=word) for word in (judging.OPEN, judging.REFUTED)]
     worst = [verdict([part, *others[:count]]) for count in (0, 1, 2)]
     assert worst == ["holds", "open", "refuted"]  # that of its worst part
+
+
+def test_what_ssmax_saves_is_read_off_the_lines_of_its_runs():
+    """What SSMax saves at 16 n₀ where the needle stands once, and what its heads learn."""
+    path = records.RECORDED / "heads" / "trained_law.jsonl"
+    losses, learned = {}, []
+    for line in map(json.loads, path.read_text("utf-8").splitlines()):
+        task, law = line["task"], line["model"].get("law", "none")
+        if task.get("gap") != "fixed" or "shortest" in task:
+            continue
+        if law == "none" or line["model"].get("learned_scale"):
+            (far,) = (one for one in line["measured"] if one["n"] == 1024)
+            losses[law, task.get("seed", 0)] = far["answer_loss"]
+        if line["model"].get("learned_scale"):
+            learned.append(np.abs(np.array(line["learned"][0][0]) - 1).mean())
+    saved = interval([losses["none", seed] - losses["log", seed] for seed in range(5)])
+    parts = list(trained.recall(trained.Recall(records.runs("trained_law"))))
+    for what, wanted in (("fixed, none − ssmax", saved), ("fixed, |s − 1|", interval(learned))):
+        (part,) = (part for part in parts if part.what == what)
+        assert [part.mean, part.half_width] == pytest.approx([float(x) for x in wanted])

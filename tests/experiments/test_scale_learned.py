@@ -1,5 +1,8 @@
 """One head on its way to its scale: theory against other roads to it, and the record."""
 
+import re
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -138,3 +141,16 @@ def test_what_is_read_off_a_way_is_what_the_record_has():
     assert ways.direction[2, at] == pytest.approx(one["trace"][at] / product)
     with pytest.raises(ValueError, match="do not come to"):
         ways.first(ways.direction, 2.0)
+
+
+def test_every_prediction_is_judged_by_the_numbers_in_its_file():
+    text = (records.HERE / "predictions" / "one_head.md").read_text("utf-8")
+    names = re.findall(r"^\| (H\d+) \|", text, re.MULTILINE)
+    found = Counter(part.prediction for part in scale_learned.parts())
+    assert list(found) == names == list(scale_learned.WORDS)
+    delays = [4.0 * scale_learned.model_delay(factor) for factor in one_head.FACTORS]
+    assert "21, 90, 154 and 281 steps" in text
+    assert [round(delay) for delay in delays] == [21, 90, 154, 281]
+    theta = scale_learned.tilt(0.7, 16)
+    rests = [scale_learned.at_rest(decay) / theta for decay in one_head.L2]
+    assert np.round(rests, 3).tolist() == [0.785, 0.598, 0.415, 0.186, 0.0]

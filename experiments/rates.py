@@ -1,0 +1,76 @@
+"""What became of the predictions about learning rates that were chosen for later runs.
+
+The sweeps gain_text_rates.toml, gain_recall_rates.toml, trained_law_rates.toml and
+trained_text_rates.toml have them in words; `experiments.judging` says what a part is.
+
+Chapters: length_extrapolation, qk_norm, predictions.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from experiments.judging import Part, number
+from experiments.records import runs
+from experiments.trained import POSITIONS, TASKS
+
+Curves = dict[str, dict[float, float]]
+"""Losses by variant and learning rate."""
+
+
+def _validation(run: Any) -> float:
+    return float(run.validation_loss)
+
+
+def _last(run: Any) -> float:
+    return float(run.losses[-1])
+
+
+def curves(sweep: str, loss: Callable[[Any], float]) -> Curves:
+    """Return the loss of each variant at each learning rate, of the one seed of a sweep."""
+    found: Curves = {}
+    for setting, run in runs(sweep):
+        of_variant = found.setdefault(setting.variant, {})
+        of_variant[setting.training.learning_rate] = loss(run)
+    return found
+
+
+def best(of_variant: dict[float, float]) -> float:
+    """Return the learning rate of the smallest loss."""
+    return min(of_variant, key=of_variant.__getitem__)
+
+
+def _among(found: Curves, rates: Iterable[float]) -> float:
+    """Return how many variants have their best rate among these."""
+    return float(sum(best(one) in set(rates) for one in found.values()))
+
+
+def gain_text() -> Iterator[Part]:
+    """Yield what was predicted of gains of text models."""
+    found = curves("gain_text_rates", _validation)
+    yield number(1, "of 7, best at 2⁻⁷ or 2⁻⁸", _among(found, (2.0**-7, 2.0**-8)), "at least 7")
+
+
+def gain_recall() -> Iterator[Part]:
+    """Yield what was predicted of gains of recall models."""
+    found = curves("gain_recall_rates", _last)
+    yield number(1, "of 12, best at .003 or .006", _among(found, (0.003, 0.006)), "at least 10")
+
+
+def trained_law() -> Iterator[Part]:
+    """Yield what was predicted of recall models with a rule."""
+    found = curves("trained_law_rates", _last)
+    yield number(1, "of 15, best at .003 or .006", _among(found, (0.003, 0.006)), "at least 15")
+    for task in TASKS:
+        rates = [best(one) for name, one in found.items() if name.startswith(task)]
+        yield number(2, f"{task}, largest over smallest", max(rates) / min(rates), "at most 2")
+
+
+def trained_text() -> Iterator[Part]:
+    """Yield what was predicted of text models with a rule."""
+    found = curves("trained_text_rates", _validation)
+    yield number(1, "of 6, best at 2⁻⁸ or 2⁻⁹", _among(found, (2.0**-8, 2.0**-9)), "at least 6")
+    for positions in POSITIONS:
+        pair = [found[f"{positions}_{rule}"] for rule in ("none", "ssmax")]
+        rates = [best(one) for one in pair]
+        costs = [one[rate] - min(one.values()) for one in pair for rate in rates]
+        yield number(2, f"{positions}, cost of the other's rate", max(costs), "below 0.01")
