@@ -59,7 +59,7 @@ def test_the_short_path_is_as_long_as_its_beginning_says(site):
 def test_formulas_stay_with_what_follows_and_no_word_is_lost(site):
     page = soup(site / "chapters" / "freezing.html")
     wholes = [" ".join(whole.get_text().split()) for whole in page.select("p .whole")]
-    assert sum(whole.endswith((".", ",", ";")) for whole in wholes) > 40
+    assert sum(whole.endswith((".", ",", ";")) for whole in wholes) > 30
     text = " ".join(page.select_one("article").get_text().split())
     assert not re.search(r",\.|\.\.(?!\.)| [.,;:]", text.replace("…", ""))
 
