@@ -6,9 +6,7 @@ from tests.notebooks.test_prose import read
 
 TAKEN = [
     ("short_answer", "short_undivided", "unscaled", "undivided_64"),
-    ("questions", "asked_undivided", "unscaled", "undivided_64"),
     ("short_answer", "short_undivided_unseen", "unscaled", "undivided_64_unseen"),
-    ("questions", "asked_undivided_unseen", "unscaled", "undivided_64_unseen"),
     *(
         (page, f"{taken}_norm_{scale}", "qk_norm", glued)
         for page, taken in (("short_answer", "short"), ("questions", "asked"))
@@ -16,8 +14,6 @@ TAKEN = [
     ),
     ("short_answer", "short_output_256", "almost_scaled", "output_256"),
     ("short_answer", "short_bugs", "audit", "found"),
-    ("questions", "asked_harm", "almost_scaled_training", "training_best"),
-    ("questions", "asked_too_large", "audit", "too_large"),
     ("questions", "asked_best_brief", "short_answer", "short_best_brief"),
     ("questions", "asked_best_long", "short_answer", "short_best_long"),
 ]

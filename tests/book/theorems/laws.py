@@ -65,36 +65,6 @@ def mixture(at: Place) -> None:
     at.display().holds({r"\chi^2_d": "X", **length}, **known)
 
 
-@tied("proposition-received")
-def received(at: Place) -> None:
-    q, alpha, d = np.array([1.1, -0.4]), 1.7, 2
-    scores_, mean = independent(*[normal(24)] * 4)
-    keys = np.array(scores_).reshape(2, d, -1)
-    s = np.einsum("c,icx->ix", q, keys) / math.sqrt(d)
-    p = 1 / (1 + np.exp(alpha * (s[1] - s[0])))
-    p = np.array([p, 1 - p])
-    jacobian = alpha * (np.eye(2)[:, :, None] * p - p[:, None] * p)
-    values = 3  # V and the error, each of second degree: means over them taken by hand
-    known = {
-        "d": d,
-        "d_v": values,
-        "C": q @ q,
-        "F": (jacobian**2).sum(axis=(0, 1)),
-        "B": ((jacobian * s).sum(axis=1) ** 2).sum(axis=0),
-        "E": mean,
-        "Q": values * (np.einsum("ijx,icx->jcx", jacobian, keys) ** 2).sum(axis=(0, 1)) / d,
-        "K": values * (q @ q) / d * mean((jacobian**2).sum(axis=(0, 1))),
-    }
-    letters = {
-        r"|\nabla_q|^2": "Q",
-        r"\sum_j\operatorname{E}|\nabla_{k_j}|^2": "K",
-        r"\lVert J\rVert_F^2": "F",
-        "|q|^2": "C",
-        "|Js|^2": "B",
-    }
-    at.display().holds(letters, relative=1e-6, **known)
-
-
 @tied("lemma-cosine-density")
 def density_of_a_cosine(at: Place) -> None:
     for d in (3, 9):

@@ -1,4 +1,4 @@
-"""Checks of the chapters on a key to be found: the best scale, calibration, information, reach.
+"""Checks of the chapters on a key to be found: the best scale, calibration, reach.
 
 Means over rows of two and three keys are by brute force; what needs many keys is compared with the
 integrals of `retrieval`, which are checked against mpmath, or with quadrature over one score.
@@ -74,29 +74,6 @@ def calibration(at: Place) -> None:
         row, _ = rows_with_a_needle(3, alpha)
         at.same(rf"\alpha {order} \theta").holds(**row)
         at.formula(rf"\operatorname{{E}}Y {order} \operatorname{{E}}P").holds(**row)
-
-
-def told_of(n: int) -> float:
-    """Return the information of a row of n normal keys about its needle."""
-    return math.log(n) - float(retrieval.loss(Normal(), Tilted(THETA), THETA, n))
-
-
-@tied("thm-needle-information")
-def how_much_a_row_tells(at: Place) -> None:
-    told = told_of(4)
-    known = {"theta": THETA, "kappa": kappa, "kappa_prime": lambda a: a, r"I_\infty": THETA**2 / 2}
-    at.formula(r"I_\infty =").holds(**known)
-    at.formula(r"I \le \min").holds(I=told, n=4, **known)
-    assert at.formula(r"I \le \min").values(I=told, n=2, **known)[0][1] == math.log(2)
-    far = told_of(10**12)
-    at.formula(r"I \to I_\infty").holds(I=far, rough=1e-8, **known)
-    (s,), mean = independent(normal(60))
-    named = {r"\operatorname{E}[-\log P]": "x"}
-    for n, theta, near in ((3, 0.9, 0.15), (10**6, 2.0, 1e-3)):
-        row = {"x": loss_of(theta, n)(theta), "E": mean, "n": n, "alpha": theta, "kappa": kappa}
-        at.display().holds(named, **row, **{"s_*": s + theta})
-        [[left, right]] = at.display().values(named, **row, **{"s_*": s + theta})
-        assert right - left < near
 
 
 @tied("prop-needle-fixed")
