@@ -1,16 +1,18 @@
-"""Attention at any scale, on PyTorch's fused kernels.
+"""Compute attention at any scale, on PyTorch's fused kernels.
 
-- `attend`: scaled_dot_product_attention under a policy or an α of your choice, with a post-scale;
-- `rescale`: a context in which somebody else's model runs at another scale;
-- `register`: the same for good, in a model of transformers.
+- `attend` is scaled_dot_product_attention under a policy or an α of your choice, with a factor on
+  the output.
+- `rescale` is a context in which an existing model runs at another scale.
+- `register` gives a model of transformers another scale for good.
+- `is_rescaled` says whether a `rescale` context is active.
 
 The logits are α q·k/√d, so that α = 1 is PyTorch's default, or α cos(q, k) with normalised queries
 and keys. One α for all queries goes into the kernel's own `scale`; one for each query multiplies
 the queries. So every kernel can be used, and no matrix of scores is kept. Numbers in half precision
 are multiplied in float32 and rounded once.
 
-`options` says what a call may be told, `shapes` what it is, `by_query` what a query that sees n
-keys gets, `arithmetic` multiplies; `foreign` and `registered` are made of it.
+`options` checks the arguments of a call, `shapes` its shapes, `by_query` computes the α of a query
+that sees n keys, `arithmetic` multiplies; `foreign` and `registered` are made of them.
 
 Chapter: scaling_rules.
 """

@@ -50,46 +50,53 @@ def attend(
     normalize_qk: bool = False,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Return c · softmax(σ q·k) v, or c · softmax(σ cos(q, k)) v with `normalize_qk`.
+    """Compute attention at any scale: c · softmax(σ q·k) v, with PyTorch's fused kernels.
 
-    q: (…, L, d), k: (…, S, d), v: (…, S, dᵥ), result: (…, L, dᵥ); these, `attn_mask`, `is_causal`,
-    `dropout_p` and `enable_gqa` as in torch.nn.functional.scaled_dot_product_attention. A query
-    that sees no key gets zeros.
-
-    The scale σ is given by one of:
-
-    - `policy`, a name in `attnlib.policies.POLICIES`, a Policy, or a function of n, d and the
-      position as for `attnlib.policies.own`. Its n is the number of keys that the query sees: S;
-      under `is_causal` position + 1, at most S; under a mask those where it is True, or, in a mask
-      of numbers, above −10⁴. Its position is n − 1. For a policy of dot products at one n for all
-      queries pass `alpha=policy.alpha(n, d)`.
-    - `alpha`, the standard deviation of the logits for q and k of independent entries with mean 0
-      and variance 1: σ = α/√d. A number α ≥ 0, or one for each query that broadcasts to
+    - `q`, `k`, `v`: tensors of the shapes (…, L, d), (…, S, d) and (…, S, dᵥ). A query that sees
+      no key gets zeros.
+    - `policy`: the rule for σ: a name in `attnlib.policies.POLICIES`, a Policy, or a function of n,
+      d and the position as for `attnlib.policies.own`. Its n is the number of keys that the query
+      sees: S; under `is_causal` position + 1, at most S; under a mask the number of keys where it
+      is True, or, in a mask of numbers, above −10⁴. Its position is n − 1. For a policy of dot
+      products at one n for all queries pass `alpha=policy.alpha(n, d)`.
+    - `alpha`: α, the standard deviation of the logits for q and k of independent entries with mean
+      0 and variance 1: σ = α/√d. A number α ≥ 0, or one for each query that broadcasts to
       q.shape[:-1]: of shape (L,), (heads, 1) and so on. A tensor may be learned, and its numbers
       are not checked.
-    - `scale`, σ itself, as for `alpha`. The one for `normalize_qk`.
-    - none of them: σ = 1/√d, bitwise PyTorch's result.
+    - `scale`: σ itself, in the forms of `alpha`. With `normalize_qk` it multiplies the cosine.
+    - `post_scale`: the factor c on the output, by default 1: a number, one for each query as for
+      `alpha`, or "exact", for `attnlib.exact.post_scale` at the scale and n of each row, with
+      random q and k in d dimensions (DotProduct(d), with `normalize_qk` Cosine(d)). "exact" needs a
+      policy or a single number as scale. Its first call at a length takes 0.2 s at 4096 causal
+      rows, some seconds if α varies with n.
+    - `attn_mask`, `is_causal`, `dropout_p`, `enable_gqa`: as in
+      torch.nn.functional.scaled_dot_product_attention.
+    - `normalize_qk`: compute c · softmax(σ cos(q, k)) v. q and k are divided by their lengths, by
+      1e-12 where they are shorter: zeros stay. By default False.
 
-    `post_scale` is the factor c: a number, one for each query as for `alpha`, or "exact", for
-    `attnlib.exact.post_scale` at the scale and n of each row, with random q and k in d dimensions
-    (DotProduct(d), with `normalize_qk` Cosine(d)); it wants a policy or a single number as scale.
-    Its first call at a length takes 0.2 s at 4096 causal rows, some seconds if α varies with n.
+    Give at most one of `policy`, `alpha` and `scale`. With none of them σ is 1/√d, and the result
+    is bitwise PyTorch's.
 
-    `normalize_qk` divides q and k by their lengths, by 1e-12 where they are shorter: zeros stay.
-    torch.compile makes one graph of it, and lengths may vary.
+    Returns a tensor of the shape (…, L, dᵥ). torch.compile makes one graph of the call, and lengths
+    may vary.
 
     Logits are computed in float32, those of float64 in float64. Numbers for `alpha`, `scale` and
     `post_scale` are at most √M, for the largest number M of that type: 1.8e19, 1.3e154. So finite
-    tensors give finite numbers where q·k is below √M too, and with `normalize_qk` the squares of
-    lengths below M. Beyond, NaN may come out, as from PyTorch. A query that a scale of its own
-    takes beyond float16 is shortened to fit: its logits have lost more to rounding. One for which a
-    mask of numbers has the lowest only, but not −∞, gets a mean of v, as in PyTorch.
+    tensors give finite numbers where q·k is below √M too, and with `normalize_qk` where the squares
+    of lengths are below M. Beyond, NaN may come out, as from PyTorch. A query that a scale of its
+    own takes beyond float16 is shortened to fit: its logits have lost more to rounding. A query
+    for which a mask of numbers has only the lowest number, but not −∞, gets a mean of v, as in
+    PyTorch.
 
-    Raises ValueError or TypeError, with the reason, for: two of `policy`, `alpha` and `scale`; a
-    policy for cosines without `normalize_qk`, one for dot products with it, and `normalize_qk` with
-    `alpha` or nothing; "exact" with a scale for each query; a scale or factor of another shape, and
-    numbers that are negative, too large or NaN. What else does not fit together is an error of
-    PyTorch's. Chapter: scaling_rules.
+    Raises ValueError or TypeError, with the reason, for
+
+    - two of `policy`, `alpha` and `scale`;
+    - a policy for cosines without `normalize_qk`, or one for dot products with it;
+    - `normalize_qk` with `alpha`, or without any scale;
+    - "exact" with a scale for each query;
+    - a scale or factor of another shape, and numbers that are negative, too large or NaN.
+
+    Other arguments that do not fit together raise PyTorch's errors. Chapter: scaling_rules.
 
     >>> q = k = v = torch.eye(2)
     >>> attend(q, k, v, alpha=0.0)

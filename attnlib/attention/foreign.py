@@ -47,46 +47,54 @@ def rescale(
     normalize_qk: bool = False,
     layers: Iterable[int | str] | None = None,
 ) -> "_Context":
-    """Return a context in which attention runs at another scale.
+    """Change the scale of the attention that runs inside a context.
 
-    What would this model do under that policy? Nothing in the model is touched. The arguments as in
-    `attend`, and they replace the scale that the model passes, so that α = 1 changes a model whose
-    own scale is another than 1/√d (Gemma 3, Granite, T5, Whisper): a UserWarning says so. n is the
-    number of keys that a query sees in the call at hand, a cache included. Also a decorator of
-    functions.
+    Use it to ask what a model would do under another rule. The model itself is not touched. The
+    context is also a decorator of functions.
 
-    `factor` multiplies the model's own scale, whatever that is: by a number, by one for each query
-    or head, of a shape such as (heads, 1), or by a rule: a policy (a name or a Policy) over what it
-    is at `train_length` keys, where it changes nothing; or a function of n, d and the position,
-    arrays of one shape, which is the factor itself, or over its value at `train_length` where that
-    is given.
+    - `policy`, `alpha`, `normalize_qk`: the scale that replaces the model's own, as in `attend`. n
+      is the number of keys that a query sees in the call at hand, a cache included.
+    - `factor`: what multiplies the model's own scale instead. A number; one for each query or head,
+      of a shape such as (heads, 1); a policy (a name or a Policy), divided by its value at
+      `train_length` keys, where it changes nothing; or a function of n, d and the position, arrays
+      of one shape, which returns the factor.
+    - `train_length`: n at which a factor that is a rule is 1. A policy needs it. A function is
+      divided by its value there if it is given.
+    - `layers`: a list of the modules to change: numbers, counted from 0 as modules first attend in
+      the context, or names, as `probe` names them. By default all change. With `layers`, models
+      under torch.compile run as they are written, because a graph does not tell layers apart.
 
-    `layers` are those that change: modules that attend, counted from 0 as they first do so in the
-    context, or by name, as `probe` names them. Where they are given, models under torch.compile run
-    as they are written: in a graph layers cannot be told apart. By default all change.
+    Give a scale or a `factor`, not both.
 
-    It reaches every way to scaled_dot_product_attention in this thread: from torch.nn.functional,
-    an import of the name, nn.MultiheadAttention and the modules made of it, torch.ops.aten, and
-    models under torch.compile, which are compiled once more for the context (within a compiled
-    function the context breaks the graph). What a model does to q before the call, it still does.
-    Of nested contexts the innermost counts. Run the backward pass inside too where activations are
-    recomputed in it. The shortcut of nn.TransformerEncoder in inference passes around the function,
-    and is off meanwhile (torch.backends.mha, in all threads).
+    Returns the context. It can be entered again, within itself and in several threads. Of nested
+    contexts the innermost counts.
+
+    What is reached, in this thread: every way to scaled_dot_product_attention, from
+    torch.nn.functional, an import of the name, nn.MultiheadAttention and the modules made of it,
+    torch.ops.aten, and models under torch.compile. These are compiled once more for the context
+    (within a compiled function the context breaks the graph). What a model does to q before the
+    call, it still does. The shortcut of nn.TransformerEncoder in inference passes around the
+    function, and is off meanwhile (torch.backends.mha, in all threads). Run the backward pass
+    inside the context too where it computes activations again.
 
     A `factor` also reaches attention that writes its softmax out: a softmax over the last axis of
-    a product (matmul, bmm, baddbmm, einsum) of three axes or more, whatever is done to that on the
-    way, if the same functions give the same logits again. The product is computed once more, times
-    the factor; biases, caps and masks stay. Such code
-    has its scale in itself, so that a policy and an alpha are refused there (RuntimeError).
+    a product (matmul, bmm, baddbmm, einsum) of three axes or more, whatever is done to the product
+    on the way, if the same functions give the same logits again. The product is computed once more,
+    times the factor; biases, caps and masks stay.
 
-    It cannot reach another kernel, weights made of exp and a sum, and softmaxes in a graph of
-    torch.compile. The context warns at its end of what it has seen and could not change, by module
-    and reason, and if it has seen no attention. What passes without a word, as logits that are
-    returned beside their softmax, and a softmax of such a product that is an output, is listed on
-    the page on compatibility.
+    What is not reached: another kernel, weights made of exp and a sum, and softmaxes in a graph of
+    torch.compile. The page on compatibility lists what passes without a warning, such as logits
+    that are returned beside their softmax, and a softmax of such a product that is an output.
 
-    Raises as `attend`, here or in the model's call; ValueError where there is nothing to change,
-    and at the end where one of the `layers` never came. Chapter: scaling_rules.
+    Warns with a UserWarning where the scale that is replaced is not 1/√d (Gemma 3, Granite, T5,
+    Whisper), because there α = 1 changes the model too; and at the end of the context for attention
+    that it observed and could not change, by module and reason, and where it observed no attention.
+
+    Raises the errors of `attend`, here or in the model's call; ValueError where there is nothing to
+    change, and at the end where one of the `layers` did not attend; RuntimeError for a policy or an
+    alpha where attention writes its softmax out, whose scale is in its own code, and for
+    nn.MultiheadAttention with need_weights=True in a graph.
+    Chapter: scaling_rules.
 
     >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
     >>> x = torch.ones(1, 3, 8)
@@ -298,7 +306,7 @@ class _Rescaled(Mode):
 
 
 def is_rescaled() -> bool:
-    """Return whether this thread is inside a `rescale` context. Chapter: scaling_rules.
+    """Return whether this thread is inside a `rescale` context: True or False.
 
     >>> is_rescaled()
     False

@@ -31,32 +31,40 @@ def register(
     train_length: float | None = None,
     name: str | None = None,
 ) -> str:
-    """Put a policy into transformers' registry of attention functions; return its name there.
+    """Register a rule for the scale in transformers, and return its name for a model.
 
-    The name is "attnlib-" and that of the policy or function, unless `name` says otherwise. It is
-    for `model.set_attn_implementation(name)`, and stays with the model: in training, in generation
-    with a cache, under torch.compile. Registering a name again replaces what it stood for.
+    `model.set_attn_implementation(name)` then changes the model for good: in training, in
+    generation with a cache, under torch.compile.
 
-    The scale replaces the model's own: the logits are σ q·k, with σ of the policy for the n keys
-    that each query sees, those of a cache included, those that padding or a sliding window hides
-    not. A UserWarning says so where the model's own is not 1/√d. `factor`, with `train_length`,
-    multiplies the model's own instead, as in `rescale`. Soft caps, sinks and biases of positions
-    stay as they are, and come after the scale. With a policy for cosines q and k are divided by
-    their lengths.
+    - `policy`: the rule that replaces the model's own scale: a name, a Policy or a function, as in
+      `attend`. The logits are σ q·k, with σ for the n keys that each query sees: those of a cache
+      are counted, those that padding or a sliding window hides are not. With a policy for cosines q
+      and k are divided by their lengths.
+    - `factor`, `train_length`: what multiplies the model's own scale instead, as in `rescale`: a
+      number or a rule.
+    - `name`: the name in the registry, by default "attnlib-" and the name of the policy or
+      function, or "times" and a number. Registering a name again replaces what it stood for.
 
-    q is multiplied by what it lacks, in float32 and rounded once, and goes to the function that
-    the model would use: PyTorch's fused kernel, or where the model refuses that (Gemma 2, GPT-OSS)
-    its own eager one, whose memory grows with n². What cannot be reached is refused in the model's
-    call with RuntimeError: a paged cache, and a model that refuses the fused kernel and has no
-    eager function. What a policy learns in training stays at its first value, and a UserWarning
-    says so in the first call in training. Where some classes beside the model's write attention
-    out, a UserWarning names them. `set_attn_implementation` itself logs that a model does not ask
-    the registry.
+    Give exactly one of `policy` and `factor`.
 
-    A saved model does not name its attention function. After loading it has transformers' default:
-    `from_pretrained(folder, attn_implementation=register(…))` sets the scale again.
+    Returns the name, a str. Soft caps, sinks and biases of positions stay as they are, and come
+    after the scale. q is multiplied in float32 by what its scale lacks, and rounded once. It goes
+    to the function that the model would use: PyTorch's fused kernel, or where the model refuses
+    that (Gemma 2, GPT-OSS) its own eager function, whose memory grows with n².
 
-    Raises as `attend` for the policy, ModuleNotFoundError without transformers 5.
+    A saved model does not keep the name of its attention function. After loading it has
+    transformers' default: `from_pretrained(folder, attn_implementation=register(…))` sets the scale
+    again.
+
+    Warns with a UserWarning, in the model's call, where a policy replaces a scale that is not 1/√d;
+    in the first call in training where the policy learns its scale, which here stays at its first
+    value; and where some classes beside the model's write attention out, with their names. Where a
+    model does not ask the registry, `set_attn_implementation` itself logs it.
+
+    Raises ValueError without exactly one of `policy` and `factor`, and for a `train_length` without
+    a factor; TypeError for a factor that is an array; the errors of `attend` for the policy;
+    ModuleNotFoundError without transformers 5. The model's call raises RuntimeError for what cannot
+    be reached: a paged cache, and a model that refuses the fused kernel and has no eager function.
     Chapter: scaling_rules.
 
     >>> register(factor="ssmax", train_length=1024)  # for a trained model: its own scale there
