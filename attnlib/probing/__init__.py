@@ -4,12 +4,12 @@
         model(x)
     print(report)
 
-The report has one line for each layer and head: how sharp attention is, how much gradient passes,
-and what the exact theory says of random scores of the same size. `DEFINITIONS` says what each
-column is.
-
-`Monitor` does that every so many steps of training, on some of the rows, logs it, and says where
-there is a reason to look. `clip` makes logits smaller that have grown too large.
+- `probe` measures the attention of a model inside a context. Its `Report` has one line for each
+  layer and head: how sharp attention is, how much gradient passes, and what the exact theory gives
+  for random scores of the same size. `DEFINITIONS` says what each column is.
+- `Monitor` does that every so many steps of training, on some of the rows, logs it, and raises
+  an `Alarm` where there is a reason to look.
+- `clip` makes logits smaller that have grown too large.
 
 `observer` watches the model, `tokens` knows whose queries a call has and `sample` chooses some of
 them, `measure` turns a call into rows and `tally` keeps their sums, `random_scores` has the theory,

@@ -1,4 +1,4 @@
-"""What in the numbers of a head that trains is a reason to look, by the theory of random scores.
+"""Alarms: reasons to look at a head that trains, by the theory of random scores.
 
 An alarm has a reason in words, with the numbers it is made of. It looks at the last few steps that
 were watched, so that one odd batch is none.
@@ -50,7 +50,10 @@ FIRST_ONLY = 0.99
 
 
 class Alarm(NamedTuple):
-    """A reason to look at a head: at which step, where, of which kind, and why. Chapter: probe."""
+    """A reason to look at a head: `step`, `layer`, `head`, `name` of its kind, and `why` in words.
+
+    Chapter: probe.
+    """
 
     step: int
     layer: str
@@ -107,20 +110,20 @@ def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
 
 
 def growth(lines: Lines, name: str) -> float:
-    """Return by which factor the last number is above all before it; 0 for one that is not."""
+    """Return the last number over the first where it exceeds all before it; else 0."""
     *before, now = (line[name] for line in lines)
     most = max(before)
     return now / before[0] if now > most and before[0] > 0.0 else 0.0
 
 
 def _even(lines: Lines) -> bool:
-    """Return whether the weights are even, for long, and get no sharper."""
+    """Return whether the weights have been even for long, and get no sharper."""
     known = len(lines) >= PATIENCE and all(line["alpha"] < EVEN for line in lines)
     return known and growth(lines, "alpha") < SHARPER
 
 
 def _dead(lines: Lines) -> str:
-    """Return why a head is dead whose weights are not even, or nothing: at each of the lines."""
+    """Return why a head is dead though its weights are not even, or ""."""
     now = lines[-1]
     if all(line["first_weight"] >= FIRST_ONLY for line in lines):
         return (

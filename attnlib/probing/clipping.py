@@ -1,4 +1,4 @@
-"""QK-clip: make queries and keys smaller where a logit was too large."""
+"""Make queries and keys smaller where a logit was too large: QK-clip."""
 
 import re
 from collections.abc import Iterator
@@ -21,23 +21,28 @@ Parts = list[Tensor]
 
 @torch.no_grad()
 def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, int, float]]:
-    """Scale the projections of heads whose largest logit is above `limit`, in place: QK-clip.
+    """Scale the projections of heads whose largest logit is above a limit, in place (QK-clip).
 
-    `table` is what was measured of this model, `Report.table()` or one of `Monitor.tables`; call it
-    after the optimiser's step. Where the largest logit of a head is s > limit, the weights and
-    biases of its queries and of its keys are multiplied by √(limit/s) each, so that on the same
-    input it is the limit; other heads stay bitwise as they are. Where several heads share their
-    keys, these get √(limit/s) of the largest s, and the queries of each head the rest: one that
-    was below the limit keeps its logits, but for rounding. A rotation by position changes nothing
-    of this, and what a mask adds to the logits is not scaled.
+    - `model`: the nn.Module that was measured. It is changed.
+    - `table`: what was measured of it, `Report.table()` or one of `Monitor.tables`. Call `clip`
+      after the optimiser's step.
+    - `limit`: the largest logit allowed, above 0, by default 100.
 
-    Returns layer, head and s for the heads that were clipped. It knows nn.MultiheadAttention,
-    the laboratory's modules, those with linear layers of queries and of keys that are called as in
-    `attnlib.projections`, and GPT-2. A module of your own whose linear layer
-    gives queries, keys and values one after the other, each head by head, says so by an attribute
-    `packed_projection`, the name of that layer.
+    Where the largest logit of a head is s > limit, the weights and biases of its queries and of its
+    keys are multiplied by √(limit/s) each, so that on the same input it is the limit; other heads
+    stay bitwise as they are. Where several heads share their keys, these get √(limit/s) of the
+    largest s, and the queries of each head the rest: one that was below the limit keeps its logits,
+    but for rounding. A rotation by position changes nothing of this, and what a mask adds to the
+    logits is not scaled.
 
-    Raises ValueError that names the layer, before anything is changed: for another module, for one
+    Returns a list of (layer, head, s) for the heads that were clipped.
+
+    It knows nn.MultiheadAttention, the laboratory's modules, those with linear layers of queries
+    and of keys that have names of `attnlib.projections`, and GPT-2. A module of your own whose
+    linear layer gives queries, keys and values one after the other, each head by head, names that
+    layer in an attribute `packed_projection`.
+
+    Raises ValueError with the layer's name, before anything is changed: for another module, for one
     that normalises its queries and keys, where smaller ones change nothing, and for logits that are
     not finite. Also ValueError or TypeError for what is no model and for a limit that is not above
     0. Chapter: probe.
@@ -80,7 +85,7 @@ def _multiply(parts: Parts, factors: FloatArray) -> None:
 
 
 def _projections(model: nn.Module, layer: str, heads: int, size: int) -> tuple[Parts, Parts]:
-    """Return what makes the queries and the keys of a layer; ValueError where that is not known."""
+    """Return the weights of a layer's queries and keys by head; ValueError if unknown."""
     modules = dict(model.named_modules())
     module: Any = modules.get(layer, model)
     normalises = any(NORMALISES.fullmatch(name) for name, _ in module.named_children())
@@ -129,7 +134,7 @@ def _found(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _linear(layer: Any) -> Iterator[Tensor]:
-    """Return the weight and the bias of a linear layer, if that is what it is."""
+    """Yield the weight and the bias of a linear layer; nothing for another module."""
     transposed = type(layer).__name__ == "Conv1D"
     if not (transposed or isinstance(layer, nn.Linear)):
         return

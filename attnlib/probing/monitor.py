@@ -38,22 +38,31 @@ SHOWN: dict[str, Callable[[Any], float]] = {
 
 
 class Monitor:
-    """Measure a model's attention every so many training steps, and log it.
+    """Measure a model's attention every so many training steps, log it, and raise alarms.
 
         with Monitor(model, every=100, log=writer.add_scalar) as monitor:
             for batch in batches:
                 ...                    # the training loop as it was
         monitor.table()                # all that was measured, by step, layer and head
 
-    A step is a call of the model in training mode; from the first on, every `every`-th is watched
-    as `attnlib.probing.probe` does. Where a step is several calls, say so: `monitor.step = number`
-    at its beginning, and the first call of a step that is due is watched. `callback()` does that in
-    transformers' Trainer, `lightning_callback()` in Lightning. Of a model under torch.compile give
-    what that has returned, or use a callback: a step that is watched runs as the model is written,
-    the others in their graphs.
+    - `model`: an nn.Module. Of a model under torch.compile give what that has returned, or use a
+      callback: a step that is watched runs as the model is written, the others in their graphs.
+    - `every`: the distance of the steps that are watched, the first among them; by default 100. A
+      step is a call of the model in training mode. Where a step is several calls, set
+      `monitor.step = number` at its beginning: the first call of a step that is due is watched.
+      `callback()` does that in transformers' Trainer, `lightning_callback()` in Lightning.
+    - `log`: a function of ("attention/LAYER/COLUMN", number, step), such as TensorBoard's
+      SummaryWriter.add_scalar. It gets for each layer the largest over its heads of
+      `alpha_to_critical`, `largest_logit`, `largest_weight` and `first_weight`, the smallest of
+      `entropy` and `gradient`, and the mean of `effective_keys` and `output_std`, columns of
+      `attnlib.probing.DEFINITIONS`.
+    - `rows`: about how many rows of each head are measured, by default 256, from up to four
+      sequences and all along their length.
+    - `on_alarm`: a function that gets each `Alarm`. By default each is a UserWarning.
 
-    `monitor.alarms` lists what in those numbers is a reason to look, an `Alarm` for each head and
-    kind: the first step at which it holds, the layer, the head, the name, and why in words.
+    `monitor.tables` has the table of each step that was watched, as `Report.table`, without the
+    columns of random scores. `monitor.alarms` has an `Alarm` for each head and kind: the first step
+    at which it holds, the layer, the head, the name, and the reason in words. The kinds are
 
     - "entropy collapse": α/α_c and the largest logit have both grown by half over the last three
       watched steps, and α is above 1.2 α_c, where a few keys hold the weight of a random row;
@@ -61,26 +70,19 @@ class Monitor:
       fallen by a factor of e over those steps;
     - "dead head": over those steps the first key has 99 % of the weight, or no gradient passes (g
       below α_c/100); or over twenty its weights are even (1/Y above 0.9 n) and do not sharpen. A
-      head that has learned a fixed pattern to the end is told too;
+      head that has learned a fixed pattern to the end is listed too;
     - "not finite": NaN, infinity or an overflow, at once.
 
-    Each is also a UserWarning, or where `on_alarm` is given handed to that.
+    Outputs, gradients and the model's random numbers stay bitwise the same. Nothing is done between
+    the steps that are watched, and of one of them a line a head is kept. In a distributed run it
+    measures the part of this process: its heads, its sequences, and under context parallelism its
+    keys, which is not the n of a row.
 
-    `log` gets ("attention/LAYER/COLUMN", number, step): for each layer the largest over its heads
-    of `alpha_to_critical`, `largest_logit`, `largest_weight` and `first_weight`, the smallest of
-    `entropy` and `gradient`, the mean of `effective_keys` and `output_std`, columns of
-    `attnlib.probing.DEFINITIONS`. TensorBoard's SummaryWriter.add_scalar is such a function.
+    Warns with a UserWarning at the end where no step was watched.
 
-    About `rows` rows of each head are measured, from up to four sequences and all along their
-    length. Outputs, gradients and the model's random numbers stay bitwise the
-    same. Nothing is done between the steps that are watched, and of one of them a line a head is
-    kept. In a distributed run it measures the part of this process: its heads, its sequences, and
-    under context parallelism its keys, which is not the n of a row.
-
-    Raises ValueError or TypeError for `every` or `rows` below 1, and for `log` or
-    `on_alarm` that is no function; RuntimeError inside a graph of torch.compile; and what
-    `probe` raises for a model, or where a step calls no attention that can be seen. Where nothing
-    was watched, a UserWarning says so at the end. Chapter: probe.
+    Raises ValueError or TypeError for `every` or `rows` below 1, and for `log` or `on_alarm` that
+    is no function; RuntimeError inside a graph of torch.compile; and the errors of `probe` for a
+    model, or where a step calls no attention that can be measured. Chapter: probe.
     """
 
     def __init__(
@@ -145,14 +147,17 @@ class Monitor:
     def clip(self, limit: float = 100.0) -> list[tuple[str, int, float]]:
         """Apply `attnlib.probing.clip` where a step has been watched since the last call.
 
+        - `limit`: the largest logit allowed, by default 100.
+
         Call it after each step of the optimiser. It knows the logits of the sampled rows: with
-        `rows` at least the tokens of a batch it knows all. Returns and raises as `clip`.
+        `rows` at least the tokens of a batch it knows all. Returns a list of (layer, head, largest
+        logit) and raises errors as `clip`; the list is empty where no step has been watched.
         """
         table, self._unclipped = self._unclipped, None
         return [] if table is None else clip(interception.uncompiled(self.model), table, limit)
 
     def table(self) -> Any:
-        """Return a pandas DataFrame: the tables one after the other, with a column `step`."""
+        """Return a pandas DataFrame: the tables of all watched steps, with a column `step`."""
         with brought_by("table"):
             import pandas as pd
 
@@ -170,11 +175,11 @@ class Monitor:
             observer.enter_module(module, arguments, named)
 
     def _after(self, module: nn.Module, arguments: Any, output: Any) -> None:
-        """Tell what was measured, if this call was watched."""
+        """Keep and log what was measured, if this call was watched."""
         self._finish(output is not None)  # None: the call has raised
 
     def _start(self, step: int) -> Observer | None:
-        """Start to watch, if the step is due, and return what does."""
+        """Start to watch and return the observer, if the step is due; else None."""
         if step % self.every or step in self.tables or self._observer is not None:
             return None
         self._watched = ExitStack()
@@ -186,7 +191,7 @@ class Monitor:
         return self._observer
 
     def _finish(self, whole: bool = True) -> None:
-        """Tell what was measured, if something was watched to its end."""
+        """Keep and log what was measured, if a call was watched to its end."""
         observer, self._observer = self._observer, None
         if observer is None:
             return
@@ -202,7 +207,7 @@ class Monitor:
         self._look(table, self._watched_step)
 
     def _look(self, table: Any, step: int) -> None:
-        """Tell the alarms that are new at this step."""
+        """Raise the alarms that are new at this step."""
         known = {(alarm.layer, alarm.head, alarm.name) for alarm in self.alarms}
         found = []
         for line in table.to_dict("records"):
@@ -222,7 +227,7 @@ class Monitor:
             warnings.warn(f"step {step}: {shown} (monitor.alarms has all)", stacklevel=2)
 
     def callback(self) -> Any:
-        """Return a TrainerCallback for the Trainer of transformers: its steps are those counted."""
+        """Return a TrainerCallback for transformers' Trainer; it counts the Trainer's steps."""
         with brought_by("probe"):
             from transformers import TrainerCallback
 
@@ -258,7 +263,7 @@ class Monitor:
             self._expected.callback(self._unhook)
 
     def lightning_callback(self) -> Any:
-        """Return a Callback for the Trainer of Lightning: its steps are those counted."""
+        """Return a Callback for the Trainer of Lightning; it counts the Trainer's steps."""
         lightning: Any = import_module("lightning.pytorch")  # who has a Trainer of its has it
         monitor = self
 

@@ -40,50 +40,58 @@ def probe(
     rows: int | None = None,
     theory: bool = True,
 ) -> Iterator[Report]:
-    """Measure the attention of the model inside the context.
+    """Measure the attention of a model inside a context.
 
-    Nothing in the model is touched; outputs, gradients and random numbers are bitwise those of a
-    run without it, but that modules leave PyTorch's fast path (nn.TransformerEncoder in evaluation,
-    without gradients), which rounds otherwise and returns 0 for padding. Several runs count
-    together. It sees scaled_dot_product_attention under every name, in this thread, in
+    - `model`: any nn.Module. Compiled parts run as they are written.
+    - `mask`: an array (batch, tokens), 1 or True for a token, 0 or False for padding; by position,
+      those in a cache included. Queries that are padding are no rows. By default padding is read
+      from the `attention_mask` of shape (batch, tokens), or the key_padding_mask of PyTorch's
+      modules, that the model or a part of it is called with. mask=False counts all queries.
+    - `targets`: the intended key of each query, by default none. "previous" is the key before,
+      "duplicate" the last earlier one of the same token, "induction" the one after that; or an
+      array of integers (batch, tokens), the position of each query's key, −1 for none; or a
+      function from the model's token ids (batch, tokens) to such an array. The table then has the
+      gap of that key, its weight and κ. Targets are for attention of tokens to one another. A
+      target that is hidden from its query counts as none. What is in a cache is not read: there,
+      targets are "previous" or an array. Beam search, which exchanges sequences between the steps,
+      is not followed.
+    - `rows`: measure a sample of about so many rows of each head in a call, from up to four
+      sequences and all along their length. Means, quantiles and numbers of rows are then those of
+      the sample. By default all rows.
+    - `theory`: False leaves out the columns of random scores, which take a second for each length.
+
+    Yields a `Report`, to be read after the context. Several runs of the model count together.
+
+    What is measured, in this thread: scaled_dot_product_attention under every name,
     nn.MultiheadAttention and the modules made of it, and attention that writes its softmax out: a
     softmax over the last axis of a product of three axes or more, of queries and keys. Masks of
     every kind, is_causal, grouped queries and scales are honoured: a number of −10⁴ or less in a
-    mask hides a key, others add to the logits. The weights are those before dropout. Of
-    the axes of q before its last two, the last is the heads, the others are sequences.
+    mask hides a key, others add to the logits. The weights are those before dropout. Of the axes of
+    q before its last two, the last is the heads, the others are sequences.
 
-    Queries that are padding are no rows. By default they are those of the `attention_mask` of shape
-    (batch, tokens), or the key_padding_mask of PyTorch's modules, that the model or a part of it is
-    called with; `mask` (1 or True for a token; by position, those in a cache included) goes before
-    it, and mask=False counts all.
+    What is not changed: nothing in the model is touched. Outputs, gradients and random numbers are
+    bitwise those of a run without `probe`, except that modules leave PyTorch's fast path
+    (nn.TransformerEncoder in evaluation, without gradients), which rounds otherwise and returns 0
+    for padding.
 
-    `targets` says which key each query is meant to find, and the table tells its gap, its weight
-    and κ: "previous" is the key before, "duplicate" the last earlier one of the
-    same token, "induction" the one after that. Or an array of integers (batch, tokens), the
-    position of each query's key, −1 for none; or a function from the model's token ids (batch,
-    tokens) to such an array. Targets are for attention of tokens to one another; one that is hidden
-    from its query counts as none. What is in a cache is not read: there, targets are "previous" or
-    an array. Beam search, which exchanges sequences between the steps, is not followed.
-
-    `theory=False` leaves out the columns of random scores, which take a second for each length.
-    `rows` measures a sample, about so many rows of each head in a call, from up to four sequences
-    and all along their length: means, quantiles and numbers of rows are then those of the sample.
+    What is not measured: another kernel, or weights of exp and a sum. The page on compatibility
+    lists the forms of attention that are measured, and what passes without a warning. To measure a
+    model under another scale, enter `attnlib.attention.rescale` inside; its post_scale comes after
+    what is measured.
 
     It adds about the time of the attention itself, twice that under a mask, and memory linear in
-    the number of keys; where a softmax is written out, its logits are made again to
-    compare, for each kind of module once, and wherever they may have been written into unseen. Sums
-    over the rows are kept, not the rows: `attnlib.probing.measure.measure` has those of a call,
-    which `attnlib.probing.observer.Observer` hands to a function of yours.
+    the number of keys. Where a softmax is written out, its logits are computed again to compare,
+    for each kind of module once, and wherever they may have been written into unnoticed. Sums over
+    the rows are kept, not the rows: `attnlib.probing.measure.measure` has those of a call, which
+    `attnlib.probing.observer.Observer` hands to a function of yours.
 
-    Compiled parts run as they are written. What it cannot see, another kernel or weights of exp and
-    a sum, it names: in the report and a UserWarning at its end, or a RuntimeError if it has seen no
-    call at all; so it does with a `mask` and `targets` that fit no call. The page on compatibility
-    lists the forms of attention that it sees, and what passes without a word. To measure a model
-    under another scale, enter `attnlib.attention.rescale` inside (RuntimeError the other way
-    round); its post_scale comes after what is measured. A UserWarning names the layers that have
-    computed NaN or infinity, or logits beyond 10¹⁹, whose squares overflow. TypeError if `model` is
-    not a module; ValueError for a mask, targets or a number of rows that are not as above. Chapter:
-    probe.
+    Warns with a UserWarning at the end, and in the report, of what was not measured; of a `mask` or
+    `targets` that fit no call; and of layers that have computed NaN or infinity, or logits beyond
+    10¹⁹, whose squares overflow.
+
+    Raises RuntimeError where no attention was measured at all, and inside a `rescale` context;
+    TypeError if `model` is not a module; ValueError for a mask, targets or a number of rows that
+    are not as above. Chapter: probe.
 
     >>> layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
     >>> with probe(layer) as report:
@@ -128,9 +136,9 @@ def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
 
 
 class Observer(interception.ModuleTracker):
-    """Hands each call of attention in a model to `see`, and keeps account of what it could not.
+    """Hand each call of attention in a model to `see`, and list what cannot be observed.
 
-    Inside `at_work`, what this thread runs is watched; `finish` says what was not seen. Raises
+    Inside `at_work`, what this thread runs is watched; `finish` says what was not observed. Raises
     TypeError for what is no module, and RuntimeError for one that is compiled.
     """
 
@@ -169,7 +177,7 @@ class Observer(interception.ModuleTracker):
 
     @interception.not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a function of PyTorch returns here."""
+        """Run a function of PyTorch, observe it if it is attention, and return its result."""
         if torch.compiler.is_compiling():
             self.compiled = True
             return func(*args, **kwargs)
@@ -186,7 +194,7 @@ class Observer(interception.ModuleTracker):
         return result
 
     def written(self, call: WrittenOut) -> None:
-        """Tell a call that writes its softmax out, as soon as its weights meet values.
+        """Hand on a call that writes its softmax out, as soon as its weights meet values.
 
         Its logits, which it may have let go, are then computed again.
         """
@@ -225,7 +233,7 @@ class Observer(interception.ModuleTracker):
         call.valued = valued
 
     def multi_head(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and see its attention."""
+        """Call PyTorch's multi-head attention, and observe the attention inside it."""
         before = self.calls.total()
         recorder, self.recorder = self.recorder, None
         with self:
@@ -239,7 +247,7 @@ class Observer(interception.ModuleTracker):
         return result
 
     def attention(self, result: Tensor, given: Arguments) -> None:
-        """Tell a call of scaled_dot_product_attention."""
+        """Hand on a call of scaled_dot_product_attention."""
         module, tokens = self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
         if self.recorder is not None:
@@ -263,7 +271,7 @@ class Observer(interception.ModuleTracker):
         self.measured = True
 
     def note(self, name: str, layout: Layout) -> None:
-        """Note what a reader of a module's lines has to know."""
+        """Note what a reader of a module's lines has to know: its heads, its parts."""
         lines = []
         if directly := self.called_directly():
             lines.append(f"{directly} runs by its `forward` alone, and counts as part of it")
@@ -287,7 +295,7 @@ class Observer(interception.ModuleTracker):
         return known
 
     def finish(self) -> list[str]:
-        """Name what was not seen: a warning, or an error if nothing was seen at all."""
+        """Return what was not observed, with a warning; RuntimeError if nothing was."""
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
         if self.recorder is not None:
             lines += self.recorder.lines(self.shown)

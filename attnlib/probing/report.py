@@ -75,7 +75,7 @@ TARGET_DEFINITIONS = {
 
 
 class Report:
-    """What `probe` has measured: a table, JSON, and a summary when printed."""
+    """Hold what `probe` has measured: a table, JSON, and a summary when printed."""
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self.not_finite: list[str] = []
@@ -83,7 +83,7 @@ class Report:
         self.not_measured: list[str] = []
         """Modules whose attention was not measured, and why."""
         self.notes: list[str] = []
-        """What is not known of modules that were: their heads, their padding, their parts."""
+        """What is uncertain of modules that were measured: their heads, padding, parts."""
         self._theory = theory
         self._columns = {**DEFINITIONS, **TARGET_DEFINITIONS} if targets else DEFINITIONS
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
@@ -91,11 +91,11 @@ class Report:
 
     @property
     def definitions(self) -> dict[str, str]:
-        """What each column of the table is, and what random scores are."""
+        """The meaning of each column of the table, and of random scores, by name."""
         return {**self._columns, "random": RANDOM}
 
     def add(self, layer: str, call: int, measured: Measured) -> None:
-        """Add a call of attention, number `call` of that layer in a run of the model."""
+        """Add one call of attention, number `call` of that layer in a run of the model."""
         heads = measured.value_variance.shape[-1]
         key = layer, call, heads, measured.dimension
         self._tallies.setdefault(key, Tally(heads)).add(measured)
@@ -109,7 +109,7 @@ class Report:
         """Return a pandas DataFrame, one row for each layer and head, in the order of the calls.
 
         Its columns are those of `definitions`. NaN stands for a mean over no rows, and for random
-        scores at an α above 10⁴.
+        scores at an α above 10⁴. Raises ModuleNotFoundError without pandas.
         """
         with brought_by("table"):
             import pandas as pd
@@ -117,7 +117,7 @@ class Report:
         return pd.DataFrame(self._lines(), columns=list(self._columns))
 
     def to_json(self) -> str:
-        """Return the definitions and the table as JSON; null where a number is not finite."""
+        """Return the definitions and the table as JSON text; null for NaN and infinity."""
         heads = [
             {
                 name: None if isinstance(value, float) and not math.isfinite(value) else value

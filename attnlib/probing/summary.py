@@ -65,7 +65,7 @@ FAR = 1.5
 
 
 def text(lines: list[Line]) -> str:
-    """Return the means over the heads of each layer, and the heads that stand out."""
+    """Return the report in words: each layer's means, and the heads that stand out."""
     layers: dict[str, list[Line]] = {}
     for line in lines:
         layers.setdefault(layer_name(line), []).append(line)
