@@ -1,4 +1,9 @@
-"""Which scale does a trained model want? Its own loss says: for every head, at every length.
+"""Measure and fit the scale that a trained model's own loss asks for, for every head and length.
+
+- `scale_gradient` measures ∂L/∂log t of every head, for logits times t; `from_gradients` computes
+  the same from the gradients of weights.
+- `fit_scales` fits factors t, `ScaleFit.apply` puts them into the model.
+- `needles` measures heads at the key that each query is intended to find.
 
 Chapter: calibration.
 """

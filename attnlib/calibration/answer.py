@@ -1,4 +1,4 @@
-"""The answer of the command line: what a model wants at each length, from one text."""
+"""Answer on the command line which scale a model's loss asks for at each length, from one text."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FEWEST = 4
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What a model wants at one length."""
+    """The scale that a model's loss asks for at one length."""
 
     length: int
     gradient: ScaleGradient
@@ -38,7 +38,7 @@ class Recommendation:
         return verdict + self.fit.doubt
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the recommendation as a dictionary for JSON."""
         return {
             "length": self.length,
             "verdict": str(self),
@@ -72,7 +72,7 @@ def answer(
     memory: Cache | None = None,
     report: Report | None = None,
 ) -> Recommendation:
-    """Return what a model of language wants at a length, from windows of one text.
+    """Return the scale that a language model's loss asks for at a length, from windows of a text.
 
     Every second window is fitted to, the others judge; all count for the gradients. The loss is
     the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibration.
@@ -86,7 +86,7 @@ def answer(
 def _gradient(
     model: nn.Module, texts: list[Tensor], memory: Cache, report: Report | None
 ) -> ScaleGradient:
-    """Return what `scale_gradient` does, from what is in memory where that is."""
+    """Return the result of `scale_gradient`, from the cache where that has it."""
     fitting = Fitting(model, texts, memory=memory, per="head")
     losses, samples = [], []
     for text in texts:

@@ -1,4 +1,4 @@
-"""Factors put into a model: into the weights that make its queries, or into its registry."""
+"""Put factors into a model: into the weights that make its queries, or into its registry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ values, or by key head its queries, its key, its value."""
 
 @dataclass
 class Applied:
-    """What was changed in a model. `undo` gives it back the same bytes."""
+    """Hold what was changed in a model. `undo` gives it back the same bytes."""
 
     folded: list[str]
     """Layers whose weights were multiplied."""
@@ -40,7 +40,7 @@ class Applied:
     _model: Any = field(default=None, repr=False)
 
     def undo(self) -> None:
-        """Undo it."""
+        """Give the model back the same bytes, and the function of attention that it had."""
         with torch.no_grad():
             for tensor, copy in reversed(self._kept):
                 tensor.copy_(copy)
@@ -103,7 +103,7 @@ def _alike(meant: dict[Place, Tensor], found: dict[Place, Tensor]) -> bool:
 def _changes(
     model: nn.Module, layer: str, factor: FloatArray, size: int, order: str
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return the tensors that make the queries of a layer, with what multiplies their rows."""
+    """Return the tensors that make the queries of a layer, with the factors of their rows."""
     for around in interception.around(layer):  # a part of a module may attend for it
         module: Any = model.get_submodule(around)
         own = getattr(module, "packed_projection", "")
@@ -129,7 +129,7 @@ def _changes(
 
 
 def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArray | None:
-    """Return what multiplies each channel, where the queries lie in this order among them."""
+    """Return the factor of each channel, where the queries lie in this order among them."""
     heads, number = factor.size, channels // size
     if order == "norm" and number < heads:  # of all heads
         return None if np.ptp(factor) else np.full(channels, factor[0])
@@ -147,7 +147,7 @@ def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArr
 
 
 def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name: str) -> Applied:
-    """Give a model of transformers a function of attention whose logits are times the factors.
+    """Give a model of transformers a function of attention that multiplies logits by factors.
 
     `factor(layer, n)` is over (…, heads, queries). What computes attention is what did before.
     """

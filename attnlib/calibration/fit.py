@@ -1,4 +1,4 @@
-"""Factors for the logits of a trained model, fitted on some texts and judged on others."""
+"""Fit factors for the logits of a trained model on some texts, and judge them on others."""
 
 import functools
 import json
@@ -52,7 +52,7 @@ HELD_OUT = 4
 
 @dataclass(frozen=True)
 class ScaleFit:
-    """Factors t for the logits of every head, as `fit_scales` finds them.
+    """Hold factors t for the logits of every head, as `fit_scales` fits them.
 
     log t = a + b·r(n) with r = log(n/n₀) for the law "log", log of the rule over its value at n₀
     for a policy, and 0 for "constant". Chapter: calibration.
@@ -60,9 +60,11 @@ class ScaleFit:
 
     layers: list[str]
     dimensions: list[int]
-    """Of the heads of each layer."""
+    """d of the heads of each layer."""
     per: Per
+    """What has a factor of its own: "model", "layer" or "head"."""
     law: str
+    """"constant", "log" or the name of a policy."""
     train_length: float
     """n₀, at which a law changes nothing."""
     a: FloatArray
@@ -70,43 +72,43 @@ class ScaleFit:
     b: FloatArray
     """(layers, heads)."""
     before: FloatArray
-    """Losses of the texts that were not used, as the model is."""
+    """Losses of the test texts before the fit, (texts,)."""
     after: FloatArray
-    """The same under the fit."""
+    """Losses of the test texts under the fit, (texts,)."""
     interval: tuple[float, float] | None = None
-    """95 % for t, where one factor is fitted for the model: between texts."""
+    """The 95 % interval of t between texts, where one factor is fitted for the model."""
     rule: Policy | None = field(default=None, repr=False)
     text: Any = field(default=None, repr=False)
     """One of the texts, on which `apply` compares queries."""
     loss: Loss = field(default=own_loss, repr=False)
 
     def factor(self, n: float) -> FloatArray:
-        """Return t of each head for a query that sees n keys, (layers, heads)."""
+        """Return t of each head for a query that sees n keys, an array (layers, heads)."""
         grown = [self._growth(np.array(float(n)), d) for d in self.dimensions]
         found: FloatArray = np.exp(self.a + self.b * np.array(grown)[:, None])
         return found
 
     @property
     def gain(self) -> Estimate:
-        """The fall of the loss on unused texts, and its standard error between texts."""
+        """The fall of the mean loss on the test texts, and its standard error between texts."""
         falls = self.before - self.after
         return Estimate(falls.mean(), falls.std(ddof=1) / np.sqrt(falls.size))
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """95 % for the gain, by Student's t between texts."""
+        """The 95 % interval of the gain, by Student's t between texts: (low, high)."""
         mean, error = map(float, self.gain)
         half = float(stdtrit(self.before.size - 1, 0.975)) * error
         return mean - half, mean + half
 
     @property
     def recommended(self) -> bool:
-        """Whether the gain is significantly different from 0."""
+        """Whether the gain is significantly above 0: its interval lies above 0."""
         return self.gain_interval[0] > 0.0
 
     @property
     def doubt(self) -> str:
-        """Where t lies outside its interval, that it does and why; else nothing."""
+        """A remark in words where t lies outside its interval, with the reason; else ""."""
         low, high = self.interval or (0.0, math.inf)
         t = math.exp(np.nanmax(self.a))
         if low * (1.0 - OUTSIDE) <= t <= high * (1.0 + OUTSIDE):
@@ -125,14 +127,20 @@ class ScaleFit:
         return f"{what}: {gain} {texts}: {advice}{self.doubt}"
 
     def apply(self, model: nn.Module, name: str = "attnlib-fitted") -> Applied:
-        """Put the factors into the model, for good; `undo` of what is returned takes them back.
+        """Put the factors into the model, for good.
+
+        - `model`: the model that was fitted. It is changed.
+        - `name`: the name in transformers' registry of attention, where that is used.
 
         Factors that do not depend on n are multiplied into the weights and biases that make the
-        queries, or into the gains of a norm after them: of projections by names in use, or named in
-        a module's `packed_projection`, alone or packed with keys and values in either order, where
-        the queries and the loss are then what they should be. Else a model of transformers gets
-        `name` as its function of attention, which a saved model does not keep. Raises ValueError
-        where neither can be.
+        queries, or into the gains of a norm after them. These are projections by names in use, or
+        named in a module's `packed_projection`, alone or packed with keys and values in either
+        order. The queries and the loss are compared with the intended ones. Where this cannot be
+        done, a model of transformers gets `name` as its function of attention, which a saved model
+        does not keep.
+
+        Returns an `Applied`, whose `undo()` takes the factors back. Raises ValueError where neither
+        way is possible.
         """
         why = "factors that depend on n do not fit into its weights"
         if not np.nan_to_num(self.b).any():
@@ -152,7 +160,7 @@ class ScaleFit:
         return registered(model, self._of_layer, name)
 
     def to_json(self) -> str:
-        """Return the fit as JSON."""
+        """Return the fit as JSON text."""
         return json.dumps(
             {
                 "layers": self.layers,
@@ -195,22 +203,29 @@ def fit_scales(
     memory: Cache | None = None,
     partial: bool = False,
 ) -> ScaleFit:
-    """Return the factors of all logits at which the model's own loss on `train` is least.
+    """Fit factors t for all logits at which the model's own loss on some texts is least.
 
-    `per` says what has a factor of its own: the model, each layer or each head. `law` says how it
-    depends on the keys n that a query sees: "constant"; "log", t = e^{a + b log(n/n₀)}, where b is
-    1 for a log-linear law and 0 for none, so that the law is measured and not chosen; or a policy,
-    whose rule over its value at n₀ is multiplied by e^a. n₀ is `train_length`, by default the most
-    keys that a query of the texts sees.
+    - `model`, `loss`, `partial`: as for `scale_gradient`.
+    - `train`: the texts that are fitted, one or more. Where more than one number is fitted, of four
+      or more texts every fourth only says when to stop.
+    - `test`: two or more texts that are used for neither. The gain is their fall of the loss, text
+      by text.
+    - `per`: what has a factor of its own: "model" (the default), "layer" or "head".
+    - `law`: how the factor depends on the keys n that a query sees: "constant" (the default);
+      "log", t = e^{a + b log(n/n₀)}, where b is fitted: 1 for a log-linear law and 0 for none; or a
+      policy, whose rule over its value at n₀ is multiplied by e^a.
+    - `train_length`: n₀, by default the most keys that a query of the texts sees.
+    - `steps`: the largest number of steps of L-BFGS (scipy), from t = 1, by default 12.
+    - `report`: a function called after each step with what was computed and its loss.
+    - `memory`: a `Cache` that keeps each pass in a file. Called again with the same model and
+      texts, token ids, a fit goes on where it was stopped.
 
-    L-BFGS (scipy), from t = 1, at most `steps` steps and |log t| at most log 8 at n₀; the unit of
-    the loss does not count. Where more than one number is fitted, of four or more texts every
-    fourth only says when to stop. `test` has texts that are used for neither: the gain is their
-    fall of the loss, text by text. `recommended` is whether its 95 % interval over texts is above
-    0. Texts, `loss`, `partial` and errors as for `scale_gradient`. `report` is called after each
-    step with what was computed and its loss. A `memory` keeps each pass in a file: called again
-    with the same model and texts, token ids, a fit goes on where it was stopped.
-    Chapter: calibration.
+    Returns a `ScaleFit`; its `recommended` is whether the 95 % interval of the gain over texts is
+    above 0. |log t| is at most log 8 at n₀; the unit of the loss does not count. The model is not
+    changed.
+
+    Raises ValueError for no text in `train` or fewer than two in `test`, and for arguments that are
+    not as above; and the errors of `scale_gradient`. Chapter: calibration.
     """
     _checking.choice("per", per, ("model", "layer", "head"))
     steps = _checking.integer("steps", steps, minimum=1)
@@ -262,7 +277,7 @@ def fit_scales(
 
 
 class Fitting:
-    """The parameters of a fit, and the loss and gradient of texts in them."""
+    """Hold the parameters of a fit, and compute the loss and gradient of texts in them."""
 
     def __init__(
         self,
@@ -300,7 +315,7 @@ class Fitting:
         return a, np.where(self.there, b, np.nan)
 
     def pass_of(self, text: Any, x: FloatArray | None, gradient: bool) -> LossGradients:
-        """Return what the model does with a text."""
+        """Run the model on a text with the factors of x; return its loss and gradients."""
         a, b = self.spread(np.zeros(self.parameters) if x is None else x)
         at = {layer: i for i, layer in enumerate(self.layers)}
 
@@ -317,7 +332,7 @@ class Fitting:
 
     @property
     def parameters(self) -> int:
-        """How many numbers are fitted."""
+        """The number of parameters that are fitted."""
         return int(self.size * (2 if self.law == "log" else 1))
 
     def loss_of(self, text: Any, x: FloatArray | None) -> float:
@@ -349,7 +364,7 @@ class Fitting:
         return one.loss, np.concatenate([part.ravel() for part in gathered])
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
-        """Return the parameters of the least loss, as the texts that are held out see it."""
+        """Return the parameters of the least loss, stopping by the texts that are held out."""
         best, unit = np.zeros(self.parameters), (0.0, 0.0)
         least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
         waited = 0
@@ -391,7 +406,7 @@ class Fitting:
         return best
 
     def interval(self, texts: list[Any], x: FloatArray) -> tuple[float, float] | None:
-        """Return 95 % for t of one factor: the slope's error over texts, over the curvature."""
+        """Return the 95 % interval of one factor t: the slope's error over the curvature."""
         if len(texts) < 2:
             return None
         low, middle, high = (

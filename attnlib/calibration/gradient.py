@@ -1,4 +1,4 @@
-"""∂L/∂log t of every head: whether a model's own loss wants its logits larger or smaller."""
+"""Measure ∂L/∂log t of every head: whether larger or smaller logits lower a model's loss."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from attnlib.calibration.passes import Loss, LossGradients, loss_and_gradients, 
 
 @dataclass(frozen=True)
 class ScaleGradient:
-    """∂L/∂log t of each head at t = 1, as `scale_gradient` measures it.
+    """Hold ∂L/∂log t of each head at t = 1, as `scale_gradient` measures it.
 
     A negative number says that the loss falls as the head's logits grow. Heads that a layer does
     not have are NaN. Chapter: calibration.
@@ -28,28 +28,29 @@ class ScaleGradient:
     losses: FloatArray
     """The loss of each text, (texts,)."""
     samples: FloatArray
-    """Of each text, (texts, layers, heads)."""
+    """∂L/∂log t of each text, (texts, layers, heads)."""
     summed: tuple[str, ...] = ()
     """Layers whose heads share a gain: head 0 has the sum over all of them, the others NaN."""
 
     @property
     def value(self) -> FloatArray:
-        """The mean over the texts, (layers, heads)."""
+        """The mean over the texts, an array (layers, heads)."""
         mean: FloatArray = self.samples.mean(axis=0)
         return mean
 
     @property
     def standard_error(self) -> FloatArray:
-        """The standard error of that mean, between texts; NaN for one text."""
+        """The standard error of the mean, between texts, (layers, heads); NaN for one text."""
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = np.square(self.samples - self.value).sum(axis=0) / (len(self.samples) - 1.0)
         error: FloatArray = np.sqrt(spread / len(self.samples))
         return error
 
     def p_values(self) -> FloatArray:
-        """Return each head's chance of so large a mean if it is 0, by Student's t, times the heads.
+        """Return the p-value of each head for a mean of 0, corrected for the number of heads.
 
-        Bonferroni's correction: below .05 a head's is significantly different from 0 among all.
+        An array (layers, heads), by Student's t, times the number of heads (Bonferroni): below .05
+        a head's mean is significantly different from 0 among all.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.abs(self.value) / self.standard_error
@@ -58,15 +59,17 @@ class ScaleGradient:
         return corrected
 
     def wanting(self, level: float = 0.05) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the heads that want larger logits and those that want smaller ones.
+        """Return the heads whose loss falls with larger logits, and those with smaller logits.
 
-        Two arrays of (layer, head), each significantly not 0 at `level` among all heads.
+        - `level`: the p-value among all heads below which a head counts, by default 0.05.
+
+        Returns two integer arrays with a line (layer, head) for each head.
         """
         told = self.p_values() < _checking.positive("level", level)
         return np.argwhere(told & (self.value < 0)), np.argwhere(told & (self.value > 0))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each head."""
+        """Return a dictionary for each head: layer, head, gradient, standard_error and p_value."""
         value, error, chance = self.value, self.standard_error, self.p_values()
         return [
             {
@@ -87,26 +90,33 @@ def scale_gradient(
     *,
     partial: bool = False,
 ) -> ScaleGradient:
-    """Return ∂L/∂log t of every layer and head, for logits times t, at t = 1.
+    """Measure ∂L/∂log t of every layer and head, for logits times t, at t = 1.
 
     With z_i = Σ_j p_ij v_j it is Σ_i ⟨∂L/∂z_i, Cov_p(ℓ_i, v)⟩, the covariance of logits and values
-    under the weights: found for all heads by one backward pass of each batch. Zero in every head
-    says that the loss wants no other scale. It is the derivative for one head, or for a common
-    factor of several if summed; a larger step needs `fit_scales`.
+    under the weights, for all heads by one backward pass of each batch. Zero in every head says
+    that no small change of scale lowers the loss. It is the derivative for one head, or for a
+    common factor of several if summed; a larger step needs `fit_scales`.
 
-    Each batch counts as one text: standard errors are between batches, so let them be independent
-    texts, eight or more. A batch is what `loss(model, batch)` takes; without `loss`, token ids or
-    a mapping of arguments for a model of transformers with a loss of its own.
+    - `model`: an nn.Module. It runs as it is, in training or evaluation; compiled parts run as they
+      are written.
+    - `batches`: what `loss` takes, each as one text. Standard errors are between batches, so let
+      them be independent texts, eight or more, of one size.
+    - `loss`: a function of (model, batch) that returns a scalar tensor. By default a model of
+      transformers computes its own loss, and a batch is token ids or a mapping of its arguments.
+    - `partial`: True leaves out attention that cannot be reached. By default it is an error.
 
-    The model runs as it is, in training or evaluation; no weight gets a gradient, and the outputs
-    are bitwise its own. Memory is that of a training step without gradients of weights. Activations
-    may be computed again (torch.utils.checkpoint), and compiled parts run as they are written.
+    Returns a `ScaleGradient`.
 
-    Raises ValueError for no batches, and a loss that is no finite number or that does not depend on
-    attention; RuntimeError for attention that cannot be reached, by its name: `partial` leaves it
-    out. A UserWarning names what may attend, and layers whose heads are in doubt. It reaches
-    PyTorch's scaled_dot_product_attention, what transformers registers, and a softmax over the last
-    axis of a product of three axes or more, of queries and keys.
+    What is reached: PyTorch's scaled_dot_product_attention, what transformers registers, and a
+    softmax over the last axis of a product of three axes or more, of queries and keys.
+
+    What is not changed: no weight gets a gradient, and the outputs are bitwise the model's own.
+    Memory is that of a training step without gradients of weights. Activations may be computed
+    again (torch.utils.checkpoint).
+
+    Warns with a UserWarning of modules that may attend otherwise, and of layers whose heads are in
+    doubt. Raises ValueError for no batches, and for a loss that is no finite number or that does
+    not depend on attention; RuntimeError for attention that cannot be reached, with its name.
     Chapter: calibration.
     """
     passes = [

@@ -1,4 +1,4 @@
-"""Passes that are kept in a file, so that a run that was killed goes on where it was."""
+"""Keep passes in a file, so that a run that was killed goes on where it was."""
 
 import hashlib
 from collections.abc import Callable
@@ -18,7 +18,9 @@ Slope = tuple[float, FloatArray]
 
 @dataclass
 class Cache:
-    """Losses and gradients by what they are of, one a line of a file; without a path, of nothing.
+    """Keep losses and gradients in a file of one line each, by a digest of what they are of.
+
+    - `path`: the file. Without a path nothing is kept.
 
     A line that was cut off is left out, and made again.
     """
@@ -30,7 +32,7 @@ class Cache:
         self._known = dict(_files.lines(self.path)) if self.path else {}
 
     def get_or_compute(self, compute: Callable[[], Slope], *about: Any) -> Slope:
-        """Return what is known about these, or compute it and keep it."""
+        """Return the loss and gradient of these arguments, kept or computed now."""
         if self.path is None:
             return compute()
         key = digest(*about)
@@ -43,7 +45,7 @@ class Cache:
 
 
 def digest(*about: Any) -> str:
-    """Return a word for tensors, arrays and what else has a repr."""
+    """Return a hash of tensors, arrays and what else has a repr."""
     found = hashlib.sha256()
     for one in about:
         array = one.cpu().numpy() if isinstance(one, Tensor) else one

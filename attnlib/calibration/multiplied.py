@@ -1,4 +1,4 @@
-"""Every head's logits times a factor: the context in which a model's own loss is differentiated.
+"""Multiply every head's logits by a factor, in a context in which the loss is differentiated.
 
 The queries of each call of attention are multiplied, whatever computes it: a call of PyTorch's
 scaled_dot_product_attention, or what a model of transformers gets from its registry (fused, eager
@@ -31,7 +31,7 @@ UNSEEN = "by its class's name and a tensor that nothing seen has made: another k
 
 
 class Place(NamedTuple):
-    """A call of attention in a run of the model."""
+    """One call of attention in a run of the model."""
 
     layer: str  # the module that attends
     call: int  # how often that module has attended before in this run
@@ -101,7 +101,7 @@ class LogitFactors(interception.ModuleTracker):
         return lines + [f"{name}: {UNSEEN}" for name in self.silent()]
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what a model of transformers gets when it asks for a function of attention."""
+        """Multiply queries in the functions that a model gets from transformers' registry."""
 
         def get_interface(registry: Any, *named: Any, **more: Any) -> Callable[..., Any]:
             function = original(registry, *named, **more)
@@ -126,7 +126,7 @@ class LogitFactors(interception.ModuleTracker):
 
     @interception.not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a function of PyTorch returns here."""
+        """Run a function of PyTorch, with its queries multiplied if it is attention."""
         # In a backward pass a function of a module may be computed again, and no module runs.
         if self.inside or not (self.running or interception.in_backward_pass()):
             return func(*args, **kwargs)
@@ -160,7 +160,7 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
 
 
 def is_causal(module: nn.Module, query: Tensor, mask: Any, said: bool | None) -> bool:
-    """Return whether queries that transformers hands on see the keys before them alone."""
+    """Return whether the queries that transformers hands on see only the keys before them."""
     said = getattr(module, "is_causal", True) if said is None else said
     return mask is None and query.shape[-2] > 1 and bool(said)
 

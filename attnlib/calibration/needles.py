@@ -1,4 +1,4 @@
-"""Heads whose target is known: how their logits stand to those of the other keys.
+"""Measure heads whose target is known: how its logits stand to those of the other keys.
 
 For a row with the weight P on its target, the target's logit ℓ_* and the mean m of the other logits
 under their own softmax, the loss L(t) = E[−log P_t] of all logits times t has the derivative
@@ -31,33 +31,38 @@ ROWS = 256
 
 @dataclass(frozen=True)
 class Needles:
-    """Statistics of each head's rows with a target, as `needles` measures them; sums over rows.
+    """Hold statistics of each head's rows with a target, as `needles` measures them.
 
-    Arrays over (texts, layers, heads). Chapter: retrieval.
+    Arrays are sums over rows, of the shape (texts, layers, heads). Chapter: retrieval.
     """
 
     layers: list[str]
     rows: FloatArray
+    """The number of rows."""
     weight: FloatArray
-    """Σ P."""
+    """Σ P, with the weight P of the target."""
     gap: FloatArray
     """Σ (1 − P)(ℓ_* − mean of the others)."""
     slope: FloatArray
     """Σ (1 − P) κ′(1), κ′(1) = m − mean of the others."""
     reach: FloatArray
-    """Σ (ℓ_* − log of the mean of e^ℓ over the others): the logarithm of the keys it can beat."""
+    """Σ (ℓ_* − log of the mean of e^ℓ over the others): log of the keys that it outweighs."""
     derivatives: FloatArray
     """L′(t) times the rows, at each t of GRID: (texts, layers, heads, len(GRID))."""
     weights: FloatArray
-    """Σ P_t likewise."""
+    """Σ P_t, at each t of GRID: (texts, layers, heads, len(GRID))."""
 
     def table(self) -> list[dict[str, Any]]:
         """Return a dictionary for each head.
 
-        "weight" is the mean P, "ratio" Σ(1 − P)gap/Σ(1 − P)κ′(1), 1 for a calibrated head,
-        "best_factor" t* and its 95 % interval over texts (0 or infinity beyond GRID),
-        "least_factor" the smallest t at which the mean weight is ½, "reach" the number of keys,
-        alike to those of the rows, among which the target's logit outweighs the others.
+        - "layer", "head", "rows": its place and its number of rows.
+        - "weight": the mean P.
+        - "ratio": Σ(1 − P)gap/Σ(1 − P)κ′(1), 1 for a calibrated head.
+        - "best_factor", "low", "high": t* and its 95 % interval over texts, 0 or infinity beyond ⅛
+          to 8.
+        - "least_factor": the smallest t at which the mean weight is ½.
+        - "reach": the number of keys, alike to those of the rows, among which the target's logit
+          outweighs the others.
         """
         rows, layers_heads = self.rows.sum(axis=0), np.ndindex(*self.rows.shape[1:])
         best, low, high = self.best_factor()
@@ -83,7 +88,10 @@ class Needles:
         ]
 
     def best_factor(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return t* of each head and the ends of its 95 % interval, a bootstrap over texts."""
+        """Return t* of each head and the ends of its 95 % interval, a bootstrap over texts.
+
+        Three arrays (layers, heads). The ends are NaN for one text.
+        """
         best = root(-self.derivatives.sum(axis=0))
         texts = self.rows.shape[0]
         if texts < 2:
@@ -99,7 +107,7 @@ class Needles:
 
 
 def root(falling: FloatArray) -> FloatArray:
-    """Return where a falling function on GRID is 0, along the last axis; 0 or ∞ beyond its ends."""
+    """Return the zero of a falling function on GRID, along the last axis; 0 or ∞ beyond."""
     above = (falling > 0.0).sum(axis=-1)
     i = np.clip(above - 1, 0, GRID.size - 2)[..., None]
     left, right = (np.take_along_axis(falling, i + k, axis=-1)[..., 0] for k in (0, 1))
@@ -111,10 +119,15 @@ def root(falling: FloatArray) -> FloatArray:
 
 
 def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> list[Tensor]:
-    """Return texts of random tokens said twice, each (1, length), or a token less if that is odd.
+    """Return texts of random tokens, each a sequence that is repeated once.
 
-    For the target "repeat": in the second half the key that is meant is the token after the same
-    place in the first.
+    - `vocabulary`: the number of token ids.
+    - `length`: tokens of each text; a token less if that is odd.
+    - `texts`: how many.
+    - `seed`: of the random numbers, by default 0.
+
+    Returns a list of integer tensors (1, length). They are for the target "repeat": in the second
+    half the intended key is the token after the same place in the first.
     """
     rng = np.random.default_rng(seed)
     once = [rng.integers(0, vocabulary, length // 2) for _ in range(texts)]
@@ -122,13 +135,16 @@ def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> 
 
 
 def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Needles:
-    """Measure the rows of every head at the key that each query is meant to find.
+    """Measure the rows of every head at the key that each query is intended to find.
 
-    `targets` as in `attnlib.probing.probe`, or "repeat" for `repeated_tokens`. Which rows count
-    depends on targets alone, not on what the model does with them; at most 256 of a text, spread
-    evenly. Texts are token ids, (1, tokens), with which the model is called; intervals are over
-    texts. What of it cannot be seen is said as `probe` does. Raises ValueError for targets and
-    texts that are not so. Chapter: retrieval.
+    - `model`: an nn.Module that is called with token ids.
+    - `texts`: token ids, each an integer tensor (1, tokens). Intervals are over texts.
+    - `targets`: the intended keys, as in `attnlib.probing.probe`, or "repeat" for
+      `repeated_tokens`. Which rows count depends on targets alone, not on what the model does with
+      them; at most 256 of a text, spread evenly.
+
+    Returns a `Needles`. Warnings and errors for what cannot be observed are those of `probe`.
+    Raises ValueError for targets and texts that are not as above. Chapter: retrieval.
     """
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeated
@@ -162,7 +178,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
 
 
 def _repeated(ids: Tensor) -> NDArray[np.int64]:
-    """Return the places that "repeat" means, −1 for none, (1, tokens)."""
+    """Return the target position of each query for "repeat", −1 for none, (1, tokens)."""
     length = ids.shape[1]
     places = np.arange(length) - length // 2 + 1
     return np.where(places > length % 2, places, -1)[None]

@@ -1,4 +1,4 @@
-"""One text through the model: its loss, and the derivatives by the logits of every head."""
+"""Run one text through the model: its loss, and the derivatives by the logits of every head."""
 
 import math
 import warnings
@@ -39,7 +39,7 @@ class CallGradient(NamedTuple):
 
 
 class LossGradients(NamedTuple):
-    """A text that the model has read."""
+    """The loss of a text, and the derivatives that its calls contribute."""
 
     loss: float
     parts: list[CallGradient]
@@ -66,7 +66,7 @@ def own_loss(model: nn.Module, text: Any) -> Tensor:
 
 
 def no_change(place: Place, keys: FloatArray) -> FloatArray:
-    """Return log t = 0: the model as it is."""
+    """Return log t = 0, which leaves the model as it is."""
     return np.zeros(())
 
 
@@ -161,7 +161,7 @@ class _NotReentrant:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Let no parameter of the model ask for a gradient meanwhile."""
+    """Let no parameter of the model get a gradient inside the context."""
     asking = [one for one in model.parameters() if one.requires_grad]
     for one in asking:
         one.requires_grad_(False)

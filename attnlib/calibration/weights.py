@@ -1,4 +1,4 @@
-"""∂L/∂log t of every head, read off the weights that make its queries and off their gradients.
+"""Compute ∂L/∂log t of every head from the weights that make its queries, and their gradients.
 
 Where logits are linear in a head's queries, multiplying them by t is multiplying W_q and b_q, so
 ∂L/∂log t = ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, or the same of the gain and bias of a norm behind. The
@@ -49,7 +49,7 @@ HALF_TOLERANCE = 0.05
 
 
 class Layer(NamedTuple):
-    """A module that attends."""
+    """A module that attends, and the sums of weights times gradients of its queries."""
 
     name: str
     module: nn.Module
@@ -60,7 +60,7 @@ class Layer(NamedTuple):
 
     @property
     def summed(self) -> bool:
-        """Whether the heads have one number."""
+        """Whether the heads have one number, their sum."""
         return bool(self.sums.shape[1] < self.heads)
 
 
@@ -70,28 +70,34 @@ def from_gradients(
     check: tuple[Any, Loss] | None = None,
     tolerance: float | None = None,
 ) -> ScaleGradient:
-    """Return ∂L/∂log t of every layer and head from the gradients of weights, after backward().
+    """Compute ∂L/∂log t of every layer and head from the gradients of weights, after backward().
 
     It is ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩ of a head's rows, or ⟨γ, ∂L/∂γ⟩ with the bias of a norm
     that follows the projection: what `scale_gradient` measures, for the loss whose gradients are in
-    `.grad`, whatever computed them. A gain that heads share gives their sum, which stands at head 0
-    of a layer named in `summed`; a module that runs several times, the sum of its runs. Products
-    are added in float32 or better. Read it after unscaling and before clipping.
+    `.grad`, whatever computed them. Call it after unscaling and before clipping.
 
-    Queries are found by the names of their projection: separate, packed with keys and values in
-    either order, of nn.MultiheadAttention, GPT-2 or MLA; compiled, or sharded as DTensors. A module
-    of your own gives the name of a packed layer in `packed_projection`, and `n_head`. Where
-    keys have weights of their own, their sums must agree. With `check`, a batch and a loss as
-    `scale_gradient` takes them, both ways are also compared on that batch. Sums may be apart by
-    `tolerance` times the root of the sum of squared products: 0.001, or 0.05 where gradients are in
-    half precision, which is to be given where they were computed in it (autocast). That the sums
-    agree is necessary, not sufficient: queries that also enter beside the logits, as in a gate
-    made of the same product, are seen by `check` alone.
+    - `model`: an nn.Module with gradients, the part of a model that is trained.
+    - `check`: a batch and a loss as `scale_gradient` takes them. Both ways are then also compared
+      on that batch. By default none.
+    - `tolerance`: how far sums may be apart, in units of the root of the sum of squared products:
+      0.001, or 0.05 where gradients are in half precision. Give 0.05 where they were computed in
+      half precision (autocast).
 
-    Raises RuntimeError, with the layer's name, where the identity does not hold or cannot be read:
-    relative vectors, a gate packed with queries, norms of queries without a gain, a weight that
-    modules share, that is frozen, wrapped (LoRA) or has no gradient, an unknown projection. Give
-    it the part of a model that is trained. The loss is NaN. Chapter: calibration.
+    Returns a `ScaleGradient` with one sample, whose loss is NaN. A gain that heads share gives
+    their sum, which stands at head 0 of a layer named in `summed`; a module that runs several times
+    gives the sum of its runs. Products are added in float32 or better.
+
+    Queries are recognised by the names of their projection: separate, packed with keys and values
+    in either order, of nn.MultiheadAttention, GPT-2 or MLA; compiled, or sharded as DTensors. A
+    module of your own gives the name of a packed layer in `packed_projection`, and `n_head`. Where
+    keys have weights of their own, their sums must agree with those of the queries. That they agree
+    is necessary, not sufficient: only `check` notices queries that also enter beside the logits, as
+    in a gate made of the same product.
+
+    Raises RuntimeError, with the layer's name, where the identity does not hold or cannot be
+    computed: relative vectors, a gate packed with queries, norms of queries without a gain, a
+    weight that modules share, that is frozen, wrapped (LoRA) or has no gradient, an unknown
+    projection. Chapter: calibration.
     """
     model = interception.uncompiled(model)
     interception.check_model(model)
@@ -165,13 +171,13 @@ def _refused(name: str, module: nn.Module, why: str) -> RuntimeError:
 
 
 def _number(names: tuple[str, ...], *places: Any) -> int:
-    """Return the first whole number that a place has under one of the names, or 0."""
+    """Return the first whole number that a module has under one of the names, or 0."""
     values = (getattr(place, name, None) for place in places for name in names)
     return next((value for value in values if type(value) is int), 0)
 
 
 class _Reader:
-    """Reads what makes the queries and keys of one module."""
+    """Reads the weights that make the queries and keys of one module."""
 
     def __init__(
         self, name: str, module: Any, owners: dict[int, list[str]], tolerance: float | None
@@ -223,7 +229,7 @@ class _Reader:
         return _refused(self.name, self.module, why)
 
     def part(self, names: Iterable[str]) -> str:
-        """Return the first of the names that a part of the module has, or ""."""
+        """Return the first of the names that is a part of the module, or ""."""
         for name in names:
             part = getattr(self.module, name, None)
             if isinstance(part, nn.Module) and not isinstance(part, nn.Identity):
@@ -276,7 +282,7 @@ class _Reader:
         return q, k
 
     def unpacked(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
-        """Return those of queries and keys, in the order in which they agree.
+        """Return the sums of queries and of keys in a packed layer, in the order that agrees.
 
         That is all queries, all keys, all values; or, by key head, its queries, its key, its value.
         """
