@@ -1,12 +1,15 @@
-"""Find which number multiplies the scores of an attention, and whether it is the one meant.
+"""Measure which number multiplies the scores of an attention, and compare it with the intended one.
 
     report = audit(my_attention, d=128, expected="yarn")
     report.passed, report.findings, report.scale
 
-`response` chooses queries, keys and values that make the output tell, `questions` asks for one
-thing each, `backward` for gradients, `callables` holds the answers against what was meant, `models`
-finds the calls of a model and what its configuration says, and `report` shows it. `recorded` asks
-by files.
+- `audit` asks an attention and returns a `Report`.
+- `assert_scale` fails a test where an audit has findings.
+
+`response` chooses queries, keys and values whose outputs show one property, `questions` measures
+one property each, `backward` gradients, `callables` compares the answers with the intended
+attention, `models` audits the calls of a model against its configuration, and `report` shows the
+result. `recorded` asks by files.
 
 Chapter: audit.
 """
@@ -69,50 +72,69 @@ def audit(
     arrays: str = "torch",
     verbose: bool = False,
 ) -> Report:
-    """Find from outputs alone what an attention does, and hold it against what was meant.
+    """Measure from its outputs alone what an attention does, and compare it with what is intended.
 
-    `attention` is a function of q (1, heads, tokens, d), k and v (1, key_heads, tokens, d) that
-    returns (1, heads, tokens, d), or a tuple that begins with that. Where its signature has a mask
-    (attn_mask, attention_mask, mask, bias), is_causal or enable_gqa, these are asked too. What is
-    found has an interval: from the rounding of `dtype`, the rows and the heads.
+    - `attention`: a function of q (1, heads, tokens, d), k and v (1, key_heads, tokens, d) that
+      returns (1, heads, tokens, d), or a tuple that begins with that; or with `inputs` a model.
+      Where its signature has a mask (attn_mask, attention_mask, mask, bias), is_causal or
+      enable_gqa, these are asked too.
+    - `inputs`: the arguments with which a model runs: a tensor, a mapping or a sequence. See below.
+    - `d`, `heads`, `key_heads`: the size of a head, 4 or more, which a function needs; how many
+      heads of queries, by default 2; and of keys, by default as many.
+    - `expected`: the number that should multiply q·k or the cosine: a number, a policy or its name,
+      or a function of n, d and the position.
+    - `length`: the largest n that is asked, for laws in n and windows; 32 or more, by default 1024.
+    - `dtype`, `kv_dtype`, `device`: the type of the tensors, and a coarser type in which the
+      attention keeps keys and values: float8, int8, or one of 16 bits, in which it may compute too.
+    - `arrays`: "torch" (the default), "numpy" or "jax": what the attention takes and returns.
+      Gradients are asked of tensors only.
+    - `verbose`: True prints the facts of the report too.
 
-    With `inputs`, what a model of transformers is called with, each call of attention of its
-    modules is audited, eager and fused, or in an implementation that was registered and is in use,
-    against the model's configuration or `expected`; then the implementations are compared on the
-    inputs, unless `expected` is a policy. Without `expected` the configuration says what is meant,
-    or else the census of transformers' families, never the module; where neither does, the report
-    is no pass and no failure: `passed` is None. Of any other module, and where a model writes its
-    attention out, the scale of each call is read off what it hands to PyTorch's attention, or to a
-    softmax, and held against that of other layers too. Norms of q and k that a family has and a
-    layer lacks are a finding. With `verbose` the report prints its facts too.
+    Further properties that a function should have, for `attention` without `inputs`. What is not so
+    is a finding:
 
-    What is meant, and is a finding where it is not so: `expected`, what multiplies q·k or the
-    cosine, a number, a policy or its name, or a function of n, d and the position; `cap`, the bound
-    of a soft cap, math.inf for none; `cosine`, whether the scale multiplies a cosine; `causal`,
-    whether queries see keys up to their own without an argument that says so; `window`, the keys
-    that a query sees, its own among them, or these and how many after it; `first_keys`, how many at
-    the beginning it sees besides (attention sinks of StreamingLLM); `chunk`, how many keys have a
-    window of their own that begins with their first (Llama 4); `sink`, whether weights add up to
-    less than 1, or the logit of what takes the rest, a number or one a head; `slopes`, by how much
-    a key's logit is lower with each place farther (ALiBi), a number or one a head; `bias`, that it
-    adds numbers of its own by position (T5), which are not asked; `top_k`, how many keys their
-    contents choose; `true_hides`, that True in a mask hides a key, as in nn.MultiheadAttention;
-    `nan_rows`, that rows which a mask hides whole may be NaN; `factor` on the output;
-    `causal_from`, to which key, "first" or "last", queries are aligned that are fewer than keys.
-    `kv_dtype` is a coarser type in which the attention keeps keys and values: float8, int8, or one
-    of 16 bits, in which it may compute too. `arrays` is "numpy" or "jax" where the attention takes
-    and returns those; their gradients are not asked. Where `expected` is given, a cap, a window or
-    a sink that is not said is a finding too; without it what is not said may be as it is. With
-    `rotates` it turns q and k by position, and only a query's own key is asked.
+    - `cap`: the bound of a soft cap, math.inf for none.
+    - `cosine`: whether the scale multiplies a cosine.
+    - `causal`: whether queries see keys up to their own without an argument for it.
+    - `causal_from`: the key, "first" or "last", to which queries are aligned that are fewer than
+      keys.
+    - `window`: how many keys a query sees, its own among them, or a tuple of this and how many
+      after it.
+    - `first_keys`: how many at the beginning it sees besides (attention sinks of StreamingLLM).
+    - `chunk`: how many keys have a window of their own that begins with their first (Llama 4).
+    - `sink`: whether weights add up to less than 1, or the logit of what takes the rest, a number
+      or one a head.
+    - `slopes`: by how much a key's logit is lower with each place farther (ALiBi), a number or one
+      a head.
+    - `bias`: whether it adds numbers of its own by position (T5), which are not asked.
+    - `top_k`: how many keys their contents choose.
+    - `true_hides`: whether True in a mask hides a key, as in nn.MultiheadAttention.
+    - `nan_rows`: whether rows which a mask hides whole may be NaN.
+    - `factor`: the factor on the output, by default 1.
+    - `rotates`: whether it turns q and k by position. Then only a query's own key is asked.
 
-    Also a finding: a scale at 80, 96, 129 or 144 dimensions that belongs to a padded size; another
-    scale for one or some queries of a cache, or for values of another size; and gradients with
-    respect to q, k, v, and the parameters of a module, that are not those of the forward pass.
+    Where `expected` is given, a cap, a window or a sink that is not given is a finding too; without
+    it these may be as they are. Further findings are a scale at 80, 96, 129 or 144 dimensions that
+    belongs to a padded size; another scale for one or some queries of a cache, or for values of
+    another size; and gradients with respect to q, k, v, and the parameters of a module, that are
+    not those of the forward pass.
 
-    It takes n up to `length` for laws in n and windows, some 250 calls and less than 2 s at
-    d = 128 and 1024 keys on two cores. It cannot see what shows only at other lengths or shapes,
-    scales that differ from what was meant by less than 0.5 %, or by less than rounding, and in
-    models what is added to the scores and masks.
+    With `inputs` each call of attention of a model of transformers is audited, eager and fused, or
+    in an implementation that was registered and is in use, against `expected`. Without that the
+    model's configuration, or else the census of transformers' families, gives the intended scale,
+    but never the module. Where neither does, `passed` is None. Then the implementations are
+    compared on the inputs, unless `expected` is a policy. Of any other module, and where a model
+    writes its attention out, the scale of each call is computed from the arguments of PyTorch's
+    attention, or of a softmax, and also compared with that of other layers. Norms of q and k that a
+    family has and a layer lacks are a finding.
+
+    Returns a `Report`. Its numbers have intervals, from the rounding of `dtype`, the rows and the
+    heads. An audit of a function takes some 250 calls and less than 2 s at d = 128 and 1024 keys on
+    two cores.
+
+    What is not noticed: what shows only at other lengths or shapes; scales that differ from the
+    intended one by less than 0.5 %, or by less than rounding; and in models what is added to the
+    scores, and masks.
 
     Raises ValueError or TypeError for arguments that cannot be, and ValueError in one line where
     the attention raises, returns another shape, or not the same twice; RuntimeError for a model
@@ -210,7 +232,7 @@ def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_function(function: ScaleFunction, cosine: bool) -> Policy:
-    """Return what is meant as a policy; TypeError where it does not take arrays."""
+    """Return an expected function as a policy; TypeError where it does not take arrays."""
     policy = own(function, "cosine" if cosine else "dot product")
     if policy.name == "<lambda>":
         policy = replace(policy, name="the function of n, d and position")
@@ -251,10 +273,14 @@ def assert_scale(
     expected: float | str | Policy | ScaleFunction,
     **arguments: Any,
 ) -> None:
-    """Raise AssertionError with the report where an audit has findings: a line for a test.
+    """Raise AssertionError with the report where an audit has findings. It is a line for a test.
 
-    Without `expected` nothing would be tested: it must be given. The arguments and
-    errors are those of `audit`. Chapter: audit.
+    - `attention`: as for `audit`.
+    - `expected`: the intended scale, as for `audit`. It must be given: without it nothing would be
+      tested.
+    - `arguments`: the other arguments of `audit`.
+
+    Returns None. Raises the other errors of `audit` too. Chapter: audit.
 
     >>> from torch.nn.functional import scaled_dot_product_attention
     >>> assert_scale(scaled_dot_product_attention, d=64, expected=1 / 8)

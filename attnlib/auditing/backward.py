@@ -1,4 +1,4 @@
-"""The question of the backward pass: whether it is the derivative of the forward pass.
+"""Measure whether the backward pass is the derivative of the forward pass.
 
 The log-odds of two keys are σ times a difference of products, whatever the row sees, a sink and a
 factor are. So their derivatives are as the scale, and a backward pass that takes another scale, or
@@ -30,7 +30,7 @@ class Gradient(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A number, or all of a parameter, that is changed by a step, and what is looked at then."""
+    """A number, or a whole parameter, that a step changes, and the output that is looked at."""
 
     of: str
     tensor: Tensor

@@ -1,4 +1,4 @@
-"""The audit of a callable: all questions, and the answers held against what was meant."""
+"""Audit a callable: ask all questions, and compare the answers with the intended attention."""
 
 import math
 from contextlib import suppress
@@ -41,7 +41,7 @@ DIGITS = {9.5: "float16", 5.5: "bfloat16", 3.5: "float8_e4m3fn", 2.5: "float8_e5
 
 @dataclass(frozen=True)
 class Expected:
-    """What the attention should do; None where nothing is said of it."""
+    """What the attention should do; None where nothing is stated."""
 
     scale: float | Policy | None
     cap: float | None = None
@@ -93,7 +93,7 @@ class CallableAudit:
         """Whether only one of q and k is normalised."""
 
     def run(self) -> Report:
-        """Return the report of all checks; the first ones may leave nothing more to ask."""
+        """Return the report of all checks. The first checks may leave nothing more to ask."""
         if self.dropout():
             return self.report
         if self.no_softmax():
@@ -145,7 +145,7 @@ class CallableAudit:
         return self.report
 
     def no_softmax(self) -> bool:
-        """Say why answers are not those of a softmax over all keys; return whether they are not."""
+        """Report why answers are not those of a softmax over all keys; return whether so."""
         subject, n, eps = self.subject, min(SHORT, self.d), self.subject.eps
         q, k = equal_keys(subject, n, n)
         equal = subject.weights(q, k, torch.arange(n))
@@ -181,7 +181,7 @@ class CallableAudit:
         return self.few_keys(few, p) or self.bias()
 
     def few_keys(self, few: tuple[int, int] | None, p: float | None) -> bool:
-        """Say how many keys their contents choose; return whether that was not meant."""
+        """Report how many keys their contents choose; return whether that is not intended."""
         meant = self.expected.top_k
         if few is None:
             if meant is not None and meant < min(SHORT, self.d):
@@ -198,7 +198,7 @@ class CallableAudit:
         return True
 
     def bias(self) -> bool:
-        """Hold a bias by distance against what was meant; nothing after it is in doubt."""
+        """Compare a bias by distance with the intended one. No later check depends on it."""
         meant, found = self.expected.slopes, self.nearer
         heads = self.subject.size.heads
         slopes, even = found or (np.zeros(heads), True)
@@ -232,7 +232,7 @@ class CallableAudit:
         return bool(dropped)
 
     def visible(self, visible: np.ndarray) -> bool:
-        """Say which keys are seen; return whether the callable is causal by itself."""
+        """Report which keys each query sees; return whether the callable is causal by itself."""
         n, counts = len(visible), visible.sum(axis=-1)
         if visible.all():
             self.report.facts["sees"] = "all keys"
@@ -260,7 +260,7 @@ class CallableAudit:
         return False
 
     def causal_itself(self) -> None:
-        """Hold whether it is causal without an argument against what was meant."""
+        """Compare whether it is causal without an argument with the intention."""
         meant, found = self.expected.causal, self.subject.sees_past
         known = any(one.code == "causal" for one in self.report.findings)
         if meant is not None and meant != found and not known:
@@ -268,7 +268,7 @@ class CallableAudit:
             self.report.add("causal", wanted, self.report.facts["sees"], "equal keys")
 
     def rounding(self) -> None:
-        """Find keys or weights that are rounded more than their type; it widens all intervals."""
+        """Measure whether keys or weights are rounded more than their type; widen intervals."""
         subject = self.subject
         bits = questions.digits(subject, self.short)
         if bits is None:
@@ -292,7 +292,7 @@ class CallableAudit:
             subject.eps = max(subject.eps, error)
 
     def scoreless(self) -> bool:
-        """Return whether scores do not count at all."""
+        """Return whether the weights do not depend on scores at all."""
         if float(np.abs(self.here.value).max()) * math.sqrt(self.d) >= NOTHING:
             return False
         nothing, keys = np.zeros(1), np.array([float(self.short)])
@@ -303,7 +303,7 @@ class CallableAudit:
         return True
 
     def length_one(self) -> None:
-        """Find whether q and k are brought to length 1."""
+        """Measure whether q and k are normalised to length 1."""
         subject = self.subject
         normalised = [abs(power - 1.0) < 0.1 for power in questions.powers(subject, self.short)]
         subject.normalises = any(normalised)
@@ -315,7 +315,7 @@ class CallableAudit:
             self.here = questions.slope(subject, self.short, [self.short - 1])
 
     def scale(self) -> None:
-        """Find what multiplies q·k or the cosine, in several rows."""
+        """Measure the number that multiplies q·k or the cosine, in several rows."""
         subject, report = self.subject, self.report
         ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
         if subject.sees_past:
@@ -341,7 +341,7 @@ class CallableAudit:
             self.compare(report.scale, self.expected.scale)
 
     def told(self, slope: Slope) -> Slope:
-        """Return the rows that tell a number; say which do not, as where weights are NaN."""
+        """Return the rows with a finite number; report those without, as where weights are NaN."""
         known = np.isfinite(slope.value).all(axis=0)
         if known.all():
             return slope
@@ -357,7 +357,7 @@ class CallableAudit:
         return Slope(value, low, high, keys, position, straight=True)  # the others made it none
 
     def further(self, slope: Slope) -> Slope:
-        """Ask beyond the length at which the law that is meant begins, one query of a cache."""
+        """Ask beyond the length from which the intended law varies, one query of a cache."""
         if not isinstance(self.expected.scale, Policy):
             return slope
         n = 2.0 ** np.arange(1, 18)
@@ -376,7 +376,7 @@ class CallableAudit:
         return joined([slope, more])
 
     def compare(self, scale: Scale, meant: float | Policy) -> None:
-        """Hold the scale against what was meant."""
+        """Compare the measured scale with the intended one."""
         told, applied_to = "one number", scale.applied_to
         if self.expected.cosine is not None:
             applied_to = "cosine" if self.expected.cosine else "dot product"
@@ -412,7 +412,7 @@ class CallableAudit:
         )
 
     def everywhere(self) -> None:
-        """Ask keys at other places than the query's, and other components of q and k."""
+        """Measure the scale with keys at other places, and by other components of q and k."""
         d, n = self.d, min(LONGER, max(SHORT, self.d - 1))
         ask = partial(questions.slope, self.subject, n, [n - 1])
         answers = {f"component {along}": ask(along=along) for along in (0, d // 2, d - 1)}
@@ -431,7 +431,7 @@ class CallableAudit:
                 return
 
     def sizes(self) -> None:
-        """Ask heads of other sizes, as kernels pad them, and values of another size than keys'."""
+        """Measure the scale for heads of other sizes, which kernels pad, and other values."""
         if not self.subject.normalises:
             self.padded()
         try:
@@ -444,7 +444,7 @@ class CallableAudit:
         self.same("scale", slope, f"values of size {self.d // 2}")
 
     def padded(self) -> None:
-        """Find sizes of heads that have the scale of a larger one, unless all sizes have it."""
+        """Report sizes of heads that have the scale of a larger size, unless all sizes have it."""
         answers = {}
         for size in PADDED:
             with suppress(ValueError):  # it may be made for one size
@@ -476,14 +476,14 @@ class CallableAudit:
                 return
 
     def same(self, code: str, found: Slope, where: str) -> None:
-        """Hold a scale against that of the last row, where it was asked without more."""
+        """Compare a scale with that of the last row, where nothing was varied."""
         (value, low, high), right = found.over_heads(0), self.here.over_heads(0)
         margin = AGREES * abs(right.value)
         if math.isfinite(value) and not right.low - margin <= high >= low <= right.high + margin:
             self.report.add(code, f"{right.value:.4g}", shown(Interval(value, low, high)), where)
 
     def cap(self) -> None:
-        """Find the bound of a soft cap."""
+        """Measure the bound of a soft cap."""
         if self.subject.normalises:
             self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
             return
@@ -508,7 +508,7 @@ class CallableAudit:
             self.report.add("cap", f"a soft cap of {meant:g}", found, why)
 
     def total(self) -> None:
-        """Find a sink, and a factor on the output."""
+        """Measure a sink, and a factor on the output."""
         subject, meant = self.subject, self.expected.sink
         block = None if meant else questions.blocks(subject, self.unit, self.cap_found)
         if block is not None:
@@ -555,7 +555,7 @@ class CallableAudit:
             self.report.add("values", meant_factor, shown(factor), "v = 1")
 
     def window(self) -> None:
-        """Find which keys the last query sees, and whether windows begin where chunks do."""
+        """Measure which keys the last query sees, and whether windows begin with chunks."""
         meant, subject, n = self.expected, self.subject, self.length
         if self.nearer is not None:  # a bias leaves far keys no weight
             steepest = float(np.abs(self.nearer[0]).max())
@@ -593,7 +593,7 @@ class CallableAudit:
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
 
     def groups(self, seen: int) -> None:
-        """Find which head of keys and of values each head of queries reads."""
+        """Measure which head of keys and of values each head of queries reads."""
         heads, key_heads, _ = self.subject.size
         read = questions.key_head_of(self.subject, self.short, seen, self.unit)
         wanted = np.arange(heads) // (heads // key_heads)
@@ -607,7 +607,7 @@ class CallableAudit:
             self.report.add("groups", ", ".join(map(str, wanted)), told, evidence)
 
     def mask(self) -> None:
-        """Ask what an argument does that hides keys, or is added."""
+        """Measure the effect of an argument that hides keys, or is added to logits."""
         report, unit = self.report, self.unit
         answer = questions.mask(self.subject, self.short, unit)
         means = answer.true_means
@@ -646,7 +646,7 @@ class CallableAudit:
             report.add("hidden", "numbers", "NaN", row)
 
     def hidden_counts(self, hidden: torch.Tensor, row: int, options: dict[str, Any]) -> None:
-        """Find keys that a row does not see and its softmax counts: they are hidden after it."""
+        """Report keys that are hidden after the softmax: a row does not see but counts them."""
         times = questions.hidden_counts(self.subject, hidden, row, self.unit, **options)
         if times is not None and times < 1.0 - AGREES - 16.0 * self.subject.eps:
             told = f"one over hidden keys too: {times:.4g} of the weight where they are larger"
@@ -654,7 +654,7 @@ class CallableAudit:
             self.report.add("softmax", "a softmax over the keys seen", told, why)
 
     def padding(self, policy: Policy) -> None:
-        """Hide half of the keys: the law's n is that of the others."""
+        """Hide half of the keys: the n of the law should be that of the others."""
         there = torch.ones(1, 1, LONGER, LONGER, dtype=torch.bool, device=self.subject.device)
         half, n = LONGER // 2, [LONGER, LONGER // 2]
         if np.ptp(policy.scale(n=n, d=self.d, position=LONGER - 1)) == 0.0:
@@ -669,7 +669,7 @@ class CallableAudit:
             self.report.add("padding", told, shown(found), evidence)
 
     def causal(self, name: str) -> None:
-        """Ask the argument that hides the keys after a query's own, with fewer queries too."""
+        """Measure the argument that hides the keys after a query's own, with fewer queries too."""
         n, few, told = self.short, self.short // 2, {name: True}
         visible = questions.visible_keys(self.subject, n, n, **told)
         self.compare_visible(visible, 0, name)
@@ -686,7 +686,7 @@ class CallableAudit:
             self.compare_visible(visible, ahead, f"{name}, {few} queries of {n} keys")
 
     def compare_visible(self, visible: np.ndarray, ahead: int, name: str) -> None:
-        """Hold the keys seen against those up to a query's own, `ahead` being cached before."""
+        """Compare the visible keys with those up to a query's own; `ahead` are cached."""
         right = np.tril(np.ones_like(visible), ahead)
         if (visible != right).any():
             row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
@@ -695,7 +695,7 @@ class CallableAudit:
             self.report.add(code, expected, found, f"{name}, row {row}")
 
     def cache(self, wanted: int) -> None:
-        """Ask one query of many keys, and some: a chunk of a prompt whose beginning is cached."""
+        """Ask one query of many keys, and a chunk of a prompt whose beginning is cached."""
         n = self.short
         for queries, name in ((1, "one query"), (n // 2, f"{n // 2} queries")):
             asked = f"{name} of a cache"
@@ -717,7 +717,7 @@ class CallableAudit:
                 self.same("cache", slope, asked)
 
     def precision(self) -> None:
-        """Ask how logits are kept; what is rounded more than its type widens all intervals."""
+        """Measure how logits are rounded; widen intervals where that is more than their type."""
         coarse = self.report.rounding > 1e-5
         apart = coarse and not self.subject.normalises
         answer = questions.precision(self.subject, self.unit, self.short, apart=apart)
@@ -744,7 +744,7 @@ class CallableAudit:
             self.subject.eps = max(eps, 4.0 * 2.0**-answer.bits)
 
     def backward(self) -> None:
-        """Hold derivatives against differences of what the forward pass gives."""
+        """Compare gradients with differences of what the forward pass gives."""
         if self.subject.stored is not None:
             self.report.facts["backward"] = f"unknown: stored in {self.subject.stored}"
             return
@@ -797,13 +797,13 @@ def _keys(seen: questions.Run, n: int) -> str:
 
 
 def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
-    """Return whether numbers may be those wanted: within the interval, or a share AGREES away."""
+    """Return whether the expected numbers lie in the interval, widened by a share AGREES."""
     margin = AGREES * np.abs(wanted)
     return np.asarray((low - margin <= wanted) & (wanted <= high + margin))
 
 
 def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
-    """Return what kind of rule in n and position the numbers follow: the one meant, if it fits."""
+    """Return the rule in n and position that the numbers follow: the intended one, if it fits."""
     low, high, value = scale.low, scale.high, scale.value
     if isinstance(meant, Policy) and meant.applied_to == scale.applied_to:
         wanted = meant.scale(n=scale.keys, d=d, position=scale.position)
@@ -825,7 +825,7 @@ def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
 
 
 def reason(found: float, wanted: float, d: int) -> str:
-    """Return what would explain a number, if something simple does."""
+    """Return in words a simple explanation of a wrong number, if there is one."""
     known = {
         "scores are not scaled": 1.0,
         "the scale is applied twice": wanted**2,

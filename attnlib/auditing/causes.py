@@ -29,7 +29,7 @@ LINEAR = 0.01
 
 
 class Cause(NamedTuple):
-    """Why the answers are not those of a softmax over all keys."""
+    """The reason why the answers are not those of a softmax over all keys."""
 
     code: str
     expected: str
@@ -38,7 +38,7 @@ class Cause(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """The weights, (heads, queries, keys), of random queries and keys."""
+    """The answer to random queries and keys: weights, (heads, queries, keys)."""
 
     q: torch.Tensor
     k: torch.Tensor
@@ -46,7 +46,7 @@ class Dense(NamedTuple):
 
 
 def layout(subject: Subject, equal: FloatArray, *, window: bool) -> Cause | None:
-    """Say whether queries read values at their own place only, unless by a window that is meant.
+    """Return a cause if queries read values at their own place only and no window explains it.
 
     `equal` are the weights of equal keys.
     """
@@ -66,7 +66,7 @@ def layout(subject: Subject, equal: FloatArray, *, window: bool) -> Cause | None
 
 
 def faint(equal: FloatArray) -> Cause | None:
-    """Say whether some of equal keys, all alike, have a small weight: hidden, but not quite."""
+    """Return a cause if some of equal keys have a small weight: hidden, but not quite."""
     top = equal.max(axis=-1, keepdims=True)
     share = equal / np.maximum(top, NONE)
     low = (share < FAINT) & (share > NONE)
@@ -107,7 +107,7 @@ def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
 
 
 def axis(found: Dense) -> Cause | None:
-    """Say whether weights add up to 1 along another axis than that of keys."""
+    """Return a cause if weights add up to 1 along another axis than that of keys."""
     weights = found.weights
     for along, name in ((-2, "queries"), (0, "heads")):
         sums, rows = weights.sum(axis=along), weights.sum(axis=-1)
@@ -119,7 +119,7 @@ def axis(found: Dense) -> Cause | None:
 
 
 def other_rows(subject: Subject, found: Dense) -> Cause | None:
-    """Say whether another last query changes other rows of the output than its own."""
+    """Return a cause if another last query changes other rows of the output than its own."""
     q = found.q.clone()
     q[:, -1] *= -1.0
     after = subject.weights(q, found.k, torch.arange(found.k.shape[-2]))
@@ -130,7 +130,7 @@ def other_rows(subject: Subject, found: Dense) -> Cause | None:
 
 
 def other_heads(subject: Subject, found: Dense) -> Cause | None:
-    """Say whether longer queries of another head change a head's weights."""
+    """Return a cause if longer queries of another head change a head's weights."""
     q = found.q.clone()
     q[-1] *= 2.0
     after = subject.weights(q, found.k, torch.arange(found.k.shape[-2]))
@@ -141,7 +141,7 @@ def other_heads(subject: Subject, found: Dense) -> Cause | None:
 
 
 def merged(subject: Subject, n: int) -> Cause | None:
-    """Say whether a larger key changes some of the other keys of a row more than others.
+    """Return a cause if a larger key changes some of the other keys of a row more than others.
 
     They are equal, so that rounding is the same: parts of a softmax are merged with other weights.
     """
@@ -163,7 +163,7 @@ def merged(subject: Subject, n: int) -> Cause | None:
 
 
 def no_softmax(subject: Subject, found: Dense) -> Cause | None:
-    """Say whether weights do not compete, or the ratio of two depends on a third key."""
+    """Return a cause if weights do not compete, or the ratio of two depends on a third key."""
     expected = "a softmax over keys"
     weights, n = found.weights[:, -1], found.k.shape[-2]
     if (weights < -SMALL * np.abs(weights).max()).any():
@@ -206,7 +206,7 @@ def no_softmax(subject: Subject, found: Dense) -> Cause | None:
 
 
 def by_more_than_products(subject: Subject, n: int) -> Cause | None:
-    """Say whether keys with the same product with the query and the same length weigh otherwise."""
+    """Return a cause if keys with equal products and lengths have unequal weights."""
     d = subject.size.dimension
     if d < 8 or subject.stored == torch.int8:  # which rounds them otherwise
         return None
@@ -228,7 +228,7 @@ def by_more_than_products(subject: Subject, n: int) -> Cause | None:
 
 
 def few_keys(found: Dense, equal: FloatArray) -> tuple[int, int] | None:
-    """Return how many keys rows see at least and at most, if their contents choose them."""
+    """Return the least and the largest number of keys that rows see, if contents choose them."""
     weights, seen = found.weights, equal > 0.0
     chosen = weights != 0.0
     rows = (seen & ~chosen).any(axis=-1)  # of equal keys some may be chosen too, others
@@ -265,7 +265,7 @@ def top_p(found: Dense) -> float | None:
 
 
 def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool] | None:
-    """Return by how much logits grow with each place nearer, by head, and whether evenly.
+    """Return the slope of logits per place nearer, by head, and whether it is even.
 
     None where equal keys weigh the same.
     """

@@ -1,4 +1,4 @@
-"""Which softmax explains recorded q, k, v and outputs: the one with the least to it that does.
+"""Explain recorded q, k, v and outputs by the simplest softmax that gives them.
 
 The multiplier is fitted by least squares: alone, with a causal mask, a cap, and a sink.
 """
@@ -26,7 +26,7 @@ BETTER = 1.2
 
 
 class Explanation(NamedTuple):
-    """A softmax, and how near its outputs are."""
+    """A softmax that explains outputs, and how near its own outputs are."""
 
     scale: Interval
     cap: Interval | None
@@ -41,7 +41,7 @@ class Explanation(NamedTuple):
 
 
 class Softmax(NamedTuple):
-    """An attention: what multiplies is given in each call, to be fitted."""
+    """A form of attention. The multiplier, to be fitted, is given in each call."""
 
     cosine: bool = False
     causal: bool = False
@@ -92,7 +92,7 @@ def explain(
     eps: float,
     window: int | None = None,
 ) -> Explanation | None:
-    """Return the softmax with the least to it that explains the outputs to rounding, or None.
+    """Return the simplest softmax that explains the outputs to rounding, or None.
 
     q and the output have the axes (heads, queries, size), k and v (key heads, keys, size), in
     float64; `eps` is how numbers are rounded, and a query sees `window` keys at most.
@@ -115,7 +115,7 @@ def explain(
 
 
 class _Given(NamedTuple):
-    """What was recorded of some queries, and their places."""
+    """The recorded tensors of some queries, and their places."""
 
     q: FloatArray
     k: FloatArray
@@ -128,7 +128,7 @@ class _Given(NamedTuple):
         return kind.output(*self[:3], scale, cap, sink, self.place)
 
     def start(self, kind: Softmax) -> float:
-        """Return the multiplier among some whose outputs are nearest."""
+        """Return the multiplier, among some, whose outputs are nearest."""
         unit = 1.0 if kind.cosine else self.q.shape[-1] ** -0.5
         some = unit * np.concatenate([STARTS, -STARTS])
         off = [np.abs(self.answer(kind, x) - self.output).mean() for x in some]
@@ -152,7 +152,7 @@ class _Given(NamedTuple):
 def _fit(
     given: _Given, kind: Softmax, start: float, eps: float, *, cap: bool, sink: bool
 ) -> Explanation:
-    """Return the least squares from a multiplier, a cap at about the largest logit and sinks."""
+    """Return the least-squares fit from a multiplier, a cap near the largest logit, and sinks."""
     size = np.sqrt(np.mean(given._replace(v=np.abs(given.v)).answer(kind, start) ** 2))
     logits = kind.weights(*given[:2], start)[1]
     first = [start, *[math.log(np.abs(logits).max() + 1e-3)] * cap]

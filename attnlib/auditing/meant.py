@@ -1,4 +1,4 @@
-"""What should multiply q·k in a model: by its configuration, or else by the family.
+"""Intended scales of models: by the configuration, or else by the family.
 
 Never by the module that is audited. The families are those of the census, in `meant.toml`.
 """
@@ -35,7 +35,7 @@ def _rules() -> dict[str, tuple[str, float, float]]:
 
 
 def norm_is_meant(module: Any) -> bool:
-    """Return whether q and k should be normalised: by the family, unless a setting turns it off."""
+    """Return whether q and k should be normalised: by the family, unless a setting says no."""
     if not _of_transformers(type(module)):
         return False
     settings = getattr(getattr(module, "config", None), "__dict__", {})
@@ -48,7 +48,7 @@ def _of_transformers(kind: type) -> bool:
 
 
 def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, str]:
-    """Return what should multiply q·k, and what says so; None where that is not known.
+    """Return what should multiply q·k, and its source; None where that is not known.
 
     Layers whose q and k are not `turned` have nothing of what the rotation multiplies by, but
     latent attention has it in its scale.
@@ -84,7 +84,7 @@ def cap_meant(module: Any) -> float | None:
 
 
 def by_rotation(config: Any, layer_type: str = "") -> float:
-    """Return what the rotation multiplies q and k by: YaRN's factor and LongRoPE's, or 1.
+    """Return the factor of the rotation on q and k: that of YaRN or LongRoPE, or 1.
 
     That of YaRN is .1 m log f + 1, f the factor by which the context grows, or a ratio of two; that
     of LongRoPE √(1 + log f / log n₀), n₀ the context before. Latent attention (DeepSeek), of which

@@ -1,4 +1,4 @@
-"""The audit of a model: every call of attention, against what its configuration says.
+"""Audit a model: compare every call of attention with its configuration.
 
 In models of transformers each attention module hands its queries, keys and values to a function of
 a registry. Here one is put in that notes what it is handed, and each distinct call is then audited
@@ -36,7 +36,7 @@ OPTIONS = ("softcap", "s_aux")
 
 
 class ObservedCall(NamedTuple):
-    """What a module hands to attention."""
+    """The arguments that a module hands to attention."""
 
     module: nn.Module
     size: Size
@@ -85,7 +85,7 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
 
 @contextmanager
 def _in_place(model: Any, attention: Callable[..., Any]) -> Iterator[None]:
-    """Have a model call a function for its attention."""
+    """Let a model call this function for its attention, inside the context."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import eager_mask, sdpa_mask
@@ -134,7 +134,7 @@ def _eager(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in one thread: for tensors as small as questions more of them wait for each other."""
+    """Compute in one thread inside the context: small tensors are slower in several."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -189,7 +189,7 @@ def _compare(
     meant: float | Policy | None,
     said: str,
 ) -> None:
-    """Hold the scale of a call in one implementation, in all rows, against what was meant."""
+    """Compare the scale of a call in one implementation, in all rows, with the intended one."""
     times = call.before.times or 1.0
     if (scale := part.scale) is not None and meant is None:
         found = f"{name}: found {times * scale.value[-1]:.4g} ({said})"
@@ -255,7 +255,7 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
 
 
 def _rounded(model: Any, run: Callable[[], Any], by: float) -> Any:
-    """Return what a model gives whose attention is rounded at random, relatively by so much."""
+    """Return the model's output with attention rounded at random by this relative error."""
     noise = torch.Generator().manual_seed(0)
 
     def attention(
@@ -294,13 +294,13 @@ def _is_real(one: Tensor) -> bool:
 
 
 def _fewer_heads(size: Size) -> Size:
-    """Return a size of two heads of keys at most, each read by as many heads of queries."""
+    """Return a size of at most two heads of keys, each read by as many heads of queries."""
     fewer = min(size.key_heads, FEW_HEADS)
     return Size(size.heads // size.key_heads * fewer, fewer, size.dimension)
 
 
 def _kernels(report: Report, model: Any, run: Callable[[], Any], rounding: float) -> None:
-    """Compare what the model gives in each implementation that it takes, as attention rounds."""
+    """Compare the model's output in each implementation, up to the rounding of attention."""
     was = model.config._attn_implementation
     outputs: dict[str, Tensor] = {}
     try:

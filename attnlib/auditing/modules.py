@@ -1,4 +1,4 @@
-"""The audit of any module: what it hands to PyTorch's attention, or writes out before a softmax.
+"""Audit any module: the arguments of PyTorch's attention, or its logits before a softmax.
 
 PyTorch's function is taken at its word: its scale is an argument. Where attention is written out,
 the logits are differentiated by the product of q and k that they were made of.
@@ -40,7 +40,7 @@ UNEVEN = "what multiplies q·k is not one number"
 
 
 class Seen(NamedTuple):
-    """A call of attention."""
+    """A call of attention, with its scale and what was done to q and k."""
 
     module: nn.Module
     d: int
@@ -55,7 +55,7 @@ class Seen(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product that may be one of q and k."""
+    """A product of two tensors that may be q and k."""
 
     q: Tensor
     k: Tensor
@@ -79,14 +79,14 @@ class _Watch(ModuleTracker):
         self.found: dict[str, Seen] = {}
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the function returns."""
+        """Run a function of PyTorch, and note its scale if it is attention."""
         result = self.answer(func, args, kwargs)
         given = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Tensor)]
         self.note_made(given, result)
         return result
 
     def answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the function returns, with derivatives where it is a product of attention."""
+        """Run a function, and keep derivatives where it is a product of attention."""
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if not self.running:
@@ -131,7 +131,7 @@ class _Watch(ModuleTracker):
             torch.set_grad_enabled(False)
 
     def softmax(self, logits: Any) -> None:
-        """Differentiate logits by the products that they are made of, q·k among them."""
+        """Differentiate logits by the products that make them, q·k among them."""
         products, self.products = self.products, []
         if not isinstance(logits, Tensor) or not logits.requires_grad or logits.dim() < 3:
             return
@@ -161,7 +161,7 @@ class _Watch(ModuleTracker):
         return next(inmost, self.running[-1])
 
     def before(self, q: Tensor, k: Tensor) -> Before:
-        """Return what was done to q and k before."""
+        """Return what was done to q and k before attention: their factors and norms."""
         if q.dim() != k.dim() or q.dim() not in (3, 4):
             return NOTHING
         return before_attention(self.owner(), q, _unrepeated(k), self.outputs)
@@ -204,14 +204,14 @@ def _has_tanh(logits: Tensor) -> bool:
 
 
 def _balanced(seen: Tensor) -> Tensor:
-    """Return 1 and −1 in turn for the keys that are seen: what all of a row have does not count."""
+    """Return 1 and −1 in turn for visible keys, so that what a row's keys share cancels."""
     order = seen.cumsum(-1)
     odd_one = (order == order[..., -1:]) & (order % 2 == 1) & (order > 1)
     return torch.where(seen & ~odd_one, 2.0 * (order % 2) - 1.0, 0.0).double()
 
 
 def _one_number(each: Tensor) -> float | None:
-    """Return the number that all are that are not 0, if it is one."""
+    """Return the common value of all entries that are not 0, if there is one."""
     each = each[each != 0.0]
     middle = float(each.median())
     return middle if bool(((each / middle - 1.0).abs() < EXACT).all()) else None
@@ -222,7 +222,7 @@ def _is_pytorchs(module: nn.Module) -> bool:
 
 
 def _in_order(equation: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Return q and k of an einsum with axes in the order of the logits, and d last, if it tells."""
+    """Return q and k of an einsum with axes in the order of the logits, and d last, if known."""
     text = equation if isinstance(equation, str) else ""
     left, right, out = [*text.replace("->", ",").replace(" ", "").split(","), "", ""][:3]
     summed = set(left) & set(right) - set(out)
@@ -246,7 +246,7 @@ def _unrepeated(k: Tensor) -> Tensor:
 def audit_module(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None
 ) -> Report:
-    """Hold the scale of each call against what is meant, and layers of one kind together."""
+    """Compare the scale of each call with the intended one, and layers of a kind together."""
     report = Report()
     with outputs_of(model) as outputs:
         watch = _Watch(model, outputs)
@@ -288,7 +288,7 @@ def audit_module(
 
 
 def kind_of(module: nn.Module) -> Any:
-    """Return what layers have in common whose scales should be the same."""
+    """Return the kind of a layer; layers of one kind should have the same scale."""
     return type(module), tuple(part.shape for part in module.parameters())
 
 

@@ -1,4 +1,4 @@
-"""What a module multiplies q and k by between their projections, or norms, and attention.
+"""Measure what a module multiplies q and k by between their projections and attention.
 
 Parts are not known by their names: the length of a query is one number times that of its
 projection, in every head and token, since a rotation leaves lengths alone; chance does not do this.
@@ -19,7 +19,7 @@ Outputs = dict[nn.Module, list[Tensor]]
 
 @contextmanager
 def outputs_of(model: nn.Module, outputs: Outputs | None = None) -> Iterator[Outputs]:
-    """Note what projections and norms give."""
+    """Keep the outputs of projections and norms, inside the context."""
     noted: Outputs = {} if outputs is None else outputs
 
     def note(part: nn.Module, _: object, output: object) -> None:
@@ -60,7 +60,7 @@ def before_attention(module: nn.Module, query: Tensor, key: Tensor, outputs: Out
 def _matching(
     module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool
 ) -> tuple[float, Tensor] | None:
-    """Return the ratio of lengths to what a part gives, if it is the same for all, and that."""
+    """Return the common ratio of lengths to the output of a part, and that output; else None."""
     same = SAME if norms else 64.0 * torch.finfo(tensor.dtype).eps
     lengths = tensor.double().norm(dim=-1)
     for part in module.modules():
@@ -77,7 +77,7 @@ def _matching(
 
 
 def _by_head(output: Tensor, shape: torch.Size) -> Iterator[Tensor]:
-    """Yield what may be q or k in an output: all of it, or a part beside others, by head or not.
+    """Yield the parts of an output that may be q or k: all, or one beside others, by head.
 
     shape: (batch, heads, tokens, d), or (batch · heads, tokens, d).
     """

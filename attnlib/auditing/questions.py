@@ -1,4 +1,4 @@
-"""Questions to a callable: each finds one thing from its answers, with an interval."""
+"""Ask a callable: each question measures one property from its answers, with an interval."""
 
 import math
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def visible_keys(subject: Subject, queries: int, keys: int, **options: object) -
 
 
 class Slope(NamedTuple):
-    """What multiplies q·k, or the cosine, in each row asked: (heads, rows)."""
+    """The number that multiplies q·k, or the cosine, in each row asked: (heads, rows)."""
 
     value: FloatArray
     low: FloatArray
@@ -53,13 +53,13 @@ class Slope(NamedTuple):
     """Whether it is the same for products above and below those of the other keys."""
 
     def over_heads(self, row: int) -> Interval:
-        """Return what a row's heads have in common: the interval that covers them all."""
+        """Return the scale of a row for all heads: the interval that covers them."""
         value, low, high = (part[:, row] for part in (self.value, self.low, self.high))
         return Interval(float(np.median(value)), float(low.min()), float(high.max()))
 
 
 def joined(slopes: list[Slope]) -> Slope:
-    """Return the rows of all of them."""
+    """Return one slope with the rows of all these."""
     value, low, high, keys, position = (
         np.concatenate(part, axis=-1) for part in zip(*(slope[:5] for slope in slopes), strict=True)
     )
@@ -80,7 +80,7 @@ def slope(
     queries: int | None = None,
     **options: object,
 ) -> Slope:
-    """Return how the log-odds of a key grow with its product with the query, per unit of it.
+    """Measure the growth of a key's log-odds with its product with the query, per unit.
 
     Without `places` the key is that at the place of the query: a rotation by position leaves their
     product alone. `queries` are the last ones only, as where the other keys are in a cache.
@@ -149,7 +149,7 @@ def _moving(change: Callable[[float], FloatArray], goal: float, most: float) -> 
 
 @np.errstate(divide="ignore", invalid="ignore")
 def digits(subject: Subject, length: int) -> float | None:
-    """Return how many binary digits of keys and weights count; None where that does not show.
+    """Measure how many binary digits of keys and weights count; None where that is not visible.
 
     Keys of one length have components from 1 to 2 along the query, in one order and in the other.
     What a curve, which a cap, a sigmoid or another kernel leaves smooth, does not explain of their
@@ -187,7 +187,7 @@ def digits(subject: Subject, length: int) -> float | None:
 
 
 def powers(subject: Subject, length: int) -> tuple[float, float]:
-    """Return how much the logits grow where q, and where k, is twice as long: 2, or 1."""
+    """Measure the growth of logits where q, and where k, is twice as long: 2, or 1."""
     whole, q, k = (
         float(np.median(slope(subject, length, [length - 1], stretch=by).value))
         for by in ((1.0, 1.0), (2.0, 1.0), (1.0, 2.0))
@@ -196,7 +196,7 @@ def powers(subject: Subject, length: int) -> tuple[float, float]:
 
 
 class Cap(NamedTuple):
-    """What bounds logits."""
+    """A bound of logits."""
 
     kind: str
     """"soft cap", c tanh(x/c), or "clamp", where they end."""
@@ -204,7 +204,7 @@ class Cap(NamedTuple):
 
 
 def cap(subject: Subject, length: int) -> Cap | None:
-    """Return what bounds the logits, or None where they are straight up to 64.
+    """Measure the bound of the logits; None where they grow in proportion up to 64.
 
     Where all keys have the logit T, a difference shows as sech²(T/c) of what it is near 0.
     """
@@ -238,7 +238,7 @@ def cap(subject: Subject, length: int) -> Cap | None:
 
 
 class Total(NamedTuple):
-    """What the weights of a row add up to."""
+    """The sum of the weights of a row."""
 
     factor: Interval
     sink: FloatArray | None
@@ -247,7 +247,7 @@ class Total(NamedTuple):
 
 
 def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArray) -> Total:
-    """Return a factor on the weights of a row, and the logits of sinks or None.
+    """Measure a factor on the weights of a row, and the logits of sinks or None.
 
     Rows of equal logits are asked, of about −4, 0 and as much as there is above; `unit` is what
     the logits grow by per unit of q·k, for q and k of length √d, `cap` bounds them, and `seen` is
@@ -291,7 +291,7 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
 
 
 def rising(subject: Subject, length: int, unit: float) -> float:
-    """Return what the weights of the last row add up to where each key has a larger logit."""
+    """Measure the sum of the weights of the last row where each key has a larger logit."""
     given = contents(subject, length, length, torch.tensor([0]), 0.0)
     q, k = torch.zeros_like(given.q), given.k.clone()
     k[..., 0] = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
@@ -311,7 +311,7 @@ BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 
 
 def blocks(subject: Subject, unit: float, cap: float) -> int | None:
-    """Return the block of keys to whose end zeros are counted, or None."""
+    """Measure the block size to which zero keys are padded and counted, or None."""
     counted = {}
     for n in (17, 12, 9):  # a sink is none, or other blocks
         seen = np.full(subject.size.heads, float(n))
@@ -332,7 +332,7 @@ def _of_heads(value: FloatArray, error: FloatArray) -> Interval:
 
 
 class Mask(NamedTuple):
-    """What an argument that hides keys does."""
+    """The effect of an argument that hides keys."""
 
     true_means: str
     """What True says of a key: "seen", "hidden", "1" where it is added as that number, "nothing"
@@ -406,7 +406,7 @@ def _component(subject: Subject, unit: float, logit: float) -> float:
 def hidden_counts(
     subject: Subject, hidden: Tensor, row: int, unit: float, **options: object
 ) -> float | None:
-    """Return what a row's weights add up to where keys that it does not see have a large logit.
+    """Measure the sum of a row's weights where keys that it does not see have a large logit.
 
     Over that where they have the logit 0, as the others: 1 if they do not count. `hidden` is
     True for keys that the row does not see; None where it sees no other.
@@ -455,7 +455,7 @@ def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.nda
 
 
 def dropout(subject: Subject, length: int) -> float | None:
-    """Return the share of weights that are dropped, 0 if none; None if calls differ otherwise."""
+    """Measure the share of weights dropped, 0 if none; None if calls differ otherwise."""
     q, k = equal_keys(subject, length, length)
     first, second = (subject.weights(q, k, torch.arange(length)) for _ in range(2))
     if np.array_equal(first, second, equal_nan=True):
@@ -469,14 +469,14 @@ def dropout(subject: Subject, length: int) -> float | None:
 
 
 class Run(NamedTuple):
-    """Which keys a query sees: so many at the beginning, and up to its own; (0, all) if all."""
+    """The keys that a query sees: so many at the beginning, and up to its own; (0, all) if all."""
 
     first: int
     last: int
 
 
 def run(subject: Subject, length: int, place: int, queries: int, *, even: bool) -> Run:
-    """Return which keys up to its own a query sees; without `even` equal keys weigh otherwise."""
+    """Return the keys up to its own that a query sees; without `even` equal keys may differ."""
     ask = partial(first_key, subject, length, place - length + queries, queries)
     hidden = ask(place=place) if even else 0
     if hidden > place:
@@ -494,7 +494,7 @@ def first_key(
     place: int | None = None,
     back: bool = False,
 ) -> int:
-    """Return the first key that a row sees, or where its own `place` is given, that it does not.
+    """Return the first key that a row sees; given its own `place`, the first that it does not.
 
     `length` if there is none; `back` counts from the end.
     """
@@ -528,7 +528,7 @@ PARTS = np.linspace(-1.2, 1.2, 9)
 
 
 class Precision(NamedTuple):
-    """How logits are kept."""
+    """How precisely logits are kept."""
 
     bits: float
     """Of a logit, the number of its binary digits that count."""

@@ -1,4 +1,4 @@
-"""An audit by files: questions that an engine in any language answers, and recorded tensors.
+"""Audit by files: questions that an engine in any language answers, and recorded tensors.
 
 `write` asks a softmax that is as meant, and saves what it was asked. `read` asks the answers in the
 folder; a question that is not there it adds, so that the engine can answer it before the next
@@ -50,11 +50,11 @@ Not asked: masks as arguments, gradients, equal answers twice, more than {length
 
 
 class UnansweredError(Exception):
-    """Questions were added that the engine has to answer first."""
+    """Raised where the engine has to answer further questions first."""
 
 
 class Answers:
-    """A callable that answers as an engine did, by files, and keeps what it was not yet asked."""
+    """A callable that answers from an engine's files, and keeps new questions."""
 
     def __init__(self, folder: Path, length: int, stand_in: Callable[..., Tensor]) -> None:
         self.folder, self.length, self.stand_in = folder, length, stand_in
@@ -245,7 +245,7 @@ def _facts(found: Explanation, one_query: bool) -> dict[str, str]:
 
 
 def _probe(size: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
-    """Return random q, k and v, the first question: it says which attention stands in next."""
+    """Return random q, k and v: by the answer the next stand-in is chosen."""
     random = torch.Generator().manual_seed(0)
     heads = size["heads"], size["key_heads"], size["key_heads"]
     q, k, v = (torch.randn(1, h, 24, size["d"], generator=random) for h in heads)
@@ -253,14 +253,14 @@ def _probe(size: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
 
 
 def _policy(expected: Any) -> Policy | None:
-    """Return the policy that is meant, by default 1/√d; None for a number."""
+    """Return the intended policy, by default 1/√d; None for a number."""
     if isinstance(expected, float | int):
         return None
     return cast(Policy, named_policy("expected", expected or "transformer"))
 
 
 def _kind(expected: Any) -> str:
-    """Return what the scale that is meant multiplies."""
+    """Return what the expected scale multiplies: "cosine" or "dot product"."""
     policy = _policy(expected)
     return "dot product" if policy is None else policy.applied_to
 
@@ -288,7 +288,7 @@ def _stand_in(kind: Softmax, rule: Callable[..., Any], *more: Any) -> Callable[.
 
 
 def _as_meant(causal: bool, meant: dict[str, Any]) -> Callable[..., Tensor]:
-    """Return an attention with what is meant."""
+    """Return an attention that does what is intended."""
     expected, sink = meant.get("expected"), meant.get("sink")
     kind = Softmax(_kind(expected) == "cosine", causal, meant.get("window"))
     sink = None if sink is None or sink is False else 0.0 if sink is True else sink

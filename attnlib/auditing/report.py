@@ -1,4 +1,4 @@
-"""What an audit has found: facts with intervals, and findings where one is not what was meant."""
+"""The result of an audit: facts with intervals, and findings where one is not as intended."""
 
 import json
 import math
@@ -40,11 +40,11 @@ CODES = {
 """The codes of findings."""
 
 DIGITS = 4
-"""After which digit a number is no longer told: the interval may be shorter."""
+"""The digits of a number that are shown at most: its interval may be shorter."""
 
 
 class Finding(NamedTuple):
-    """Something that is not as it was meant."""
+    """A property that is not as intended."""
 
     code: str
     where: str
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What multiplies q·k, or the cosine: for each row asked, all heads together."""
+    """The number that multiplies q·k, or the cosine: for each row asked, all heads together."""
 
     applied_to: str
     """"dot product" or "cosine"."""
@@ -78,7 +78,7 @@ class Scale(NamedTuple):
 
     @property
     def interval(self) -> Interval:
-        """At the last row."""
+        """The scale at the last row, with its interval."""
         return self.at(-1)
 
     def __str__(self) -> str:
@@ -88,25 +88,25 @@ class Scale(NamedTuple):
 
 @dataclass
 class Report:
-    """What `audit` returns."""
+    """Hold the result of `audit`. Printed, it is a summary."""
 
     scale: Scale | None = None
     facts: dict[str, str] = field(default_factory=dict)
-    """What was found, in words, by name; "unknown" where it cannot be told from outside."""
+    """Properties in words, by name; "unknown" where they cannot be measured from outside."""
     findings: list[Finding] = field(default_factory=list)
     parts: dict[str, "Report"] = field(default_factory=dict)
     """The reports of a model's calls, by layer."""
 
     unknown: list[str] = field(default_factory=list)
-    """What was found where it is not known what is meant, by call."""
+    """Scales where the intended one is not known, by call."""
     rounding: float = 0.0
-    """By which share keys and weights are rounded, as far as that was found."""
+    """The relative error by which keys and weights are rounded, as far as measured."""
     verbose: bool = False
     """Whether facts are printed."""
 
     @property
     def passed(self) -> bool | None:
-        """Whether there is no finding; None where there is none and what is meant is not known."""
+        """Whether there is no finding; None where there is none and the intention is not known."""
         return None if self.unknown and not self.findings else not self.findings
 
     def add(
@@ -118,7 +118,7 @@ class Report:
         *,
         where: str = "",
     ) -> None:
-        """Add a finding."""
+        """Add a finding: what is intended, what is the case, and the evidence."""
         self.findings.append(Finding(code, where, expected, found, evidence))
 
     def _table(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Report:
         }
 
     def to_json(self) -> str:
-        """Return all of it as JSON."""
+        """Return the scale, facts, findings and parts as JSON text."""
 
         def numbers(array: Any) -> list[float | None]:
             if not isinstance(array, np.ndarray):
@@ -162,7 +162,7 @@ class Report:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things."""
+    """Return a number and its noun in words, such as "2 findings"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

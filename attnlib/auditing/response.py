@@ -1,4 +1,4 @@
-"""What a callable does to queries, keys and values that are chosen to show it.
+"""Measure the answers of a callable to queries, keys and values chosen for that.
 
 Values that are unit vectors make the output the weights of groups of keys. Two keys then tell the
 scale: with a key of content x among keys of content 0, the logarithm of its weight over theirs
@@ -32,7 +32,7 @@ GROUPED = ("enable_gqa",)
 
 
 class Interval(NamedTuple):
-    """A number that was found: its best value, and between which two it lies."""
+    """A measured number: its best value, and the two between which it lies."""
 
     value: float
     low: float
@@ -40,13 +40,13 @@ class Interval(NamedTuple):
 
 
 def near(number: Any) -> Any:
-    """Return the nearest number, or numbers, of a few binary digits: twice or −x is as exact."""
+    """Return the nearest number of a few binary digits, of which 2x and −x are exact too."""
     mantissa, exponent = np.frexp(np.asarray(number, dtype=np.float64))
     return np.ldexp(np.round(mantissa * 2.0**DIGITS), exponent - DIGITS)
 
 
 class Size(NamedTuple):
-    """What is asked: heads of queries and of keys, and the dimension d of each."""
+    """The size of a question: heads of queries and of keys, and the dimension d of each."""
 
     heads: int
     key_heads: int
@@ -96,7 +96,7 @@ class Subject:
             self.eps = float(torch.finfo(self.answer(given, {}).dtype).eps)
 
     def resized(self, *, d: int | None = None, values: int | None = None) -> "Subject":
-        """Return the same, asked with other sizes of q and k, or of v."""
+        """Return this subject with other sizes of q and k, or of v."""
         other = copy(self)
         other.size = self.size._replace(dimension=d or self.size.dimension)
         other.value_size = values or other.size.dimension
@@ -104,7 +104,7 @@ class Subject:
 
     @torch.no_grad()
     def output(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> FloatArray:
-        """Return what it answers, of shape (heads, queries, size of v), in float64.
+        """Return the answer, (heads, queries, size of v), in float64.
 
         q, k and v have the axes (heads, tokens, size) and float64. Raises ValueError, in one line,
         where the callable raises, or its answer is no tensor or has another shape.
@@ -113,7 +113,7 @@ class Subject:
         return self.answer(given, options)[0].double().cpu().numpy()
 
     def answer(self, given: list[Tensor], options: dict[str, Any]) -> Tensor:
-        """Return what it answers to q, k and v as they are, with the batch's axis; see `output`."""
+        """Return the answer to q, k and v as they are, with the batch's axis; see `output`."""
         q, _, v = given
         if self.grouped and self.size.heads != self.size.key_heads:
             options = {self.grouped: True, **options}
@@ -199,13 +199,13 @@ def spread(number: int) -> Tensor:
 
 
 def parts(d: int) -> tuple[int, int]:
-    """Return along how many components keys are asked, and how many are for what all share."""
+    """Return how many components of keys are varied, and how many are for what all share."""
     shared = max(1, min(15, d // 4))
     return min(48, d - 1 - shared), shared
 
 
 def sum_error(stored: torch.dtype, d: int) -> float:
-    """Return by which share a type rounds the sum of as many numbers as are asked, at most.
+    """Return the largest relative error of a sum of as many numbers, rounded to a type.
 
     Of scales such that the type's largest number is between 2 and 16: keys are about 1.
     """
