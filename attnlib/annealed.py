@@ -1,8 +1,19 @@
-"""The sources' approximation: numerator and denominator of Σp² averaged separately ("annealed").
+"""Approximate Σp² as the sources do: numerator and denominator averaged separately ("annealed").
 
 Σp² = Σ e^{2αs} / (Σ e^{αs})² ≈ e^{κ(2α) − 2κ(α)}/n, with κ the log moment generating function of a
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
 maximum belongs to the approximation: the exact mean has none for normal scores.
+
+Arguments of every function:
+
+- `law`: the distribution of the scores, a `Law`;
+- `alpha`: α ≥ 0, a number or an array;
+- `n`: the number of keys, from 1 on, a number or an array.
+
+They broadcast against each other, and arrays of float64 are returned. ValueError or TypeError is
+raised for a bad α, for n below 1 or not finite, for what is no law, and for shapes that do not
+broadcast. Relative errors are below 1e-12·(1 + κ(2α) − 2κ(α)), for a law of your own below 1e-8;
+`best_alpha` has its own.
 
 Sources 000, 002 and 003. Chapters: normal, cosine, almost_scaled.
 """
@@ -24,13 +35,12 @@ NEWTON_STEPS = 50
 
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return e^{κ(2α) − 2κ(α)}/n, broadcasting over α ≥ 0 and n ≥ 1.
+    """Return the approximate collision probability Σp², e^{κ(2α) − 2κ(α)}/n.
 
     It exceeds 1 where the approximation has broken down. For `DotProduct(d)`, whose scores are
     independent only given the query, e^{α²|q|²/d}/n is averaged over the query:
-    (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Relative error below
-    1e-12·(1 + κ(2α) − 2κ(α)), for a law of your own below 1e-8. Raises ValueError or TypeError for
-    a bad α, for n below 1 or not finite, and for shapes that do not broadcast. Chapter: normal.
+    (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Arguments, accuracy and errors as the module
+    says. Chapter: normal.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512
     0.005309...
@@ -41,10 +51,10 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 
 
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return α(1 − e^{κ(2α) − 2κ(α)}/n), broadcasting over α ≥ 0 and n ≥ 1.
+    """Return the approximate gradient α(1 − e^{κ(2α) − 2κ(α)}/n), the sources' objective.
 
-    The sources' objective. Negative where the approximation has broken down, −∞ where it is not
-    finite. Accuracy and errors as in `collision_probability`. Chapter: normal.
+    Negative where the approximation has broken down, −∞ where it is not finite. Arguments, accuracy
+    and errors as the module says. Chapter: normal.
 
     >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
@@ -59,7 +69,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
     For `Normal` it is (n/e^{α²})^{1/2}: at α = 1 source 002's factor (n/e)^{1/2}, which gives the
     output of attention about unit variance. `exact.post_scale` has the exact factor. 0 where the
-    approximation is infinite. Accuracy and errors as in `collision_probability`. Source 002;
+    approximation is infinite. Arguments, accuracy and errors as the module says. Source 002;
     chapter: almost_scaled.
 
     >>> float(post_scale(scores.Normal(), 1.0, 256))  # √(256/e)
@@ -113,7 +123,7 @@ def _exponent(law: Law, alpha: FloatArray) -> FloatArray:
 
 @_exponent.register
 def _exponent_of_dot_products(law: DotProduct, alpha: FloatArray) -> FloatArray:
-    """Return log E e^{α²|q|²/d} over the query, which has the form of κ at √2 α."""
+    """Return log E e^{α²|q|²/d}, averaged over the query; it has the form of κ at √2 α."""
     with np.errstate(over="ignore"):
         doubled = np.minimum(np.sqrt(2.0) * alpha, np.finfo(np.float64).max)
     return law.log_mgf(doubled)

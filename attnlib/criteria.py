@@ -1,4 +1,4 @@
-"""One scale by each criterion: what α should be, if one wants this of a row of random scores.
+"""Compute the scale by each criterion: the α at which a row of random scores has a given property.
 
 The criteria of the book side by side, for one law of the scores and one number of keys. They
 disagree, because they ask for different things; none of them is *the* scale.
@@ -23,7 +23,7 @@ REFERENCE_KEYS = 512
 
 
 class Criterion(NamedTuple):
-    """What one criterion asks for."""
+    """The α of one criterion: its name, α, and its meaning in words."""
 
     name: str
     alpha: float | None  # multiplies the law's score; None where the criterion asks for nothing
@@ -31,7 +31,10 @@ class Criterion(NamedTuple):
 
 
 def effective_keys(n: int, *, causal: bool) -> float:
-    """Return n, or under a causal mask the harmonic mean of 1, …, n.
+    """Return the number of keys that stands for rows of 1 to n keys.
+
+    - `n`: the number of keys of the longest row.
+    - `causal`: True gives the harmonic mean of 1, …, n, for a causal mask; False n itself.
 
     The constant α that maximises the approximate gradient, averaged over the positions of a causal
     mask, is the best one for so many keys. Chapter: normal.
@@ -48,23 +51,28 @@ def effective_keys(n: int, *, causal: bool) -> float:
 def all_criteria(
     law: Law, n: int, *, causal: bool = False, entropy: bool = True
 ) -> list[Criterion]:
-    """Return the α of each criterion for rows of n keys, or of 1 to n keys under a causal mask.
+    """Return the α of each criterion for rows of n keys.
 
-    α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
-    so that there it is the scale itself; times the standard deviation of a score it is that of the
-    logits. Under a causal mask it is one constant for all positions, the one of `effective_keys`.
+    - `law`: the distribution of the scores, a `Law`.
+    - `n`: the number of keys, an integer from 2 to 2⁴⁰.
+    - `causal`: True gives one constant α for rows of 1 to n keys, that of `effective_keys`.
+    - `entropy`: False leaves out the criterion "entropy", which takes a second.
+
+    Returns a list of `Criterion`:
 
     - variance: the logits have variance 1.
     - annealed: `annealed.best_alpha`.
     - freezing: `freezing.critical_alpha`, where the random energy model freezes.
-    - entropy, which takes a second and may be left out: `exact.entropy` is that of 512 keys under
-      logits of variance 1. None where the keys are too few for that, or no α up to 9000 standard
-      deviations is enough (d = 3, 10⁸ keys).
+    - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
+      are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
 
-    `typical.best_alpha` simulates the α of typical rows. Where one key of n is meant,
-    `retrieval.best_alpha` and `retrieval.least_alpha` say what α should be. Raises ValueError for n
-    below 2 or above 2⁴⁰, TypeError for an n that is no integer and for what is no law. Chapter:
-    scaling_rules.
+    α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
+    so that there it is the scale itself; times the standard deviation of a score it is that of the
+    logits. `typical.best_alpha` simulates the α of typical rows. Where one key of n is the intended
+    one, use `retrieval.best_alpha` and `retrieval.least_alpha`.
+
+    Raises ValueError for n below 2 or above 2⁴⁰, TypeError for an n that is no integer and for what
+    is no law. Chapter: scaling_rules.
 
     >>> from attnlib.scores import Normal
     >>> for criterion in all_criteria(Normal(), 4096):

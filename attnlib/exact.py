@@ -1,8 +1,22 @@
-"""Exact expectations over a row of n random scores, for every n: nothing is averaged separately.
+"""Compute exact expectations over a row of n random scores, for every n.
 
-Give each score its own Gumbel variable X, with distribution function exp(−e^{−x}). The largest of
-αs_i + X_i is then log Z plus a Gumbel variable, and i is the key where it falls with probability
-p_i. So all expectations are averages over one maximum of n independent numbers. With
+Arguments of every function:
+
+- `law`: the distribution of the scores, a `Law`;
+- `alpha`: α from 0 to 10⁴/σ, σ² the variance of a score; a number or an array;
+- `n`: the number of keys, whole numbers from 1 to 2⁵³; at n = 1 the row is p = 1.
+
+They broadcast against each other, and arrays of float64 are returned. ValueError or TypeError is
+raised for an α that is negative, NaN or too large, another n, what is no law, and shapes that do
+not broadcast.
+
+Accuracy: relative error below 1e-10 for α up to 100/σ, n up to 10¹² and d up to 10⁶, and below 1e-8
+for a law of your own.
+
+Mathematics: give each score its own Gumbel variable X, with distribution function exp(−e^{−x}). The
+largest of αs_i + X_i is then log Z plus a Gumbel variable, and i is the key where it falls with
+probability p_i. So all expectations are averages over one maximum of n independent numbers, and
+nothing is averaged separately. With
 
     φ(u) = P(αs + X ≤ u) = E exp(−e^{αs−u}),    A_k(u) = E[e^{k(αs−u)} exp(−e^{αs−u})],
 
@@ -16,12 +30,6 @@ transforms: φ = E e^{−λe^{αs}}.
 
 Method: that of `_gumbel`. For `DotProduct(d)` the scores are independent only given the query: the
 normal result is averaged over its length.
-
-Accuracy: relative error below 1e-10 for α from 0 to 100/σ (σ² the variance of a score) and n up to
-10¹², d up to 10⁶, and below 1e-8 for a law of your own; α up to 10⁴/σ and n up to 2⁵³ are allowed.
-Every function broadcasts over α and n, at n = 1 included, where the row is p = 1. It raises
-ValueError or TypeError for an α that is negative, NaN or too large, an n that is not a whole number
-from 1 to 2⁵³, what is no law, and shapes that do not broadcast.
 
 Chapter: mean_gradient.
 """
@@ -59,7 +67,7 @@ BLOCK = 2**17
 
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return E Y = E Σp², broadcasting over α and n; 1 at n = 1 and 1/n at α = 0.
+    """Return the mean collision probability E Y = E Σp²; 1 at n = 1 and 1/n at α = 0.
 
     Chapter: mean_gradient.
 
@@ -70,7 +78,7 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 
 
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return G = E g = α(1 − E Σp²), broadcasting over α and n; 0 at n = 1.
+    """Return the mean gradient G = E g = α(1 − E Σp²); 0 at n = 1.
 
     Computed without the subtraction: relatively accurate also where E Y is nearly 1. For every law
     with a log-concave density it increases in α, to `gradient_limit`. Chapter: mean_gradient.
@@ -83,7 +91,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return Φ = E log Z, Z = Σ e^{αs}, over α and n; α E s at n = 1, log n at α = 0.
+    """Return the mean free energy Φ = E log Z, Z = Σ e^{αs}; α E s at n = 1, log n at α = 0.
 
     Convex in α, with slope `mean_score`. Chapter: mean_gradient.
 
@@ -95,7 +103,7 @@ def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return dΦ/dα = E Σ p_i s_i, broadcasting over α and n: the score that the softmax picks.
+    """Return the mean score that the softmax picks, dΦ/dα = E Σ p_i s_i.
 
     E s at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by parts),
     for no other law at every n. Errors below 1e-10 of the largest score; range and errors as the
@@ -109,7 +117,7 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return E H = −E Σ p log p = Φ − αΦ', in nats, broadcasting over α and n; 0 at n = 1.
+    """Return the mean entropy E H = −E Σ p log p = Φ − αΦ', in nats; 0 at n = 1.
 
     Computed without that difference. Chapter: mean_gradient.
 
@@ -120,10 +128,11 @@ def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray:
-    """Return E Σ p^k for a real order k from 1 to 16, broadcasting over α and n.
+    """Return the mean moment E Σ p^k of the weights.
 
-    1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Accuracy, range and errors as
-    the module says, and ValueError for another order. Chapter: mean_gradient.
+    - `order`: k, a real number from 1 to 16. ValueError for another.
+
+    1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Chapter: mean_gradient.
 
     >>> float(moment(scores.Normal(), 0.0, 10, order=3.0))
     0.01
@@ -142,10 +151,10 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
 
 
 def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return √(E Y): the std of an output Σ p_i v_i, for values of mean 0 and variance 1.
+    """Return √(E Y), the standard deviation of an output Σ p_i v_i for values of variance 1.
 
-    The values must be independent of each other and of the scores. Broadcasts over α and n. Source
-    002; chapter: mean_gradient.
+    The values must have mean 0 and be independent of each other and of the scores. Source 002;
+    chapter: mean_gradient.
 
     >>> float(output_std(scores.Normal(), 0.0, 256))
     0.0625
@@ -154,7 +163,7 @@ def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return 1/√(E Y): the factor that gives the output of attention unit variance.
+    """Return 1/√(E Y), the factor that gives the output of attention unit variance.
 
     Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Source 002;
     chapter: mean_gradient.
@@ -174,18 +183,21 @@ class BackwardStd(NamedTuple):
 
 
 def backward_std(d: int, alpha: ArrayLike, n: ArrayLike) -> BackwardStd:
-    """Return the std of ∂L/∂q, ∂L/∂k and ∂L/∂v where that of ∂L/∂z is 1, per number.
+    """Return the standard deviations of ∂L/∂q, ∂L/∂k and ∂L/∂v where that of ∂L/∂z is 1.
 
-    For z = Σ p_j v_j with p = softmax(α q·k_j/√d), n queries and n keys, and independent standard
-    normal q, k, v and ∂L/∂z with d numbers each. With r = |q|/√d, J = diag(p) − ppᵀ and the
-    components x_j of the keys along the query, whose scores are rx_j,
+    - `d`: the dimension of queries, keys and values, 1 or more.
+    - `alpha`, `n`: as the module says; n queries and n keys.
+
+    For z = Σ p_j v_j with p = softmax(α q·k_j/√d), and independent standard normal q, k, v and
+    ∂L/∂z with d numbers each. With r = |q|/√d, J = diag(p) − ppᵀ and the components x_j of the keys
+    along the query, whose scores are rx_j,
 
         var ∂v = E Y,    var ∂k = α² E[r² ‖J‖_F²],    var ∂q = α² E[(1 − 1/d) ‖J‖_F² + |Jx|²/d].
 
-    Broadcasts over α and n; at n = 1 only the value has a gradient. Under a causal mask position i
-    has n = i + 1 keys, and the mean squares over the positions are the means of these squares over
-    n = 1 … N. A post-scale multiplies all three. Accuracy, range and errors as the module says, but
-    at d = 1 the query's std is accurate to 1e-7 only. Chapter: almost_scaled.
+    Returns a `BackwardStd` of arrays. At n = 1 only the value has a gradient. Under a causal mask
+    position i has n = i + 1 keys, and the mean squares over the positions are the means of these
+    squares over n = 1 … N. A post-scale multiplies all three. Accuracy and errors as the module
+    says, but at d = 1 the query's is accurate to 1e-7 only. Chapter: almost_scaled.
 
     >>> [round(float(std), 4) for std in backward_std(64, 1.0, 256)]
     [0.1006, 0.1013, 0.1022]
@@ -236,7 +248,7 @@ def _gap_density(law: Law, n: FloatArray) -> FloatArray:
 
 @_gap_density.register
 def _gap_density_of_dot_products(law: DotProduct, n: FloatArray) -> FloatArray:
-    """Return that of normal scores times E √d/|q| = √(d/2) Γ((d−1)/2)/Γ(d/2)."""
+    """Return the gap density for dot products: that of normal scores times E √d/|q|."""
     if law.d == 1:
         return np.full(n.shape, np.inf)
     log_shortness = -log_gamma_half_step(np.array((law.d - 1) / 2.0))
@@ -380,7 +392,7 @@ def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, Fl
 
 
 def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
-    """Return α, which must not be too large for the law."""
+    """Return α as float64; ValueError where it is too large for the law."""
     scale, largest = _checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The limit of many keys, for normal scores: Derrida's random energy model.
+"""Compute where a row freezes: the limit of many keys, Derrida's random energy model.
 
 Rows of n independent N(0, 1) scores freeze at α_c = √(2 log n). Below, very many keys share a row's
 weight; above, their number no longer grows with n. Everything depends on x = α/α_c:
@@ -32,7 +32,10 @@ LARGEST_LOG = 700.0
 
 
 def critical_alpha(n: ArrayLike, law: Law | None = None) -> FloatArray:
-    """Return α_c, where a row freezes, elementwise in n ≥ 1: √(2 log n) for normal scores.
+    """Return the α at which a row freezes: √(2 log n) for normal scores.
+
+    - `n`: the number of keys, from 1 on, a number or an array; elementwise.
+    - `law`: the distribution of the scores, a `Law`; by default `Normal`.
 
     For another law it is the root of ακ'(α) − κ(α) = log n, κ = log E e^{αs}; for `DotProduct`,
     given a query of mean length, √(2 log n) again. Where the left side stays below log n, α_c is

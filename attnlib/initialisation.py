@@ -1,4 +1,4 @@
-"""What real layers start with, whose queries, keys and values are made of the same tokens.
+"""Compute what real layers start with, whose q, k and v are made of the same tokens.
 
 Chapter: almost_scaled.
 """
@@ -14,21 +14,28 @@ INITIALISERS = ("linear", "packed", "xavier", "normal")
 def alpha_at_start(
     width: int, initialiser: str = "linear", *, inner: int | None = None, std: float = 0.02
 ) -> float:
-    """Return the α that 1/√d gives at the start: √(wσ_q² · wσ_k²), w the model's width.
+    """Return the α that the scale 1/√d gives at the start of training, √(wσ_q² · wσ_k²).
+
+    - `width`: w, the model's width, 1 or more.
+    - `initialiser`: how the weights are drawn, one of the words below, by default "linear".
+    - `inner`: heads · d, for "xavier", by default w.
+    - `std`: the standard deviation of the weights, for "normal", by default 0.02.
 
     For q = W_q x and k = W_k x with independent weights of mean 0 and variance σ², and tokens x
     with independent entries of mean 0 and variance 1, as a norm makes them, q·k/√d has the standard
-    deviation α = wσ²; a head's size does not matter. The weights are drawn as
+    deviation α = wσ²; a head's size does not matter. With a norm on queries and keys after the
+    projection α is the product of the two norms' gains, whatever the weights. Another scale σ than
+    1/√d multiplies α by σ√d.
+
+    The weights are drawn as
 
     - "linear": nn.Linear's default, σ² = 1/(3w): α = 1/3;
     - "packed": nn.MultiheadAttention's, Xavier for all 3w × w at once, σ² = 1/(2w): α = 1/2;
-    - "xavier": σ² = 2/(w + inner), with heads · d = `inner` (by default w): α = 1 where it is w;
+    - "xavier": σ² = 2/(w + inner): α = 1 where `inner` is w;
     - "normal": of the standard deviation `std`: α = w std², 0.31 at w = 768 and 1.64 at 4096.
 
-    With a norm on queries and keys after the projection α is the product of the two norms' gains,
-    whatever the weights. Another scale σ than 1/√d multiplies α by σ√d. Raises ValueError or
-    TypeError for sizes below 1, another initialiser and a std that is not above 0. Chapter:
-    almost_scaled.
+    Returns a number. Raises ValueError or TypeError for sizes below 1, another initialiser and a
+    std that is not above 0. Chapter: almost_scaled.
 
     >>> round(alpha_at_start(4096, "normal"), 2)
     1.64
@@ -47,19 +54,24 @@ def alpha_at_start(
 def self_attention_variance(
     alpha: ArrayLike, n: ArrayLike, width: int, d: int | None = None
 ) -> FloatArray:
-    """Return the output's variance over the values' for keys and values made of the same tokens.
+    """Return the output's variance over the values', for keys and values of the same tokens.
 
-    For n independent standard normal tokens x of `width` w, scores s = u·x of one query, |u| = α,
+    - `alpha`, `n`: α and the number of keys, as in `attnlib.exact`.
+    - `width`: w, the model's width.
+    - `d`: the dimension of a head. With it the length of u varies as that of a random query, and
+      the scores' law is DotProduct(d); by default it is Normal.
+
+    For n independent standard normal tokens x of width w, scores s = u·x of one query, |u| = α,
     and values a·x with a of random direction, it is
 
         (1 − 1/w) E Y + (1/w) E m²,    m = Σ p_i ξ_i,
 
     ξ the tokens' component along u. In long rows below freezing m tends to α, so the variance never
-    falls below about α²/w; independent values, E Y, are the case w → ∞. Here (E m)² = (α(1 − E Y))²
-    stands for E m²: Var m/w is left out, of the order of E Y/w; 5 % of the whole at α = 1, n = 64
-    and w = 32, below 1 % where n is above a few times w. With `d` the length of u varies as that of
-    a random query in d dimensions, and the scores' law is DotProduct(d); without, it is Normal.
-    Rotary positions turn u from key to key, so that less of the last term is left. Errors as
+    falls below about α²/w; independent values, E Y, are the case w → ∞.
+
+    Accuracy: (E m)² = (α(1 − E Y))² stands for E m². Var m/w is left out, of the order of E Y/w;
+    5 % of the whole at α = 1, n = 64 and w = 32, below 1 % where n is above a few times w. Rotary
+    positions turn u from key to key, so that less of the last term is left. Errors as
     `attnlib.exact`. Chapter: almost_scaled.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)

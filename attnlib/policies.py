@@ -1,4 +1,4 @@
-"""Attention scales in use: for each its formula, its source, and its value at your n, d, position.
+"""Attention scales in use: the formula, source and value of each at your n, d and position.
 
 `POLICIES` holds them by name, as policies.toml lists them, in three families:
 
@@ -30,7 +30,7 @@ ScaleFunction = Callable[..., Any]
 
 
 class Constant(NamedTuple):
-    """A number in a formula that users of the policy choose, finite and at least `minimum`."""
+    """A number in a formula that users of the policy choose: finite and at least `minimum`."""
 
     name: str
     value: float
@@ -85,8 +85,10 @@ class Policy:
     def with_constants(self, **constants: float) -> "Policy":
         """Return the policy with other values for some of its constants.
 
-        Raises ValueError for a name that is none of them, ValueError or TypeError for a value that
-        is not a number, not finite, or below what the constant allows.
+        - `constants`: values by name.
+
+        Raises ValueError for a name that is not in the formula, ValueError or TypeError for a value
+        that is not a number, not finite, or below what the constant allows.
 
         >>> POLICIES["qwen"].with_constants(train_length=8192).constants
         {'train_length': 8192.0}
@@ -104,13 +106,17 @@ class Policy:
         return replace(self, settings=tuple(settings))
 
     def scale(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
-        """Return what multiplies q·k, or cos(q, k), broadcasting over n, d and position.
+        """Return the number that multiplies q·k, or cos(q, k).
 
-        n ≥ 1 is the number of keys that the query sees (of classes or candidates, where the policy
-        comes from a loss), d ≥ 1 the dimension of q and k, position ≥ 0 that of the query, by
-        default the last, n − 1. Few policies depend on the position; the others check it and leave
-        it at that. Exact to rounding, for `gradient` and `gradient_cosine` as exact as
-        `annealed.best_alpha`. Infinite where it exceeds the largest float.
+        - `n`: the number of keys that the query sees, from 1 on (of classes or candidates, where
+          the policy comes from a loss).
+        - `d`: the dimension of q and k, from 1 on.
+        - `position`: that of the query, from 0, by default the last, n − 1. Few policies depend on
+          it; the others only check it.
+
+        They broadcast, and an array of float64 is returned. Exact to rounding, for `gradient` and
+        `gradient_cosine` as exact as `annealed.best_alpha`. Infinite where it exceeds the largest
+        float.
 
         Raises ValueError or TypeError for n or d below 1, a negative position, NaN, infinity and
         what is not a number, for shapes that do not broadcast, and `gradient_cosine` for a d that
@@ -150,12 +156,14 @@ class Policy:
             return np.asarray(scale / root if self.applied_to == "cosine" else scale * root)
 
     def relative(self, train_length: float) -> "Policy":
-        """Return the policy whose scale is this one's at n keys over this one's at `train_length`.
+        """Return the policy whose scale is that of this one over its value at a length.
 
-        1 at `train_length`: what multiplies the scale that a model was trained with. The length in
-        the rule beyond which it grows is moved there, so that it is 1 before; a rule such as log n
-        is below 1 there. Raises ValueError or TypeError for a length below 1
-        or where this scale is 0. Chapter: scaling_rules.
+        - `train_length`: the number of keys at which the new scale is 1, a number from 1 on. Use it
+          to multiply the scale that a model was trained with.
+
+        The length in the rule beyond which it grows is moved there, so that it is 1 before; a rule
+        such as log n is below 1 there. Raises ValueError or TypeError for a length below 1 or where
+        this scale is 0. Chapter: scaling_rules.
 
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
         array([0.5, 1. , 2. ])
@@ -176,7 +184,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class _Relative:
-    """A rule over what it is at a length; equal ones are one key of `attention`'s tables."""
+    """A rule divided by its value at a length; equal ones are one key of `attention`'s tables."""
 
     rule: ScaleFunction
     length: float
@@ -194,7 +202,7 @@ class _Relative:
 
 @dataclass(frozen=True)
 class _Own:
-    """A function of n, d and the position as a rule."""
+    """A rule from a function of n, d and the position."""
 
     function: Callable[..., ArrayLike]
 
@@ -206,12 +214,16 @@ def own(
     function: Callable[..., ArrayLike],
     applied_to: Literal["dot product", "cosine"] = "dot product",
 ) -> Policy:
-    """Return a rule of one's own as a policy, for all that takes one.
+    """Return a function of your own as a policy.
 
-    `function(n, d, position)` gets arrays of one shape, the number of keys that a query sees, the
-    dimension and the query's position from 0, and returns what multiplies q·k (or the cosine): a
-    number, or an array of that shape, from 0 on. What it returns otherwise is a ValueError or
-    TypeError where it is used. TypeError for what cannot be called. Chapter: scaling_rules.
+    - `function`: a function of (n, d, position), which gets arrays of one shape: the number of keys
+      that a query sees, the dimension, and the query's position from 0. It returns the number that
+      multiplies q·k (or the cosine): one, or an array of that shape, from 0 on.
+    - `applied_to`: "dot product" (the default) or "cosine".
+
+    Returns a `Policy`, for every function that takes one. Raises TypeError for what cannot be
+    called. Another result of the function is a ValueError or TypeError where it is used.
+    Chapter: scaling_rules.
 
     >>> mine = own(lambda n, d, position: np.log(n) / np.sqrt(d))
     >>> attended = mine.alpha(n=[2, 8], d=64)

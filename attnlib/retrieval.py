@@ -1,15 +1,32 @@
-"""Something to find: rows in which one key is meant, the needle, and what its weight is.
+"""Compute the weight of a needle: rows in which one key is the intended one.
 
-One key of a row of n is the needle. The other n − 1 scores have the law's density f, the needle's
-score s_* a law of its own:
+One key of a row of n is the needle. The other n − 1 scores have the density f of the law, and the
+needle's score s_* has a distribution of its own:
 
-- `Tilted(theta)`: f(s)e^{θs}/E e^{θs}. Normal scores have it about θ; for dot products it is so
-  given the query, which is a key about (θ/√d)q; for cosines it is von Mises and Fisher's law.
-- `Fixed(gap)`: the score is exactly that.
+- `Tilted(theta)`: the density f(s)e^{θs}/E e^{θs}. Normal scores have it about θ; for dot products
+  this holds given the query, with a key about (θ/√d)q; for cosines it is the distribution of von
+  Mises and Fisher.
+- `Fixed(gap)`: the score is exactly `gap`.
 
-P = e^{αs_*}/Z is the weight that the softmax gives the needle. With independent Gumbel variables X,
-φ(u) = E exp(−e^{αs−u}) and A_k(u) = E[e^{k(αs−u)} exp(−e^{αs−u})] as in `exact`, and φ_*, A_k^* the
-same for the needle,
+Arguments of every function:
+
+- `law`: the distribution of the other scores, a `Law` with standard deviation σ;
+- `needle`: a `Tilted` with θ from 0 to 10⁴/σ, or a `Fixed` with a gap within 10⁴σ, for cosines
+  within 1;
+- `alpha`: α from 0 to 10⁴/σ;
+- `n`: the number of keys, the needle included, whole numbers from 1 to 2⁵³.
+
+They broadcast against each other, the needle by its parameter, and arrays of float64 are returned.
+ValueError or TypeError is raised for other arguments, and for a θ beyond which E e^{θs} is
+infinite.
+
+Accuracy: relative error below 1e-10 for α up to 100/σ, n up to 10¹², θ up to 30σ⁻¹ and gaps from 0
+to 30σ, and below 1e-8 for a law of your own. For dot products what is below 1e-6 is accurate to
+1e-16.
+
+Mathematics: P = e^{αs_*}/Z is the weight that the softmax gives the needle. With independent Gumbel
+variables X, φ(u) = E exp(−e^{αs−u}) and A_k(u) = E[e^{k(αs−u)} exp(−e^{αs−u})] as in `exact`, and
+φ_*, A_k^* the same for the needle,
 
     E P^k = 1/Γ(k) ∫ A_k^* φ^{n−1} du,
     E Σp² = ∫ (A_2^* φ^{n−1} + (n−1) A_2 φ_* φ^{n−2}) du,    E[−log P] = ∫ φ_* (1 − φ^{n−1}) du,
@@ -18,12 +35,7 @@ the last as the difference of two means: of the largest αs + X of all, and of t
 terms are positive: what is tiny is as accurate as the rest. A sink, a further key of logit b,
 multiplies φ^{n−1} by exp(−e^{b−u}).
 
-Accuracy: relative error below 1e-10 for α from 0 to 100/σ (σ² the variance of a score), n up to
-10¹², θ up to 30σ⁻¹ and gaps from 0 to 30σ, and below 1e-8 for a law of your own. For dot products
-what is below 1e-6 is accurate to 1e-16. Every function broadcasts over α, n and the needle's
-parameter; n counts the needle. It raises ValueError or TypeError for arguments as `exact` does, a
-needle that is none, a θ that is negative, above 10⁴/σ, or beyond which E e^{θs} is infinite, a gap
-beyond 10⁴σ, or beyond 1 for cosines. Chapter: retrieval.
+Chapter: retrieval.
 """
 
 from collections.abc import Callable
@@ -60,7 +72,9 @@ STEP_OF_RULES = 0.25
 
 @dataclass(frozen=True, eq=False)
 class Tilted:
-    """A needle whose score has the density f(s)e^{θs}/E e^{θs}, θ ≥ 0: at θ = 0 a key as any other.
+    """A needle whose score has the density f(s)e^{θs}/E e^{θs}. At θ = 0 it is a key as any other.
+
+    - `theta`: θ ≥ 0, a number or an array.
 
     Given a row, the probability that a key is the needle is softmax(θs): its logits are θ times the
     scores. Raises ValueError or TypeError for θ negative, infinite, NaN or no number. Chapter:
@@ -80,7 +94,9 @@ class Tilted:
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """A needle whose score is exactly `gap`: so far above 0. The needle of the simplest estimates.
+    """A needle whose score is exactly a number. It is the needle of the simplest estimates.
+
+    - `gap`: the score, a number or an array: so far above 0.
 
     Raises ValueError or TypeError for a gap that is infinite, NaN or no number. Chapter: retrieval.
 
@@ -105,11 +121,13 @@ def weight(
     *,
     sinks: ArrayLike = (),
 ) -> FloatArray:
-    """Return E P, the mean weight of the needle; 1 at n = 1 and 1/n at α = 0.
+    """Return the mean weight of the needle, E P; 1 at n = 1 and 1/n at α = 0.
 
-    `sinks` are logits of further keys, which α does not multiply and n does not count. At α = θ a
-    tilted needle has E P = `collision_probability`. As α → ∞ it tends to `accuracy`. Accuracy,
-    range and errors as the module says. Chapter: retrieval.
+    - `sinks`: logits of further keys, which α does not multiply and n does not count; by default
+      none.
+
+    At α = θ a tilted needle has E P = `collision_probability`. As α → ∞ the weight tends to
+    `accuracy`. The other arguments, accuracy and errors as the module says. Chapter: retrieval.
 
     >>> float(weight(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
@@ -118,7 +136,7 @@ def weight(
 
 
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return E Y = E Σp² of rows with a needle; 1 at n = 1 and 1/n at α = 0.
+    """Return the mean collision probability of rows with a needle, E Y = E Σp².
 
     At α = θ a tilted needle has E Y = E P: the weights are calibrated. Chapter: retrieval.
 
@@ -129,7 +147,7 @@ def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLi
 
 
 def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return E[−log P], the mean loss in nats; 0 at n = 1 and log n at α = 0.
+    """Return the mean loss E[−log P] in nats; 0 at n = 1 and log n at α = 0.
 
     Convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: retrieval.
 
@@ -140,9 +158,10 @@ def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray
 
 
 def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
-    """Return P(the needle has the largest score) = E F(s_*)^{n−1}, F the distribution function.
+    """Return the probability that the needle has the largest score, E F(s_*)^{n−1}.
 
-    The limit of `weight` as α → ∞. Chapter: retrieval.
+    F is the distribution function of the other scores. It is the limit of `weight` as α → ∞.
+    Chapter: retrieval.
 
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25
@@ -154,10 +173,13 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
 def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the α of the least mean loss E[−log P].
 
-    For a tilted needle it is θ, whatever n and the law. For a fixed one it is the root of the
-    slope, to 1e-9, or at gaps below 1e-5σ to half the gap over σ times the law's skewness: 0 if the
-    gap is not above the mean score, or n = 1; ∞ if no score is above it.
-    Errors as the module says, and ValueError for an α above 10⁴/σ. Chapter: retrieval.
+    - For a tilted needle it is θ, whatever n and the law.
+    - For a fixed one it is the root of the slope, to 1e-9, or at gaps below 1e-5σ to half the gap
+      over σ times the law's skewness. It is 0 if the gap is not above the mean score, or n = 1; ∞
+      if no score is above the gap.
+
+    Arguments and errors as the module says, and ValueError for a result above 10⁴/σ.
+    Chapter: retrieval.
 
     >>> best_alpha(scores.Normal(), Tilted([1.0, 4.0]), 512)
     array([1., 4.])
@@ -175,12 +197,15 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return α₋ = Δ − √(Δ² − 2 log n), from which on a needle at the gap Δ outweighs n normal keys.
+    """Return the least α at which a needle outweighs n normal keys, α₋ = Δ − √(Δ² − 2 log n).
 
-    The smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. Near log n/Δ for
-    few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError or
-    TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or not a number.
-    Chapter: retrieval_range.
+    - `gap`: Δ > 0, the score of the needle.
+    - `n`: the number of standard normal keys, from 1 on.
+
+    It is the smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. Near log n/Δ
+    for few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError
+    or TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or not a
+    number. Chapter: retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
@@ -207,12 +232,16 @@ def reach(
 ) -> FloatArray:
     """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
 
-    At a fixed α, or by a rule in n: a policy or its name, with α = `Policy.alpha(n, d)`/σ, the
-    query at the last position, and d that of the law if it has one. By a rule the weight may come
-    and go: n is the last up to e¹⁰⁰. 0 where the needle has less from the start; infinite where it
-    has half to the end, which at a fixed α is e⁷⁰⁰. `sinks` as in `weight`. Broadcasts over α and
-    the needle's parameter. Errors as the module says, and TypeError without exactly one of alpha
-    and policy. Chapter: retrieval_range.
+    - `law`, `needle`: as the module says.
+    - `alpha`: a fixed α, a number or an array.
+    - `policy`, `d`: instead of α a rule in n, a policy or its name, with α = `Policy.alpha(n, d)`/σ
+      for the query at the last position. d is that of the law if it has one.
+    - `sinks`: as in `weight`.
+
+    By a rule the weight may come and go: n is the last up to e¹⁰⁰. The result is 0 where the needle
+    has less from the start, and infinite where it has half to the end, which at a fixed α is e⁷⁰⁰.
+    Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError without
+    exactly one of `alpha` and `policy`. Chapter: retrieval_range.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
     5344.0
@@ -528,7 +557,7 @@ LARGEST_FACTOR = 1e3
 
 
 class NeedleCalibration(NamedTuple):
-    """How the logits of a head stand to what its needle wants."""
+    """Hold how the logits of a head stand to those at which its mean loss is least."""
 
     ratio: Estimate
     """E[(1 − P)ℓ_*]/E[(1 − P)m], logits counted from the plain mean of the others: 1 if right."""
@@ -537,18 +566,23 @@ class NeedleCalibration(NamedTuple):
 
 
 def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
-    """Return what the logits of measured rows, (rows, keys), say of a head's scale.
+    """Measure from logits of rows how far a head's scale is from that of the least mean loss.
 
-    P is the weight on the key `needle`, ℓ_* its logit, and m the mean of the others under their own
+    - `logits`: an array (rows, keys), two of each or more.
+    - `needle`: the place of the intended key, by default 0.
+
+    P is the weight on the needle, ℓ_* its logit, and m the mean of the others under their own
     softmax. The mean loss with all logits times t has the derivative −E[(1 − P_t)(ℓ_* − m_t)],
     which increases, so t* = 1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise.
-    Rows that are won count for nothing. Choose rows by what does not look at P, or both numbers are
-    biased. Standard errors are between rows, taken as independent, by linearisation;
-    `attnlib.calibration.needles` has intervals between texts. t* is 0 or infinite, with an error of
-    NaN, where it is beyond 10⁻³ to 10³.
+    Rows with P near 1 count for nothing. Choose rows by a rule that does not look at P, or both
+    numbers are biased.
 
-    Raises ValueError or TypeError for logits that are not finite or not of shape (rows, keys) with
-    two of each or more, and a needle that is no place of a key. Chapter: retrieval.
+    Returns a `NeedleCalibration`. Standard errors are between rows, taken as independent, by
+    linearisation; `attnlib.calibration.needles` has intervals between texts. t* is 0 or infinite,
+    with an error of NaN, where it is beyond 10⁻³ to 10³.
+
+    Raises ValueError or TypeError for logits that are not finite or not of that shape, and a needle
+    that is no place of a key. Chapter: retrieval.
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3

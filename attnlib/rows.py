@@ -1,8 +1,13 @@
-"""One row of attention, p = softmax(α s): its Jacobian ∂p/∂s, and what measures both.
+"""Compute p = softmax(α s) of a row, its Jacobian ∂p/∂s, and statistics of both.
 
-Scores and probabilities lie along the last axis of the input; every other axis is a batch, and
-`alpha` broadcasts against the batch. Only `jacobian` builds an n × n matrix. A score of −∞ is a
-masked key.
+Arguments of every function:
+
+- `s`: scores, an array (…, n): a row along the last axis, every other axis a batch. −∞ is a masked
+  key.
+- `alpha`: α ≥ 0, finite, by default 1; a number, or an array that broadcasts against the batch;
+- `p`: instead of both, probabilities, an array (…, n).
+
+Arrays of float64 are returned. Only `jacobian` builds an n × n matrix.
 
 Everything is computed from e_i = e^{α(s_i − max s)} ∈ [0, 1] and R = Σ e_i over all keys but the
 largest. Then 1 − max p = R/(1 + R) keeps its digits when p is nearly one-hot, where 1 − p would
@@ -49,12 +54,12 @@ class _Weights(NamedTuple):
 
 
 def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return p_i = e^{αs_i} / Σ_j e^{αs_j} along the last axis, for finite α ≥ 0.
+    """Return the weights p_i = e^{αs_i} / Σ_j e^{αs_j} along the last axis, an array (…, n).
 
     Relative error below 4e-16·(1 + α(max s − s_i)) for p_i above 1e-300; no overflow for any
-    finite scores. Raises ValueError
-    for NaN or +∞ scores, an empty axis, a row that is masked throughout, or an α that is negative,
-    infinite, NaN or does not broadcast against the batch; TypeError for anything but real numbers.
+    finite scores. Raises ValueError for NaN or +∞ scores, an empty axis, a row that is masked
+    throughout, or an α that is negative, infinite, NaN or does not broadcast against the batch;
+    TypeError for anything but real numbers.
 
     Source 004; chapter: variance.
 
@@ -65,9 +70,10 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), shape (…, n, n). For small n: it takes n² numbers.
+    """Return the Jacobian ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), an array (…, n, n).
 
-    Sources 000 and 004; chapter: jacobian. Raises as `softmax`.
+    It takes n² numbers: use it for small n. Raises as `softmax`. Sources 000 and 004;
+    chapter: jacobian.
 
     >>> jacobian([0.0, 0.0])
     array([[ 0.25, -0.25],
@@ -82,7 +88,7 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j|, in O(n).
+    """Return the gradient g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j| of each row, in O(n).
 
     1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
     below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
@@ -99,7 +105,7 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²), in O(n), without that sum's cancellation.
+    """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of each row, in O(n).
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
     cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: jacobian.
@@ -122,7 +128,7 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), at most α/4; in O(n).
+    """Return the largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), at most α/4; in O(n).
 
     It lies on the diagonal, since p_j ≤ 1 − p_i, and at the largest p: the others are at most ½,
     below which p(1 − p) increases, and at most 1 − max p. So it is αR/(1 + R)². Relative error
@@ -136,11 +142,11 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def collision_probability(p: ArrayLike) -> FloatArray:
-    """Return Y = Σp² along the last axis: the chance that two draws from p give the same key.
+    """Return the collision probability Y = Σp²: the chance that two draws from p give the same key.
 
     1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the Rényi
-    entropy of order 2. `p` must be finite, not negative, and sum to 1 within 1e-5. Source 000;
-    chapter: variance. Raises ValueError or TypeError otherwise.
+    entropy of order 2. Raises ValueError or TypeError for p that is not finite, negative, or does
+    not sum to 1 within 1e-5. Source 000; chapter: variance.
 
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5
@@ -150,7 +156,7 @@ def collision_probability(p: ArrayLike) -> FloatArray:
 
 
 def shannon_entropy(p: ArrayLike) -> FloatArray:
-    """Return H = −Σ p log p along the last axis, in nats; 0 log 0 = 0.
+    """Return the Shannon entropy H = −Σ p log p of each row, in nats; 0 log 0 = 0.
 
     Error below 1e-15 + 1e-13·H. Chapter: variance. Raises as `collision_probability`.
 

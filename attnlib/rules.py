@@ -1,4 +1,4 @@
-"""Rules for the scale: the arithmetic that the policies in use share.
+"""Compute scales by rules: the arithmetic that the policies in use share.
 
 Each is a function of `ScaleInputs` and of constants by name, and returns what multiplies q·k or
 the cosine: a number, or an array of the shape of the inputs. `policies` says which
@@ -18,7 +18,7 @@ from attnlib.scores import Cosine, Normal
 
 
 class ScaleInputs(NamedTuple):
-    """What a scale may depend on, broadcast against each other."""
+    """The numbers on which a scale may depend, broadcast against each other."""
 
     n: FloatArray  # keys that the query sees
     d: FloatArray  # dimension of q and k
@@ -51,7 +51,7 @@ def over_dimension(case: ScaleInputs, multiplier: float) -> Any:
 
 
 def constant_scale(case: ScaleInputs, scale: float) -> Any:
-    """Return a constant."""
+    """Return `scale`, a constant."""
     return scale
 
 

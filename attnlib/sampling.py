@@ -1,4 +1,4 @@
-"""Monte Carlo of any row statistic, with standard errors, on any executor.
+"""Simulate any row statistic by Monte Carlo, with standard errors, on any executor.
 
 Rows of scores are drawn in batches. Batch i has a random stream of its own, the i-th child of the
 seed, so on machines of one kind the result has the same bytes whatever executor computes them. Any
@@ -60,19 +60,24 @@ def sample(
     seed: int,
     executor: Executor | None = None,
 ) -> "Sample":
-    """Return the mean and the quantiles of a statistic over `rows` ≥ 2 random rows of n scores.
+    """Draw random rows and compute a statistic of each, for its mean and quantiles.
 
-    `statistic` maps scores of shape (m, n) to numbers of shape (m,), or (m, …) for several numbers
-    a row, all from the same scores. It sees a few rows at a time; how many must not matter to it. A
-    pool of processes or a cluster needs it picklable: a function of a module, or a
-    `functools.partial` of one, such as `partial(rows.gradient, alpha=2.0)`.
+    - `law`: the distribution of the scores, a `Law`.
+    - `n`: the number of scores of a row.
+    - `statistic`: a function from scores of the shape (m, n) to numbers of the shape (m,), or
+      (m, …) for several numbers a row, all from the same scores. It gets a few rows at a time; how
+      many must not matter to it. A pool of processes or a cluster needs it picklable: a function of
+      a module, or a `functools.partial` of one, such as `partial(rows.gradient, alpha=2.0)`.
+    - `rows`: the number of rows, 2 or more.
+    - `seed`: an integer. The bytes of the result depend on law, n, statistic, rows and seed only,
+      on processors that round alike.
+    - `executor`: a `concurrent.futures.Executor`, by default threads on this machine's processors.
 
-    Eight bytes are kept of each number. The bytes of the result depend on law, n, statistic, rows
-    and seed only, on processors that round alike.
+    Returns a `Sample`. Eight bytes are kept of each number.
 
     Raises ValueError or TypeError for bad arguments, for rows too long for memory, and for a
     statistic that returns another number of rows, no real numbers, NaN, or anything beyond ±1e150.
-    What the statistic or the executor raises is passed on.
+    Errors of the statistic and of the executor are passed on.
 
     >>> from functools import partial
     >>> from attnlib import rows, scores
@@ -101,11 +106,13 @@ def sample(
 
 
 def mean_and_error(values: ArrayLike) -> Estimate:
-    """Return the mean of independent values that are at hand, and its standard error √(variance/N).
+    """Return the mean of independent values and its standard error, √(variance/N).
 
-    All N ≥ 2 values count alike, whatever their shape; of an array of truth values it is the share
-    that is true. Raises ValueError or TypeError for fewer than two values, and for what is no real
-    number or not finite.
+    - `values`: an array of N ≥ 2 real numbers, which all count alike, whatever their shape; or of
+      truth values, whose mean is the share that is true.
+
+    Returns an `Estimate`. Raises ValueError or TypeError for fewer than two values, and for what is
+    no real number or not finite.
 
     >>> mean, error = mean_and_error([1.0, 2.0, 3.0, 4.0])
     >>> float(mean), float(error)
@@ -120,7 +127,7 @@ def mean_and_error(values: ArrayLike) -> Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A statistic of random rows; `sample` makes it.
+    """Hold a statistic of random rows, as `sample` computes it.
 
     Each estimate has the shape that the statistic has for one row.
     """
@@ -129,7 +136,7 @@ class Sample:
     """The statistic of every row, shape (rows, …), in the order of the rows."""
 
     def mean(self) -> Estimate:
-        """Return the mean, with the standard error √(variance/rows).
+        """Return the mean and its standard error √(variance/rows), an `Estimate`.
 
         Where the values spread by less than 1e-150 their squares underflow, and with them the
         standard error: take logarithms first.
@@ -138,7 +145,10 @@ class Sample:
         return estimated(self.values.mean(axis=0), error)
 
     def quantile(self, q: ArrayLike) -> Estimate:
-        """Return the q-quantile, 0 < q < 1: shape of q first, then that of the statistic.
+        """Return a quantile and its standard error, an `Estimate`.
+
+        - `q`: 0 < q < 1, a number or an array. The result has the shape of q first, then that of
+          the statistic.
 
         It is the ⌈qN⌉-th smallest value. The standard error is half the distance of the values
         whose ranks are one binomial standard deviation √(q(1 − q)N) to either side. Where the
@@ -161,7 +171,7 @@ class Sample:
 
 
 def estimated(value: ArrayLike, error: ArrayLike) -> Estimate:
-    """Return both as numbers, or as arrays."""
+    """Return an estimate of numbers, or of arrays."""
     return Estimate(np.asarray(value)[()], np.asarray(error)[()])
 
 

@@ -1,8 +1,9 @@
-"""Laws of one attention score, and of a row of them.
+"""Distributions of one attention score, and of a row of them: the laws of scores.
 
-A score is the number s that the softmax sees before α under study: s = q·k/√d for dot
-products, s = cos(q, k) for normalised ones. Three laws have closed forms: the normal approximation,
-the dot product at finite d, and the cosine. A subclass of `Law` has any density.
+A score is the number s that the softmax multiplies by the α under study: s = q·k/√d for dot
+products, s = cos(q, k) for normalised ones. Three laws have closed forms: the normal approximation
+`Normal`, the dot product at finite d, `DotProduct`, and the cosine, `Cosine`. A subclass of `Law`
+has any density.
 
 Chapter: variance.
 """
@@ -41,16 +42,23 @@ there αs keeps eight digits after the point."""
 
 
 class Law(ABC):
-    """The law of a row of n scores: its one-score moments and density, and samples of rows.
+    """The distribution of a row of n scores: moments and density of one score, and samples of rows.
 
-    A law of your own needs `variance`, `logpdf` and `_sample(rng, rows, n)`; its scores are
-    independent. The rest follows from the density, by Gauss's rule on panels that are halved until
-    they agree: relative errors below 1e-8 for densities that are smooth but for some corners, jumps
-    and peaks, with an E e^{αs} for some α > 0, up to α = 1e8/σ (σ² the variance). Override what has
-    a closed form. ValueError or TypeError is raised for a variance that is not positive, a `logpdf`
-    with NaN among its values or of another shape than its argument, and a density with another
-    variance, or an integral that is not 1 within 1e-6. One integral takes some 10⁴ values of it: a
-    density that takes a millisecond for each, such as SciPy's ksone, takes some 10 s.
+    To make your own, write a subclass with
+
+    - `variance`: σ² > 0, a number;
+    - `logpdf(s)`: the log density, elementwise;
+    - `_sample(rng, rows, n)`: independent scores, an array (rows, n).
+
+    The rest follows from the density, by Gauss's rule on panels that are halved until they agree:
+    relative errors below 1e-8 for densities that are smooth but for some corners, jumps and peaks,
+    with an E e^{αs} for some α > 0, up to α = 1e8/σ. Override what has a closed form. One integral
+    takes some 10⁴ values of the density: one that takes a millisecond for each, such as SciPy's
+    ksone, takes some 10 s.
+
+    Raises ValueError or TypeError for a variance that is not positive, a `logpdf` with NaN among
+    its values or of another shape than its argument, and a density with another variance, or an
+    integral that is not 1 within 1e-6.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -69,13 +77,13 @@ class Law(ABC):
 
     @property
     def mean(self) -> float:
-        """E s."""
+        """The mean of a score, E s."""
         return self.tilts()[0]
 
     @property
     @abstractmethod
     def variance(self) -> float:
-        """Var s."""
+        """The variance of a score, Var s."""
 
     @property
     def landmarks(self) -> Sequence[float]:
@@ -88,14 +96,17 @@ class Law(ABC):
 
     @abstractmethod
     def logpdf(self, s: ArrayLike) -> FloatArray:
-        """Return log f(s), the log density of one score, elementwise; −∞ where there are none."""
+        """Return log f(s), the log density of one score, elementwise; −∞ where f is 0."""
 
     def sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
-        """Return `rows` independent rows of `n` scores, shape (rows, n).
+        """Draw independent rows of scores.
 
-        Raises TypeError when `rng` is not a Generator or `rows`, `n` are not integers, ValueError
-        when `rows` or `n` is below 1, when memory does not hold so many scores, or when `_sample`
-        returns another shape.
+        - `rng`: a numpy.random.Generator.
+        - `rows`, `n`: how many rows, and scores in each; 1 or more.
+
+        Returns an array (rows, n). Raises TypeError when `rng` is not a Generator or `rows`, `n`
+        are not integers, ValueError when `rows` or `n` is below 1, when memory does not hold so
+        many scores, or when `_sample` returns another shape.
         """
         _checking.generator("rng", rng)
         shape = (
@@ -128,7 +139,7 @@ class Law(ABC):
         return quadrature.elementwise(lambda x: quadrature.ratio_and_rise(tilt, x)[0], a)
 
     def mixture(self, log_n: float) -> "tuple[Law, Nodes] | None":
-        """Return the law of a row but for a factor, and that factor's nodes; None without factor.
+        """Return the law of a row given its common factor, and that factor's nodes; or None.
 
         Given the factor the scores of a row are independent.
         """
@@ -137,7 +148,7 @@ class Law(ABC):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return scores and weights to average functions that vary over αs as e^{αs} does.
+        """Return scores and weights that average functions which vary over αs as e^{αs} does.
 
         For one of n independent scores, or one of density f(s)e^{tilt·s}/E e^{tilt·s} among them;
         up to scores so large that n of them are nowhere near, and to densities e^{−further} less.
@@ -163,11 +174,11 @@ class Law(ABC):
 
     @property
     def spread(self) -> float:
-        """σ, the standard deviation of a score."""
+        """The standard deviation of a score, σ."""
         return float(np.sqrt(_checking.positive("variance", self.variance)))
 
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
-        """Return the panels of f(s)e^{tilt·s}; the options are those of `quadrature.panels`."""
+        """Return the panels of the density f(s)e^{tilt·s}; options as in `quadrature.panels`."""
         panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:
             weights = np.exp(panels.log_weights + panels.log_density)
@@ -246,7 +257,7 @@ class Normal(Law):
 
     @property
     def variance(self) -> float:
-        """Var s = 1."""
+        """The variance of a score, Var s = 1."""
         return 1.0
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
@@ -310,7 +321,7 @@ class DotProduct(Law):
 
     @property
     def variance(self) -> float:
-        """Var s = 1: the variance d of q·k, divided by (√d)²."""
+        """The variance of a score, Var s = 1: the variance d of q·k, divided by (√d)²."""
         return 1.0
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
@@ -348,7 +359,7 @@ class DotProduct(Law):
         return cast(FloatArray, np.where(infinite, -np.inf, value) + 0.5 * np.log(self.d))
 
     def mixture(self, log_n: float) -> tuple[Law, Nodes]:
-        """Return the normal law, and nodes for |q|/√d."""
+        """Return the normal law, and nodes for its factor |q|/√d."""
         return Normal(), quadrature.length_nodes(self.d, log_n)
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
@@ -389,7 +400,7 @@ class Cosine(Law):
 
     @property
     def variance(self) -> float:
-        """Var s = 1/d."""
+        """The variance of a score, Var s = 1/d."""
         return 1.0 / self.d
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:

@@ -1,11 +1,16 @@
-"""What a typical row does: the geometric mean of the gradient, and single rows.
+"""Simulate typical rows: the geometric mean of the gradient, and the best α of single rows.
 
 The mean of g = α(1 − Σp²) is kept up by rare rows whose two largest scores nearly tie. A typical
-row is different: from some α on its gradient falls. Where, the geometric mean says for all rows
-together, and each row for itself. Neither is *the* scale: both speak of random scores.
+row is different: from some α on its gradient falls. The geometric mean gives this α for all rows
+together, `row_optima` for each row. Neither is *the* scale: both are of random scores.
 
-Everything is by simulation with a standard error. `law`, `n`, `rows`, `seed` and the errors they
-raise are those of `sampling.sample`, n from 2 on.
+Arguments of every function:
+
+- `law`: the distribution of the scores, a `Law`;
+- `n`: the number of keys, an integer from 2 on;
+- `rows`, `seed`: the number of random rows, and the seed.
+
+They and their errors are those of `attnlib.sampling.sample`. Estimates have standard errors.
 
 Chapter: mean_gradient.
 """
@@ -43,12 +48,15 @@ STEP = 1.15
 
 
 def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: int = 0) -> Estimate:
-    """Return exp(E log g), the geometric mean over rows of n random scores, for each α ≥ 0.
+    """Return the geometric mean of the gradient over random rows, exp(E log g), for each α.
 
-    All α see the same rows: differences between them are less noisy than the standard errors say.
-    The standard error is that of E log g, times the value. Each α adds a few nanoseconds a score to
-    the time. What is below the smallest float is 0. The mean of g is in `exact.gradient`, medians
-    are those of `rows.gradient` in `sampling.sample`.
+    - `alpha`: α ≥ 0, a number or an array.
+    - `rows`: by default 10 000.
+
+    Returns an `Estimate` of the shape of α. All α use the same rows: differences between them are
+    less noisy than the standard errors say. The standard error is that of E log g, times the value.
+    Each α adds a few nanoseconds a score to the time. What is below the smallest float is 0. The
+    mean of g is in `exact.gradient`, medians are those of `rows.gradient` in `sampling.sample`.
 
     Raises ValueError or TypeError for a bad α. Chapter: mean_gradient.
 
@@ -75,15 +83,18 @@ def best_alpha(
     seed: int = 0,
     report: Callable[[float], None] | None = None,
 ) -> Estimate:
-    """Return the α that maximises exp(E log g) over rows of n ≥ 2 random scores.
+    """Return the α that maximises the geometric mean of the gradient, exp(E log g).
 
-    By the secant method on the mean of ∂log g/∂log α over the same rows at every step. The standard
-    error of the root is that of the mean, over its fall: for `Normal` near 0.75/√rows of the value.
-    By default `rows` is as large as some seconds allow: about 10⁸ scores, but at least 4000 rows,
-    and at most 10⁵. `report` is called with each α before a pass over the rows.
+    - `rows`: 100 or more. By default it is as large as some seconds allow: about 10⁸ scores, but at
+      least 4000 rows, and at most 10⁵.
+    - `report`: a function that is called with each α before a pass over the rows.
 
-    Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where rows so few leave no
-    maximum to be seen. Chapter: mean_gradient.
+    Returns an `Estimate`, by the secant method on the mean of ∂log g/∂log α over the same rows at
+    every step. The standard error of the root is that of the mean, over its fall: for `Normal` near
+    0.75/√rows of the value.
+
+    Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where so few rows show no
+    maximum. Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> value, error = best_alpha(Normal(), 512, rows=4000)  # in units of √(2 log n), near 1
@@ -116,7 +127,7 @@ def best_alpha(
 
 
 def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
-    """Return for each of `rows` random rows of n ≥ 2 scores the α that maximises its own g.
+    """Return for each random row the α that maximises its own g, an array (rows,).
 
     With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where
     2c(n − 1)e^{−c} = 0.44: g reaches 0.44/δ with the two largest keys alone, more keys only raise

@@ -1,4 +1,4 @@
-"""∂L/∂log t of every head from weights and their gradients, whatever framework computed them.
+"""Compute ∂L/∂log t of every head from weights and gradients of any framework.
 
 Where logits are linear in a head's queries, multiplying them by t is multiplying the weights and
 the bias that make the queries: the derivative is the sum of each entry times its gradient. The
@@ -31,7 +31,7 @@ def by_head(
     axis: int = -1,
     tolerance: float = TOLERANCE,
 ) -> FloatArray:
-    """Return ∂L/∂log t of each head, (heads,), where t multiplies its logits.
+    """Compute ∂L/∂log t of each head, where t multiplies its logits.
 
     - `queries`, `keys`: pairs of an array and its gradient, of the same shape: the kernel first,
       then the bias if there is one. Anything that NumPy reads, in half precision too.
@@ -39,11 +39,12 @@ def by_head(
     - `axis`: where the kernel has its heads: −1 for (inputs, heads · d), 0 for (heads · d, inputs),
       1 for (inputs, heads, d). A bias is (heads · d,) or (heads, d).
     - `tolerance`: how far the sums of queries and keys may be apart, in units of what they would be
-      if their products had random signs. The identity holds for both, so that queries which enter
-      elsewhere, or whose rows are not those, are found by this. 0.05 for half precision.
+      if their products had random signs. The identity holds for both, so that this notices queries
+      which enter elsewhere, or whose rows are not those. Give 0.05 for half precision.
 
-    Gradients are read after unscaling and before clipping, summed over shards. ValueError where
-    shapes do not fit or where the sums disagree. Accurate to rounding in float64.
+    Returns an array (heads,), accurate to rounding in float64. Read gradients after unscaling and
+    before clipping, summed over shards. Raises ValueError where shapes do not fit or where the sums
+    disagree.
 
     >>> w_q, w_k = np.array([[2.0, 1.0]]), np.array([[1.0, 0.5]])
     >>> by_head([(w_q, [[0.5, 3.0]])], [(w_k, [[1.0, 6.0]])], heads=2)
@@ -66,7 +67,7 @@ def by_head(
 
 
 def in_groups(sums: FloatArray, groups: int) -> FloatArray:
-    """Return sums over so many groups of neighbours, (2, heads) to (2, groups)."""
+    """Return the sums over groups of neighbours, (2, heads) to (2, groups)."""
     grouped: FloatArray = sums.reshape(2, groups, -1).sum(axis=2)
     return grouped
 
